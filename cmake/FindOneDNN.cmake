@@ -1,0 +1,18 @@
+# oneDNN as the imported target OneDNN::dnnl. (The packaged dnnl-config.cmake asks for OpenCL's
+# development files, which the CPU engine does not need.)
+find_path(OneDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
+find_library(OneDNN_LIBRARY dnnl)
+if(OneDNN_INCLUDE_DIR)
+  file(STRINGS ${OneDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h lines REGEX "define DNNL_VERSION_(MAJOR|MINOR|PATCH)")
+  string(REGEX REPLACE "[^0-9;]" "" numbers "${lines}")
+  string(REPLACE ";" "." OneDNN_VERSION "${numbers}")
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(OneDNN
+  REQUIRED_VARS OneDNN_LIBRARY OneDNN_INCLUDE_DIR VERSION_VAR OneDNN_VERSION)
+if(OneDNN_FOUND AND NOT TARGET OneDNN::dnnl)
+  add_library(OneDNN::dnnl UNKNOWN IMPORTED)
+  set_target_properties(OneDNN::dnnl PROPERTIES
+    IMPORTED_LOCATION ${OneDNN_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${OneDNN_INCLUDE_DIR})
+endif()

@@ -1,0 +1,17 @@
+# lockstep_library(NAME FOLDERS... [DEPENDS ...]): a static library of every .cpp below the given
+# folders of this directory.
+function(lockstep_library name)
+  cmake_parse_arguments(ARG "" "" "FOLDERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  set(sources)
+  foreach(folder ${ARG_FOLDERS})
+    file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+    list(APPEND sources ${found})
+  endforeach()
+  add_library(${name} STATIC ${sources})
+  target_include_directories(${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
+  target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS}
+    $<BUILD_INTERFACE:lockstep_warnings>)
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ${name})
+endfunction()

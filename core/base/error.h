@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "core/base/source_loc.h"
+
+namespace lockstep {
+
+/// What the process returns to its launcher; the table of the README.
+enum class ExitCode : int {
+  done = 0,
+  error = 1,
+  usage = 2,
+  environment = 3,
+  out_of_memory = 4,
+  collective_timeout = 5,
+  replicas_diverged = 6,
+  loss_not_finite = 7,
+  requeue = 75,
+};
+
+/// Base of everything Lockstep throws. The message names the operator or file, what was expected
+/// and what came; `hint` says what to do about it and may be empty.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message,
+                 std::string hint = {},
+                 ExitCode exit_code = ExitCode::error)
+      : std::runtime_error(message), hint_(std::move(hint)), exit_code_(exit_code) {}
+
+  const std::string& hint() const { return hint_; }
+  ExitCode exit_code() const { return exit_code_; }
+
+ private:
+  std::string hint_;
+  ExitCode exit_code_;
+};
+
+/// Shapes or dtypes that do not fit an operator.
+class ShapeError : public Error {
+ public:
+  explicit ShapeError(const std::string& message, std::string hint = {})
+      : Error(message, std::move(hint), ExitCode::usage) {}
+};
+
+/// Settings that are unknown, out of range, or contradict each other.
+class ConfigError : public Error {
+ public:
+  explicit ConfigError(const std::string& message, std::string hint = {})
+      : Error(message, std::move(hint), ExitCode::usage) {}
+};
+
+/// Data files that are missing, unreadable, truncated or inconsistent.
+class DataError : public Error {
+ public:
+  explicit DataError(const std::string& message, std::string hint = {})
+      : Error(message, std::move(hint), ExitCode::error) {}
+};
+
+/// The machine, the launcher or the file system is not as a run needs it.
+class EnvironmentError : public Error {
+ public:
+  explicit EnvironmentError(const std::string& message, std::string hint = {})
+      : Error(message, std::move(hint), ExitCode::environment) {}
+};
+
+/// Memory that could not be had, on the host or on the device.
+class OutOfMemory : public Error {
+ public:
+  explicit OutOfMemory(const std::string& message, std::string hint = {})
+      : Error(message, std::move(hint), ExitCode::out_of_memory) {}
+};
+
+/// A message between ranks that failed.
+class CommError : public Error {
+ public:
+  explicit CommError(const std::string& message, std::string hint = {})
+      : Error(message, std::move(hint), ExitCode::error) {}
+};
+
+/// The loss or a gradient became infinite or NaN.
+class NonFiniteError : public Error {
+ public:
+  explicit NonFiniteError(const std::string& message, std::string hint = {})
+      : Error(message, std::move(hint), ExitCode::loss_not_finite) {}
+};
+
+/// A broken invariant of Lockstep itself: a bug of ours, never the user's mistake.
+class InternalError : public Error {
+ public:
+  explicit InternalError(const std::string& message) : Error(message, "please report this") {}
+};
+
+}  // namespace lockstep
+
+/// Throws `ErrorType` with a message in fmt's syntax unless `condition` holds. For input.
+#define LOCKSTEP_CHECK(condition, ErrorType, ...)           \
+  do {                                                      \
+    if (!(condition)) [[unlikely]]                          \
+      throw ::lockstep::ErrorType(::fmt::format(__VA_ARGS__)); \
+  } while (false)
+
+/// Throws InternalError unless an invariant holds. Always on.
+#define LOCKSTEP_ASSERT(condition)                                                        \
+  do {                                                                                    \
+    if (!(condition)) [[unlikely]]                                                        \
+      throw ::lockstep::InternalError(                                                    \
+          ::fmt::format("invariant broken at {}:{}: {}", __FILE__, __LINE__, #condition)); \
+  } while (false)

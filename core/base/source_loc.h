@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace lockstep {
+
+/// The place in a user's program that asked for something: an operator, a parameter, a check.
+/// Used instead of `std::source_location`, which clang 14 lacks.
+struct SourceLoc {
+  const char* file = "";
+  int line = 0;
+
+  static SourceLoc current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+}  // namespace lockstep

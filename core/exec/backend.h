@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/exec/kernel.h"
+
+namespace lockstep {
+
+/// Device memory with an owner. Zeroed, aligned to 4096 bytes, touched, so that pages exist.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  virtual std::byte* data() = 0;
+  virtual std::size_t bytes() const = 0;
+  template <typename T>
+  T* as() {
+    return reinterpret_cast<T*>(data());
+  }
+};
+
+/// A stretch of the flat space that one optimizer call updates. Offsets and counts in elements.
+struct FlatRange {
+  std::int64_t offset = 0;
+  std::int64_t elems = 0;
+  float weight_decay = 0.0f;  ///< already zero where decay is excluded
+  float lr_scale = 1.0f;
+};
+
+/// One step of SGD (Sutskever et al. 2013 as PyTorch writes it), element by element:
+///   g = grad * grad_scale + weight_decay * p
+///   m = first ? g : momentum * m + g
+///   p -= lr * lr_scale * (nesterov ? g + momentum * m : m)
+struct SgdUpdate {
+  float* params = nullptr;
+  const float* grads = nullptr;
+  float* momentum_buffer = nullptr;  ///< null where momentum is 0
+  float lr = 0, momentum = 0, grad_scale = 1;
+  bool nesterov = false, first = false;
+};
+
+/// One step of AdamW (Loshchilov and Hutter 2019, algorithm 2, as PyTorch writes it):
+///   p *= 1 - lr * weight_decay;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+///   p -= (lr / (1 - beta1^t)) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+struct AdamwUpdate {
+  float* params = nullptr;
+  const float* grads = nullptr;
+  float* first_moment = nullptr;
+  float* second_moment = nullptr;
+  float lr = 0, beta1 = 0, beta2 = 0, eps = 0, grad_scale = 1;
+  std::uint64_t t = 1;  ///< the number of this update, from 1
+};
+
+/// Elements in one block of the reproducible norm, counted from the start of each tensor.
+inline constexpr std::int64_t kNormBlock = 4096;
+
+/// A kind of device: makes kernels, owns memory, and works on flat arrays. One per process.
+/// All flat-array functions are elementwise or reduce in a fixed order, so that their bits depend
+/// on neither addresses nor how a range is cut at tensor boundaries.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  /// "cpu, avx512, oneDNN 2.6.3": the device class within which bits are promised.
+  virtual std::string device_class() const = 0;
+  /// Throws OutOfMemory naming `what` and the bytes.
+  virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;
+  virtual std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) = 0;
+
+  virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+
+  /// out = a + b; `out` may be `a` or `b`.
+  virtual void add(float* out, const float* a, const float* b, std::int64_t elems) = 0;
+  virtual void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) = 0;
+  virtual void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) = 0;
+  /// Sum of squares of each range: fixed blocks of kNormBlock elements, summed in fp64 in order.
+  virtual void squared_norms(const float* values,
+                             std::span<const FlatRange> ranges,
+                             double* result) = 0;
+  /// value += momentum * (sum - weight * value), elementwise; `weight` is a scalar in memory.
+  virtual void update_running_statistic(float* value,
+                                        const float* sum,
+                                        const float* weight,
+                                        float momentum,
+                                        std::int64_t elems) = 0;
+};
+
+}  // namespace lockstep

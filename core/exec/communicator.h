@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace lockstep {
+
+/// A started collective. Buffers belong to the communicator until wait() returns or test() says so.
+class CommRequest {
+ public:
+  virtual ~CommRequest() = default;
+  /// Drives progress; true once complete. Never blocks.
+  virtual bool test() = 0;
+  virtual void wait() = 0;
+};
+
+/// Elements that one rank sends to or receives from another.
+struct CommBlock {
+  std::int64_t offset = 0;  ///< elements
+  std::int64_t elems = 0;
+};
+
+/// Ranks that work together. Every member calls the same collectives in the same order with
+/// matching sizes. Throws CommError. Functions without `start_` block until complete.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  virtual void barrier() = 0;
+  virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
+  /// recv: [size][bytes], in rank order.
+  virtual void all_gather(const void* send, void* recv, std::size_t bytes) = 0;
+  /// Variable sizes: rank r contributes bytes[r]; recv is their concatenation.
+  virtual void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) = 0;
+
+  /// Sends send[to[r]] to each rank r, receives from each rank r into recv[from[r]].
+  virtual std::unique_ptr<CommRequest> start_all_to_all(const float* send,
+                                                        std::span<const CommBlock> to,
+                                                        float* recv,
+                                                        std::span<const CommBlock> from) = 0;
+  /// In place: rank r owns data[blocks[r]]; afterwards every rank has every block.
+  virtual std::unique_ptr<CommRequest> start_all_gather(float* data,
+                                                        std::span<const CommBlock> blocks) = 0;
+  /// In place sum, in whatever order the library likes.
+  virtual std::unique_ptr<CommRequest> start_all_reduce(float* data, std::int64_t elems) = 0;
+
+  /// Members with the same `color` form a new communicator, ordered by `key`. Collective.
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  /// Ends every rank of the job with `exit_code`. Does not return where there are other ranks.
+  virtual void abort(int exit_code) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+class Communicator;
+
+/// What changes from one run of a program to the next; kernels read it, nobody writes it meanwhile.
+struct RunState {
+  /// Outputs that accumulate into the flat gradient space add to what is there (false: overwrite).
+  bool accumulate = false;
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  /// Position in the global batch of the micro-batch's first sample; keys per-sample random numbers.
+  std::uint64_t first_sample = 0;
+  /// The ranks whose micro-batches form one batch-norm group; null where groups are local.
+  Communicator* group = nullptr;
+};
+
+}  // namespace lockstep

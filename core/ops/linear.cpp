@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/linear.h"
+
+#include "core/grad/differentiate.h"
+
+namespace lockstep::ops {
+namespace {
+
+Cost product_cost(Cost cost, std::int64_t m, std::int64_t n, std::int64_t k) {
+  cost.flops = 2.0 * double(m) * double(n) * double(k);
+  return cost;
+}
+
+}  // namespace
+
+std::string Linear::attributes() const { return bias_ ? "bias" : ""; }
+
+std::vector<TensorType> Linear::infer(std::span<const TensorType> inputs) const {
+  expect_inputs("linear", inputs, bias_ ? 3 : 2);
+  expect_tensor("linear", "input", inputs[0], 2);
+  expect_tensor("linear", "weight", inputs[1], 2);
+  LOCKSTEP_CHECK(inputs[0].shape[1] == inputs[1].shape[1],
+                 ShapeError,
+                 "linear: input {} has {} features, weight {} expects {}",
+                 inputs[0].to_string(),
+                 inputs[0].shape[1],
+                 inputs[1].to_string(),
+                 inputs[1].shape[1]);
+  if (bias_) expect_same("linear", "bias", inputs[2], {{inputs[1].shape[0]}, DType::f32});
+  return {{{inputs[0].shape[0], inputs[1].shape[0]}, DType::f32}};
+}
+
+Cost Linear::cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const {
+  return product_cost(OpBase::cost(inputs, outputs),
+                      inputs[0].shape[0],
+                      inputs[1].shape[0],
+                      inputs[1].shape[1]);
+}
+
+std::vector<ValueId> Linear::gradient(GradientBuilder& builder,
+                                      const Node& node,
+                                      std::span<const ValueId> output_grads) const {
+  std::vector<ValueId> grads(node.inputs.size(), kNoValue);
+  const ValueId dy = output_grads[0];
+  const ValueId x = node.inputs[0], weight = node.inputs[1];
+  if (builder.needs_grad(weight) || (bias_ && builder.needs_grad(node.inputs[2]))) {
+    const auto out = builder.emit(node, std::make_shared<LinearBwdWeights>(bias_), {x, dy});
+    for (std::size_t i = 0; i < out.size(); ++i) grads[1 + i] = out[i];
+  }
+  if (builder.needs_grad(x))
+    grads[0] = builder.emit(node, std::make_shared<LinearBwdData>(), {dy, weight})[0];
+  return grads;
+}
+
+std::vector<TensorType> LinearBwdData::infer(std::span<const TensorType> inputs) const {
+  expect_inputs("linear_bwd_data", inputs, 2);
+  return {{{inputs[0].shape[0], inputs[1].shape[1]}, DType::f32}};
+}
+
+Cost LinearBwdData::cost(std::span<const TensorType> inputs,
+                         std::span<const TensorType> outputs) const {
+  return product_cost(OpBase::cost(inputs, outputs),
+                      inputs[0].shape[0],
+                      inputs[1].shape[0],
+                      inputs[1].shape[1]);
+}
+
+std::string LinearBwdWeights::attributes() const { return bias_ ? "bias" : ""; }
+
+std::vector<TensorType> LinearBwdWeights::infer(std::span<const TensorType> inputs) const {
+  expect_inputs("linear_bwd_weights", inputs, 2);
+  const std::int64_t in = inputs[0].shape[1], out = inputs[1].shape[1];
+  std::vector<TensorType> types{{{out, in}, DType::f32}};
+  if (bias_) types.push_back({{out}, DType::f32});
+  return types;
+}
+
+Cost LinearBwdWeights::cost(std::span<const TensorType> inputs,
+                            std::span<const TensorType> outputs) const {
+  return product_cost(OpBase::cost(inputs, outputs),
+                      inputs[0].shape[0],
+                      inputs[0].shape[1],
+                      inputs[1].shape[1]);
+}
+
+}  // namespace lockstep::ops

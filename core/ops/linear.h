@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/ops/op_base.h"
+
+namespace lockstep::ops {
+
+/// Fully connected layer: y = x W^T + b.
+/// Shapes: x: [N, in] f32, W: [out, in] f32, b: [out] f32 (absent without bias) -> y: [N, out] f32.
+class Linear final : public OpBase<OpKind::linear> {
+ public:
+  explicit Linear(bool bias) : bias_(bias) {}
+  bool bias() const { return bias_; }
+
+  std::string attributes() const override;
+  std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
+  Cost cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const override;
+  std::vector<ValueId> gradient(GradientBuilder& builder,
+                                const Node& node,
+                                std::span<const ValueId> output_grads) const override;
+
+ private:
+  bool bias_;
+};
+
+/// dx = dy W. Shapes: dy: [N, out], W: [out, in] -> dx: [N, in], all f32.
+class LinearBwdData final : public OpBase<OpKind::linear_bwd_data> {
+ public:
+  std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
+  Cost cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const override;
+};
+
+/// dW = dy^T x and db[o] = sum_n dy[n, o], both summed over samples in order.
+/// Shapes: x: [N, in], dy: [N, out] -> dW: [out, in], db: [out] (absent without bias), all f32.
+class LinearBwdWeights final : public OpBase<OpKind::linear_bwd_weights> {
+ public:
+  explicit LinearBwdWeights(bool bias) : bias_(bias) {}
+  bool bias() const { return bias_; }
+
+  std::string attributes() const override;
+  std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
+  Cost cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const override;
+  bool accumulates(int) const override { return true; }
+
+ private:
+  bool bias_;
+};
+
+}  // namespace lockstep::ops

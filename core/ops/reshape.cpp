@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/reshape.h"
+
+#include "core/grad/differentiate.h"
+
+namespace lockstep::ops {
+
+std::vector<TensorType> Reshape::infer(std::span<const TensorType> inputs) const {
+  expect_inputs("reshape", inputs, 1);
+  LOCKSTEP_CHECK(inputs[0].shape.rank() >= 1, ShapeError, "reshape: input has no samples");
+  std::vector<std::int64_t> dims{inputs[0].shape[0]};
+  dims.insert(dims.end(), sample_.dims().begin(), sample_.dims().end());
+  const TensorType result{Shape(dims), inputs[0].dtype};
+  LOCKSTEP_CHECK(result.elems() == inputs[0].elems(),
+                 ShapeError,
+                 "reshape: {} has another number of elements than {}",
+                 inputs[0].to_string(),
+                 result.to_string());
+  return {result};
+}
+
+std::vector<ValueId> Reshape::gradient(GradientBuilder& builder,
+                                       const Node& node,
+                                       std::span<const ValueId> output_grads) const {
+  if (!builder.needs_grad(node.inputs[0])) return {kNoValue};
+  const Shape& input = builder.type(node.inputs[0]).shape;
+  return builder.emit(
+      node, std::make_shared<Reshape>(Shape(input.dims().subspan(1))), {output_grads[0]});
+}
+
+}  // namespace lockstep::ops
