@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/base/shape.h"
+
+namespace lockstep::data {
+
+/// Per-sample changes of training images, u8 [H, W, C].
+struct Augmentation {
+  int shift = 0;      ///< up to this many pixels in each direction, zeros move in
+  bool flip = false;  ///< left to right with probability 1/2
+  int crop = 0;       ///< pad by this many zeros on all sides, cut the original size at random
+  bool none() const { return shift == 0 && !flip && crop == 0; }
+  std::string to_string() const;
+};
+
+/// Reads "none", or a comma-separated list of "shift[:PIXELS]" (2), "flip", "crop[:PADDING]" (4).
+/// Throws ConfigError naming the nearest valid word.
+Augmentation parse_augmentation(std::string_view text);
+
+/// Changes one image in place; draws keyed by (seed, epoch, sample) alone. `scratch` holds as many
+/// bytes as the image.
+void augment(const Augmentation& augmentation,
+             const Shape& image,
+             std::uint64_t seed,
+             std::uint64_t epoch,
+             std::int64_t sample,
+             std::byte* data,
+             std::byte* scratch);
+
+}  // namespace lockstep::data

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/shape.h"
+
+namespace lockstep::data {
+
+/// What one sample looks like, and how the program turns its bytes into numbers.
+struct SampleSpec {
+  TensorType input;   ///< without the batch dimension: u8 [H, W, C], f32 [features]
+  TensorType target;  ///< i32 [] for a class, f32 [D] for regression
+  int classes = 0;    ///< 0 for regression
+  /// Normalize's attributes (per channel, or one for all); empty where the input is used as is.
+  std::vector<float> scale;
+  std::vector<float> shift;
+};
+
+/// A source of samples by index. Immutable once opened; load() is called by several threads.
+/// A sample's bytes depend on (the source, epoch, index) alone.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual const SampleSpec& spec() const = 0;
+  /// Samples in an epoch.
+  virtual std::int64_t size() const = 0;
+  /// Writes sample `index` of `epoch` into `input` and `target` (sizes of the spec). Only endless
+  /// sources look at `epoch`. Throws DataError naming file and record.
+  virtual void load(std::uint64_t epoch,
+                    std::int64_t index,
+                    std::byte* input,
+                    std::byte* target) const = 0;
+  /// "mnist:DIR, 60,000 images of 28x28x1 in 10 classes", for people.
+  virtual std::string describe() const = 0;
+  /// Hash of what identifies the content (sizes, sums of the files), for the fingerprint.
+  virtual std::uint64_t fingerprint() const = 0;
+};
+
+/// A training part and a part that is never trained on; `validation` may be null.
+struct DataSplit {
+  std::shared_ptr<const Dataset> train;
+  std::shared_ptr<const Dataset> validation;
+};
+
+}  // namespace lockstep::data

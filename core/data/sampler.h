@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::data {
+
+/// The order of an epoch's samples: a permutation (Fisher-Yates) that depends on seed and epoch
+/// alone, or the identity for evaluation.
+class Sampler {
+ public:
+  Sampler(std::int64_t size, std::uint64_t seed, bool shuffle);
+
+  /// Samples at positions [first, first + count) of `epoch`. Not thread-safe: caches one epoch.
+  /// The view is valid until the next call.
+  const std::int64_t* range(std::uint64_t epoch, std::int64_t first, std::int64_t count);
+
+ private:
+  void prepare(std::uint64_t epoch);
+
+  std::int64_t size_;
+  std::uint64_t seed_;
+  bool shuffle_;
+  bool prepared_ = false;
+  std::uint64_t epoch_ = 0;
+  std::vector<std::int64_t> order_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/data/dataset.h"
+
+namespace lockstep::data {
+
+/// Digits drawn by the program itself, 28x28x1 u8 in 10 classes, endless: image i of epoch e is
+/// drawn from (seed, e * train_size + i). The validation part has a key of its own.
+DataSplit glyphs(std::int64_t train_size = 60000,
+                 std::int64_t validation_size = 10000,
+                 std::uint64_t seed = 1);
+
+/// A table: a header line, then rows of numeric features and a label (class name or number) last.
+/// The share `validation_fraction` of the rows, chosen by `seed`, is kept for validation; features
+/// are standardised with mean and deviation of the training part. f32 [features] -> i32 class.
+/// Throws DataError naming file and line.
+DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::uint64_t seed = 1);
+
+/// MNIST and its relatives: the four IDX files train-*, t10k-*, plain or .gz. u8 [28, 28, 1].
+/// Throws DataError naming file, what was expected and what came.
+DataSplit mnist(const std::string& folder);
+
+/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR".
+/// Throws ConfigError naming the nearest valid kind.
+DataSplit open(const std::string& source, double validation_fraction, std::uint64_t seed);
+
+}  // namespace lockstep::data

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/exec/backend.h"
+#include "core/exec/communicator.h"
+#include "parallel/schedule.h"
+
+namespace lockstep {
+
+enum class Reduction : std::uint8_t { reproducible, fast };
+
+/// A stretch of the flat gradient space that is exchanged as one message, in elements.
+struct Bucket {
+  std::int64_t offset = 0;
+  std::int64_t elems = 0;
+};
+
+/// Sums the flat gradient space over the shards of all ranks.
+///
+/// Note [Reduction tree]. T(lo, hi) over shards lo..hi-1 is the shard itself where hi - lo = 1,
+/// otherwise T(lo, mid) + T(mid, hi) with mid = lo + the largest power of two below hi - lo. Every
+/// element is summed in that order, whoever computed the shards, so that the bits depend on the
+/// number of shards alone. (Addition of two numbers commutes, so sides do not matter.)
+///
+/// A rank's shards are finished in order. Their sums climb the tree as far as they can: one pending
+/// array for each open level, the newest sum in `gradients` itself. What remains after the last
+/// shard is a few aligned subtrees (one, in `gradients`, where the rank owns an aligned block).
+/// Across ranks, per bucket: all-to-all the chunks of those subtrees, finish the tree on the own
+/// chunk, all-gather the chunks. A small bucket (at most kSmallBucketBytes) is instead gathered
+/// whole and every rank finishes the tree itself: one collective instead of two, the same bits.
+///
+/// Per step:
+///   begin_step(schedule)
+///   for each own shard but the last: compute into `gradients`; finish_shard()
+///   last shard, during its last backward: start_bucket(b) as soon as bucket b is complete,
+///     progress() now and then
+///   (a rank without shards calls start_bucket for every bucket at once)
+///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank
+class GradientExchange {
+ public:
+  static constexpr std::int64_t kSmallBucketBytes = 64 * 1024;
+
+  /// `buckets` cover `gradients` in order. Reserves every buffer it will need for up to
+  /// `max_shards` shards. Throws OutOfMemory.
+  GradientExchange(Backend& backend,
+                   Communicator& communicator,
+                   Reduction reduction,
+                   std::vector<Bucket> buckets,
+                   float* gradients,
+                   int max_shards);
+  ~GradientExchange();
+
+  void begin_step(const Schedule& schedule);
+  /// Adds the shard that `gradients` holds to the pending sums; `gradients` is free again.
+  void finish_shard();
+  void start_bucket(int bucket);
+  /// Moves started exchanges along; cheap, never blocks.
+  void progress();
+  void finish_bucket(int bucket);
+
+  int bucket_count() const;
+  std::size_t pending_sum_bytes() const;
+  std::size_t communication_bytes() const;
+  /// Bytes this rank has sent since construction.
+  std::uint64_t bytes_sent() const;
+  /// Seconds blocked in finish_bucket since construction: the exposed communication.
+  double exposed_seconds() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep
