@@ -20,7 +20,7 @@ struct ScheduleSettings {
   std::int64_t micro_batch = 1;  ///< the last micro-batch may have fewer
   int shards = 1;                ///< V; fewer are used where there are fewer micro-batches
   int ranks = 1;
-  int cluster = 1;               ///< k; ranks is a multiple
+  int cluster = 1;  ///< k; ranks is a multiple
 };
 
 struct MicroBatch {
@@ -43,9 +43,9 @@ struct ShardRange {
 
 struct Schedule {
   std::int64_t samples = 0;
-  int shards = 0;                         ///< V in use for this batch
-  std::vector<ShardRange> shards_of_rank; ///< of every rank
-  std::vector<ShardWork> work;            ///< of this rank
+  int shards = 0;                          ///< V in use for this batch
+  std::vector<ShardRange> shards_of_rank;  ///< of every rank
+  std::vector<ShardWork> work;             ///< of this rank
   /// With clusters: rounds that the cluster's busiest slot runs. A rank with fewer micro-batches
   /// runs its program for zero samples in the missing rounds, to join the collectives.
   int rounds = 0;
