@@ -5,45 +5,32 @@
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {
 
-/// Sixteen fp64 sums, whatever the vector width; the compiler splits them.
-using Lanes = double __attribute__((vector_size(64)));
+/// Sixteen running sums, whatever the vector width.
+constexpr int kSums = 16;
 struct Sums {
-  Lanes low{}, high{};
+  VecF64 part[kSums / kLanesF64];
 };
 
-#ifdef __AVX512F__
-LOCKSTEP_INLINE Lanes widen(const float* from) {
-  return Lanes(_mm512_cvtps_pd(_mm256_loadu_ps(from)));
-}
-#else
-LOCKSTEP_INLINE Lanes widen(const float* from) {
-  Lanes out;
-  for (int i = 0; i < 8; ++i) out[i] = from[i];
-  return out;
-}
-#endif
-
 LOCKSTEP_INLINE void add_squares(Sums& sums, const float* from) {
-  const Lanes a = widen(from), b = widen(from + 8);
-  sums.low += a * a;
-  sums.high += b * b;
+  for (int j = 0; j < kSums / kLanesF64; ++j) {
+    const VecF64 v = load_widened(from + j * kLanesF64);
+    sums.part[j] = sums.part[j] + v * v;
+  }
 }
 
 double block_sum(const float* values, std::int64_t elems) {
   Sums sums;
+  for (VecF64& part : sums.part) part = zero_f64();
   std::int64_t i = 0;
-  for (; i + 16 <= elems; i += 16) add_squares(sums, values + i);
+  for (; i + kSums <= elems; i += kSums) add_squares(sums, values + i);
   if (i < elems) {
-    float tail[16] = {};
+    float tail[kSums] = {};
     for (int j = 0; i + j < elems; ++j) tail[j] = values[i + j];
     add_squares(sums, tail);
   }
-  double lane[16];
-  for (int j = 0; j < 8; ++j) {
-    lane[j] = sums.low[j];
-    lane[8 + j] = sums.high[j];
-  }
-  for (int half = 8; half > 0; half /= 2)
+  double lane[kSums];
+  for (int j = 0; j < kSums / kLanesF64; ++j) store(lane + j * kLanesF64, sums.part[j]);
+  for (int half = kSums / 2; half > 0; half /= 2)
     for (int j = 0; j < half; ++j) lane[j] += lane[j + half];
   return lane[0];
 }

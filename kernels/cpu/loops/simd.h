@@ -36,6 +36,16 @@ LOCKSTEP_INLINE Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
 LOCKSTEP_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 LOCKSTEP_INLINE Vec sqrt(Vec v) { return _mm512_sqrt_ps(v); }
 
+/// fp64, half as many lanes.
+using VecF64 = __m512d;
+LOCKSTEP_INLINE VecF64 zero_f64() { return _mm512_setzero_pd(); }
+LOCKSTEP_INLINE VecF64 load_f64(const double* from) { return _mm512_loadu_pd(from); }
+LOCKSTEP_INLINE void store(double* to, VecF64 v) { _mm512_storeu_pd(to, v); }
+/// Reads kLanes / 2 fp32 values.
+LOCKSTEP_INLINE VecF64 load_widened(const float* from) {
+  return _mm512_cvtps_pd(_mm256_loadu_ps(from));
+}
+
 #else
 
 using Vec = __m256;
@@ -60,7 +70,19 @@ LOCKSTEP_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 LOCKSTEP_INLINE Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
 LOCKSTEP_INLINE Vec sqrt(Vec v) { return _mm256_sqrt_ps(v); }
 
+/// fp64, half as many lanes.
+using VecF64 = __m256d;
+LOCKSTEP_INLINE VecF64 zero_f64() { return _mm256_setzero_pd(); }
+LOCKSTEP_INLINE VecF64 load_f64(const double* from) { return _mm256_loadu_pd(from); }
+LOCKSTEP_INLINE void store(double* to, VecF64 v) { _mm256_storeu_pd(to, v); }
+/// Reads kLanes / 2 fp32 values.
+LOCKSTEP_INLINE VecF64 load_widened(const float* from) {
+  return _mm256_cvtps_pd(_mm_loadu_ps(from));
+}
+
 #endif
+
+inline constexpr int kLanesF64 = kLanes / 2;
 
 /// Lanes that are all used: load and store with it are the plain ones.
 struct AllLanes {};
