@@ -30,7 +30,7 @@ struct LoaderOptions {
   int slots = 4;                 ///< micro-batches in flight
   std::int64_t micro_batch = 1;  ///< largest request
   std::uint64_t seed = 0;        ///< keys augmentation with (seed, epoch, sample)
-  Augmentation augmentation;
+  Augmentation augmentation = {};
 };
 
 /// Fills micro-batches ahead of training, in the order of the requests, on worker threads with a
