@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/graph/graph.h"
+
+namespace lockstep {
+
+/// How batch-norm layers find their groups. Groups never straddle samples of other groups.
+struct BatchNormPolicy {
+  enum class Kind : std::uint8_t { local, sync, group };
+  Kind kind = Kind::local;
+  std::int64_t group = 0;  ///< group: samples in a group
+
+  /// "local", "sync" or "group:16". Throws ConfigError.
+  static BatchNormPolicy parse(const std::string& text);
+  std::string to_string() const;
+};
+
+enum class Mode : std::uint8_t { training, evaluation };
+
+/// A tensor of the model being built: the handle that Builder's functions take and give.
+class Value {
+ public:
+  Value() = default;
+  Value(const Graph* graph, ValueId id) : graph_(graph), id_(id) {}
+  ValueId id() const { return id_; }
+  /// [N, ...]
+  const Shape& shape() const { return graph_->value(id_).type.shape; }
+  const TensorType& type() const { return graph_->value(id_).type; }
+
+ private:
+  const Graph* graph_ = nullptr;
+  ValueId id_ = kNoValue;
+};
+
+/// `name` in the options below is the layer's name within its scope ("conv1"); where it is empty,
+/// the operator's name with a running number is used ("conv2d1"). Parameters are "<layer>.weight".
+struct LinearOptions {
+  std::int64_t out_features = 0;
+  bool bias = true;
+  std::string name;
+};
+struct Conv2dOptions {
+  std::int64_t out_channels = 0;
+  int kernel = 3;
+  int stride = 1;
+  int padding = 0;
+  int groups = 1;
+  bool bias = true;
+  /// Weights start as normal(0, sqrt(2 / (kernel^2 out_channels))) (He et al. 2015, fan out)
+  /// instead of PyTorch's default uniform(+-1 / sqrt(fan_in)).
+  bool he_normal_init = false;
+  std::string name;
+};
+struct BatchNormOptions {
+  float eps = 1e-5f;
+  float momentum = 0.1f;  ///< share of the new statistics
+  float init_weight = 1.0f;
+  std::string name;
+};
+struct Pool2dOptions {
+  int kernel = 2;
+  int stride = 0;  ///< 0: the kernel
+  int padding = 0;
+};
+
+/// What a user writes a model with: each function appends operators to a static graph and returns
+/// their output. Shapes are checked at the call; errors name the layer and the line of the call.
+class Builder {
+ public:
+  struct Settings {
+    Mode mode = Mode::training;
+    BatchNormPolicy batch_norm;
+    int group_ranks = 1;  ///< ranks whose micro-batches form one batch-norm group
+    std::int64_t micro_batch = 1;
+  };
+  Builder(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
+
+  Mode mode() const { return settings_.mode; }
+
+  /// y = x W^T + b; x: [N, in] -> [N, out_features]. Behind flatten() of an image, W's file layout
+  /// is PyTorch's, whose flatten walks channels first.
+  Value linear(Value x, const LinearOptions& options, SourceLoc where = SourceLoc::current());
+  /// x: [N, H, W, C] -> [N, P, Q, out_channels]
+  Value conv2d(Value x, const Conv2dOptions& options, SourceLoc where = SourceLoc::current());
+  /// x: [N, C] or [N, H, W, C]; per-batch statistics in training, running ones in evaluation.
+  Value batch_norm(Value x,
+                   const BatchNormOptions& options = {},
+                   SourceLoc where = SourceLoc::current());
+  Value relu(Value x, SourceLoc where = SourceLoc::current());
+  Value add(Value a, Value b, SourceLoc where = SourceLoc::current());
+  Value max_pool2d(Value x,
+                   const Pool2dOptions& options = {},
+                   SourceLoc where = SourceLoc::current());
+  Value avg_pool2d(Value x,
+                   const Pool2dOptions& options = {},
+                   SourceLoc where = SourceLoc::current());
+  /// [N, H, W, C] -> [N, C]
+  Value global_avg_pool(Value x, SourceLoc where = SourceLoc::current());
+  /// [N, ...] -> [N, product]
+  Value flatten(Value x, SourceLoc where = SourceLoc::current());
+  /// The identity in evaluation and where rate is 0.
+  Value dropout(Value x, float rate, SourceLoc where = SourceLoc::current());
+  /// x * scale[c] + shift[c] as f32; x: u8 or f32.
+  Value normalize(Value x,
+                  std::vector<float> scale,
+                  std::vector<float> shift,
+                  SourceLoc where = SourceLoc::current());
+
+  /// Losses: the weighted sum over the micro-batch (see the operators); metrics "loss" and
+  /// "correct" receive it. logits: [N, K], labels: [N] i32 / prediction, target: [N, D].
+  Value softmax_cross_entropy(Value logits,
+                              Value labels,
+                              float label_smoothing = 0.0f,
+                              SourceLoc where = SourceLoc::current());
+  Value mean_squared_error(Value prediction, Value target, SourceLoc where = SourceLoc::current());
+
+  /// Layers built until the returned object dies have "name." before theirs.
+  class Scope {
+   public:
+    Scope(Builder& builder, std::string previous)
+        : builder_(builder), previous_(std::move(previous)) {}
+    ~Scope() { builder_.prefix_ = std::move(previous_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Builder& builder_;
+    std::string previous_;
+  };
+  [[nodiscard]] Scope scope(const std::string& name);
+
+  /// The f32 [1] input that holds one over the samples of the global batch.
+  Value sample_weight();
+  Graph& graph() { return graph_; }
+
+ private:
+  std::string layer_path(const std::string& name, const char* op);
+  Value apply(std::shared_ptr<const Operator> op,
+              std::vector<ValueId> inputs,
+              const std::string& path,
+              SourceLoc where);
+  Value parameter(const std::string& name, const Shape& shape, const Init& init, bool is_weight);
+  int running_statistic(const std::string& name, std::int64_t channels, float init, float momentum);
+  int metric(const std::string& name);
+  Value batch_norm_training(Value x,
+                            const BatchNormOptions& options,
+                            const std::string& path,
+                            Value gamma,
+                            Value beta,
+                            int mean,
+                            int variance,
+                            SourceLoc where);
+
+  Graph& graph_;
+  Settings settings_;
+  std::string prefix_;
+  std::map<std::string, int> counters_;
+  ValueId sample_weight_ = kNoValue;
+  std::map<ValueId, Shape> flattened_images_;  ///< output of flatten -> [H, W, C]
+};
+
+/// A model: x is the normalised input [N, ...] f32, the result its prediction.
+using ModelFunction = std::function<Value(Builder&, Value)>;
+/// A loss over prediction and target, one of Builder's.
+using LossFunction = std::function<Value(Builder&, Value prediction, Value target)>;
+
+/// The usual losses, for Trainer and train_step.
+Value softmax_cross_entropy(Builder& nn, Value logits, Value labels);
+Value mean_squared_error(Builder& nn, Value prediction, Value target);
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/optim/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+float lr_at(const LrSchedule& schedule, float lr, std::int64_t t) {
+  if (t < schedule.warmup_steps)
+    return float(double(lr) * double(t + 1) / double(schedule.warmup_steps));
+  const double low = schedule.min_lr, high = lr;
+  const double after = double(t - schedule.warmup_steps);
+  const double decay = double(std::max<std::int64_t>(1, schedule.decay_steps));
+  const double progress = std::min(1.0, after / decay);
+  switch (schedule.kind) {
+    case LrSchedule::Kind::constant:
+      return lr;
+    case LrSchedule::Kind::linear:
+      return float(high + (low - high) * progress);
+    case LrSchedule::Kind::cosine:
+      return float(low + (high - low) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress)));
+    case LrSchedule::Kind::step: {
+      const double every = schedule.step_every > 0 ? double(schedule.step_every)
+                                                   : std::max(1.0, std::ceil(decay / 3.0));
+      return float(std::max(low, high * std::pow(schedule.step_factor, std::floor(after / every))));
+    }
+  }
+  throw InternalError("unknown schedule");
+}
+
+void validate(const LrSchedule& s, float lr) {
+  LOCKSTEP_CHECK(s.warmup_steps >= 0 && s.decay_steps >= 0 && s.step_every >= 0,
+                 ConfigError,
+                 "lr-schedule: warmup-steps, decay-steps and step-every must not be negative");
+  LOCKSTEP_CHECK(s.min_lr >= 0.0f && s.min_lr <= lr,
+                 ConfigError,
+                 "lr-schedule: min-lr must be between 0 and lr = {}, got {}",
+                 lr,
+                 s.min_lr);
+  LOCKSTEP_CHECK(s.step_factor > 0.0f && s.step_factor <= 1.0f,
+                 ConfigError,
+                 "lr-schedule: step-factor must be in (0, 1], got {}",
+                 s.step_factor);
+}
+
+std::string to_string(const LrSchedule& s) {
+  constexpr const char* kNames[] = {"constant", "linear", "step", "cosine"};
+  return fmt::format("{} warmup={} decay={} every={} factor={} min_lr={}",
+                     kNames[int(s.kind)],
+                     s.warmup_steps,
+                     s.decay_steps,
+                     s.step_every,
+                     s.step_factor,
+                     s.min_lr);
+}
+
+}  // namespace lockstep

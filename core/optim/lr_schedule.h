@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+/// The learning rate over steps. With warm-up W, decay length D (steps after warm-up until min_lr)
+/// and t the step from 0:
+///   t < W:    lr (t + 1) / W
+///   constant: lr
+///   linear:   lr + (min_lr - lr) p,                      p = min(1, (t - W) / D)
+///   cosine:   min_lr + (lr - min_lr) (1 + cos(pi p)) / 2  (Loshchilov and Hutter 2017, equation 5)
+///   step:     max(min_lr, lr * step_factor^floor((t - W) / step_every))
+struct LrSchedule {
+  enum class Kind : std::uint8_t { constant, linear, step, cosine };
+  Kind kind = Kind::constant;
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 0;  ///< 0: the rest of the run; the Trainer fills it in
+  std::int64_t step_every = 0;   ///< step: 0 means a third of decay_steps
+  float step_factor = 0.1f;
+  float min_lr = 0.0f;
+};
+
+/// The rate for step `t` (from 0) of a schedule whose decay_steps is set.
+float lr_at(const LrSchedule& schedule, float lr, std::int64_t t);
+
+/// Throws ConfigError naming the setting: negative lengths, min_lr above lr, a factor outside (0,
+/// 1].
+void validate(const LrSchedule& schedule, float lr);
+
+std::string to_string(const LrSchedule& schedule);
+
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/exec/backend.h"
+#include "core/exec/communicator.h"
+
+namespace lockstep {
+
+/// What a rank works with: one device and the ranks around it. launcher/job.h provides one.
+class RankContext {
+ public:
+  virtual ~RankContext() = default;
+  virtual Backend& backend() = 0;
+  virtual Communicator& communicator() = 0;
+  int rank() { return communicator().rank(); }
+  int size() { return communicator().size(); }
+};
+
+}  // namespace lockstep

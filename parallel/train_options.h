@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/data/augment.h"
+#include "core/nn/builder.h"
+#include "core/optim/lr_schedule.h"
+#include "core/optim/optimizer.h"
+#include "parallel/gradient_exchange.h"
+
+namespace lockstep {
+
+/// When buckets are exchanged: during the last backward, or all after it.
+enum class Overlap : std::uint8_t { on, off };
+
+/// Everything that decides what a run computes. 0 means "derive it" where a default says so.
+struct TrainOptions {
+  // batch
+  std::int64_t global_batch = 256;
+  std::int64_t micro_batch = 0;  ///< samples a rank computes at once; 0: min(32, global_batch)
+  std::int64_t accumulation =
+      0;           ///< micro-batches per rank and step; checked, or derives micro_batch
+  int shards = 0;  ///< leaves of the reduction tree; 0: default_shards()
+  // length: exactly one is given
+  double epochs = 0;
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  // optimizer
+  Optimizer optimizer = Sgd{};
+  LrSchedule lr_schedule;
+  float clip_norm = 0;                ///< 0: no clipping
+  std::vector<std::string> no_decay;  ///< regular expressions searched in parameter names, in
+                                      ///< addition to biases and norms
+  bool decay_all = false;             ///< biases and norms decay as well
+  // model
+  BatchNormPolicy batch_norm;
+  // engine
+  std::uint64_t seed = 1;
+  Reduction reduction = Reduction::reproducible;
+  Overlap overlap = Overlap::on;
+  double bucket_mb = 4;  ///< MiB
+  // data
+  data::Augmentation augmentation;
+  int workers = -1;  ///< -1: auto
+  // observation, in steps; 0: never (evaluation: at the end of each epoch)
+  std::int64_t log_every = 50;
+  std::int64_t eval_every = 0;
+};
+
+}  // namespace lockstep

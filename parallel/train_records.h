@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+/// One logged step. Times are rank 0's means over the steps since the record before.
+struct StepRecord {
+  std::int64_t step = 0;   ///< steps done, from 1
+  std::int64_t steps = 0;  ///< of the whole run
+  double epoch = 0;        ///< epochs done
+  std::int64_t samples = 0;
+  double loss = 0;      ///< mean over the global batch of this step
+  double accuracy = 0;  ///< share of correct answers in it; negative where there are no classes
+  double lr = 0;
+  double grad_norm = 0;  ///< negative where it was not computed
+  double samples_per_s = 0;
+  double step_ms = 0, data_ms = 0, forward_ms = 0, backward_ms = 0, comm_exposed_ms = 0,
+         optimizer_ms = 0;
+};
+
+struct EvaluationRecord {
+  std::int64_t step = 0;
+  double epoch = 0;
+  double val_loss = 0;
+  double val_accuracy = 0;  ///< negative where there are no classes
+  double seconds = 0;
+};
+
+struct TrainSummary {
+  std::int64_t steps = 0, samples = 0;
+  double train_loss = 0;
+  double val_loss = 0, val_accuracy = 0;
+  bool evaluated = false;
+  double samples_per_s = 0;       ///< over training time
+  double wall_s = 0;              ///< training steps alone, without evaluation and start
+  double comm_exposed_share = 0;  ///< of wall_s
+  std::uint64_t peak_memory_bytes = 0;
+  std::string weights_sha256;
+  int ranks = 1;
+  std::string device;
+};
+
+/// Told of progress on rank 0, between steps, on the training thread.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void on_step(const StepRecord&) {}
+  virtual void on_evaluation(const EvaluationRecord&) {}
+  virtual void on_end(const TrainSummary&) {}
+};
+
+}  // namespace lockstep

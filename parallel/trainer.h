@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/data/sources.h"
+#include "core/nn/builder.h"
+#include "parallel/rank_context.h"
+#include "parallel/train_options.h"
+#include "parallel/train_records.h"
+
+namespace lockstep {
+
+/// Trains one model data-parallel over the ranks of a job. Collective: every rank constructs it
+/// with the same arguments and calls the same functions.
+class Trainer {
+ public:
+  /// Throws ConfigError: batch numbers that contradict each other, a batch-norm group that cannot
+  /// be formed (with what would form it), more ranks than shards.
+  Trainer(RankContext& context,
+          ModelFunction model,
+          LossFunction loss,
+          const TrainOptions& options);
+  ~Trainer();
+
+  /// Called on rank 0 only; must outlive fit().
+  void add_observer(TrainObserver& observer);
+
+  /// Compares a fingerprint of program, plan, options, data and device class across ranks (throws
+  /// ConfigError naming the keys and ranks that differ), trains, evaluates on data.validation, and
+  /// returns what summary.json says (complete on rank 0 and equal in every result on all).
+  /// Throws NonFiniteError: the loss is not finite.
+  TrainSummary fit(const data::DataSplit& data);
+
+  /// Writes parameters and running statistics in PyTorch's names and layouts. After fit(), rank 0.
+  void save_weights(const std::string& file);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

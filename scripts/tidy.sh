@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs clang-tidy with the settings of .clang-tidy; a finding is an error.
+#
+#   scripts/tidy.sh            the .cpp files that differ from the branch main or are uncommitted
+#   scripts/tidy.sh --all      every .cpp file of the build
+#   scripts/tidy.sh FILE...    these
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/environment.sh
+scripts/install_dependencies.sh --lint
+
+compilation=build/release/compile_commands.json
+[[ -f $compilation ]] || cmake --preset release >/dev/null
+mapfile -t built < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$compilation" |
+  grep --invert-match '/build/' | sed "s|^$PWD/||")
+
+if [[ ${1:-} == --all ]]; then
+  wanted=$(printf '%s\n' "${built[@]}")
+elif (($#)); then
+  wanted=$(printf '%s\n' "$@")
+else
+  wanted=$({
+    git diff --name-only --diff-filter=d main 2>/dev/null || true
+    git ls-files --others --exclude-standard
+  })
+fi
+# Only what is compiled has flags to be read with.
+mapfile -t files < <(printf '%s\n' "${built[@]}" | grep --line-regexp --fixed-strings "$wanted" || true)
+if ((${#files[@]} == 0)); then
+  echo "tidy.sh: no file to look at"
+  exit 0
+fi
+# GCC's own warning switches are unknown to clang.
+printf '%s\n' "${files[@]}" | xargs --max-args=1 --max-procs="$(nproc)" \
+  clang-tidy-14 -p build/release --quiet --extra-arg=-Wno-unknown-warning-option \
+  --extra-arg=-Wno-unused-command-line-argument 2> >(grep --invert-match 'warnings generated' >&2)
+echo "tidy.sh: ${#files[@]} files are clean"
