@@ -26,11 +26,11 @@ struct LoadedBatch {
 };
 
 struct LoaderOptions {
-  int workers = -1;               ///< -1: auto; 0: the training thread loads by itself
-  int slots = 4;                  ///< micro-batches in flight
-  std::int64_t micro_batch = 1;   ///< largest request
-  std::uint64_t seed = 0;         ///< keys augmentation with (seed, epoch, sample)
-  Augmentation augmentation;
+  int workers = -1;              ///< -1: auto; 0: the training thread loads by itself
+  int slots = 4;                 ///< micro-batches in flight
+  std::int64_t micro_batch = 1;  ///< largest request
+  std::uint64_t seed = 0;        ///< keys augmentation with (seed, epoch, sample)
+  Augmentation augmentation = {};
 };
 
 /// Fills micro-batches ahead of training, in the order of the requests, on worker threads with a
@@ -43,12 +43,12 @@ class Loader {
  public:
   static constexpr double kInlineMicroseconds = 200;
 
-  /// `next_request` gives the requests in order and nullopt-like empty `samples` when there are no
-  /// more; it is called by one thread at a time, up to `slots` requests ahead.
-  /// Throws ConfigError: workers or slots out of range.
+  /// `next_request` fills its argument with the next request, in order, and returns false when
+  /// there are no more; it is called by one thread at a time, up to `slots` requests ahead. The
+  /// argument keeps its capacity between calls. Throws ConfigError: workers or slots out of range.
   Loader(std::shared_ptr<const Dataset> dataset,
          const LoaderOptions& options,
-         std::function<LoadRequest()> next_request);
+         std::function<bool(LoadRequest&)> next_request);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

@@ -78,7 +78,7 @@ void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& 
     inputs_.emplace_back(graph_.input_names()[i], address_of(graph_.input_value(int(i)), memory));
 }
 
-void* Program::input(const std::string& name) const {
+void* Program::input(std::string_view name) const {
   for (const auto& [input, address] : inputs_)
     if (input == name) return address;
   return nullptr;

@@ -41,7 +41,7 @@ class Program {
 
   /// Device memory of input `name` ("x", "target", "sample_weight"); write it before each run,
   /// since the arena reuses it. Null where the program has no such input.
-  void* input(const std::string& name) const;
+  void* input(std::string_view name) const;
 
   /// Forward kernels (in evaluation programs: all). The parameters' packed copies are refreshed
   /// first where they are stale.
