@@ -1,45 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/relu.h"
 
+#include "kernels/cpu/bound_kernel.h"
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/kernel_list.h"
 
 namespace lockstep::cpu {
 namespace {
 
-class ReluKernel final : public Kernel {
+class ReluKernel final : public BoundKernel {
  public:
   explicit ReluKernel(std::int64_t elems) : elems_(elems) {}
-  void bind(const KernelBuffers& b) override {
-    x_ = static_cast<const float*>(b.inputs[0]);
-    y_ = static_cast<float*>(b.outputs[0]);
-  }
-  void run(const RunState&) override {
-    for (std::int64_t i = 0; i < elems_; ++i) y_[i] = x_[i] < 0 ? 0 : x_[i];
-  }
+  void run(const RunState&) override { relu_(output(0), input(0), elems_); }
 
  private:
+  decltype(&avx2::relu) relu_ = LOCKSTEP_CHOOSE(relu);
   std::int64_t elems_;
-  const float* x_ = nullptr;
-  float* y_ = nullptr;
 };
 
-class ReluBwdKernel final : public Kernel {
+class ReluBwdKernel final : public BoundKernel {
  public:
   explicit ReluBwdKernel(std::int64_t elems) : elems_(elems) {}
-  void bind(const KernelBuffers& b) override {
-    dy_ = static_cast<const float*>(b.inputs[0]);
-    y_ = static_cast<const float*>(b.inputs[1]);
-    dx_ = static_cast<float*>(b.outputs[0]);
-  }
-  void run(const RunState&) override {
-    for (std::int64_t i = 0; i < elems_; ++i) dx_[i] = y_[i] > 0 ? dy_[i] : 0;
-  }
+  void run(const RunState&) override { relu_bwd_(output(0), input(0), input(1), elems_); }
 
  private:
+  decltype(&avx2::relu_bwd) relu_bwd_ = LOCKSTEP_CHOOSE(relu_bwd);
   std::int64_t elems_;
-  const float* dy_ = nullptr;
-  const float* y_ = nullptr;
-  float* dx_ = nullptr;
 };
 
 }  // namespace

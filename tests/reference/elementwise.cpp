@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/reference/elementwise.h"
 
+#include <bit>
 #include <cmath>
 
 #include "core/base/random.h"
+#include "core/ops/all_gather.h"
 #include "core/ops/dropout.h"
 #include "core/ops/normalize.h"
 
 namespace lockstep::test {
+namespace {
+
+float inverted(float value) { return std::bit_cast<float>(~std::bit_cast<std::uint32_t>(value)); }
+
+}  // namespace
 
 ReferenceOutputs relu_reference(const ReferenceArgs& args) {
   std::vector<double> y = args.inputs[0];
@@ -57,6 +64,12 @@ ReferenceOutputs normalize_reference(const ReferenceArgs& args) {
   return {y};
 }
 
-ReferenceOutputs all_gather_reference(const ReferenceArgs& args) { return {args.inputs[0]}; }
+ReferenceOutputs all_gather_reference(const ReferenceArgs& args) {
+  std::vector<double> y;
+  const std::int64_t parts = op_cast<ops::AllGather>(args.op).parts();
+  for (std::int64_t part = 0; part < parts; ++part)
+    for (double v : args.inputs[0]) y.push_back(parts > 1 && part == 0 ? inverted(float(v)) : v);
+  return {y};
+}
 
 }  // namespace lockstep::test

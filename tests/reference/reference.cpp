@@ -30,6 +30,9 @@ void check_gradient(const std::string& what,
                     int input,
                     const std::vector<double>& analytic,
                     double step) {
+  double magnitude = 0;
+  const std::vector<double> start = forward(args)[std::size_t(output)];
+  for (std::size_t i = 0; i < start.size(); ++i) magnitude += std::abs(start[i] * output_grad[i]);
   ReferenceArgs moved = args;
   std::vector<double>& x = moved.inputs[std::size_t(input)];
   ASSERT_EQ(x.size(), analytic.size()) << what;
@@ -52,9 +55,11 @@ void check_gradient(const std::string& what,
       worst_numeric = numeric;
     }
   }
+  // The roundings of the two sums, divided by 2 * step.
+  const double rounding = 8 * 0x1p-53 * magnitude / step;
   // The truncation of central differences is step^2 / 6 times a third derivative of order `scale`;
   // the factor 60 leaves room for third derivatives up to 360 times that.
-  EXPECT_LE(worst, 60 * step * step * scale)
+  EXPECT_LE(worst, 60 * step * step * scale + rounding)
       << what << ": worst element " << worst_index << " of the gradient of input " << input
       << ": analytic " << (analytic.empty() ? 0 : analytic[worst_index]) << ", numeric "
       << worst_numeric;
