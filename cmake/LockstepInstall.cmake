@@ -29,6 +29,7 @@ install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES
 install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
 install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu)
+install(FILES launcher/job.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 install(EXPORT LockstepLibraries NAMESPACE Lockstep:: DESTINATION ${package_folder})

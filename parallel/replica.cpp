@@ -74,12 +74,12 @@ std::vector<MemoryUse> Replica::memory() const {
 
 namespace {
 
-std::vector<Replica::NamedTensor> copy_tensors(Backend& backend,
-                                               const Graph& graph,
-                                               const FlatSpace& space,
-                                               const float* flat,
-                                               bool trained_only) {
-  std::vector<Replica::NamedTensor> tensors;
+std::vector<io::NamedTensor> copy_tensors(Backend& backend,
+                                          const Graph& graph,
+                                          const FlatSpace& space,
+                                          const float* flat,
+                                          bool trained_only) {
+  std::vector<io::NamedTensor> tensors;
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];
     if (parameter.kind == ParameterKind::metric) continue;
@@ -94,22 +94,22 @@ std::vector<Replica::NamedTensor> copy_tensors(Backend& backend,
 
 }  // namespace
 
-std::vector<Replica::NamedTensor> Replica::weights() const {
+std::vector<io::NamedTensor> Replica::weights() const {
   State& s = *state_;
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.parameters(), false);
 }
 
-std::vector<Replica::NamedTensor> Replica::gradients() const {
+std::vector<io::NamedTensor> Replica::gradients() const {
   State& s = *state_;
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.gradients(), true);
 }
 
-void Replica::set_weights(std::span<const NamedTensor> weights) {
+void Replica::set_weights(std::span<const io::NamedTensor> weights) {
   State& s = *state_;
   const auto& parameters = s.programs.graph().parameters();
-  for (const NamedTensor& tensor : weights) {
+  for (const io::NamedTensor& tensor : weights) {
     int index = -1;
     for (std::size_t i = 0; i < parameters.size(); ++i)
       if (parameters[i].name == tensor.parameter.name) index = int(i);

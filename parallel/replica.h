@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/data/loader.h"
+#include "core/io/weights.h"
 #include "core/nn/builder.h"
 #include "parallel/batch_plan.h"
 #include "parallel/rank_context.h"
@@ -71,15 +72,11 @@ class Replica {
   std::vector<MemoryUse> memory() const;
 
   /// Host copies of parameters and running statistics, as stored, in declaration order.
-  struct NamedTensor {
-    Parameter parameter;
-    std::vector<float> values;
-  };
-  std::vector<NamedTensor> weights() const;
+  std::vector<io::NamedTensor> weights() const;
   /// Sets values by name. Throws ConfigError: a name that the model lacks, another size.
-  void set_weights(std::span<const NamedTensor> weights);
+  void set_weights(std::span<const io::NamedTensor> weights);
   /// Sums of the last step's gradients (scaled by one over the samples), in declaration order.
-  std::vector<NamedTensor> gradients() const;
+  std::vector<io::NamedTensor> gradients() const;
 
   /// Text of graph, flat space and plan: equal on every rank, part of the fingerprint.
   std::string program_text() const;

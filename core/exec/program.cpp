@@ -7,7 +7,8 @@ namespace lockstep {
 namespace {
 
 KernelSpec spec_of(const Graph& graph, const Node& node) {
-  KernelSpec spec{*node.op, graph.types_of(node.inputs), graph.types_of(node.outputs), node.path};
+  KernelSpec spec{
+      *node.op, graph.types_of(node.inputs), graph.types_of(node.outputs), node.path, {}, {}};
   for (ValueId input : node.inputs) {
     const ValueInfo& info = graph.value(input);
     spec.input_parameter.push_back(info.role == ValueRole::parameter ? info.index : -1);

@@ -3,8 +3,10 @@
 
 /// The C++ interface of Lockstep in one header.
 #include "core/base/error.h"
-#include "core/data/augment.h"
-#include "core/data/dataset.h"
 #include "core/data/sources.h"
-#include "core/graph/graph.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "core/nn/builder.h"
+#include "core/nn/zoo.h"
+#include "core/optim/lr_schedule.h"
+#include "core/optim/optimizer.h"
+#include "launcher/job.h"
+#include "parallel/trainer.h"
