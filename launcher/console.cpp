@@ -75,11 +75,15 @@ void Console::write(std::string_view text) {
 }
 
 std::string with_thousands(double value) {
-  std::string digits = fmt::format("{:.0f}", value);
+  const std::string digits = fmt::format("{:.0f}", value);
   if (!std::isfinite(value)) return digits;
-  const std::size_t first = digits.starts_with('-') ? 1 : 0;
-  for (std::size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
-  return digits;
+  std::string result;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const bool separates = i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0;
+    if (separates) result += ',';
+    result += digits[i];
+  }
+  return result;
 }
 
 std::string duration(double seconds) {
