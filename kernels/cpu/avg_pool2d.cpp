@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/avg_pool2d.h"
+
+#include "kernels/cpu/bound_kernel.h"
+#include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/pool_shape.h"
+
+namespace lockstep::cpu {
+namespace {
+
+class AvgPool2dKernel final : public BoundKernel {
+ public:
+  explicit AvgPool2dKernel(const PoolShape& shape) : shape_(shape) {}
+  void run(const RunState&) override { avg_pool_(output(0), input(0), shape_); }
+
+ private:
+  decltype(&avx2::avg_pool) avg_pool_ = LOCKSTEP_CHOOSE(avg_pool);
+  PoolShape shape_;
+};
+
+class AvgPool2dBwdKernel final : public BoundKernel {
+ public:
+  explicit AvgPool2dBwdKernel(const PoolShape& shape) : shape_(shape) {}
+  void run(const RunState&) override { avg_pool_bwd_(output(0), input(0), shape_); }
+
+ private:
+  decltype(&avx2::avg_pool_bwd) avg_pool_bwd_ = LOCKSTEP_CHOOSE(avg_pool_bwd);
+  PoolShape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_avg_pool2d_kernel(const ops::AvgPool2d& op, const KernelSpec& spec) {
+  return std::make_unique<AvgPool2dKernel>(
+      pool_shape(op.attrs(), spec.inputs[0].shape, spec.outputs[0].shape));
+}
+
+std::unique_ptr<Kernel> make_avg_pool2d_bwd_kernel(const ops::AvgPool2dBwd& op,
+                                                   const KernelSpec& spec) {
+  return std::make_unique<AvgPool2dBwdKernel>(
+      pool_shape(op.attrs(), spec.outputs[0].shape, spec.inputs[0].shape));
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/global_avg_pool.h"
+
+#include "kernels/cpu/bound_kernel.h"
+#include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/pooling.h"
+
+namespace lockstep::cpu {
+namespace {
+
+struct Extents {
+  explicit Extents(const Shape& x) : n(x[0]), positions(x[1] * x[2]), c(x[3]) {}
+  std::int64_t n, positions, c;
+  float scale = 1.0f / float(positions);
+};
+
+class GlobalAvgPoolKernel final : public BoundKernel {
+ public:
+  explicit GlobalAvgPoolKernel(const Shape& x) : x_(x) {}
+  void run(const RunState&) override {
+    sum_positions_(output(0), input(0), x_.n, x_.positions, x_.c, x_.scale);
+  }
+
+ private:
+  decltype(&avx2::sum_positions) sum_positions_ = LOCKSTEP_CHOOSE(sum_positions);
+  Extents x_;
+};
+
+class GlobalAvgPoolBwdKernel final : public BoundKernel {
+ public:
+  explicit GlobalAvgPoolBwdKernel(const Shape& x) : x_(x) {}
+  void run(const RunState&) override {
+    spread_positions_(output(0), input(0), x_.n, x_.positions, x_.c, x_.scale);
+  }
+
+ private:
+  decltype(&avx2::spread_positions) spread_positions_ = LOCKSTEP_CHOOSE(spread_positions);
+  Extents x_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_global_avg_pool_kernel(const ops::GlobalAvgPool&,
+                                                    const KernelSpec& spec) {
+  return std::make_unique<GlobalAvgPoolKernel>(spec.inputs[0].shape);
+}
+
+std::unique_ptr<Kernel> make_global_avg_pool_bwd_kernel(const ops::GlobalAvgPoolBwd&,
+                                                        const KernelSpec& spec) {
+  return std::make_unique<GlobalAvgPoolBwdKernel>(spec.outputs[0].shape);
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/isa.h"
+
+#include "core/base/error.h"
+
+namespace lockstep::cpu {
+namespace {
+
+Isa detect() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4")) return Isa::avx512;
+  if (__builtin_cpu_supports("x86-64-v3")) return Isa::avx2;
+  throw EnvironmentError("the CPU backend needs a processor with AVX2 and FMA, this one has not",
+                         "run on an x86-64-v3 processor (Intel Haswell, AMD Zen, or newer)");
+}
+
+}  // namespace
+
+Isa isa() {
+  static const Isa chosen = detect();
+  return chosen;
+}
+
+std::string_view name_of(Isa isa) { return isa == Isa::avx512 ? "avx512" : "avx2"; }
+
+}  // namespace lockstep::cpu

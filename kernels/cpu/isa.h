@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace lockstep::cpu {
+
+/// Note [Loops for two instruction sets]
+///
+/// Own loops live in kernels/cpu/loops/*.cpp. CMake compiles each of these files twice, for
+/// x86-64-v3 and for x86-64-v4, with LOCKSTEP_ISA defined as `avx2` or `avx512`, and the file puts
+/// its functions into `namespace lockstep::cpu::LOCKSTEP_ISA`. A header declares them:
+///
+///     LOCKSTEP_LOOP(void, relu, (float* y, const float* x, std::int64_t elems));
+///
+/// and a kernel fetches the one for this processor, once, at its construction:
+///
+///     decltype(&avx2::relu) relu_ = LOCKSTEP_CHOOSE(relu);
+///
+/// What a file of loops/ includes must define no function with external linkage outside
+/// `LOCKSTEP_ISA`: the linker keeps one copy of such a function, perhaps the AVX-512 one, for the
+/// whole program. So include <cstdint>, loops/simd.h and headers of plain structs, no more.
+/// Contraction is off: a fused multiply-add happens where the code says `fma`.
+enum class Isa { avx2, avx512 };
+
+/// The best set that this processor and its operating system have.
+/// Throws EnvironmentError: no AVX2 with FMA.
+Isa isa();
+
+std::string_view name_of(Isa isa);
+
+#define LOCKSTEP_LOOP(result, name, parameters) \
+  namespace avx2 {                              \
+  result name parameters;                       \
+  }                                             \
+  namespace avx512 {                            \
+  result name parameters;                       \
+  }
+
+#define LOCKSTEP_CHOOSE(name)                                                              \
+  (::lockstep::cpu::isa() == ::lockstep::cpu::Isa::avx512 ? &::lockstep::cpu::avx512::name \
+                                                          : &::lockstep::cpu::avx2::name)
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/loops/simd.h"
+#include "kernels/cpu/pooling.h"
+
+namespace lockstep::cpu::LOCKSTEP_ISA {
+namespace {
+
+struct Range {
+  std::int64_t begin, end;
+};
+
+LOCKSTEP_INLINE std::int64_t at_least(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
+LOCKSTEP_INLINE std::int64_t at_most(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+/// Input positions that window `index` covers.
+LOCKSTEP_INLINE Range
+covered(std::int64_t index, int stride, int padding, int kernel, std::int64_t extent) {
+  const std::int64_t start = index * stride - padding;
+  return {at_least(start, 0), at_most(start + kernel, extent)};
+}
+
+/// Windows that cover input position `index`.
+LOCKSTEP_INLINE Range
+windows(std::int64_t index, int stride, int padding, int kernel, std::int64_t count) {
+  const std::int64_t from = index + padding - kernel;  // the last window that ends before it
+  return {from < 0 ? 0 : from / stride + 1, at_most((index + padding) / stride + 1, count)};
+}
+
+/// to[c] = scale * the sum of from[(row * width + column) * c] over both ranges, in order.
+LOCKSTEP_INLINE void sum_block(float* to,
+                               const float* from,
+                               std::int64_t width,
+                               std::int64_t c,
+                               Range rows,
+                               Range columns,
+                               float scale) {
+  for_each_vec(c, [&](std::int64_t i, auto lanes) {
+    Vec sum = zero();
+    for (std::int64_t row = rows.begin; row < rows.end; ++row)
+      for (std::int64_t column = columns.begin; column < columns.end; ++column)
+        sum = sum + load(from + (row * width + column) * c + i, lanes);
+    store(to + i, sum * broadcast(scale), lanes);
+  });
+}
+
+}  // namespace
+
+void avg_pool(float* y, const float* x, const PoolShape& s) {
+  const float scale = 1.0f / float(s.kernel_h * s.kernel_w);
+  for (std::int64_t n = 0; n < s.n; ++n, x += s.h * s.w * s.c)
+    for (std::int64_t p = 0; p < s.p; ++p) {
+      const Range rows = covered(p, s.stride_h, s.padding_h, s.kernel_h, s.h);
+      for (std::int64_t q = 0; q < s.q; ++q, y += s.c)
+        sum_block(
+            y, x, s.w, s.c, rows, covered(q, s.stride_w, s.padding_w, s.kernel_w, s.w), scale);
+    }
+}
+
+void avg_pool_bwd(float* dx, const float* dy, const PoolShape& s) {
+  const float scale = 1.0f / float(s.kernel_h * s.kernel_w);
+  for (std::int64_t n = 0; n < s.n; ++n, dy += s.p * s.q * s.c)
+    for (std::int64_t h = 0; h < s.h; ++h) {
+      const Range rows = windows(h, s.stride_h, s.padding_h, s.kernel_h, s.p);
+      for (std::int64_t w = 0; w < s.w; ++w, dx += s.c)
+        sum_block(
+            dx, dy, s.q, s.c, rows, windows(w, s.stride_w, s.padding_w, s.kernel_w, s.q), scale);
+    }
+}
+
+void sum_positions(
+    float* y, const float* x, std::int64_t n, std::int64_t positions, std::int64_t c, float scale) {
+  constexpr int kTile = 4;  // independent sums, so that additions overlap
+  for (std::int64_t sample = 0; sample < n; ++sample, x += positions * c, y += c) {
+    std::int64_t i = 0;
+    for (; i + kTile * kLanes <= c; i += kTile * kLanes) {
+      Vec sum[kTile] = {zero(), zero(), zero(), zero()};
+      for (std::int64_t at = 0; at < positions; ++at)
+        for (int j = 0; j < kTile; ++j) sum[j] = sum[j] + load(x + at * c + i + j * kLanes);
+      for (int j = 0; j < kTile; ++j) store(y + i + j * kLanes, sum[j] * broadcast(scale));
+    }
+    for_each_vec(c - i, [&](std::int64_t k, auto lanes) {
+      Vec sum = zero();
+      for (std::int64_t at = 0; at < positions; ++at) sum = sum + load(x + at * c + i + k, lanes);
+      store(y + i + k, sum * broadcast(scale), lanes);
+    });
+  }
+}
+
+void spread_positions(float* dx,
+                      const float* dy,
+                      std::int64_t n,
+                      std::int64_t positions,
+                      std::int64_t c,
+                      float scale) {
+  for (std::int64_t sample = 0; sample < n; ++sample, dy += c)
+    for (std::int64_t at = 0; at < positions; ++at, dx += c)
+      for_each_vec(c, [&](std::int64_t i, auto lanes) {
+        store(dx + i, load(dy + i, lanes) * broadcast(scale), lanes);
+      });
+}
+
+}  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/flat.h"
+
+#include "kernels/cpu/loops/simd.h"
+
+namespace lockstep::cpu::LOCKSTEP_ISA {
+
+void add(float* out, const float* a, const float* b, std::int64_t elems) {
+  for_each_vec(elems, [=](std::int64_t i, auto lanes) {
+    store(out + i, load(a + i, lanes) + load(b + i, lanes), lanes);
+  });
+}
+
+void update_statistic(
+    float* value, const float* sum, float weight, float momentum, std::int64_t elems) {
+  const Vec w = broadcast(weight), share = broadcast(momentum);
+  for_each_vec(elems, [=](std::int64_t i, auto lanes) {
+    const Vec v = load(value + i, lanes);
+    store(value + i, v + share * (load(sum + i, lanes) - w * v), lanes);
+  });
+}
+
+}  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/max_pool2d.h"
+
+#include "kernels/cpu/bound_kernel.h"
+#include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/pool_shape.h"
+
+namespace lockstep::cpu {
+namespace {
+
+class MaxPool2dKernel final : public BoundKernel {
+ public:
+  explicit MaxPool2dKernel(const PoolShape& shape) : shape_(shape) {}
+  void run(const RunState&) override {
+    max_pool_(output(0), output<std::uint8_t>(1), input(0), shape_);
+  }
+
+ private:
+  decltype(&avx2::max_pool) max_pool_ = LOCKSTEP_CHOOSE(max_pool);
+  PoolShape shape_;
+};
+
+class MaxPool2dBwdKernel final : public BoundKernel {
+ public:
+  explicit MaxPool2dBwdKernel(const PoolShape& shape) : shape_(shape) {}
+  void run(const RunState&) override {
+    max_pool_bwd_(output(0), input(0), input<std::uint8_t>(1), shape_);
+  }
+
+ private:
+  decltype(&avx2::max_pool_bwd) max_pool_bwd_ = LOCKSTEP_CHOOSE(max_pool_bwd);
+  PoolShape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_max_pool2d_kernel(const ops::MaxPool2d& op, const KernelSpec& spec) {
+  return std::make_unique<MaxPool2dKernel>(
+      pool_shape(op.attrs(), spec.inputs[0].shape, spec.outputs[0].shape));
+}
+
+std::unique_ptr<Kernel> make_max_pool2d_bwd_kernel(const ops::MaxPool2dBwd& op,
+                                                   const KernelSpec& spec) {
+  return std::make_unique<MaxPool2dBwdKernel>(
+      pool_shape(op.attrs(), spec.outputs[0].shape, spec.inputs[0].shape));
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/ops/op_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "core/base/random.h"
+#include "tests/ops/guarded_buffer.h"
+
+namespace lockstep::test {
+namespace {
+
+std::set<OpKind>& tested_kinds() {
+  static std::set<OpKind> kinds;
+  return kinds;
+}
+
+template <typename T, typename Draw>
+HostTensor filled(const Shape& shape, DType dtype, std::uint64_t seed, Draw draw) {
+  HostTensor tensor{{shape, dtype}, {}};
+  tensor.bytes.resize(tensor.type.bytes());
+  RandomStream stream(random_key(seed, "test input"), 0);
+  for (std::int64_t i = 0; i < tensor.type.elems(); ++i) tensor.as<T>()[i] = draw(stream);
+  return tensor;
+}
+
+template <typename T>
+HostTensor copied(const Shape& shape, DType dtype, const std::vector<T>& values) {
+  HostTensor tensor{{shape, dtype}, {}};
+  tensor.bytes.resize(tensor.type.bytes());
+  EXPECT_EQ(values.size() * sizeof(T), tensor.bytes.size());
+  std::copy_n(
+      values.begin(), std::min(values.size(), tensor.bytes.size() / sizeof(T)), tensor.as<T>());
+  return tensor;
+}
+
+/// How one run of a kernel differs from the plain one.
+struct RunOptions {
+  bool marked_accumulating = false;  ///< the outputs belong to the flat gradient space
+  bool accumulate = false;           ///< RunState::accumulate
+  int aliased_output = -1;           ///< shares the buffer of its in_place_input
+  std::size_t shift_bytes = 0;       ///< moves every buffer
+};
+
+/// A kernel bound to guarded memory, as a program would hold it.
+class BoundKernel {
+ public:
+  BoundKernel(const OpCase& test_case, const KernelFactory& factory, const RunOptions& options)
+      : case_(test_case), options_(options) {
+    KernelSpec spec{*case_.op, {}, {}, case_.path, {}, {}};
+    for (const HostTensor& input : case_.inputs) spec.inputs.push_back(input.type);
+    spec.outputs = case_.op->infer(spec.inputs);
+    outputs_ = spec.outputs;
+    spec.input_parameter.assign(case_.inputs.size(), -1);
+    for (int input : case_.parameters) spec.input_parameter[std::size_t(input)] = input;
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      spec.output_accumulates.push_back(options.marked_accumulating &&
+                                        case_.op->accumulates(int(i)));
+    accumulates_ = spec.output_accumulates;
+    kernel_ = factory(spec);
+    allocate();
+  }
+
+  /// Bytes of each output after a run that starts from the case's inputs and `prior` outputs.
+  std::vector<HostTensor> run(const std::vector<HostTensor>& prior) {
+    for (std::size_t i = 0; i < case_.inputs.size(); ++i)
+      inputs_memory_[i].fill_from(case_.inputs[i].bytes);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      if (int(i) == options_.aliased_output) continue;
+      if (accumulates_[i] && options_.accumulate)
+        outputs_memory_[i].fill_from(prior[i].bytes);
+      else
+        outputs_memory_[i].fill_with_nan();
+    }
+    workspace_->fill_with_nan();
+    for (GuardedBuffer& memory : packed_memory_) memory.fill_with_nan();
+    for (std::size_t i = 0; i < packed_memory_.size(); ++i) kernel_->pack(int(i));
+    RunState state = case_.state;
+    state.accumulate = options_.accumulate;
+    kernel_->run(state);
+    check_memory();
+    std::vector<HostTensor> results;
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      results.push_back({outputs_[i], output_memory(int(i)).content()});
+    return results;
+  }
+
+ private:
+  GuardedBuffer& output_memory(int i) {
+    return i == options_.aliased_output ? inputs_memory_[std::size_t(case_.op->in_place_input(i))]
+                                        : outputs_memory_[std::size_t(i)];
+  }
+
+  void allocate() {
+    KernelBuffers buffers;
+    for (const HostTensor& input : case_.inputs) {
+      inputs_memory_.emplace_back(input.bytes.size(), options_.shift_bytes);
+      buffers.inputs.push_back(inputs_memory_.back().data());
+    }
+    for (const TensorType& type : outputs_)
+      outputs_memory_.emplace_back(type.bytes(), options_.shift_bytes);
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      buffers.outputs.push_back(output_memory(int(i)).data());
+    workspace_ = std::make_unique<GuardedBuffer>(kernel_->workspace_bytes(), options_.shift_bytes);
+    buffers.workspace = workspace_->data();
+    for (const PackedCopy& copy : kernel_->packed_copies()) {
+      packed_memory_.emplace_back(copy.bytes, options_.shift_bytes);
+      buffers.packed.push_back(packed_memory_.back().data());
+    }
+    kernel_->bind(buffers);
+  }
+
+  void check_memory() {
+    for (std::size_t i = 0; i < inputs_memory_.size(); ++i) {
+      EXPECT_TRUE(inputs_memory_[i].guards_intact()) << "wrote around input " << i;
+      const bool overwritten = options_.aliased_output >= 0 &&
+                               case_.op->in_place_input(options_.aliased_output) == int(i);
+      EXPECT_TRUE(overwritten || inputs_memory_[i].content() == case_.inputs[i].bytes)
+          << "changed input " << i;
+    }
+    for (std::size_t i = 0; i < outputs_memory_.size(); ++i)
+      EXPECT_TRUE(outputs_memory_[i].guards_intact()) << "wrote around output " << i;
+    EXPECT_TRUE(workspace_->guards_intact()) << "wrote around the workspace";
+    for (std::size_t i = 0; i < packed_memory_.size(); ++i)
+      EXPECT_TRUE(packed_memory_[i].guards_intact()) << "wrote around packed copy " << i;
+  }
+
+  const OpCase& case_;
+  RunOptions options_;
+  std::vector<TensorType> outputs_;
+  std::vector<bool> accumulates_;
+  std::unique_ptr<Kernel> kernel_;
+  std::vector<GuardedBuffer> inputs_memory_, outputs_memory_, packed_memory_;
+  std::unique_ptr<GuardedBuffer> workspace_;
+};
+
+void expect_close(const std::vector<HostTensor>& actual,
+                  const ReferenceOutputs& expected,
+                  const OpCase& test_case,
+                  const std::vector<HostTensor>* prior) {
+  ASSERT_EQ(actual.size(), expected.size()) << "the reference has another number of outputs";
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const std::vector<double> got = actual[i].to_double();
+    std::vector<double> want = expected[i];
+    ASSERT_EQ(got.size(), want.size()) << "the reference has another size of output " << i;
+    const Tolerance tolerance =
+        i < test_case.tolerances.size() ? test_case.tolerances[i] : Tolerance{};
+    double scale = tolerance.scale;
+    if (scale == 0)
+      for (double v : want)
+        if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
+    double allowed = tolerance.c * 0x1p-24 * std::sqrt(tolerance.n) * scale;
+    if (prior != nullptr && test_case.op->accumulates(int(i))) {
+      const std::vector<double> before = (*prior)[i].to_double();
+      for (std::size_t e = 0; e < want.size(); ++e) want[e] += before[e];
+      // One more addition: half a unit in the last place of values up to 1 + scale * sqrt(n).
+      allowed += 0x1p-24 * (1 + scale * std::sqrt(tolerance.n));
+    }
+    double worst = -1;
+    std::size_t index = 0;
+    for (std::size_t e = 0; e < want.size(); ++e) {
+      const bool equal = got[e] == want[e] || (std::isnan(got[e]) && std::isnan(want[e]));
+      double difference = equal ? 0 : std::abs(got[e] - want[e]);
+      if (std::isnan(difference)) difference = INFINITY;
+      if (difference > worst) {
+        worst = difference;
+        index = e;
+      }
+    }
+    if (worst > allowed)
+      ADD_FAILURE() << "output " << i << " " << actual[i].type.to_string() << ": worst element "
+                    << index << ": expected " << want[index] << ", got " << got[index]
+                    << ", difference " << worst << ", allowed " << allowed;
+  }
+}
+
+void expect_same_bits(const std::vector<HostTensor>& actual,
+                      const std::vector<HostTensor>& expected,
+                      const std::string& what) {
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (actual[i].bytes == expected[i].bytes) continue;
+    const std::vector<double> a = actual[i].to_double(), b = expected[i].to_double();
+    std::size_t e = 0;
+    const std::size_t size = size_in_bytes(actual[i].type.dtype);
+    while (std::memcmp(&actual[i].bytes[e * size], &expected[i].bytes[e * size], size) == 0) ++e;
+    ADD_FAILURE() << what << " gives other bits: output " << i << ", first at element " << e << ": "
+                  << b[e] << " became " << a[e];
+  }
+}
+
+std::vector<HostTensor> prior_outputs(const std::vector<HostTensor>& outputs) {
+  std::vector<HostTensor> prior;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    prior.push_back(outputs[i].type.dtype == DType::f32 ? random_f32(outputs[i].type.shape, 977 + i)
+                                                        : outputs[i]);
+  return prior;
+}
+
+}  // namespace
+
+std::vector<double> HostTensor::to_double() const {
+  std::vector<double> values(static_cast<std::size_t>(type.elems()));
+  for (std::size_t i = 0; i < values.size(); ++i) switch (type.dtype) {
+      case DType::f32:
+        values[i] = as<float>()[i];
+        break;
+      case DType::i32:
+        values[i] = as<std::int32_t>()[i];
+        break;
+      case DType::u8:
+        values[i] = as<std::uint8_t>()[i];
+        break;
+    }
+  return values;
+}
+
+HostTensor random_f32(const Shape& shape, std::uint64_t seed, float low, float high) {
+  return filled<float>(
+      shape, DType::f32, seed, [=](RandomStream& s) { return s.uniform(low, high); });
+}
+
+HostTensor random_i32(const Shape& shape, std::uint64_t seed, std::uint32_t bound) {
+  return filled<std::int32_t>(
+      shape, DType::i32, seed, [=](RandomStream& s) { return std::int32_t(s.below(bound)); });
+}
+
+HostTensor random_u8(const Shape& shape, std::uint64_t seed, std::uint32_t bound) {
+  return filled<std::uint8_t>(
+      shape, DType::u8, seed, [=](RandomStream& s) { return std::uint8_t(s.below(bound)); });
+}
+
+HostTensor f32_tensor(const Shape& shape, const std::vector<float>& values) {
+  return copied(shape, DType::f32, values);
+}
+
+HostTensor i32_tensor(const Shape& shape, const std::vector<std::int32_t>& values) {
+  return copied(shape, DType::i32, values);
+}
+
+ReferenceArgs reference_args(const OpCase& test_case) {
+  ReferenceArgs args{*test_case.op, {}, {}, {}, test_case.path, test_case.state};
+  for (const HostTensor& input : test_case.inputs) {
+    args.input_types.push_back(input.type);
+    args.inputs.push_back(input.to_double());
+  }
+  args.output_types = test_case.op->infer(args.input_types);
+  return args;
+}
+
+std::vector<HostTensor> run_kernel(const OpCase& test_case, const KernelFactory& factory) {
+  return BoundKernel(test_case, factory, {}).run({});
+}
+
+void check_case(const OpCase& test_case, const KernelFactory& factory, Reference reference) {
+  SCOPED_TRACE(fmt::format("{} {}, case '{}'",
+                           name_of(test_case.op->kind()),
+                           test_case.op->attributes(),
+                           test_case.name));
+  const ReferenceOutputs expected = reference(reference_args(test_case));
+
+  BoundKernel plain(test_case, factory, {});
+  const std::vector<HostTensor> first = plain.run({});
+  expect_close(first, expected, test_case, nullptr);
+  expect_same_bits(plain.run({}), first, "a second run");
+  const std::vector<HostTensor> prior = prior_outputs(first);
+  expect_same_bits(BoundKernel(test_case, factory, {.shift_bytes = 192}).run({}),
+                   first,
+                   "a kernel at other addresses");
+  expect_same_bits(BoundKernel(test_case, factory, {.accumulate = true}).run({}),
+                   first,
+                   "RunState::accumulate without KernelSpec::output_accumulates");
+
+  bool any_accumulates = false;
+  for (int i = 0; i < int(first.size()); ++i) {
+    any_accumulates = any_accumulates || test_case.op->accumulates(i);
+    if (const int input = test_case.op->in_place_input(i); input >= 0) {
+      ASSERT_EQ(first[std::size_t(i)].bytes.size(),
+                test_case.inputs[std::size_t(input)].bytes.size());
+      expect_same_bits(BoundKernel(test_case, factory, {.aliased_output = i}).run({}),
+                       first,
+                       fmt::format("output {} in place of input {}", i, input));
+    }
+  }
+  if (!any_accumulates) return;
+  BoundKernel overwriting(test_case, factory, {.marked_accumulating = true});
+  expect_same_bits(overwriting.run(prior), first, "an accumulating node's first micro-batch");
+  BoundKernel adding(test_case, factory, {.marked_accumulating = true, .accumulate = true});
+  const std::vector<HostTensor> sum = adding.run(prior);
+  expect_close(sum, expected, test_case, &prior);
+  expect_same_bits(adding.run(prior), sum, "a second accumulating run");
+}
+
+bool register_op_test(OpKind kind) { return tested_kinds().insert(kind).second; }
+
+bool has_op_test(OpKind kind) { return tested_kinds().count(kind) > 0; }
+
+}  // namespace lockstep::test

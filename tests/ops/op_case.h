@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/exec/kernel.h"
+#include "core/ops/op_base.h"
+#include "tests/reference/reference.h"
+
+namespace lockstep::test {
+
+/// A tensor in host memory.
+struct HostTensor {
+  TensorType type;
+  std::vector<std::byte> bytes;
+
+  template <typename T>
+  T* as() {
+    return reinterpret_cast<T*>(bytes.data());
+  }
+  template <typename T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(bytes.data());
+  }
+  std::vector<double> to_double() const;
+};
+
+/// Uniform f32 values in [low, high), a function of the seed alone.
+HostTensor random_f32(const Shape& shape, std::uint64_t seed, float low = -1, float high = 1);
+/// Uniform integers in [0, bound).
+HostTensor random_i32(const Shape& shape, std::uint64_t seed, std::uint32_t bound);
+HostTensor random_u8(const Shape& shape, std::uint64_t seed, std::uint32_t bound = 256);
+HostTensor f32_tensor(const Shape& shape, const std::vector<float>& values);
+HostTensor i32_tensor(const Shape& shape, const std::vector<std::int32_t>& values);
+
+/// |actual - expected| <= c * 2^-24 * sqrt(n) * scale for every element of one output.
+struct Tolerance {
+  double c = 4;      ///< roundings an element passes through, times a small factor; 0: exact
+  double n = 1;      ///< length of the longest sum behind an element
+  double scale = 0;  ///< size of one summand; 0: the largest |expected| of the output
+};
+
+/// One operator, its inputs, and what to expect of its outputs.
+struct OpCase {
+  std::string name;
+  std::shared_ptr<const Operator> op;
+  std::vector<HostTensor> inputs;
+  std::vector<Tolerance> tolerances = {};  ///< per output; the default where absent
+  std::vector<int> parameters = {};        ///< inputs that are parameters (may be packed)
+  RunState state = {};
+  std::string path = "layer";
+};
+
+using KernelFactory = std::function<std::unique_ptr<Kernel>(const KernelSpec&)>;
+
+/// The arguments of the reference for `test_case`.
+ReferenceArgs reference_args(const OpCase& test_case);
+
+/// The outputs of one run without accumulation, for tests that compare kernels with each other.
+std::vector<HostTensor> run_kernel(const OpCase& test_case, const KernelFactory& factory);
+
+/// Runs `test_case` through the kernel that `factory` makes and adds a GoogleTest failure that
+/// names operator, case and worst element unless
+///   - every output agrees with `reference`, whether or not the node accumulates,
+///   - accumulation adds to what is there, and is ignored for outputs that do not ask for it,
+///   - no byte outside the outputs and the workspace changes, no input does, none is read that was
+///     not written (memory starts as NaN),
+///   - a second run, a second kernel at other addresses, and every permitted aliasing of an output
+///     with an input give the same bits.
+void check_case(const OpCase& test_case, const KernelFactory& factory, Reference reference);
+
+/// Which operators have an OpCase suite; the completeness test asks.
+bool register_op_test(OpKind kind);
+bool has_op_test(OpKind kind);
+
+}  // namespace lockstep::test
+
+/// One test per operator: `cases` is a function that returns std::vector<OpCase>.
+#define LOCKSTEP_OP_TEST(Type, stem, reference, cases)                                       \
+  [[maybe_unused]] static const bool registered_##stem =                                     \
+      ::lockstep::test::register_op_test(::lockstep::OpKind::stem);                          \
+  TEST(CpuKernel, stem) {                                                                    \
+    const ::lockstep::test::KernelFactory factory = [](const ::lockstep::KernelSpec& spec) { \
+      return ::lockstep::cpu::make_##stem##_kernel(                                          \
+          ::lockstep::op_cast<::lockstep::ops::Type>(spec.op), spec);                        \
+    };                                                                                       \
+    for (const ::lockstep::test::OpCase& test_case : cases())                                \
+      ::lockstep::test::check_case(test_case, factory, reference);                           \
+  }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/relu.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/kernel_list.h"
+#include "tests/ops/op_case.h"
+#include "tests/reference/elementwise.h"
+
+namespace lockstep::test {
+namespace {
+
+const std::vector<Shape> kShapes = {
+    {0, 7}, {1}, {31}, {33}, {120, 10}, {1025}, {2, 5, 7, 3}, {0, 4, 4, 2}, {4, 16, 16, 8}};
+
+std::vector<OpCase> relu_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : kShapes)
+    cases.push_back(
+        {shape.to_string(), std::make_shared<ops::Relu>(), {random_f32(shape, 1)}, {{.c = 0}}});
+  std::vector<float> special = {NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-45f, -1e-45f};
+  for (int i = 0; i < 12; ++i) special.push_back(float(i) - 6);
+  cases.push_back({"NaN stays NaN",
+                   std::make_shared<ops::Relu>(),
+                   {f32_tensor({std::int64_t(special.size())}, special)},
+                   {{.c = 0}}});
+  return cases;
+}
+
+std::vector<OpCase> relu_bwd_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : kShapes)
+    cases.push_back({shape.to_string(),
+                     std::make_shared<ops::ReluBwd>(),
+                     {random_f32(shape, 2), random_f32(shape, 3)},
+                     {{.c = 0}}});
+  return cases;
+}
+
+LOCKSTEP_OP_TEST(Relu, relu, relu_reference, relu_cases)
+LOCKSTEP_OP_TEST(ReluBwd, relu_bwd, relu_bwd_reference, relu_bwd_cases)
+
+TEST(ReluGradient, FiniteDifferences) {
+  OpCase forward{"x", std::make_shared<ops::Relu>(), {random_f32({33}, 4)}};
+  // Away from the kink at zero.
+  for (int i = 0; i < 33; ++i)
+    if (std::abs(forward.inputs[0].as<float>()[i]) < 0.01f) forward.inputs[0].as<float>()[i] = 0.5f;
+  const ReferenceArgs args = reference_args(forward);
+  const std::vector<double> dy = random_f32({33}, 5).to_double();
+  const ops::ReluBwd bwd;
+  const ReferenceArgs bwd_args{bwd, {}, {}, {dy, relu_reference(args)[0]}, "layer", RunState{}};
+  check_gradient("relu", relu_reference, args, 0, dy, 0, relu_bwd_reference(bwd_args)[0]);
+}
+
+}  // namespace
+}  // namespace lockstep::test

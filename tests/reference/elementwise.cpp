@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/reference/elementwise.h"
+
+#include <bit>
+#include <cmath>
+
+#include "core/base/random.h"
+#include "core/ops/all_gather.h"
+#include "core/ops/dropout.h"
+#include "core/ops/normalize.h"
+
+namespace lockstep::test {
+namespace {
+
+float inverted(float value) { return std::bit_cast<float>(~std::bit_cast<std::uint32_t>(value)); }
+
+}  // namespace
+
+ReferenceOutputs relu_reference(const ReferenceArgs& args) {
+  std::vector<double> y = args.inputs[0];
+  for (double& v : y)
+    if (v <= 0) v = 0;
+  return {y};
+}
+
+ReferenceOutputs relu_bwd_reference(const ReferenceArgs& args) {
+  std::vector<double> dx = args.inputs[0];
+  for (std::size_t i = 0; i < dx.size(); ++i)
+    if (!(args.inputs[1][i] > 0)) dx[i] = 0;
+  return {dx};
+}
+
+ReferenceOutputs add_reference(const ReferenceArgs& args) {
+  std::vector<double> y = args.inputs[0];
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] += args.inputs[1][i];
+  return {y};
+}
+
+ReferenceOutputs dropout_reference(const ReferenceArgs& args) {
+  const double rate = op_cast<ops::Dropout>(args.op).rate();
+  const auto threshold = std::uint64_t(std::llround(rate * 0x1p32));
+  const std::uint64_t key = random_key(args.state.seed, args.path);
+  std::vector<double> y = args.inputs[0];
+  const std::size_t samples = std::size_t(args.input_types[0].shape[0]);
+  const std::size_t size = samples == 0 ? 0 : y.size() / samples;
+  for (std::size_t n = 0; n < samples; ++n)
+    for (std::size_t e = 0; e < size; ++e) {
+      const RandomBlock block =
+          philox(key, args.state.step, (args.state.first_sample + n) << 32 | e / 4);
+      double& v = y[n * size + e];
+      v = block[e % 4] >= threshold ? v / (1 - rate) : 0;
+    }
+  return {y};
+}
+
+ReferenceOutputs normalize_reference(const ReferenceArgs& args) {
+  const auto& op = op_cast<ops::Normalize>(args.op);
+  const auto channels = std::size_t(args.input_types[0].shape[-1]);
+  std::vector<double> y = args.inputs[0];
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::size_t c = op.scale().size() == 1 ? 0 : i % channels;
+    y[i] = y[i] * double(op.scale()[c]) + double(op.shift()[c]);
+  }
+  return {y};
+}
+
+ReferenceOutputs all_gather_reference(const ReferenceArgs& args) {
+  std::vector<double> y;
+  const std::int64_t parts = op_cast<ops::AllGather>(args.op).parts();
+  for (std::int64_t part = 0; part < parts; ++part)
+    for (double v : args.inputs[0]) y.push_back(parts > 1 && part == 0 ? inverted(float(v)) : v);
+  return {y};
+}
+
+}  // namespace lockstep::test
