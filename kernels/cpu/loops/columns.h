@@ -39,18 +39,18 @@ template <int K>
 LOCKSTEP_INLINE void load_columns(const float* from, std::int64_t count, Vec (&columns)[K]) {
   constexpr const ColumnTable<K>& table = kColumnTable<K>;
   Vec rows[K];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < K; ++i) {
     const std::int64_t left = count * K - i * kLanes;
     rows[i] = left >= kLanes ? load(from + i * kLanes)
               : left > 0     ? load(from + i * kLanes, first_lanes(left))
                              : zero();
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int k = 0; k < K; ++k) {
     const __m512i index = _mm512_load_si512(table.element[k]);
     Vec column = _mm512_permutexvar_ps(index, rows[0]);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 1; i < K; ++i)
       column = _mm512_mask_permutexvar_ps(column, table.from_vector[k][i], index, rows[i]);
     columns[k] = column;
@@ -61,11 +61,11 @@ LOCKSTEP_INLINE void load_columns(const float* from, std::int64_t count, Vec (&c
 template <int K>
 LOCKSTEP_INLINE void store_columns(float* to, std::int64_t count, const Vec (&columns)[K]) {
   constexpr const ColumnTable<K>& table = kColumnTable<K>;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < K; ++i) {
     const __m512i index = _mm512_load_si512(table.row[i]);
     Vec rows = _mm512_permutexvar_ps(index, columns[0]);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int k = 1; k < K; ++k)
       rows = _mm512_mask_permutexvar_ps(rows, table.from_column[i][k], index, columns[k]);
     const std::int64_t left = count * K - i * kLanes;

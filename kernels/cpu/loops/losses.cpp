@@ -17,6 +17,10 @@ LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
 }
 LOCKSTEP_INLINE float largest(Vec v) { return _mm512_reduce_max_ps(v); }
 LOCKSTEP_INLINE float total(Vec v) { return _mm512_reduce_add_ps(v); }
+LOCKSTEP_INLINE void store_widened(double* to, Vec v) {
+  store(to, _mm512_cvtps_pd(_mm512_castps512_ps256(v)));
+  store(to + kLanesF64, _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)));
+}
 #else
 LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
   return _mm256_blendv_ps(other, load(from, mask), _mm256_castsi256_ps(mask));
@@ -30,6 +34,10 @@ LOCKSTEP_INLINE float total(Vec v) {
   __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   s = _mm_add_ps(s, _mm_movehl_ps(s, s));
   return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+LOCKSTEP_INLINE void store_widened(double* to, Vec v) {
+  store(to, _mm256_cvtps_pd(_mm256_castps256_ps128(v)));
+  store(to + kLanesF64, _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)));
 }
 #endif
 
@@ -45,9 +53,12 @@ struct CrossEntropy {
       LossSums& sums, Vec sum, Vec target, Vec all, std::int64_t count) const {
     Vec loss = log_from_one(sum) - broadcast(keep) * target;
     if (smooth > 0) loss = loss - broadcast(smooth) * all;
-    float each[kLanes];
-    store(each, loss);
-    for (std::int64_t i = 0; i < count; ++i) sums.loss += double(each[i]);
+    double each[kLanes];
+    store_widened(each, loss);
+    if (count == kLanes)
+      for (int i = 0; i < kLanes; ++i) sums.loss += each[i];
+    else
+      for (std::int64_t i = 0; i < count; ++i) sums.loss += each[i];
   }
 
   float keep, smooth, weight;
@@ -67,11 +78,13 @@ LossSums few_classes(const CrossEntropyArgs& a) {
     load_columns<K>(a.logits + n * K, count, x);
     Vec top = x[0];
     VecI winner = broadcast_int(0);
+#pragma GCC unroll 16
     for (int k = 1; k < K; ++k) {
       winner = x[k] > top ? broadcast_int(k) : winner;
       top = max(x[k], top);
     }
     Vec sum = zero(), target = zero(), all = zero();
+#pragma GCC unroll 16
     for (int k = 0; k < K; ++k) {
       const Vec below = x[k] - top;
       target = label == broadcast_int(k) ? below : target;
@@ -83,6 +96,7 @@ LossSums few_classes(const CrossEntropyArgs& a) {
     sums.correct += count_true(winner == label, count);
     if (a.dlogits == nullptr) continue;
     const Vec factor = broadcast(loss.weight) / sum;
+#pragma GCC unroll 16
     for (int k = 0; k < K; ++k) x[k] = fma(x[k], factor, label == broadcast_int(k) ? on : off);
     store_columns<K>(a.dlogits + n * K, count, x);
   }
@@ -150,20 +164,20 @@ LossSums many_classes(const CrossEntropyArgs& a) {
 }  // namespace
 
 LossSums cross_entropy(const CrossEntropyArgs& args) {
+  // clang-format off
   switch (args.classes) {
-    case 2:
-      return few_classes<2>(args);
-    case 3:
-      return few_classes<3>(args);
-    case 4:
-      return few_classes<4>(args);
-    case 5:
-      return few_classes<5>(args);
-    case 6:
-      return few_classes<6>(args);
-    default:
-      return many_classes(args);
+    case 2: return few_classes<2>(args);
+    case 3: return few_classes<3>(args);
+    case 4: return few_classes<4>(args);
+    case 5: return few_classes<5>(args);
+    case 6: return few_classes<6>(args);
+    case 7: return few_classes<7>(args);
+    case 8: return few_classes<8>(args);
+    case 9: return few_classes<9>(args);
+    case 10: return few_classes<10>(args);
+    default: return many_classes(args);
   }
+  // clang-format on
 }
 
 double squared_error(const SquaredErrorArgs& a) {
