@@ -42,7 +42,7 @@ TEST(CpuBackend, MemoryThatIsNotThereIsAnErrorWithItsName) {
 }
 
 TEST(CpuBackend, ViewsHaveNoKernel) {
-  const ops::Reshape reshape({{2, 3}});
+  const ops::Reshape reshape(Shape{3});
   const KernelSpec spec{reshape, {{{6}, DType::f32}}, {{{2, 3}, DType::f32}}, "flatten", {-1}, {}};
   EXPECT_THROW(make_cpu_backend()->make_kernel(spec), InternalError);
 }
