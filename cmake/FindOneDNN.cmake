@@ -9,7 +9,7 @@ if(OneDNN_INCLUDE_DIR)
 endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(OneDNN
-  REQUIRED_VARS OneDNN_LIBRARY OneDNN_INCLUDE_DIR VERSION_VAR OneDNN_VERSION)
+  REQUIRED_VARS OneDNN_LIBRARY OneDNN_INCLUDE_DIR VERSION_VAR OneDNN_VERSION HANDLE_VERSION_RANGE)
 if(OneDNN_FOUND AND NOT TARGET OneDNN::dnnl)
   add_library(OneDNN::dnnl UNKNOWN IMPORTED)
   set_target_properties(OneDNN::dnnl PROPERTIES

@@ -1,0 +1,45 @@
+# What a user of the C++ interface links, and how it is installed.
+include(CMakePackageConfigHelpers)
+
+get_property(libraries GLOBAL PROPERTY LOCKSTEP_LIBRARIES)
+
+# Lockstep::lockstep, the same name in this tree and from find_package(Lockstep).
+add_library(lockstep_interface INTERFACE)
+add_library(Lockstep::lockstep ALIAS lockstep_interface)
+set_target_properties(lockstep_interface PROPERTIES EXPORT_NAME lockstep)
+target_compile_features(lockstep_interface INTERFACE cxx_std_20)
+target_include_directories(lockstep_interface INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(lockstep_interface INTERFACE ${libraries})
+
+foreach(library ${libraries})
+  string(REPLACE "lockstep_" "" short_name ${library})
+  set_target_properties(${library} PROPERTIES EXPORT_NAME ${short_name})
+endforeach()
+
+install(TARGETS lockstep_interface ${libraries} EXPORT LockstepLibraries
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET lockstep)
+  install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+# Headers keep their folders, so that "core/graph/graph.h" reads the same here and installed.
+install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
+  PATTERN "mpi_try.h" EXCLUDE)  # includes mpi.h, which users of the interface need not have
+install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu)
+install(FILES launcher/job.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
+install(EXPORT LockstepLibraries NAMESPACE Lockstep:: DESTINATION ${package_folder})
+configure_package_config_file(cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/LockstepConfig.cmake
+  INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/LockstepConfig.cmake
+  ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
+  cmake/FindOneDNN.cmake
+  DESTINATION ${package_folder})

@@ -8,17 +8,12 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
+#include "core/plan/flat_space.h"
 #include "parallel/schedule.h"
 
 namespace lockstep {
 
 enum class Reduction : std::uint8_t { reproducible, fast };
-
-/// A stretch of the flat gradient space that is exchanged as one message, in elements.
-struct Bucket {
-  std::int64_t offset = 0;
-  std::int64_t elems = 0;
-};
 
 /// Sums the flat gradient space over the shards of all ranks.
 ///

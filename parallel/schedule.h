@@ -20,7 +20,7 @@ struct ScheduleSettings {
   std::int64_t micro_batch = 1;  ///< the last micro-batch may have fewer
   int shards = 1;                ///< V; fewer are used where there are fewer micro-batches
   int ranks = 1;
-  int cluster = 1;               ///< k; ranks is a multiple
+  int cluster = 1;  ///< k; ranks is a multiple
 };
 
 struct MicroBatch {
@@ -43,21 +43,33 @@ struct ShardRange {
 
 struct Schedule {
   std::int64_t samples = 0;
-  int shards = 0;                         ///< V in use for this batch
-  std::vector<ShardRange> shards_of_rank; ///< of every rank
-  std::vector<ShardWork> work;            ///< of this rank
+  int shards = 0;  ///< V in use for this batch
+  /// Of every rank. A shard in no range is *absent*: it has no micro-batch (the last shard of a
+  /// slot where the micro-batches are no multiple of the cluster).
+  std::vector<ShardRange> shards_of_rank;
+  std::vector<ShardWork> work;  ///< of this rank
   /// With clusters: rounds that the cluster's busiest slot runs. A rank with fewer micro-batches
   /// runs its program for zero samples in the missing rounds, to join the collectives.
   int rounds = 0;
 };
 
-/// The part of `rank`. Pure; equal settings give equal schedules on every rank.
-/// Throws ConfigError: ranks is no multiple of the cluster, nothing to do, more ranks than shards
-/// where the batch is whole. (A short last batch may leave ranks without work.)
+/// Most micro-batches that one step may have; more is taken for a mistake.
+inline constexpr std::int64_t kMaxMicroBatches = std::int64_t{1} << 24;
+
+/// The part of `rank`, where rank = cluster number * cluster + slot. Pure; equal settings give
+/// equal schedules on every rank. Throws ConfigError: ranks or shards are no multiple of the
+/// cluster, nothing to do, more ranks than `settings.shards`, more than kMaxMicroBatches
+/// micro-batches. (A short last batch has fewer shards than `settings.shards`, and may leave ranks
+/// without work.)
 Schedule make_schedule(const ScheduleSettings& settings, int rank);
 
+/// Who owns which of `shards` shards: each cluster the same consecutive range in every slot, ranges
+/// of different clusters differing by at most one. Absent shards are not known here, and included.
+/// `shards` and `ranks` are multiples of `cluster`.
+std::vector<ShardRange> shard_owners(int shards, int ranks, int cluster);
+
 /// The shards a run uses where the user names none: min(M, 64), rounded down to a multiple of the
-/// cluster.
+/// cluster, but at least one for each slot.
 int default_shards(std::int64_t micro_batches, int cluster);
 
 }  // namespace lockstep

@@ -83,11 +83,8 @@ class Backend {
                              std::span<const FlatRange> ranges,
                              double* result) = 0;
   /// value += momentum * (sum - weight * value), elementwise; `weight` is a scalar in memory.
-  virtual void update_running_statistic(float* value,
-                                        const float* sum,
-                                        const float* weight,
-                                        float momentum,
-                                        std::int64_t elems) = 0;
+  virtual void update_running_statistic(
+      float* value, const float* sum, const float* weight, float momentum, std::int64_t elems) = 0;
 };
 
 }  // namespace lockstep

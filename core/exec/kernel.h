@@ -17,7 +17,7 @@ struct KernelSpec {
   const Operator& op;
   std::vector<TensorType> inputs;
   std::vector<TensorType> outputs;
-  std::string path;                ///< of the node; keys random numbers
+  std::string path;                  ///< of the node; keys random numbers
   std::vector<int> input_parameter;  ///< parameter number of each input, -1 for activations
   /// Output i goes into the flat gradient space: RunState::accumulate applies to it.
   std::vector<bool> output_accumulates;
@@ -25,8 +25,8 @@ struct KernelSpec {
 
 /// Memory that a kernel wants beside its inputs and outputs.
 struct PackedCopy {
-  int input = -1;         ///< which input (a parameter) it is derived from
-  std::string format;     ///< equal (parameter, format) pairs share one copy
+  int input = -1;      ///< which input (a parameter) it is derived from
+  std::string format;  ///< equal (parameter, format) pairs share one copy
   std::size_t bytes = 0;
 };
 

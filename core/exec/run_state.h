@@ -13,7 +13,8 @@ struct RunState {
   bool accumulate = false;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  /// Position in the global batch of the micro-batch's first sample; keys per-sample random numbers.
+  /// Position in the global batch of the micro-batch's first sample; keys per-sample random
+  /// numbers.
   std::uint64_t first_sample = 0;
   /// The ranks whose micro-batches form one batch-norm group; null where groups are local.
   Communicator* group = nullptr;

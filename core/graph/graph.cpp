@@ -63,6 +63,10 @@ void Graph::accumulate_into(ValueId value, int parameter) {
   info.accumulates_into = parameter;
 }
 
+void Graph::set_weight_parameter(int statistic, int weight) {
+  parameters_[std::size_t(statistic)].weight_parameter = weight;
+}
+
 std::vector<TensorType> Graph::types_of(std::span<const ValueId> ids) const {
   std::vector<TensorType> types;
   types.reserve(ids.size());

@@ -23,7 +23,7 @@ Cost product_cost(Cost cost, const Shape& output, const Shape& weight) {
 }
 
 std::int64_t output_extent(std::int64_t in, std::int64_t kernel, int stride, int padding) {
-  return (in + 2 * padding - kernel) / stride + 1;
+  return (in + 2 * std::int64_t(padding) - kernel) / stride + 1;
 }
 
 }  // namespace
@@ -49,13 +49,13 @@ std::vector<TensorType> Conv2d::infer(std::span<const TensorType> inputs) const 
                  inputs[1].to_string(),
                  attrs_.groups,
                  w[3] * attrs_.groups);
-  LOCKSTEP_CHECK(
-      x[1] + 2 * attrs_.padding_h >= w[1] && x[2] + 2 * attrs_.padding_w >= w[2],
-      ShapeError,
-      "conv2d: the {}x{} kernel is larger than the padded input {}",
-      w[1],
-      w[2],
-      inputs[0].to_string());
+  LOCKSTEP_CHECK(x[1] + 2 * std::int64_t(attrs_.padding_h) >= w[1] &&
+                     x[2] + 2 * std::int64_t(attrs_.padding_w) >= w[2],
+                 ShapeError,
+                 "conv2d: the {}x{} kernel is larger than the padded input {}",
+                 w[1],
+                 w[2],
+                 inputs[0].to_string());
   if (attrs_.bias) expect_same("conv2d", "bias", inputs[2], {{w[0]}, DType::f32});
   return {{{x[0],
             output_extent(x[1], w[1], attrs_.stride_h, attrs_.padding_h),

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/env.h"
+
+#include <array>
+#include <string_view>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/suggest.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kPrefix = "LOCKSTEP_";
+
+struct Entry {
+  std::string_view name;
+  std::optional<std::string> Env::*field;
+};
+
+constexpr std::array kEntries = {
+    Entry{"LOCKSTEP_RANK", &Env::rank},
+    Entry{"LOCKSTEP_WORLD_SIZE", &Env::world_size},
+    Entry{"LOCKSTEP_LOCAL_RANK", &Env::local_rank},
+    Entry{"LOCKSTEP_STARTED", &Env::started},
+    Entry{"LOCKSTEP_TEST_DATA", &Env::test_data},
+    Entry{"LOCKSTEP_DUMP", &Env::dump},
+    Entry{"LOCKSTEP_PLAN", &Env::plan},
+};
+
+[[noreturn]] void unknown_variable(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Entry& entry : kEntries) names.push_back(entry.name.substr(kPrefix.size()));
+  const std::string best = nearest(name.substr(kPrefix.size()), names);
+  throw ConfigError(fmt::format("unknown environment variable {}", name),
+                    best.empty() ? fmt::format("unset it; Lockstep reads no variable like it")
+                                 : fmt::format("did you mean {}{}?", kPrefix, best));
+}
+
+}  // namespace
+
+Env parse_env(const VariableMap& variables) {
+  Env result;
+  for (const auto& [name, value] : variables) {
+    if (!name.starts_with(kPrefix)) continue;
+    const Entry* found = nullptr;
+    for (const Entry& entry : kEntries)
+      if (entry.name == name) found = &entry;
+    if (found == nullptr) unknown_variable(name);
+    if (!value.empty()) result.*(found->field) = value;
+  }
+  const std::string plan = result.plan.value_or("off");
+  if (plan != "off" && plan != "poison" && plan != "guard") {
+    throw ConfigError(fmt::format("LOCKSTEP_PLAN is '{}'", plan),
+                      "it is one of off, poison and guard");
+  }
+  return result;
+}
+
+VariableMap process_variables() {
+  VariableMap result;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    result.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return result;
+}
+
+const Env& env() {
+  static const Env value = parse_env(process_variables());
+  return value;
+}
+
+}  // namespace lockstep

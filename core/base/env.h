@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// Names and values of environment variables.
+using VariableMap = std::map<std::string, std::string>;
+
+/// Every LOCKSTEP_* variable, read here and nowhere else.
+struct Env {
+  std::optional<std::string> rank;        ///< LOCKSTEP_RANK: says the rank by hand
+  std::optional<std::string> world_size;  ///< LOCKSTEP_WORLD_SIZE
+  std::optional<std::string> local_rank;  ///< LOCKSTEP_LOCAL_RANK
+  /// LOCKSTEP_STARTED: set by the program for the ranks that it starts itself: "terminal" where
+  /// their output ends on one, otherwise "plain".
+  std::optional<std::string> started;
+  std::optional<std::string> test_data;  ///< LOCKSTEP_TEST_DATA: folder of real data for tests
+  std::optional<std::string> dump;       ///< LOCKSTEP_DUMP: folder for every pipeline stage as text
+  std::optional<std::string> plan;       ///< LOCKSTEP_PLAN: off, poison or guard
+};
+
+/// Picks the LOCKSTEP_* variables out of `variables`; an empty value counts as unset.
+/// Throws ConfigError: an unknown LOCKSTEP_* name (the nearest valid one is offered), a value of
+/// LOCKSTEP_PLAN that is none of its three.
+Env parse_env(const VariableMap& variables);
+
+/// The variables of this process.
+VariableMap process_variables();
+
+/// The variables of this process as they were at the first call. Throws as parse_env().
+const Env& env();
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/exec/packed_copies.h"
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+int PackedCopies::request(Backend& backend, int parameter, const PackedCopy& copy) {
+  const auto [position, is_new] =
+      numbers_.try_emplace({parameter, copy.format}, int(entries_.size()));
+  if (is_new) {
+    Entry entry;
+    entry.memory = backend.allocate(copy.bytes, "packed weight copies");
+    entries_.push_back(std::move(entry));
+  }
+  LOCKSTEP_ASSERT(entries_[std::size_t(position->second)].memory->bytes() >= copy.bytes);
+  return position->second;
+}
+
+void PackedCopies::offer_packer(int number, Kernel& kernel, int index) {
+  Entry& entry = entries_[std::size_t(number)];
+  if (entry.packer != nullptr) return;
+  entry.packer = &kernel;
+  entry.index = index;
+}
+
+void PackedCopies::invalidate() {
+  for (Entry& entry : entries_) entry.stale = true;
+}
+
+void PackedCopies::refresh(const std::vector<int>& numbers) {
+  for (int number : numbers) {
+    Entry& entry = entries_[std::size_t(number)];
+    if (!entry.stale) continue;
+    entry.packer->pack(entry.index);
+    entry.stale = false;
+  }
+}
+
+std::size_t PackedCopies::bytes() const {
+  std::size_t sum = 0;
+  for (const Entry& entry : entries_) sum += entry.memory->bytes();
+  return sum;
+}
+
+}  // namespace lockstep

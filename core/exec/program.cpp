@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/exec/program.h"
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+KernelSpec spec_of(const Graph& graph, const Node& node) {
+  KernelSpec spec{
+      *node.op, graph.types_of(node.inputs), graph.types_of(node.outputs), node.path, {}, {}};
+  for (ValueId input : node.inputs) {
+    const ValueInfo& info = graph.value(input);
+    spec.input_parameter.push_back(info.role == ValueRole::parameter ? info.index : -1);
+  }
+  for (ValueId output : node.outputs)
+    spec.output_accumulates.push_back(graph.value(output).accumulates_into >= 0);
+  return spec;
+}
+
+}  // namespace
+
+Program::Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse)
+    : graph_(std::move(graph)), space_(space) {
+  std::vector<std::size_t> workspace;
+  for (const Node& node : graph_.nodes()) {
+    kernels_.push_back(node.op->is_view() ? nullptr : backend.make_kernel(spec_of(graph_, node)));
+    workspace.push_back(kernels_.back() ? kernels_.back()->workspace_bytes() : 0);
+  }
+  plan_ = plan_program(graph_, space, workspace, reuse);
+  for (int i = 0; i < int(kernels_.size()); ++i) {
+    const bool backward = i >= plan_.first_backward_node;
+    if (kernels_[std::size_t(i)])
+      (backward ? backward_ : forward_).push_back({kernels_[std::size_t(i)].get(), i});
+    if (!backward)
+      for (int bucket : plan_.buckets_after_node[std::size_t(i)])
+        buckets_after_forward_.push_back(bucket);
+  }
+}
+
+void* Program::address_of(ValueId value, const ProgramMemory& memory) const {
+  const ValueInfo& info = graph_.value(value);
+  if (info.role == ValueRole::parameter) return memory.parameters + space_.of(info.index).offset;
+  if (info.accumulates_into >= 0) return memory.gradients + space_.of(info.accumulates_into).offset;
+  const int buffer = plan_.buffer_of_value[std::size_t(value)];
+  return memory.arena + plan_.arena.offsets[std::size_t(buffer)];
+}
+
+KernelBuffers Program::buffers_of(int index, const ProgramMemory& memory) const {
+  const Node& node = graph_.nodes()[std::size_t(index)];
+  KernelBuffers buffers;
+  for (ValueId input : node.inputs) buffers.inputs.push_back(address_of(input, memory));
+  for (ValueId output : node.outputs) buffers.outputs.push_back(address_of(output, memory));
+  if (const int workspace = plan_.workspace_of_node[std::size_t(index)]; workspace >= 0)
+    buffers.workspace = memory.arena + plan_.arena.offsets[std::size_t(workspace)];
+  return buffers;
+}
+
+void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed) {
+  copies_ = &packed;
+  for (int i = 0; i < int(kernels_.size()); ++i) {
+    Kernel* kernel = kernels_[std::size_t(i)].get();
+    if (kernel == nullptr) continue;
+    KernelBuffers buffers = buffers_of(i, memory);
+    const std::vector<PackedCopy> wanted = kernel->packed_copies();
+    std::vector<int> numbers;
+    for (const PackedCopy& copy : wanted) {
+      const ValueId input = graph_.nodes()[std::size_t(i)].inputs[std::size_t(copy.input)];
+      numbers.push_back(packed.request(backend, graph_.value(input).index, copy));
+      buffers.packed.push_back(packed.data(numbers.back()));
+    }
+    kernel->bind(buffers);
+    for (std::size_t c = 0; c < numbers.size(); ++c)
+      packed.offer_packer(numbers[c], *kernel, int(c));
+    packed_.insert(packed_.end(), numbers.begin(), numbers.end());
+  }
+  for (std::size_t i = 0; i < graph_.input_names().size(); ++i)
+    inputs_.emplace_back(graph_.input_names()[i], address_of(graph_.input_value(int(i)), memory));
+}
+
+void* Program::input(std::string_view name) const {
+  for (const auto& [input, address] : inputs_)
+    if (input == name) return address;
+  return nullptr;
+}
+
+void Program::run_forward(const RunState& state) {
+  copies_->refresh(packed_);
+  for (const Step& step : forward_) step.kernel->run(state);
+}
+
+void Program::run_backward(const RunState& state) {
+  for (const Step& step : backward_) step.kernel->run(state);
+}
+
+void Program::run_backward(const RunState& state, BucketListener& listener) {
+  for (int bucket : buckets_after_forward_) listener.on_bucket_complete(bucket);
+  for (const Step& step : backward_) {
+    step.kernel->run(state);
+    listener.between_kernels();
+    for (int bucket : plan_.buckets_after_node[std::size_t(step.node)])
+      listener.on_bucket_complete(bucket);
+  }
+}
+
+}  // namespace lockstep

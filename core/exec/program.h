@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/exec/backend.h"
+#include "core/exec/packed_copies.h"
+#include "core/graph/graph.h"
+#include "core/plan/program_plan.h"
+
+namespace lockstep {
+
+/// The memory that all programs of a replica share. Owned by the replica; the flat arrays have the
+/// layout of one FlatSpace.
+struct ProgramMemory {
+  std::byte* arena = nullptr;
+  float* parameters = nullptr;
+  float* gradients = nullptr;  ///< sums over micro-batches
+};
+
+/// Told, during the backward pass of a step's last micro-batch, which buckets are complete.
+class BucketListener {
+ public:
+  virtual ~BucketListener() = default;
+  virtual void on_bucket_complete(int bucket) = 0;
+  /// Between any two kernels: a chance to move communication along.
+  virtual void between_kernels() = 0;
+};
+
+/// A graph compiled for one device: a fixed list of kernels over fixed addresses.
+/// Construct all programs of a replica, allocate the largest arena, bind, then run many times.
+/// run_*() allocates nothing of Lockstep's own.
+class Program {
+ public:
+  /// Makes the kernels and plans the memory. `graph` is kept.
+  Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse);
+
+  void bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed);
+
+  /// Device memory of input `name` ("x", "target", "sample_weight"); write it before each run,
+  /// since the arena reuses it. Null where the program has no such input.
+  void* input(std::string_view name) const;
+
+  /// Forward kernels (in evaluation programs: all). The parameters' packed copies are refreshed
+  /// first where they are stale.
+  void run_forward(const RunState& state);
+  void run_backward(const RunState& state);
+  /// The same, telling `listener`; on a program whose buckets are complete earlier (in forward), it
+  /// is told at the start.
+  void run_backward(const RunState& state, BucketListener& listener);
+
+  const Graph& graph() const { return graph_; }
+  const ProgramPlan& plan() const { return plan_; }
+  std::size_t arena_bytes() const { return plan_.arena.bytes; }
+
+ private:
+  struct Step {
+    Kernel* kernel = nullptr;
+    int node = 0;
+  };
+  KernelBuffers buffers_of(int node, const ProgramMemory& memory) const;
+  void* address_of(ValueId value, const ProgramMemory& memory) const;
+
+  Graph graph_;
+  const FlatSpace& space_;
+  ProgramPlan plan_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // per node; null for views
+  std::vector<Step> forward_;
+  std::vector<Step> backward_;
+  std::vector<int> packed_;
+  PackedCopies* copies_ = nullptr;
+  std::vector<int> buckets_after_forward_;
+  std::vector<std::pair<std::string, void*>> inputs_;
+};
+
+}  // namespace lockstep

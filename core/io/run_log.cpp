@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/io/run_log.h"
+
+#include <cerrno>
+#include <cmath>
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace lockstep {
+
+std::string json_object(std::initializer_list<JsonField> fields, int indent) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const JsonField& field : fields) {
+    std::visit(
+        [&](const auto& value) {
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, double>) {
+            if (!std::isfinite(value)) {
+              object[std::string(field.name)] = nullptr;
+              return;
+            }
+          }
+          object[std::string(field.name)] = value;
+        },
+        field.value);
+  }
+  return object.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+RunLog::RunLog(const std::string& file) : file_(file) {
+  descriptor_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail(errno);
+}
+
+RunLog::~RunLog() { close(); }
+
+RunLog& RunLog::operator=(RunLog&& other) noexcept {
+  std::swap(file_, other.file_);
+  std::swap(error_, other.error_);
+  std::swap(line_, other.line_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void RunLog::write_line(std::string_view line) {
+  if (descriptor_ < 0 || !error_.empty()) return;
+  line_.assign(line);
+  line_ += '\n';
+  std::string_view rest = line_;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return fail(errno);
+    rest.remove_prefix(std::size_t(written));
+  }
+}
+
+void RunLog::close() {
+  if (descriptor_ < 0) return;
+  // Devices and pipes cannot be flushed, which is no loss.
+  if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
+    fail(errno);
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail(errno);
+}
+
+void RunLog::fail(int code) {
+  if (error_.empty()) error_ = file_ + ": " + std::generic_category().message(code);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace lockstep {
+
+/// One member of a JSON object. Doubles that are not finite become null, since JSON has none.
+struct JsonField {
+  std::string_view name;
+  std::variant<std::int64_t, std::uint64_t, double, bool, std::string> value;
+};
+
+/// The object on one line (`indent` < 0) or on several, members in the order given. Text that is
+/// not UTF-8 is replaced, never refused.
+std::string json_object(std::initializer_list<JsonField> fields, int indent = -1);
+
+/// A text file of a run, whose every write is checked. Errors do not throw, since a full disk must
+/// not end a training: the first one is kept, and later writes are dropped.
+class RunLog {
+ public:
+  RunLog() = default;
+  /// Creates or empties `file`.
+  explicit RunLog(const std::string& file);
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+  RunLog(RunLog&& other) noexcept { *this = std::move(other); }
+  RunLog& operator=(RunLog&& other) noexcept;
+
+  /// Appends `line` and a newline, in one write.
+  void write_line(std::string_view line);
+  /// Flushes to the device and closes; what fails late fails here.
+  void close();
+  /// "DIR/metrics.jsonl: No space left on device"; empty while all went well.
+  const std::string& error() const { return error_; }
+
+ private:
+  void fail(int code);
+  std::string file_;
+  std::string error_;
+  std::string line_;
+  int descriptor_ = -1;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/io/weights.h"
+
+#include <filesystem>
+#include <memory>
+#include <openssl/evp.h>
+
+#include "core/base/error.h"
+#include "core/io/safetensors.h"
+
+namespace lockstep::io {
+namespace {
+
+/// Calls visit(file_index, stored_index) for every element.
+template <typename Visit>
+void walk(const Parameter& parameter, Visit visit) {
+  const FileLayout& layout = parameter.file_layout;
+  const auto elems = std::size_t(parameter.shape.elems());
+  if (layout.permutation.empty()) {
+    for (std::size_t i = 0; i < elems; ++i) visit(i, i);
+    return;
+  }
+  const int rank = layout.stored.rank();
+  std::vector<std::int64_t> stride(std::size_t(rank), 1), extent, file_stride;
+  for (int d = rank - 2; d >= 0; --d)
+    stride[std::size_t(d)] = stride[std::size_t(d) + 1] * layout.stored[d + 1];
+  for (int d : layout.permutation) {
+    extent.push_back(layout.stored[d]);
+    file_stride.push_back(stride[std::size_t(d)]);
+  }
+  std::vector<std::int64_t> index(std::size_t(rank), 0);
+  std::int64_t stored = 0;
+  for (std::size_t file = 0; file < elems; ++file) {
+    visit(file, std::size_t(stored));
+    for (std::size_t d = std::size_t(rank); d-- > 0;) {
+      stored += file_stride[d];
+      if (++index[d] < extent[d]) break;
+      stored -= file_stride[d] * extent[d];
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<float> to_file_layout(const Parameter& parameter, std::span<const float> stored) {
+  LOCKSTEP_ASSERT(std::int64_t(stored.size()) == parameter.shape.elems());
+  std::vector<float> file(stored.size());
+  walk(parameter, [&](std::size_t f, std::size_t s) { file[f] = stored[s]; });
+  return file;
+}
+
+std::vector<float> from_file_layout(const Parameter& parameter, std::span<const float> file) {
+  LOCKSTEP_ASSERT(std::int64_t(file.size()) == parameter.shape.elems());
+  std::vector<float> stored(file.size());
+  walk(parameter, [&](std::size_t f, std::size_t s) { stored[s] = file[f]; });
+  return stored;
+}
+
+std::string weights_sha256(std::span<const NamedTensor> tensors) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
+                                                                        EVP_MD_CTX_free);
+  LOCKSTEP_ASSERT(context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1);
+  for (const NamedTensor& tensor : tensors) {
+    const std::vector<float> values = to_file_layout(tensor.parameter, tensor.values);
+    LOCKSTEP_ASSERT(EVP_DigestUpdate(context.get(), values.data(), values.size() * sizeof(float)) ==
+                    1);
+  }
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned length = 0;
+  LOCKSTEP_ASSERT(EVP_DigestFinal_ex(context.get(), digest, &length) == 1);
+  std::string text;
+  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
+  return text;
+}
+
+void save_weights(const std::string& file, std::span<const NamedTensor> tensors) {
+  std::vector<std::vector<float>> values;
+  std::vector<TensorView> views;
+  for (const NamedTensor& tensor : tensors) {
+    values.push_back(to_file_layout(tensor.parameter, tensor.values));
+    const auto dims = tensor.parameter.file_layout.file.dims();
+    views.push_back({tensor.parameter.name,
+                     ElementType::f32,
+                     {dims.begin(), dims.end()},
+                     std::as_bytes(std::span<const float>(values.back()))});
+  }
+  const std::filesystem::path temporary = file + ".tmp";
+  write_safetensors(temporary, views, {{"format", "pt"}});
+  std::error_code error;
+  std::filesystem::rename(temporary, file, error);
+  LOCKSTEP_CHECK(!error,
+                 EnvironmentError,
+                 "{}: cannot be renamed from {}: {}",
+                 file,
+                 temporary.string(),
+                 error.message());
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/nn/builder.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/ops/add.h"
+#include "core/ops/avg_pool2d.h"
+#include "core/ops/conv2d.h"
+#include "core/ops/dropout.h"
+#include "core/ops/global_avg_pool.h"
+#include "core/ops/linear.h"
+#include "core/ops/max_pool2d.h"
+#include "core/ops/mean_squared_error.h"
+#include "core/ops/normalize.h"
+#include "core/ops/relu.h"
+#include "core/ops/reshape.h"
+#include "core/ops/softmax_cross_entropy.h"
+
+namespace lockstep {
+namespace {
+
+ops::Pool2dAttrs pool_attrs(const Pool2dOptions& o) {
+  const int stride = o.stride == 0 ? o.kernel : o.stride;
+  return {o.kernel, o.kernel, stride, stride, o.padding, o.padding};
+}
+
+Shape sample_shape(const Shape& batch) { return Shape(batch.dims().subspan(1)); }
+
+}  // namespace
+
+BatchNormPolicy BatchNormPolicy::parse(const std::string& text) {
+  if (text == "local") return {Kind::local, 0};
+  if (text == "sync") return {Kind::sync, 0};
+  constexpr std::string_view kPrefix = "group:";
+  std::int64_t group = 0;
+  if (text.starts_with(kPrefix)) {
+    const char* end = text.data() + text.size();
+    const auto [stop, code] = std::from_chars(text.data() + kPrefix.size(), end, group);
+    if (code == std::errc() && stop == end && group >= 1) return {Kind::group, group};
+  }
+  throw ConfigError(
+      fmt::format("batch-norm: expected local, sync or group:SAMPLES, got '{}'", text),
+      "for example --batch-norm group:16");
+}
+
+std::string BatchNormPolicy::to_string() const {
+  switch (kind) {
+    case Kind::local:
+      return "local";
+    case Kind::sync:
+      return "sync";
+    case Kind::group:
+      return fmt::format("group:{}", group);
+  }
+  throw InternalError("unknown batch-norm policy");
+}
+
+std::string Builder::layer_path(const std::string& name, const char* op) {
+  if (!name.empty()) return prefix_ + name;
+  return fmt::format("{}{}{}", prefix_, op, ++counters_[prefix_ + op]);
+}
+
+Value Builder::apply(std::shared_ptr<const Operator> op,
+                     std::vector<ValueId> inputs,
+                     const std::string& path,
+                     SourceLoc where) {
+  return {&graph_, graph_.add_node(std::move(op), std::move(inputs), path, where)[0]};
+}
+
+Value Builder::parameter(const std::string& name,
+                         const Shape& shape,
+                         const Init& init,
+                         bool is_weight) {
+  Parameter p;
+  p.name = name;
+  p.shape = shape;
+  p.init = init;
+  p.file_layout = {shape, {}, shape};
+  p.normalisation_or_bias = !is_weight;
+  return {&graph_, graph_.add_parameter(std::move(p))};
+}
+
+Value Builder::linear(Value x, const LinearOptions& options, SourceLoc where) {
+  LOCKSTEP_CHECK(
+      x.shape().rank() == 2 && options.out_features >= 1,
+      ShapeError,
+      "linear: expected an input [N, features] and out_features of at least 1, got {} and "
+      "{} (asked for at {}:{}); flatten() comes first for images",
+      x.type().to_string(),
+      options.out_features,
+      where.file,
+      where.line);
+  const std::string path = layer_path(options.name, "linear");
+  const std::int64_t in = x.shape()[1], out = options.out_features;
+  const Init init{Init::Kind::uniform,
+                  float(1.0 / std::sqrt(double(std::max<std::int64_t>(1, in))))};
+
+  Parameter weight;
+  weight.name = path + ".weight";
+  weight.shape = {out, in};
+  weight.init = init;
+  weight.file_layout = {weight.shape, {}, weight.shape};
+  if (const auto image = flattened_images_.find(x.id()); image != flattened_images_.end()) {
+    const Shape& s = image->second;
+    weight.file_layout = {{out, s[0], s[1], s[2]}, {0, 3, 1, 2}, weight.shape};
+  }
+  std::vector<ValueId> inputs{x.id(), graph_.add_parameter(std::move(weight))};
+  if (options.bias) inputs.push_back(parameter(path + ".bias", {out}, init, false).id());
+  return apply(std::make_shared<ops::Linear>(options.bias), inputs, path, where);
+}
+
+Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
+  LOCKSTEP_CHECK(
+      x.shape().rank() == 4 && o.groups >= 1 && o.kernel >= 1 && o.out_channels >= 1 &&
+          x.shape()[3] % o.groups == 0,
+      ShapeError,
+      "conv2d: expected an input [N, H, W, C] with C a multiple of groups, and kernel and "
+      "out_channels of at least 1; got {}, groups={}, kernel={}, out_channels={} (asked "
+      "for at {}:{})",
+      x.type().to_string(),
+      o.groups,
+      o.kernel,
+      o.out_channels,
+      where.file,
+      where.line);
+  const std::string path = layer_path(o.name, "conv2d");
+  const std::int64_t in = x.shape()[3] / o.groups, k = o.kernel, out = o.out_channels;
+  const double fan_in = double(in * k * k), fan_out = double(out * k * k);
+  const float bound = float(1.0 / std::sqrt(fan_in));
+
+  Parameter weight;
+  weight.name = path + ".weight";
+  weight.shape = {out, k, k, in};
+  weight.init = o.he_normal_init ? Init{Init::Kind::normal, float(std::sqrt(2.0 / fan_out))}
+                                 : Init{Init::Kind::uniform, bound};
+  weight.file_layout = {weight.shape, {0, 3, 1, 2}, {out, in, k, k}};
+  std::vector<ValueId> inputs{x.id(), graph_.add_parameter(std::move(weight))};
+  if (o.bias)
+    inputs.push_back(parameter(path + ".bias", {out}, {Init::Kind::uniform, bound}, false).id());
+  const ops::Conv2dAttrs attrs{.stride_h = o.stride,
+                               .stride_w = o.stride,
+                               .padding_h = o.padding,
+                               .padding_w = o.padding,
+                               .groups = o.groups,
+                               .bias = o.bias};
+  return apply(std::make_shared<ops::Conv2d>(attrs), inputs, path, where);
+}
+
+Value Builder::relu(Value x, SourceLoc where) {
+  return apply(std::make_shared<ops::Relu>(), {x.id()}, layer_path("", "relu"), where);
+}
+
+Value Builder::add(Value a, Value b, SourceLoc where) {
+  return apply(std::make_shared<ops::Add>(), {a.id(), b.id()}, layer_path("", "add"), where);
+}
+
+Value Builder::max_pool2d(Value x, const Pool2dOptions& o, SourceLoc where) {
+  return apply(std::make_shared<ops::MaxPool2d>(pool_attrs(o)),
+               {x.id()},
+               layer_path("", "max_pool2d"),
+               where);
+}
+
+Value Builder::avg_pool2d(Value x, const Pool2dOptions& o, SourceLoc where) {
+  return apply(std::make_shared<ops::AvgPool2d>(pool_attrs(o)),
+               {x.id()},
+               layer_path("", "avg_pool2d"),
+               where);
+}
+
+Value Builder::global_avg_pool(Value x, SourceLoc where) {
+  return apply(
+      std::make_shared<ops::GlobalAvgPool>(), {x.id()}, layer_path("", "global_avg_pool"), where);
+}
+
+Value Builder::flatten(Value x, SourceLoc where) {
+  if (x.shape().rank() == 2) return x;
+  const Shape sample = sample_shape(x.shape());
+  const Value flat = apply(std::make_shared<ops::Reshape>(Shape{sample.elems()}),
+                           {x.id()},
+                           layer_path("", "flatten"),
+                           where);
+  if (sample.rank() == 3) flattened_images_.emplace(flat.id(), sample);
+  return flat;
+}
+
+Value Builder::dropout(Value x, float rate, SourceLoc where) {
+  const std::string path = layer_path("", "dropout");
+  if (rate == 0.0f || mode() == Mode::evaluation) return x;
+  return apply(std::make_shared<ops::Dropout>(rate), {x.id()}, path, where);
+}
+
+Value Builder::normalize(Value x,
+                         std::vector<float> scale,
+                         std::vector<float> shift,
+                         SourceLoc where) {
+  return apply(std::make_shared<ops::Normalize>(std::move(scale), std::move(shift)),
+               {x.id()},
+               layer_path("", "normalize"),
+               where);
+}
+
+Builder::Scope Builder::scope(const std::string& name) {
+  std::string previous = prefix_;
+  prefix_ += name + ".";
+  return {*this, std::move(previous)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/nn/initialise.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "core/base/random.h"
+
+namespace lockstep {
+namespace {
+
+float normal_at(std::uint64_t key, std::uint64_t element) {
+  const RandomBlock words = philox(key, element / 2, 0);
+  const std::size_t pair = element % 2 * 2;
+  const double radius = std::sqrt(-2.0 * std::log((double(words[pair]) + 0.5) * 0x1p-32));
+  return float(radius * std::cos(2.0 * std::numbers::pi * double(words[pair + 1]) * 0x1p-32));
+}
+
+float uniform_at(std::uint64_t key, std::uint64_t element) {
+  return 2.0f * uniform01(philox(key, element / 4, 0)[element % 4]) - 1.0f;
+}
+
+}  // namespace
+
+std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed) {
+  std::vector<float> values(std::size_t(parameter.shape.elems()), parameter.init.value);
+  if (parameter.init.kind == Init::Kind::constant) return values;
+  const std::uint64_t key = random_key(seed, "init/" + parameter.name);
+  const bool normal = parameter.init.kind == Init::Kind::normal;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] *= normal ? normal_at(key, i) : uniform_at(key, i);
+  return values;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/graph/parameter.h"
+
+namespace lockstep {
+
+/// The starting values of a parameter as stored. Element e is drawn from word e % 4 (uniform) or
+/// words of block e / 2 (normal, Box-Muller) of Philox keyed by (seed, name): the same on every
+/// rank.
+std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed);
+
+}  // namespace lockstep

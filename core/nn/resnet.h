@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/nn/zoo.h"
+
+namespace lockstep::nn {
+
+/// Residual networks (He et al. 2016) with torchvision's parameter names. x: [N, H, W, C].
+Value resnet18(const ModelSpec& spec, Builder& nn, Value x);
+/// The CIFAR network of section 4.2: 16, 32, 64 channels, three blocks each.
+Value resnet20(const ModelSpec& spec, Builder& nn, Value x);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/data/dataset.h"
+#include "core/nn/builder.h"
+
+namespace lockstep {
+
+/// Names of the inputs of every traced program.
+inline constexpr const char* kInputName = "x";
+inline constexpr const char* kTargetName = "target";
+inline constexpr const char* kSampleWeightName = "sample_weight";
+
+/// Runs the model once for a micro-batch of `settings.micro_batch` samples: inputs, Normalize where
+/// the samples ask for it, model, loss, and in training mode the backward pass. The graph is
+/// verified. Parameters and their order are the same for every micro-batch and mode.
+/// Throws ShapeError and ConfigError of the model.
+Graph trace(const ModelFunction& model,
+            const LossFunction& loss,
+            const data::SampleSpec& samples,
+            const Builder::Settings& settings);
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// A buffer that must keep its content from step `first` to step `last` of a program, both
+/// included.
+struct BufferLifetime {
+  std::size_t bytes = 0;
+  int first = 0;
+  int last = 0;
+};
+
+struct ArenaPlan {
+  std::vector<std::size_t> offsets;  ///< one per buffer, multiples of kArenaAlignment
+  std::size_t bytes = 0;
+};
+
+inline constexpr std::size_t kArenaAlignment = 256;
+
+/// Places buffers so that two whose lifetimes meet never share a byte. Largest first, each at the
+/// lowest offset that is free for its whole life (greedy by size: Pisarchyk and Lee 2020,
+/// "Efficient Memory Management for Deep Neural Net Inference", section 5).
+ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
+
+/// Largest sum of simultaneously live bytes: no plan for this order of steps needs less.
+std::size_t arena_lower_bound(std::span<const BufferLifetime> buffers);
+
+/// Checks every pair of buffers again, independently of how the plan was made.
+/// Throws InternalError naming the pair.
+void verify(const ArenaPlan& plan, std::span<const BufferLifetime> buffers);
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/flat_space.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+/// Parameters in the order in which the program finishes what is summed for them.
+std::vector<int> finishing_order(const Graph& graph) {
+  std::vector<int> order;
+  for (const Node& node : graph.nodes())
+    for (ValueId output : node.outputs)
+      if (const int parameter = graph.value(output).accumulates_into; parameter >= 0)
+        order.push_back(parameter);
+  LOCKSTEP_ASSERT(order.size() == graph.parameters().size());
+  return order;
+}
+
+std::int64_t padded(std::int64_t elems) {
+  return (elems + kSegmentAlignment - 1) / kSegmentAlignment * kSegmentAlignment;
+}
+
+}  // namespace
+
+FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes) {
+  FlatSpace space;
+  space.segment_of_parameter.assign(graph.parameters().size(), -1);
+  const std::int64_t bucket_elems = std::max<std::int64_t>(1, bucket_bytes / 4);
+  for (int parameter : finishing_order(graph)) {
+    if (space.buckets.empty() || space.buckets.back().elems >= bucket_elems)
+      space.buckets.push_back({space.elems, 0});
+    const std::int64_t elems = graph.parameters()[std::size_t(parameter)].shape.elems();
+    space.segment_of_parameter[std::size_t(parameter)] = int(space.segments.size());
+    space.segments.push_back({parameter, space.elems, elems, int(space.buckets.size()) - 1});
+    space.elems += padded(elems);
+    space.buckets.back().elems += padded(elems);
+  }
+  return space;
+}
+
+std::string to_text(const FlatSpace& space, const Graph& graph) {
+  std::string text;
+  for (const Segment& s : space.segments)
+    text += fmt::format("segment {} offset={} elems={} bucket={}\n",
+                        graph.parameters()[std::size_t(s.parameter)].name,
+                        s.offset,
+                        s.elems,
+                        s.bucket);
+  for (const Bucket& b : space.buckets)
+    text += fmt::format("bucket offset={} elems={}\n", b.offset, b.elems);
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace lockstep {
+
+/// A stretch of the flat space that is exchanged as one message, in elements.
+struct Bucket {
+  std::int64_t offset = 0;
+  std::int64_t elems = 0;
+};
+
+/// The place of one parameter in the flat arrays (values, gradients, optimizer state).
+struct Segment {
+  int parameter = -1;
+  std::int64_t offset = 0;  ///< elements, a multiple of kSegmentAlignment
+  std::int64_t elems = 0;   ///< without the padding behind it, which stays zero
+  int bucket = 0;
+};
+
+/// Elements to whose multiples segments are aligned: 256 bytes.
+inline constexpr std::int64_t kSegmentAlignment = 64;
+
+/// One layout for every flat array. Segments stand in the order in which a training program
+/// finishes their sums (metrics and batch-norm statistics in forward, gradients in backward), so
+/// that a bucket is complete as early as possible and is exchanged in place.
+struct FlatSpace {
+  std::vector<Segment> segments;          ///< in flat order
+  std::vector<int> segment_of_parameter;  ///< in declaration order
+  std::vector<Bucket> buckets;            ///< cover all segments, in order
+  std::int64_t elems = 0;                 ///< with padding
+
+  const Segment& of(int parameter) const {
+    return segments[std::size_t(segment_of_parameter[std::size_t(parameter)])];
+  }
+};
+
+/// Lays out the parameters of a training graph in buckets of at least `bucket_bytes` (the last one
+/// may be smaller). Depends on the graph alone, so ranks agree without talking.
+FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes);
+
+/// One line per segment and bucket.
+std::string to_text(const FlatSpace& space, const Graph& graph);
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# From a fresh clone to a trained network: installs what is missing, builds Lockstep, and trains a
+# small convolutional network on the embedded digits with two ranks to at least 98% accuracy.
+#
+#   bash examples/quickstart.sh [further flags of lockstep train]
+#
+# QUICKSTART_OUT names the output folder (default: runs/quickstart, replaced on each call).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/environment.sh
+
+target_percent=98
+limit_seconds=60
+out=${QUICKSTART_OUT:-runs/quickstart}
+
+scripts/install_dependencies.sh
+scripts/build.sh release lockstep
+
+build/release/lockstep train --data glyphs --model convnet --ranks 2 \
+  --global-batch 128 --micro-batch 32 --samples 200000 \
+  --optimizer sgd --lr 0.1 --momentum 0.9 --lr-schedule cosine --seed 1 \
+  --out "$out" --force "$@"
+
+python3 - "$out/summary.json" "$target_percent" "$limit_seconds" <<'PYTHON'
+import json
+import sys
+
+path, target, limit = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+with open(path) as file:
+    summary = json.load(file)
+accuracy, seconds = 100 * (summary["val_accuracy"] or 0), summary["wall_s"]
+print(f"quickstart: {summary['ranks']} ranks reached {accuracy:.2f}% validation accuracy "
+      f"in {seconds:.1f} s of training")
+if accuracy < target:
+    sys.exit(f"quickstart: that is below the {target:.0f}% it should reach")
+if seconds > limit:
+    sys.exit(f"quickstart: that took longer than the {limit:.0f} s it should take")
+PYTHON

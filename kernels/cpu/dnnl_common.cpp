@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/dnnl_common.h"
+
+#include <omp.h>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace lockstep::cpu {
+namespace {
+
+template <typename Number>
+std::string list(const Number* values, int count) {
+  return fmt::format("{}", fmt::join(values, values + count, "x"));
+}
+
+std::string list(const std::vector<TensorType>& types) {
+  std::string text;
+  for (const TensorType& type : types) text += (text.empty() ? "" : ", ") + type.to_string();
+  return "(" + text + ")";
+}
+
+}  // namespace
+
+void use_one_thread() {
+  thread_local bool done = false;
+  if (done) return;
+  omp_set_num_threads(1);
+  done = true;
+}
+
+const dnnl::engine& dnnl_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+std::string describe(const KernelSpec& spec) {
+  return fmt::format(
+      "{} {} {} -> {}", name_of(spec.op.kind()), spec.path, list(spec.inputs), list(spec.outputs));
+}
+
+void throw_translated(const std::string& what, const dnnl::error& error) {
+  const std::string message = fmt::format("{}: oneDNN: {}", what, error.what());
+  switch (error.status) {
+    case dnnl_out_of_memory:
+      throw OutOfMemory(message, "use a smaller micro-batch");
+    case dnnl_unimplemented:
+      throw Error(message, "oneDNN has no kernel for these sizes");
+    default:
+      throw Error(message);
+  }
+}
+
+std::string layout_name(const dnnl::memory::desc& layout) {
+  const dnnl_memory_desc_t& d = layout.data;
+  std::string name = fmt::format("dnnl.{}.{}", list(d.dims, d.ndims), list(d.padded_dims, d.ndims));
+  if (d.format_kind != dnnl_blocked) {
+    // Opaque to us; the bytes of its description are its identity.
+    const auto* bytes = reinterpret_cast<const unsigned char*>(&d.format_desc);
+    return fmt::format("{}.{}.{:02x}",
+                       name,
+                       int(d.format_kind),
+                       fmt::join(bytes, bytes + sizeof(d.format_desc), ""));
+  }
+  const dnnl_blocking_desc_t& b = d.format_desc.blocking;
+  return fmt::format("{}.{}.{}.{}.{}",
+                     name,
+                     list(b.strides, d.ndims),
+                     list(b.inner_blks, b.inner_nblks),
+                     list(b.inner_idxs, b.inner_nblks),
+                     d.extra.flags);
+}
+
+DnnlStep::DnnlStep(std::string what, const dnnl::primitive& primitive)
+    : what_(std::move(what)), primitive_(primitive), stream_(dnnl_engine()) {}
+
+void DnnlStep::add(int arg, const dnnl::memory::desc& layout) {
+  arguments_.emplace(arg, dnnl::memory(layout, dnnl_engine(), DNNL_MEMORY_NONE));
+}
+
+void DnnlStep::bind(int arg, const void* address) {
+  arguments_.at(arg).set_data_handle(const_cast<void*>(address));
+}
+
+void DnnlStep::run() {
+  translate(what_, [&] { primitive_.execute(stream_, arguments_); });
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// The CPU cores this process may use.
+struct Cores {
+  int count = 1;            ///< whole cores: hardware threads of one core count once
+  bool all_of_host = true;  ///< neither mask nor quota hides any
+};
+
+/// Reads the affinity mask, the topology and the cgroup's CPU quota (versions 1 and 2), at least 1.
+Cores available_cores();
+
+/// CPUs that a quota allows: the least of "cpu.max" ("200000 100000", "max 100000") from the
+/// cgroup's folder up to `root`, and version 1's cpu.cfs_quota_us; 0 where there is none.
+/// `membership` is the text of /proc/self/cgroup.
+double cgroup_cpu_quota(const std::string& root, const std::string& membership);
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
+#include "launcher/flag_values.h"
+#include "launcher/raw_flags.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Adds flags of one group of --help.
+class FlagGroup {
+ public:
+  FlagGroup(CLI::App& app, std::string group) : app_(app), group_(std::move(group)) {}
+
+  CLI::Option* text(const std::string& name, std::string& value, const std::string& help) {
+    return finish(app_.add_option(name, value, help), "TEXT");
+  }
+  CLI::Option* words(const std::string& name,
+                     std::string& value,
+                     const std::vector<std::string_view>& words,
+                     const std::string& help) {
+    std::string type;
+    for (std::string_view word : words) type += (type.empty() ? "" : "|") + std::string(word);
+    return finish(app_.add_option(name, value, help), type)->check(one_of(name, words));
+  }
+  CLI::Option* whole(const std::string& name,
+                     std::int64_t& value,
+                     std::int64_t least,
+                     const std::string& help) {
+    return finish(app_.add_option(name, value, help), "N")->check(whole_number(name, least));
+  }
+  CLI::Option* whole_or_auto(const std::string& name,
+                             std::string& value,
+                             std::int64_t least,
+                             const std::string& help) {
+    return finish(app_.add_option(name, value, help), "auto|N")
+        ->check(whole_number_or(name, "auto", least));
+  }
+  CLI::Option* real(
+      const std::string& name, double& value, double least, double most, const std::string& help) {
+    return finish(app_.add_option(name, value, help), "X")->check(real_number(name, least, most));
+  }
+  /// May be given several times.
+  CLI::Option* list(const std::string& name,
+                    std::vector<std::string>& value,
+                    const std::string& type,
+                    const std::string& help) {
+    return finish(app_.add_option(name, value, help), type)->allow_extra_args(false);
+  }
+  CLI::Option* flag(const std::string& name, bool& value, const std::string& help) {
+    return app_.add_flag(name, value, help)->group(group_);
+  }
+
+ private:
+  CLI::Option* finish(CLI::Option* option, const std::string& type) {
+    return option->group(group_)->type_name(type)->capture_default_str();
+  }
+  CLI::App& app_;
+  std::string group_;
+};
+
+void declare_model(FlagGroup group, RawFlags& raw) {
+  group.text("--model", raw.model, "mlp, convnet, resnet20 or resnet18")->type_name("NAME");
+  group.list("--hidden", raw.hidden, "N,N,...", "mlp: widths of the hidden layers, or none")
+      ->delimiter(',');
+  group.words("--stem",
+              raw.stem,
+              {"imagenet", "cifar"},
+              "resnet18: cifar is a 3x3 stride-1 stem without max-pool");
+  group.real("--dropout", raw.dropout, 0, 0.999999, "share of activations dropped in training");
+  group
+      .text("--batch-norm",
+            raw.batch_norm,
+            "samples normalised together: a micro-batch, all ranks' concurrent micro-batches, or "
+            "exactly G samples")
+      ->type_name("local|sync|group:G");
+}
+
+void declare_data(FlagGroup group, RawFlags& raw) {
+  group.text("--data", raw.data, "glyphs (drawn digits), csv:FILE or mnist:DIR")
+      ->type_name("SOURCE");
+  group.real("--val-fraction", raw.val_fraction, 0, 0.999999, "csv: share of rows for validation");
+  group.text("--augment", raw.augment, "none, or a list of shift[:PIXELS], flip, crop[:PIXELS]")
+      ->type_name("LIST");
+  group.whole_or_auto("--workers", raw.workers, 0, "threads that load samples, per rank");
+}
+
+void declare_batch(FlagGroup group, RawFlags& raw) {
+  group.whole("--global-batch", raw.global_batch, 1, "samples in a step, over all ranks");
+  group.whole_or_auto(
+      "--micro-batch", raw.micro_batch, 1, "samples a rank computes at once; auto is at most 32");
+  group.whole("--accumulation", raw.accumulation, 1, "micro-batches of each rank in a step")
+      ->default_str("");
+  group.whole_or_auto("--shards",
+                      raw.shards,
+                      1,
+                      "leaves of the summation tree, the most ranks there can be; auto: the "
+                      "micro-batches, at most 64");
+  group.whole_or_auto(
+      "--ranks", raw.ranks, 1, "processes to start where no launcher did; auto: one a core");
+  group.real("--epochs", raw.epochs, 1e-9, 1e12, "passes over the training data");
+  group.whole("--steps", raw.steps, 1, "optimizer steps, instead of --epochs")->default_str("");
+  group.whole("--samples", raw.samples, 1, "training samples, instead of --epochs")
+      ->default_str("");
+}
+
+void declare_optimizer(FlagGroup group, RawFlags& raw) {
+  group.words("--optimizer", raw.optimizer, {"sgd", "adamw"}, "how gradients change weights");
+  group.real("--lr", raw.lr, 0, kInfinity, "learning rate")->default_str("0.1, adamw: 0.001");
+  group.words("--lr-schedule",
+              raw.lr_schedule,
+              {"constant", "cosine", "step", "linear"},
+              "the learning rate over steps");
+  group.real("--min-lr", raw.min_lr, 0, kInfinity, "the least learning rate of a schedule");
+  group.whole("--decay-steps", raw.decay_steps, 1, "steps from warm-up to --min-lr")
+      ->default_str("the rest");
+  group.whole("--warmup-steps", raw.warmup_steps, 0, "steps of linear rise to --lr");
+  group.whole("--step-every", raw.step_every, 1, "step: steps between two reductions")
+      ->default_str("a third");
+  group.real("--step-factor", raw.step_factor, 1e-9, 1, "step: factor of one reduction");
+  group.real("--momentum", raw.momentum, 0, 0.999999, "sgd: share of the last update kept");
+  group.flag("--nesterov", raw.nesterov, "sgd: Nesterov's momentum");
+  group.real("--weight-decay", raw.weight_decay, 0, kInfinity, "pull of weights towards zero")
+      ->default_str("0, adamw: 0.01");
+  group.list("--no-decay",
+             raw.no_decay,
+             "REGEX",
+             "parameters without weight decay, beside biases and norms; may be repeated");
+  group.flag("--decay-all", raw.decay_all, "weight decay on biases and norms as well");
+  group.real("--beta1", raw.beta1, 0, 0.999999999, "adamw: decay of the mean of gradients");
+  group.real("--beta2", raw.beta2, 0, 0.999999999, "adamw: decay of the mean of their squares");
+  group.real("--eps", raw.eps, 0, kInfinity, "adamw: added to the denominator");
+  group.real("--clip-norm", raw.clip_norm, 0, kInfinity, "largest global gradient norm; 0: any");
+  group.real("--label-smoothing", raw.label_smoothing, 0, 0.999999, "share spread over classes");
+}
+
+void declare_engine(FlagGroup group, RawFlags& raw) {
+  group.words("--device", raw.device, {"auto", "cpu", "cuda"}, "kind of device");
+  group.words("--reduction",
+              raw.reduction,
+              {"reproducible", "fast"},
+              "sums over ranks: the same bits on any number of ranks, or the library's order");
+  group.words(
+      "--overlap", raw.overlap, {"on", "off"}, "exchange gradients during backward, or after it");
+  group.real("--bucket-mb", raw.bucket_mb, 1e-6, 4096, "MiB of gradients in one message");
+  group.text("--seed", raw.seed, "key of all random numbers")
+      ->type_name("N")
+      ->check(whole_number("--seed", 0));
+}
+
+void declare_output(FlagGroup group, RawFlags& raw) {
+  group.text("--out", raw.out, "folder for this run")->type_name("DIR")->default_str("runs/<time>");
+  group.whole("--log-every", raw.log_every, 0, "steps between two log lines; 0: none");
+  group.whole("--eval-every", raw.eval_every, 0, "steps between validations; 0: every epoch");
+  group.flag("--force", raw.force, "write into --out although it holds a run");
+}
+
+}  // namespace
+
+void declare_flags(CLI::App& app, RawFlags& raw) {
+  declare_model({app, "Model"}, raw);
+  declare_data({app, "Data"}, raw);
+  declare_batch({app, "Batch and length"}, raw);
+  declare_optimizer({app, "Optimizer"}, raw);
+  declare_engine({app, "Engine"}, raw);
+  declare_output({app, "Output"}, raw);
+}
+
+}  // namespace lockstep

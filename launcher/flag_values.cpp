@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/flag_values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/base/suggest.h"
+
+namespace lockstep {
+namespace {
+
+template <typename Number>
+std::optional<Number> parse(const std::string& text) {
+  Number value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+void check_whole(const std::string& flag, const std::string& text, std::int64_t least) {
+  const auto value = parse<std::int64_t>(text);
+  LOCKSTEP_CHECK(value.has_value() && *value >= least,
+                 ConfigError,
+                 "{} is '{}', expected a whole number of at least {}",
+                 flag,
+                 text,
+                 least);
+}
+
+}  // namespace
+
+CLI::Validator whole_number(const std::string& flag, std::int64_t least) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        check_whole(flag, text, least);
+        return std::string();
+      },
+      "");
+}
+
+CLI::Validator whole_number_or(const std::string& flag,
+                               const std::string& word,
+                               std::int64_t least) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        if (text == word) return std::string();
+        const auto value = parse<std::int64_t>(text);
+        LOCKSTEP_CHECK(value.has_value() && *value >= least,
+                       ConfigError,
+                       "{} is '{}', expected '{}' or a whole number of at least {}",
+                       flag,
+                       text,
+                       word,
+                       least);
+        return std::string();
+      },
+      "");
+}
+
+CLI::Validator real_number(const std::string& flag, double least, double most) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        const auto value = parse<double>(text);
+        const bool valid =
+            value.has_value() && std::isfinite(*value) && *value >= least && *value <= most;
+        if (valid) return std::string();
+        const std::string range = std::isinf(most) ? fmt::format("of at least {}", least)
+                                                   : fmt::format("from {} to {}", least, most);
+        throw ConfigError(
+            fmt::format("{} is '{}', expected a finite number {}", flag, text, range));
+      },
+      "");
+}
+
+CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> words) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+        const std::string best = nearest(text, words);
+        throw ConfigError(
+            fmt::format("{} is '{}', expected {}", flag, text, list_of(words)),
+            best.empty() ? std::string() : fmt::format("did you mean {} {}?", flag, best));
+      },
+      "");
+}
+
+std::int64_t to_whole_number(const std::string& text) {
+  return parse<std::int64_t>(text).value_or(0);
+}
+
+std::string list_of(const std::vector<std::string_view>& words) {
+  std::string result;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) result += i + 1 == words.size() ? " or " : ", ";
+    result += words[i];
+  }
+  return result;
+}
+
+}  // namespace lockstep

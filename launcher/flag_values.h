@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Checks of one flag's text, for CLI11's Option::check(). They throw ConfigError with a hint
+/// themselves, since CLI11's messages have none.
+CLI::Validator whole_number(const std::string& flag, std::int64_t least);
+/// `word` or a whole number of at least `least`.
+CLI::Validator whole_number_or(const std::string& flag,
+                               const std::string& word,
+                               std::int64_t least);
+/// A finite number in [least, most].
+CLI::Validator real_number(const std::string& flag, double least, double most);
+/// One of `words`; the nearest one is offered.
+CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> words);
+
+/// The number of a text that was checked; `word` (or anything else that is no number) gives 0.
+std::int64_t to_whole_number(const std::string& text);
+
+/// "a, b or c"
+std::string list_of(const std::vector<std::string_view>& words);
+
+}  // namespace lockstep

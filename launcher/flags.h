@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/nn/zoo.h"
+#include "parallel/train_options.h"
+
+namespace lockstep {
+
+/// What `lockstep train` was asked to do: flags and configuration file, checked and resolved.
+struct TrainFlags {
+  nn::ModelSpec model;  ///< `outputs` is filled in once the data is known
+  std::string data = "glyphs";
+  double val_fraction = 0;  ///< csv: share of the rows kept for validation
+  float label_smoothing = 0;
+  TrainOptions options;
+  int ranks = 0;  ///< 0: auto
+  std::string device = "auto";
+  std::string out;  ///< empty: runs/<time>
+  bool force = false;
+  /// Not empty: the user asked for this text instead of a run.
+  std::string help;
+};
+
+/// Reads the arguments behind `lockstep train`. A value from the command line wins over the same
+/// key in --config FILE.toml; where the length (epochs, steps or samples) is given in both, the
+/// command line's counts.
+/// Throws ConfigError: unknown flags, models and keys (the nearest valid one is the hint), values
+/// that are none, contradictions; EnvironmentError: a device that is not built in.
+TrainFlags parse_train_flags(const std::vector<std::string>& arguments);
+
+/// The same flags as a TOML file that --config reads; without --out and --force, which belong to
+/// one run. Flags that do not apply (momentum with AdamW) are left out.
+std::string to_toml(const TrainFlags& flags);
+
+}  // namespace lockstep

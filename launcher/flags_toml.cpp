@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <string_view>
+
+#include "launcher/flags.h"
+
+namespace lockstep {
+namespace {
+
+std::string quoted(std::string_view text) {
+  // A literal string has no escapes, as patterns and Windows paths need it.
+  const char quote = text.find('"') == std::string_view::npos ? '"' : '\'';
+  return fmt::format("{}{}{}", quote, text, quote);
+}
+
+class TomlWriter {
+ public:
+  void text(const char* key, std::string_view value) {
+    text_ += fmt::format("{} = {}\n", key, quoted(value));
+  }
+  template <typename Number>
+  void number(const char* key, Number value) {
+    text_ += fmt::format("{} = {}\n", key, value);
+  }
+  void number_or_auto(const char* key, std::int64_t value, std::int64_t automatic) {
+    value == automatic ? text(key, "auto") : number(key, value);
+  }
+  void list(const char* key, const std::vector<std::string>& values) {
+    std::string joined;
+    for (const std::string& value : values) joined += (joined.empty() ? "" : ", ") + quoted(value);
+    text_ += fmt::format("{} = [{}]\n", key, joined);
+  }
+  void comment(const char* line) { text_ += fmt::format("# {}\n", line); }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+void write_model(const TrainFlags& flags, TomlWriter& toml) {
+  toml.text("model", flags.model.name);
+  if (flags.model.name == "mlp") {
+    std::vector<std::string> widths;
+    for (std::int64_t width : flags.model.hidden) widths.push_back(std::to_string(width));
+    if (widths.empty()) widths.push_back("none");
+    toml.list("hidden", widths);
+  } else {
+    toml.text("batch-norm", flags.options.batch_norm.to_string());
+  }
+  if (flags.model.name == "resnet18")
+    toml.text("stem", flags.model.stem == nn::Stem::cifar ? "cifar" : "imagenet");
+  toml.number("dropout", flags.model.dropout);
+}
+
+void write_data(const TrainFlags& flags, TomlWriter& toml) {
+  toml.text("data", flags.data);
+  if (flags.data.starts_with("csv:")) toml.number("val-fraction", flags.val_fraction);
+  toml.text("augment", flags.options.augmentation.to_string());
+  toml.number_or_auto("workers", flags.options.workers, -1);
+}
+
+void write_batch(const TrainFlags& flags, TomlWriter& toml) {
+  const TrainOptions& options = flags.options;
+  toml.number("global-batch", options.global_batch);
+  toml.number_or_auto("micro-batch", options.micro_batch, 0);
+  if (options.accumulation > 0) toml.number("accumulation", options.accumulation);
+  toml.number_or_auto("shards", options.shards, 0);
+  toml.number_or_auto("ranks", flags.ranks, 0);
+  if (options.steps > 0) {
+    toml.number("steps", options.steps);
+  } else if (options.samples > 0) {
+    toml.number("samples", options.samples);
+  } else {
+    toml.number("epochs", options.epochs);
+  }
+}
+
+void write_optimizer(const TrainOptions& options, TomlWriter& toml) {
+  if (const Sgd* sgd = std::get_if<Sgd>(&options.optimizer)) {
+    toml.text("optimizer", "sgd");
+    toml.number("lr", sgd->lr);
+    toml.number("momentum", sgd->momentum);
+    toml.number("nesterov", sgd->nesterov);
+    toml.number("weight-decay", sgd->weight_decay);
+  } else if (const Adamw* adamw = std::get_if<Adamw>(&options.optimizer)) {
+    toml.text("optimizer", "adamw");
+    toml.number("lr", adamw->lr);
+    toml.number("beta1", adamw->beta1);
+    toml.number("beta2", adamw->beta2);
+    toml.number("eps", adamw->eps);
+    toml.number("weight-decay", adamw->weight_decay);
+  }
+  if (!options.no_decay.empty()) toml.list("no-decay", options.no_decay);
+  if (options.decay_all) toml.number("decay-all", true);
+  toml.number("clip-norm", options.clip_norm);
+}
+
+void write_schedule(const LrSchedule& schedule, TomlWriter& toml) {
+  constexpr const char* kNames[] = {"constant", "linear", "step", "cosine"};
+  toml.text("lr-schedule", kNames[std::size_t(schedule.kind)]);
+  toml.number("warmup-steps", schedule.warmup_steps);
+  if (schedule.kind == LrSchedule::Kind::constant) return;
+  toml.number("min-lr", schedule.min_lr);
+  if (schedule.decay_steps > 0) toml.number("decay-steps", schedule.decay_steps);
+  if (schedule.kind != LrSchedule::Kind::step) return;
+  if (schedule.step_every > 0) toml.number("step-every", schedule.step_every);
+  toml.number("step-factor", schedule.step_factor);
+}
+
+}  // namespace
+
+std::string to_toml(const TrainFlags& flags) {
+  const TrainOptions& options = flags.options;
+  TomlWriter toml;
+  toml.comment("lockstep train --config THIS_FILE repeats this run (into another --out).");
+  write_model(flags, toml);
+  write_data(flags, toml);
+  write_batch(flags, toml);
+  write_optimizer(options, toml);
+  write_schedule(options.lr_schedule, toml);
+  toml.number("label-smoothing", flags.label_smoothing);
+  toml.text("device", flags.device);
+  toml.text("reduction", options.reduction == Reduction::fast ? "fast" : "reproducible");
+  toml.text("overlap", options.overlap == Overlap::off ? "off" : "on");
+  toml.number("bucket-mb", options.bucket_mb);
+  toml.number("seed", options.seed);
+  toml.number("log-every", options.log_every);
+  toml.number("eval-every", options.eval_every);
+  return toml.take();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/flags.h"
+
+namespace lockstep {
+
+/// The flags of `train` as typed, before they are checked against each other. The defaults are
+/// those that --help prints.
+struct RawFlags {
+  std::string config;
+  std::string model = "convnet";
+  std::vector<std::string> hidden{"128"};
+  std::string stem = "imagenet";
+  double dropout = 0;
+  std::string batch_norm = "local";
+
+  std::string data = "glyphs";
+  double val_fraction = 0.2;
+  std::string augment = "none";
+  std::string workers = "auto";
+
+  std::int64_t global_batch = 256;
+  std::string micro_batch = "auto";
+  std::int64_t accumulation = 0;
+  std::string shards = "auto";
+  std::string ranks = "auto";
+  double epochs = 1;
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+
+  std::string optimizer = "sgd";
+  double lr = 0;
+  std::string lr_schedule = "constant";
+  double min_lr = 0;
+  std::int64_t decay_steps = 0;
+  std::int64_t warmup_steps = 0;
+  std::int64_t step_every = 0;
+  double step_factor = 0.1;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+  std::vector<std::string> no_decay;
+  bool decay_all = false;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double clip_norm = 0;
+  double label_smoothing = 0;
+
+  std::string device = "auto";
+  std::string reduction = "reproducible";
+  std::string overlap = "on";
+  double bucket_mb = 4;
+  std::string seed = "1";
+
+  std::string out;
+  std::int64_t log_every = 50;
+  std::int64_t eval_every = 0;
+  bool force = false;
+};
+
+/// Adds every flag of `train` to `app`, stored in `raw`, each with a check of its own value.
+void declare_flags(CLI::App& app, RawFlags& raw);
+
+/// Checks flags against each other and converts them. `app` tells which ones were given.
+TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw);
+
+}  // namespace lockstep

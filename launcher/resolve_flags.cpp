@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <initializer_list>
+#include <regex>
+
+#include "core/base/error.h"
+#include "core/base/suggest.h"
+#include "launcher/flag_values.h"
+#include "launcher/raw_flags.h"
+
+namespace lockstep {
+namespace {
+
+/// Throws where one of `flags` was given although `because` says that it means nothing here.
+void refuse(const CLI::App& app,
+            std::initializer_list<const char*> flags,
+            const std::string& because,
+            const std::string& hint) {
+  for (const char* flag : flags) {
+    if (app.count(flag) > 0)
+      throw ConfigError(fmt::format("{} has no meaning with {}", flag, because), hint);
+  }
+}
+
+nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
+  const std::vector<std::string_view> names = nn::model_names();
+  if (std::find(names.begin(), names.end(), raw.model) == names.end()) {
+    const std::string best = nearest(raw.model, names);
+    throw ConfigError(fmt::format("unknown model '{}'", raw.model),
+                      best.empty() ? fmt::format("models: {}", list_of(names))
+                                   : fmt::format("did you mean --model {}?", best));
+  }
+  const std::string chosen = "--model " + raw.model;
+  if (raw.model != "mlp") refuse(app, {"--hidden"}, chosen, "it belongs to --model mlp");
+  if (raw.model != "resnet18") refuse(app, {"--stem"}, chosen, "it belongs to --model resnet18");
+  if (raw.model == "mlp") refuse(app, {"--batch-norm"}, chosen, "mlp has no batch norm");
+
+  nn::ModelSpec spec;
+  spec.name = raw.model;
+  spec.stem = raw.stem == "cifar" ? nn::Stem::cifar : nn::Stem::imagenet;
+  spec.dropout = float(raw.dropout);
+  spec.hidden.clear();
+  const bool none = raw.hidden.size() == 1 && raw.hidden[0] == "none";
+  for (const std::string& width : raw.hidden) {
+    if (none) break;
+    const std::int64_t value = to_whole_number(width);
+    LOCKSTEP_CHECK(value >= 1,
+                   ConfigError,
+                   "--hidden: '{}' is no width; expected whole numbers from 1, as in --hidden "
+                   "64,64, or none",
+                   width);
+    spec.hidden.push_back(value);
+  }
+  return spec;
+}
+
+Optimizer resolve_optimizer(const CLI::App& app, const RawFlags& raw) {
+  const std::string chosen = "--optimizer " + raw.optimizer;
+  Optimizer result;
+  if (raw.optimizer == "sgd") {
+    refuse(app, {"--beta1", "--beta2", "--eps"}, chosen, "it belongs to --optimizer adamw");
+    Sgd sgd;
+    if (app.count("--lr") > 0) sgd.lr = float(raw.lr);
+    if (app.count("--weight-decay") > 0) sgd.weight_decay = float(raw.weight_decay);
+    sgd.momentum = float(raw.momentum);
+    sgd.nesterov = raw.nesterov;
+    result = sgd;
+  } else {
+    refuse(app, {"--momentum", "--nesterov"}, chosen, "it belongs to --optimizer sgd");
+    Adamw adamw;
+    if (app.count("--lr") > 0) adamw.lr = float(raw.lr);
+    if (app.count("--weight-decay") > 0) adamw.weight_decay = float(raw.weight_decay);
+    adamw.beta1 = float(raw.beta1);
+    adamw.beta2 = float(raw.beta2);
+    adamw.eps = float(raw.eps);
+    result = adamw;
+  }
+  validate(result);
+  if (weight_decay(result) == 0)
+    refuse(app, {"--no-decay", "--decay-all"}, "weight decay 0", "set --weight-decay");
+  if (raw.decay_all) refuse(app, {"--no-decay"}, "--decay-all", "give one of the two");
+  return result;
+}
+
+LrSchedule resolve_schedule(const CLI::App& app, const RawFlags& raw, float lr) {
+  const std::string chosen = "--lr-schedule " + raw.lr_schedule;
+  LrSchedule schedule;
+  if (raw.lr_schedule == "constant") {
+    refuse(app, {"--min-lr", "--decay-steps"}, chosen, "choose cosine, step or linear");
+  } else if (raw.lr_schedule == "cosine") {
+    schedule.kind = LrSchedule::Kind::cosine;
+  } else if (raw.lr_schedule == "step") {
+    schedule.kind = LrSchedule::Kind::step;
+  } else {
+    schedule.kind = LrSchedule::Kind::linear;
+  }
+  if (raw.lr_schedule != "step")
+    refuse(app, {"--step-every", "--step-factor"}, chosen, "it belongs to --lr-schedule step");
+  schedule.min_lr = float(raw.min_lr);
+  schedule.decay_steps = raw.decay_steps;
+  schedule.warmup_steps = raw.warmup_steps;
+  schedule.step_every = raw.step_every;
+  schedule.step_factor = float(raw.step_factor);
+  validate(schedule, lr);
+  return schedule;
+}
+
+void resolve_length(const CLI::App& app, const RawFlags& raw, TrainOptions& options) {
+  const std::string hint = "give one of --epochs, --steps and --samples";
+  if (app.count("--epochs") > 0) refuse(app, {"--steps", "--samples"}, "--epochs", hint);
+  if (app.count("--steps") > 0) refuse(app, {"--samples"}, "--steps", hint);
+  options.steps = raw.steps;
+  options.samples = raw.samples;
+  if (raw.steps == 0 && raw.samples == 0) options.epochs = raw.epochs;
+}
+
+void resolve_batch(const RawFlags& raw, TrainOptions& options) {
+  options.global_batch = raw.global_batch;
+  options.micro_batch = to_whole_number(raw.micro_batch);
+  options.accumulation = raw.accumulation;
+  options.shards = int(std::min<std::int64_t>(to_whole_number(raw.shards), INT32_MAX));
+  if (options.micro_batch == 0 && options.accumulation == 0)
+    options.micro_batch = std::min<std::int64_t>(32, options.global_batch);
+  if (options.micro_batch > options.global_batch) {
+    throw ConfigError(fmt::format("--micro-batch {} is larger than --global-batch {}",
+                                  options.micro_batch,
+                                  options.global_batch),
+                      fmt::format("use --micro-batch {} or less", options.global_batch));
+  }
+}
+
+void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
+  flags.data = raw.data;
+  const bool table = raw.data.starts_with("csv:");
+  const std::string chosen = "--data " + raw.data;
+  if (!table) refuse(app, {"--val-fraction"}, chosen, "the source has a validation part");
+  flags.val_fraction = table ? raw.val_fraction : 0;
+  flags.options.augmentation = data::parse_augmentation(raw.augment);
+  LOCKSTEP_CHECK(!table || flags.options.augmentation.none(),
+                 ConfigError,
+                 "--augment has no meaning with {}: augmentation changes images",
+                 chosen);
+  flags.options.workers = raw.workers == "auto" ? -1 : int(to_whole_number(raw.workers));
+}
+
+void check_patterns(const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    try {
+      const std::regex expression(pattern);
+    } catch (const std::regex_error& error) {
+      throw ConfigError(
+          fmt::format("--no-decay '{}' is no regular expression: {}", pattern, error.what()));
+    }
+  }
+}
+
+void check_device(const std::string& device) {
+  if (device != "cuda") return;
+  throw EnvironmentError("--device cuda: the CUDA backend is not built into this program",
+                         "use --device cpu");
+}
+
+}  // namespace
+
+TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
+  TrainFlags flags;
+  flags.model = resolve_model(app, raw);
+  TrainOptions& options = flags.options;
+  resolve_data(app, raw, flags);
+  resolve_batch(raw, options);
+  resolve_length(app, raw, options);
+  options.optimizer = resolve_optimizer(app, raw);
+  options.lr_schedule = resolve_schedule(app, raw, learning_rate(options.optimizer));
+  check_patterns(raw.no_decay);
+  options.no_decay = raw.no_decay;
+  options.decay_all = raw.decay_all;
+  options.clip_norm = float(raw.clip_norm);
+  options.batch_norm = BatchNormPolicy::parse(raw.batch_norm);
+  options.seed = std::uint64_t(to_whole_number(raw.seed));
+  options.reduction = raw.reduction == "fast" ? Reduction::fast : Reduction::reproducible;
+  options.overlap = raw.overlap == "off" ? Overlap::off : Overlap::on;
+  options.bucket_mb = raw.bucket_mb;
+  options.log_every = raw.log_every;
+  options.eval_every = raw.eval_every;
+  flags.label_smoothing = float(raw.label_smoothing);
+  flags.ranks = int(std::min<std::int64_t>(to_whole_number(raw.ranks), INT32_MAX));
+  flags.device = raw.device;
+  flags.out = raw.out;
+  flags.force = raw.force;
+  check_device(flags.device);
+  return flags;
+}
+
+}  // namespace lockstep

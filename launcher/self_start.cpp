@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/self_start.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <sstream>
+#include <system_error>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "parallel/batch_plan.h"
+
+namespace lockstep {
+int choose_ranks(const TrainFlags& flags, const Cores& cores) {
+  if (flags.ranks > 0) return plan_batch(flags.options, flags.ranks).ranks;
+  for (int ranks = cores.count; ranks > 1; --ranks) {
+    try {
+      return plan_batch(flags.options, ranks).ranks;
+    } catch (const ConfigError&) {
+      // Fewer ranks may fit: fewer than the shards, or a multiple of a batch-norm group's.
+    }
+  }
+  try {
+    return plan_batch(flags.options, 1).ranks;
+  } catch (const ConfigError&) {
+    return plan_batch(flags.options, cores.count).ranks;
+  }
+}
+
+void check_launched_ranks(const TrainFlags& flags, int ranks) {
+  if (flags.ranks == 0 || flags.ranks == ranks) return;
+  throw ConfigError(
+      fmt::format("--ranks {} contradicts the launcher, which started {}", flags.ranks, ranks),
+      "leave out --ranks under mpirun and srun");
+}
+
+StartPlan plan_start(const TrainFlags& flags,
+                     const std::vector<std::string>& arguments,
+                     const StartConditions& conditions) {
+  StartPlan plan;
+  const RankDiscovery& discovery = conditions.discovery;
+  if (discovery.launched_by != LaunchedBy::nobody) return plan;
+  LOCKSTEP_CHECK(!conditions.started_already,
+                 EnvironmentError,
+                 "LOCKSTEP_STARTED is set, but no launcher told this process its rank: unset it");
+  if (discovery.slurm_allocation) {
+    if (discovery.slurm_tasks_unused > 1) {
+      plan.message = fmt::format(
+          "inside a Slurm allocation of {0} tasks, but not started by srun: training on one rank. "
+          "For all: srun --mpi=pmix -n {0} lockstep train ...",
+          discovery.slurm_tasks_unused);
+    }
+    return plan;
+  }
+  const int ranks = choose_ranks(flags, conditions.cores);
+  if (ranks <= 1) return plan;
+  if (conditions.mpirun.empty()) {
+    LOCKSTEP_CHECK(flags.ranks == 0,
+                   EnvironmentError,
+                   "--ranks {}: mpirun is not in PATH (on Debian: apt install openmpi-bin)",
+                   ranks);
+    plan.message = fmt::format(
+        "{} cores could train, but mpirun is not in PATH (on Debian: apt install openmpi-bin): "
+        "training on one rank",
+        ranks);
+    return plan;
+  }
+  const bool oversubscribed = ranks > conditions.cores.count;
+  plan.ranks = ranks;
+  // Quiet: the failing rank has said what is wrong. The host list tells the slots, which mpirun
+  // would otherwise guess without a look at mask and quota. It binds to cores of the whole host, so
+  // that only whole hosts are bound.
+  plan.command = {conditions.mpirun, "--quiet", "-np", std::to_string(ranks)};
+  if (oversubscribed) {
+    plan.command.push_back("--oversubscribe");
+  } else {
+    plan.command.insert(plan.command.end(), {"--host", fmt::format("localhost:{}", ranks)});
+  }
+  const bool bind = !oversubscribed && conditions.cores.all_of_host;
+  plan.command.insert(plan.command.end(), {"--bind-to", bind ? "core" : "none"});
+  if (conditions.root) plan.command.push_back("--allow-run-as-root");
+  plan.command.push_back(conditions.program);
+  plan.command.push_back("train");
+  plan.command.insert(plan.command.end(), arguments.begin(), arguments.end());
+  plan.message = fmt::format("starting {} ranks under mpirun on {} cores (--ranks 1 for one)",
+                             ranks,
+                             conditions.cores.count);
+  return plan;
+}
+
+std::string find_program(const std::string& program, const VariableMap& variables) {
+  const auto path = variables.find("PATH");
+  if (path == variables.end()) return {};
+  std::istringstream folders(path->second);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return {};
+}
+
+void start(const StartPlan& plan, bool terminal) {
+  setenv("LOCKSTEP_STARTED", terminal ? "terminal" : "plain", 1);
+  std::vector<char*> arguments;
+  for (const std::string& argument : plan.command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execv(arguments[0], arguments.data());
+  throw EnvironmentError(
+      fmt::format("{}: {}", plan.command[0], std::generic_category().message(errno)),
+      "use --ranks 1");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/cores.h"
+#include "launcher/flags.h"
+#include "launcher/rank_discovery.h"
+
+namespace lockstep {
+
+/// How a `lockstep train` that nobody launched goes on.
+struct StartPlan {
+  int ranks = 1;                     ///< 1: in this process
+  std::vector<std::string> command;  ///< mpirun and its arguments, where ranks > 1
+  std::string message;               ///< what the user is told; may be empty
+};
+
+/// The ranks to use: --ranks, or the most that the cores allow and the batch can be planned for
+/// (no more than shards, a multiple of the ranks that a batch-norm group needs).
+/// Throws ConfigError of plan_batch(): the batch cannot be planned for --ranks, or for any number.
+int choose_ranks(const TrainFlags& flags, const Cores& cores);
+
+/// Throws ConfigError where --ranks contradicts the ranks that a launcher started.
+void check_launched_ranks(const TrainFlags& flags, int ranks);
+
+struct StartConditions {
+  RankDiscovery discovery;
+  Cores cores;
+  std::string mpirun;            ///< its path; empty where there is none
+  std::string program;           ///< path of this program
+  bool started_already = false;  ///< the recursion marker is set
+  bool root = false;             ///< and mpirun's own permission variables are not set
+};
+
+/// Decides whether and how to start mpirun. Pure. Under a launcher, in a Slurm allocation, with one
+/// rank or without mpirun the answer is this process.
+/// Throws ConfigError as choose_ranks(); EnvironmentError: the marker is set, but mpirun told no
+/// rank, or --ranks asks for several and there is no mpirun.
+StartPlan plan_start(const TrainFlags& flags,
+                     const std::vector<std::string>& arguments,
+                     const StartConditions& conditions);
+
+/// Path of `program` in $PATH; empty where there is none.
+std::string find_program(const std::string& program, const VariableMap& variables);
+
+/// Replaces this process by `plan.command`, so that signals, streams and the exit code are mpirun's
+/// own. Returns only by throwing EnvironmentError.
+[[noreturn]] void start(const StartPlan& plan, bool terminal);
+
+}  // namespace lockstep

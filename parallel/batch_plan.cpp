@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/batch_plan.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "parallel/schedule.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kDefaultMicroBatch = 32;
+
+void check_signs(const TrainOptions& o) {
+  LOCKSTEP_CHECK(
+      o.global_batch >= 1, ConfigError, "global-batch: must be at least 1, got {}", o.global_batch);
+  LOCKSTEP_CHECK(
+      o.micro_batch >= 0, ConfigError, "micro-batch: must be at least 1, got {}", o.micro_batch);
+  LOCKSTEP_CHECK(
+      o.accumulation >= 0, ConfigError, "accumulation: must be at least 1, got {}", o.accumulation);
+  LOCKSTEP_CHECK(o.shards >= 0, ConfigError, "shards: must be at least 1, got {}", o.shards);
+}
+
+std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
+  if (o.accumulation == 0)
+    return o.micro_batch > 0 ? o.micro_batch : std::min(kDefaultMicroBatch, o.global_batch);
+  const std::int64_t parts = o.accumulation * ranks;
+  if (o.micro_batch > 0) {
+    if (o.micro_batch * parts != o.global_batch)
+      throw ConfigError(
+          fmt::format(
+              "batch: micro-batch {} x accumulation {} x {} ranks = {}, but global-batch is {}",
+              o.micro_batch,
+              o.accumulation,
+              ranks,
+              o.micro_batch * parts,
+              o.global_batch),
+          "give two of the three and the third follows");
+    return o.micro_batch;
+  }
+  if (o.global_batch % parts != 0)
+    throw ConfigError(
+        fmt::format("batch: global-batch {} does not divide into accumulation {} x {} "
+                    "ranks",
+                    o.global_batch,
+                    o.accumulation,
+                    ranks),
+        fmt::format("--global-batch {} would",
+                    std::max<std::int64_t>(1, o.global_batch / parts) * parts));
+  return o.global_batch / parts;
+}
+
+void form_groups(const TrainOptions& o, BatchPlan& plan) {
+  if (o.batch_norm.kind == BatchNormPolicy::Kind::local) return;
+  if (o.batch_norm.kind == BatchNormPolicy::Kind::sync) {
+    plan.cluster = plan.ranks;
+    return;
+  }
+  const std::int64_t group = o.batch_norm.group, micro = plan.micro_batch;
+  if (group <= micro) {
+    if (micro % group != 0)
+      throw ConfigError(
+          fmt::format(
+              "batch-norm: groups of {} samples do not divide a micro-batch of {}", group, micro),
+          fmt::format("--micro-batch {} would hold whole groups",
+                      (micro + group - 1) / group * group));
+    plan.group_size = group == micro ? 0 : group;
+    return;
+  }
+  const std::int64_t cluster = group / micro;
+  if (group % micro != 0 || plan.ranks % cluster != 0)
+    throw ConfigError(
+        fmt::format(
+            "batch-norm: a group of {} samples needs {} ranks with micro-batches of {} each, "
+            "and the number of ranks, {}, to be a multiple of that",
+            group,
+            group % micro == 0 ? fmt::format("{}", cluster)
+                               : fmt::format("{:.2f}", double(group) / double(micro)),
+            micro,
+            plan.ranks),
+        fmt::format("--micro-batch {} forms the group on every number of ranks", group));
+  plan.cluster = int(cluster);
+}
+
+void check_ranks(const BatchPlan& plan) {
+  if (plan.global_batch < plan.ranks)
+    throw ConfigError(fmt::format("batch: global-batch {} is smaller than the number of ranks, {}",
+                                  plan.global_batch,
+                                  plan.ranks),
+                      fmt::format("--global-batch {} or fewer ranks", plan.ranks));
+  if (plan.micro_batches < plan.ranks)
+    throw ConfigError(
+        fmt::format("batch: global-batch {} makes {} micro-batches of {}, too few for {} ranks",
+                    plan.global_batch,
+                    plan.micro_batches,
+                    plan.micro_batch,
+                    plan.ranks),
+        fmt::format("--micro-batch {}", plan.global_batch / plan.ranks));
+  if (plan.shards < plan.ranks || plan.shards > plan.micro_batches)
+    throw ConfigError(
+        fmt::format("shards: must be between the ranks, {}, and the micro-batches, {}; "
+                    "got {}",
+                    plan.ranks,
+                    plan.micro_batches,
+                    plan.shards),
+        "leave --shards out for the default");
+}
+
+}  // namespace
+
+std::string BatchPlan::to_string() const {
+  return fmt::format("global batch {} = {} micro-batches of {} on {} rank{}, {} shards",
+                     global_batch,
+                     micro_batches,
+                     micro_batch,
+                     ranks,
+                     ranks == 1 ? "" : "s",
+                     shards);
+}
+
+int evaluation_shards(const BatchPlan& plan) { return std::max(64, plan.shards); }
+
+BatchPlan plan_batch(const TrainOptions& o, int ranks) {
+  check_signs(o);
+  BatchPlan plan;
+  plan.global_batch = o.global_batch;
+  plan.ranks = ranks;
+  if (o.global_batch < ranks) check_ranks(plan);
+  plan.micro_batch = derive_micro_batch(o, ranks);
+  LOCKSTEP_CHECK(plan.micro_batch <= o.global_batch,
+                 ConfigError,
+                 "batch: micro-batch {} is larger than global-batch {}",
+                 plan.micro_batch,
+                 o.global_batch);
+  plan.micro_batches = (o.global_batch + plan.micro_batch - 1) / plan.micro_batch;
+  form_groups(o, plan);
+  plan.shards = o.shards > 0 ? o.shards : default_shards(plan.micro_batches, plan.cluster);
+  check_ranks(plan);
+  if (plan.shards % plan.cluster != 0)
+    throw ConfigError(
+        fmt::format("shards: {} is no multiple of the {} ranks that form a batch-norm "
+                    "group",
+                    plan.shards,
+                    plan.cluster),
+        "leave --shards out for the default");
+  return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "parallel/train_options.h"
+
+namespace lockstep {
+
+/// The batch numbers of a run, consistent with each other.
+struct BatchPlan {
+  std::int64_t global_batch = 0;
+  std::int64_t micro_batch = 0;
+  std::int64_t micro_batches = 0;  ///< M = ceil(global / micro)
+  int shards = 0;                  ///< V
+  int ranks = 1;
+  int cluster = 1;              ///< ranks that form one batch-norm group; 1: groups are local
+  std::int64_t group_size = 0;  ///< samples in a local group; 0: the micro-batch
+
+  /// "global batch 256 = 8 micro-batches of 32 on 2 ranks, 8 shards"
+  std::string to_string() const;
+};
+
+/// Derives what the options leave open, for `ranks` ranks. Micro-batch and shards never depend on
+/// the ranks unless the user fixes `accumulation` without a micro-batch.
+/// Throws ConfigError: numbers below 1 or that contradict each other (all of them named), fewer
+/// micro-batches or shards than ranks, a batch-norm group that cannot be formed, with what would
+/// form it.
+BatchPlan plan_batch(const TrainOptions& options, int ranks);
+
+/// Shards of an evaluation: the same on any number of ranks, and at least one for each.
+int evaluation_shards(const BatchPlan& plan);
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/exec/communicator.h"
+#include "parallel/gradient_exchange.h"
+#include "parallel/schedule.h"
+#include "parallel/tree_sum.h"
+
+namespace lockstep {
+
+/// How the ranks of one schedule share the work of the reduction tree. Equal on every rank but for
+/// `local`. Made once for each kind of batch (whole, tail) and kept.
+struct ExchangePlan {
+  int shards = 0;
+  std::vector<ShardRange> owners;  ///< with `shards`: what the plan was made for
+  LocalTree local;                 ///< of this rank
+  /// Nodes that ranks are left with stand in rank order: rank r has first_node[r] up to
+  /// first_node[r + 1].
+  std::vector<int> first_node;  ///< [ranks + 1]
+  int layers = 0;               ///< most nodes of one rank
+  bool equal_counts = false;    ///< every rank has as many
+  FinishTree finish;            ///< over all nodes
+
+  int nodes() const { return first_node.back(); }
+  int nodes_of(int rank) const {
+    return first_node[std::size_t(rank) + 1] - first_node[std::size_t(rank)];
+  }
+};
+
+/// With Reduction::fast each rank adds up all that it has, whatever the tree says.
+ExchangePlan make_exchange_plan(int shards,
+                                std::span<const ShardRange> owners,
+                                int rank,
+                                Reduction reduction);
+
+/// The chunk of a bucket that `rank` sums: equal sizes in units of 64 bytes, the last ones shorter.
+CommBlock chunk_of(std::int64_t elems, int rank, int ranks);
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/fingerprint.h"
+
+#include <map>
+
+#include "core/base/error.h"
+#include "core/base/random.h"
+
+namespace lockstep {
+namespace {
+
+// Values never hold these characters: they come from numbers, names and hashes.
+constexpr char kFieldEnd = '\x1f';
+constexpr char kEntryEnd = '\x1e';
+
+std::string serialise(const Fingerprint& fingerprint) {
+  std::string text;
+  for (const auto& [key, value] : fingerprint) text += key + kFieldEnd + value + kEntryEnd;
+  return text;
+}
+
+std::map<std::string, std::string> parse(const std::string& text) {
+  std::map<std::string, std::string> entries;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t middle = text.find(kFieldEnd, at), end = text.find(kEntryEnd, at);
+    LOCKSTEP_ASSERT(middle < end && end != std::string::npos);
+    entries[text.substr(at, middle - at)] = text.substr(middle + 1, end - middle - 1);
+    at = end + 1;
+  }
+  return entries;
+}
+
+std::vector<std::string> gather(Communicator& communicator, const std::string& text) {
+  const auto ranks = std::size_t(communicator.size());
+  const std::size_t own = text.size();
+  std::vector<std::size_t> sizes(ranks);
+  communicator.all_gather(&own, sizes.data(), sizeof own);
+  std::size_t total = 0;
+  for (std::size_t size : sizes) total += size;
+  std::string all(total, '\0');
+  communicator.all_gather_v(text.data(), all.data(), sizes);
+  std::vector<std::string> result;
+  for (std::size_t at = 0, r = 0; r < ranks; at += sizes[r++])
+    result.push_back(all.substr(at, sizes[r]));
+  return result;
+}
+
+std::string describe(const std::string& key,
+                     const std::map<std::string, std::vector<int>>& ranks_of_value) {
+  std::vector<std::string> parts;
+  for (const auto& [value, ranks] : ranks_of_value)
+    parts.push_back(fmt::format(
+        "{} on rank{} {}", value, ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")));
+  return fmt::format("{} is {}", key, fmt::join(parts, " and "));
+}
+
+}  // namespace
+
+void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint) {
+  if (communicator.size() == 1) return;
+  std::map<std::string, std::map<std::string, std::vector<int>>> values;
+  const auto texts = gather(communicator, serialise(fingerprint));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    for (const auto& [key, value] : parse(texts[rank])) values[key][value].push_back(int(rank));
+  std::vector<std::string> differences;
+  for (const auto& [key, ranks_of_value] : values)
+    if (ranks_of_value.size() > 1) differences.push_back(describe(key, ranks_of_value));
+  if (!differences.empty())
+    throw ConfigError(fmt::format("ranks differ: {}", fmt::join(differences, "; ")),
+                      "start every rank with the same program, flags and data");
+}
+
+std::string short_hash(const std::string& text) {
+  return fmt::format("{:016x}", random_key(0, text));
+}
+
+}  // namespace lockstep

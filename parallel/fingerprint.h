@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/exec/communicator.h"
+
+namespace lockstep {
+
+/// What must be equal on every rank before step 1: keys a person can read, with values or hashes.
+using Fingerprint = std::vector<std::pair<std::string, std::string>>;
+
+/// Compares across ranks. Throws ConfigError, the same on every rank, naming each key that differs
+/// and which ranks have which value. Collective.
+void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint);
+
+/// 16 hexadecimal digits of FNV-1a over `text`.
+std::string short_hash(const std::string& text);
+
+}  // namespace lockstep

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/gradient_exchange.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "core/base/error.h"
+#include "parallel/chunk_exchange.h"
+#include "parallel/exchange_plan.h"
+#include "parallel/pending_sums.h"
+#include "parallel/whole_gather.h"
+
+namespace lockstep {
+namespace {
+
+// Plans kept: whole and last batches of a few data sets.
+constexpr std::size_t kMostPlans = 8;
+// Up to here the constructor looks at every number of shards that a last batch can have.
+constexpr int kMostShardsLookedAt = 256;
+
+Bucket extent_of(const std::vector<Bucket>& buckets) {
+  LOCKSTEP_ASSERT(!buckets.empty());
+  std::int64_t end = buckets.front().offset;
+  for (const Bucket& bucket : buckets) {
+    LOCKSTEP_ASSERT(bucket.offset >= end && bucket.elems >= 0);
+    end = bucket.offset + bucket.elems;
+  }
+  return {buckets.front().offset, end - buckets.front().offset};
+}
+
+bool same(const ShardRange& a, const ShardRange& b) {
+  return a.first == b.first && a.last == b.last;
+}
+
+}  // namespace
+
+class GradientExchange::State {
+ public:
+  State(Backend& backend,
+        Communicator& communicator,
+        Reduction reduction,
+        std::vector<Bucket> buckets,
+        float* gradients,
+        int max_shards)
+      : reduction_(reduction),
+        rank_(communicator.rank()),
+        ranks_(communicator.size()),
+        buckets_(std::move(buckets)),
+        chunk_index_(buckets_.size()),
+        stage_(buckets_.size(), Stage::finished),
+        sums_(backend, gradients, extent_of(buckets_)),
+        gather_(backend, communicator, sums_, gradients),
+        chunks_(backend, communicator, reduction, sums_, gradients, int(buckets_.size())) {
+    reserve_for_schedules(max_shards);
+    plans_.reserve(kMostPlans);
+  }
+
+  void begin_step(const Schedule& schedule) {
+    for (Stage stage : stage_) LOCKSTEP_ASSERT(stage == Stage::finished);
+    LOCKSTEP_ASSERT(int(schedule.shards_of_rank.size()) == ranks_);
+    plan_ = &plan_for(schedule);
+    sums_.begin(plan_->local);
+    std::ranges::fill(stage_, Stage::open);
+    if (ranks_ == 1) return;
+    gather_.begin(*plan_);
+    chunks_.begin(*plan_, largest_chunked(*plan_));
+  }
+
+  void finish_shard() { sums_.push(); }
+
+  void start_bucket(int index) {
+    LOCKSTEP_ASSERT(stage_.at(std::size_t(index)) == Stage::open);
+    const Bucket bucket = buckets_[std::size_t(index)];
+    if (!plan_->local.merges.empty()) sums_.push_last(bucket);
+    stage_[std::size_t(index)] = Stage::started;
+    if (ranks_ == 1 || bucket.elems == 0 || gather_.takes(*plan_, bucket.elems)) return;
+    stage_[std::size_t(index)] = Stage::in_chunks;
+    chunk_index_[std::size_t(index)] = chunks_.started();
+    chunks_.start(bucket);
+  }
+
+  void progress() {
+    if (!chunks_.idle()) chunks_.progress();
+  }
+
+  void finish_bucket(int index) {
+    Stage& stage = stage_.at(std::size_t(index));
+    LOCKSTEP_ASSERT(stage == Stage::started || stage == Stage::in_chunks);
+    const Bucket bucket = buckets_[std::size_t(index)];
+    if (ranks_ > 1 && bucket.elems > 0) {
+      const auto begin = std::chrono::steady_clock::now();
+      if (stage == Stage::started) gather_.finish(bucket);
+      while (stage == Stage::in_chunks && !chunks_.complete(chunk_index_[std::size_t(index)]))
+        chunks_.progress();
+      exposed_ += std::chrono::steady_clock::now() - begin;
+    }
+    stage = Stage::finished;
+  }
+
+  int bucket_count() const { return int(buckets_.size()); }
+  std::size_t pending_sum_bytes() const { return sums_.bytes(); }
+  std::size_t communication_bytes() const { return gather_.bytes() + chunks_.bytes(); }
+  std::uint64_t bytes_sent() const { return gather_.bytes_sent() + chunks_.bytes_sent(); }
+  double exposed_seconds() const { return std::chrono::duration<double>(exposed_).count(); }
+
+ private:
+  enum class Stage : std::uint8_t { open, started, in_chunks, finished };
+
+  const ExchangePlan& plan_for(const Schedule& schedule) {
+    for (const auto& plan : plans_)
+      if (plan->shards == schedule.shards &&
+          std::ranges::equal(plan->owners, schedule.shards_of_rank, same))
+        return *plan;
+    if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
+    plans_.push_back(std::make_unique<ExchangePlan>(
+        make_exchange_plan(schedule.shards, schedule.shards_of_rank, rank_, reduction_)));
+    reserve(*plans_.back(), 1);  // Does nothing for plans that the constructor looked at.
+    return *plans_.back();
+  }
+
+  std::int64_t largest_chunked(const ExchangePlan& plan) const {
+    std::int64_t largest = 0;
+    for (const Bucket& bucket : buckets_)
+      if (!gather_.takes(plan, bucket.elems)) largest = std::max(largest, bucket.elems);
+    return largest;
+  }
+
+  void reserve(const ExchangePlan& plan, int buckets_in_flight) {
+    sums_.reserve(plan.local.depth);
+    if (ranks_ == 1) return;
+    for (const Bucket& bucket : buckets_)
+      if (gather_.takes(plan, bucket.elems)) gather_.reserve(plan, bucket.elems);
+    chunks_.reserve(buckets_in_flight * chunks_.slot_elems(plan, largest_chunked(plan)));
+  }
+
+  // Whole batches have max_shards shards, last batches fewer. (Absent shards need no more than
+  // present ones.) Only whole batches get memory for several buckets in flight.
+  void reserve_for_schedules(int max_shards) {
+    LOCKSTEP_ASSERT(max_shards >= 1);
+    const int lowest = max_shards <= kMostShardsLookedAt ? 1 : max_shards;
+    for (int cluster = 1; cluster <= ranks_; ++cluster) {
+      if (ranks_ % cluster != 0) continue;
+      for (int shards = lowest; shards <= max_shards; ++shards) {
+        if (shards % cluster != 0) continue;
+        const auto plan =
+            make_exchange_plan(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
+        const bool whole = cluster == 1 && shards == max_shards;
+        reserve(plan, whole ? std::min(ChunkExchange::kSlots, bucket_count()) : 1);
+      }
+    }
+  }
+
+  Reduction reduction_;
+  int rank_, ranks_;
+  std::vector<Bucket> buckets_;
+  std::vector<int> chunk_index_;  // [buckets], the number that ChunkExchange gave
+  std::vector<Stage> stage_;      // [buckets]
+  std::vector<std::unique_ptr<ExchangePlan>> plans_;
+  const ExchangePlan* plan_ = nullptr;
+  PendingSums sums_;
+  WholeGather gather_;
+  ChunkExchange chunks_;
+  std::chrono::steady_clock::duration exposed_{};
+};
+
+GradientExchange::GradientExchange(Backend& backend,
+                                   Communicator& communicator,
+                                   Reduction reduction,
+                                   std::vector<Bucket> buckets,
+                                   float* gradients,
+                                   int max_shards)
+    : state_(std::make_unique<State>(
+          backend, communicator, reduction, std::move(buckets), gradients, max_shards)) {}
+
+GradientExchange::~GradientExchange() = default;
+
+void GradientExchange::begin_step(const Schedule& schedule) { state_->begin_step(schedule); }
+void GradientExchange::finish_shard() { state_->finish_shard(); }
+void GradientExchange::start_bucket(int bucket) { state_->start_bucket(bucket); }
+void GradientExchange::progress() { state_->progress(); }
+void GradientExchange::finish_bucket(int bucket) { state_->finish_bucket(bucket); }
+int GradientExchange::bucket_count() const { return state_->bucket_count(); }
+std::size_t GradientExchange::pending_sum_bytes() const { return state_->pending_sum_bytes(); }
+std::size_t GradientExchange::communication_bytes() const { return state_->communication_bytes(); }
+std::uint64_t GradientExchange::bytes_sent() const { return state_->bytes_sent(); }
+double GradientExchange::exposed_seconds() const { return state_->exposed_seconds(); }
+
+}  // namespace lockstep

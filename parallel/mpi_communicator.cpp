@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/mpi_communicator.h"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "core/base/error.h"
+#include "parallel/mpi_try.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kMaxCount = std::numeric_limits<int>::max();
+constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
+
+// MPI reads the counts until the collective completes, so they live with the request.
+struct Counts {
+  explicit Counts(std::size_t ranks) : counts(ranks), offsets(ranks) {}
+
+  void set(std::span<const CommBlock> blocks) {
+    for (std::size_t r = 0; r < blocks.size(); ++r) {
+      LOCKSTEP_CHECK(
+          blocks[r].elems >= 0 && blocks[r].elems <= kMaxCount && blocks[r].offset >= 0 &&
+              blocks[r].offset <= kMaxCount,
+          CommError,
+          "block for rank {}: {} elements at {}, MPI takes at most {}: use smaller buckets",
+          r,
+          blocks[r].elems,
+          blocks[r].offset,
+          kMaxCount);
+      counts[r] = int(blocks[r].elems);
+      offsets[r] = int(blocks[r].offset);
+    }
+  }
+
+  std::vector<int> counts, offsets;  // [ranks], elements
+};
+
+struct ToAndFrom {
+  explicit ToAndFrom(std::size_t ranks) : to(ranks), from(ranks) {}
+  Counts to, from;
+};
+
+class MpiRequest final : public CommRequest {
+ public:
+  explicit MpiRequest(std::unique_ptr<ToAndFrom> counts) : counts_(std::move(counts)) {}
+
+  ~MpiRequest() override {
+    if (handle == MPI_REQUEST_NULL || !MpiSession::running()) return;
+    if (std::uncaught_exceptions() > exceptions_) {
+      static_cast<void>(counts_.release());
+      return;
+    }
+    MPI_Wait(&handle, MPI_STATUS_IGNORE);
+  }
+
+  bool test() override {
+    int done = 0;
+    LOCKSTEP_MPI_TRY(MPI_Test(&handle, &done, MPI_STATUS_IGNORE));
+    return done != 0;
+  }
+
+  void wait() override { LOCKSTEP_MPI_TRY(MPI_Wait(&handle, MPI_STATUS_IGNORE)); }
+
+  MPI_Request handle = MPI_REQUEST_NULL;
+
+ private:
+  std::unique_ptr<ToAndFrom> counts_;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  /// `owned`: freed by the destructor.
+  MpiCommunicator(MPI_Comm comm, bool owned) : comm_(comm), owned_(owned) {
+    LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
+    LOCKSTEP_MPI_TRY(MPI_Comm_rank(comm_, &rank_));
+    LOCKSTEP_MPI_TRY(MPI_Comm_size(comm_, &size_));
+    byte_counts_.resize(std::size_t(size_));
+    byte_offsets_.resize(std::size_t(size_));
+  }
+
+  ~MpiCommunicator() override {
+    if (owned_ && MpiSession::running() && std::uncaught_exceptions() <= exceptions_)
+      MPI_Comm_free(&comm_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void barrier() override { LOCKSTEP_MPI_TRY(MPI_Barrier(comm_)); }
+
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    auto* next = static_cast<std::byte*>(data);
+    do {  // An empty broadcast still checks its root.
+      const std::size_t piece = std::min(bytes, kPieceBytes);
+      LOCKSTEP_MPI_TRY(MPI_Bcast(next, int(piece), MPI_BYTE, root, comm_));
+      next += piece;
+      bytes -= piece;
+    } while (bytes > 0);
+  }
+
+  void all_gather(const void* send, void* recv, std::size_t bytes) override {
+    if (bytes > kPieceBytes) {
+      const std::vector<std::size_t> sizes(std::size_t(size_), bytes);
+      return all_gather_by_broadcasts(send, recv, sizes);
+    }
+    LOCKSTEP_MPI_TRY(MPI_Allgather(send, int(bytes), MPI_BYTE, recv, int(bytes), MPI_BYTE, comm_));
+  }
+
+  void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
+    LOCKSTEP_ASSERT(bytes.size() == std::size_t(size_));
+    std::size_t offset = 0;
+    for (std::size_t r = 0; r < bytes.size(); ++r) {
+      if (bytes[r] > kPieceBytes || offset > std::size_t(kMaxCount))
+        return all_gather_by_broadcasts(send, recv, bytes);
+      byte_counts_[r] = int(bytes[r]);
+      byte_offsets_[r] = int(offset);
+      offset += bytes[r];
+    }
+    LOCKSTEP_MPI_TRY(MPI_Allgatherv(send,
+                                    byte_counts_[std::size_t(rank_)],
+                                    MPI_BYTE,
+                                    recv,
+                                    byte_counts_.data(),
+                                    byte_offsets_.data(),
+                                    MPI_BYTE,
+                                    comm_));
+  }
+
+  std::unique_ptr<CommRequest> start_all_to_all(const float* send,
+                                                std::span<const CommBlock> to,
+                                                float* recv,
+                                                std::span<const CommBlock> from) override {
+    LOCKSTEP_ASSERT(to.size() == std::size_t(size_) && from.size() == to.size());
+    auto counts = std::make_unique<ToAndFrom>(to.size());
+    counts->to.set(to);
+    counts->from.set(from);
+    ToAndFrom& c = *counts;
+    auto request = std::make_unique<MpiRequest>(std::move(counts));
+    LOCKSTEP_MPI_TRY(MPI_Ialltoallv(send,
+                                    c.to.counts.data(),
+                                    c.to.offsets.data(),
+                                    MPI_FLOAT,
+                                    recv,
+                                    c.from.counts.data(),
+                                    c.from.offsets.data(),
+                                    MPI_FLOAT,
+                                    comm_,
+                                    &request->handle));
+    return request;
+  }
+
+  std::unique_ptr<CommRequest> start_all_gather(float* data,
+                                                std::span<const CommBlock> blocks) override {
+    LOCKSTEP_ASSERT(blocks.size() == std::size_t(size_));
+    auto counts = std::make_unique<ToAndFrom>(blocks.size());
+    counts->from.set(blocks);
+    Counts& c = counts->from;
+    auto request = std::make_unique<MpiRequest>(std::move(counts));
+    LOCKSTEP_MPI_TRY(MPI_Iallgatherv(MPI_IN_PLACE,
+                                     0,
+                                     MPI_FLOAT,
+                                     data,
+                                     c.counts.data(),
+                                     c.offsets.data(),
+                                     MPI_FLOAT,
+                                     comm_,
+                                     &request->handle));
+    return request;
+  }
+
+  std::unique_ptr<CommRequest> start_all_reduce(float* data, std::int64_t elems) override {
+    LOCKSTEP_CHECK(elems >= 0 && elems <= kMaxCount,
+                   CommError,
+                   "all-reduce of {} elements, MPI takes at most {}: use smaller buckets",
+                   elems,
+                   kMaxCount);
+    auto request = std::make_unique<MpiRequest>(nullptr);
+    LOCKSTEP_MPI_TRY(MPI_Iallreduce(
+        MPI_IN_PLACE, data, int(elems), MPI_FLOAT, MPI_SUM, comm_, &request->handle));
+    return request;
+  }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    LOCKSTEP_CHECK(color >= 0, CommError, "split: color {} is negative", color);
+    MPI_Comm part = MPI_COMM_NULL;
+    LOCKSTEP_MPI_TRY(MPI_Comm_split(comm_, color, key, &part));
+    return std::make_unique<MpiCommunicator>(part, true);
+  }
+
+  void abort(int exit_code) override { MPI_Abort(comm_, exit_code); }
+
+ private:
+  // For sizes that MPI's int counts cannot say.
+  void all_gather_by_broadcasts(const void* send, void* recv, std::span<const std::size_t> bytes) {
+    auto* block = static_cast<std::byte*>(recv);
+    for (int r = 0; r < size_; ++r) {
+      const std::size_t size = bytes[std::size_t(r)];
+      const auto* from = static_cast<const std::byte*>(send);
+      if (r == rank_) std::copy_n(from, size, block);
+      broadcast(block, size, r);
+      block += size;
+    }
+  }
+
+  MPI_Comm comm_;
+  bool owned_;
+  int exceptions_ = std::uncaught_exceptions();
+  int rank_ = 0, size_ = 1;
+  std::vector<int> byte_counts_, byte_offsets_;  // [ranks], kept so that gathers allocate nothing
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&) {
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false);
+}
+
+}  // namespace lockstep

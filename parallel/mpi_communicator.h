@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "core/exec/communicator.h"
+#include "parallel/mpi_session.h"
+
+namespace lockstep {
+
+/// All ranks of the MPI job, on host memory. `session` must outlive the communicator, what it is
+/// split into, and their requests.
+///
+/// Blocking functions take any size. Started ones take blocks and reaches of at most 2^31 - 1
+/// elements (8 GiB) and throw CommError beyond: exchange smaller buckets.
+///
+/// A request that is destroyed before it completed waits for completion, since MPI still reads and
+/// writes its buffers and nonblocking collectives cannot be cancelled. While an exception is in
+/// flight it gives up instead (peers may be gone) and leaks; the buffers must then not be reused
+/// for anything that matters, and the program should end with abort().
+std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession& session);
+
+}  // namespace lockstep

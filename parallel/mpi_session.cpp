@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/mpi_session.h"
+
+#include <exception>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "parallel/mpi_try.h"
+
+namespace lockstep {
+
+void throw_mpi_error(int code, const char* call) {
+  char text[MPI_MAX_ERROR_STRING] = "unknown error";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  const std::string_view source(call);
+  throw CommError(fmt::format("{}: {}", source.substr(0, source.find('(')), text),
+                  "another rank may have ended; look for the first error in every rank's log");
+}
+
+bool MpiSession::running() {
+  int initialised = 0, finalised = 0;
+  MPI_Initialized(&initialised);
+  MPI_Finalized(&finalised);
+  return initialised && !finalised;
+}
+
+MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  LOCKSTEP_CHECK(!finalised,
+                 EnvironmentError,
+                 "MPI is already finalised and cannot start twice in one process: keep one "
+                 "MpiSession for the life of the program");
+  int provided = MPI_THREAD_SINGLE;
+  if (!running()) {
+    const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+    LOCKSTEP_CHECK(
+        code == MPI_SUCCESS, EnvironmentError, "MPI_Init_thread failed with code {}", code);
+    owner_ = true;
+  }
+  MPI_Query_thread(&provided);
+  LOCKSTEP_CHECK(provided >= MPI_THREAD_FUNNELED,
+                 EnvironmentError,
+                 "MPI runs without threads: it must be initialised with MPI_THREAD_FUNNELED");
+  LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+}
+
+MpiSession::~MpiSession() {
+  if (owner_ && running() && std::uncaught_exceptions() <= exceptions_) MPI_Finalize();
+}
+
+}  // namespace lockstep

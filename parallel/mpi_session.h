@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace lockstep {
+
+/// Holds MPI initialised. Idempotent: where MPI already runs, the session uses it and leaves it
+/// running. Calls come from one thread (MPI_THREAD_FUNNELED). Errors of MPI_COMM_WORLD return
+/// codes, which Lockstep throws as CommError, instead of ending the job.
+///
+/// The destructor finalises only what the constructor initialised, and not while an exception is in
+/// flight: peers may never reach their side of it, and the launcher ends the job when this process
+/// exits. No Communicator may be used afterwards.
+class MpiSession {
+ public:
+  /// Throws EnvironmentError: MPI is already finalised or refuses to start.
+  MpiSession();
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  /// Whether MPI can be called now: initialised, not finalised.
+  static bool running();
+
+ private:
+  bool owner_ = false;
+  int exceptions_ = 0;  // in flight when the session began
+};
+
+}  // namespace lockstep

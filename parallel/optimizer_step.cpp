@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/optimizer_step.h"
+
+#include <cmath>
+#include <regex>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::regex> compile_patterns(const std::vector<std::string>& patterns) {
+  std::vector<std::regex> result;
+  for (const std::string& pattern : patterns) {
+    try {
+      result.emplace_back(pattern);
+    } catch (const std::regex_error& error) {
+      throw ConfigError(
+          fmt::format("no-decay: '{}' is not a regular expression: {}", pattern, error.what()));
+    }
+  }
+  return result;
+}
+
+float decay_of(const Parameter& parameter,
+               const TrainOptions& options,
+               const std::vector<std::regex>& no_decay) {
+  if (parameter.normalisation_or_bias && !options.decay_all) return 0.0f;
+  for (const std::regex& pattern : no_decay)
+    if (std::regex_search(parameter.name, pattern)) return 0.0f;
+  return weight_decay(options.optimizer);
+}
+
+/// Padding between tensors is zero and stays zero under every optimizer, so that neighbours with
+/// equal settings become one range.
+void append(std::vector<FlatRange>& ranges, const FlatRange& range) {
+  if (!ranges.empty()) {
+    FlatRange& last = ranges.back();
+    const std::int64_t end = last.offset + last.elems;
+    if (range.offset - end < kSegmentAlignment && range.offset >= end &&
+        last.weight_decay == range.weight_decay && last.lr_scale == range.lr_scale) {
+      last.elems = range.offset + range.elems - last.offset;
+      return;
+    }
+  }
+  ranges.push_back(range);
+}
+
+}  // namespace
+
+OptimizerStep::OptimizerStep(Backend& backend,
+                             const Graph& graph,
+                             const FlatSpace& space,
+                             const TrainOptions& options,
+                             float* parameters,
+                             const float* gradients)
+    : backend_(backend),
+      optimizer_(options.optimizer),
+      parameters_(parameters),
+      gradients_(gradients),
+      ranges_of_bucket_(space.buckets.size()) {
+  validate(optimizer_);
+  const auto no_decay = compile_patterns(options.no_decay);
+  for (const Segment& segment : space.segments) {
+    const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
+    if (parameter.kind != ParameterKind::trained) continue;
+    append(ranges_of_bucket_[std::size_t(segment.bucket)],
+           {segment.offset, segment.elems, decay_of(parameter, options, no_decay), 1.0f});
+  }
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter& parameter = graph.parameters()[i];
+    const Segment& segment = space.of(int(i));
+    if (parameter.kind == ParameterKind::trained)
+      tensors_.push_back({segment.offset, segment.elems, 0.0f, 1.0f});
+    else if (parameter.kind == ParameterKind::running_statistic)
+      statistics_.push_back({segment.offset,
+                             space.of(parameter.weight_parameter).offset,
+                             segment.elems,
+                             parameter.momentum});
+  }
+  squared_norms_.resize(tensors_.size());
+  for (int i = 0; i < state_arrays(optimizer_); ++i)
+    state_.push_back(backend.allocate(std::size_t(space.elems) * 4, "optimizer state"));
+}
+
+double OptimizerStep::gradient_norm() {
+  backend_.squared_norms(gradients_, tensors_, squared_norms_.data());
+  double sum = 0;
+  for (double squares : squared_norms_) sum += squares;
+  return std::sqrt(sum);
+}
+
+float OptimizerStep::clip_factor(double norm, float clip_norm) {
+  const double factor = double(clip_norm) / (norm + 1e-6);
+  return factor < 1.0 ? float(factor) : 1.0f;
+}
+
+void OptimizerStep::update_bucket(int bucket, std::int64_t step, float lr, float grad_scale) {
+  const auto& ranges = ranges_of_bucket_[std::size_t(bucket)];
+  if (ranges.empty()) return;
+  if (const auto* sgd = std::get_if<Sgd>(&optimizer_)) {
+    backend_.sgd_update({.params = parameters_,
+                         .grads = gradients_,
+                         .momentum_buffer = state_.empty() ? nullptr : state_[0]->as<float>(),
+                         .lr = lr,
+                         .momentum = sgd->momentum,
+                         .grad_scale = grad_scale,
+                         .nesterov = sgd->nesterov,
+                         .first = step == 0},
+                        ranges);
+    return;
+  }
+  const auto& adamw = std::get<Adamw>(optimizer_);
+  backend_.adamw_update({.params = parameters_,
+                         .grads = gradients_,
+                         .first_moment = state_[0]->as<float>(),
+                         .second_moment = state_[1]->as<float>(),
+                         .lr = lr,
+                         .beta1 = adamw.beta1,
+                         .beta2 = adamw.beta2,
+                         .eps = adamw.eps,
+                         .grad_scale = grad_scale,
+                         .t = std::uint64_t(step) + 1},
+                        ranges);
+}
+
+void OptimizerStep::update_running_statistics() {
+  for (const Statistic& s : statistics_)
+    backend_.update_running_statistic(
+        parameters_ + s.value, gradients_ + s.value, gradients_ + s.weight, s.momentum, s.elems);
+}
+
+std::size_t OptimizerStep::state_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& buffer : state_) sum += buffer->bytes();
+  return sum;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/exec/backend.h"
+#include "parallel/gradient_exchange.h"
+#include "parallel/tree_sum.h"
+
+namespace lockstep {
+
+/// The sums of one rank's own shards: the stack of LocalTree. Its top is the gradient array itself,
+/// what lies below are pending arrays of the same layout.
+class PendingSums {
+ public:
+  /// `extent`: the stretch of `gradients` that is summed.
+  PendingSums(Backend& backend, float* gradients, Bucket extent);
+
+  /// Makes place for stacks of `depth` sums, top included. Throws OutOfMemory.
+  void reserve(int depth);
+  std::size_t bytes() const { return arrays_.size() * std::size_t(extent_.elems) * sizeof(float); }
+
+  void begin(const LocalTree& tree);
+  /// Pushes what `gradients` holds, for every shard but the last; frees `gradients`.
+  void push();
+  /// The merges of the last shard, within one bucket; the top ends in `gradients`.
+  void push_last(Bucket bucket);
+  /// Shards that push() still expects; the last one is not for it.
+  int left() const { return int(tree_->merges.size()) - 1 - pushed_; }
+
+  /// Where node `index` of LocalTree::nodes begins, as `gradients` does: add offsets to it.
+  float* node(int index) const;
+
+ private:
+  Backend& backend_;
+  float* gradients_;
+  Bucket extent_;
+  std::vector<std::unique_ptr<DeviceBuffer>> arrays_;
+  std::vector<float*> pending_;  // [arrays_], shifted so that offsets of `gradients` apply
+  const LocalTree* tree_ = nullptr;
+  int pushed_ = 0, open_ = 0;  // shards taken, pending arrays in use
+};
+
+/// Calls f(first, elems) for consecutive blocks that stay in the first-level cache while several
+/// additions pass over them.
+template <typename F>
+void for_cache_blocks(Bucket range, F f) {
+  constexpr std::int64_t kBlock = 2048;
+  for (std::int64_t i = 0; i < range.elems; i += kBlock)
+    f(range.offset + i, range.elems - i < kBlock ? range.elems - i : kBlock);
+}
+
+}  // namespace lockstep

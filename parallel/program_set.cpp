@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/program_set.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/nn/trace.h"
+
+namespace lockstep {
+namespace {
+
+/// The micro-batch first, then the other sizes once each.
+std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes) {
+  if (batch.cluster > 1) sizes.push_back(0);
+  std::ranges::sort(sizes);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  std::erase(sizes, batch.micro_batch);
+  if (batch.cluster == 1) std::erase(sizes, 0);
+  sizes.insert(sizes.begin(), batch.micro_batch);
+  return sizes;
+}
+
+}  // namespace
+
+ProgramSet::ProgramSet(Backend& backend,
+                       const ModelFunction& model,
+                       const LossFunction& loss,
+                       const data::SampleSpec& samples,
+                       const TrainOptions& options,
+                       const BatchPlan& batch,
+                       std::vector<std::int64_t> sizes) {
+  const auto bucket_bytes = std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
+  for (std::int64_t n : distinct_sizes(batch, std::move(sizes))) {
+    BatchNormPolicy policy = options.batch_norm;
+    policy.group = batch.group_size;
+    if (batch.group_size == 0 && policy.kind == BatchNormPolicy::Kind::group)
+      policy.kind = BatchNormPolicy::Kind::local;
+    const Builder::Settings settings{.mode = Mode::training,
+                                     .batch_norm = policy,
+                                     .group_ranks = batch.cluster,
+                                     .micro_batch = n};
+    Graph graph = trace(model, loss, samples, settings);
+    if (training_.empty()) space_ = lay_out(graph, bucket_bytes);
+    training_.push_back(compile(n, std::move(graph), backend));
+    if (n == 0) continue;
+    Builder::Settings evaluation = settings;
+    evaluation.mode = Mode::evaluation;
+    evaluation_.push_back(compile(n, trace(model, loss, samples, evaluation), backend));
+  }
+  allocate_and_bind(backend);
+}
+
+BoundProgram ProgramSet::compile(std::int64_t samples, Graph graph, Backend& backend) const {
+  BoundProgram bound;
+  bound.samples = samples;
+  bound.program = std::make_unique<Program>(std::move(graph), backend, space_, MemoryReuse::on);
+  return bound;
+}
+
+void ProgramSet::allocate_and_bind(Backend& backend) {
+  std::size_t arena_bytes = kArenaAlignment;
+  for (const auto* programs : {&training_, &evaluation_})
+    for (const BoundProgram& sized : *programs)
+      arena_bytes = std::max(arena_bytes, sized.program->arena_bytes());
+  const std::size_t flat_bytes = std::size_t(std::max<std::int64_t>(1, space_.elems)) * 4;
+  arena_ = backend.allocate(arena_bytes, "activations and workspace");
+  parameters_ = backend.allocate(flat_bytes, "parameters");
+  gradients_ = backend.allocate(flat_bytes, "gradients");
+  const ProgramMemory memory{arena_->data(), parameters(), gradients()};
+  for (auto* programs : {&training_, &evaluation_})
+    for (BoundProgram& bound : *programs) {
+      bound.program->bind(memory, backend, packed_);
+      bound.x = bound.program->input(kInputName);
+      bound.target = bound.program->input(kTargetName);
+      bound.sample_weight = bound.program->input(kSampleWeightName);
+    }
+}
+
+const BoundProgram& ProgramSet::find(const std::vector<BoundProgram>& programs,
+                                     std::int64_t samples) {
+  for (const BoundProgram& bound : programs)
+    if (bound.samples == samples) return bound;
+  throw InternalError(fmt::format("no program for a micro-batch of {} samples", samples));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/data/dataset.h"
+#include "core/exec/program.h"
+#include "core/nn/builder.h"
+#include "parallel/batch_plan.h"
+#include "parallel/train_options.h"
+
+namespace lockstep {
+
+/// A program for micro-batches of `samples`, with the device addresses of its inputs.
+struct BoundProgram {
+  std::int64_t samples = 0;
+  std::unique_ptr<Program> program;
+  void* x = nullptr;
+  void* target = nullptr;
+  void* sample_weight = nullptr;
+};
+
+/// Every program that a run needs, compiled before step 1, and the memory they share: one arena of
+/// the largest plan, the flat parameters and gradients, the packed copies.
+class ProgramSet {
+ public:
+  /// `sizes`: micro-batch sizes in samples; 0 is added where ranks form batch-norm groups.
+  ProgramSet(Backend& backend,
+             const ModelFunction& model,
+             const LossFunction& loss,
+             const data::SampleSpec& samples,
+             const TrainOptions& options,
+             const BatchPlan& batch,
+             std::vector<std::int64_t> sizes);
+
+  /// Throws InternalError: no program was compiled for that many samples.
+  const BoundProgram& training(std::int64_t samples) { return find(training_, samples); }
+  const BoundProgram& evaluation(std::int64_t samples) { return find(evaluation_, samples); }
+
+  /// The training graph of a whole micro-batch.
+  const Graph& graph() const { return training_.front().program->graph(); }
+  const FlatSpace& space() const { return space_; }
+  const ProgramPlan& plan() const { return training_.front().program->plan(); }
+
+  float* parameters() { return parameters_->as<float>(); }
+  float* gradients() { return gradients_->as<float>(); }
+  PackedCopies& packed() { return packed_; }
+  std::size_t arena_bytes() const { return arena_->bytes(); }
+
+ private:
+  static const BoundProgram& find(const std::vector<BoundProgram>& programs, std::int64_t samples);
+  BoundProgram compile(std::int64_t samples, Graph graph, Backend& backend) const;
+  void allocate_and_bind(Backend& backend);
+
+  FlatSpace space_;
+  std::vector<BoundProgram> training_;  // the whole micro-batch first
+  std::vector<BoundProgram> evaluation_;
+  PackedCopies packed_;
+  std::unique_ptr<DeviceBuffer> arena_, parameters_, gradients_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica.h"
+
+#include "core/base/error.h"
+#include "parallel/replica_state.h"
+
+namespace lockstep {
+
+Replica::Replica(RankContext& context,
+                 const ModelFunction& model,
+                 const LossFunction& loss,
+                 const data::SampleSpec& samples,
+                 const TrainOptions& options,
+                 std::vector<std::int64_t> tail_sizes)
+    : state_(
+          std::make_unique<State>(context, model, loss, samples, options, std::move(tail_sizes))) {}
+
+Replica::~Replica() = default;
+
+const BatchPlan& Replica::batch() const { return state_->batch; }
+
+Schedule Replica::schedule(std::int64_t samples) const {
+  const BatchPlan& b = state_->batch;
+  return make_schedule({.samples = samples,
+                        .micro_batch = b.micro_batch,
+                        .shards = b.shards,
+                        .ranks = b.ranks,
+                        .cluster = b.cluster},
+                       state_->context.rank());
+}
+
+Schedule Replica::evaluation_schedule(std::int64_t samples) const {
+  const BatchPlan& b = state_->batch;
+  return make_schedule({.samples = samples,
+                        .micro_batch = b.micro_batch,
+                        .shards = evaluation_shards(b),
+                        .ranks = b.ranks},
+                       state_->context.rank());
+}
+
+StepResult Replica::train_step(const Schedule& schedule,
+                               data::Loader& loader,
+                               std::int64_t step,
+                               float lr,
+                               bool want_grad_norm) {
+  return state_->train_step(schedule, loader, step, lr, want_grad_norm);
+}
+
+StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {
+  return state_->evaluate(schedule, loader);
+}
+
+StepTimes Replica::times() const {
+  StepTimes times = state_->times;
+  times.exposed_communication = state_->exchange.exposed_seconds();
+  return times;
+}
+
+std::uint64_t Replica::bytes_sent() const { return state_->exchange.bytes_sent(); }
+
+std::vector<MemoryUse> Replica::memory() const {
+  State& s = *state_;
+  const auto flat = std::size_t(s.programs.space().elems) * sizeof(float);
+  return {
+      {"parameters", flat},
+      {"gradients", flat},
+      {"optimizer state", s.optimizer.state_bytes()},
+      {"pending sums", s.exchange.pending_sum_bytes() + s.evaluation_exchange.pending_sum_bytes()},
+      {"packed weight copies", s.programs.packed().bytes()},
+      {"activations and workspace", s.programs.arena_bytes()},
+      {"communication buffers",
+       s.exchange.communication_bytes() + s.evaluation_exchange.communication_bytes()}};
+}
+
+namespace {
+
+std::vector<io::NamedTensor> copy_tensors(Backend& backend,
+                                          const Graph& graph,
+                                          const FlatSpace& space,
+                                          const float* flat,
+                                          bool trained_only) {
+  std::vector<io::NamedTensor> tensors;
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter& parameter = graph.parameters()[i];
+    if (parameter.kind == ParameterKind::metric) continue;
+    if (trained_only && parameter.kind != ParameterKind::trained) continue;
+    std::vector<float> values(std::size_t(parameter.shape.elems()));
+    backend.copy_to_host(
+        values.data(), flat + space.of(int(i)).offset, values.size() * sizeof(float));
+    tensors.push_back({parameter, std::move(values)});
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::vector<io::NamedTensor> Replica::weights() const {
+  State& s = *state_;
+  return copy_tensors(
+      s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.parameters(), false);
+}
+
+std::vector<io::NamedTensor> Replica::gradients() const {
+  State& s = *state_;
+  return copy_tensors(
+      s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.gradients(), true);
+}
+
+void Replica::set_weights(std::span<const io::NamedTensor> weights) {
+  State& s = *state_;
+  const auto& parameters = s.programs.graph().parameters();
+  for (const io::NamedTensor& tensor : weights) {
+    int index = -1;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].name == tensor.parameter.name) index = int(i);
+    LOCKSTEP_CHECK(index >= 0 && std::int64_t(tensor.values.size()) ==
+                                     parameters[std::size_t(index)].shape.elems(),
+                   ConfigError,
+                   "weights: the model has no parameter '{}' of {} elements",
+                   tensor.parameter.name,
+                   tensor.values.size());
+    s.context.backend().copy_to_device(
+        s.programs.parameters() + s.programs.space().of(index).offset,
+        tensor.values.data(),
+        tensor.values.size() * sizeof(float));
+  }
+  s.programs.packed().invalidate();
+}
+
+std::string Replica::program_text() const {
+  ProgramSet& programs = state_->programs;
+  return to_text(programs.graph()) + to_text(programs.space(), programs.graph());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <sys/resource.h>
+
+#include "core/base/error.h"
+#include "parallel/fingerprint.h"
+#include "parallel/replica.h"
+#include "parallel/training_feed.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::uint64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return std::uint64_t(usage.ru_maxrss) * 1024;
+}
+
+/// Steps of the run from whichever length was given.
+std::int64_t total_steps(const TrainOptions& o, std::int64_t dataset_size) {
+  LOCKSTEP_CHECK((o.epochs > 0) + (o.steps > 0) + (o.samples > 0) == 1,
+                 ConfigError,
+                 "length: give one of epochs, steps and samples, above 0");
+  const std::int64_t per_epoch = (dataset_size + o.global_batch - 1) / o.global_batch;
+  if (o.steps > 0) return o.steps;
+  if (o.epochs > 0) return std::max<std::int64_t>(1, std::llround(o.epochs * double(per_epoch)));
+  const std::int64_t epochs = o.samples / dataset_size, rest = o.samples % dataset_size;
+  return epochs * per_epoch + (rest + o.global_batch - 1) / o.global_batch;
+}
+
+}  // namespace
+
+class Trainer::State {
+ public:
+  State(RankContext& context, ModelFunction model, LossFunction loss, const TrainOptions& options)
+      : context_(context),
+        model_(std::move(model)),
+        loss_(std::move(loss)),
+        options_(options),
+        batch_(plan_batch(options, context.size())) {
+    validate(options_.optimizer);
+    validate(options_.lr_schedule, learning_rate(options_.optimizer));
+  }
+
+  void add_observer(TrainObserver& observer) {
+    if (context_.rank() == 0) observers_.push_back(&observer);
+  }
+
+  TrainSummary fit(const data::DataSplit& data) {
+    LOCKSTEP_CHECK(data.train != nullptr && data.train->size() > 0,
+                   ConfigError,
+                   "data: there is nothing to train on");
+    const std::int64_t size = data.train->size();
+    LOCKSTEP_CHECK(options_.global_batch <= size,
+                   ConfigError,
+                   "batch: global-batch {} is larger than the {} training samples",
+                   options_.global_batch,
+                   size);
+    steps_ = total_steps(options_, size);
+    if (options_.lr_schedule.decay_steps == 0)
+      options_.lr_schedule.decay_steps = steps_ - options_.lr_schedule.warmup_steps;
+    make_replica(data);
+    check_ranks(data);
+    return train(data);
+  }
+
+  Replica& replica() {
+    LOCKSTEP_CHECK(replica_.has_value(), ConfigError, "trainer: fit() comes first");
+    return *replica_;
+  }
+
+ private:
+  void make_replica(const data::DataSplit& data) {
+    const std::int64_t size = data.train->size(), micro = batch_.micro_batch;
+    std::vector<std::int64_t> tails{options_.global_batch % micro,
+                                    size % options_.global_batch % micro};
+    if (data.validation) {
+      const std::int64_t n = data.validation->size();
+      tails.push_back(n % micro);
+    }
+    std::erase(tails, 0);
+    replica_.emplace(context_, model_, loss_, data.train->spec(), options_, tails);
+  }
+
+  void check_ranks(const data::DataSplit& data) {
+    const BatchPlan& b = batch_;
+    compare_fingerprints(
+        context_.communicator(),
+        {{"program", short_hash(replica_->program_text())},
+         {"global-batch", std::to_string(b.global_batch)},
+         {"micro-batch", std::to_string(b.micro_batch)},
+         {"shards", std::to_string(b.shards)},
+         {"batch-norm", options_.batch_norm.to_string()},
+         {"steps", std::to_string(steps_)},
+         {"optimizer", to_string(options_.optimizer)},
+         {"lr-schedule", to_string(options_.lr_schedule)},
+         {"clip-norm", fmt::format("{}", options_.clip_norm)},
+         {"no-decay",
+          fmt::format("{}{}", fmt::join(options_.no_decay, ","), options_.decay_all ? " all" : "")},
+         {"seed", std::to_string(options_.seed)},
+         {"reduction", options_.reduction == Reduction::fast ? "fast" : "reproducible"},
+         {"bucket-mb", fmt::format("{}", options_.bucket_mb)},
+         {"augment", options_.augmentation.to_string()},
+         {"log-every", std::to_string(options_.log_every)},
+         {"eval-every", std::to_string(options_.eval_every)},
+         {"data", fmt::format("{} ({:016x})", data.train->describe(), data.train->fingerprint())},
+         {"validation data",
+          data.validation ? fmt::format("{:016x}", data.validation->fingerprint()) : "none"},
+         {"device class", context_.backend().device_class()}});
+  }
+
+  TrainSummary train(const data::DataSplit& data) {
+    const std::int64_t size = data.train->size();
+    const std::int64_t tail = size % options_.global_batch;
+    Schedule full = replica_->schedule(options_.global_batch);
+    Schedule last = tail == 0 ? full : replica_->schedule(tail);
+    TrainingFeed feed(
+        size, options_.global_batch, steps_, options_.seed, std::move(full), std::move(last));
+    TrainingFeed requests = feed;
+    data::Loader loader(data.train,
+                        {.workers = options_.workers,
+                         .slots = 4,
+                         .micro_batch = batch_.micro_batch,
+                         .seed = options_.seed,
+                         .augmentation = options_.augmentation},
+                        [&requests](data::LoadRequest& r) { return requests.next(r); });
+
+    TrainSummary summary;
+    context_.communicator().barrier();
+    mark_ = {0, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
+    for (std::int64_t step = 0; step < steps_; ++step) {
+      const bool last_step = step + 1 == steps_;
+      const bool logs =
+          (options_.log_every > 0 && (step + 1) % options_.log_every == 0) || last_step;
+      const float lr = lr_at(options_.lr_schedule, learning_rate(options_.optimizer), step);
+      const StepResult result = replica_->train_step(feed.schedule(step), loader, step, lr, logs);
+      if (logs) {
+        log_step(feed, loader, step, lr, result);
+        summary.train_loss = result.loss;
+      }
+      if (data.validation && evaluates_after(feed, step)) evaluate(feed, data, step, summary);
+    }
+    finish(feed, summary);
+    return summary;
+  }
+
+  bool evaluates_after(const TrainingFeed& feed, std::int64_t step) const {
+    const std::int64_t every =
+        options_.eval_every > 0 ? options_.eval_every : feed.steps_per_epoch();
+    return (step + 1) % every == 0 || step + 1 == steps_;
+  }
+
+  /// Closes the interval since the last record, on every rank, so that evaluation and logging are
+  /// in no step's time.
+  void log_step(const TrainingFeed& feed,
+                const data::Loader& loader,
+                std::int64_t step,
+                float lr,
+                const StepResult& result) {
+    const double interval = mark_.seconds + seconds_since(mark_.time);
+    training_seconds_ += interval;
+    const StepTimes now = replica_->times();
+    const double steps = double(step + 1 - mark_.step);
+    const auto ms = [&](double end, double begin) { return (end - begin) / steps * 1e3; };
+    StepRecord record{
+        .step = step + 1,
+        .steps = steps_,
+        .epoch = double(step + 1) / double(feed.steps_per_epoch()),
+        .samples = feed.samples_before(step + 1),
+        .loss = result.loss,
+        .accuracy = result.accuracy,
+        .lr = lr,
+        .grad_norm = result.grad_norm,
+        .samples_per_s =
+            double(feed.samples_before(step + 1) - feed.samples_before(mark_.step)) / interval,
+        .step_ms = interval / steps * 1e3,
+        .data_ms = ms(loader.waited_seconds(), mark_.data_wait),
+        .forward_ms = ms(now.forward, mark_.times.forward),
+        .backward_ms = ms(now.backward, mark_.times.backward),
+        .comm_exposed_ms = ms(now.exposed_communication, mark_.times.exposed_communication),
+        .optimizer_ms = ms(now.optimizer, mark_.times.optimizer)};
+    for (TrainObserver* observer : observers_) observer->on_step(record);
+    mark_ = {step + 1, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
+  }
+
+  void evaluate(const TrainingFeed& feed,
+                const data::DataSplit& data,
+                std::int64_t step,
+                TrainSummary& summary) {
+    mark_.seconds += seconds_since(mark_.time);
+    const auto begin = Clock::now();
+    const Schedule schedule = replica_->evaluation_schedule(data.validation->size());
+    EvaluationFeed requests(schedule);
+    data::LoaderOptions loading;
+    loading.workers = options_.workers;
+    loading.micro_batch = batch_.micro_batch;
+    data::Loader loader(
+        data.validation, loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
+    const StepResult result = replica_->evaluate(schedule, loader);
+    EvaluationRecord record{.step = step + 1,
+                            .epoch = double(step + 1) / double(feed.steps_per_epoch()),
+                            .val_loss = result.loss,
+                            .val_accuracy = result.accuracy,
+                            .seconds = seconds_since(begin)};
+    for (TrainObserver* observer : observers_) observer->on_evaluation(record);
+    summary.val_loss = result.loss;
+    summary.val_accuracy = result.accuracy;
+    summary.evaluated = true;
+    mark_.time = Clock::now();
+  }
+
+  void finish(const TrainingFeed& feed, TrainSummary& summary) {
+    summary.steps = steps_;
+    summary.samples = feed.samples_before(steps_);
+    summary.wall_s = training_seconds_;
+    summary.samples_per_s = double(summary.samples) / training_seconds_;
+    summary.comm_exposed_share = replica_->times().exposed_communication / training_seconds_;
+    summary.peak_memory_bytes = peak_resident_bytes();
+    summary.weights_sha256 = io::weights_sha256(replica_->weights());
+    summary.ranks = context_.size();
+    summary.device = context_.backend().device_class();
+    for (TrainObserver* observer : observers_) observer->on_end(summary);
+  }
+
+  /// Where the interval of the next record begins.
+  struct Mark {
+    std::int64_t step = 0;
+    Clock::time_point time;
+    StepTimes times;
+    double data_wait = 0;
+    double seconds = 0;  // of training before `time`, where an evaluation came between
+  };
+
+  RankContext& context_;
+  ModelFunction model_;
+  LossFunction loss_;
+  TrainOptions options_;
+  BatchPlan batch_;
+  std::vector<TrainObserver*> observers_;
+  std::optional<Replica> replica_;
+  std::int64_t steps_ = 0;
+  double training_seconds_ = 0;
+  Mark mark_;
+};
+
+Trainer::Trainer(RankContext& context,
+                 ModelFunction model,
+                 LossFunction loss,
+                 const TrainOptions& options)
+    : state_(std::make_unique<State>(context, std::move(model), std::move(loss), options)) {}
+
+Trainer::~Trainer() = default;
+
+void Trainer::add_observer(TrainObserver& observer) { state_->add_observer(observer); }
+
+TrainSummary Trainer::fit(const data::DataSplit& data) { return state_->fit(data); }
+
+void Trainer::save_weights(const std::string& file) {
+  io::save_weights(file, state_->replica().weights());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/tree_sum.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// Smallest level whose node 0 holds `leaves` leaves.
+int level_above(std::int64_t leaves) {
+  return std::bit_width(std::uint64_t(std::max<std::int64_t>(leaves, 1)) - 1);
+}
+
+struct LocalWalk {
+  const PresentLeaves& present;
+  ShardRange own;
+  LocalTree result;
+
+  int owned(TreeNode node) const {
+    return present.count(
+        std::max<std::int64_t>(own.first, node.first_leaf()),
+        std::min<std::int64_t>(own.last, TreeNode{node.level, node.index + 1}.first_leaf()));
+  }
+
+  void visit(TreeNode node) {
+    const int here = owned(node);
+    if (here == 0) return;
+    if (node.level == 0) {
+      result.merges.push_back(0);
+      result.nodes.push_back(node);
+      result.depth = std::max(result.depth, int(result.nodes.size()));
+      return;
+    }
+    const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
+    visit(left);
+    visit(right);
+    const std::int64_t end = TreeNode{node.level, node.index + 1}.first_leaf();
+    const bool whole = here == present.count(node.first_leaf(), end);
+    if (!whole || owned(left) == 0 || owned(right) == 0) return;
+    ++result.merges.back();
+    result.nodes.pop_back();
+    result.nodes.back() = node;
+  }
+};
+
+struct FinishWalk {
+  std::span<const TreeNode> operands;
+  std::vector<TreeAdd> adds;
+
+  // The operand that becomes the sum of `order`, operand numbers below `node` from left to right.
+  int visit(TreeNode node, std::span<const int> order) {
+    if (order.size() == 1) return order.front();
+    LOCKSTEP_ASSERT(node.level > 0);  // Else two operands share a leaf.
+    const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
+    const auto middle = std::ranges::partition_point(
+        order, [&](int i) { return operands[std::size_t(i)].first_leaf() < right.first_leaf(); });
+    const auto on_left = std::size_t(middle - order.begin());
+    if (on_left == 0) return visit(right, order);
+    if (on_left == order.size()) return visit(left, order);
+    const int to = visit(left, order.first(on_left));
+    const int from = visit(right, order.subspan(on_left));
+    adds.push_back({to, from});
+    return to;
+  }
+};
+
+}  // namespace
+
+PresentLeaves::PresentLeaves(std::span<const ShardRange> ranges, int shards)
+    : before_(std::size_t(shards) + 1) {
+  for (const ShardRange& range : ranges)
+    for (int shard = range.first; shard < range.last; ++shard) {
+      LOCKSTEP_ASSERT(shard >= 0 && shard < shards && before_[std::size_t(shard) + 1] == 0);
+      before_[std::size_t(shard) + 1] = 1;
+    }
+  std::partial_sum(before_.begin(), before_.end(), before_.begin());
+}
+
+int PresentLeaves::count(std::int64_t first, std::int64_t last) const {
+  const std::int64_t end = std::min<std::int64_t>(last, shards());
+  return first < end ? before_[std::size_t(end)] - before_[std::size_t(first)] : 0;
+}
+
+LocalTree local_tree(const PresentLeaves& present, ShardRange own) {
+  LocalWalk walk{present, own, {}};
+  walk.visit({level_above(present.shards()), 0});
+  return std::move(walk.result);
+}
+
+FinishTree finish_tree(std::span<const TreeNode> operands) {
+  LOCKSTEP_ASSERT(!operands.empty());
+  std::vector<int> order(operands.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](int i) { return operands[std::size_t(i)].first_leaf(); });
+  FinishWalk walk{operands, {}};
+  const std::int64_t last_leaf = operands[std::size_t(order.back())].first_leaf();
+  const int root = walk.visit({level_above(last_leaf + 1), 0}, order);
+  return {std::move(walk.adds), root};
+}
+
+}  // namespace lockstep

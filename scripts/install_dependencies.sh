@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs, through apt-get, the Debian 12 packages that Lockstep needs and that are missing.
+#
+#   scripts/install_dependencies.sh [--lint] [--dry-run]
+#
+#   --lint     also clang-format and clang-tidy
+#   --dry-run  print what is missing, one name a line, and install nothing
+#
+# Needs root or sudo only where something is missing; a second run is over at once.
+set -euo pipefail
+
+packages=(
+  git cmake ninja-build g++ ccache
+  openmpi-bin libopenmpi-dev         # the ranks
+  libdnnl-dev                        # CPU kernels
+  libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
+  zlib1g-dev libssl-dev              # gzip'd data sets, SHA-256
+  libgtest-dev libgmock-dev libbenchmark-dev
+  python3                            # the scripts read summary.json with it
+)
+dry_run=false
+
+for argument in "$@"; do
+  case "$argument" in
+    --lint) packages+=(clang-format-14 clang-tidy-14) ;;
+    --dry-run) dry_run=true ;;
+    -h | --help)
+      sed -n '3,10s/^# \{0,1\}//p' "$0"
+      exit 0
+      ;;
+    *)
+      echo "install_dependencies.sh: unknown option '$argument' (known: --lint, --dry-run)" >&2
+      exit 2
+      ;;
+  esac
+done
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  echo "install_dependencies.sh: no apt-get here; install the equivalents of: ${packages[*]}" >&2
+  exit 3
+fi
+
+# A package counts as present when it is fully installed, not when only its configuration is left.
+installed=$(dpkg-query --show --showformat='${db:Status-Status} ${binary:Package}\n' |
+  sed -n 's/^installed \([^:]*\).*/\1/p')
+missing=()
+for package in "${packages[@]}"; do
+  grep --quiet --line-regexp --fixed-strings -- "$package" <<<"$installed" || missing+=("$package")
+done
+
+if ((${#missing[@]} == 0)); then
+  exit 0
+fi
+if $dry_run; then
+  printf '%s\n' "${missing[@]}"
+  exit 0
+fi
+
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    cat >&2 <<MESSAGE
+install_dependencies.sh: ${#missing[@]} packages are missing, and installing them needs root or sudo.
+hint: as root, run: apt-get update && apt-get install ${missing[*]}
+MESSAGE
+    exit 3
+  fi
+  as_root=(sudo)
+fi
+
+echo "Installing ${#missing[@]} packages: ${missing[*]}"
+# `env` carries the setting through sudo, which drops the caller's variables.
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 "$@" >>"$log" 2>&1; }
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! apt update || ! apt install --yes --no-install-recommends "${missing[@]}"; then
+  cat "$log" >&2
+  cat >&2 <<MESSAGE
+install_dependencies.sh: apt-get could not install ${missing[*]}
+hint: its messages stand above; Lockstep is developed on Debian 12
+MESSAGE
+  exit 3
+fi

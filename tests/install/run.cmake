@@ -1,0 +1,29 @@
+# Installs the build into a folder of its own, then builds and runs the project in consumer/ against
+# it, as a user would who has the installed package and not this tree.
+#   cmake -D BUILD=... -D WORK=... -D CONFIG=... -D FLAGS=... -D COMPILER=... -P run.cmake
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "failed (${result}): ${ARGN}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+
+# No installed header may include one that is not installed.
+set(root ${WORK}/prefix/include)
+file(GLOB_RECURSE headers RELATIVE ${root} ${root}/*.h)
+list(TRANSFORM headers REPLACE "(.+)" "#include <\\1>\n")
+list(JOIN headers "" text)
+file(WRITE ${WORK}/all_headers.cpp "${text}")
+run(${COMPILER} -std=c++20 -fsyntax-only -I ${root} -I ${root}/lockstep ${WORK}/all_headers.cpp)
+
+run(${CMAKE_COMMAND} -G Ninja -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK}/consumer
+  -D CMAKE_PREFIX_PATH=${WORK}/prefix -D CMAKE_BUILD_TYPE=${CONFIG} -D CMAKE_CXX_FLAGS=${FLAGS}
+  # Nothing of the source tree may be needed.
+  -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+run(${CMAKE_COMMAND} --build ${WORK}/consumer)
+run(${WORK}/consumer/consumer)
+message("${output}")

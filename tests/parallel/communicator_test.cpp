@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators: on one rank SelfCommunicator and MPI, on several MPI.
+#include <gmock/gmock.h>
+#include <numeric>
+
+#include "core/base/error.h"
+#include "parallel/mpi_session.h"
+#include "parallel/self_communicator.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+// Small integers: sums are exact in any order.
+float value(int from, int to, std::int64_t i) { return float(100 * from + 10 * to + i % 7); }
+
+void check_blocking(Communicator& comm) {
+  const int rank = comm.rank(), size = comm.size();
+  for (int root = 0; root < size; ++root) {
+    std::vector<int> data(1000, rank);
+    comm.broadcast(data.data(), data.size() * sizeof(int), root);
+    EXPECT_THAT(data, Each(root));
+  }
+  std::vector<int> ranks(std::size_t(size), -1), expected(std::size_t(size), 0);
+  std::iota(expected.begin(), expected.end(), 0);
+  comm.all_gather(&rank, ranks.data(), sizeof rank);
+  EXPECT_EQ(ranks, expected);
+
+  // Rank r contributes r copies of r: rank 0 nothing.
+  std::vector<std::size_t> bytes;
+  std::vector<int> all;
+  for (int r = 0; r < size; ++r) {
+    bytes.push_back(std::size_t(r) * sizeof(int));
+    all.insert(all.end(), std::size_t(r), r);
+  }
+  const std::vector<int> own(std::size_t(rank) + 1, rank);
+  std::vector<int> received(all.size() + 1, -1);
+  comm.all_gather_v(own.data(), received.data(), bytes);
+  EXPECT_EQ(received.back(), -1) << "written past the end";
+  received.pop_back();
+  EXPECT_EQ(received, all);
+  comm.barrier();
+}
+
+// Rank a sends 3 + a + b elements to rank b, with gaps around the blocks.
+void check_all_to_all(Communicator& comm) {
+  const int rank = comm.rank(), size = comm.size();
+  std::vector<CommBlock> to, from;
+  std::int64_t sent = 1, received = 1;
+  for (int r = 0; r < size; ++r) {
+    const std::int64_t elems = 3 + rank + r;
+    to.push_back({sent, elems});
+    from.push_back({received, elems});
+    sent += elems + 2;
+    received += elems + 1;
+  }
+  std::vector<float> send(std::size_t(sent), -2.0f), recv(std::size_t(received), -1.0f);
+  for (int r = 0; r < size; ++r)
+    for (std::int64_t i = 0; i < to[std::size_t(r)].elems; ++i)
+      send[std::size_t(to[std::size_t(r)].offset + i)] = value(rank, r, i);
+  std::vector<float> expected = recv;
+  for (int r = 0; r < size; ++r)
+    for (std::int64_t i = 0; i < from[std::size_t(r)].elems; ++i)
+      expected[std::size_t(from[std::size_t(r)].offset + i)] = value(r, rank, i);
+  comm.start_all_to_all(send.data(), to, recv.data(), from)->wait();
+  EXPECT_EQ(recv, expected);
+}
+
+void check_all_gather(Communicator& comm, std::int64_t unit) {
+  const int rank = comm.rank(), size = comm.size();
+  std::vector<CommBlock> blocks;
+  std::vector<float> data, expected;
+  for (int r = 0; r < size; ++r) {
+    blocks.push_back({std::int64_t(data.size()), unit * r});
+    for (std::int64_t i = 0; i < unit * r; ++i) {
+      data.push_back(r == rank ? value(r, 0, i) : -1.0f);
+      expected.push_back(value(r, 0, i));
+    }
+  }
+  const auto request = comm.start_all_gather(data.data(), blocks);
+  while (!request->test()) {
+  }
+  EXPECT_TRUE(request->test()) << "a complete request stays complete";
+  request->wait();
+  EXPECT_EQ(data, expected);
+}
+
+void check_all_reduce(Communicator& comm, std::int64_t elems) {
+  std::vector<float> data, expected;
+  for (std::int64_t i = 0; i < elems; ++i) {
+    data.push_back(value(comm.rank(), 1, i));
+    float sum = 0;
+    for (int r = 0; r < comm.size(); ++r) sum += value(r, 1, i);
+    expected.push_back(sum);
+  }
+  comm.start_all_reduce(data.data(), elems)->wait();
+  EXPECT_EQ(data, expected);
+}
+
+void check_everything(Communicator& comm) {
+  check_blocking(comm);
+  check_all_to_all(comm);
+  check_all_gather(comm, 5);
+  check_all_gather(comm, 50000);
+  check_all_reduce(comm, 1);
+  check_all_reduce(comm, 100000);
+}
+
+TEST(Communicator, SelfDoesEverythingAlone) {
+  SelfCommunicator self;
+  check_everything(self);
+  check_everything(*self.split(3, 1));
+  EXPECT_THROW(self.broadcast(nullptr, 0, 1), CommError);
+  self.abort(1);  // Nobody to end: returns.
+}
+
+TEST(Communicator, MpiDoesEverything) { check_everything(testing::mpi_world()); }
+
+TEST(Communicator, SplitGroupsByColorAndOrdersByKey) {
+  Communicator& world = testing::mpi_world();
+  // Odd and even ranks, in reverse order.
+  const auto part = world.split(world.rank() % 2, -world.rank());
+  const int members = (world.size() + 1 - world.rank() % 2) / 2;
+  ASSERT_EQ(part->size(), members);
+  EXPECT_EQ(part->rank(), members - 1 - world.rank() / 2);
+  check_everything(*part);
+  check_everything(*part->split(0, 0));
+}
+
+TEST(Communicator, RequestsInFlightTogetherKeepApart) {
+  Communicator& world = testing::mpi_world();
+  const auto other = world.split(0, world.rank());
+  std::vector<std::vector<float>> data(8, std::vector<float>(30000));
+  std::vector<std::unique_ptr<CommRequest>> requests;
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    data[i].assign(30000, float(i + 1));
+    requests.push_back((i % 2 ? world : *other).start_all_reduce(data[i].data(), 30000));
+  }
+  while (!requests.empty()) {
+    requests.back()->wait();
+    requests.pop_back();
+  }
+  for (std::size_t i = 0; i < data.size(); ++i)
+    EXPECT_THAT(data[i], Each(float(i + 1) * float(world.size())));
+}
+
+TEST(Communicator, DroppedRequestIsCompleted) {
+  Communicator& world = testing::mpi_world();
+  std::vector<float> data(100000, 1.0f);
+  world.start_all_reduce(data.data(), 100000).reset();
+  EXPECT_THAT(data, Each(float(world.size())));
+}
+
+TEST(Communicator, MpiErrorsAreThrown) {
+  Communicator& world = testing::mpi_world();
+  int data = 0;
+  try {
+    world.broadcast(&data, sizeof data, world.size());
+    FAIL() << "a root that does not exist was accepted";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("MPI_Bcast"));
+    EXPECT_THAT(error.what(), HasSubstr("MPI_ERR_ROOT"));
+    EXPECT_FALSE(error.hint().empty());
+  }
+  const auto part = world.split(0, 0);
+  EXPECT_THROW(part->broadcast(&data, sizeof data, -1), CommError)
+      << "split lost the error handler";
+  EXPECT_THROW(world.split(-1, 0), CommError);
+}
+
+TEST(Communicator, TooManyElementsAreRefused) {
+  Communicator& world = testing::mpi_world();
+  const std::int64_t many = std::int64_t{1} << 31;
+  const std::vector<CommBlock> long_blocks(std::size_t(world.size()), CommBlock{0, many});
+  const std::vector<CommBlock> far_blocks(std::size_t(world.size()), CommBlock{many, 1});
+  const std::vector<CommBlock> empty(std::size_t(world.size()));
+  EXPECT_THROW(world.start_all_reduce(nullptr, many), CommError);
+  EXPECT_THROW(world.start_all_gather(nullptr, long_blocks), CommError);
+  EXPECT_THROW(world.start_all_to_all(nullptr, far_blocks, nullptr, empty), CommError);
+  check_all_reduce(world, 10);  // Nothing was started: the communicator still works.
+}
+
+TEST(MpiSession, SecondSessionLeavesMpiRunning) {
+  { const MpiSession nested; }
+  EXPECT_TRUE(MpiSession::running());
+  check_blocking(testing::mpi_world());
+}
+
+}  // namespace
+}  // namespace lockstep

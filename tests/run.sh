@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds Lockstep with its tests and runs them, from any folder.
+#
+#   bash tests/run.sh [--preset NAME] [--label REGEX]... [--exclude REGEX] [--filter REGEX]
+#
+#   --preset NAME    release (default), debug, asan-ubsan or tsan
+#   --label REGEX    only tests with such a CTest label; given twice, tests with both
+#   --exclude REGEX  not the tests with such a label (default: gpu)
+#   --filter REGEX   only tests whose name matches
+#
+# Tests that start ranks of their own run one at a time, the others on every core.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/environment.sh
+
+preset=release
+exclude=gpu
+selection=()
+while (($#)); do
+  case "$1" in
+    -h | --help)
+      sed -n '3,12s/^# \{0,1\}//p' tests/run.sh
+      exit 0
+      ;;
+    --preset | --label | --exclude | --filter)
+      if (($# < 2)); then
+        echo "run.sh: $1 needs a value" >&2
+        exit 2
+      fi
+      case "$1" in
+        --preset) preset=$2 ;;
+        --label) selection+=(--label-regex "$2") ;;
+        --exclude) exclude=$2 ;;
+        --filter) selection+=(--tests-regex "$2") ;;
+      esac
+      shift 2
+      ;;
+    *)
+      echo "run.sh: unknown option '$1' (known: --preset, --label, --exclude, --filter)" >&2
+      exit 2
+      ;;
+  esac
+done
+
+scripts/install_dependencies.sh
+scripts/build.sh "$preset"
+ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure --no-tests=error \
+  --label-exclude "$exclude" "${selection[@]}"
