@@ -14,7 +14,7 @@ namespace lockstep::ops {
 /// Inputs: logits: [N, K] f32, labels: [N] i32 in [0, K) (checked where data is read),
 ///   sample_weight: [1] f32.
 /// Outputs: loss: [1] f32 and correct: [1] f32, accumulated over micro-batches, samples summed in
-///   order; dlogits: [N, K] f32, absent without gradient, may overwrite logits.
+///   a fixed order; dlogits: [N, K] f32, absent without gradient, may overwrite logits.
 class SoftmaxCrossEntropy final : public OpBase<OpKind::softmax_cross_entropy> {
  public:
   SoftmaxCrossEntropy(float label_smoothing, bool with_gradient)

@@ -8,7 +8,8 @@
 /// Loops of the losses.
 namespace lockstep::cpu {
 
-/// Sums over the samples of a micro-batch, in order, before the sample weight.
+/// Sums over the samples of a micro-batch before the sample weight: sample n is added, in fp64, to
+/// partial sum n % (kLanes / 2) of the instruction set, and the partial sums pairwise.
 struct LossSums {
   double loss = 0;
   std::int64_t correct = 0;

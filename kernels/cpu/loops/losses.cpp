@@ -17,10 +17,11 @@ LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
 }
 LOCKSTEP_INLINE float largest(Vec v) { return _mm512_reduce_max_ps(v); }
 LOCKSTEP_INLINE float total(Vec v) { return _mm512_reduce_add_ps(v); }
-LOCKSTEP_INLINE void store_widened(double* to, Vec v) {
-  store(to, _mm512_cvtps_pd(_mm512_castps512_ps256(v)));
-  store(to + kLanesF64, _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)));
+/// The two halves, widened and added.
+LOCKSTEP_INLINE VecF64 fold_f64(Vec v) {
+  return _mm512_cvtps_pd(_mm512_castps512_ps256(v)) + _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
 }
+LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) { return _mm512_maskz_mov_ps(mask, v); }
 #else
 LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
   return _mm256_blendv_ps(other, load(from, mask), _mm256_castsi256_ps(mask));
@@ -35,77 +36,103 @@ LOCKSTEP_INLINE float total(Vec v) {
   s = _mm_add_ps(s, _mm_movehl_ps(s, s));
   return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
-LOCKSTEP_INLINE void store_widened(double* to, Vec v) {
-  store(to, _mm256_cvtps_pd(_mm256_castps256_ps128(v)));
-  store(to + kLanesF64, _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)));
+/// The two halves, widened and added.
+LOCKSTEP_INLINE VecF64 fold_f64(Vec v) {
+  return _mm256_cvtps_pd(_mm256_castps256_ps128(v)) + _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+}
+LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) {
+  return _mm256_and_ps(v, _mm256_castsi256_ps(mask));
 }
 #endif
 
-/// Constants of one call, and the losses of up to kLanes samples from their row statistics.
-struct CrossEntropy {
+LOCKSTEP_INLINE Vec keep_lanes(Vec v, AllLanes) { return v; }
+
+/// Samples whose logarithms are taken together: they overlap, while a single one is all latency.
+constexpr std::int64_t kChunk = 8 * kLanes;
+
+/// Of each sample: the sum of e^(x - max), and x - max of the label and summed over the classes.
+struct RowStatistics {
+  float sum[kChunk], target[kChunk], all[kChunk];
+};
+
+class CrossEntropy {
+ public:
   explicit CrossEntropy(const CrossEntropyArgs& a)
       : keep(1.0f - a.label_smoothing),
         smooth(a.label_smoothing / float(a.classes)),
         weight(a.sample_weight) {}
 
-  /// `sum` of e^(x - max), `target` and `all`: x - max of the label and summed over the classes.
-  LOCKSTEP_INLINE void add_losses(
-      LossSums& sums, Vec sum, Vec target, Vec all, std::int64_t count) const {
-    Vec loss = log_from_one(sum) - broadcast(keep) * target;
-    if (smooth > 0) loss = loss - broadcast(smooth) * all;
-    double each[kLanes];
-    store_widened(each, loss);
-    if (count == kLanes)
-      for (int i = 0; i < kLanes; ++i) sums.loss += each[i];
-    else
-      for (std::int64_t i = 0; i < count; ++i) sums.loss += each[i];
+  LOCKSTEP_INLINE void add_losses(const RowStatistics& rows, std::int64_t count) {
+    for_each_vec(count, [&](std::int64_t i, auto lanes) {
+      Vec loss =
+          log_from_one(load(rows.sum + i, lanes)) - broadcast(keep) * load(rows.target + i, lanes);
+      if (smooth > 0) loss = loss - broadcast(smooth) * load(rows.all + i, lanes);
+      sum_ = sum_ + fold_f64(keep_lanes(loss, lanes));
+    });
+  }
+  /// Lanes pairwise.
+  double sum() const {
+    double lane[kLanesF64];
+    store(lane, sum_);
+    for (int half = kLanesF64 / 2; half > 0; half /= 2)
+      for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+    return lane[0];
   }
 
-  float keep, smooth, weight;
+  const float keep, smooth, weight;
+
+ private:
+  VecF64 sum_ = zero_f64();
 };
+
+LOCKSTEP_INLINE std::int64_t at_most(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
 /// Few classes: samples are lanes, so that no sum crosses lanes.
 template <int K>
 LossSums few_classes(const CrossEntropyArgs& a) {
-  const CrossEntropy loss(a);
+  CrossEntropy loss(a);
   const Vec off = broadcast(-loss.weight * loss.smooth);
   const Vec on = broadcast(-loss.weight * (loss.keep + loss.smooth));
   LossSums sums;
-  for (std::int64_t n = 0; n < a.samples; n += kLanes) {
-    const std::int64_t count = a.samples - n < kLanes ? a.samples - n : kLanes;
-    const VecI label = load_i32(a.labels + n, first_lanes(count));
-    Vec x[K];
-    load_columns<K>(a.logits + n * K, count, x);
-    Vec top = x[0];
-    VecI winner = broadcast_int(0);
+  RowStatistics rows;
+  for (std::int64_t chunk = 0; chunk < a.samples; chunk += kChunk) {
+    const std::int64_t end = at_most(chunk + kChunk, a.samples);
+    for (std::int64_t n = chunk; n < end; n += kLanes) {
+      const std::int64_t count = at_most(end - n, kLanes);
+      const VecI label = load_i32(a.labels + n, first_lanes(count));
+      Vec x[K];
+      load_columns<K>(a.logits + n * K, count, x);
+      Vec top = x[0];
+      VecI winner = broadcast_int(0);
 #pragma GCC unroll 16
-    for (int k = 1; k < K; ++k) {
-      winner = x[k] > top ? broadcast_int(k) : winner;
-      top = max(x[k], top);
+      for (int k = 1; k < K; ++k) {
+        winner = x[k] > top ? broadcast_int(k) : winner;
+        top = max(x[k], top);
+      }
+      Vec sum = zero(), target = zero(), all = zero();
+#pragma GCC unroll 16
+      for (int k = 0; k < K; ++k) {
+        const Vec below = x[k] - top;
+        target = label == broadcast_int(k) ? below : target;
+        all = all + below;
+        x[k] = exp_nonpositive(below);
+        sum = sum + x[k];
+      }
+      store(rows.sum + (n - chunk), sum);
+      store(rows.target + (n - chunk), target);
+      store(rows.all + (n - chunk), all);
+      sums.correct += count_true(winner == label, count);
+      if (a.dlogits == nullptr) continue;
+      const Vec factor = broadcast(loss.weight) / sum;
+#pragma GCC unroll 16
+      for (int k = 0; k < K; ++k) x[k] = fma(x[k], factor, label == broadcast_int(k) ? on : off);
+      store_columns<K>(a.dlogits + n * K, count, x);
     }
-    Vec sum = zero(), target = zero(), all = zero();
-#pragma GCC unroll 16
-    for (int k = 0; k < K; ++k) {
-      const Vec below = x[k] - top;
-      target = label == broadcast_int(k) ? below : target;
-      all = all + below;
-      x[k] = exp_nonpositive(below);
-      sum = sum + x[k];
-    }
-    loss.add_losses(sums, sum, target, all, count);
-    sums.correct += count_true(winner == label, count);
-    if (a.dlogits == nullptr) continue;
-    const Vec factor = broadcast(loss.weight) / sum;
-#pragma GCC unroll 16
-    for (int k = 0; k < K; ++k) x[k] = fma(x[k], factor, label == broadcast_int(k) ? on : off);
-    store_columns<K>(a.dlogits + n * K, count, x);
+    loss.add_losses(rows, end - chunk);
   }
+  sums.loss = loss.sum();
   return sums;
 }
-
-struct RowStatistics {
-  float sum[kLanes] = {}, target[kLanes] = {}, all[kLanes] = {};
-};
 
 /// Statistics of one row; writes e^(x - max) to `exponentials` unless it is null.
 LOCKSTEP_INLINE bool reduce_row(const float* x,
@@ -136,28 +163,26 @@ LOCKSTEP_INLINE bool reduce_row(const float* x,
 }
 
 LossSums many_classes(const CrossEntropyArgs& a) {
-  const CrossEntropy loss(a);
+  CrossEntropy loss(a);
   const float off = -loss.weight * loss.smooth, on = -loss.weight * loss.keep;
   LossSums sums;
-  for (std::int64_t n = 0; n < a.samples; n += kLanes) {
-    const std::int64_t count = a.samples - n < kLanes ? a.samples - n : kLanes;
-    RowStatistics rows;
-    for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t at = (n + j) * a.classes;
-      float* const exponentials = a.dlogits == nullptr ? nullptr : a.dlogits + at;
-      sums.correct += reduce_row(a.logits + at, exponentials, a.classes, a.labels[n + j], rows, j);
-    }
-    loss.add_losses(sums, load(rows.sum), load(rows.target), load(rows.all), count);
-    if (a.dlogits == nullptr) continue;
-    for (std::int64_t j = 0; j < count; ++j) {
-      float* const d = a.dlogits + (n + j) * a.classes;
-      const Vec factor = broadcast(loss.weight / rows.sum[j]);
+  RowStatistics rows;
+  for (std::int64_t chunk = 0; chunk < a.samples; chunk += kChunk) {
+    const std::int64_t end = at_most(chunk + kChunk, a.samples);
+    for (std::int64_t n = chunk; n < end; ++n) {
+      float* const d = a.dlogits == nullptr ? nullptr : a.dlogits + n * a.classes;
+      sums.correct +=
+          reduce_row(a.logits + n * a.classes, d, a.classes, a.labels[n], rows, n - chunk);
+      if (d == nullptr) continue;
+      const Vec factor = broadcast(loss.weight / rows.sum[n - chunk]);
       for_each_vec(a.classes, [&](std::int64_t i, auto lanes) {
         store(d + i, fma(load(d + i, lanes), factor, broadcast(off)), lanes);
       });
-      d[a.labels[n + j]] += on;
+      d[a.labels[n]] += on;
     }
+    loss.add_losses(rows, end - chunk);
   }
+  sums.loss = loss.sum();
   return sums;
 }
 
