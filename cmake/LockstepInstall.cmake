@@ -27,7 +27,8 @@ endif()
 # Headers keep their folders, so that "core/graph/graph.h" reads the same here and installed.
 install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
+  PATTERN "mpi_try.h" EXCLUDE)  # includes mpi.h, which users of the interface need not have
 install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu)
 install(FILES launcher/job.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)
 

@@ -29,7 +29,7 @@ import sys
 path, target, limit = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
 with open(path) as file:
     summary = json.load(file)
-accuracy, seconds = 100 * summary["val_accuracy"], summary["wall_s"]
+accuracy, seconds = 100 * (summary["val_accuracy"] or 0), summary["wall_s"]
 print(f"quickstart: {summary['ranks']} ranks reached {accuracy:.2f}% validation accuracy "
       f"in {seconds:.1f} s of training")
 if accuracy < target:

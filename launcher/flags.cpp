@@ -34,19 +34,19 @@ class CheckedToml final : public CLI::ConfigTOML {
   CheckedToml(const CLI::App& app, bool ignore_length) : app_(app), ignore_length_(ignore_length) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
-    for (const CLI::ConfigItem& item : items) {
-      const std::string key = item.fullname();
+    std::vector<CLI::ConfigItem> entries = CLI::ConfigTOML::from_config(input);
+    for (const CLI::ConfigItem& entry : entries) {
+      const std::string key = entry.fullname();
       if (key == "config" || app_.get_option_no_throw("--" + key) == nullptr)
         unknown_name(app_, key, " in the --config file");
     }
     if (ignore_length_) {
-      std::erase_if(items, [](const CLI::ConfigItem& item) {
-        return std::find(std::begin(kLengthFlags), std::end(kLengthFlags), "--" + item.name) !=
+      std::erase_if(entries, [](const CLI::ConfigItem& entry) {
+        return std::find(std::begin(kLengthFlags), std::end(kLengthFlags), "--" + entry.name) !=
                std::end(kLengthFlags);
       });
     }
-    return items;
+    return entries;
   }
 
  private:

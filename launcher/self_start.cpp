@@ -9,71 +9,30 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "parallel/schedule.h"
+#include "parallel/batch_plan.h"
 
 namespace lockstep {
-namespace {
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Ranks whose micro-batches form one batch-norm group.
-int cluster_of(const TrainOptions& options) {
-  if (options.batch_norm.kind != BatchNormPolicy::Kind::group || options.micro_batch == 0) return 1;
-  return int(std::max<std::int64_t>(1, options.batch_norm.group / options.micro_batch));
-}
-
-std::int64_t micro_batches_of(const TrainOptions& options) {
-  // With the accumulation alone, the micro-batch follows from the ranks: any number has shards.
-  if (options.micro_batch == 0) return options.global_batch;
-  return divide_up(options.global_batch, options.micro_batch);
-}
-
-std::int64_t shards_of(const TrainOptions& options) {
-  const std::int64_t micro_batches = micro_batches_of(options);
-  if (options.shards > 0) return std::min<std::int64_t>(options.shards, micro_batches);
-  return std::max(1, default_shards(micro_batches, cluster_of(options)));
-}
-
-void check_shards(const TrainOptions& options, int ranks, const char* who) {
-  const std::int64_t shards = shards_of(options);
-  if (ranks <= shards) return;
-  const std::string arithmetic = options.shards > 0 && options.shards <= shards
-                                     ? fmt::format("--shards {} ", options.shards)
-                                     : fmt::format("a global batch of {} in micro-batches of {} ",
-                                                   options.global_batch,
-                                                   std::max<std::int64_t>(options.micro_batch, 1));
-  throw ConfigError(
-      fmt::format("{} {} ranks, but {}gives work to {} at most", who, ranks, arithmetic, shards),
-      fmt::format("use at most {} ranks, a smaller --micro-batch, or a larger --global-batch",
-                  shards));
-}
-
-}  // namespace
-
 int choose_ranks(const TrainFlags& flags, const Cores& cores) {
-  const TrainOptions& options = flags.options;
-  if (flags.ranks > 0) {
-    check_shards(options, flags.ranks, "--ranks asks for");
-    return flags.ranks;
+  if (flags.ranks > 0) return plan_batch(flags.options, flags.ranks).ranks;
+  for (int ranks = cores.count; ranks > 1; --ranks) {
+    try {
+      return plan_batch(flags.options, ranks).ranks;
+    } catch (const ConfigError&) {
+      // Fewer ranks may fit: fewer than the shards, or a multiple of a batch-norm group's.
+    }
   }
-  std::int64_t most = std::min<std::int64_t>(cores.count, shards_of(options));
-  if (options.accumulation > 0) {
-    const std::int64_t per_step = options.micro_batch > 0
-                                      ? divide_up(micro_batches_of(options), options.accumulation)
-                                      : options.global_batch / options.accumulation;
-    most = std::min(most, std::max<std::int64_t>(1, per_step));
+  try {
+    return plan_batch(flags.options, 1).ranks;
+  } catch (const ConfigError&) {
+    return plan_batch(flags.options, cores.count).ranks;
   }
-  const int cluster = cluster_of(options);
-  return int(most >= cluster ? most - most % cluster : most);
 }
 
 void check_launched_ranks(const TrainFlags& flags, int ranks) {
-  if (flags.ranks > 0 && flags.ranks != ranks) {
-    throw ConfigError(
-        fmt::format("--ranks {} contradicts the launcher, which started {}", flags.ranks, ranks),
-        "leave out --ranks under mpirun and srun");
-  }
-  check_shards(flags.options, ranks, "the launcher started");
+  if (flags.ranks == 0 || flags.ranks == ranks) return;
+  throw ConfigError(
+      fmt::format("--ranks {} contradicts the launcher, which started {}", flags.ranks, ranks),
+      "leave out --ranks under mpirun and srun");
 }
 
 StartPlan plan_start(const TrainFlags& flags,

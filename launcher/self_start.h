@@ -17,13 +17,12 @@ struct StartPlan {
   std::string message;               ///< what the user is told; may be empty
 };
 
-/// The ranks to use: --ranks, or one a core, but no more than there are shards, and a multiple of
-/// the ranks that a batch-norm group needs.
-/// Throws ConfigError: --ranks exceeds the shards (and so the batch), or contradicts the launcher.
+/// The ranks to use: --ranks, or the most that the cores allow and the batch can be planned for
+/// (no more than shards, a multiple of the ranks that a batch-norm group needs).
+/// Throws ConfigError of plan_batch(): the batch cannot be planned for --ranks, or for any number.
 int choose_ranks(const TrainFlags& flags, const Cores& cores);
 
-/// Throws ConfigError where --ranks or the global batch contradict the ranks that a launcher
-/// started.
+/// Throws ConfigError where --ranks contradicts the ranks that a launcher started.
 void check_launched_ranks(const TrainFlags& flags, int ranks);
 
 struct StartConditions {

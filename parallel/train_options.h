@@ -30,20 +30,20 @@ struct TrainOptions {
   std::int64_t samples = 0;
   // optimizer
   Optimizer optimizer = Sgd{};
-  LrSchedule lr_schedule;
+  LrSchedule lr_schedule = {};
   float clip_norm = 0;                ///< 0: no clipping
-  std::vector<std::string> no_decay;  ///< regular expressions searched in parameter names, in
+  std::vector<std::string> no_decay = {};  ///< regular expressions searched in parameter names, in
                                       ///< addition to biases and norms
   bool decay_all = false;             ///< biases and norms decay as well
   // model
-  BatchNormPolicy batch_norm;
+  BatchNormPolicy batch_norm = {};
   // engine
   std::uint64_t seed = 1;
   Reduction reduction = Reduction::reproducible;
   Overlap overlap = Overlap::on;
   double bucket_mb = 4;  ///< MiB
   // data
-  data::Augmentation augmentation;
+  data::Augmentation augmentation = {};
   int workers = -1;  ///< -1: auto
   // observation, in steps; 0: never (evaluation: at the end of each epoch)
   std::int64_t log_every = 50;

@@ -27,10 +27,10 @@ struct LoadedBatch {
 
 struct LoaderOptions {
   int workers = -1;              ///< -1: auto; 0: the training thread loads by itself
-  int slots = 4;                 ///< micro-batches in flight
+  int slots = 4;                 ///< micro-batches in flight, the one in use included
   std::int64_t micro_batch = 1;  ///< largest request
   std::uint64_t seed = 0;        ///< keys augmentation with (seed, epoch, sample)
-  Augmentation augmentation;
+  Augmentation augmentation = {};
 };
 
 /// Fills micro-batches ahead of training, in the order of the requests, on worker threads with a
@@ -42,21 +42,32 @@ struct LoaderOptions {
 class Loader {
  public:
   static constexpr double kInlineMicroseconds = 200;
+  static constexpr int kMaxWorkers = 64;
+  static constexpr int kMaxSlots = 1024;
 
-  /// `next_request` fills its argument with the next request, in order, and returns false when
-  /// there are no more; it is called by one thread at a time, up to `slots` requests ahead. The
-  /// argument keeps its capacity between calls. Throws ConfigError: workers or slots out of range.
+  /// Writes the next micro-batch into the request, whose vector keeps its memory from call to call
+  /// and has room for `micro_batch` samples; false when there are no more. Called by one thread at
+  /// a time, which with workers is not the training thread, and up to `slots` requests ahead. What
+  /// it throws comes out of next() in its turn, and it is not called again.
+  using NextRequest = std::function<bool(LoadRequest&)>;
+
+  /// Throws ConfigError: workers, slots or micro_batch out of range; augmentation of samples that
+  /// are not u8 [H, W, C], or that could shift the whole picture away.
   Loader(std::shared_ptr<const Dataset> dataset,
          const LoaderOptions& options,
-         std::function<bool(LoadRequest&)> next_request);
+         NextRequest next_request);
+  /// Waits for the micro-batches that workers are filling, not for those requested further on.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   /// The next micro-batch, in order; waits for it. Valid until the next call. Rethrows what a
-  /// worker met (DataError). Must not be called past the end. Allocates nothing when steady.
+  /// worker met (DataError); the call after that goes on behind it. Throws InternalError: past the
+  /// end, a request that is empty, larger than micro_batch, or names samples the dataset lacks.
+  /// Allocates nothing when steady. Called by one thread.
   LoadedBatch next();
 
+  /// Worker threads, 0 where next() loads by itself.
   int workers() const;
   /// Seconds that next() has waited (or loaded inline) since construction.
   double waited_seconds() const;

@@ -6,14 +6,16 @@
 
 namespace lockstep::data {
 
-/// The order of an epoch's samples: a permutation (Fisher-Yates) that depends on seed and epoch
-/// alone, or the identity for evaluation.
+/// The order of an epoch's samples: a permutation (Fisher-Yates, all equally likely) that depends
+/// on seed and epoch alone, or the identity for evaluation.
 class Sampler {
  public:
+  /// Throws ConfigError: `size` outside [1, 2^32).
   Sampler(std::int64_t size, std::uint64_t seed, bool shuffle);
 
   /// Samples at positions [first, first + count) of `epoch`. Not thread-safe: caches one epoch.
-  /// The view is valid until the next call.
+  /// The view is valid until the next call. A new epoch costs about 5 ns a sample, no allocation.
+  /// Throws InternalError: positions outside [0, size).
   const std::int64_t* range(std::uint64_t epoch, std::int64_t first, std::int64_t count);
 
  private:

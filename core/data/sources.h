@@ -9,23 +9,31 @@
 namespace lockstep::data {
 
 /// Digits drawn by the program itself, 28x28x1 u8 in 10 classes, endless: image i of epoch e is
-/// drawn from (seed, e * train_size + i). The validation part has a key of its own.
+/// drawn from (seed, e * train_size + i). The validation part has a key of its own and is the same
+/// in all epochs. The bytes are the same on every machine.
+/// Throws ConfigError: a size below 1.
 DataSplit glyphs(std::int64_t train_size = 60000,
                  std::int64_t validation_size = 10000,
                  std::uint64_t seed = 1);
 
-/// A table: a header line, then rows of numeric features and a label (class name or number) last.
-/// The share `validation_fraction` of the rows, chosen by `seed`, is kept for validation; features
-/// are standardised with mean and deviation of the training part. f32 [features] -> i32 class.
-/// Throws DataError naming file and line.
+/// A table: a header line, then rows of numeric features and a label (class name or whole number)
+/// last, separated by commas; fields may stand in double quotes. Classes are numbered 0..K-1 by
+/// their labels in ascending order (by value where all are numbers, else by name).
+/// The share `validation_fraction` of the rows, chosen by `seed`, is kept for validation (none
+/// where it is 0: `validation` is null); features are standardised with mean and deviation of the
+/// training part (a constant feature has deviation 1). f32 [features] -> i32 class. Throws
+/// DataError naming file, line and column (counted in fields), what was expected and what came;
+/// ConfigError: a fraction outside [0, 1) or that leaves a part empty.
 DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::uint64_t seed = 1);
 
 /// MNIST and its relatives: the four IDX files train-*, t10k-*, plain or .gz. u8 [28, 28, 1].
 /// Throws DataError naming file, what was expected and what came.
 DataSplit mnist(const std::string& folder);
 
-/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR".
-/// Throws ConfigError naming the nearest valid kind.
+/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR". `seed` chooses the
+/// validation rows of csv; glyphs are the same for every seed, as mnist is, so that runs compare.
+/// Throws ConfigError naming the nearest valid kind; or `validation_fraction` other than 0 for a
+/// source that has its own validation part. DataError as the source does.
 DataSplit open(const std::string& source, double validation_fraction, std::uint64_t seed);
 
 }  // namespace lockstep::data

@@ -43,7 +43,7 @@ class Value {
 struct LinearOptions {
   std::int64_t out_features = 0;
   bool bias = true;
-  std::string name;
+  std::string name = {};
 };
 struct Conv2dOptions {
   std::int64_t out_channels = 0;
@@ -55,13 +55,13 @@ struct Conv2dOptions {
   /// Weights start as normal(0, sqrt(2 / (kernel^2 out_channels))) (He et al. 2015, fan out)
   /// instead of PyTorch's default uniform(+-1 / sqrt(fan_in)).
   bool he_normal_init = false;
-  std::string name;
+  std::string name = {};
 };
 struct BatchNormOptions {
   float eps = 1e-5f;
   float momentum = 0.1f;  ///< share of the new statistics
   float init_weight = 1.0f;
-  std::string name;
+  std::string name = {};
 };
 struct Pool2dOptions {
   int kernel = 2;
@@ -75,7 +75,7 @@ class Builder {
  public:
   struct Settings {
     Mode mode = Mode::training;
-    BatchNormPolicy batch_norm;
+    BatchNormPolicy batch_norm = {};
     int group_ranks = 1;  ///< ranks whose micro-batches form one batch-norm group
     std::int64_t micro_batch = 1;
   };

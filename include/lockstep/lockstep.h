@@ -3,10 +3,15 @@
 
 /// The C++ interface of Lockstep in one header.
 #include "core/base/error.h"
+#include "core/data/loader.h"
 #include "core/data/sources.h"
 #include "core/nn/builder.h"
 #include "core/nn/zoo.h"
 #include "core/optim/lr_schedule.h"
 #include "core/optim/optimizer.h"
 #include "launcher/job.h"
+#include "launcher/progress.h"
+#include "launcher/run_job.h"
+#include "parallel/replica.h"
 #include "parallel/trainer.h"
+#include "parallel/training_feed.h"

@@ -36,8 +36,11 @@ LOCKSTEP_LOOP(
     transpose_padded,
     (float* out, std::int64_t out_row, const float* in, std::int64_t rows, std::int64_t cols));
 
-/// out[c] (=|+=) sum over rows of in[r * cols + c]: four interleaved sums s_j over the rows with
-/// r mod 4 = j, each in order, then (s_0 + s_1) + (s_2 + s_3).
+inline constexpr std::int64_t kColumnSumBlock = 256;
+
+/// out[c] (=|+=) sum over rows of in[r * cols + c]. Blocks of kColumnSumBlock rows are summed, in
+/// four interleaved chains each, and their sums added in order: fixed, and short of the error that
+/// one chain over all pixels of a batch collects.
 LOCKSTEP_LOOP(void,
               column_sums,
               (float* out, const float* in, std::int64_t rows, std::int64_t cols, bool accumulate));

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/linear.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
 #include "tests/ops/op_case.h"
+#include "tests/ops/product_tolerance.h"
 #include "tests/reference/linear.h"
 
 namespace lockstep::test {
@@ -35,15 +34,6 @@ const Size kSizes[] = {{0, 4, 10},
 
 std::string name_of_size(const Size& s) { return fmt::format("{}x{}->{}", s.samples, s.in, s.out); }
 
-/// Products of values uniform in [-1, 1) have variance 1/9, so running sums of n of them have sizes
-/// around sqrt(n)/3, up to 4.5 times that among 10^5 elements. Each rounding moves the sum by 0.43
-/// eps of its size, n of them like a random walk, again up to 4.5 times: 4.5 * 4.5 * 0.43 / sqrt(3)
-/// = 5, where sqrt(3) is for the sum growing on its way.
-Tolerance of_sum(std::int64_t n) {
-  const double terms = double(std::max<std::int64_t>(n, 1));
-  return {.c = 5, .n = terms, .scale = std::max(1.0, std::sqrt(terms) / 3)};
-}
-
 std::vector<OpCase> linear_cases() {
   std::vector<OpCase> cases;
   for (const Size& s : kSizes)
@@ -51,7 +41,7 @@ std::vector<OpCase> linear_cases() {
       OpCase c{name_of_size(s),
                std::make_shared<ops::Linear>(bias),
                {random_f32({s.samples, s.in}, 1), random_f32({s.out, s.in}, 2)},
-               {of_sum(s.in)},
+               {of_products(s.in)},
                {1}};
       if (bias) {
         c.inputs.push_back(random_f32({s.out}, 3));
@@ -68,7 +58,7 @@ std::vector<OpCase> linear_bwd_data_cases() {
     cases.push_back({name_of_size(s),
                      std::make_shared<ops::LinearBwdData>(),
                      {random_f32({s.samples, s.out}, 4), random_f32({s.out, s.in}, 5)},
-                     {of_sum(s.out)},
+                     {of_products(s.out)},
                      {1}});
   return cases;
 }
@@ -80,7 +70,7 @@ std::vector<OpCase> linear_bwd_weights_cases() {
       cases.push_back({name_of_size(s),
                        std::make_shared<ops::LinearBwdWeights>(bias),
                        {random_f32({s.samples, s.in}, 6), random_f32({s.samples, s.out}, 7)},
-                       {of_sum(s.samples), of_sum(s.samples)}});
+                       {of_products(s.samples), of_products(s.samples)}});
   return cases;
 }
 

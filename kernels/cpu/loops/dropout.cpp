@@ -36,32 +36,46 @@ constexpr VecU64 kBlockOfLane = {0, 2, 1, 3};
 
 LOCKSTEP_INLINE VecU64 broadcast64(std::uint64_t value) { return value - VecU64{}; }
 
+constexpr int kSets = 2;  // independent computations, since one waits for its multiplications
+
 struct Words {
-  VecU first, second;  // of elements [0, kLanes) and [kLanes, 2 kLanes)
+  VecU vectors[2 * kSets];  // of consecutive elements
 };
 
-/// philox(key, step, sample << 32 | block + b) for kBlocks values of b. Only the low half of each
-/// 64-bit lane is meant: the multiplication ignores the high one, so it may keep rubbish.
+/// philox(key, step, sample << 32 | block + b) for kSets * kBlocks values of b. Only the low half
+/// of each 64-bit lane is meant: the multiplication ignores the high one, so it may keep rubbish.
 LOCKSTEP_INLINE Words philox_words(const DropoutStream& stream,
                                    std::uint64_t sample,
                                    std::uint64_t block) {
   const VecU64 low = broadcast64(0xffffffffu);
   const VecU64 m0 = broadcast64(0xD2511F53u), m1 = broadcast64(0xCD9E8D57u);
-  VecU64 c0 = broadcast64(stream.step), c1 = broadcast64(stream.step >> 32);
-  VecU64 c2 = broadcast64(block) + kBlockOfLane, c3 = broadcast64(sample);
+  VecU64 c0[kSets], c1[kSets], c2[kSets], c3[kSets];
+  for (int i = 0; i < kSets; ++i) {
+    c0[i] = broadcast64(stream.step);
+    c1[i] = broadcast64(stream.step >> 32);
+    c2[i] = broadcast64(block + std::uint64_t(i * kBlocks)) + kBlockOfLane;
+    c3[i] = broadcast64(sample);
+  }
   std::uint32_t k0 = std::uint32_t(stream.key), k1 = std::uint32_t(stream.key >> 32);
 #pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
-    const VecU64 p0 = multiply_low(c0, m0), p1 = multiply_low(c2, m1);
-    c0 = (p1 >> 32) ^ c1 ^ broadcast64(k0);
-    c1 = p1;
-    c2 = (p0 >> 32) ^ c3 ^ broadcast64(k1);
-    c3 = p0;
+    for (int i = 0; i < kSets; ++i) {
+      const VecU64 p0 = multiply_low(c0[i], m0), p1 = multiply_low(c2[i], m1);
+      c0[i] = (p1 >> 32) ^ c1[i] ^ broadcast64(k0);
+      c1[i] = p1;
+      c2[i] = (p0 >> 32) ^ c3[i] ^ broadcast64(k1);
+      c3[i] = p0;
+    }
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  const VecU64 words01 = (c0 & low) | (c1 << 32), words23 = (c2 & low) | (c3 << 32);
-  return {low_halves(words01, words23), high_halves(words01, words23)};
+  Words words;
+  for (int i = 0; i < kSets; ++i) {
+    const VecU64 words01 = (c0[i] & low) | (c1[i] << 32), words23 = (c2[i] & low) | (c3[i] << 32);
+    words.vectors[2 * i] = low_halves(words01, words23);
+    words.vectors[2 * i + 1] = high_halves(words01, words23);
+  }
+  return words;
 }
 
 LOCKSTEP_INLINE void drop(
@@ -70,7 +84,7 @@ LOCKSTEP_INLINE void drop(
   const Vec scale = broadcast(stream.scale);
   if (count >= kLanes) {
     store(y, words >= threshold ? load(x) * scale : zero());
-  } else if (count > 0) {
+  } else {
     const Mask lanes = first_lanes(count);
     store(y, words >= threshold ? load(x, lanes) * scale : zero(), lanes);
   }
@@ -84,12 +98,14 @@ void dropout(float* y,
              std::int64_t sample_elems,
              const DropoutStream& stream) {
   for (std::int64_t n = 0; n < samples; ++n)
-    for (std::int64_t e = 0; e < sample_elems; e += kWords) {
+    for (std::int64_t e = 0; e < sample_elems; e += kSets * kWords) {
       const Words words =
           philox_words(stream, stream.first_sample + std::uint64_t(n), std::uint64_t(e) / 4);
-      const std::int64_t i = n * sample_elems + e;
-      drop(y + i, x + i, words.first, sample_elems - e, stream);
-      drop(y + i + kLanes, x + i + kLanes, words.second, sample_elems - e - kLanes, stream);
+      for (int v = 0; v < 2 * kSets; ++v) {
+        const std::int64_t done = e + v * kLanes, i = n * sample_elems + done;
+        if (done >= sample_elems) break;
+        drop(y + i, x + i, words.vectors[v], sample_elems - done, stream);
+      }
     }
 }
 

@@ -13,7 +13,7 @@ bool is_two_by_two(const PoolShape& s) {
 
 /// PyTorch's rule: the first of equal values wins, and the first NaN wins over everything.
 LOCKSTEP_INLINE void take_larger(Vec& best, VecI& winner, Vec v, int position) {
-  const VecI larger = (v > best) | ((v != v) & (best == best));
+  const VecI larger = ~(v <= best) & (best == best);
   best = larger ? v : best;
   winner = larger ? broadcast_int(position) : winner;
 }
@@ -89,11 +89,10 @@ void max_pool(float* y, std::uint8_t* winner, const float* x, const PoolShape& s
         for_each_vec(s.c, [&](std::int64_t i, auto lanes) {
           Vec best = load(x + ((top + rows.begin) * s.w + left + columns.begin) * s.c + i, lanes);
           VecI position = broadcast_int(first);
-          for (std::int64_t r = rows.begin; r < rows.end; ++r)
-            for (std::int64_t t = columns.begin; t < columns.end; ++t) {
-              const Vec v = load(x + ((top + r) * s.w + left + t) * s.c + i, lanes);
-              take_larger(best, position, v, int(r * s.kernel_w + t));
-            }
+          const float* row = x + ((top + rows.begin) * s.w + left) * s.c + i;
+          for (std::int64_t r = rows.begin; r < rows.end; ++r, row += s.w * s.c)
+            for (std::int64_t t = columns.begin; t < columns.end; ++t)
+              take_larger(best, position, load(row + t * s.c, lanes), int(r * s.kernel_w + t));
           store(y + i, best, lanes);
           store_u8(winner + i, position, lanes);
         });
@@ -113,9 +112,10 @@ void max_pool_bwd(float* dx, const float* dy, const std::uint8_t* winner, const 
         for_each_vec(s.c, [&](std::int64_t i, auto lanes) {
           const Vec d = load(dy + i, lanes);
           const VecI position = load_u8(winner + i, lanes);
-          for (std::int64_t r = rows.begin; r < rows.end; ++r)
+          float* row = dx + ((top + rows.begin) * s.w + left) * s.c + i;
+          for (std::int64_t r = rows.begin; r < rows.end; ++r, row += s.w * s.c)
             for (std::int64_t t = columns.begin; t < columns.end; ++t) {
-              float* to = dx + ((top + r) * s.w + left + t) * s.c + i;
+              float* to = row + t * s.c;
               const VecI here = position == broadcast_int(int(r * s.kernel_w + t));
               store(to, load(to, lanes) + (here ? d : zero()), lanes);
             }

@@ -31,6 +31,18 @@ LOCKSTEP_INLINE __m256i first_of_eight(std::int64_t count) {
                             _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+/// Sums of `rows` rows: four interleaved chains, to cover the latency of an addition.
+LOCKSTEP_INLINE Vec block_sums(const float* in, std::int64_t rows, std::int64_t cols, Mask lanes) {
+  constexpr int kSums = 4;
+  Vec sum[kSums] = {zero(), zero(), zero(), zero()};
+  std::int64_t r = 0;
+  for (; r + kSums <= rows; r += kSums, in += kSums * cols)
+    for (int j = 0; j < kSums; ++j) sum[j] = sum[j] + load(in + j * cols, lanes);
+  for (int j = 0; j < kSums - 1; ++j)
+    if (r + j < rows) sum[j] = sum[j] + load(in + j * cols, lanes);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 }  // namespace
 
 void transpose_padded(
@@ -53,16 +65,13 @@ void transpose_padded(
 
 void column_sums(
     float* out, const float* in, std::int64_t rows, std::int64_t cols, bool accumulate) {
-  constexpr int kSums = 4;
   for (std::int64_t c = 0; c < cols; c += kLanes) {
     const Mask lanes = first_lanes(cols - c < kLanes ? cols - c : kLanes);
-    Vec sum[kSums] = {zero(), zero(), zero(), zero()};
-    const float* from = in + c;
-    std::int64_t r = 0;
-    for (; r + kSums <= rows; r += kSums, from += kSums * cols)
-      for (int j = 0; j < kSums; ++j) sum[j] = sum[j] + load(from + j * cols, lanes);
-    for (int j = 0; r + j < rows; ++j) sum[j] = sum[j] + load(from + j * cols, lanes);
-    Vec total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    Vec total = zero();
+    for (std::int64_t r = 0; r < rows; r += kColumnSumBlock) {
+      const std::int64_t rows_here = rows - r < kColumnSumBlock ? rows - r : kColumnSumBlock;
+      total = total + block_sums(in + r * cols + c, rows_here, cols, lanes);
+    }
     if (accumulate) total = load(out + c, lanes) + total;
     store(out + c, total, lanes);
   }

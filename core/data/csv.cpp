@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/error.h"
+#include "core/data/csv_table.h"
+#include "core/data/input_file.h"
+#include "core/data/sampler.h"
+#include "core/data/sources.h"
+
+namespace lockstep::data {
+namespace {
+
+/// Mean and one over the deviation of each feature.
+struct Standard {
+  std::vector<double> mean;
+  std::vector<double> scale;
+};
+
+Standard standard_of(const CsvTable& table, const std::vector<std::int64_t>& rows) {
+  const auto features = std::size_t(table.features);
+  Standard standard{std::vector<double>(features, 0.0), std::vector<double>(features, 1.0)};
+  const double n = double(rows.size());
+  for (std::size_t f = 0; f < features; ++f) {
+    const auto value = [&](std::int64_t row) {
+      return table.values[std::size_t(row) * features + f];
+    };
+    // Dividing before adding keeps columns near the largest double finite.
+    double mean = 0, variance = 0;
+    for (const std::int64_t row : rows) mean += value(row) / n;
+    for (const std::int64_t row : rows) variance += (value(row) - mean) / n * (value(row) - mean);
+    standard.mean[f] = mean;
+    const double deviation = std::sqrt(variance);
+    // What rounding leaves of a constant column is not its deviation.
+    const bool constant = deviation <= 1e-12 * std::abs(mean) || !(deviation > 0);
+    standard.scale[f] = constant || !std::isfinite(deviation) ? 1.0 : 1.0 / deviation;
+  }
+  return standard;
+}
+
+class Table final : public Dataset {
+ public:
+  Table(const std::string& file,
+        const CsvTable& table,
+        const std::vector<std::int64_t>& rows,
+        const Standard& standard)
+      : file_(file), features_(std::size_t(table.features)) {
+    spec_.input = {{table.features}, DType::f32};
+    spec_.target = {{}, DType::i32};
+    spec_.classes = int(table.classes.size());
+    values_.reserve(rows.size() * features_);
+    labels_.reserve(rows.size());
+    for (const std::int64_t row : rows) {
+      for (std::size_t f = 0; f < features_; ++f)
+        values_.push_back(
+            float((table.values[std::size_t(row) * features_ + f] - standard.mean[f]) *
+                  standard.scale[f]));
+      labels_.push_back(table.labels[std::size_t(row)]);
+    }
+    hash_ = content_hash(values_.data(), values_.size() * sizeof(float), features_);
+    hash_ = content_hash(labels_.data(), labels_.size() * sizeof(std::int32_t), hash_);
+  }
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return std::int64_t(labels_.size()); }
+  void load(std::uint64_t epoch,
+            std::int64_t index,
+            std::byte* input,
+            std::byte* target) const override {
+    load_batch(epoch, {&index, 1}, input, target);
+  }
+  void load_batch(std::uint64_t /*epoch*/,
+                  std::span<const std::int64_t> indices,
+                  std::byte* input,
+                  std::byte* target) const override {
+    const std::size_t row_bytes = features_ * sizeof(float);
+    for (const std::int64_t index : indices) {
+      copy_row(input, values_.data() + std::size_t(index) * features_);
+      std::memcpy(target, labels_.data() + index, sizeof(std::int32_t));
+      input += row_bytes;
+      target += sizeof(std::int32_t);
+    }
+  }
+  std::string describe() const override {
+    return fmt::format(
+        "csv:{}, {} samples of {} features in {} classes", file_, size(), features_, spec_.classes);
+  }
+  std::uint64_t fingerprint() const override { return hash_; }
+
+ private:
+  /// Small rows in pieces of fixed size, which need no call.
+  void copy_row(std::byte* to, const float* from) const {
+    constexpr std::size_t kPiece = 4;
+    if (features_ > 64) {
+      std::memcpy(to, from, features_ * sizeof(float));
+      return;
+    }
+    std::size_t f = 0;
+    for (; f + kPiece <= features_; f += kPiece)
+      std::memcpy(to + f * sizeof(float), from + f, kPiece * sizeof(float));
+    for (; f < features_; ++f) std::memcpy(to + f * sizeof(float), from + f, sizeof(float));
+  }
+
+  std::string file_;
+  std::size_t features_;
+  std::vector<float> values_;         // [size, features]
+  std::vector<std::int32_t> labels_;  // [size]
+  SampleSpec spec_;
+  std::uint64_t hash_ = 0;
+};
+
+}  // namespace
+
+DataSplit csv(const std::string& file, double validation_fraction, std::uint64_t seed) {
+  LOCKSTEP_CHECK(validation_fraction >= 0.0 && validation_fraction < 1.0,
+                 ConfigError,
+                 "data: expected a validation fraction of at least 0 and below 1, got {}",
+                 validation_fraction);
+  const CsvTable table = read_csv(file);
+  const auto kept = std::int64_t(std::llround(double(table.rows) * validation_fraction));
+  LOCKSTEP_CHECK(kept < table.rows && (kept > 0 || validation_fraction == 0.0),
+                 ConfigError,
+                 "data: a validation fraction of {} of the {} samples of {} leaves {} part empty",
+                 validation_fraction,
+                 table.rows,
+                 file,
+                 kept == 0 ? "the validation" : "the training");
+  Sampler sampler(table.rows, seed, /*shuffle=*/kept > 0);
+  const std::int64_t* order = sampler.range(0, 0, table.rows);
+  std::vector<std::int64_t> validation(order, order + kept),
+      train(order + kept, order + table.rows);
+  std::sort(validation.begin(), validation.end());
+  std::sort(train.begin(), train.end());
+  const Standard standard = standard_of(table, train);
+  DataSplit split;
+  split.train = std::make_shared<Table>(file, table, train, standard);
+  if (kept > 0) split.validation = std::make_shared<Table>(file, table, validation, standard);
+  return split;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/input_file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "core/base/error.h"
+
+namespace lockstep::data {
+
+namespace fs = std::filesystem;
+
+std::uint64_t input_file_size(const std::string& file, const std::string& hint) {
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (status.type() == fs::file_type::not_found)
+    throw DataError(fmt::format("{}: no such file", file), hint);
+  LOCKSTEP_CHECK(status.type() != fs::file_type::none, DataError, "{}: {}", file, error.message());
+  if (status.type() == fs::file_type::directory)
+    throw DataError(fmt::format("{}: expected a file, got a folder", file), hint);
+  if (status.type() != fs::file_type::regular)
+    throw DataError(fmt::format("{}: expected a regular file, got a device or pipe", file), hint);
+  const std::uint64_t bytes = fs::file_size(file, error);
+  LOCKSTEP_CHECK(!error, DataError, "{}: {}", file, error.message());
+  errno = 0;
+  if (!std::ifstream(file, std::ios::binary))
+    throw DataError(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)),
+                    "check the file's permissions");
+  return bytes;
+}
+
+std::string read_text_file(const std::string& file, const std::string& hint) {
+  const std::uint64_t bytes = input_file_size(file, hint);
+  LOCKSTEP_CHECK(bytes <= kMaxFileBytes,
+                 DataError,
+                 "{}: expected at most {} bytes, got {}",
+                 file,
+                 kMaxFileBytes,
+                 bytes);
+  std::string text(bytes, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(text.data(), std::streamsize(bytes));
+  LOCKSTEP_CHECK(std::uint64_t(stream.gcount()) == bytes,
+                 DataError,
+                 "{}: expected {} bytes, could read {}",
+                 file,
+                 bytes,
+                 stream.gcount());
+  return text;
+}
+
+std::uint64_t content_hash(const void* data, std::size_t bytes, std::uint64_t seed) {
+  constexpr std::uint64_t kPrime = 0x100000001b3ull;
+  const auto* p = static_cast<const std::uint8_t*>(data);
+  std::uint64_t h = 0xcbf29ce484222325ull ^ seed;
+  for (; bytes >= 8; bytes -= 8, p += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, p, 8);
+    h = (h ^ word) * kPrime;
+    h ^= h >> 32;  // the multiplication alone never carries high bits down
+  }
+  for (; bytes > 0; --bytes, ++p) h = (h ^ *p) * kPrime;
+  return h;
+}
+
+}  // namespace lockstep::data

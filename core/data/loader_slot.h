@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <vector>
+
+#include "core/data/loader.h"
+
+namespace lockstep::data {
+
+/// Memory for one micro-batch, and the request that fills it. Used by one thread at a time.
+struct LoaderSlot {
+  LoaderSlot(const Dataset& dataset, const LoaderOptions& options);
+
+  /// Loads and augments `request`. Throws what the dataset throws.
+  void fill(const Dataset& dataset, const LoaderOptions& options);
+  LoadedBatch batch() const;
+  std::size_t memory_bytes() const;
+
+  LoadRequest request;
+  std::vector<std::byte> input;
+  std::vector<std::byte> target;
+  std::vector<std::byte> scratch;  ///< one sample, for augmentation
+  std::exception_ptr error;        ///< what happened instead of a batch
+  bool filled = false;  ///< input and target, or error, are there for the training thread
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "core/base/error.h"
+#include "core/base/suggest.h"
+#include "core/data/sources.h"
+
+namespace lockstep::data {
+namespace {
+
+void expect_no_fraction(std::string_view kind, double validation_fraction) {
+  if (validation_fraction != 0.0)
+    throw ConfigError(
+        fmt::format("data: {} has its own validation part, so a validation fraction ({}) cannot be "
+                    "chosen",
+                    kind,
+                    validation_fraction),
+        "leave --val-fraction out");
+}
+
+void expect_path(std::string_view kind, std::string_view path, std::string_view name) {
+  if (path.empty())
+    throw ConfigError(fmt::format("data: expected {}:{}, got no path", kind, name),
+                      fmt::format("for example --data {}:data/{}", kind, kind));
+}
+
+}  // namespace
+
+DataSplit open(const std::string& source, double validation_fraction, std::uint64_t seed) {
+  const auto colon = source.find(':');
+  const std::string kind = source.substr(0, colon);
+  const std::string path = colon == source.npos ? "" : source.substr(colon + 1);
+  if (kind == "glyphs") {
+    LOCKSTEP_CHECK(colon == source.npos,
+                   ConfigError,
+                   "data: glyphs takes nothing behind it, got '{}'",
+                   source);
+    expect_no_fraction(kind, validation_fraction);
+    return glyphs();
+  }
+  if (kind == "csv") {
+    expect_path(kind, path, "FILE");
+    return csv(path, validation_fraction, seed);
+  }
+  if (kind == "mnist") {
+    expect_path(kind, path, "DIR");
+    expect_no_fraction(kind, validation_fraction);
+    return mnist(path);
+  }
+  constexpr std::array<std::string_view, 3> kKinds{"glyphs", "csv", "mnist"};
+  const std::string near = nearest(kind, kKinds);
+  throw ConfigError(fmt::format("data: expected glyphs, csv:FILE or mnist:DIR, got '{}'", source),
+                    near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+}
+
+}  // namespace lockstep::data

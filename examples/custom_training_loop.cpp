@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop written out, without the Trainer:  mpirun -np 2 custom_training_loop
+#include <cstdio>
+#include <lockstep/lockstep.h>
+
+namespace ls = lockstep;
+
+int main(int argc, char** argv) {
+  return ls::run_job(argc, argv, [](ls::Job& job) {
+    constexpr std::int64_t kGlobalBatch = 256, kSteps = 300;
+    const ls::data::DataSplit glyphs = ls::data::glyphs();
+    const std::int64_t rest = glyphs.train->size() % kGlobalBatch;  // an epoch's short last batch
+    const std::int64_t held_out = glyphs.validation->size();
+
+    ls::TrainOptions options{.global_batch = kGlobalBatch, .micro_batch = 32};
+    options.optimizer = ls::Adamw{.lr = 2e-3f};
+    ls::Replica replica(job,
+                        ls::nn::make_model({.name = "convnet", .outputs = 10}),
+                        ls::softmax_cross_entropy,
+                        glyphs.train->spec(),
+                        options,
+                        /*tail_sizes=*/{rest % 32, held_out % 32});
+
+    // Every rank walks the same epochs and loads only its own micro-batches.
+    ls::TrainingFeed feed(glyphs.train->size(),
+                          kGlobalBatch,
+                          kSteps,
+                          /*seed=*/1,
+                          replica.schedule(kGlobalBatch),
+                          replica.schedule(rest));
+    ls::TrainingFeed ahead = feed;  // walked by the loader, some micro-batches ahead
+    ls::data::Loader loader(glyphs.train, {.micro_batch = 32}, [&](ls::data::LoadRequest& request) {
+      return ahead.next(request);
+    });
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      const float lr = step < 200 ? 2e-3f : 2e-4f;
+      const ls::StepResult result = replica.train_step(feed.schedule(step), loader, step, lr);
+      if (job.rank() == 0 && (step + 1) % 50 == 0)
+        std::printf(
+            "step %3d  loss %.4f  accuracy %.3f\n", int(step + 1), result.loss, result.accuracy);
+    }
+
+    const ls::Schedule evaluation = replica.evaluation_schedule(held_out);
+    ls::EvaluationFeed requests(evaluation);
+    ls::data::Loader validation(glyphs.validation, {.micro_batch = 32}, [&](auto& request) {
+      return requests.next(request);
+    });
+    const ls::StepResult result = replica.evaluate(evaluation, validation);
+    if (job.rank() == 0) std::printf("held-out accuracy %.4f\n", result.accuracy);
+  });
+}

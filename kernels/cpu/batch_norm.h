@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/isa.h"
+
+/// Note [Sums over the samples of a batch-norm group]
+///
+/// A group is `rows` rows of `channels` contiguous values. `fold` rows are read as one row of
+/// fold * channels columns, so that few channels fill vectors too; a column is then a part of its
+/// channel. Columns are summed in fp32 over blocks of kSumBlock rows, and blocks in fp64.
+///
+/// Moments: each block sums deviations from a pivot, the mean of the rows before it (for the first
+/// block, its own), and joins by Chan's formula (Chan, Golub and LeVeque 1979, eq. 2.1). Since the
+/// squared distance between a block's mean and the earlier mean is itself part of the variance, the
+/// fp32 sums never exceed three times what they contribute, whatever the mean: the relative error
+/// of the sum of squared deviations is at most 3 (kSumBlock + 4) 2^-24, that of the mean (kSumBlock
+/// + 2) 2^-24 standard deviations besides the rounding of the result.
+namespace lockstep::cpu {
+
+inline constexpr std::int64_t kSumBlock = 128;
+
+/// sum = sum over rows of x - pivot; squares = sum of (x - pivot)^2. All but x: [columns].
+LOCKSTEP_LOOP(void,
+              sum_deviations,
+              (const float* x,
+               std::int64_t rows,
+               std::int64_t columns,
+               const float* pivot,
+               float* sum,
+               float* squares));
+/// Joins a block of `count` rows to `mean` and `deviations` of the `before` rows seen so far, and
+/// makes the new mean the pivot.
+LOCKSTEP_LOOP(void,
+              join_block,
+              (double* mean,
+               double* deviations,
+               float* pivot,
+               const float* sum,
+               const float* squares,
+               std::int64_t columns,
+               double before,
+               double count));
+/// sum = sum over rows of dy; products = sum of dy * (x - mean). The others: [columns].
+LOCKSTEP_LOOP(void,
+              sum_products,
+              (const float* x,
+               const float* dy,
+               std::int64_t rows,
+               std::int64_t columns,
+               const float* mean,
+               float* sum,
+               float* products));
+/// total += part
+LOCKSTEP_LOOP(void, add_to_f64, (double* total, const float* part, std::int64_t columns));
+/// dx = a * dy + (b * (x - mean) + c), per column of a pattern of `period` columns.
+LOCKSTEP_LOOP(void,
+              batch_norm_bwd,
+              (float* dx,
+               const float* dy,
+               const float* x,
+               std::int64_t elems,
+               const float* a,
+               const float* b,
+               const float* mean,
+               const float* c,
+               std::int64_t period));
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/cpu_backend.h"
+
+#include <cstring>
+#include <sys/mman.h>
+
+#include "core/base/error.h"
+#include "kernels/cpu/dnnl_common.h"
+#include "kernels/cpu/flat.h"
+#include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/optimizers.h"
+
+namespace lockstep {
+namespace {
+
+/// Anonymous pages: aligned to a page, zero, and present from the start, so that no run takes
+/// faults.
+class CpuBuffer final : public DeviceBuffer {
+ public:
+  CpuBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
+    if (bytes == 0) return;
+    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED)
+      throw OutOfMemory(fmt::format("{}: {} bytes of memory could not be had", what, bytes),
+                        "use a smaller micro-batch or model, or a machine with more memory");
+    madvise(data_, bytes, MADV_HUGEPAGE);
+    std::memset(data_, 0, bytes);
+  }
+  CpuBuffer(const CpuBuffer&) = delete;
+  CpuBuffer& operator=(const CpuBuffer&) = delete;
+  ~CpuBuffer() override {
+    if (data_) munmap(data_, bytes_);
+  }
+
+  std::byte* data() override { return static_cast<std::byte*>(data_); }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend() { cpu::use_one_thread(); }
+
+  std::string device_class() const override {
+    const dnnl_version_t* version = dnnl_version();
+    return fmt::format("cpu, {}, oneDNN {}.{}.{}",
+                       cpu::name_of(cpu::isa()),
+                       version->major,
+                       version->minor,
+                       version->patch);
+  }
+
+  std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
+    return std::make_unique<CpuBuffer>(bytes, what);
+  }
+
+  std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
+    switch (spec.op.kind()) {
+#define LOCKSTEP_VIEW_OP(Type, stem)
+#define LOCKSTEP_OP(Type, stem) \
+  case OpKind::stem:            \
+    return cpu::make_##stem##_kernel(op_cast<ops::Type>(spec.op), spec);
+#include "core/ops/op_list.inc"
+#undef LOCKSTEP_OP
+      default:
+        break;
+    }
+    throw InternalError(fmt::format("{} is a view and has no kernel", cpu::describe(spec)));
+  }
+
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override {
+    copy(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override {
+    copy(host, device, bytes);
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    if (bytes > 0) std::memmove(to, from, bytes);
+  }
+
+  void add(float* out, const float* a, const float* b, std::int64_t elems) override {
+    add_(out, a, b, elems);
+  }
+  void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
+    cpu::sgd_update(update, ranges);
+  }
+  void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) override {
+    cpu::adamw_update(update, ranges);
+  }
+  void squared_norms(const float* values,
+                     std::span<const FlatRange> ranges,
+                     double* result) override {
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      result[i] = squared_norm_(values + ranges[i].offset, ranges[i].elems, kNormBlock);
+  }
+  void update_running_statistic(float* value,
+                                const float* sum,
+                                const float* weight,
+                                float momentum,
+                                std::int64_t elems) override {
+    update_statistic_(value, sum, *weight, momentum, elems);
+  }
+
+ private:
+  decltype(&cpu::avx2::add) add_ = LOCKSTEP_CHOOSE(add);
+  decltype(&cpu::avx2::squared_norm) squared_norm_ = LOCKSTEP_CHOOSE(squared_norm);
+  decltype(&cpu::avx2::update_statistic) update_statistic_ = LOCKSTEP_CHOOSE(update_statistic);
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace lockstep

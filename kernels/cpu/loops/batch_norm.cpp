@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/batch_norm.h"
+
+#include "kernels/cpu/loops/simd.h"
+
+namespace lockstep::cpu::LOCKSTEP_ISA {
+namespace {
+
+template <int n>
+struct Vectors {
+  static constexpr int count = n;
+};
+
+/// Calls body(first column, Vectors, lanes) over tiles of four whole vectors, whose sums overlap,
+/// then one by one.
+template <typename Body>
+LOCKSTEP_INLINE void for_each_tile(std::int64_t columns, Body body) {
+  constexpr int kTile = 4;
+  std::int64_t i = 0;
+  for (; i + kTile * kLanes <= columns; i += kTile * kLanes) body(i, Vectors<kTile>{}, AllLanes{});
+  for_each_vec(columns - i, [=](std::int64_t k, auto lanes) { body(i + k, Vectors<1>{}, lanes); });
+}
+
+}  // namespace
+
+void sum_deviations(const float* x,
+                    std::int64_t rows,
+                    std::int64_t columns,
+                    const float* pivot,
+                    float* sum,
+                    float* squares) {
+  for_each_tile(columns, [=](std::int64_t i, auto tile_vectors, auto lanes) {
+    constexpr int vectors = decltype(tile_vectors)::count;
+    Vec p[vectors], s[vectors], q[vectors];
+    for (int j = 0; j < vectors; ++j) {
+      p[j] = load(pivot + i + j * kLanes, lanes);
+      s[j] = q[j] = zero();
+    }
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (int j = 0; j < vectors; ++j) {
+        const Vec d = load(x + row * columns + i + j * kLanes, lanes) - p[j];
+        s[j] = s[j] + d;
+        q[j] = fma(d, d, q[j]);
+      }
+    for (int j = 0; j < vectors; ++j) {
+      store(sum + i + j * kLanes, s[j], lanes);
+      store(squares + i + j * kLanes, q[j], lanes);
+    }
+  });
+}
+
+void join_block(double* __restrict mean,
+                double* __restrict deviations,
+                float* __restrict pivot,
+                const float* __restrict sum,
+                const float* __restrict squares,
+                std::int64_t columns,
+                double before,
+                double count) {
+  const double inverse_count = 1.0 / count, share = count / (before + count);
+  const double weight = before * share;
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const double s = double(sum[i]), offset = s * inverse_count;
+    const double delta = double(pivot[i]) + offset - mean[i];
+    deviations[i] += double(squares[i]) - s * offset + delta * delta * weight;
+    mean[i] += delta * share;
+    pivot[i] = float(mean[i]);
+  }
+}
+
+void sum_products(const float* x,
+                  const float* dy,
+                  std::int64_t rows,
+                  std::int64_t columns,
+                  const float* mean,
+                  float* sum,
+                  float* products) {
+  for_each_tile(columns, [=](std::int64_t i, auto tile_vectors, auto lanes) {
+    constexpr int vectors = decltype(tile_vectors)::count;
+    Vec m[vectors], s[vectors], q[vectors];
+    for (int j = 0; j < vectors; ++j) {
+      m[j] = load(mean + i + j * kLanes, lanes);
+      s[j] = q[j] = zero();
+    }
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (int j = 0; j < vectors; ++j) {
+        const std::int64_t at = row * columns + i + j * kLanes;
+        const Vec d = load(dy + at, lanes);
+        s[j] = s[j] + d;
+        q[j] = fma(d, load(x + at, lanes) - m[j], q[j]);
+      }
+    for (int j = 0; j < vectors; ++j) {
+      store(sum + i + j * kLanes, s[j], lanes);
+      store(products + i + j * kLanes, q[j], lanes);
+    }
+  });
+}
+
+void add_to_f64(double* __restrict total, const float* __restrict part, std::int64_t columns) {
+  for (std::int64_t i = 0; i < columns; ++i) total[i] += double(part[i]);
+}
+
+void batch_norm_bwd(float* dx,
+                    const float* dy,
+                    const float* x,
+                    std::int64_t elems,
+                    const float* a,
+                    const float* b,
+                    const float* mean,
+                    const float* c,
+                    std::int64_t period) {
+  for (std::int64_t row = 0; row < elems; row += period) {
+    const std::int64_t count = elems - row < period ? elems - row : period;
+    for_each_vec(count, [=](std::int64_t i, auto lanes) {
+      const Vec deviation = load(x + row + i, lanes) - load(mean + i, lanes);
+      const Vec rest = fma(deviation, load(b + i, lanes), load(c + i, lanes));
+      store(dx + row + i, fma(load(dy + row + i, lanes), load(a + i, lanes), rest), lanes);
+    });
+  }
+}
+
+}  // namespace lockstep::cpu::LOCKSTEP_ISA

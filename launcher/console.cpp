@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/console.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+int terminal_columns() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20;
+  return known ? size.ws_col : 80;
+}
+
+bool colours_wanted() {
+  const char* no_color = std::getenv("NO_COLOR");
+  return no_color == nullptr || *no_color == '\0';
+}
+
+}  // namespace
+
+Console::Kind console_kind() {
+  const char* type = std::getenv("TERM");
+  const bool dumb = type == nullptr || std::string_view(type) == "dumb";
+  return isatty(STDOUT_FILENO) && !dumb ? Console::Kind::terminal : Console::Kind::lines;
+}
+
+void Console::line(std::string_view text) {
+  clear_bar();
+  write(std::string(text) + "\n");
+  if (copy_ != nullptr) copy_->write_line(text);
+}
+
+void Console::bar(double share, std::string_view text) {
+  if (kind_ != Kind::terminal) return;
+  const int columns = terminal_columns() - int(text.size()) - 12;
+  const int cells = std::clamp(columns, 5, 40);
+  const int done = std::clamp(int(std::lround(share * cells)), 0, cells);
+  const std::string filled(std::size_t(done), '=');
+  const std::string rest(std::size_t(cells - done), ' ');
+  const bool colours = colours_wanted();
+  write(fmt::format("\r{}[{}{}]{} {:3.0f}%  {}{}",
+                    colours ? "\033[36m" : "",
+                    filled,
+                    rest,
+                    colours ? "\033[0m" : "",
+                    100 * share,
+                    text,
+                    "\033[K"));
+  bar_shown_ = true;
+}
+
+void Console::clear_bar() {
+  if (!bar_shown_) return;
+  write("\r\033[K");
+  bar_shown_ = false;
+}
+
+void Console::write(std::string_view text) {
+  while (!broken_ && !text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      broken_ = true;
+      return;
+    }
+    text.remove_prefix(std::size_t(written));
+  }
+}
+
+std::string with_thousands(double value) {
+  const std::string digits = fmt::format("{:.0f}", value);
+  if (!std::isfinite(value)) return digits;
+  std::string result;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const bool separates = i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0;
+    if (separates) result += ',';
+    result += digits[i];
+  }
+  return result;
+}
+
+std::string duration(double seconds) {
+  const auto whole = std::int64_t(std::max(0.0, std::round(seconds)));
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);
+}
+
+}  // namespace lockstep

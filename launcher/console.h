@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/io/run_log.h"
+
+namespace lockstep {
+
+/// Rank 0's standard output: whole lines and, on a terminal, one bar line below them that is
+/// redrawn in place. An output that is closed or full is given up silently; training goes on.
+class Console {
+ public:
+  enum class Kind { lines, terminal };
+  /// Lines go into `copy` as well, once it is given.
+  explicit Console(Kind kind) : kind_(kind) {}
+  void set_copy(RunLog* copy) { copy_ = copy; }
+
+  void line(std::string_view text);
+  /// Shows a bar of `share` (0 to 1) with `text` behind it. Nothing where this is no terminal.
+  void bar(double share, std::string_view text);
+  void clear_bar();
+
+ private:
+  void write(std::string_view text);
+  Kind kind_;
+  RunLog* copy_ = nullptr;
+  bool bar_shown_ = false;
+  bool broken_ = false;
+};
+
+/// What standard output is, for a process that no launcher started.
+Console::Kind console_kind();
+
+/// "12,345"
+std::string with_thousands(double value);
+/// "1m 23s"
+std::string duration(double seconds);
+
+}  // namespace lockstep

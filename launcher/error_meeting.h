@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "core/exec/communicator.h"
+
+namespace lockstep {
+
+/// An exception as people see it.
+struct ErrorReport {
+  std::string message;
+  std::string hint;
+  int exit_code = 1;
+};
+
+/// lockstep::Error keeps its code, std::bad_alloc is 4 (out of memory), everything else 1.
+ErrorReport describe(const std::exception_ptr& error);
+
+/// Writes "[rank R host] error: ..." and, where there is one, "hint: ..." to standard error.
+void print_error(const ErrorReport& report, int rank);
+
+/// Where ranks that met an error find out whether the others met it as well. Most mistakes (a flag,
+/// a missing file, a loss that is not finite) hit all ranks alike: then the message is printed once
+/// and every rank leaves in order. Where others go on, they may wait for this rank for ever: after
+/// kPatienceSeconds it prints, and ends the job.
+class ErrorMeeting {
+ public:
+  static constexpr double kPatienceSeconds = 3;
+
+  /// Collective. `world` must outlive the meeting.
+  explicit ErrorMeeting(Communicator& world);
+  ~ErrorMeeting();
+
+  /// Reports `error` and returns the exit code of the process. To be called at most once, outside
+  /// of stack unwinding.
+  int report(const std::exception_ptr& error);
+
+ private:
+  Communicator& world_;
+  std::unique_ptr<Communicator> side_channel_;  // free of the collectives that others wait in
+};
+
+}  // namespace lockstep

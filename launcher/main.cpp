@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/suggest.h"
+#include "launcher/error_meeting.h"
+#include "launcher/host_facts.h"
+#include "launcher/train_command.h"
+
+namespace {
+
+constexpr std::string_view kUsage =
+    "usage: lockstep <command> [--config FILE.toml] [--flag value | --flag=value]\n"
+    "\n"
+    "commands\n"
+    "  train      trains a model of the zoo on a data source (lockstep train --help)\n"
+    "\n"
+    "flags\n"
+    "  --help     prints this\n"
+    "  --version  prints the version\n"
+    "\n"
+    "exit codes\n"
+    "  0 done, 1 error, 2 usage, 3 environment, 4 out of memory, 5 a collective timed out,\n"
+    "  6 replicas diverged, 7 loss not finite\n";
+
+int run(const std::vector<std::string>& arguments) {
+  using lockstep::ConfigError;
+  if (arguments.empty())
+    throw ConfigError("no command given", "lockstep train, or lockstep --help");
+  const std::string& command = arguments[0];
+  if (command == "--help" || command == "-h" || command == "help") {
+    std::cout << kUsage << std::flush;
+    return 0;
+  }
+  if (command == "--version") {
+    std::cout << "lockstep " << lockstep::lockstep_version() << std::endl;
+    return 0;
+  }
+  if (command == "train") return lockstep::train_command({arguments.begin() + 1, arguments.end()});
+  constexpr std::string_view kCommands[] = {"train", "--help", "--version"};
+  const std::string best = lockstep::nearest(command, kCommands);
+  throw ConfigError(fmt::format("unknown command '{}'", command),
+                    best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A reader that goes away must not end the training.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (...) {
+    const lockstep::ErrorReport report = lockstep::describe(std::current_exception());
+    lockstep::print_error(report, 0);
+    return report.exit_code;
+  }
+}

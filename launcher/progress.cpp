@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/progress.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+/// Milliseconds with three significant digits, so that microsecond steps show as well.
+std::string milliseconds(double ms) {
+  if (ms >= 100) return fmt::format("{:.0f} ms", ms);
+  if (ms >= 10) return fmt::format("{:.1f} ms", ms);
+  if (ms >= 1) return fmt::format("{:.2f} ms", ms);
+  return fmt::format("{:.3g} ms", ms);
+}
+
+std::string accuracy(double share) {
+  return share < 0 ? std::string() : fmt::format("  acc {:.2f}%", 100 * share);
+}
+
+}  // namespace
+
+std::string step_line(const StepRecord& record) {
+  return fmt::format("step {}/{}  epoch {:.2f}  loss {:.4f}{}  lr {:.4g}  {} samples/s  {}",
+                     record.step,
+                     record.steps,
+                     record.epoch,
+                     record.loss,
+                     accuracy(record.accuracy),
+                     record.lr,
+                     with_thousands(record.samples_per_s),
+                     milliseconds(record.step_ms));
+}
+
+std::string evaluation_line(const EvaluationRecord& record) {
+  return fmt::format("validation at step {} (epoch {:.2f}): loss {:.4f}{}  ({:.1f} s)",
+                     record.step,
+                     record.epoch,
+                     record.val_loss,
+                     accuracy(record.val_accuracy),
+                     record.seconds);
+}
+
+void Progress::on_step(const StepRecord& record) {
+  console_.line(step_line(record));
+  const double left = double(record.steps - record.step) * record.step_ms / 1000;
+  const double share = double(record.step) / double(std::max<std::int64_t>(1, record.steps));
+  console_.bar(share, duration(left) + " left");
+}
+
+void Progress::on_evaluation(const EvaluationRecord& record) {
+  console_.line(evaluation_line(record));
+}
+
+void Progress::on_end(const TrainSummary& summary) {
+  const double steps = double(std::max<std::int64_t>(1, summary.steps));
+  console_.line(fmt::format("done       {} steps, {} samples in {:.1f} s of training",
+                            with_thousands(double(summary.steps)),
+                            with_thousands(double(summary.samples)),
+                            summary.wall_s));
+  if (summary.evaluated) {
+    if (summary.val_accuracy >= 0)
+      console_.line(fmt::format("val accuracy           {:.2f}%", 100 * summary.val_accuracy));
+    console_.line(fmt::format("val loss               {:.4f}", summary.val_loss));
+  }
+  console_.line(
+      fmt::format("speed                  {} samples/s", with_thousands(summary.samples_per_s)));
+  console_.line(
+      fmt::format("exposed communication  {} a step, {:.1f}% of it",
+                  milliseconds(1000 * summary.comm_exposed_share * summary.wall_s / steps),
+                  100 * summary.comm_exposed_share));
+  console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
+}
+
+}  // namespace lockstep

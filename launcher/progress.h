@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "launcher/console.h"
+#include "parallel/train_records.h"
+
+namespace lockstep {
+
+/// "step 120/940  epoch 0.51  loss 0.1234  acc 96.5%  lr 0.100  12,345 samples/s  21 ms"
+std::string step_line(const StepRecord& record);
+/// "validation at step 940 (epoch 4): loss 0.0312  acc 99.02%  (1.2 s)"
+std::string evaluation_line(const EvaluationRecord& record);
+
+/// Tells people how a run goes.
+class Progress final : public TrainObserver {
+ public:
+  explicit Progress(Console& console) : console_(console) {}
+  void on_step(const StepRecord& record) override;
+  void on_evaluation(const EvaluationRecord& record) override;
+  void on_end(const TrainSummary& summary) override;
+
+ private:
+  Console& console_;
+};
+
+}  // namespace lockstep

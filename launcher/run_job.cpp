@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run_job.h"
+
+#include <csignal>
+#include <exception>
+
+#include "launcher/error_meeting.h"
+
+namespace lockstep {
+
+int run_job(int argc, char** argv, const std::function<void(Job&)>& body) {
+  // A reader of our output that goes away must not end the training.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    Job job(argc, argv);
+    ErrorMeeting meeting(job.communicator());
+    try {
+      body(job);
+      return 0;
+    } catch (...) {
+      return meeting.report(std::current_exception());
+    }
+  } catch (...) {
+    const ErrorReport report = describe(std::current_exception());
+    print_error(report, 0);
+    return report.exit_code;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/train_command.h"
+
+#include <climits>
+#include <exception>
+#include <iostream>
+#include <unistd.h>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "launcher/error_meeting.h"
+#include "launcher/run_folder.h"
+#include "launcher/self_start.h"
+#include "launcher/train_run.h"
+
+namespace lockstep {
+namespace {
+
+std::string own_path() {
+  char path[PATH_MAX] = {};
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  LOCKSTEP_CHECK(length > 0, EnvironmentError, "/proc/self/exe cannot be read");
+  return path;
+}
+
+StartConditions start_conditions(const RankDiscovery& discovery, const VariableMap& variables) {
+  StartConditions conditions;
+  conditions.discovery = discovery;
+  conditions.cores = available_cores();
+  conditions.mpirun = find_program("mpirun", variables);
+  conditions.program = own_path();
+  conditions.started_already = env().started.has_value();
+  conditions.root = geteuid() == 0 && !variables.contains("OMPI_ALLOW_RUN_AS_ROOT");
+  return conditions;
+}
+
+/// What a process that nobody launched does first: check the folder, and become mpirun where
+/// several ranks are to train. Returns the notice for a run in this process.
+std::string start_alone(const RunSettings& settings, const StartConditions& conditions) {
+  RunFolder::check(settings.flags.out, settings.flags.force);
+  const StartPlan plan = plan_start(settings.flags, settings.arguments, conditions);
+  if (plan.ranks <= 1) return plan.message;
+  std::cout << plan.message << std::endl;
+  start(plan, settings.console == Console::Kind::terminal);
+}
+
+}  // namespace
+
+int train_command(const std::vector<std::string>& arguments) {
+  env();
+  const VariableMap variables = process_variables();
+  const RankDiscovery discovery = discover_rank(variables);
+  const bool alone = discovery.launched_by == LaunchedBy::nobody;
+  RunSettings settings;
+  settings.arguments = arguments;
+  // mpirun gives ranks a pseudo-terminal even where its own output is a file.
+  if (alone) settings.console = console_kind();
+  if (!alone && env().started == "terminal") settings.console = Console::Kind::terminal;
+
+  std::exception_ptr usage_error;
+  try {
+    settings.flags = parse_train_flags(arguments);
+  } catch (const Error&) {
+    if (alone) throw;
+    usage_error = std::current_exception();  // said once, when the ranks know each other
+  }
+  if (!settings.flags.help.empty()) {
+    if (discovery.rank == 0) std::cout << settings.flags.help << std::flush;
+    return 0;
+  }
+  if (alone) settings.notice = start_alone(settings, start_conditions(discovery, variables));
+
+  Job job(0, nullptr);
+  ErrorMeeting meeting(job.communicator());
+  try {
+    if (usage_error) std::rethrow_exception(usage_error);
+    return run_training(job, settings);
+  } catch (...) {
+    return meeting.report(std::current_exception());
+  }
+}
+
+}  // namespace lockstep

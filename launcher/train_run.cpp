@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/train_run.h"
+
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "core/data/sources.h"
+#include "core/nn/trace.h"
+#include "launcher/error_meeting.h"
+#include "launcher/host_facts.h"
+#include "launcher/progress.h"
+#include "launcher/run_folder.h"
+#include "launcher/self_start.h"
+#include "parallel/batch_plan.h"
+#include "parallel/trainer.h"
+
+namespace lockstep {
+namespace {
+
+/// What all ranks learn from rank 0: a text, or the error it met instead.
+struct Notice {
+  int exit_code = 0;
+  char text[4096] = {};
+  char hint[512] = {};
+};
+
+void fill(char* to, std::size_t capacity, const std::string& text) {
+  std::memcpy(to, text.data(), std::min(text.size(), capacity - 1));
+}
+
+/// Creates the folder on rank 0 and returns its path everywhere. Where rank 0 fails, every rank
+/// throws the same error.
+std::string create_folder(Job& job, const TrainFlags& flags, std::unique_ptr<RunFolder>& folder) {
+  Notice notice;
+  if (job.rank() == 0) {
+    try {
+      folder = std::make_unique<RunFolder>(flags.out, flags.force);
+      fill(notice.text, sizeof notice.text, folder->path());
+    } catch (...) {
+      const ErrorReport report = describe(std::current_exception());
+      notice.exit_code = report.exit_code;
+      fill(notice.text, sizeof notice.text, report.message);
+      fill(notice.hint, sizeof notice.hint, report.hint);
+    }
+  }
+  job.communicator().broadcast(&notice, sizeof notice, 0);
+  if (notice.exit_code != 0) throw Error(notice.text, notice.hint, ExitCode(notice.exit_code));
+  return notice.text;
+}
+
+LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples) {
+  if (samples.classes == 0) {
+    LOCKSTEP_CHECK(flags.label_smoothing == 0,
+                   ConfigError,
+                   "--label-smoothing has no meaning without classes");
+    return [](Builder& nn, Value prediction, Value target) {
+      return nn.mean_squared_error(prediction, target);
+    };
+  }
+  const float smoothing = flags.label_smoothing;
+  return [smoothing](Builder& nn, Value logits, Value labels) {
+    return nn.softmax_cross_entropy(logits, labels, smoothing);
+  };
+}
+
+/// Trained elements. Throws what the model has against the data's shape.
+std::int64_t count_parameters(const ModelFunction& model,
+                              const LossFunction& loss,
+                              const data::SampleSpec& samples) {
+  Builder::Settings settings;
+  settings.mode = Mode::evaluation;
+  const Graph graph = trace(model, loss, samples, settings);
+  std::int64_t count = 0;
+  for (const Parameter& parameter : graph.parameters())
+    if (parameter.kind == ParameterKind::trained) count += parameter.shape.elems();
+  return count;
+}
+
+std::string environment_json(Job& job, const RunSettings& settings) {
+  const HostFacts facts = host_facts();
+  std::string command = "lockstep train";
+  for (const std::string& argument : settings.arguments) command += " " + argument;
+  return json_object({{"lockstep", facts.version},
+                      {"commit", facts.commit},
+                      {"command", command},
+                      {"host", facts.host},
+                      {"os", facts.os},
+                      {"kernel", facts.kernel},
+                      {"cpu", facts.cpu},
+                      {"cores", std::int64_t(facts.cores)},
+                      {"ranks", std::int64_t(job.size())},
+                      {"rank_source", job.source()},
+                      {"device", job.backend().device_class()},
+                      {"compiler", facts.compiler},
+                      {"build_type", facts.build_type},
+                      {"fmt", std::int64_t(FMT_VERSION)}},
+                     2);
+}
+
+void print_start(Console& console,
+                 Job& job,
+                 const RunSettings& settings,
+                 const data::DataSplit& data,
+                 std::int64_t parameters,
+                 const std::string& folder) {
+  const TrainOptions& options = settings.flags.options;
+  if (!settings.notice.empty()) console.line(settings.notice);
+  console.line(fmt::format("lockstep {}", lockstep_version()));
+  console.line(fmt::format("model      {}, {} parameters",
+                           settings.flags.model.name,
+                           with_thousands(double(parameters))));
+  console.line(fmt::format("data       {}", data.train->describe()));
+  if (data.validation) console.line(fmt::format("validation {}", data.validation->describe()));
+  console.line(fmt::format("batch      {}", plan_batch(options, job.size()).to_string()));
+  console.line(fmt::format(
+      "optimizer  {}, {}", to_string(options.optimizer), to_string(options.lr_schedule)));
+  console.line(fmt::format("device     {}", job.backend().device_class()));
+  console.line(fmt::format("ranks      {}, told by: {}", job.size(), job.source()));
+  console.line(fmt::format("output     {}", folder));
+}
+
+/// Rank 0's part after training; whatever fails here must not lose what is still to be written.
+int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& log) {
+  try {
+    trainer.save_weights(folder.file("model.safetensors"));
+  } catch (const std::exception& error) {
+    folder.add_error(error.what());
+  }
+  console.line(fmt::format("output                 {}", folder.path()));
+  log.close();
+  if (!log.error().empty()) folder.add_error(log.error());
+  const std::vector<std::string> errors = folder.finish();
+  for (const std::string& error : errors) {
+    print_error({"could not write " + error,
+                 "training itself is complete; free space, or choose "
+                 "another --out",
+                 1},
+                0);
+  }
+  return int(errors.empty() ? ExitCode::done : ExitCode::error);
+}
+
+}  // namespace
+
+int run_training(Job& job, const RunSettings& settings) {
+  const TrainFlags& flags = settings.flags;
+  check_launched_ranks(flags, job.size());
+  const data::DataSplit data = data::open(flags.data, flags.val_fraction, flags.options.seed);
+  const data::SampleSpec& samples = data.train->spec();
+  nn::ModelSpec spec = flags.model;
+  spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
+  const ModelFunction model = nn::make_model(spec);
+  const LossFunction loss = make_loss(flags, samples);
+  const std::int64_t parameters = count_parameters(model, loss, samples);
+  Trainer trainer(job, model, loss, flags.options);
+
+  std::unique_ptr<RunFolder> folder;
+  const std::string path = create_folder(job, flags, folder);
+  RunLog log(fmt::format("{}/logs/rank_{}.log", path, job.rank()));
+  log.write_line(fmt::format("rank {} of {} on {}, process {}, {}",
+                             job.rank(),
+                             job.size(),
+                             host_name(),
+                             getpid(),
+                             job.backend().device_class()));
+  Console console(settings.console);
+  Progress progress(console);
+  if (folder) {
+    console.set_copy(&log);
+    folder->write_file("config.toml", to_toml(flags));
+    folder->write_file("environment.json", environment_json(job, settings));
+    print_start(console, job, settings, data, parameters, path);
+    // The folder first: what it records must not wait for a slow terminal.
+    trainer.add_observer(*folder);
+    trainer.add_observer(progress);
+  }
+  try {
+    trainer.fit(data);
+  } catch (...) {
+    console.clear_bar();
+    log.write_line("error: " + describe(std::current_exception()).message);
+    if (folder) folder->discard_unused();
+    throw;
+  }
+  return folder ? finish_run(trainer, *folder, console, log) : 0;
+}
+
+}  // namespace lockstep

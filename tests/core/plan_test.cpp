@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <set>
+
+#include "core/base/error.h"
+#include "core/base/random.h"
+#include "core/nn/zoo.h"
+#include "core/plan/arena.h"
+#include "core/plan/program_plan.h"
+#include "tests/core/trace_helpers.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<BufferLifetime> random_buffers(std::uint64_t seed) {
+  RandomStream random(seed, 0);
+  const int steps = 1 + int(random.below(40));
+  std::vector<BufferLifetime> buffers(random.below(60));
+  for (BufferLifetime& b : buffers) {
+    b.first = int(random.below(std::uint32_t(steps)));
+    b.last = b.first + int(random.below(std::uint32_t(steps - b.first)));
+    b.bytes = random.below(5) == 0 ? 0 : random.below(100000);
+  }
+  return buffers;
+}
+
+TEST(Arena, NoOverlapOnThousandsOfRandomPrograms) {
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    const auto buffers = random_buffers(seed);
+    const ArenaPlan plan = plan_arena(buffers);
+    ASSERT_NO_THROW(verify(plan, buffers)) << "seed " << seed;
+    ASSERT_GE(plan.bytes, buffers.empty() ? 0 : arena_lower_bound(buffers)) << "seed " << seed;
+  }
+}
+
+TEST(Arena, VerifierFindsAnOverlap) {
+  const std::vector<BufferLifetime> buffers{{1000, 0, 4}, {1000, 3, 5}};
+  ArenaPlan plan = plan_arena(buffers);
+  plan.offsets[1] = plan.offsets[0];
+  EXPECT_THROW(verify(plan, buffers), InternalError);
+}
+
+TEST(Arena, BuffersThatNeverMeetShareMemory) {
+  const std::vector<BufferLifetime> buffers{{4096, 0, 1}, {4096, 2, 3}, {4096, 4, 5}};
+  EXPECT_EQ(plan_arena(buffers).bytes, 4096u);
+}
+
+struct Planned {
+  Graph graph;
+  FlatSpace space;
+  ProgramPlan plan;
+};
+
+Planned plan_model(const std::string& name, const Shape& sample, MemoryReuse reuse) {
+  Planned p;
+  p.graph = trace_classifier(nn::make_model({.name = name}), sample, 10, 4);
+  p.space = lay_out(p.graph, 1 << 20);
+  p.plan =
+      plan_program(p.graph, p.space, std::vector<std::size_t>(p.graph.nodes().size(), 512), reuse);
+  return p;
+}
+
+/// Replays the program on the plan: each value must still be in its buffer when it is read.
+void expect_values_survive(const Planned& p) {
+  std::vector<ValueId> owner(p.plan.buffers.size(), kNoValue);
+  const auto same_memory = [&](ValueId value) {
+    return p.plan.buffer_of_value[std::size_t(value)];
+  };
+  for (std::size_t i = 0; i < p.graph.input_names().size(); ++i)
+    owner[std::size_t(same_memory(p.graph.input_value(int(i))))] = p.graph.input_value(int(i));
+  for (const Node& node : p.graph.nodes()) {
+    for (ValueId input : node.inputs) {
+      const int buffer = same_memory(input);
+      if (buffer < 0) continue;
+      ASSERT_EQ(owner[std::size_t(buffer)], input) << node.path;
+    }
+    for (ValueId output : node.outputs) {
+      const int buffer = same_memory(output);
+      if (buffer < 0) continue;
+      // A view leaves its input readable under both names; nothing else may.
+      if (node.op->is_view()) {
+        for (const Node& later : p.graph.nodes()) {
+          if (&later <= &node) continue;
+          ASSERT_EQ(std::ranges::count(later.inputs, node.inputs[0]), 0) << node.path;
+        }
+      }
+      owner[std::size_t(buffer)] = output;
+    }
+  }
+}
+
+TEST(ProgramPlan, ValuesSurviveUntilTheirLastReader) {
+  for (const char* name : {"mlp", "convnet", "resnet20", "resnet18"})
+    for (MemoryReuse reuse : {MemoryReuse::on, MemoryReuse::off})
+      expect_values_survive(plan_model(name, {32, 32, 3}, reuse));
+}
+
+TEST(ProgramPlan, ReuseNeedsLessMemory) {
+  const Planned on = plan_model("resnet20", {32, 32, 3}, MemoryReuse::on);
+  const Planned off = plan_model("resnet20", {32, 32, 3}, MemoryReuse::off);
+  EXPECT_LT(double(on.plan.arena.bytes), 0.7 * double(off.plan.arena.bytes));
+  // Issue 8 asks for 5% above the bound; the greedy plan keeps it for this model already.
+  EXPECT_LE(double(on.plan.arena.bytes), 1.05 * double(arena_lower_bound(on.plan.buffers)));
+}
+
+TEST(ProgramPlan, EveryBucketCompletesOnceAndInOrder) {
+  const Planned p = plan_model("resnet18", {32, 32, 3}, MemoryReuse::on);
+  ASSERT_GT(p.space.buckets.size(), 4u);
+  std::vector<int> order;
+  for (const auto& buckets : p.plan.buckets_after_node)
+    order.insert(order.end(), buckets.begin(), buckets.end());
+  std::vector<int> expected(p.space.buckets.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = int(i);
+  EXPECT_EQ(order, expected);
+}
+
+TEST(FlatSpace, SegmentsAreAlignedDisjointAndCoverEveryParameter) {
+  const Planned p = plan_model("resnet18", {32, 32, 3}, MemoryReuse::on);
+  std::int64_t end = 0;
+  std::set<int> seen;
+  for (const Segment& s : p.space.segments) {
+    EXPECT_EQ(s.offset % kSegmentAlignment, 0);
+    EXPECT_GE(s.offset, end);
+    end = s.offset + s.elems;
+    EXPECT_TRUE(seen.insert(s.parameter).second);
+    const Bucket& bucket = p.space.buckets[std::size_t(s.bucket)];
+    EXPECT_GE(s.offset, bucket.offset);
+    EXPECT_LE(end, bucket.offset + bucket.elems);
+  }
+  EXPECT_EQ(seen.size(), p.graph.parameters().size());
+  EXPECT_LE(end, p.space.elems);
+}
+
+TEST(FlatSpace, MicroBatchAndModeDoNotChangeTheParameters) {
+  const auto names = [](std::int64_t n, Mode mode) {
+    std::vector<std::string> result;
+    const Graph graph =
+        trace_classifier(nn::make_model({.name = "convnet"}), {28, 28, 1}, 10, n, mode);
+    for (const Parameter& p : graph.parameters()) result.push_back(p.name);
+    return result;
+  };
+  EXPECT_EQ(names(32, Mode::training), names(7, Mode::training));
+  EXPECT_EQ(names(32, Mode::training), names(32, Mode::evaluation));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/flags.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+using Arguments = std::vector<std::string>;
+
+std::string error_of(const Arguments& arguments) {
+  try {
+    parse_train_flags(arguments);
+  } catch (const ConfigError& error) {
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  return "no error";
+}
+
+class TomlFile {
+ public:
+  explicit TomlFile(const std::string& text)
+      : path_(testing::TempDir() + "lockstep_flags_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml") {
+    std::ofstream(path_) << text;
+  }
+  ~TomlFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+TEST(Flags, DefaultsAreThoseOfTheInterface) {
+  const TrainFlags flags = parse_train_flags({});
+  EXPECT_EQ(flags.model.name, "convnet");
+  EXPECT_EQ(flags.data, "glyphs");
+  EXPECT_EQ(flags.options.global_batch, 256);
+  EXPECT_EQ(flags.options.micro_batch, 32);
+  EXPECT_EQ(flags.options.epochs, 1);
+  EXPECT_EQ(flags.options.steps, 0);
+  EXPECT_EQ(std::get<Sgd>(flags.options.optimizer).lr, Sgd{}.lr);
+  const TrainFlags adamw = parse_train_flags({"--optimizer", "adamw"});
+  EXPECT_EQ(std::get<Adamw>(adamw.options.optimizer).weight_decay, Adamw{}.weight_decay);
+  EXPECT_EQ(std::get<Adamw>(adamw.options.optimizer).lr, Adamw{}.lr);
+}
+
+TEST(Flags, BothFormsOfAFlag) {
+  const TrainFlags flags = parse_train_flags({"--model=mlp",
+                                              "--hidden=10,20",
+                                              "--lr",
+                                              "0.5",
+                                              "--momentum=0.9",
+                                              "--nesterov",
+                                              "--steps",
+                                              "7",
+                                              "--no-decay",
+                                              "a.*",
+                                              "--no-decay=b",
+                                              "--weight-decay=1e-3"});
+  EXPECT_EQ(flags.model.hidden, (std::vector<std::int64_t>{10, 20}));
+  EXPECT_EQ(flags.options.steps, 7);
+  EXPECT_EQ(flags.options.epochs, 0);
+  const Sgd& sgd = std::get<Sgd>(flags.options.optimizer);
+  EXPECT_EQ(sgd.lr, 0.5f);
+  EXPECT_EQ(sgd.momentum, 0.9f);
+  EXPECT_TRUE(sgd.nesterov);
+  EXPECT_EQ(flags.options.no_decay, (Arguments{"a.*", "b"}));
+}
+
+TEST(Flags, UnknownNamesOfferTheNearest) {
+  EXPECT_THAT(error_of({"--modle", "mlp"}),
+              AllOf(HasSubstr("unknown flag --modle"), HasSubstr("did you mean --model?")));
+  EXPECT_THAT(error_of({"--global_batch=3"}), HasSubstr("did you mean --global-batch?"));
+  EXPECT_THAT(error_of({"--model", "convent"}),
+              AllOf(HasSubstr("unknown model 'convent'"), HasSubstr("--model convnet?")));
+  EXPECT_THAT(error_of({"--optimizer", "adam"}), HasSubstr("--optimizer adamw?"));
+  EXPECT_THAT(error_of({"--lr-schedule", "cosin"}), HasSubstr("--lr-schedule cosine?"));
+  EXPECT_THAT(error_of({"--reduction=quick"}), HasSubstr("reproducible or fast"));
+  EXPECT_THAT(error_of({"extra"}), HasSubstr("unexpected argument 'extra'"));
+}
+
+TEST(Flags, ValuesThatAreNone) {
+  EXPECT_THAT(error_of({"--lr", "fast"}), HasSubstr("--lr is 'fast'"));
+  EXPECT_THAT(error_of({"--lr", "nan"}), HasSubstr("--lr is 'nan'"));
+  EXPECT_THAT(error_of({"--lr=-0.1"}), HasSubstr("--lr is '-0.1'"));
+  EXPECT_THAT(error_of({"--steps", "0"}), HasSubstr("--steps is '0'"));
+  EXPECT_THAT(error_of({"--global-batch=1e3"}), HasSubstr("whole number"));
+  EXPECT_THAT(error_of({"--global-batch", "99999999999999999999"}), HasSubstr("whole number"));
+  EXPECT_THAT(error_of({"--ranks", "all"}), HasSubstr("expected 'auto' or a whole number"));
+  EXPECT_THAT(error_of({"--hidden", "10,x", "--model=mlp"}), HasSubstr("'x'"));
+  EXPECT_THAT(error_of({"--dropout", "1"}), HasSubstr("--dropout is '1'"));
+  EXPECT_THAT(error_of({"--no-decay", "(", "--weight-decay=1"}), HasSubstr("regular expression"));
+  EXPECT_THAT(error_of({"--lr"}), HasSubstr("--lr"));
+}
+
+TEST(Flags, Contradictions) {
+  EXPECT_THAT(error_of({"--optimizer=adamw", "--momentum=0.9"}),
+              HasSubstr("--momentum has no meaning with --optimizer adamw"));
+  EXPECT_THAT(error_of({"--beta1=0.8"}), HasSubstr("--beta1 has no meaning with --optimizer sgd"));
+  EXPECT_THAT(error_of({"--model=resnet18", "--hidden=10"}), HasSubstr("--hidden has no meaning"));
+  EXPECT_THAT(error_of({"--stem=cifar"}), HasSubstr("--stem has no meaning with --model convnet"));
+  EXPECT_THAT(error_of({"--model=mlp", "--batch-norm=sync"}), HasSubstr("no batch norm"));
+  EXPECT_THAT(error_of({"--steps=3", "--epochs=2"}), HasSubstr("--steps has no meaning with"));
+  EXPECT_THAT(error_of({"--steps=3", "--samples=2"}), HasSubstr("--samples has no meaning with"));
+  EXPECT_THAT(error_of({"--min-lr=0.01"}), HasSubstr("--min-lr has no meaning"));
+  EXPECT_THAT(error_of({"--lr-schedule=cosine", "--step-every=2"}), HasSubstr("--step-every"));
+  EXPECT_THAT(error_of({"--no-decay=x"}), HasSubstr("weight decay 0"));
+  EXPECT_THAT(error_of({"--decay-all", "--no-decay=x", "--weight-decay=1"}),
+              HasSubstr("give one of the two"));
+  EXPECT_THAT(error_of({"--val-fraction=0.1"}), HasSubstr("--val-fraction has no meaning"));
+  EXPECT_THAT(error_of({"--data=csv:a", "--augment=flip"}), HasSubstr("--augment has no meaning"));
+  EXPECT_THAT(error_of({"--global-batch=16", "--micro-batch=32"}),
+              HasSubstr("--micro-batch 32 is larger than --global-batch 16"));
+  EXPECT_THAT(error_of({"--nesterov"}), HasSubstr("esterov"));
+}
+
+TEST(Flags, CudaIsNotBuiltIn) {
+  EXPECT_THROW(parse_train_flags({"--device=cuda"}), EnvironmentError);
+  EXPECT_EQ(parse_train_flags({"--device=cpu"}).device, "cpu");
+}
+
+TEST(Flags, ConfigurationFile) {
+  const TomlFile file(
+      "model = \"mlp\"\nhidden = [8, 4]\nlr = 0.25\nepochs = 3\nnesterov = true\n"
+      "momentum = 0.5\n");
+  const TrainFlags flags = parse_train_flags({"--config", file.path(), "--lr=0.5"});
+  EXPECT_EQ(flags.model.hidden, (std::vector<std::int64_t>{8, 4}));
+  EXPECT_EQ(std::get<Sgd>(flags.options.optimizer).lr, 0.5f);
+  EXPECT_TRUE(std::get<Sgd>(flags.options.optimizer).nesterov);
+  EXPECT_EQ(flags.options.epochs, 3);
+  const TrainFlags steps = parse_train_flags({"--config=" + file.path(), "--steps", "9"});
+  EXPECT_EQ(steps.options.steps, 9);
+  EXPECT_EQ(steps.options.epochs, 0);
+}
+
+TEST(Flags, ConfigurationFileIsChecked) {
+  const TomlFile unknown("learning-rat = 1\nmomentun = 0.5\n");
+  EXPECT_THAT(error_of({"--config", unknown.path()}), HasSubstr("unknown key learning-rat"));
+  const TomlFile misspelt("momentun = 0.5\n");
+  EXPECT_THAT(error_of({"--config", misspelt.path()}), HasSubstr("did you mean momentum?"));
+  EXPECT_THAT(error_of({"--config", "/nowhere/x.toml"}), HasSubstr("no such file"));
+  EXPECT_THAT(error_of({"--config", testing::TempDir()}), HasSubstr("not a readable file"));
+}
+
+TEST(Flags, WrittenConfigurationRepeatsTheRun) {
+  const std::vector<Arguments> runs = {
+      {},
+      {"--model=mlp", "--hidden=none", "--data=csv:a b.csv", "--val-fraction=0.25", "--seed=9"},
+      {"--model=resnet18",
+       "--stem=cifar",
+       "--batch-norm=group:16",
+       "--optimizer=adamw",
+       "--lr=3e-4",
+       "--no-decay=\\.bias$",
+       "--lr-schedule=step",
+       "--step-every=10",
+       "--warmup-steps=5",
+       "--samples=1000",
+       "--augment=shift:1,flip",
+       "--shards=4"},
+      {"--momentum=0.9",
+       "--nesterov",
+       "--weight-decay=5e-4",
+       "--decay-all",
+       "--ranks=2",
+       "--lr-schedule=cosine",
+       "--min-lr=0.001",
+       "--accumulation=2",
+       "--overlap=off",
+       "--reduction=fast",
+       "--workers=3",
+       "--epochs=0.5",
+       "--clip-norm=1",
+       "--label-smoothing=0.1"}};
+  for (const Arguments& arguments : runs) {
+    const std::string text = to_toml(parse_train_flags(arguments));
+    const TomlFile file(text);
+    EXPECT_EQ(to_toml(parse_train_flags({"--config", file.path()})), text);
+  }
+}
+
+TEST(Flags, HelpListsFlagsAndDefaults) {
+  EXPECT_THAT(parse_train_flags({"--help"}).help,
+              AllOf(HasSubstr("--global-batch"), HasSubstr("256"), HasSubstr("--no-decay")));
+}
+
+}  // namespace
+}  // namespace lockstep

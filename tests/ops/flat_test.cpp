@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/flat.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include "core/exec/backend.h"
+#include "kernels/cpu/small_gemm.h"
+#include "tests/ops/op_case.h"
+
+namespace lockstep::test {
+namespace {
+
+const std::int64_t kLengths[] = {0, 1, 7, 8, 15, 16, 31, 33, 1025, 4096, 4097, 3 * 4096 + 5};
+
+std::vector<float> floats(std::int64_t elems, std::uint64_t seed) {
+  const HostTensor t = random_f32({elems}, seed);
+  return {t.as<float>(), t.as<float>() + elems};
+}
+
+TEST(SquaredNorm, AgreesWithDouble) {
+  for (std::int64_t n : kLengths) {
+    const std::vector<float> v = floats(n, 1);
+    double expected = 0;
+    for (float x : v) expected += double(x) * double(x);
+    // Squares of fp32 values are exact in fp64; each of n additions rounds.
+    EXPECT_NEAR(LOCKSTEP_CHOOSE(squared_norm)(v.data(), n, kNormBlock),
+                expected,
+                0x1p-53 * double(n) * expected)
+        << n;
+  }
+}
+
+TEST(SquaredNorm, IsTheSumOfItsBlocksWhereverTheyLie) {
+  const auto norm = LOCKSTEP_CHOOSE(squared_norm);
+  for (std::int64_t n : kLengths) {
+    const std::vector<float> v = floats(n, 2);
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; i += kNormBlock) {
+      const std::int64_t length = std::min(kNormBlock, n - i);
+      std::vector<float> moved(3, NAN);
+      moved.insert(moved.end(), v.begin() + i, v.begin() + i + length);
+      moved.push_back(NAN);
+      sum += norm(moved.data() + 3, length, kNormBlock);
+    }
+    EXPECT_EQ(norm(v.data(), n, kNormBlock), sum) << n;
+  }
+}
+
+TEST(SquaredNorm, InstructionSetsAgreeToTheBit) {
+  if (cpu::isa() != cpu::Isa::avx512) GTEST_SKIP() << "needs AVX-512";
+  for (std::int64_t n : kLengths) {
+    const std::vector<float> v = floats(n, 3);
+    EXPECT_EQ(cpu::avx2::squared_norm(v.data(), n, kNormBlock),
+              cpu::avx512::squared_norm(v.data(), n, kNormBlock))
+        << n;
+  }
+}
+
+TEST(FlatAdd, AddsInPlaceAndBesides) {
+  for (std::int64_t n : kLengths) {
+    const std::vector<float> a = floats(n, 4), b = floats(n, 5);
+    std::vector<float> out(std::size_t(n) + 1, -7.0f), in_place = a;
+    LOCKSTEP_CHOOSE(add)(out.data(), a.data(), b.data(), n);
+    LOCKSTEP_CHOOSE(add)(in_place.data(), in_place.data(), b.data(), n);
+    for (std::size_t i = 0; i < std::size_t(n); ++i) {
+      ASSERT_EQ(out[i], a[i] + b[i]);
+      ASSERT_EQ(in_place[i], out[i]);
+    }
+    EXPECT_EQ(out.back(), -7.0f) << "wrote past the end";
+  }
+}
+
+TEST(RunningStatistic, MovesTowardsTheWeightedSum) {
+  for (std::int64_t n : kLengths) {
+    std::vector<float> value = floats(n, 6);
+    const std::vector<float> before = value, sum = floats(n, 7);
+    LOCKSTEP_CHOOSE(update_statistic)(value.data(), sum.data(), 0.75f, 0.1f, n);
+    for (std::size_t i = 0; i < std::size_t(n); ++i)
+      // Four roundings of values below 2.
+      ASSERT_NEAR(value[i], before[i] + 0.1 * (double(sum[i]) - 0.75 * before[i]), 4 * 0x1p-23);
+  }
+}
+
+/// Both instruction sets compute C(m, n) as one chain over k, so they must agree to the bit, in
+/// every shape and with every stride.
+TEST(SmallGemm, InstructionSetsAgreeToTheBit) {
+  if (cpu::isa() != cpu::Isa::avx512) GTEST_SKIP() << "needs AVX-512";
+  for (std::int64_t m : {1, 2, 5, 6, 7, 12, 13, 25})
+    for (std::int64_t n : {1, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 70})
+      for (std::int64_t k : {0, 1, 10}) {
+        const std::vector<float> a = floats(m * k + 1, 8), b = floats(k * (n + 3) + 1, 9);
+        const std::vector<float> bias = floats(n, 10), c = floats(m * (n + 2), 11);
+        std::vector<float> narrow = c, wide = c;
+        cpu::SmallGemm g{
+            m, n, k, a.data(), 1, m, b.data(), n + 3, narrow.data(), n + 2, bias.data()};
+        cpu::avx2::small_gemm(g, true);
+        g.c = wide.data();
+        cpu::avx512::small_gemm(g, true);
+        ASSERT_EQ(narrow, wide) << m << " " << n << " " << k;
+        for (std::int64_t i = 0; i < m; ++i)
+          for (std::int64_t j = 0; j < n + 2; ++j) {
+            float sum = j < n ? bias[std::size_t(j)] : 0;
+            for (std::int64_t l = 0; j < n && l < k; ++l)
+              sum = std::fma(a[std::size_t(l * m + i)], b[std::size_t(l * (n + 3) + j)], sum);
+            const std::size_t at = std::size_t(i * (n + 2) + j);
+            ASSERT_EQ(wide[at], j < n ? c[at] + sum : c[at]) << m << " " << n << " " << k;
+          }
+      }
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/ops/op_case.h"
+
+namespace lockstep::test {
+
+/// For sums of `n` products of values uniform in [-1, 1). Such products have variance 1/9, so
+/// running sums have sizes around sqrt(n)/3, up to 4.5 times that among 10^5 elements. Each
+/// rounding moves the sum by 0.43 eps of its size, n of them like a random walk, again up to 4.5
+/// times: 4.5 * 4.5 * 0.43 / sqrt(3) = 5, where sqrt(3) is for the sum growing on its way.
+inline Tolerance of_products(std::int64_t n) {
+  const double terms = double(std::max<std::int64_t>(n, 1));
+  return {.c = 5, .n = terms, .scale = std::max(1.0, std::sqrt(terms) / 3)};
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tests/reference/reference.h"
+
+namespace lockstep::test {
+
+ReferenceOutputs softmax_cross_entropy_reference(const ReferenceArgs& args);
+ReferenceOutputs mean_squared_error_reference(const ReferenceArgs& args);
+
+}  // namespace lockstep::test
