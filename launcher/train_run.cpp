@@ -186,7 +186,10 @@ int run_training(Job& job, const RunSettings& settings) {
     if (folder) folder->discard_unused();
     throw;
   }
-  return folder ? finish_run(trainer, *folder, console, log) : 0;
+  if (folder) return finish_run(trainer, *folder, console, log);
+  log.close();
+  if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
+  return 0;
 }
 
 }  // namespace lockstep
