@@ -32,11 +32,6 @@ install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
 install(FILES launcher/console.h launcher/job.h launcher/progress.h launcher/run_job.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)
 install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu)
-<<<<<<< HEAD
-=======
-install(FILES launcher/job.h launcher/run_job.h launcher/progress.h launcher/console.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)
->>>>>>> launcher
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 install(EXPORT LockstepLibraries NAMESPACE Lockstep:: DESTINATION ${package_folder})
