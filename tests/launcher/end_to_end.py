@@ -193,7 +193,7 @@ class BadData(ProgramTest):
 
     def test_loss_that_is_not_finite(self):
         result = self.train("--lr=1e38", "--steps=50", "--optimizer=sgd", "--out=run")
-        self.expect_error(result, 7, "finite")
+        self.expect_error(result, 7, "the loss of step", "nan")
 
 
 class Output(ProgramTest):
@@ -315,7 +315,7 @@ class Ranks(ProgramTest):
     def test_errors_of_started_ranks_are_said_once_and_keep_their_code(self):
         self.expect_error(self.train("--ranks=2", data="csv:none.csv"), 1, "none.csv")
         self.expect_error(self.train("--ranks=2", "--lr=1e38", "--steps=50", "--out=run"), 7,
-                          "finite")
+                          "the loss of step", "nan")
         self.expect_error(self.train("--ranks=2", "--model=convnet"), 2, "conv")
 
     def test_usage_error_under_mpirun_is_said_once(self):
