@@ -126,7 +126,7 @@ void print_start(Console& console,
   if (data.validation) console.line(fmt::format("validation {}", data.validation->describe()));
   console.line(fmt::format("batch      {}", plan_batch(options, job.size()).to_string()));
   console.line(fmt::format(
-      "optimizer  {}, {}", to_string(options.optimizer), to_string(options.lr_schedule)));
+      "optimizer  {}, {}", to_string(options.optimizer), schedule_words(options.lr_schedule)));
   console.line(fmt::format("device     {}", job.backend().device_class()));
   console.line(fmt::format("ranks      {}, told by: {}", job.size(), job.source()));
   console.line(fmt::format("output     {}", folder));
