@@ -45,9 +45,9 @@ struct TrainOptions {
   // data
   data::Augmentation augmentation = {};
   int workers = -1;  ///< -1: auto
-  // observation, in steps; 0: never (evaluation: at the end of each epoch)
+  // observation, in steps; 0: never. eval_every -1: at the end of each epoch and of the run
   std::int64_t log_every = 50;
-  std::int64_t eval_every = 0;
+  std::int64_t eval_every = -1;
 };
 
 }  // namespace lockstep

@@ -166,7 +166,7 @@ def run_lockstep(program, case, folder, options):
         optimizer += ["--momentum", str(case.momentum)]
     command = [str(program), "train", "--model", case.model, *data, *case.lockstep,
                "--global-batch", str(case.global_batch), "--steps", str(steps), *optimizer,
-               "--log-every", str(case.log_every), "--eval-every", str(10 * steps),
+               "--log-every", str(case.log_every), "--eval-every", "0",
                "--ranks", str(case.ranks), "--out", str(out)]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
