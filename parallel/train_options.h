@@ -31,10 +31,10 @@ struct TrainOptions {
   // optimizer
   Optimizer optimizer = Sgd{};
   LrSchedule lr_schedule = {};
-  float clip_norm = 0;                ///< 0: no clipping
+  float clip_norm = 0;                     ///< 0: no clipping
   std::vector<std::string> no_decay = {};  ///< regular expressions searched in parameter names, in
-                                      ///< addition to biases and norms
-  bool decay_all = false;             ///< biases and norms decay as well
+                                           ///< addition to biases and norms
+  bool decay_all = false;                  ///< biases and norms decay as well
   // model
   BatchNormPolicy batch_norm = {};
   // engine
