@@ -47,6 +47,8 @@ struct TrainSummary {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
+  /// After every check, before step 1.
+  virtual void on_start() {}
   virtual void on_step(const StepRecord&) {}
   virtual void on_evaluation(const EvaluationRecord&) {}
   virtual void on_end(const TrainSummary&) {}

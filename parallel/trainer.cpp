@@ -136,6 +136,7 @@ class Trainer::State {
                         [&requests](data::LoadRequest& r) { return requests.next(r); });
 
     TrainSummary summary;
+    for (TrainObserver* observer : observers_) observer->on_start();
     context_.communicator().barrier();
     mark_ = {0, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
     for (std::int64_t step = 0; step < steps_; ++step) {
