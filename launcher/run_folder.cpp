@@ -37,6 +37,8 @@ constexpr const char* kHint = "choose a writable place with --out DIR";
 void create(const fs::path& folder, std::vector<fs::path>& created) {
   std::error_code error;
   if (fs::is_directory(folder, error)) return;
+  if (fs::exists(folder, error))
+    cannot_create(folder, std::make_error_code(std::errc::not_a_directory));
   if (folder.has_parent_path() && folder.parent_path() != folder)
     create(folder.parent_path(), created);
   if (fs::create_directory(folder, error)) created.push_back(folder);
