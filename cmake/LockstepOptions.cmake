@@ -24,6 +24,8 @@ target_compile_options(lockstep_warnings INTERFACE
   -ffp-contract=off)
 
 if(LOCKSTEP_SANITIZE)
+  # GCC 12 takes std::regex for uninitialised under sanitizers.
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()

@@ -129,7 +129,8 @@ void Replica::set_weights(std::span<const io::NamedTensor> weights) {
 
 std::string Replica::program_text() const {
   ProgramSet& programs = state_->programs;
-  return to_text(programs.graph()) + to_text(programs.space(), programs.graph());
+  return to_text(programs.graph()) + to_text(programs.space(), programs.graph()) +
+         to_text(programs.plan());
 }
 
 }  // namespace lockstep

@@ -82,7 +82,8 @@ class CommError : public Error {
       : Error(message, std::move(hint), ExitCode::error) {}
 };
 
-/// The loss or a gradient became infinite or NaN.
+/// The loss, or the norm of the gradients where it is computed (clipping, logged and last steps),
+/// is infinite or NaN.
 class NonFiniteError : public Error {
  public:
   explicit NonFiniteError(const std::string& message, std::string hint = {})
