@@ -29,8 +29,9 @@ install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES
 install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
   PATTERN "mpi_try.h" EXCLUDE)  # includes mpi.h, which users of the interface need not have
+install(FILES launcher/console.h launcher/job.h launcher/progress.h launcher/run_job.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)
 install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu)
-install(FILES launcher/job.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 install(EXPORT LockstepLibraries NAMESPACE Lockstep:: DESTINATION ${package_folder})

@@ -18,8 +18,8 @@ scripts/install_dependencies.sh
 scripts/build.sh release lockstep
 
 build/release/lockstep train --data glyphs --model convnet --ranks 2 \
-  --global-batch 128 --micro-batch 32 --samples 200000 \
-  --optimizer sgd --lr 0.1 --momentum 0.9 --lr-schedule cosine --seed 1 \
+  --global-batch 128 --micro-batch 32 --samples 100000 \
+  --optimizer sgd --lr 0.02 --momentum 0.9 --warmup-steps 50 --lr-schedule cosine --seed 1 \
   --out "$out" --force "$@"
 
 python3 - "$out/summary.json" "$target_percent" "$limit_seconds" <<'PYTHON'

@@ -153,7 +153,8 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
 void declare_output(FlagGroup group, RawFlags& raw) {
   group.text("--out", raw.out, "folder for this run")->type_name("DIR")->default_str("runs/<time>");
   group.whole("--log-every", raw.log_every, 0, "steps between two log lines; 0: none");
-  group.whole("--eval-every", raw.eval_every, 0, "steps between validations; 0: every epoch");
+  group.whole(
+      "--eval-every", raw.eval_every, -1, "steps between validations; 0: never, -1: every epoch");
   group.flag("--force", raw.force, "write into --out although it holds a run");
 }
 

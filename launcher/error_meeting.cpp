@@ -27,6 +27,11 @@ Card card_of(const ErrorReport& report) {
   return {float(report.exit_code), float(hash >> 8)};
 }
 
+/// In one write, so that ranks do not mix.
+void write_to_stderr(const std::string& text) {
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
+}
+
 }  // namespace
 
 ErrorReport describe(const std::exception_ptr& error) {
@@ -46,8 +51,11 @@ ErrorReport describe(const std::exception_ptr& error) {
 void print_error(const ErrorReport& report, int rank) {
   std::string text = fmt::format("[rank {} {}] error: {}\n", rank, host_name(), report.message);
   if (!report.hint.empty()) text += fmt::format("hint: {}\n", report.hint);
-  // One write, so that ranks do not mix.
-  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
+  write_to_stderr(text);
+}
+
+void print_warning(const std::string& message, int rank) {
+  write_to_stderr(fmt::format("[rank {} {}] warning: {}\n", rank, host_name(), message));
 }
 
 ErrorMeeting::ErrorMeeting(Communicator& world) : world_(world) {

@@ -21,6 +21,8 @@ ErrorReport describe(const std::exception_ptr& error);
 
 /// Writes "[rank R host] error: ..." and, where there is one, "hint: ..." to standard error.
 void print_error(const ErrorReport& report, int rank);
+/// "[rank R host] warning: ...", for what does not end a run.
+void print_warning(const std::string& message, int rank);
 
 /// Where ranks that met an error find out whether the others met it as well. Most mistakes (a flag,
 /// a missing file, a loss that is not finite) hit all ranks alike: then the message is printed once

@@ -6,8 +6,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "launcher/cores.h"
-
 namespace lockstep {
 namespace {
 
@@ -41,7 +39,7 @@ HostFacts host_facts() {
   facts.cpu = value_in("/proc/cpuinfo", "model name");
   facts.os = value_in("/etc/os-release", "PRETTY_NAME");
   facts.kernel = fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine);
-  facts.cores = available_cores().count;
+  facts.host_cpus = int(sysconf(_SC_NPROCESSORS_ONLN));
   facts.version = LOCKSTEP_VERSION;
   facts.commit = LOCKSTEP_GIT_COMMIT;
   facts.compiler = LOCKSTEP_COMPILER;

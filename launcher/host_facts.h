@@ -11,7 +11,7 @@ struct HostFacts {
   std::string cpu;      ///< model name
   std::string os;       ///< "Debian GNU/Linux 12 (bookworm)"
   std::string kernel;   ///< "Linux 6.1.0 x86_64"
-  int cores = 1;        ///< that this process may use
+  int host_cpus = 1;    ///< online hardware threads, this rank's or not
   std::string version;  ///< of Lockstep
   std::string commit;   ///< it was built from; empty where that is unknown
   std::string compiler;

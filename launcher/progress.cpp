@@ -50,6 +50,9 @@ void Progress::on_step(const StepRecord& record) {
 }
 
 void Progress::on_evaluation(const EvaluationRecord& record) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_evaluation_line_) return;
+  next_evaluation_line_ = now + std::chrono::seconds(1);
   console_.line(evaluation_line(record));
 }
 

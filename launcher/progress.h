@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "launcher/console.h"
@@ -13,7 +14,8 @@ std::string step_line(const StepRecord& record);
 /// "validation at step 940 (epoch 4): loss 0.0312  acc 99.02%  (1.2 s)"
 std::string evaluation_line(const EvaluationRecord& record);
 
-/// Tells people how a run goes.
+/// Tells people how a run goes. Epochs of a small table take microseconds: evaluation lines come at
+/// most once a second, while metrics.jsonl has them all and the end says the last.
 class Progress final : public TrainObserver {
  public:
   explicit Progress(Console& console) : console_(console) {}
@@ -23,6 +25,7 @@ class Progress final : public TrainObserver {
 
  private:
   Console& console_;
+  std::chrono::steady_clock::time_point next_evaluation_line_{};
 };
 
 }  // namespace lockstep

@@ -91,7 +91,7 @@ std::string environment_json(Job& job, const RunSettings& settings) {
                       {"os", facts.os},
                       {"kernel", facts.kernel},
                       {"cpu", facts.cpu},
-                      {"cores", std::int64_t(facts.cores)},
+                      {"host_cpus", std::int64_t(facts.host_cpus)},
                       {"ranks", std::int64_t(job.size())},
                       {"rank_source", job.source()},
                       {"device", job.backend().device_class()},
@@ -99,6 +99,15 @@ std::string environment_json(Job& job, const RunSettings& settings) {
                       {"build_type", facts.build_type},
                       {"fmt", std::int64_t(FMT_VERSION)}},
                      2);
+}
+
+std::string schedule_words(const LrSchedule& schedule) {
+  constexpr const char* kKinds[] = {"constant", "linear", "step", "cosine"};
+  std::string text = fmt::format("{} rate", kKinds[std::size_t(schedule.kind)]);
+  if (schedule.warmup_steps > 0)
+    text += fmt::format(", {} steps of warm-up", schedule.warmup_steps);
+  if (schedule.min_lr > 0) text += fmt::format(", at least {}", schedule.min_lr);
+  return text;
 }
 
 void print_start(Console& console,
@@ -117,7 +126,7 @@ void print_start(Console& console,
   if (data.validation) console.line(fmt::format("validation {}", data.validation->describe()));
   console.line(fmt::format("batch      {}", plan_batch(options, job.size()).to_string()));
   console.line(fmt::format(
-      "optimizer  {}, {}", to_string(options.optimizer), to_string(options.lr_schedule)));
+      "optimizer  {}, {}", to_string(options.optimizer), schedule_words(options.lr_schedule)));
   console.line(fmt::format("device     {}", job.backend().device_class()));
   console.line(fmt::format("ranks      {}, told by: {}", job.size(), job.source()));
   console.line(fmt::format("output     {}", folder));
@@ -186,7 +195,10 @@ int run_training(Job& job, const RunSettings& settings) {
     if (folder) folder->discard_unused();
     throw;
   }
-  return folder ? finish_run(trainer, *folder, console, log) : 0;
+  if (folder) return finish_run(trainer, *folder, console, log);
+  log.close();
+  if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
+  return 0;
 }
 
 }  // namespace lockstep

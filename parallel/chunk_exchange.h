@@ -59,8 +59,8 @@ class ChunkExchange {
  private:
   struct InFlight {
     Bucket bucket;
-    std::vector<std::unique_ptr<CommRequest>> all_to_all;  // one for each layer of nodes
-    std::unique_ptr<CommRequest> gather;
+    std::vector<CommRequestPtr> all_to_all;  // one for each layer of nodes
+    CommRequestPtr gather;
   };
 
   void start_all_reduce(InFlight& entry);

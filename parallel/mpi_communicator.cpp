@@ -44,18 +44,12 @@ struct ToAndFrom {
   Counts to, from;
 };
 
+class MpiRequest;
+using RequestPool = std::vector<std::unique_ptr<MpiRequest>>;
+
 class MpiRequest final : public CommRequest {
  public:
-  explicit MpiRequest(std::unique_ptr<ToAndFrom> counts) : counts_(std::move(counts)) {}
-
-  ~MpiRequest() override {
-    if (handle == MPI_REQUEST_NULL || !MpiSession::running()) return;
-    if (std::uncaught_exceptions() > exceptions_) {
-      static_cast<void>(counts_.release());
-      return;
-    }
-    MPI_Wait(&handle, MPI_STATUS_IGNORE);
-  }
+  MpiRequest(std::size_t ranks, RequestPool& pool) : counts(ranks), pool_(pool) {}
 
   bool test() override {
     int done = 0;
@@ -65,11 +59,24 @@ class MpiRequest final : public CommRequest {
 
   void wait() override { LOCKSTEP_MPI_TRY(MPI_Wait(&handle, MPI_STATUS_IGNORE)); }
 
+  void release() override {
+    if (handle != MPI_REQUEST_NULL && MPI_SUCCESS != finish()) return;
+    pool_.emplace_back(this);
+  }
+
   MPI_Request handle = MPI_REQUEST_NULL;
+  ToAndFrom counts;
+  int exceptions = 0;  // in flight when it was started
 
  private:
-  std::unique_ptr<ToAndFrom> counts_;
-  int exceptions_ = std::uncaught_exceptions();
+  // While an exception is in flight peers may be gone, and waiting would never end: the request
+  // leaks, since MPI may still read its counts.
+  int finish() {
+    if (!MpiSession::running() || std::uncaught_exceptions() > exceptions) return MPI_ERR_PENDING;
+    return MPI_Wait(&handle, MPI_STATUS_IGNORE);
+  }
+
+  RequestPool& pool_;
 };
 
 class MpiCommunicator final : public Communicator {
@@ -131,16 +138,16 @@ class MpiCommunicator final : public Communicator {
                                     comm_));
   }
 
-  std::unique_ptr<CommRequest> start_all_to_all(const float* send,
-                                                std::span<const CommBlock> to,
-                                                float* recv,
-                                                std::span<const CommBlock> from) override {
+  CommRequestPtr start_all_to_all(const float* send,
+                                  std::span<const CommBlock> to,
+                                  float* recv,
+                                  std::span<const CommBlock> from) override {
     LOCKSTEP_ASSERT(to.size() == std::size_t(size_) && from.size() == to.size());
-    auto counts = std::make_unique<ToAndFrom>(to.size());
-    counts->to.set(to);
-    counts->from.set(from);
-    ToAndFrom& c = *counts;
-    auto request = std::make_unique<MpiRequest>(std::move(counts));
+    CommRequestPtr owner;
+    MpiRequest& request = take_request(owner);
+    ToAndFrom& c = request.counts;
+    c.to.set(to);
+    c.from.set(from);
     LOCKSTEP_MPI_TRY(MPI_Ialltoallv(send,
                                     c.to.counts.data(),
                                     c.to.offsets.data(),
@@ -150,17 +157,16 @@ class MpiCommunicator final : public Communicator {
                                     c.from.offsets.data(),
                                     MPI_FLOAT,
                                     comm_,
-                                    &request->handle));
-    return request;
+                                    &request.handle));
+    return owner;
   }
 
-  std::unique_ptr<CommRequest> start_all_gather(float* data,
-                                                std::span<const CommBlock> blocks) override {
+  CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) override {
     LOCKSTEP_ASSERT(blocks.size() == std::size_t(size_));
-    auto counts = std::make_unique<ToAndFrom>(blocks.size());
-    counts->from.set(blocks);
-    Counts& c = counts->from;
-    auto request = std::make_unique<MpiRequest>(std::move(counts));
+    CommRequestPtr owner;
+    MpiRequest& request = take_request(owner);
+    Counts& c = request.counts.from;
+    c.set(blocks);
     LOCKSTEP_MPI_TRY(MPI_Iallgatherv(MPI_IN_PLACE,
                                      0,
                                      MPI_FLOAT,
@@ -169,20 +175,21 @@ class MpiCommunicator final : public Communicator {
                                      c.offsets.data(),
                                      MPI_FLOAT,
                                      comm_,
-                                     &request->handle));
-    return request;
+                                     &request.handle));
+    return owner;
   }
 
-  std::unique_ptr<CommRequest> start_all_reduce(float* data, std::int64_t elems) override {
+  CommRequestPtr start_all_reduce(float* data, std::int64_t elems) override {
     LOCKSTEP_CHECK(elems >= 0 && elems <= kMaxCount,
                    CommError,
                    "all-reduce of {} elements, MPI takes at most {}: use smaller buckets",
                    elems,
                    kMaxCount);
-    auto request = std::make_unique<MpiRequest>(nullptr);
-    LOCKSTEP_MPI_TRY(MPI_Iallreduce(
-        MPI_IN_PLACE, data, int(elems), MPI_FLOAT, MPI_SUM, comm_, &request->handle));
-    return request;
+    CommRequestPtr owner;
+    MpiRequest& request = take_request(owner);
+    LOCKSTEP_MPI_TRY(
+        MPI_Iallreduce(MPI_IN_PLACE, data, int(elems), MPI_FLOAT, MPI_SUM, comm_, &request.handle));
+    return owner;
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
@@ -195,6 +202,16 @@ class MpiCommunicator final : public Communicator {
   void abort(int exit_code) override { MPI_Abort(comm_, exit_code); }
 
  private:
+  // The pool is filled as requests come back; `owner` returns this one even if starting throws.
+  MpiRequest& take_request(CommRequestPtr& owner) {
+    if (pool_.empty()) pool_.push_back(std::make_unique<MpiRequest>(std::size_t(size_), pool_));
+    MpiRequest& request = *pool_.back().release();
+    pool_.pop_back();
+    request.exceptions = std::uncaught_exceptions();
+    owner.reset(&request);
+    return request;
+  }
+
   // For sizes that MPI's int counts cannot say.
   void all_gather_by_broadcasts(const void* send, void* recv, std::span<const std::size_t> bytes) {
     auto* block = static_cast<std::byte*>(recv);
@@ -211,6 +228,7 @@ class MpiCommunicator final : public Communicator {
   bool owned_;
   int exceptions_ = std::uncaught_exceptions();
   int rank_ = 0, size_ = 1;
+  RequestPool pool_;
   std::vector<int> byte_counts_, byte_offsets_;  // [ranks], kept so that gathers allocate nothing
 };
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/nn/trace.h"
+#include "parallel/dump.h"
 
 namespace lockstep {
 namespace {
@@ -21,6 +23,12 @@ std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std
   return sizes;
 }
 
+MemoryReuse reuse_of_environment() {
+  const auto& plan = env().plan;
+  if (!plan) return MemoryReuse::on;
+  return *plan == "off" ? MemoryReuse::off : MemoryReuse::poison;
+}
+
 }  // namespace
 
 ProgramSet::ProgramSet(Backend& backend,
@@ -29,7 +37,8 @@ ProgramSet::ProgramSet(Backend& backend,
                        const data::SampleSpec& samples,
                        const TrainOptions& options,
                        const BatchPlan& batch,
-                       std::vector<std::int64_t> sizes) {
+                       std::vector<std::int64_t> sizes)
+    : reuse_(reuse_of_environment()) {
   const auto bucket_bytes = std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
   for (std::int64_t n : distinct_sizes(batch, std::move(sizes))) {
     BatchNormPolicy policy = options.batch_norm;
@@ -54,7 +63,7 @@ ProgramSet::ProgramSet(Backend& backend,
 BoundProgram ProgramSet::compile(std::int64_t samples, Graph graph, Backend& backend) const {
   BoundProgram bound;
   bound.samples = samples;
-  bound.program = std::make_unique<Program>(std::move(graph), backend, space_, MemoryReuse::on);
+  bound.program = std::make_unique<Program>(std::move(graph), backend, space_, reuse_);
   return bound;
 }
 
@@ -75,6 +84,14 @@ void ProgramSet::allocate_and_bind(Backend& backend) {
       bound.target = bound.program->input(kTargetName);
       bound.sample_weight = bound.program->input(kSampleWeightName);
     }
+}
+
+void ProgramSet::dump(const std::string& folder) const {
+  dump_flat_space(folder, space_, graph());
+  for (const BoundProgram& bound : training_)
+    dump_program(folder, fmt::format("training_{}", bound.samples), *bound.program);
+  for (const BoundProgram& bound : evaluation_)
+    dump_program(folder, fmt::format("evaluation_{}", bound.samples), *bound.program);
 }
 
 const BoundProgram& ProgramSet::find(const std::vector<BoundProgram>& programs,

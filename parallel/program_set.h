@@ -47,6 +47,8 @@ class ProgramSet {
   float* parameters() { return parameters_->as<float>(); }
   float* gradients() { return gradients_->as<float>(); }
   PackedCopies& packed() { return packed_; }
+  /// Text of every program, plan and of the flat space, as files in `folder`.
+  void dump(const std::string& folder) const;
   std::size_t arena_bytes() const { return arena_->bytes(); }
 
  private:
@@ -55,6 +57,7 @@ class ProgramSet {
   void allocate_and_bind(Backend& backend);
 
   FlatSpace space_;
+  MemoryReuse reuse_;
   std::vector<BoundProgram> training_;  // the whole micro-batch first
   std::vector<BoundProgram> evaluation_;
   PackedCopies packed_;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/nn/initialise.h"
 
@@ -76,6 +77,7 @@ Replica::State::State(RankContext& rank_context,
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
   initialise_parameters();
+  if (env().dump && context.rank() == 0) programs.dump(*env().dump);
 }
 
 StepResult Replica::State::train_step(const Schedule& schedule,

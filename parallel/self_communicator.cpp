@@ -8,11 +8,18 @@
 namespace lockstep {
 namespace {
 
+/// Complete from the start; without state, so that one serves all.
 class DoneRequest final : public CommRequest {
  public:
   bool test() override { return true; }
   void wait() override {}
+  void release() override {}
 };
+
+CommRequestPtr done() {
+  static DoneRequest request;
+  return CommRequestPtr(&request);
+}
 
 void copy(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
@@ -35,27 +42,24 @@ void SelfCommunicator::all_gather_v(const void* send,
   copy(recv, send, bytes[0]);
 }
 
-std::unique_ptr<CommRequest> SelfCommunicator::start_all_to_all(const float* send,
-                                                                std::span<const CommBlock> to,
-                                                                float* recv,
-                                                                std::span<const CommBlock> from) {
+CommRequestPtr SelfCommunicator::start_all_to_all(const float* send,
+                                                  std::span<const CommBlock> to,
+                                                  float* recv,
+                                                  std::span<const CommBlock> from) {
   LOCKSTEP_CHECK(to.size() == 1 && from.size() == 1 && to[0].elems == from[0].elems,
                  CommError,
                  "all-to-all on one rank: what it sends is not what it receives");
   copy(recv + from[0].offset, send + to[0].offset, std::size_t(to[0].elems) * sizeof(float));
-  return std::make_unique<DoneRequest>();
+  return done();
 }
 
-std::unique_ptr<CommRequest> SelfCommunicator::start_all_gather(float*,
-                                                                std::span<const CommBlock> blocks) {
+CommRequestPtr SelfCommunicator::start_all_gather(float*, std::span<const CommBlock> blocks) {
   LOCKSTEP_CHECK(
       blocks.size() == 1, CommError, "all-gather of {} blocks on one rank", blocks.size());
-  return std::make_unique<DoneRequest>();
+  return done();
 }
 
-std::unique_ptr<CommRequest> SelfCommunicator::start_all_reduce(float*, std::int64_t) {
-  return std::make_unique<DoneRequest>();
-}
+CommRequestPtr SelfCommunicator::start_all_reduce(float*, std::int64_t) { return done(); }
 
 std::unique_ptr<Communicator> SelfCommunicator::split(int, int) {
   return std::make_unique<SelfCommunicator>();

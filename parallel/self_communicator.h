@@ -15,13 +15,12 @@ class SelfCommunicator final : public Communicator {
   void broadcast(void* data, std::size_t bytes, int root) override;
   void all_gather(const void* send, void* recv, std::size_t bytes) override;
   void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override;
-  std::unique_ptr<CommRequest> start_all_to_all(const float* send,
-                                                std::span<const CommBlock> to,
-                                                float* recv,
-                                                std::span<const CommBlock> from) override;
-  std::unique_ptr<CommRequest> start_all_gather(float* data,
-                                                std::span<const CommBlock> blocks) override;
-  std::unique_ptr<CommRequest> start_all_reduce(float* data, std::int64_t elems) override;
+  CommRequestPtr start_all_to_all(const float* send,
+                                  std::span<const CommBlock> to,
+                                  float* recv,
+                                  std::span<const CommBlock> from) override;
+  CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) override;
+  CommRequestPtr start_all_reduce(float* data, std::int64_t elems) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   void abort(int exit_code) override;
 };

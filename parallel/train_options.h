@@ -31,10 +31,10 @@ struct TrainOptions {
   // optimizer
   Optimizer optimizer = Sgd{};
   LrSchedule lr_schedule = {};
-  float clip_norm = 0;                ///< 0: no clipping
+  float clip_norm = 0;                     ///< 0: no clipping
   std::vector<std::string> no_decay = {};  ///< regular expressions searched in parameter names, in
-                                      ///< addition to biases and norms
-  bool decay_all = false;             ///< biases and norms decay as well
+                                           ///< addition to biases and norms
+  bool decay_all = false;                  ///< biases and norms decay as well
   // model
   BatchNormPolicy batch_norm = {};
   // engine
@@ -45,9 +45,9 @@ struct TrainOptions {
   // data
   data::Augmentation augmentation = {};
   int workers = -1;  ///< -1: auto
-  // observation, in steps; 0: never (evaluation: at the end of each epoch)
+  // observation, in steps; 0: never. eval_every -1: at the end of each epoch and of the run
   std::int64_t log_every = 50;
-  std::int64_t eval_every = 0;
+  std::int64_t eval_every = -1;
 };
 
 }  // namespace lockstep

@@ -155,6 +155,7 @@ class Trainer::State {
   }
 
   bool evaluates_after(const TrainingFeed& feed, std::int64_t step) const {
+    if (options_.eval_every == 0) return false;
     const std::int64_t every =
         options_.eval_every > 0 ? options_.eval_every : feed.steps_per_epoch();
     return (step + 1) % every == 0 || step + 1 == steps_;

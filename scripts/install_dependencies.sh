@@ -14,7 +14,7 @@ packages=(
   git cmake ninja-build g++ ccache
   openmpi-bin libopenmpi-dev         # the ranks
   libdnnl-dev                        # CPU kernels
-  libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
+  libfmt-dev nlohmann-json3-dev libcli11-dev
   zlib1g-dev libssl-dev              # gzip'd data sets, SHA-256
   libgtest-dev libgmock-dev libbenchmark-dev
   python3                            # the scripts read summary.json with it

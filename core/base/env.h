@@ -20,12 +20,14 @@ struct Env {
   std::optional<std::string> started;
   std::optional<std::string> test_data;  ///< LOCKSTEP_TEST_DATA: folder of real data for tests
   std::optional<std::string> dump;       ///< LOCKSTEP_DUMP: folder for every pipeline stage as text
-  std::optional<std::string> plan;       ///< LOCKSTEP_PLAN: off, poison or guard
+  /// LOCKSTEP_PLAN: "off" lets no two tensors share memory, "poison" fills memory with NaN as soon
+  /// as its tensor is dead.
+  std::optional<std::string> plan;
 };
 
 /// Picks the LOCKSTEP_* variables out of `variables`; an empty value counts as unset.
 /// Throws ConfigError: an unknown LOCKSTEP_* name (the nearest valid one is offered), a value of
-/// LOCKSTEP_PLAN that is none of its three.
+/// LOCKSTEP_PLAN that is none of its two.
 Env parse_env(const VariableMap& variables);
 
 /// The variables of this process.

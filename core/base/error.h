@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fmt/format.h>
-
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -99,16 +98,16 @@ class InternalError : public Error {
 }  // namespace lockstep
 
 /// Throws `ErrorType` with a message in fmt's syntax unless `condition` holds. For input.
-#define LOCKSTEP_CHECK(condition, ErrorType, ...)           \
-  do {                                                      \
-    if (!(condition)) [[unlikely]]                          \
+#define LOCKSTEP_CHECK(condition, ErrorType, ...)              \
+  do {                                                         \
+    if (!(condition)) [[unlikely]]                             \
       throw ::lockstep::ErrorType(::fmt::format(__VA_ARGS__)); \
   } while (false)
 
 /// Throws InternalError unless an invariant holds. Always on.
-#define LOCKSTEP_ASSERT(condition)                                                        \
-  do {                                                                                    \
-    if (!(condition)) [[unlikely]]                                                        \
-      throw ::lockstep::InternalError(                                                    \
+#define LOCKSTEP_ASSERT(condition)                                                         \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]]                                                         \
+      throw ::lockstep::InternalError(                                                     \
           ::fmt::format("invariant broken at {}:{}: {}", __FILE__, __LINE__, #condition)); \
   } while (false)

@@ -13,7 +13,9 @@ namespace lockstep {
 using RandomBlock = std::array<std::uint32_t, 4>;
 
 /// Ten Philox rounds: four independent 32-bit words for (key, counter).
-constexpr RandomBlock philox(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high) {
+constexpr RandomBlock philox(std::uint64_t key,
+                             std::uint64_t counter_low,
+                             std::uint64_t counter_high) {
   std::uint32_t k0 = std::uint32_t(key), k1 = std::uint32_t(key >> 32);
   RandomBlock c{std::uint32_t(counter_low),
                 std::uint32_t(counter_low >> 32),

@@ -11,9 +11,12 @@ std::size_t size_in_bytes(DType dtype) { return dtype == DType::u8 ? 1 : 4; }
 
 std::string_view name_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "f32";
-    case DType::i32: return "i32";
-    case DType::u8: return "u8";
+    case DType::f32:
+      return "f32";
+    case DType::i32:
+      return "i32";
+    case DType::u8:
+      return "u8";
   }
   throw InternalError("unknown dtype");
 }

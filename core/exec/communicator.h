@@ -15,7 +15,16 @@ class CommRequest {
   /// Drives progress; true once complete. Never blocks.
   virtual bool test() = 0;
   virtual void wait() = 0;
+  /// What its owner does instead of deleting it: communicators recycle requests, so that steady
+  /// state allocates none.
+  virtual void release() { delete this; }
 };
+
+struct ReleaseRequest {
+  void operator()(CommRequest* request) const { request->release(); }
+};
+/// Must not outlive the communicator that started it.
+using CommRequestPtr = std::unique_ptr<CommRequest, ReleaseRequest>;
 
 /// Elements that one rank sends to or receives from another.
 struct CommBlock {
@@ -40,15 +49,14 @@ class Communicator {
   virtual void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) = 0;
 
   /// Sends send[to[r]] to each rank r, receives from each rank r into recv[from[r]].
-  virtual std::unique_ptr<CommRequest> start_all_to_all(const float* send,
-                                                        std::span<const CommBlock> to,
-                                                        float* recv,
-                                                        std::span<const CommBlock> from) = 0;
+  virtual CommRequestPtr start_all_to_all(const float* send,
+                                          std::span<const CommBlock> to,
+                                          float* recv,
+                                          std::span<const CommBlock> from) = 0;
   /// In place: rank r owns data[blocks[r]]; afterwards every rank has every block.
-  virtual std::unique_ptr<CommRequest> start_all_gather(float* data,
-                                                        std::span<const CommBlock> blocks) = 0;
+  virtual CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) = 0;
   /// In place sum, in whatever order the library likes.
-  virtual std::unique_ptr<CommRequest> start_all_reduce(float* data, std::int64_t elems) = 0;
+  virtual CommRequestPtr start_all_reduce(float* data, std::int64_t elems) = 0;
 
   /// Members with the same `color` form a new communicator, ordered by `key`. Collective.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;

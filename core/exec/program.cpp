@@ -18,23 +18,45 @@ KernelSpec spec_of(const Graph& graph, const Node& node) {
   return spec;
 }
 
+/// Fills one dead buffer with NaN: whoever still reads it shows.
+class PoisonKernel final : public Kernel {
+ public:
+  PoisonKernel(Backend& backend, std::byte* target, std::size_t bytes)
+      : backend_(backend), target_(target), nan_(bytes, std::byte{0xff}) {}
+  void bind(const KernelBuffers&) override {}
+  void run(const RunState&) override { backend_.copy_to_device(target_, nan_.data(), nan_.size()); }
+
+ private:
+  Backend& backend_;
+  std::byte* target_;
+  std::vector<std::byte> nan_;
+};
+
 }  // namespace
 
 Program::Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse)
-    : graph_(std::move(graph)), space_(space) {
+    : graph_(std::move(graph)), space_(space), reuse_(reuse) {
   std::vector<std::size_t> workspace;
   for (const Node& node : graph_.nodes()) {
     kernels_.push_back(node.op->is_view() ? nullptr : backend.make_kernel(spec_of(graph_, node)));
     workspace.push_back(kernels_.back() ? kernels_.back()->workspace_bytes() : 0);
   }
   plan_ = plan_program(graph_, space, workspace, reuse);
-  for (int i = 0; i < int(kernels_.size()); ++i) {
-    const bool backward = i >= plan_.first_backward_node;
-    if (kernels_[std::size_t(i)])
-      (backward ? backward_ : forward_).push_back({kernels_[std::size_t(i)].get(), i});
-    if (!backward)
-      for (int bucket : plan_.buckets_after_node[std::size_t(i)])
-        buckets_after_forward_.push_back(bucket);
+  for (int i = 0; i < plan_.first_backward_node; ++i)
+    for (int bucket : plan_.buckets_after_node[std::size_t(i)])
+      buckets_after_forward_.push_back(bucket);
+}
+
+void Program::add_step(int node, const ProgramMemory& memory, Backend& backend) {
+  auto& steps = node >= plan_.first_backward_node ? backward_ : forward_;
+  if (Kernel* kernel = kernels_[std::size_t(node)].get()) steps.push_back({kernel, node});
+  if (reuse_ != MemoryReuse::poison) return;
+  for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+    const BufferLifetime& buffer = plan_.buffers[b];
+    if (buffer.last != node || buffer.bytes == 0) continue;
+    poison_.push_back(std::make_unique<PoisonKernel>(
+        backend, memory.arena + plan_.arena.offsets[b], buffer.bytes));
+    steps.push_back({poison_.back().get(), -1});
   }
 }
 
@@ -59,6 +81,7 @@ KernelBuffers Program::buffers_of(int index, const ProgramMemory& memory) const 
 void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed) {
   copies_ = &packed;
   for (int i = 0; i < int(kernels_.size()); ++i) {
+    add_step(i, memory, backend);
     Kernel* kernel = kernels_[std::size_t(i)].get();
     if (kernel == nullptr) continue;
     KernelBuffers buffers = buffers_of(i, memory);
@@ -98,6 +121,7 @@ void Program::run_backward(const RunState& state, BucketListener& listener) {
   for (const Step& step : backward_) {
     step.kernel->run(state);
     listener.between_kernels();
+    if (step.node < 0) continue;
     for (int bucket : plan_.buckets_after_node[std::size_t(step.node)])
       listener.on_bucket_complete(bucket);
   }

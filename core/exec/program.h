@@ -58,15 +58,18 @@ class Program {
  private:
   struct Step {
     Kernel* kernel = nullptr;
-    int node = 0;
+    int node = -1;  ///< -1 where no bucket can be complete afterwards
   };
+  void add_step(int node, const ProgramMemory& memory, Backend& backend);
   KernelBuffers buffers_of(int node, const ProgramMemory& memory) const;
   void* address_of(ValueId value, const ProgramMemory& memory) const;
 
   Graph graph_;
   const FlatSpace& space_;
+  MemoryReuse reuse_;
   ProgramPlan plan_;
   std::vector<std::unique_ptr<Kernel>> kernels_;  // per node; null for views
+  std::vector<std::unique_ptr<Kernel>> poison_;   // where dead memory is filled with NaN
   std::vector<Step> forward_;
   std::vector<Step> backward_;
   std::vector<int> packed_;

@@ -6,8 +6,7 @@
 namespace lockstep {
 
 ValueId Graph::add_input(const std::string& name, const TensorType& type) {
-  values_.push_back(
-      {.type = type, .role = ValueRole::input, .index = int(input_names_.size())});
+  values_.push_back({.type = type, .role = ValueRole::input, .index = int(input_names_.size())});
   input_names_.push_back(name);
   input_values_.push_back(ValueId(values_.size()) - 1);
   return input_values_.back();
@@ -36,12 +35,9 @@ std::vector<ValueId> Graph::add_node(std::shared_ptr<const Operator> op,
   try {
     outputs = op->infer(types_of(inputs));
   } catch (const ShapeError& error) {
-    throw ShapeError(fmt::format("{} ('{}', asked for at {}:{})",
-                                 error.what(),
-                                 path,
-                                 where.file,
-                                 where.line),
-                     error.hint());
+    throw ShapeError(
+        fmt::format("{} ('{}', asked for at {}:{})", error.what(), path, where.file, where.line),
+        error.hint());
   }
   std::vector<ValueId> ids;
   for (std::size_t i = 0; i < outputs.size(); ++i) {

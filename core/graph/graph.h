@@ -21,8 +21,8 @@ enum class Phase : std::uint8_t { forward, backward };
 struct ValueInfo {
   TensorType type;
   ValueRole role = ValueRole::activation;
-  int index = -1;          ///< input or parameter number, or the output number of the producer
-  NodeId producer = -1;    ///< activation only
+  int index = -1;             ///< input or parameter number, or the output number of the producer
+  NodeId producer = -1;       ///< activation only
   int accumulates_into = -1;  ///< parameter whose flat gradient slot this output is summed into
 };
 
@@ -73,7 +73,8 @@ class Graph {
   std::vector<ValueId> input_values_;
 };
 
-/// One line per parameter, input and node, equal for equal programs; used by dumps and fingerprints.
+/// One line per parameter, input and node, equal for equal programs; used by dumps and
+/// fingerprints.
 std::string to_text(const Graph& graph);
 
 /// Checks what later stages rely on: producers precede uses, types agree with the operators' own

@@ -8,7 +8,8 @@ namespace lockstep {
 std::string_view name_of(OpKind kind) {
   switch (kind) {
 #define LOCKSTEP_OP(Type, stem) \
-  case OpKind::stem: return #stem;
+  case OpKind::stem:            \
+    return #stem;
 #include "core/ops/op_list.inc"
 #undef LOCKSTEP_OP
   }

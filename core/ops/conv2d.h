@@ -13,7 +13,8 @@ struct Conv2dAttrs {
 };
 
 /// Two-dimensional cross-correlation, as PyTorch's conv2d:
-///   y[n, p, q, o] = b[o] + sum_{r, s, i} W[o, r, s, i] x[n, p*stride - pad + r, q*stride - pad + s, g*I + i]
+///   y[n, p, q, o] = b[o] + sum_{r, s, i} W[o, r, s, i] x[n, p*stride - pad + r, q*stride - pad +
+///   s, g*I + i]
 /// with I = C / groups input channels per group and g = o / (O / groups).
 /// Shapes: x: [N, H, W, C] f32, W: [O, R, S, C / groups] f32, b: [O] f32 (absent without bias)
 ///   -> y: [N, P, Q, O] f32, P = (H + 2 pad - R) / stride + 1.

@@ -31,10 +31,8 @@ std::vector<TensorType> Linear::infer(std::span<const TensorType> inputs) const 
 }
 
 Cost Linear::cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const {
-  return product_cost(OpBase::cost(inputs, outputs),
-                      inputs[0].shape[0],
-                      inputs[1].shape[0],
-                      inputs[1].shape[1]);
+  return product_cost(
+      OpBase::cost(inputs, outputs), inputs[0].shape[0], inputs[1].shape[0], inputs[1].shape[1]);
 }
 
 std::vector<ValueId> Linear::gradient(GradientBuilder& builder,
@@ -59,10 +57,8 @@ std::vector<TensorType> LinearBwdData::infer(std::span<const TensorType> inputs)
 
 Cost LinearBwdData::cost(std::span<const TensorType> inputs,
                          std::span<const TensorType> outputs) const {
-  return product_cost(OpBase::cost(inputs, outputs),
-                      inputs[0].shape[0],
-                      inputs[1].shape[0],
-                      inputs[1].shape[1]);
+  return product_cost(
+      OpBase::cost(inputs, outputs), inputs[0].shape[0], inputs[1].shape[0], inputs[1].shape[1]);
 }
 
 std::string LinearBwdWeights::attributes() const { return bias_ ? "bias" : ""; }
@@ -77,10 +73,8 @@ std::vector<TensorType> LinearBwdWeights::infer(std::span<const TensorType> inpu
 
 Cost LinearBwdWeights::cost(std::span<const TensorType> inputs,
                             std::span<const TensorType> outputs) const {
-  return product_cost(OpBase::cost(inputs, outputs),
-                      inputs[0].shape[0],
-                      inputs[0].shape[1],
-                      inputs[1].shape[1]);
+  return product_cost(
+      OpBase::cost(inputs, outputs), inputs[0].shape[0], inputs[0].shape[1], inputs[1].shape[1]);
 }
 
 }  // namespace lockstep::ops

@@ -30,7 +30,7 @@ class LinearBwdData final : public OpBase<OpKind::linear_bwd_data> {
   Cost cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const override;
 };
 
-/// dW = dy^T x and db[o] = sum_n dy[n, o], both summed over samples in order.
+/// dW = dy^T x and db[o] = sum_n dy[n, o], each summed over samples in a fixed order.
 /// Shapes: x: [N, in], dy: [N, out] -> dW: [out, in], db: [out] (absent without bias), all f32.
 class LinearBwdWeights final : public OpBase<OpKind::linear_bwd_weights> {
  public:

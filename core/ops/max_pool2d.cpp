@@ -16,9 +16,8 @@ std::vector<ValueId> MaxPool2d::gradient(GradientBuilder& builder,
                                          std::span<const ValueId> output_grads) const {
   if (!builder.needs_grad(node.inputs[0])) return {kNoValue};
   const Shape& input = builder.type(node.inputs[0]).shape;
-  return builder.emit(node,
-                      std::make_shared<MaxPool2dBwd>(attrs_, input),
-                      {output_grads[0], node.outputs[1]});
+  return builder.emit(
+      node, std::make_shared<MaxPool2dBwd>(attrs_, input), {output_grads[0], node.outputs[1]});
 }
 
 std::string MaxPool2dBwd::attributes() const {

@@ -15,14 +15,14 @@ std::vector<TensorType> Normalize::infer(std::span<const TensorType> inputs) con
                  "normalize: input must be u8 or f32 with at least 2 dimensions, got {}",
                  x.to_string());
   const auto channels = std::size_t(x.shape[-1]);
-  LOCKSTEP_CHECK(scale_.size() == shift_.size() &&
-                     (scale_.size() == channels || scale_.size() == 1),
-                 ShapeError,
-                 "normalize: {} scales and {} shifts for {} channels of {}",
-                 scale_.size(),
-                 shift_.size(),
-                 channels,
-                 x.to_string());
+  LOCKSTEP_CHECK(
+      scale_.size() == shift_.size() && (scale_.size() == channels || scale_.size() == 1),
+      ShapeError,
+      "normalize: {} scales and {} shifts for {} channels of {}",
+      scale_.size(),
+      shift_.size(),
+      channels,
+      x.to_string());
   return {{x.shape, DType::f32}};
 }
 

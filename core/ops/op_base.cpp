@@ -12,11 +12,8 @@ void expect_inputs(std::string_view op, std::span<const TensorType> inputs, std:
                  inputs.size());
 }
 
-void expect_tensor(std::string_view op,
-                   std::string_view what,
-                   const TensorType& type,
-                   int rank,
-                   DType dtype) {
+void expect_tensor(
+    std::string_view op, std::string_view what, const TensorType& type, int rank, DType dtype) {
   LOCKSTEP_CHECK(type.shape.rank() == rank && type.dtype == dtype,
                  ShapeError,
                  "{}: {} must be {} with {} dimensions, got {}",

@@ -13,7 +13,8 @@ struct Pool2dAttrs {
 
 /// "kernel=2,2 stride=2,2 padding=0,0"
 std::string to_string(const Pool2dAttrs& attrs);
-/// [N, H, W, C] -> [N, P, Q, C], P = (H + 2 pad - kernel) / stride + 1. Throws ShapeError naming `op`.
+/// [N, H, W, C] -> [N, P, Q, C], P = (H + 2 pad - kernel) / stride + 1. Throws ShapeError naming
+/// `op`.
 Shape pool2d_output(std::string_view op, const Pool2dAttrs& attrs, const TensorType& input);
 
 }  // namespace lockstep::ops

@@ -12,8 +12,9 @@
 
 namespace lockstep {
 
-/// How memory of dead buffers is used; LOCKSTEP_PLAN.
-enum class MemoryReuse : std::uint8_t { on, off };
+/// How memory of dead buffers is used (LOCKSTEP_PLAN): on shares it, off gives every tensor its
+/// own, poison shares it and fills it with NaN as soon as its tensor is dead.
+enum class MemoryReuse : std::uint8_t { on, off, poison };
 
 /// Where every tensor of a program lies.
 struct ProgramPlan {

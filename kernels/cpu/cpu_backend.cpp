@@ -1,10 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/cpu_backend.h"
 
+#include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <sys/mman.h>
 
 #include "core/base/error.h"
+#include "core/ops/add.h"
+#include "core/ops/all_gather.h"
+#include "core/ops/avg_pool2d.h"
+#include "core/ops/batch_norm.h"
+#include "core/ops/conv2d.h"
+#include "core/ops/dropout.h"
+#include "core/ops/global_avg_pool.h"
+#include "core/ops/linear.h"
+#include "core/ops/max_pool2d.h"
+#include "core/ops/mean_squared_error.h"
+#include "core/ops/normalize.h"
+#include "core/ops/relu.h"
+#include "core/ops/softmax_cross_entropy.h"
 #include "kernels/cpu/dnnl_common.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/kernel_list.h"
@@ -13,16 +28,33 @@
 namespace lockstep {
 namespace {
 
+/// What the kernel could still give without swapping; SIZE_MAX where it does not say.
+std::size_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  for (std::size_t kib = 0; file >> key >> kib; std::getline(file, unit))
+    if (key == "MemAvailable:") return kib * 1024;
+  return SIZE_MAX;
+}
+
+/// Linux promises more memory than there is and kills whoever touches it, so large requests are
+/// compared with what is there first.
+constexpr std::size_t kCheckedBytes = std::size_t{64} << 20;
+
 /// Anonymous pages: aligned to a page, zero, and present from the start, so that no run takes
 /// faults.
 class CpuBuffer final : public DeviceBuffer {
  public:
   CpuBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
     if (bytes == 0) return;
-    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const bool fits = bytes < kCheckedBytes || bytes <= available_bytes();
+    data_ = fits ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                 : MAP_FAILED;
     if (data_ == MAP_FAILED)
-      throw OutOfMemory(fmt::format("{}: {} bytes of memory could not be had", what, bytes),
-                        "use a smaller micro-batch or model, or a machine with more memory");
+      throw OutOfMemory(
+          fmt::format(
+              "{}: {} bytes of memory wanted, {} available", what, bytes, available_bytes()),
+          "use a smaller micro-batch or model, or a machine with more memory");
     madvise(data_, bytes, MADV_HUGEPAGE);
     std::memset(data_, 0, bytes);
   }

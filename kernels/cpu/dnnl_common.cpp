@@ -75,15 +75,23 @@ DnnlStep::DnnlStep(std::string what, const dnnl::primitive& primitive)
     : what_(std::move(what)), primitive_(primitive), stream_(dnnl_engine()) {}
 
 void DnnlStep::add(int arg, const dnnl::memory::desc& layout) {
-  arguments_.emplace(arg, dnnl::memory(layout, dnnl_engine(), DNNL_MEMORY_NONE));
+  memories_.push_back(dnnl::memory(layout, dnnl_engine(), DNNL_MEMORY_NONE));
+  arguments_.push_back({arg, memories_.back().get()});
 }
 
 void DnnlStep::bind(int arg, const void* address) {
-  arguments_.at(arg).set_data_handle(const_cast<void*>(address));
+  for (std::size_t i = 0; i < arguments_.size(); ++i)
+    if (arguments_[i].arg == arg) memories_[i].set_data_handle(const_cast<void*>(address));
 }
 
 void DnnlStep::run() {
-  translate(what_, [&] { primitive_.execute(stream_, arguments_); });
+  // The C++ interface would copy its map of arguments into a vector at every call.
+  translate(what_, [&] {
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(
+            primitive_.get(), stream_.get(), int(arguments_.size()), arguments_.data()),
+        "could not execute a primitive");
+  });
 }
 
 }  // namespace lockstep::cpu

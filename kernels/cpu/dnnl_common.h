@@ -3,7 +3,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
-#include <unordered_map>
+#include <vector>
 
 #include "core/exec/kernel.h"
 
@@ -56,7 +56,8 @@ class DnnlStep {
   std::string what_;
   dnnl::primitive primitive_;
   dnnl::stream stream_;
-  std::unordered_map<int, dnnl::memory> arguments_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;  // of memories_, in order
 };
 
 }  // namespace lockstep::cpu

@@ -33,7 +33,7 @@ TEST(Env, MisspeltNameOffersTheNearest) {
 
 TEST(Env, PlanHasThreeValues) {
   EXPECT_EQ(parse_env({{"LOCKSTEP_PLAN", "poison"}}).plan, "poison");
-  EXPECT_THAT(hint_of({{"LOCKSTEP_PLAN", "of"}}), testing::HasSubstr("guard"));
+  EXPECT_THAT(hint_of({{"LOCKSTEP_PLAN", "of"}}), testing::HasSubstr("poison"));
 }
 
 }  // namespace

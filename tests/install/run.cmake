@@ -20,10 +20,25 @@ list(JOIN headers "" text)
 file(WRITE ${WORK}/all_headers.cpp "${text}")
 run(${COMPILER} -std=c++20 -fsyntax-only -I ${root} -I ${root}/lockstep ${WORK}/all_headers.cpp)
 
-run(${CMAKE_COMMAND} -G Ninja -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK}/consumer
+# The user copies an example and trains on a table of their own: three well separated kinds.
+file(COPY ${CMAKE_CURRENT_LIST_DIR}/consumer DESTINATION ${WORK})
+file(COPY ${CMAKE_CURRENT_LIST_DIR}/../../examples/iris.cpp DESTINATION ${WORK}/consumer)
+set(table "length,width,kind\n")
+foreach(row RANGE 1 60)
+  math(EXPR kind "${row} % 3")
+  math(EXPR length "10 * ${kind} + ${row} % 5")
+  math(EXPR width "10 * ${kind} + ${row} % 7")
+  string(APPEND table "${length},${width},kind${kind}\n")
+endforeach()
+file(WRITE ${WORK}/table.csv "${table}")
+
+run(${CMAKE_COMMAND} -G Ninja -S ${WORK}/consumer -B ${WORK}/consumer_build
   -D CMAKE_PREFIX_PATH=${WORK}/prefix -D CMAKE_BUILD_TYPE=${CONFIG} -D CMAKE_CXX_FLAGS=${FLAGS}
   # Nothing of the source tree may be needed.
   -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
-run(${CMAKE_COMMAND} --build ${WORK}/consumer)
-run(${WORK}/consumer/consumer)
+run(${CMAKE_COMMAND} --build ${WORK}/consumer_build)
+run(${WORK}/consumer_build/consumer ${WORK}/table.csv)
 message("${output}")
+if(NOT output MATCHES "100\\.00%")
+  message(FATAL_ERROR "the installed library does not learn to tell three separated kinds apart")
+endif()

@@ -27,18 +27,16 @@ class ThreeRanks final : public Communicator {
   void barrier() override { unused(); }
   void broadcast(void*, std::size_t, int) override { unused(); }
   void all_gather_v(const void*, void*, std::span<const std::size_t>) override { unused(); }
-  std::unique_ptr<CommRequest> start_all_to_all(const float*,
-                                                std::span<const CommBlock>,
-                                                float*,
-                                                std::span<const CommBlock>) override {
+  CommRequestPtr start_all_to_all(const float*,
+                                  std::span<const CommBlock>,
+                                  float*,
+                                  std::span<const CommBlock>) override {
     return unused(), nullptr;
   }
-  std::unique_ptr<CommRequest> start_all_gather(float*, std::span<const CommBlock>) override {
+  CommRequestPtr start_all_gather(float*, std::span<const CommBlock>) override {
     return unused(), nullptr;
   }
-  std::unique_ptr<CommRequest> start_all_reduce(float*, std::int64_t) override {
-    return unused(), nullptr;
-  }
+  CommRequestPtr start_all_reduce(float*, std::int64_t) override { return unused(), nullptr; }
   std::unique_ptr<Communicator> split(int, int) override { return unused(), nullptr; }
   void abort(int) override { unused(); }
 

@@ -134,7 +134,7 @@ TEST(Communicator, RequestsInFlightTogetherKeepApart) {
   Communicator& world = testing::mpi_world();
   const auto other = world.split(0, world.rank());
   std::vector<std::vector<float>> data(8, std::vector<float>(30000));
-  std::vector<std::unique_ptr<CommRequest>> requests;
+  std::vector<CommRequestPtr> requests;
   for (std::size_t i = 0; i < data.size(); ++i) {
     data[i].assign(30000, float(i + 1));
     requests.push_back((i % 2 ? world : *other).start_all_reduce(data[i].data(), 30000));

@@ -54,7 +54,7 @@ class FakeGradients {
  private:
   float value(std::uint32_t word) const {
     if (values_ == Values::integers) return float(word % 31) - 15.0f;
-    return std::ldexp(uniform01(word) - 0.5f, int(word % 13));
+    return (uniform01(word) - 0.5f) * float(1u << (word & 15));
   }
 
   std::vector<Bucket> buckets_;

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time that resnet18's convolutions alone need (3x3 stride-1 stem, no max-pool): forward,
+// backward data and backward weights of one micro-batch through oneDNN, every tensor in the layout
+// that oneDNN likes best, no reorders, nothing else. No program that trains this network through
+// these convolutions can take less. Set OMP_NUM_THREADS=1; run one process per rank at once.
+//
+//   conv_ceiling [MICRO_BATCH [IMAGE_SIZE [CHANNELS [REPETITIONS]]]]      (64 32 3 20)
+//
+// Prints "ms_per_step <median> gflops_per_s <rate>".
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+namespace {
+
+using dnnl::memory;
+
+struct Layer {
+  int in, out, size, kernel, stride;
+  int out_size() const { return (size - 1) / stride + 1; }
+  int padding() const { return kernel / 2; }
+};
+
+/// He et al. 2016, table 1, 18 layers: four stages of two blocks of two 3x3 convolutions, and a
+/// 1x1 shortcut where a stage halves the image.
+std::vector<Layer> resnet18_layers(int size, int channels) {
+  std::vector<Layer> layers{{channels, 64, size, 3, 1}};
+  int width = 64;
+  for (int stage = 0; stage < 4; ++stage) {
+    const int out = 64 << stage, stride = stage == 0 ? 1 : 2;
+    layers.push_back({width, out, size, 3, stride});
+    if (stride == 2) layers.push_back({width, out, size, 1, 2});
+    size = (size - 1) / stride + 1;
+    for (int i = 0; i < 3; ++i) layers.push_back({out, out, size, 3, 1});
+    width = out;
+  }
+  return layers;
+}
+
+struct Execution {
+  dnnl::primitive primitive;
+  std::unordered_map<int, memory> arguments;
+};
+
+class Network {
+ public:
+  Network(const std::vector<Layer>& layers, int batch) : engine_(dnnl::engine::kind::cpu, 0) {
+    for (const Layer& layer : layers) add(layer, batch, &layer == &layers.front());
+    std::reverse(backward_.begin(), backward_.end());
+  }
+
+  double run_ms(dnnl::stream& stream) {
+    const auto start = std::chrono::steady_clock::now();
+    for (const auto* phase : {&forward_, &backward_})
+      for (const Execution& e : *phase) e.primitive.execute(stream, e.arguments);
+    stream.wait();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+        .count();
+  }
+
+  dnnl::engine& engine() { return engine_; }
+  double flops() const { return flops_; }
+
+ private:
+  static memory::desc any(const memory::dims& dims) {
+    return {dims, memory::data_type::f32, memory::format_tag::any};
+  }
+  memory allocate(const memory::desc& desc) {
+    memory result(desc, engine_);
+    auto* values = static_cast<float*>(result.get_data_handle());
+    // Not zero, and small enough never to overflow or to become denormal.
+    for (std::size_t i = 0; i < desc.get_size() / sizeof(float); ++i)
+      values[i] = 0.01f * float(i % 7);
+    return result;
+  }
+
+  void add(const Layer& layer, int batch, bool first) {
+    using dnnl::algorithm;
+    const memory::dims strides{layer.stride, layer.stride};
+    const memory::dims padding{layer.padding(), layer.padding()};
+    const int out = layer.out_size();
+    const auto x = any({batch, layer.in, layer.size, layer.size});
+    const auto w = any({layer.out, layer.in, layer.kernel, layer.kernel});
+    const auto y = any({batch, layer.out, out, out});
+    const auto direct = algorithm::convolution_direct;
+    const dnnl::convolution_forward::primitive_desc forward(
+        {dnnl::prop_kind::forward_training, direct, x, w, y, strides, padding, padding}, engine_);
+    forward_.push_back({dnnl::convolution_forward(forward),
+                        {{DNNL_ARG_SRC, allocate(forward.src_desc())},
+                         {DNNL_ARG_WEIGHTS, allocate(forward.weights_desc())},
+                         {DNNL_ARG_DST, allocate(forward.dst_desc())}}});
+    const dnnl::convolution_backward_weights::primitive_desc weights(
+        {direct, x, w, y, strides, padding, padding}, engine_, forward);
+    const memory dy = allocate(weights.diff_dst_desc());
+    Execution data;
+    if (!first) {  // nobody needs the images' gradient
+      const dnnl::convolution_backward_data::primitive_desc desc(
+          {direct, x, w, y, strides, padding, padding}, engine_, forward);
+      const memory its_dy =
+          desc.diff_dst_desc() == weights.diff_dst_desc() ? dy : allocate(desc.diff_dst_desc());
+      data = {dnnl::convolution_backward_data(desc),
+              {{DNNL_ARG_DIFF_DST, its_dy},
+               {DNNL_ARG_WEIGHTS, allocate(desc.weights_desc())},
+               {DNNL_ARG_DIFF_SRC, allocate(desc.diff_src_desc())}}};
+      backward_.push_back(data);
+    }
+    backward_.push_back({dnnl::convolution_backward_weights(weights),
+                         {{DNNL_ARG_SRC, allocate(weights.src_desc())},
+                          {DNNL_ARG_DIFF_DST, dy},
+                          {DNNL_ARG_DIFF_WEIGHTS, allocate(weights.diff_weights_desc())}}});
+    flops_ += (first ? 2 : 3) * 2.0 * batch * layer.out * out * out * layer.in * layer.kernel *
+              layer.kernel;
+  }
+
+  dnnl::engine engine_;
+  std::vector<Execution> forward_;
+  std::vector<Execution> backward_;
+  double flops_ = 0;
+};
+
+int argument(int argc, char** argv, int index, int fallback) {
+  return argc > index ? std::max(1, std::atoi(argv[index])) : fallback;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const int batch = argument(argc, argv, 1, 64), size = argument(argc, argv, 2, 32);
+  const int channels = argument(argc, argv, 3, 3), repetitions = argument(argc, argv, 4, 20);
+  Network network(resnet18_layers(size, channels), batch);
+  dnnl::stream stream(network.engine());
+  for (int i = 0; i < 2; ++i) network.run_ms(stream);
+  std::vector<double> times;
+  for (int i = 0; i < repetitions; ++i) times.push_back(network.run_ms(stream));
+  std::nth_element(times.begin(), times.begin() + repetitions / 2, times.end());
+  const double median = times[std::size_t(repetitions / 2)];
+  std::printf("ms_per_step %.3f gflops_per_s %.1f\n", median, network.flops() / median * 1e-6);
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "conv_ceiling: %s\n", error.what());
+  return 1;
+}
