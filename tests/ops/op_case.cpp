@@ -241,7 +241,7 @@ HostTensor i32_tensor(const Shape& shape, const std::vector<std::int32_t>& value
 }
 
 ReferenceArgs reference_args(const OpCase& test_case) {
-  ReferenceArgs args{*test_case.op, {}, {}, {}, test_case.path, test_case.state};
+  ReferenceArgs args{*test_case.op, {}, {}, {}, test_case.path, test_case.state, test_case.op};
   for (const HostTensor& input : test_case.inputs) {
     args.input_types.push_back(input.type);
     args.inputs.push_back(input.to_double());
