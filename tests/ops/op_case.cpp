@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/base/random.h"
-#include "kernels/cpu/isa.h"
+#include "tests/ops/each_isa.h"
 #include "tests/ops/guarded_buffer.h"
 
 namespace lockstep::test {
@@ -296,13 +296,9 @@ void check_case(const OpCase& test_case, const KernelFactory& factory, Reference
 void check_cpu_cases(const std::vector<OpCase>& cases,
                      const KernelFactory& factory,
                      Reference reference) {
-  for (cpu::Isa isa : {cpu::Isa::avx2, cpu::Isa::avx512}) {
-    if (isa > cpu::best_isa()) continue;
-    SCOPED_TRACE(cpu::name_of(isa));
-    cpu::use_isa(isa);
+  for_each_isa([&] {
     for (const OpCase& test_case : cases) check_case(test_case, factory, reference);
-  }
-  cpu::use_isa(cpu::best_isa());
+  });
 }
 
 bool register_op_test(OpKind kind) { return tested_kinds().insert(kind).second; }

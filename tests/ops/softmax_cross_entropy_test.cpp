@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/losses.h"
+#include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/losses.h"
 
@@ -57,31 +58,35 @@ OpCase with_logits(const Shape& shape,
 }
 
 TEST(SoftmaxCrossEntropy, TheFirstOfEqualLogitsIsTheAnswer) {
-  for (std::int64_t classes : {3, 12}) {
-    std::vector<float> logits(std::size_t(3 * classes), 0.0f);
-    for (std::int64_t n = 0; n < 3; ++n) {
-      logits[std::size_t(n * classes + 1)] = 5;
-      logits[std::size_t(n * classes + 2)] = 5;
+  for_each_isa([] {
+    for (std::int64_t classes : {3, 12}) {
+      std::vector<float> logits(std::size_t(3 * classes), 0.0f);
+      for (std::int64_t n = 0; n < 3; ++n) {
+        logits[std::size_t(n * classes + 1)] = 5;
+        logits[std::size_t(n * classes + 2)] = 5;
+      }
+      const auto outputs = run_kernel(with_logits({3, classes}, logits, {0, 1, 2}), make_loss);
+      EXPECT_EQ(outputs[1].to_double()[0], 1) << classes << " classes";
     }
-    const auto outputs = run_kernel(with_logits({3, classes}, logits, {0, 1, 2}), make_loss);
-    EXPECT_EQ(outputs[1].to_double()[0], 1) << classes << " classes";
-  }
+  });
 }
 
 TEST(SoftmaxCrossEntropy, ExtremeLogits) {
-  for (std::int64_t classes : {3, 12}) {
-    std::vector<float> logits(static_cast<std::size_t>(classes), -3e38f);
-    logits[1] = 3e38f;
-    auto outputs = run_kernel(with_logits({1, classes}, logits, {1}), make_loss);
-    EXPECT_EQ(outputs[0].to_double()[0], 0);
-    for (double d : outputs[2].to_double()) EXPECT_EQ(d, 0);
-    logits[0] = NAN;
-    outputs = run_kernel(with_logits({1, classes}, logits, {1}), make_loss);
-    EXPECT_TRUE(std::isnan(outputs[0].to_double()[0]));
-    logits[0] = -INFINITY;
-    outputs = run_kernel(with_logits({1, classes}, logits, {0}), make_loss);
-    EXPECT_EQ(outputs[0].to_double()[0], INFINITY);
-  }
+  for_each_isa([] {
+    for (std::int64_t classes : {3, 12}) {
+      std::vector<float> logits(static_cast<std::size_t>(classes), -3e38f);
+      logits[1] = 3e38f;
+      auto outputs = run_kernel(with_logits({1, classes}, logits, {1}), make_loss);
+      EXPECT_EQ(outputs[0].to_double()[0], 0);
+      for (double d : outputs[2].to_double()) EXPECT_EQ(d, 0);
+      logits[0] = NAN;
+      outputs = run_kernel(with_logits({1, classes}, logits, {1}), make_loss);
+      EXPECT_TRUE(std::isnan(outputs[0].to_double()[0]));
+      logits[0] = -INFINITY;
+      outputs = run_kernel(with_logits({1, classes}, logits, {0}), make_loss);
+      EXPECT_EQ(outputs[0].to_double()[0], INFINITY);
+    }
+  });
 }
 
 TEST(SoftmaxCrossEntropyGradient, FiniteDifferences) {
@@ -124,12 +129,10 @@ double worst_ulp(Loop loop, Exact exact, float begin, float end) {
 TEST(VectorMath, ExponentialAndLogarithmAreAsExactAsStated) {
   const auto exp_exact = [](double x) { return std::exp(x); };
   const auto log_exact = [](double x) { return std::log(x); };
-  for (cpu::Isa isa : {cpu::Isa::avx2, cpu::best_isa()}) {
-    SCOPED_TRACE(cpu::name_of(isa));
-    cpu::use_isa(isa);
+  for_each_isa([&] {
     EXPECT_LE(worst_ulp(LOCKSTEP_CHOOSE(exp_nonpositive_array), exp_exact, -87.33f, 0.0f), 1.25);
     EXPECT_LE(worst_ulp(LOCKSTEP_CHOOSE(log_from_one_array), log_exact, 1.0f, 1e6f), 1.5);
-  }
+  });
 }
 
 }  // namespace
