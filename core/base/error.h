@@ -17,10 +17,7 @@ enum class ExitCode : int {
   usage = 2,
   environment = 3,
   out_of_memory = 4,
-  collective_timeout = 5,
-  replicas_diverged = 6,
   loss_not_finite = 7,
-  requeue = 75,
 };
 
 /// Base of everything Lockstep throws. The message names the operator or file, what was expected
