@@ -3,7 +3,7 @@
 # From a fresh clone to a trained network: installs what is missing, builds Lockstep, and trains a
 # small convolutional network on the embedded digits with two ranks to at least 98% accuracy.
 #
-#   bash examples/quickstart.sh [further flags of lockstep train]
+#   bash examples/quickstart.sh [flags of lockstep train, which win over examples/quickstart.toml]
 #
 # QUICKSTART_OUT names the output folder (default: runs/quickstart, replaced on each call).
 set -euo pipefail
@@ -14,13 +14,19 @@ target_percent=98
 limit_seconds=60
 out=${QUICKSTART_OUT:-runs/quickstart}
 
+for argument in "$@"; do
+  case $argument in
+    --out | --out=*)
+      echo "quickstart: set QUICKSTART_OUT in place of --out" >&2
+      exit 2
+      ;;
+  esac
+done
+
 scripts/install_dependencies.sh
 scripts/build.sh release lockstep
 
-build/release/lockstep train --data glyphs --model convnet --ranks 2 \
-  --global-batch 128 --micro-batch 32 --samples 100000 \
-  --optimizer sgd --lr 0.02 --momentum 0.9 --warmup-steps 50 --lr-schedule cosine --seed 1 \
-  --out "$out" --force "$@"
+build/release/lockstep train --config examples/quickstart.toml "$@" --out "$out" --force
 
 python3 - "$out/summary.json" "$target_percent" "$limit_seconds" <<'PYTHON'
 import json

@@ -7,7 +7,12 @@
 namespace lockstep {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Below the largest float, as which these values are kept.
+constexpr double kLargest = 3e38;
+/// Keeps products of several numbers of samples and steps far from overflow.
+constexpr std::int64_t kMostCount = std::int64_t{1} << 40;
+constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr std::int64_t kMostWorkers = 1024;
 
 /// Adds flags of one group of --help.
 class FlagGroup {
@@ -29,14 +34,16 @@ class FlagGroup {
                      std::int64_t& value,
                      std::int64_t least,
                      const std::string& help) {
-    return finish(app_.add_option(name, value, help), "N")->check(whole_number(name, least));
+    return finish(app_.add_option(name, value, help), "N")
+        ->check(whole_number(name, least, kMostCount));
   }
   CLI::Option* whole_or_auto(const std::string& name,
                              std::string& value,
                              std::int64_t least,
+                             std::int64_t most,
                              const std::string& help) {
     return finish(app_.add_option(name, value, help), "auto|N")
-        ->check(whole_number_or(name, "auto", least));
+        ->check(whole_number_or(name, "auto", least, most));
   }
   CLI::Option* real(
       const std::string& name, double& value, double least, double most, const std::string& help) {
@@ -47,15 +54,16 @@ class FlagGroup {
                     std::vector<std::string>& value,
                     const std::string& type,
                     const std::string& help) {
-    return finish(app_.add_option(name, value, help), type)->allow_extra_args(false);
+    CLI::Option* option = app_.add_option(name, value, help);
+    return option->group(group_)->type_name(type)->capture_default_str()->allow_extra_args(false);
   }
   CLI::Option* flag(const std::string& name, bool& value, const std::string& help) {
-    return app_.add_flag(name, value, help)->group(group_);
+    return app_.add_flag(name, value, help)->group(group_)->take_last();
   }
 
  private:
   CLI::Option* finish(CLI::Option* option, const std::string& type) {
-    return option->group(group_)->type_name(type)->capture_default_str();
+    return option->group(group_)->type_name(type)->capture_default_str()->take_last();
   }
   CLI::App& app_;
   std::string group_;
@@ -84,22 +92,30 @@ void declare_data(FlagGroup group, RawFlags& raw) {
   group.real("--val-fraction", raw.val_fraction, 0, 0.999999, "csv: share of rows for validation");
   group.text("--augment", raw.augment, "none, or a list of shift[:PIXELS], flip, crop[:PIXELS]")
       ->type_name("LIST");
-  group.whole_or_auto("--workers", raw.workers, 0, "threads that load samples, per rank");
+  group.whole_or_auto(
+      "--workers", raw.workers, 0, kMostWorkers, "threads that load samples, per rank");
 }
 
 void declare_batch(FlagGroup group, RawFlags& raw) {
   group.whole("--global-batch", raw.global_batch, 1, "samples in a step, over all ranks");
-  group.whole_or_auto(
-      "--micro-batch", raw.micro_batch, 1, "samples a rank computes at once; auto is at most 32");
+  group.whole_or_auto("--micro-batch",
+                      raw.micro_batch,
+                      1,
+                      kMostCount,
+                      "samples a rank computes at once; auto is at most 32");
   group.whole("--accumulation", raw.accumulation, 1, "micro-batches of each rank in a step")
       ->default_str("");
   group.whole_or_auto("--shards",
                       raw.shards,
                       1,
+                      kMostRanks,
                       "leaves of the summation tree, the most ranks there can be; auto: the "
                       "micro-batches, at most 64");
-  group.whole_or_auto(
-      "--ranks", raw.ranks, 1, "processes to start where no launcher did; auto: one a core");
+  group.whole_or_auto("--ranks",
+                      raw.ranks,
+                      1,
+                      kMostRanks,
+                      "processes to start where no launcher did; auto: one a core");
   group.real("--epochs", raw.epochs, 1e-9, 1e12, "passes over the training data");
   group.whole("--steps", raw.steps, 1, "optimizer steps, instead of --epochs")->default_str("");
   group.whole("--samples", raw.samples, 1, "training samples, instead of --epochs")
@@ -108,12 +124,12 @@ void declare_batch(FlagGroup group, RawFlags& raw) {
 
 void declare_optimizer(FlagGroup group, RawFlags& raw) {
   group.words("--optimizer", raw.optimizer, {"sgd", "adamw"}, "how gradients change weights");
-  group.real("--lr", raw.lr, 0, kInfinity, "learning rate")->default_str("0.1, adamw: 0.001");
+  group.real("--lr", raw.lr, 0, kLargest, "learning rate")->default_str("0.1, adamw: 0.001");
   group.words("--lr-schedule",
               raw.lr_schedule,
               {"constant", "cosine", "step", "linear"},
               "the learning rate over steps");
-  group.real("--min-lr", raw.min_lr, 0, kInfinity, "the least learning rate of a schedule");
+  group.real("--min-lr", raw.min_lr, 0, kLargest, "the least learning rate of a schedule");
   group.whole("--decay-steps", raw.decay_steps, 1, "steps from warm-up to --min-lr")
       ->default_str("the rest");
   group.whole("--warmup-steps", raw.warmup_steps, 0, "steps of linear rise to --lr");
@@ -122,17 +138,17 @@ void declare_optimizer(FlagGroup group, RawFlags& raw) {
   group.real("--step-factor", raw.step_factor, 1e-9, 1, "step: factor of one reduction");
   group.real("--momentum", raw.momentum, 0, 0.999999, "sgd: share of the last update kept");
   group.flag("--nesterov", raw.nesterov, "sgd: Nesterov's momentum");
-  group.real("--weight-decay", raw.weight_decay, 0, kInfinity, "pull of weights towards zero")
+  group.real("--weight-decay", raw.weight_decay, 0, kLargest, "pull of weights towards zero")
       ->default_str("0, adamw: 0.01");
   group.list("--no-decay",
              raw.no_decay,
              "REGEX",
              "parameters without weight decay, beside biases and norms; may be repeated");
   group.flag("--decay-all", raw.decay_all, "weight decay on biases and norms as well");
-  group.real("--beta1", raw.beta1, 0, 0.999999999, "adamw: decay of the mean of gradients");
-  group.real("--beta2", raw.beta2, 0, 0.999999999, "adamw: decay of the mean of their squares");
-  group.real("--eps", raw.eps, 0, kInfinity, "adamw: added to the denominator");
-  group.real("--clip-norm", raw.clip_norm, 0, kInfinity, "largest global gradient norm; 0: any");
+  group.real("--beta1", raw.beta1, 0, 0.999999, "adamw: decay of the mean of gradients");
+  group.real("--beta2", raw.beta2, 0, 0.999999, "adamw: decay of the mean of their squares");
+  group.real("--eps", raw.eps, 1e-30, kLargest, "adamw: added to the denominator");
+  group.real("--clip-norm", raw.clip_norm, 0, kLargest, "largest global gradient norm; 0: any");
   group.real("--label-smoothing", raw.label_smoothing, 0, 0.999999, "share spread over classes");
 }
 
@@ -147,7 +163,7 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
   group.real("--bucket-mb", raw.bucket_mb, 1e-6, 4096, "MiB of gradients in one message");
   group.text("--seed", raw.seed, "key of all random numbers")
       ->type_name("N")
-      ->check(whole_number("--seed", 0));
+      ->check(whole_number("--seed", 0, std::numeric_limits<std::int64_t>::max()));
 }
 
 void declare_output(FlagGroup group, RawFlags& raw) {

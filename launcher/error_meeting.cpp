@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "launcher/host_facts.h"
+#include "launcher/rank_discovery.h"
 
 namespace lockstep {
 namespace {
@@ -56,6 +57,15 @@ void print_error(const ErrorReport& report, int rank) {
 
 void print_warning(const std::string& message, int rank) {
   write_to_stderr(fmt::format("[rank {} {}] warning: {}\n", rank, host_name(), message));
+}
+
+int report_alone(const std::exception_ptr& error) {
+  const ErrorReport report = describe(error);
+  const int rank = launched_rank(process_variables());
+  if (rank > 0)
+    std::this_thread::sleep_for(std::chrono::duration<double>(ErrorMeeting::kPatienceSeconds));
+  print_error(report, rank);
+  return report.exit_code;
 }
 
 ErrorMeeting::ErrorMeeting(Communicator& world) : world_(world) {

@@ -24,6 +24,11 @@ void print_error(const ErrorReport& report, int rank);
 /// "[rank R host] warning: ...", for what does not end a run.
 void print_warning(const std::string& message, int rank);
 
+/// Reports `error` of a process that no ErrorMeeting connects to the others, and returns the exit
+/// code. The launcher's rank 0 speaks at once. The others wait kPatienceSeconds before they do:
+/// where rank 0 failed as well, the launcher ends them meanwhile.
+int report_alone(const std::exception_ptr& error);
+
 /// Where ranks that met an error find out whether the others met it as well. Most mistakes (a flag,
 /// a missing file, a loss that is not finite) hit all ranks alike: then the message is printed once
 /// and every rank leaves in order. Where others go on, they may wait for this rank for ever: after

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <functional>
 #include <optional>
 
 #include "core/base/error.h"
@@ -22,44 +22,37 @@ std::optional<Number> parse(const std::string& text) {
   return value;
 }
 
-void check_whole(const std::string& flag, const std::string& text, std::int64_t least) {
-  const auto value = parse<std::int64_t>(text);
-  LOCKSTEP_CHECK(value.has_value() && *value >= least,
-                 ConfigError,
-                 "{} is '{}', expected a whole number of at least {}",
-                 flag,
-                 text,
-                 least);
+std::function<std::string(std::string&)> whole_number_check(const std::string& flag,
+                                                            const std::string& word,
+                                                            std::int64_t least,
+                                                            std::int64_t most) {
+  return [=](std::string& text) {
+    const auto value = parse<std::int64_t>(text);
+    const bool valid =
+        (!word.empty() && text == word) || (value && *value >= least && *value <= most);
+    LOCKSTEP_CHECK(valid,
+                   ConfigError,
+                   "{} is '{}', expected {}a whole number from {} to {}",
+                   flag,
+                   text,
+                   word.empty() ? "" : fmt::format("'{}' or ", word),
+                   least,
+                   most);
+    return std::string();
+  };
 }
 
 }  // namespace
 
-CLI::Validator whole_number(const std::string& flag, std::int64_t least) {
-  return CLI::Validator(
-      [=](std::string& text) {
-        check_whole(flag, text, least);
-        return std::string();
-      },
-      "");
+CLI::Validator whole_number(const std::string& flag, std::int64_t least, std::int64_t most) {
+  return CLI::Validator(whole_number_check(flag, "", least, most), "");
 }
 
 CLI::Validator whole_number_or(const std::string& flag,
                                const std::string& word,
-                               std::int64_t least) {
-  return CLI::Validator(
-      [=](std::string& text) {
-        if (text == word) return std::string();
-        const auto value = parse<std::int64_t>(text);
-        LOCKSTEP_CHECK(value.has_value() && *value >= least,
-                       ConfigError,
-                       "{} is '{}', expected '{}' or a whole number of at least {}",
-                       flag,
-                       text,
-                       word,
-                       least);
-        return std::string();
-      },
-      "");
+                               std::int64_t least,
+                               std::int64_t most) {
+  return CLI::Validator(whole_number_check(flag, word, least, most), "");
 }
 
 CLI::Validator real_number(const std::string& flag, double least, double most) {
@@ -69,10 +62,8 @@ CLI::Validator real_number(const std::string& flag, double least, double most) {
         const bool valid =
             value.has_value() && std::isfinite(*value) && *value >= least && *value <= most;
         if (valid) return std::string();
-        const std::string range = std::isinf(most) ? fmt::format("of at least {}", least)
-                                                   : fmt::format("from {} to {}", least, most);
         throw ConfigError(
-            fmt::format("{} is '{}', expected a finite number {}", flag, text, range));
+            fmt::format("{} is '{}', expected a number from {} to {}", flag, text, least, most));
       },
       "");
 }

@@ -11,11 +11,12 @@ namespace lockstep {
 
 /// Checks of one flag's text, for CLI11's Option::check(). They throw ConfigError with a hint
 /// themselves, since CLI11's messages have none.
-CLI::Validator whole_number(const std::string& flag, std::int64_t least);
-/// `word` or a whole number of at least `least`.
+CLI::Validator whole_number(const std::string& flag, std::int64_t least, std::int64_t most);
+/// `word` or a whole number in [least, most].
 CLI::Validator whole_number_or(const std::string& flag,
                                const std::string& word,
-                               std::int64_t least);
+                               std::int64_t least,
+                               std::int64_t most);
 /// A finite number in [least, most].
 CLI::Validator real_number(const std::string& flag, double least, double most);
 /// One of `words`; the nearest one is offered.

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/flags.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "launcher/overruled.h"
 #include "launcher/raw_flags.h"
+#include "launcher/toml_reader.h"
 
 namespace lockstep {
 namespace {
-
-constexpr std::string_view kLengthFlags[] = {"--epochs", "--steps", "--samples"};
 
 [[noreturn]] void unknown_name(const CLI::App& app, const std::string& name, const char* where) {
   std::vector<std::string> owned;
@@ -28,39 +28,30 @@ constexpr std::string_view kLengthFlags[] = {"--epochs", "--steps", "--samples"}
                    : fmt::format("did you mean {}{}?", flag ? "--" : "", best));
 }
 
-/// CLI11's TOML reader, which ignores keys that it does not know.
-class CheckedToml final : public CLI::ConfigTOML {
+/// The keys of a file, without those that the command line overrules.
+class ConfigFile final : public CLI::ConfigBase {
  public:
-  CheckedToml(const CLI::App& app, bool ignore_length) : app_(app), ignore_length_(ignore_length) {}
+  explicit ConfigFile(const CLI::App& app) : app_(app) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> entries = CLI::ConfigTOML::from_config(input);
-    for (const CLI::ConfigItem& entry : entries) {
-      const std::string key = entry.fullname();
-      if (key == "config" || app_.get_option_no_throw("--" + key) == nullptr)
-        unknown_name(app_, key, " in the --config file");
+    const std::string text{std::istreambuf_iterator<char>(input), {}};
+    std::vector<CLI::ConfigItem> result;
+    for (TomlEntry& entry : read_toml(text)) {
+      const std::string flag = "--" + entry.key;
+      if (entry.key == "config" || entry.key == "help" || app_.get_option_no_throw(flag) == nullptr)
+        unknown_name(app_, entry.key, " in the --config file");
+      if (overruled(app_, flag, entry.values.back())) continue;
+      CLI::ConfigItem item;
+      item.name = entry.key;
+      item.inputs = std::move(entry.values);
+      result.push_back(std::move(item));
     }
-    if (ignore_length_) {
-      std::erase_if(entries, [](const CLI::ConfigItem& entry) {
-        return std::find(std::begin(kLengthFlags), std::end(kLengthFlags), "--" + entry.name) !=
-               std::end(kLengthFlags);
-      });
-    }
-    return entries;
+    return result;
   }
 
  private:
   const CLI::App& app_;
-  bool ignore_length_;
 };
-
-bool gives_length(const std::vector<std::string>& arguments) {
-  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
-    const std::string name = argument.substr(0, argument.find('='));
-    return std::find(std::begin(kLengthFlags), std::end(kLengthFlags), name) !=
-           std::end(kLengthFlags);
-  });
-}
 
 std::string check_config_file(const std::string& file) {
   std::error_code ignored;
@@ -94,7 +85,7 @@ TrainFlags parse_train_flags(const std::vector<std::string>& arguments) {
   app.set_config("--config", "", "TOML file of these flags; the command line wins")
       ->type_name("FILE")
       ->check(CLI::Validator([](std::string& file) { return check_config_file(file); }, ""));
-  app.config_formatter(std::make_shared<CheckedToml>(app, gives_length(arguments)));
+  app.config_formatter(std::make_shared<ConfigFile>(app));
   try {
     // CLI11 wants them last first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

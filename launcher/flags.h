@@ -26,8 +26,8 @@ struct TrainFlags {
 };
 
 /// Reads the arguments behind `lockstep train`. A value from the command line wins over the same
-/// key in --config FILE.toml; where the length (epochs, steps or samples) is given in both, the
-/// command line's counts.
+/// key in --config FILE.toml, and over keys that lose their meaning by it (momentum, where the
+/// command line says --optimizer adamw; any other length). Of a flag given twice, the last counts.
 /// Throws ConfigError: unknown flags, models and keys (the nearest valid one is the hint), values
 /// that are none, contradictions; EnvironmentError: a device that is not built in.
 TrainFlags parse_train_flags(const std::vector<std::string>& arguments);

@@ -3,20 +3,15 @@
 #include <string_view>
 
 #include "launcher/flags.h"
+#include "launcher/toml_reader.h"
 
 namespace lockstep {
 namespace {
 
-std::string quoted(std::string_view text) {
-  // A literal string has no escapes, as patterns and Windows paths need it.
-  const char quote = text.find('"') == std::string_view::npos ? '"' : '\'';
-  return fmt::format("{}{}{}", quote, text, quote);
-}
-
 class TomlWriter {
  public:
   void text(const char* key, std::string_view value) {
-    text_ += fmt::format("{} = {}\n", key, quoted(value));
+    text_ += fmt::format("{} = {}\n", key, toml_string(value));
   }
   template <typename Number>
   void number(const char* key, Number value) {
@@ -27,7 +22,8 @@ class TomlWriter {
   }
   void list(const char* key, const std::vector<std::string>& values) {
     std::string joined;
-    for (const std::string& value : values) joined += (joined.empty() ? "" : ", ") + quoted(value);
+    for (const std::string& value : values)
+      joined += (joined.empty() ? "" : ", ") + toml_string(value);
     text_ += fmt::format("{} = [{}]\n", key, joined);
   }
   void comment(const char* line) { text_ += fmt::format("# {}\n", line); }

@@ -56,8 +56,6 @@ int main(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});
   } catch (...) {
-    const lockstep::ErrorReport report = lockstep::describe(std::current_exception());
-    lockstep::print_error(report, 0);
-    return report.exit_code;
+    return lockstep::report_alone(std::current_exception());
   }
 }

@@ -207,6 +207,20 @@ RankDiscovery discover_rank(const VariableMap& variables) {
   return result;
 }
 
+int launched_rank(const VariableMap& variables) {
+  const bool srun = in_srun_step(variables);
+  for (const char* name :
+       {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+    if (std::string_view(name) == "SLURM_PROCID" && !srun) continue;
+    try {
+      if (const auto rank = number(variables, name)) return int(*rank);
+    } catch (const EnvironmentError&) {
+      // The next one may be a number.
+    }
+  }
+  return 0;
+}
+
 void check_against_mpi(const RankDiscovery& discovery, int mpi_rank, int mpi_size) {
   const bool sizes_agree = discovery.size == 0 || discovery.size == mpi_size;
   if (discovery.rank == mpi_rank && sizes_agree) return;

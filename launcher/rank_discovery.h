@@ -41,6 +41,10 @@ struct RankDiscovery {
 /// and several ranks that no MPI connects.
 RankDiscovery discover_rank(const VariableMap& variables);
 
+/// The rank as the launcher's own variables say it, unchecked; 0 where they say nothing. For
+/// messages before the ranks are known.
+int launched_rank(const VariableMap& variables);
+
 /// What MPI says once it is initialised is the authority.
 /// Throws EnvironmentError naming both where the variables said something else.
 void check_against_mpi(const RankDiscovery& discovery, int mpi_rank, int mpi_size);

@@ -11,6 +11,8 @@
 namespace lockstep {
 namespace {
 
+constexpr std::int64_t kMostWidth = 1 << 20;
+
 /// Throws where one of `flags` was given although `because` says that it means nothing here.
 void refuse(const CLI::App& app,
             std::initializer_list<const char*> flags,
@@ -44,11 +46,13 @@ nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
   for (const std::string& width : raw.hidden) {
     if (none) break;
     const std::int64_t value = to_whole_number(width);
-    LOCKSTEP_CHECK(value >= 1,
-                   ConfigError,
-                   "--hidden: '{}' is no width; expected whole numbers from 1, as in --hidden "
-                   "64,64, or none",
-                   width);
+    LOCKSTEP_CHECK(
+        value >= 1 && value <= kMostWidth,
+        ConfigError,
+        "--hidden: '{}' is no width; expected whole numbers from 1 to {}, as in --hidden "
+        "64,64, or none",
+        width,
+        kMostWidth);
     spec.hidden.push_back(value);
   }
   return spec;
@@ -118,7 +122,7 @@ void resolve_batch(const RawFlags& raw, TrainOptions& options) {
   options.global_batch = raw.global_batch;
   options.micro_batch = to_whole_number(raw.micro_batch);
   options.accumulation = raw.accumulation;
-  options.shards = int(std::min<std::int64_t>(to_whole_number(raw.shards), INT32_MAX));
+  options.shards = int(to_whole_number(raw.shards));
   if (options.micro_batch == 0 && options.accumulation == 0)
     options.micro_batch = std::min<std::int64_t>(32, options.global_batch);
   if (options.micro_batch > options.global_batch) {
@@ -183,7 +187,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.log_every = raw.log_every;
   options.eval_every = raw.eval_every;
   flags.label_smoothing = float(raw.label_smoothing);
-  flags.ranks = int(std::min<std::int64_t>(to_whole_number(raw.ranks), INT32_MAX));
+  flags.ranks = int(to_whole_number(raw.ranks));
   flags.device = raw.device;
   flags.out = raw.out;
   flags.force = raw.force;

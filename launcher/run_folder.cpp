@@ -25,49 +25,96 @@ std::string time_stamp() {
   return text;
 }
 
-std::string fresh_name() {
-  const std::string base = "runs/" + time_stamp();
-  std::string name = base;
-  std::error_code ignored;
-  for (int i = 2; fs::exists(name, ignored); ++i) name = fmt::format("{}-{}", base, i);
-  return name;
+constexpr const char* kHint = "choose a writable place with --out DIR";
+
+[[noreturn]] void cannot_create(const fs::path& folder, const std::error_code& error) {
+  throw EnvironmentError(
+      fmt::format("cannot create the output folder {}: {}", folder.string(), error.message()),
+      kHint);
 }
 
-bool create(const fs::path& folder) {
+/// Creates `folder` and its parents; appends those that were not there, outermost first.
+void create(const fs::path& folder, std::vector<fs::path>& created) {
   std::error_code error;
-  const bool created = fs::create_directories(folder, error);
-  if (error) {
-    throw EnvironmentError(
-        fmt::format("cannot create the output folder {}: {}", folder.string(), error.message()),
-        "choose a writable place with --out DIR");
+  if (fs::is_directory(folder, error)) return;
+  if (folder.has_parent_path() && folder.parent_path() != folder)
+    create(folder.parent_path(), created);
+  if (fs::create_directory(folder, error)) created.push_back(folder);
+  if (error && !fs::is_directory(folder)) cannot_create(folder, error);
+}
+
+/// Creates a folder that no other run has.
+std::string create_fresh(std::vector<fs::path>& created) {
+  const std::string base = "runs/" + time_stamp();
+  create("runs", created);
+  std::string name = base;
+  for (int i = 2;; ++i) {
+    std::error_code error;
+    if (fs::create_directory(name, error)) break;
+    if (error) cannot_create(name, error);
+    name = fmt::format("{}-{}", base, i);
   }
-  return created;
+  created.push_back(name);
+  return name;
 }
 
 }  // namespace
 
 void RunFolder::check(const std::string& out, bool force) {
-  std::error_code ignored;
-  if (out.empty() || !fs::exists(out, ignored)) return;
-  LOCKSTEP_CHECK(fs::is_directory(out, ignored), ConfigError, "--out {} is not a folder", out);
-  if (force || fs::directory_iterator(out, ignored) == fs::directory_iterator()) return;
+  if (out.empty()) return;
+  std::error_code error;
+  const fs::file_status status = fs::status(out, error);
+  if (status.type() == fs::file_type::not_found) return;
+  const auto check_readable = [&] {
+    if (error)
+      throw EnvironmentError(
+          fmt::format("cannot read the output folder {}: {}", out, error.message()), kHint);
+  };
+  check_readable();
+  LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
+  const bool empty = fs::directory_iterator(out, error) == fs::directory_iterator();
+  check_readable();
+  if (force || empty) return;
   throw ConfigError(fmt::format("the output folder {} already exists and is not empty", out),
                     "choose another --out, or write over it with --force");
 }
 
-RunFolder::RunFolder(const std::string& out, bool force) : path_(out.empty() ? fresh_name() : out) {
+RunFolder::RunFolder(const std::string& out, bool force) : path_(out) {
   check(path_, force);
-  created_ = create(path_);
-  create(fs::path(path_) / "logs");
+  try {
+    if (path_.empty()) {
+      path_ = create_fresh(created_);
+    } else {
+      create(fs::path(path_).lexically_normal(), created_);
+    }
+  } catch (...) {
+    remove_created();
+    throw;
+  }
+}
+
+RunFolder::~RunFolder() {
+  if (!begun_) remove_created();
+}
+
+void RunFolder::remove_created() {
+  std::error_code ignored;
+  for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder)
+    fs::remove(*folder, ignored);
+}
+
+void RunFolder::begin() {
+  begun_ = true;
+  std::vector<fs::path> ignored_list;
+  create(fs::path(path_) / "logs", ignored_list);
   std::error_code ignored;
   for (const char* result : {"summary.json", "model.safetensors"})
     fs::remove(fs::path(path_) / result, ignored);
+  for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
+  }
   metrics_ = RunLog(file("metrics.jsonl"));
-  if (!metrics_.error().empty())
-    throw EnvironmentError(metrics_.error(), "choose a writable place with --out DIR");
+  if (!metrics_.error().empty()) throw EnvironmentError(metrics_.error(), kHint);
 }
-
-RunFolder::~RunFolder() = default;
 
 void RunFolder::write_file(const std::string& name, const std::string& text) {
   RunLog log(file(name));
@@ -78,7 +125,6 @@ void RunFolder::write_file(const std::string& name, const std::string& text) {
 }
 
 void RunFolder::on_step(const StepRecord& record) {
-  used_ = true;
   metrics_.write_line(json_object({{"step", record.step},
                                    {"epoch", record.epoch},
                                    {"samples", record.samples},
@@ -96,7 +142,6 @@ void RunFolder::on_step(const StepRecord& record) {
 }
 
 void RunFolder::on_evaluation(const EvaluationRecord& record) {
-  used_ = true;
   metrics_.write_line(json_object({{"step", record.step},
                                    {"epoch", record.epoch},
                                    {"val_loss", record.val_loss},
@@ -105,7 +150,6 @@ void RunFolder::on_evaluation(const EvaluationRecord& record) {
 }
 
 void RunFolder::on_end(const TrainSummary& summary) {
-  used_ = true;
   constexpr double kNull = std::numeric_limits<double>::quiet_NaN();
   write_file(
       "summary.json",
@@ -128,11 +172,6 @@ std::vector<std::string> RunFolder::finish() {
   metrics_.close();
   if (!metrics_.error().empty()) errors_.push_back(metrics_.error());
   return errors_;
-}
-
-void RunFolder::discard_unused() {
-  std::error_code ignored;
-  if (created_ && !used_) fs::remove_all(path_, ignored);
 }
 
 }  // namespace lockstep

@@ -21,9 +21,7 @@ int run_job(int argc, char** argv, const std::function<void(Job&)>& body) {
       return meeting.report(std::current_exception());
     }
   } catch (...) {
-    const ErrorReport report = describe(std::current_exception());
-    print_error(report, 0);
-    return report.exit_code;
+    return report_alone(std::current_exception());
   }
 }
 

@@ -45,6 +45,11 @@ StartPlan plan_start(const TrainFlags& flags,
                  EnvironmentError,
                  "LOCKSTEP_STARTED is set, but no launcher told this process its rank: unset it");
   if (discovery.slurm_allocation) {
+    if (flags.ranks > 1) {
+      throw EnvironmentError(
+          fmt::format("--ranks {}: inside a Slurm allocation, srun starts the ranks", flags.ranks),
+          fmt::format("use: srun --mpi=pmix -n {} lockstep train ...", flags.ranks));
+    }
     if (discovery.slurm_tasks_unused > 1) {
       plan.message = fmt::format(
           "inside a Slurm allocation of {0} tasks, but not started by srun: training on one rank. "
@@ -82,7 +87,13 @@ StartPlan plan_start(const TrainFlags& flags,
   if (conditions.root) plan.command.push_back("--allow-run-as-root");
   plan.command.push_back(conditions.program);
   plan.command.push_back("train");
-  plan.command.insert(plan.command.end(), arguments.begin(), arguments.end());
+  for (const std::string& argument : arguments) {
+    // mpirun would take a lone colon for the start of another program.
+    if (argument == ":")
+      plan.command.back() += "=:";
+    else
+      plan.command.push_back(argument);
+  }
   plan.message = fmt::format("starting {} ranks under mpirun on {} cores (--ranks 1 for one)",
                              ranks,
                              conditions.cores.count);

@@ -31,13 +31,13 @@ struct StartConditions {
   std::string mpirun;            ///< its path; empty where there is none
   std::string program;           ///< path of this program
   bool started_already = false;  ///< the recursion marker is set
-  bool root = false;             ///< and mpirun's own permission variables are not set
+  bool root = false;             ///< mpirun needs a permission
 };
 
 /// Decides whether and how to start mpirun. Pure. Under a launcher, in a Slurm allocation, with one
 /// rank or without mpirun the answer is this process.
 /// Throws ConfigError as choose_ranks(); EnvironmentError: the marker is set, but mpirun told no
-/// rank, or --ranks asks for several and there is no mpirun.
+/// rank, or --ranks asks for several and there is no mpirun, or srun would have to start them.
 StartPlan plan_start(const TrainFlags& flags,
                      const std::vector<std::string>& arguments,
                      const StartConditions& conditions);

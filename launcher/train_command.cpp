@@ -30,7 +30,7 @@ StartConditions start_conditions(const RankDiscovery& discovery, const VariableM
   conditions.mpirun = find_program("mpirun", variables);
   conditions.program = own_path();
   conditions.started_already = env().started.has_value();
-  conditions.root = geteuid() == 0 && !variables.contains("OMPI_ALLOW_RUN_AS_ROOT");
+  conditions.root = geteuid() == 0;
   return conditions;
 }
 

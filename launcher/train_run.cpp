@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/train_run.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
-#include <optional>
+#include <string_view>
 #include <unistd.h>
 
 #include "core/base/error.h"
@@ -80,10 +83,22 @@ std::int64_t count_parameters(const ModelFunction& model,
   return count;
 }
 
+/// `argument` as a shell takes it literally.
+std::string for_shell(const std::string& argument) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) ||
+           std::string_view("_-+=.,:/@%").find(char(c)) != std::string_view::npos;
+  };
+  if (!argument.empty() && std::all_of(argument.begin(), argument.end(), plain)) return argument;
+  std::string quoted = "'";
+  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string environment_json(Job& job, const RunSettings& settings) {
   const HostFacts facts = host_facts();
   std::string command = "lockstep train";
-  for (const std::string& argument : settings.arguments) command += " " + argument;
+  for (const std::string& argument : settings.arguments) command += " " + for_shell(argument);
   return json_object({{"lockstep", facts.version},
                       {"commit", facts.commit},
                       {"command", command},
@@ -132,6 +147,27 @@ void print_start(Console& console,
   console.line(fmt::format("output     {}", folder));
 }
 
+/// Does what a run does first, once it is accepted.
+class StartObserver final : public TrainObserver {
+ public:
+  explicit StartObserver(std::function<void()> action) : action_(std::move(action)) {}
+  void on_start() override { action_(); }
+
+ private:
+  std::function<void()> action_;
+};
+
+RunLog open_log(const std::string& file, Job& job) {
+  RunLog log(file);
+  log.write_line(fmt::format("rank {} of {} on {}, process {}, {}",
+                             job.rank(),
+                             job.size(),
+                             host_name(),
+                             getpid(),
+                             job.backend().device_class()));
+  return log;
+}
+
 /// Rank 0's part after training; whatever fails here must not lose what is still to be written.
 int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& log) {
   try {
@@ -169,20 +205,20 @@ int run_training(Job& job, const RunSettings& settings) {
 
   std::unique_ptr<RunFolder> folder;
   const std::string path = create_folder(job, flags, folder);
-  RunLog log(fmt::format("{}/logs/rank_{}.log", path, job.rank()));
-  log.write_line(fmt::format("rank {} of {} on {}, process {}, {}",
-                             job.rank(),
-                             job.size(),
-                             host_name(),
-                             getpid(),
-                             job.backend().device_class()));
+  const std::string log_file = fmt::format("{}/logs/rank_{}.log", path, job.rank());
+  RunLog log;
   Console console(settings.console);
   Progress progress(console);
-  if (folder) {
+  StartObserver start([&] {
+    folder->begin();
+    log = open_log(log_file, job);
     console.set_copy(&log);
     folder->write_file("config.toml", to_toml(flags));
     folder->write_file("environment.json", environment_json(job, settings));
     print_start(console, job, settings, data, parameters, path);
+  });
+  if (folder) {
+    trainer.add_observer(start);
     // The folder first: what it records must not wait for a slow terminal.
     trainer.add_observer(*folder);
     trainer.add_observer(progress);
@@ -192,10 +228,11 @@ int run_training(Job& job, const RunSettings& settings) {
   } catch (...) {
     console.clear_bar();
     log.write_line("error: " + describe(std::current_exception()).message);
-    if (folder) folder->discard_unused();
     throw;
   }
   if (folder) return finish_run(trainer, *folder, console, log);
+  // Only now does this rank know that the run was accepted, and may write over an earlier log.
+  log = open_log(log_file, job);
   log.close();
   if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
   return 0;

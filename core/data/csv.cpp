@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/base/error.h"
 #include "core/data/csv_table.h"
@@ -12,10 +13,10 @@
 namespace lockstep::data {
 namespace {
 
-/// Mean and one over the deviation of each feature.
+/// Mean and deviation of each feature.
 struct Standard {
   std::vector<double> mean;
-  std::vector<double> scale;
+  std::vector<double> deviation;
 };
 
 Standard standard_of(const CsvTable& table, const std::vector<std::int64_t>& rows) {
@@ -27,14 +28,19 @@ Standard standard_of(const CsvTable& table, const std::vector<std::int64_t>& row
       return table.values[std::size_t(row) * features + f];
     };
     // Dividing before adding keeps columns near the largest double finite.
-    double mean = 0, variance = 0;
+    double mean = 0, largest = 0, share = 0;
     for (const std::int64_t row : rows) mean += value(row) / n;
-    for (const std::int64_t row : rows) variance += (value(row) - mean) / n * (value(row) - mean);
+    for (const std::int64_t row : rows) largest = std::max(largest, std::abs(value(row) - mean));
     standard.mean[f] = mean;
-    const double deviation = std::sqrt(variance);
+    // Squares of shares of the largest distance can neither overflow nor all vanish.
+    for (const std::int64_t row : rows) {
+      const double distance = (value(row) - mean) / largest;
+      share += distance * distance / n;
+    }
+    const double deviation = largest * std::sqrt(share);
     // What rounding leaves of a constant column is not its deviation.
     const bool constant = deviation <= 1e-12 * std::abs(mean) || !(deviation > 0);
-    standard.scale[f] = constant || !std::isfinite(deviation) ? 1.0 : 1.0 / deviation;
+    standard.deviation[f] = constant || !std::isfinite(deviation) ? 1.0 : deviation;
   }
   return standard;
 }
@@ -53,9 +59,7 @@ class Table final : public Dataset {
     labels_.reserve(rows.size());
     for (const std::int64_t row : rows) {
       for (std::size_t f = 0; f < features_; ++f)
-        values_.push_back(
-            float((table.values[std::size_t(row) * features_ + f] - standard.mean[f]) *
-                  standard.scale[f]));
+        values_.push_back(standardised(table, row, f, standard));
       labels_.push_back(table.labels[std::size_t(row)]);
     }
     hash_ = content_hash(values_.data(), values_.size() * sizeof(float), features_);
@@ -89,6 +93,27 @@ class Table final : public Dataset {
   std::uint64_t fingerprint() const override { return hash_; }
 
  private:
+  /// Feature `f` of `row` in deviations from the mean.
+  float standardised(const CsvTable& table,
+                     std::int64_t row,
+                     std::size_t f,
+                     const Standard& standard) const {
+    const double value = table.values[std::size_t(row) * features_ + f];
+    const double result = (value - standard.mean[f]) / standard.deviation[f];
+    if (std::abs(result) <= double(std::numeric_limits<float>::max())) return float(result);
+    const std::int64_t line = row + 2;  // each sample is one line behind the header
+    throw DataError(
+        fmt::format("{}:{}:{}: expected a number that standardised features can hold, got {} "
+                    "(column '{}', of mean {} and deviation {} in the training part)",
+                    file_,
+                    line,
+                    f + 1,
+                    value,
+                    table.columns[f],
+                    standard.mean[f],
+                    standard.deviation[f]),
+        "scale the column or remove the outlier");
+  }
   /// Small rows in pieces of fixed size, which need no call.
   void copy_row(std::byte* to, const float* from) const {
     constexpr std::size_t kPiece = 4;

@@ -32,6 +32,19 @@ std::optional<double> to_number(std::string_view text) {
   return number;
 }
 
+/// The whole number that `text` is, where it can be told from its neighbours.
+std::optional<std::int64_t> to_whole(std::string_view text) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  const std::optional<double> number = to_number(text);
+  if (!number) return std::nullopt;
+  if (text.starts_with('+')) text.remove_prefix(1);
+  std::int64_t whole = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), whole);
+  if (status == std::errc{} && end == text.data() + text.size()) return whole;
+  if (!(std::abs(*number) < kExact) || *number != std::floor(*number)) return std::nullopt;
+  return std::int64_t(*number);
+}
+
 /// Parses one file; keeps the place for messages.
 class Reader {
  public:
@@ -116,6 +129,7 @@ class Reader {
           "put a line with names in front");
     header_ = fields_;
     table_.features = std::int64_t(fields_.size()) - 1;
+    table_.columns.assign(header_.begin(), header_.end() - 1);
   }
 
   void read_row() {
@@ -142,10 +156,10 @@ class Reader {
   void read_label() {
     const std::string& label = fields_.back();
     if (label.empty()) fail(fields_.size() - 1, "a class name or number", "an empty field");
-    const std::optional<double> number = to_number(label);
-    if (number && (!std::isfinite(*number) || *number != std::floor(*number)))
+    const bool number = to_number(label).has_value();
+    if (number && !to_whole(label))
       fail(fields_.size() - 1, "a class name or whole number", fmt::format("'{}'", label));
-    numeric_labels_ &= number.has_value();
+    numeric_labels_ &= number;
     const auto next = std::int32_t(class_of_label_.size());
     table_.labels.push_back(class_of_label_.try_emplace(label, next).first->second);
   }
@@ -155,11 +169,11 @@ class Reader {
     std::vector<std::pair<std::string, std::int32_t>> labels(class_of_label_.begin(),
                                                              class_of_label_.end());
     const auto equal = [&](const std::string& a, const std::string& b) {
-      return numeric_labels_ ? *to_number(a) == *to_number(b) : a == b;
+      return numeric_labels_ ? *to_whole(a) == *to_whole(b) : a == b;
     };
     if (numeric_labels_)
       std::stable_sort(labels.begin(), labels.end(), [](const auto& a, const auto& b) {
-        return *to_number(a.first) < *to_number(b.first);
+        return *to_whole(a.first) < *to_whole(b.first);
       });
     std::vector<std::int32_t> class_of_appearance(labels.size());
     for (const auto& [label, appearance] : labels) {

@@ -11,6 +11,7 @@ namespace lockstep::data {
 struct CsvTable {
   std::int64_t rows = 0;
   std::int64_t features = 0;
+  std::vector<std::string> columns;  ///< names of the features
   std::vector<double> values;        ///< [rows, features]
   std::vector<std::int32_t> labels;  ///< [rows], 0..classes-1
   std::vector<std::string> classes;  ///< what the label column says, ascending

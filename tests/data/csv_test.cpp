@@ -10,6 +10,7 @@
 namespace lockstep::data {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class Csv : public DataFixture {
@@ -62,6 +63,44 @@ TEST_F(Csv, NumericLabelsSortByValue) {
   EXPECT_EQ(label_of(*split.train, 0, 1), 1);
   EXPECT_EQ(label_of(*split.train, 0, 2), 0);
   EXPECT_EQ(label_of(*split.train, 0, 3), 1);
+}
+
+TEST_F(Csv, LargeWholeNumbersAreDifferentLabels) {
+  const DataSplit split =
+      csv(write("t.csv", "a,k\n1,9007199254740993\n2,9007199254740992\n3,+5\n"));
+  EXPECT_EQ(split.train->spec().classes, 3);
+  EXPECT_EQ(label_of(*split.train, 0, 0), 2);
+  EXPECT_EQ(label_of(*split.train, 0, 1), 1);
+  EXPECT_EQ(label_of(*split.train, 0, 2), 0);
+  EXPECT_THAT(error("a,k\n1,1e16\n2,x\n"), HasSubstr("whole number, got '1e16'"));
+  EXPECT_THAT(error("a,k\n1,99999999999999999999\n2,x\n"), HasSubstr(":2:2: expected a class"));
+}
+
+TEST_F(Csv, StandardisesTheLargestAndSmallestNumbers) {
+  for (const char* exponent : {"e300", "e200", "e0", "e-200", "e-310"}) {
+    const DataSplit split =
+        csv(write("t.csv", fmt::format("a,k\n1{0},x\n3{0},y\n5{0},x\n", exponent)));
+    // Subnormal numbers of 1e-310 have 45 bits.
+    const float low = float(-2 / std::sqrt(8.0 / 3.0));
+    EXPECT_FLOAT_EQ(features_of(*split.train, 0)[0], low) << exponent;
+    EXPECT_NEAR(features_of(*split.train, 1)[0], 0.0f, 1e-12f) << exponent;
+    EXPECT_FLOAT_EQ(features_of(*split.train, 2)[0], -low) << exponent;
+  }
+}
+
+TEST_F(Csv, RefusesFeaturesThatStandardisationCannotHold) {
+  EXPECT_THAT(error("a,b,k\n1,-1.7e308,x\n1,1.7e308,y\n1,1.7e308,y\n"),
+              AllOf(HasSubstr("table.csv:2:2: expected"), HasSubstr("(column 'b'")));
+  // Constant in the training part, far away in the validation part, whatever the seed.
+  std::string text = "a,k\n";
+  for (int row = 0; row < 9; ++row) text += fmt::format("{},{}\n", 0, row % 2);
+  text += "1e300,x\n";
+  const std::string file = write("far.csv", text);
+  int refused = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed)
+    refused += error_of<DataError>([&] { csv(file, 0.1, seed); }).find("far.csv:11:1:") !=
+               std::string::npos;
+  EXPECT_GT(refused, 0);
 }
 
 std::string counting(int rows) {

@@ -169,6 +169,8 @@ TEST(RealMnist, HasItsKnownSizesAndStatistics) {
   const char* given = std::getenv("LOCKSTEP_TEST_DATA");
   const std::string folder =
       (given != nullptr ? std::string(given) : LOCKSTEP_SOURCE_DIR "/../shared/data") + "/mnist";
+  ASSERT_TRUE(given == nullptr || std::filesystem::exists(folder))
+      << "LOCKSTEP_TEST_DATA is set, but there is no " << folder;
   if (!std::filesystem::exists(folder))
     GTEST_SKIP() << "no MNIST at " << folder
                  << "; set LOCKSTEP_TEST_DATA to the folder above mnist";

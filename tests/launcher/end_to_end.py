@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import pty
+import shlex
 import shutil
 import struct
 import subprocess
@@ -239,6 +240,33 @@ class Output(ProgramTest):
         self.assertEqual(self.train("--out=run", "--force").returncode, 0)
         self.assertNotEqual(earlier.read_text(), "precious")
 
+    def test_a_refused_start_changes_nothing(self):
+        earlier = self.write("run/summary.json", "precious")
+        metrics = self.write("run/metrics.jsonl", "precious")
+        self.expect_error(self.train("--out=run", "--force", "--global-batch=512"), 2, "512")
+        self.assertEqual(earlier.read_text() + metrics.read_text(), "preciousprecious")
+        (self.folder / "empty").mkdir()
+        self.expect_error(self.train("--out=empty", "--global-batch=512"), 2, "512")
+        self.assertEqual(list((self.folder / "empty").iterdir()), [])
+        self.expect_error(self.train("--global-batch=512"), 2, "512")
+        self.assertFalse((self.folder / "runs").exists())
+
+    def test_a_run_that_diverged_keeps_its_folder(self):
+        self.expect_error(self.train("--lr=1e38", "--steps=50", "--out=run"), 7, "loss")
+        self.assertTrue((self.folder / "run/config.toml").exists())
+        self.assertIn("error: ", (self.folder / "run/logs/rank_0.log").read_text())
+
+    def test_special_characters_and_overruled_keys_in_a_configuration(self):
+        table = self.write("it's #1, {x}.csv", csv_text())
+        first = self.train("--momentum=0.9", "--out=run", data=f"csv:{table}")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        command = json.loads((self.folder / "run/environment.json").read_text())["command"]
+        self.assertIn(f"csv:{table}", shlex.split(command))
+        again = self.run_command([PROGRAM, "train", "--config", "run/config.toml", "--out=again",
+                                  "--optimizer=adamw", "--samples=32"])
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(json.loads((self.folder / "again/summary.json").read_text())["steps"], 2)
+
     def test_folder_that_cannot_be_created(self):
         self.expect_error(self.train("--out=/proc/lockstep"), 3, "/proc/lockstep", "--out")
         self.expect_error(self.train("--out", self.table / "run"), 3, "Not a directory")
@@ -287,13 +315,13 @@ class Output(ProgramTest):
 
 
 class Ranks(ProgramTest):
-    def mpirun(self, *groups):
+    def mpirun(self, *groups, environment=None):
         command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
         for i, (count, arguments) in enumerate(groups):
             command += ([":"] if i else []) + ["-np", str(count)] + arguments
-        return self.run_command(command)
+        return self.run_command(command, environment)
 
     def launched(self, *flags, **options):
         """Arguments for a launcher, without --ranks."""
@@ -324,6 +352,22 @@ class Ranks(ProgramTest):
     def test_usage_error_under_mpirun_is_said_once(self):
         result = self.mpirun((2, self.launched("--modle=mlp")))
         self.expect_error(result, 2, "unknown flag --modle")
+
+    def test_error_before_the_ranks_are_known_is_said_once(self):
+        result = self.mpirun((2, self.launched()), environment={"LOCKSTEP_DUPM": "x"})
+        self.expect_error(result, 2, "LOCKSTEP_DUPM", "[rank 0 ")
+        result = self.mpirun((1, self.launched()),
+                             (1, ["env", "LOCKSTEP_DUPM=x"] + self.launched()))
+        self.expect_error(result, 2, "LOCKSTEP_DUPM", "[rank 1 ")
+
+    def test_a_colon_reaches_the_ranks(self):
+        result = self.train("--ranks=2", "--out", ":")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue((self.folder / ":/summary.json").exists())
+
+    def test_root_with_one_of_the_permissions(self):
+        result = self.train("--ranks=2", environment={"OMPI_ALLOW_RUN_AS_ROOT": "1"})
+        self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_different_flags_on_different_ranks(self):
         result = self.mpirun((1, self.launched("--lr=0.1", "--out=run")),

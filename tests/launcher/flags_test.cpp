@@ -188,6 +188,113 @@ TEST(Flags, WrittenConfigurationRepeatsTheRun) {
   }
 }
 
+TEST(Flags, ValuesWithSpecialCharactersAreWrittenAndReadBack) {
+  for (const std::string value : {"a#b",
+                                  "say \"x\"",
+                                  "it's",
+                                  "both ' and \"",
+                                  "a, b",
+                                  "\\.bias\\\\$",
+                                  "a{2}",
+                                  "[ab]",
+                                  "two\nlines\t",
+                                  "caf\xC3\xA9",
+                                  "a = b"}) {
+    const TrainFlags flags = parse_train_flags({"--model=mlp",
+                                                "--data=csv:" + value,
+                                                "--no-decay=" + value,
+                                                "--no-decay=x",
+                                                "--weight-decay=1"});
+    const std::string text = to_toml(flags);
+    const TomlFile file(text);
+    const TrainFlags again = parse_train_flags({"--config", file.path()});
+    EXPECT_EQ(again.data, "csv:" + value);
+    EXPECT_EQ(again.options.no_decay, (Arguments{value, "x"}));
+    EXPECT_EQ(to_toml(again), text);
+  }
+}
+
+TEST(Flags, ConfigurationFileIsToml) {
+  const TomlFile file(
+      "\xEF\xBB\xBF# a run\r\n\"model\" = \"mlp\"  # the model\r\nhidden = [\n  8, # first\n  "
+      "4,\n]\ndata = \"csv:a\\u00e9\\\"#\\\"\"\nlr=0.25");
+  const TrainFlags flags = parse_train_flags({"--config", file.path()});
+  EXPECT_EQ(flags.model.hidden, (std::vector<std::int64_t>{8, 4}));
+  EXPECT_EQ(flags.data, "csv:a\xC3\xA9\"#\"");
+  EXPECT_EQ(std::get<Sgd>(flags.options.optimizer).lr, 0.25f);
+}
+
+TEST(Flags, ConfigurationFileThatIsNoToml) {
+  const auto error_in = [](const std::string& text) {
+    const TomlFile file(text);
+    return error_of({"--config", file.path()});
+  };
+  EXPECT_THAT(error_in("[train]\nlr = 1\n"),
+              AllOf(HasSubstr("line 1: sections have no meaning"), HasSubstr("[train]")));
+  EXPECT_THAT(error_in("lr = 1\nlr = 2\n"), HasSubstr("line 2: key lr is given twice"));
+  EXPECT_THAT(error_in("lr\n"), HasSubstr("line 1: expected '=' behind lr"));
+  EXPECT_THAT(error_in("\nlr =\n"), HasSubstr("line 2: expected a value"));
+  EXPECT_THAT(error_in("data = 'csv:a\n"), HasSubstr("no closing quote"));
+  EXPECT_THAT(error_in("data = \"csv:\\d\"\n"), HasSubstr("single quotes"));
+  EXPECT_THAT(error_in("data = \"\\ud800\"\n"), HasSubstr("four hexadecimal digits"));
+  EXPECT_THAT(error_in("hidden = [1, 2"), HasSubstr("',' or ']'"));
+  EXPECT_THAT(error_in("hidden = []"), HasSubstr("empty"));
+  EXPECT_THAT(error_in("lr = 1 2\n"), HasSubstr("end of the line"));
+  EXPECT_THAT(error_in("model = 'mlp'\nstem = 'cifar'\n"), HasSubstr("--stem has no meaning"));
+}
+
+TEST(Flags, TheCommandLineWinsOverTheFile) {
+  const TomlFile file(to_toml(parse_train_flags({"--model=mlp",
+                                                 "--hidden=8",
+                                                 "--data=csv:a",
+                                                 "--val-fraction=0.5",
+                                                 "--momentum=0.9",
+                                                 "--nesterov",
+                                                 "--weight-decay=1",
+                                                 "--decay-all",
+                                                 "--lr-schedule=step",
+                                                 "--step-every=5",
+                                                 "--epochs=2"})));
+  const TrainFlags flags = parse_train_flags({"--config",
+                                              file.path(),
+                                              "--model=convnet",
+                                              "--data=glyphs",
+                                              "--optimizer=adamw",
+                                              "--weight-decay=0",
+                                              "--lr-schedule=constant",
+                                              "--samples=100",
+                                              "--global-batch=16"});
+  EXPECT_EQ(flags.model.name, "convnet");
+  EXPECT_TRUE(std::holds_alternative<Adamw>(flags.options.optimizer));
+  EXPECT_EQ(flags.options.samples, 100);
+  EXPECT_EQ(flags.options.epochs, 0);
+  EXPECT_EQ(flags.options.micro_batch, 16);
+  EXPECT_FALSE(flags.options.decay_all);
+  EXPECT_THAT(error_of({"--config", file.path(), "--optimizer=adamw", "--momentum=0.5"}),
+              HasSubstr("--momentum has no meaning"));
+  EXPECT_THAT(error_of({"--config", file.path(), "--steps=3", "--samples=2"}),
+              HasSubstr("--samples has no meaning"));
+}
+
+TEST(Flags, TheLastOfRepeatedFlagsCounts) {
+  const TrainFlags flags =
+      parse_train_flags({"--lr=1", "--seed=2", "--lr", "0.5", "--seed=3", "--force", "--force"});
+  EXPECT_EQ(std::get<Sgd>(flags.options.optimizer).lr, 0.5f);
+  EXPECT_EQ(flags.options.seed, 3u);
+  EXPECT_TRUE(flags.force);
+}
+
+TEST(Flags, NumbersThatWouldOverflow) {
+  EXPECT_THAT(error_of({"--clip-norm=1e300"}), HasSubstr("--clip-norm is '1e300'"));
+  EXPECT_THAT(error_of({"--lr=3.5e38"}), HasSubstr("--lr is '3.5e38'"));
+  EXPECT_THAT(error_of({"--workers=4294967297"}), HasSubstr("--workers is '4294967297'"));
+  EXPECT_THAT(error_of({"--global-batch=4611686018427387904"}), HasSubstr("whole number"));
+  EXPECT_THAT(error_of({"--shards=4294967297"}), HasSubstr("--shards is"));
+  EXPECT_THAT(error_of({"--model=mlp", "--hidden=4611686018427387904"}), HasSubstr("no width"));
+  EXPECT_THAT(error_of({"--optimizer=adamw", "--beta2=0.9999999999"}), HasSubstr("--beta2 is"));
+  EXPECT_THAT(error_of({"--optimizer=adamw", "--eps=0"}), HasSubstr("--eps is '0'"));
+}
+
 TEST(Flags, HelpListsFlagsAndDefaults) {
   EXPECT_THAT(parse_train_flags({"--help"}).help,
               AllOf(HasSubstr("--global-batch"), HasSubstr("256"), HasSubstr("--no-decay")));

@@ -161,6 +161,14 @@ TEST(RankDiscovery, BrokenNumbers) {
   EXPECT_THAT(error_of({{"OMPI_COMM_WORLD_SIZE", "2"}}), HasSubstr("OMPI_COMM_WORLD_RANK is not"));
 }
 
+TEST(RankDiscovery, RankForEarlyMessages) {
+  EXPECT_EQ(launched_rank({}), 0);
+  EXPECT_EQ(launched_rank(with(kOpenMpi, {{"LOCKSTEP_RANK", "3"}})), 1);
+  EXPECT_EQ(launched_rank({{"OMPI_COMM_WORLD_RANK", "x"}, {"PMIX_RANK", "2"}}), 2);
+  EXPECT_EQ(launched_rank({{"SLURM_PROCID", "5"}}), 0);
+  EXPECT_EQ(launched_rank({{"SLURM_PROCID", "5"}, {"SLURM_STEP_ID", "0"}}), 5);
+}
+
 TEST(RankDiscovery, MpiIsTheAuthority) {
   const RankDiscovery found = discover_rank(kOpenMpi);
   EXPECT_NO_THROW(check_against_mpi(found, 1, 4));

@@ -39,6 +39,7 @@ class RunFolderTest : public testing::Test {
 
 TEST_F(RunFolderTest, WritesStepsEvaluationsAndSummary) {
   RunFolder folder(out(), false);
+  folder.begin();
   StepRecord step;
   step.step = 50;
   step.loss = std::nan("");
@@ -63,11 +64,14 @@ TEST_F(RunFolderTest, WritesStepsEvaluationsAndSummary) {
 }
 
 TEST_F(RunFolderTest, KeepsAnEarlierRun) {
-  RunFolder(out(), false).write_file("summary.json", "{}");
+  fs::create_directories(out());
+  std::ofstream(out() + "/summary.json") << "{}";
   EXPECT_THROW(RunFolder(out(), false), ConfigError);
   EXPECT_THROW(RunFolder::check(out(), false), ConfigError);
   EXPECT_TRUE(fs::exists(out() + "/summary.json"));
-  EXPECT_NO_THROW(RunFolder(out(), true));
+  RunFolder folder(out(), true);
+  EXPECT_TRUE(fs::exists(out() + "/summary.json")) << "gone before the new run is accepted";
+  folder.begin();
   EXPECT_FALSE(fs::exists(out() + "/summary.json")) << "results of the earlier run remain";
 }
 
@@ -86,6 +90,7 @@ TEST_F(RunFolderTest, AFullDiskIsReportedAndNothingThrown) {
   fs::create_directories(out());
   fs::create_symlink("/dev/full", out() + "/metrics.jsonl");
   RunFolder folder(out(), true);
+  folder.begin();
   folder.on_step({});
   folder.on_end({});
   EXPECT_THAT(folder.finish(),
@@ -93,15 +98,44 @@ TEST_F(RunFolderTest, AFullDiskIsReportedAndNothingThrown) {
   EXPECT_TRUE(fs::exists(out() + "/summary.json"));
 }
 
-TEST_F(RunFolderTest, ARefusedStartLeavesNoFolder) {
-  RunFolder unused(out(), false);
-  unused.write_file("config.toml", "lr = 1\n");
-  unused.discard_unused();
-  EXPECT_FALSE(fs::exists(out()));
-  RunFolder used(out(), false);
-  used.on_step({});
-  used.discard_unused();
-  EXPECT_TRUE(fs::exists(out()));
+TEST_F(RunFolderTest, ARefusedStartLeavesThingsAsTheyWere) {
+  const fs::path nested = root_ / "a/b/run";
+  { const RunFolder refused(nested.string(), false); }
+  EXPECT_FALSE(fs::exists(root_ / "a"));
+  fs::create_directories(out());
+  { const RunFolder refused(out(), false); }
+  EXPECT_TRUE(fs::is_empty(out()));
+  { RunFolder(nested.string() + "/", false).begin(); }
+  EXPECT_TRUE(fs::exists(nested / "metrics.jsonl"));
+  std::ofstream(root_ / "a/file") << "x";
+  EXPECT_THROW(RunFolder((root_ / "c/../a/file/x").string(), false), EnvironmentError);
+  EXPECT_FALSE(fs::exists(root_ / "c"));
+}
+
+TEST_F(RunFolderTest, AFailedRunKeepsItsFolder) {
+  {
+    RunFolder folder(out(), false);
+    folder.begin();
+  }
+  EXPECT_TRUE(fs::exists(out() + "/metrics.jsonl"));
+}
+
+TEST_F(RunFolderTest, RunsOfTheSameSecondHaveTheirOwnFolders) {
+  const fs::path before = fs::current_path();
+  fs::current_path(root_);
+  {
+    const RunFolder a("", false), b("", false), c("", false);
+    EXPECT_NE(a.path(), b.path());
+    EXPECT_NE(b.path(), c.path());
+    EXPECT_NE(a.path(), c.path());
+  }
+  fs::current_path(before);
+}
+
+TEST_F(RunFolderTest, AFolderThatCannotBeReadIsAnError) {
+  const std::string too_long = (root_ / std::string(300, 'x')).string();
+  EXPECT_THROW(RunFolder::check(too_long, false), EnvironmentError);
+  EXPECT_THROW(RunFolder::check(too_long, true), EnvironmentError);
 }
 
 TEST(JsonObject, EscapesAndReplaces) {

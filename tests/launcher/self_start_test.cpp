@@ -83,6 +83,24 @@ TEST(SelfStart, NeverUnderALauncherOrInAnAllocation) {
   EXPECT_THAT(plan.message, HasSubstr("srun --mpi=pmix -n 4 lockstep train"));
 }
 
+TEST(SelfStart, RanksInAnAllocationAreSruns) {
+  StartConditions slurm = conditions(8);
+  slurm.discovery.slurm_allocation = true;
+  EXPECT_EQ(plan_start(flags_of({"--ranks=1"}), {}, slurm).ranks, 1);
+  try {
+    plan_start(flags_of({"--ranks=4"}), {}, slurm);
+    FAIL() << "no error";
+  } catch (const EnvironmentError& error) {
+    EXPECT_THAT(error.hint(), HasSubstr("srun --mpi=pmix -n 4 lockstep train"));
+  }
+}
+
+TEST(SelfStart, ALoneColonDoesNotSplitTheCommand) {
+  const StartPlan plan = plan_start(flags_of({}), {"--out", ":", "--lr", "1"}, conditions(2));
+  EXPECT_THAT(plan.command, Not(Contains(":")));
+  EXPECT_THAT(plan.command, Contains("--out=:"));
+}
+
 TEST(SelfStart, TheMarkerStopsRecursion) {
   StartConditions again = conditions(8);
   again.started_already = true;

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/overruled.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "launcher/flag_values.h"
+
+namespace lockstep {
+namespace {
+
+/// The flags that were typed.
+class CommandLine {
+ public:
+  explicit CommandLine(const CLI::App& app) : app_(app) {}
+
+  bool any(std::initializer_list<const char*> flags) const {
+    return std::any_of(
+        flags.begin(), flags.end(), [&](const char* f) { return app_.count(f) > 0; });
+  }
+  std::optional<std::string> value(const char* flag) const {
+    if (app_.count(flag) == 0) return std::nullopt;
+    return app_.get_option(flag)->results().back();
+  }
+  bool is(const char* flag, std::string_view wanted) const { return value(flag) == wanted; }
+  bool is_other_than(const char* flag, std::string_view wanted) const {
+    const auto typed = value(flag);
+    return typed && *typed != wanted;
+  }
+
+ private:
+  const CLI::App& app_;
+};
+
+bool one_of_flags(const std::string& flag, std::initializer_list<std::string_view> flags) {
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
+bool model_overrules(const CommandLine& typed, const std::string& flag) {
+  if (flag == "--hidden") return typed.is_other_than("--model", "mlp");
+  if (flag == "--stem") return typed.is_other_than("--model", "resnet18");
+  return flag == "--batch-norm" && typed.is("--model", "mlp");
+}
+
+bool data_overrules(const CommandLine& typed, const std::string& flag) {
+  const auto data = typed.value("--data");
+  if (!data) return false;
+  return flag == (data->starts_with("csv:") ? "--augment" : "--val-fraction");
+}
+
+bool batch_overrules(const CommandLine& typed, const std::string& flag, const std::string& value) {
+  if (one_of_flags(flag, {"--epochs", "--steps", "--samples"}))
+    return typed.any({"--epochs", "--steps", "--samples"});
+  if (flag == "--accumulation") return typed.any({"--global-batch", "--micro-batch", "--ranks"});
+  if (flag != "--micro-batch") return false;
+  const auto global_batch = typed.value("--global-batch");
+  return typed.any({"--accumulation"}) ||
+         (global_batch && to_whole_number(value) > to_whole_number(*global_batch));
+}
+
+bool optimizer_overrules(const CommandLine& typed, const std::string& flag) {
+  if (one_of_flags(flag, {"--beta1", "--beta2", "--eps"}))
+    return typed.is_other_than("--optimizer", "adamw");
+  if (one_of_flags(flag, {"--momentum", "--nesterov"}))
+    return typed.is_other_than("--optimizer", "sgd") ||
+           (flag == "--nesterov" && typed.is("--momentum", "0"));
+  if (one_of_flags(flag, {"--min-lr", "--decay-steps"}))
+    return typed.is("--lr-schedule", "constant");
+  if (one_of_flags(flag, {"--step-every", "--step-factor"}))
+    return typed.is_other_than("--lr-schedule", "step");
+  if (one_of_flags(flag, {"--no-decay", "--decay-all"}))
+    return typed.any({"--no-decay", "--decay-all"}) || typed.is("--weight-decay", "0");
+  return false;
+}
+
+}  // namespace
+
+bool overruled(const CLI::App& app, const std::string& flag, const std::string& value) {
+  const CommandLine typed(app);
+  return app.count(flag) > 0 || model_overrules(typed, flag) || data_overrules(typed, flag) ||
+         batch_overrules(typed, flag, value) || optimizer_overrules(typed, flag);
+}
+
+}  // namespace lockstep

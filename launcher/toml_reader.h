@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// One line of a configuration file: a value has one text, a list as many as it has elements.
+struct TomlEntry {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+/// Reads the part of TOML that flags need: `key = value` with strings (basic and literal), numbers,
+/// booleans and lists, and comments. Words without quotes count as strings.
+/// Throws ConfigError naming the line: anything else, such as a [section], and repeated keys.
+std::vector<TomlEntry> read_toml(std::string_view text);
+
+/// `text` as a string that read_toml() and every other reader of TOML gives back unchanged.
+std::string toml_string(std::string_view text);
+
+}  // namespace lockstep
