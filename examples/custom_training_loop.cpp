@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
                           kSteps,
                           /*seed=*/1,
                           replica.schedule(kGlobalBatch),
-                          replica.schedule(rest));
+                          replica.schedule(rest > 0 ? rest : kGlobalBatch));
     ls::TrainingFeed ahead = feed;  // walked by the loader, some micro-batches ahead
     ls::data::Loader loader(glyphs.train, {.micro_batch = 32}, [&](ls::data::LoadRequest& request) {
       return ahead.next(request);

@@ -25,8 +25,7 @@ constexpr std::string_view kUsage =
     "  --version  prints the version\n"
     "\n"
     "exit codes\n"
-    "  0 done, 1 error, 2 usage, 3 environment, 4 out of memory, 5 a collective timed out,\n"
-    "  6 replicas diverged, 7 loss not finite\n";
+    "  0 done, 1 error, 2 usage, 3 environment, 4 out of memory, 7 loss not finite\n";
 
 int run(const std::vector<std::string>& arguments) {
   using lockstep::ConfigError;

@@ -22,6 +22,12 @@ void check_signs(const TrainOptions& o) {
 }
 
 std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
+  LOCKSTEP_CHECK(o.accumulation <= o.global_batch / ranks,
+                 ConfigError,
+                 "batch: accumulation {} on {} ranks is more than global-batch {} holds",
+                 o.accumulation,
+                 ranks,
+                 o.global_batch);
   if (o.accumulation == 0)
     return o.micro_batch > 0 ? o.micro_batch : std::min(kDefaultMicroBatch, o.global_batch);
   const std::int64_t parts = o.accumulation * ranks;
@@ -78,7 +84,9 @@ void form_groups(const TrainOptions& o, BatchPlan& plan) {
                                : fmt::format("{:.2f}", double(group) / double(micro)),
             micro,
             plan.ranks),
-        fmt::format("--micro-batch {} forms the group on every number of ranks", group));
+        group <= plan.global_batch
+            ? fmt::format("--micro-batch {} forms the group on every number of ranks", group)
+            : fmt::format("--batch-norm group:{}, or a larger global-batch", micro));
   plan.cluster = int(cluster);
 }
 
@@ -126,13 +134,13 @@ BatchPlan plan_batch(const TrainOptions& o, int ranks) {
   plan.global_batch = o.global_batch;
   plan.ranks = ranks;
   if (o.global_batch < ranks) check_ranks(plan);
-  plan.micro_batch = derive_micro_batch(o, ranks);
-  LOCKSTEP_CHECK(plan.micro_batch <= o.global_batch,
+  LOCKSTEP_CHECK(o.micro_batch <= o.global_batch,
                  ConfigError,
                  "batch: micro-batch {} is larger than global-batch {}",
-                 plan.micro_batch,
+                 o.micro_batch,
                  o.global_batch);
-  plan.micro_batches = (o.global_batch + plan.micro_batch - 1) / plan.micro_batch;
+  plan.micro_batch = derive_micro_batch(o, ranks);
+  plan.micro_batches = (o.global_batch - 1) / plan.micro_batch + 1;
   form_groups(o, plan);
   plan.shards = o.shards > 0 ? o.shards : default_shards(plan.micro_batches, plan.cluster);
   check_ranks(plan);

@@ -22,8 +22,9 @@ struct BatchPlan {
   std::string to_string() const;
 };
 
-/// Derives what the options leave open, for `ranks` ranks. Micro-batch and shards never depend on
-/// the ranks unless the user fixes `accumulation` without a micro-batch.
+/// Derives what the options leave open, for `ranks` ranks. Micro-batch and shards do not depend on
+/// the ranks, but for two cases that say so: `accumulation` without a micro-batch, and batch norm
+/// `sync`.
 /// Throws ConfigError: numbers below 1 or that contradict each other (all of them named), fewer
 /// micro-batches or shards than ranks, a batch-norm group that cannot be formed, with what would
 /// form it.

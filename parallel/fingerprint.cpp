@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/fingerprint.h"
 
+#include <algorithm>
 #include <map>
 
 #include "core/base/error.h"
@@ -9,13 +10,17 @@
 namespace lockstep {
 namespace {
 
-// Values never hold these characters: they come from numbers, names and hashes.
+// Control characters that no setting means; a value that holds them all the same loses them.
 constexpr char kFieldEnd = '\x1f';
 constexpr char kEntryEnd = '\x1e';
 
 std::string serialise(const Fingerprint& fingerprint) {
   std::string text;
-  for (const auto& [key, value] : fingerprint) text += key + kFieldEnd + value + kEntryEnd;
+  for (const auto& [key, value] : fingerprint) {
+    std::string clean = value;
+    std::erase_if(clean, [](char c) { return c == kFieldEnd || c == kEntryEnd; });
+    text += key + kFieldEnd + clean + kEntryEnd;
+  }
   return text;
 }
 
@@ -54,6 +59,18 @@ std::string describe(const std::string& key,
   return fmt::format("{} is {}", key, fmt::join(parts, " and "));
 }
 
+/// Ranks that do not know a key (another version of the program) differ as well.
+void add_missing(std::map<std::string, std::vector<int>>& ranks_of_value, int ranks) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < ranks; ++rank) {
+    bool found = false;
+    for (const auto& [value, having] : ranks_of_value)
+      found = found || std::ranges::find(having, rank) != having.end();
+    if (!found) missing.push_back(rank);
+  }
+  if (!missing.empty()) ranks_of_value["absent"] = missing;
+}
+
 }  // namespace
 
 void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint) {
@@ -62,6 +79,7 @@ void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerp
   const auto texts = gather(communicator, serialise(fingerprint));
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
     for (const auto& [key, value] : parse(texts[rank])) values[key][value].push_back(int(rank));
+  for (auto& [key, ranks_of_value] : values) add_missing(ranks_of_value, int(texts.size()));
   std::vector<std::string> differences;
   for (const auto& [key, ranks_of_value] : values)
     if (ranks_of_value.size() > 1) differences.push_back(describe(key, ranks_of_value));

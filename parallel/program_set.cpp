@@ -23,6 +23,13 @@ std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std
   return sizes;
 }
 
+bool same_parameters(const Graph& a, const Graph& b) {
+  return std::ranges::equal(
+      a.parameters(), b.parameters(), [](const Parameter& p, const Parameter& q) {
+        return p.name == q.name && p.shape == q.shape && p.kind == q.kind;
+      });
+}
+
 MemoryReuse reuse_of_environment() {
   const auto& plan = env().plan;
   if (!plan) return MemoryReuse::on;
@@ -61,6 +68,11 @@ ProgramSet::ProgramSet(Backend& backend,
 }
 
 BoundProgram ProgramSet::compile(std::int64_t samples, Graph graph, Backend& backend) const {
+  LOCKSTEP_CHECK(training_.empty() || same_parameters(graph, this->graph()),
+                 ConfigError,
+                 "model: for {} samples or in evaluation it declares other parameters than in "
+                 "training; declare all of them always",
+                 samples);
   BoundProgram bound;
   bound.samples = samples;
   bound.program = std::make_unique<Program>(std::move(graph), backend, space_, reuse_);

@@ -26,7 +26,12 @@ struct BoundProgram {
 /// the largest plan, the flat parameters and gradients, the packed copies.
 class ProgramSet {
  public:
+  // Programs keep references into it.
+  ProgramSet(const ProgramSet&) = delete;
+  ProgramSet& operator=(const ProgramSet&) = delete;
+
   /// `sizes`: micro-batch sizes in samples; 0 is added where ranks form batch-norm groups.
+  /// Throws ConfigError: the model declares other parameters for one size or mode than for another.
   ProgramSet(Backend& backend,
              const ModelFunction& model,
              const LossFunction& loss,

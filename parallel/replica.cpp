@@ -58,20 +58,6 @@ StepTimes Replica::times() const {
 
 std::uint64_t Replica::bytes_sent() const { return state_->exchange.bytes_sent(); }
 
-std::vector<MemoryUse> Replica::memory() const {
-  State& s = *state_;
-  const auto flat = std::size_t(s.programs.space().elems) * sizeof(float);
-  return {
-      {"parameters", flat},
-      {"gradients", flat},
-      {"optimizer state", s.optimizer.state_bytes()},
-      {"pending sums", s.exchange.pending_sum_bytes() + s.evaluation_exchange.pending_sum_bytes()},
-      {"packed weight copies", s.programs.packed().bytes()},
-      {"activations and workspace", s.programs.arena_bytes()},
-      {"communication buffers",
-       s.exchange.communication_bytes() + s.evaluation_exchange.communication_bytes()}};
-}
-
 namespace {
 
 std::vector<io::NamedTensor> copy_tensors(Backend& backend,
@@ -106,30 +92,10 @@ std::vector<io::NamedTensor> Replica::gradients() const {
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.gradients(), true);
 }
 
-void Replica::set_weights(std::span<const io::NamedTensor> weights) {
-  State& s = *state_;
-  const auto& parameters = s.programs.graph().parameters();
-  for (const io::NamedTensor& tensor : weights) {
-    int index = -1;
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      if (parameters[i].name == tensor.parameter.name) index = int(i);
-    LOCKSTEP_CHECK(index >= 0 && std::int64_t(tensor.values.size()) ==
-                                     parameters[std::size_t(index)].shape.elems(),
-                   ConfigError,
-                   "weights: the model has no parameter '{}' of {} elements",
-                   tensor.parameter.name,
-                   tensor.values.size());
-    s.context.backend().copy_to_device(
-        s.programs.parameters() + s.programs.space().of(index).offset,
-        tensor.values.data(),
-        tensor.values.size() * sizeof(float));
-  }
-  s.programs.packed().invalidate();
-}
-
 std::string Replica::program_text() const {
   ProgramSet& programs = state_->programs;
-  return to_text(programs.graph()) + to_text(programs.space(), programs.graph());
+  return to_text(programs.graph()) + to_text(programs.space(), programs.graph()) +
+         to_text(programs.plan());
 }
 
 }  // namespace lockstep

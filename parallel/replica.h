@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -25,12 +24,6 @@ struct StepResult {
 /// Seconds since construction, of this rank.
 struct StepTimes {
   double forward = 0, backward = 0, exposed_communication = 0, optimizer = 0;
-};
-
-/// One line of the memory table.
-struct MemoryUse {
-  std::string category;
-  std::size_t bytes = 0;
 };
 
 /// One rank's copy of the model in lockstep with the others: the compiled programs, the flat
@@ -69,12 +62,9 @@ class Replica {
 
   StepTimes times() const;
   std::uint64_t bytes_sent() const;
-  std::vector<MemoryUse> memory() const;
 
   /// Host copies of parameters and running statistics, as stored, in declaration order.
   std::vector<io::NamedTensor> weights() const;
-  /// Sets values by name. Throws ConfigError: a name that the model lacks, another size.
-  void set_weights(std::span<const io::NamedTensor> weights);
   /// Sums of the last step's gradients (scaled by one over the samples), in declaration order.
   std::vector<io::NamedTensor> gradients() const;
 

@@ -36,8 +36,7 @@ int own_rounds(const Schedule& schedule) {
 
 MetricPlaces::MetricPlaces(const Graph& graph, const FlatSpace& space)
     : loss(metric_offset(graph, space, "loss")), correct(metric_offset(graph, space, "correct")) {
-  LOCKSTEP_CHECK(
-      loss >= 0, ConfigError, "model: the loss function must end in one of the builder's losses");
+  LOCKSTEP_ASSERT(loss >= 0);  // trace() refuses a model without
   const std::int64_t first = correct < 0 ? loss : std::min(loss, correct);
   range = {first, std::max(loss, correct) - first + kSegmentAlignment};
 }
@@ -72,7 +71,8 @@ Replica::State::State(RankContext& rank_context,
                           programs.gradients(),
                           evaluation_shards(batch)),
       input_bytes_(samples.input.bytes()),
-      target_bytes_(samples.target.bytes()) {
+      target_bytes_(samples.target.bytes()),
+      classes_(samples.classes) {
   if (batch.cluster > 1)
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
@@ -143,9 +143,23 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   const data::LoadedBatch loaded = loader.next();
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
+  check_labels(loaded);
   device.copy_to_device(program.x, loaded.input, n * input_bytes_);
   device.copy_to_device(program.target, loaded.target, n * target_bytes_);
   device.copy_to_device(program.sample_weight, &sample_weight_, sizeof(float));
+}
+
+// A label out of range would make the loss write beyond its row.
+void Replica::State::check_labels(const data::LoadedBatch& loaded) const {
+  if (classes_ == 0) return;
+  const auto* labels = reinterpret_cast<const std::int32_t*>(loaded.target);
+  for (std::int64_t i = 0; i < loaded.samples; ++i)
+    LOCKSTEP_CHECK(labels[i] >= 0 && labels[i] < classes_,
+                   DataError,
+                   "data: label {} is not one of the {} classes, 0 to {}",
+                   labels[i],
+                   classes_,
+                   classes_ - 1);
 }
 
 void Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
@@ -168,7 +182,7 @@ void Replica::State::start_all_buckets() {
 
 // Ranks of a batch-norm group run the same number of micro-batches: one that has fewer takes part
 // in the collectives with no samples and adds nothing. It starts its exchange afterwards, since
-// start_bucket may block until ranks arrive that wait for it in a group.
+// those rounds still write (zero more) into the gradients that would be on their way.
 void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& state) {
   state.accumulate = true;
   const BoundProgram& program = programs.training(0);
@@ -194,7 +208,14 @@ StepResult Replica::State::update(const Schedule& schedule,
                  schedule.samples,
                  result.loss);
   const bool clips = options.clip_norm > 0.0f;
-  if (clips || want_grad_norm) result.grad_norm = optimizer.gradient_norm();
+  if (clips || want_grad_norm) {
+    result.grad_norm = optimizer.gradient_norm();
+    LOCKSTEP_CHECK(std::isfinite(result.grad_norm),
+                   NonFiniteError,
+                   "training: the gradient norm of step {} is {}",
+                   step + 1,
+                   result.grad_norm);
+  }
   const float scale =
       clips ? OptimizerStep::clip_factor(result.grad_norm, options.clip_norm) : 1.0f;
   for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, scale);

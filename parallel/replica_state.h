@@ -14,7 +14,6 @@ struct MetricPlaces {
   std::int64_t correct = -1;  ///< -1 where there are no classes
   Bucket range;               ///< holds both
 
-  /// Throws ConfigError: the loss function does not end in one of the builder's losses.
   MetricPlaces(const Graph& graph, const FlatSpace& space);
 };
 
@@ -51,6 +50,7 @@ class Replica::State final : public BucketListener {
  private:
   void initialise_parameters();
   void load(const BoundProgram& program, data::Loader& loader);
+  void check_labels(const data::LoadedBatch& loaded) const;
   void run(Program& program, const RunState& state, bool exchange_after);
   void start_all_buckets();
   void join_missing_rounds(const Schedule& schedule, RunState& state);
@@ -58,6 +58,7 @@ class Replica::State final : public BucketListener {
   void read_metrics(StepResult& result);
 
   std::size_t input_bytes_, target_bytes_;
+  int classes_;
   std::unique_ptr<Communicator> group_;
   float sample_weight_ = 0;
 };

@@ -50,4 +50,9 @@ struct TrainOptions {
   std::int64_t eval_every = -1;
 };
 
+/// Throws ConfigError naming the setting that no run can have: a length that is missing, given
+/// twice or out of range, numbers that are not finite, and what optimizer and schedule refuse.
+/// Batch numbers are plan_batch()'s.
+void validate(const TrainOptions& options);
+
 }  // namespace lockstep

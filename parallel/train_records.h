@@ -6,7 +6,9 @@
 
 namespace lockstep {
 
-/// One logged step. Times are rank 0's means over the steps since the record before.
+/// One logged step. Times are rank 0's means over the steps since the record before. Exposed
+/// communication is waiting for the gradient exchange; collectives inside a batch norm over several
+/// ranks count as forward and backward.
 struct StepRecord {
   std::int64_t step = 0;   ///< steps done, from 1
   std::int64_t steps = 0;  ///< of the whole run

@@ -28,14 +28,11 @@ std::uint64_t peak_resident_bytes() {
 
 /// Steps of the run from whichever length was given.
 std::int64_t total_steps(const TrainOptions& o, std::int64_t dataset_size) {
-  LOCKSTEP_CHECK((o.epochs > 0) + (o.steps > 0) + (o.samples > 0) == 1,
-                 ConfigError,
-                 "length: give one of epochs, steps and samples, above 0");
-  const std::int64_t per_epoch = (dataset_size + o.global_batch - 1) / o.global_batch;
+  const std::int64_t per_epoch = (dataset_size - 1) / o.global_batch + 1;
   if (o.steps > 0) return o.steps;
   if (o.epochs > 0) return std::max<std::int64_t>(1, std::llround(o.epochs * double(per_epoch)));
   const std::int64_t epochs = o.samples / dataset_size, rest = o.samples % dataset_size;
-  return epochs * per_epoch + (rest + o.global_batch - 1) / o.global_batch;
+  return epochs * per_epoch + (rest == 0 ? 0 : (rest - 1) / o.global_batch + 1);
 }
 
 }  // namespace
@@ -48,8 +45,7 @@ class Trainer::State {
         loss_(std::move(loss)),
         options_(options),
         batch_(plan_batch(options, context.size())) {
-    validate(options_.optimizer);
-    validate(options_.lr_schedule, learning_rate(options_.optimizer));
+    validate(options_);
   }
 
   void add_observer(TrainObserver& observer) {
@@ -67,10 +63,14 @@ class Trainer::State {
                    options_.global_batch,
                    size);
     steps_ = total_steps(options_, size);
-    if (options_.lr_schedule.decay_steps == 0)
-      options_.lr_schedule.decay_steps = steps_ - options_.lr_schedule.warmup_steps;
+    schedule_ = options_.lr_schedule;
+    if (schedule_.decay_steps == 0) schedule_.decay_steps = steps_ - schedule_.warmup_steps;
+    training_seconds_ = 0;
+    // Before anything collective is built: ranks with other settings would wait in other places.
+    compare_fingerprints(context_.communicator(), settings_fingerprint(data));
     make_replica(data);
-    check_ranks(data);
+    compare_fingerprints(context_.communicator(),
+                         {{"program", short_hash(replica_->program_text())}});
     return train(data);
   }
 
@@ -92,31 +92,29 @@ class Trainer::State {
     replica_.emplace(context_, model_, loss_, data.train->spec(), options_, tails);
   }
 
-  void check_ranks(const data::DataSplit& data) {
+  Fingerprint settings_fingerprint(const data::DataSplit& data) {
     const BatchPlan& b = batch_;
-    compare_fingerprints(
-        context_.communicator(),
-        {{"program", short_hash(replica_->program_text())},
-         {"global-batch", std::to_string(b.global_batch)},
-         {"micro-batch", std::to_string(b.micro_batch)},
-         {"shards", std::to_string(b.shards)},
-         {"batch-norm", options_.batch_norm.to_string()},
-         {"steps", std::to_string(steps_)},
-         {"optimizer", to_string(options_.optimizer)},
-         {"lr-schedule", to_string(options_.lr_schedule)},
-         {"clip-norm", fmt::format("{}", options_.clip_norm)},
-         {"no-decay",
-          fmt::format("{}{}", fmt::join(options_.no_decay, ","), options_.decay_all ? " all" : "")},
-         {"seed", std::to_string(options_.seed)},
-         {"reduction", options_.reduction == Reduction::fast ? "fast" : "reproducible"},
-         {"bucket-mb", fmt::format("{}", options_.bucket_mb)},
-         {"augment", options_.augmentation.to_string()},
-         {"log-every", std::to_string(options_.log_every)},
-         {"eval-every", std::to_string(options_.eval_every)},
-         {"data", fmt::format("{} ({:016x})", data.train->describe(), data.train->fingerprint())},
-         {"validation data",
-          data.validation ? fmt::format("{:016x}", data.validation->fingerprint()) : "none"},
-         {"device class", context_.backend().device_class()}});
+    return {
+        {"global-batch", std::to_string(b.global_batch)},
+        {"micro-batch", std::to_string(b.micro_batch)},
+        {"shards", std::to_string(b.shards)},
+        {"batch-norm", options_.batch_norm.to_string()},
+        {"steps", std::to_string(steps_)},
+        {"optimizer", to_string(options_.optimizer)},
+        {"lr-schedule", to_string(schedule_)},
+        {"clip-norm", fmt::format("{}", options_.clip_norm)},
+        {"no-decay",
+         fmt::format("{}{}", fmt::join(options_.no_decay, ","), options_.decay_all ? " all" : "")},
+        {"seed", std::to_string(options_.seed)},
+        {"reduction", options_.reduction == Reduction::fast ? "fast" : "reproducible"},
+        {"bucket-mb", fmt::format("{}", options_.bucket_mb)},
+        {"augment", options_.augmentation.to_string()},
+        {"log-every", std::to_string(options_.log_every)},
+        {"eval-every", std::to_string(options_.eval_every)},
+        {"data content", fmt::format("{:016x}", data.train->fingerprint())},
+        {"validation data content",
+         data.validation ? fmt::format("{:016x}", data.validation->fingerprint()) : "none"},
+        {"device class", context_.backend().device_class()}};
   }
 
   TrainSummary train(const data::DataSplit& data) {
@@ -143,7 +141,7 @@ class Trainer::State {
       const bool last_step = step + 1 == steps_;
       const bool logs =
           (options_.log_every > 0 && (step + 1) % options_.log_every == 0) || last_step;
-      const float lr = lr_at(options_.lr_schedule, learning_rate(options_.optimizer), step);
+      const float lr = lr_at(schedule_, learning_rate(options_.optimizer), step);
       const StepResult result = replica_->train_step(feed.schedule(step), loader, step, lr, logs);
       if (logs) {
         log_step(feed, loader, step, lr, result);
@@ -250,6 +248,7 @@ class Trainer::State {
   BatchPlan batch_;
   std::vector<TrainObserver*> observers_;
   std::optional<Replica> replica_;
+  LrSchedule schedule_;
   std::int64_t steps_ = 0;
   double training_seconds_ = 0;
   Mark mark_;

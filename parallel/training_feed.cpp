@@ -28,7 +28,7 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
     : dataset_size_(dataset_size),
       global_batch_(global_batch),
       steps_(steps),
-      steps_per_epoch_((dataset_size + global_batch - 1) / global_batch),
+      steps_per_epoch_((dataset_size - 1) / global_batch + 1),
       full_(std::move(full)),
       tail_(std::move(tail)),
       sampler_(dataset_size, seed, true) {}

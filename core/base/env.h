@@ -19,7 +19,7 @@ struct Env {
   /// their output ends on one, otherwise "plain".
   std::optional<std::string> started;
   std::optional<std::string> test_data;  ///< LOCKSTEP_TEST_DATA: folder of real data for tests
-  std::optional<std::string> dump;       ///< LOCKSTEP_DUMP: folder for every pipeline stage as text
+  std::optional<std::string> dump;       ///< LOCKSTEP_DUMP: folder for graphs and plans as text
   /// LOCKSTEP_PLAN: "off" lets no two tensors share memory, "poison" fills memory with NaN as soon
   /// as its tensor is dead.
   std::optional<std::string> plan;

@@ -17,10 +17,7 @@ enum class ExitCode : int {
   usage = 2,
   environment = 3,
   out_of_memory = 4,
-  collective_timeout = 5,
-  replicas_diverged = 6,
   loss_not_finite = 7,
-  requeue = 75,
 };
 
 /// Base of everything Lockstep throws. The message names the operator or file, what was expected
@@ -82,7 +79,8 @@ class CommError : public Error {
       : Error(message, std::move(hint), ExitCode::error) {}
 };
 
-/// The loss or a gradient became infinite or NaN.
+/// The loss, or the norm of the gradients where it is computed (clipping, logged and last steps),
+/// is infinite or NaN.
 class NonFiniteError : public Error {
  public:
   explicit NonFiniteError(const std::string& message, std::string hint = {})

@@ -54,13 +54,6 @@ std::int64_t Shape::elems() const {
   return product;
 }
 
-Shape Shape::with_batch(std::int64_t n) const {
-  LOCKSTEP_ASSERT(rank_ >= 1);
-  Shape result = *this;
-  result.dims_[0] = n;
-  return result;
-}
-
 std::string Shape::to_string() const { return fmt::format("[{}]", fmt::join(dims(), ", ")); }
 
 bool Shape::operator==(const Shape& other) const {

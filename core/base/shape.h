@@ -33,8 +33,6 @@ class Shape {
   std::span<const std::int64_t> dims() const { return {dims_.data(), std::size_t(rank_)}; }
   /// Product of the extents; 1 for rank 0. Throws ShapeError where it exceeds 2^62.
   std::int64_t elems() const;
-  /// The same shape with dimension 0 replaced by `n`: another number of samples.
-  Shape with_batch(std::int64_t n) const;
   /// "[32, 28, 28, 1]"
   std::string to_string() const;
 

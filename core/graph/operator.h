@@ -62,8 +62,6 @@ class Operator {
   /// Whether the kernel honours RunState::accumulate for this output (adds to what is there).
   /// Outputs that are sums over samples and end in the flat gradient space want this.
   virtual bool accumulates(int /*output*/) const { return false; }
-  /// The kernel talks to other ranks, so that it must run even where this rank has no samples.
-  virtual bool communicates() const { return false; }
   /// A loss: differentiation starts here, with an implied gradient of one for its output 0.
   virtual bool is_loss() const { return false; }
 };

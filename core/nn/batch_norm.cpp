@@ -17,7 +17,6 @@ int Builder::running_statistic(const std::string& name,
   p.kind = ParameterKind::running_statistic;
   p.init = {Init::Kind::constant, init};
   p.file_layout = {p.shape, {}, p.shape};
-  p.normalisation_or_bias = true;
   p.momentum = momentum;
   graph_.add_parameter(std::move(p));
   return int(graph_.parameters().size()) - 1;
@@ -34,8 +33,8 @@ Value Builder::batch_norm(Value x, const BatchNormOptions& o, SourceLoc where) {
   const std::string path = layer_path(o.name, "batch_norm");
   const std::int64_t channels = x.shape()[-1];
   const Value gamma =
-      parameter(path + ".weight", {channels}, {Init::Kind::constant, o.init_weight}, false);
-  const Value beta = parameter(path + ".bias", {channels}, {Init::Kind::constant, 0.0f}, false);
+      norm_or_bias(path + ".weight", {channels}, {Init::Kind::constant, o.init_weight});
+  const Value beta = norm_or_bias(path + ".bias", {channels}, {Init::Kind::constant, 0.0f});
   const int mean = running_statistic(path + ".running_mean", channels, 0.0f, o.momentum);
   const int variance = running_statistic(path + ".running_var", channels, 1.0f, o.momentum);
   // The weight is declared in both modes, so that training and evaluation share one flat space.
@@ -44,14 +43,15 @@ Value Builder::batch_norm(Value x, const BatchNormOptions& o, SourceLoc where) {
   graph_.set_weight_parameter(variance, weight);
   if (mode() == Mode::training)
     return batch_norm_training(x, o, path, gamma, beta, mean, variance, where);
-  return apply(std::make_shared<ops::BatchNormInference>(o.eps),
-               {x.id(),
-                gamma.id(),
-                beta.id(),
-                graph_.parameter_value(mean),
-                graph_.parameter_value(variance)},
-               path,
-               where);
+  return keep_layout(x,
+                     apply(std::make_shared<ops::BatchNormInference>(o.eps),
+                           {x.id(),
+                            gamma.id(),
+                            beta.id(),
+                            graph_.parameter_value(mean),
+                            graph_.parameter_value(variance)},
+                           path,
+                           where));
 }
 
 Value Builder::batch_norm_training(Value x,
@@ -84,7 +84,7 @@ Value Builder::batch_norm_training(Value x,
   graph_.accumulate_into(outputs[2], mean);
   graph_.accumulate_into(outputs[3], variance);
   graph_.accumulate_into(outputs[4], graph_.parameters()[std::size_t(mean)].weight_parameter);
-  return {&graph_, outputs[0]};
+  return keep_layout(x, {&graph_, outputs[0]});
 }
 
 }  // namespace lockstep

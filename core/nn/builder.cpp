@@ -12,11 +12,9 @@
 #include "core/ops/global_avg_pool.h"
 #include "core/ops/linear.h"
 #include "core/ops/max_pool2d.h"
-#include "core/ops/mean_squared_error.h"
 #include "core/ops/normalize.h"
 #include "core/ops/relu.h"
 #include "core/ops/reshape.h"
-#include "core/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
 namespace {
@@ -69,16 +67,13 @@ Value Builder::apply(std::shared_ptr<const Operator> op,
   return {&graph_, graph_.add_node(std::move(op), std::move(inputs), path, where)[0]};
 }
 
-Value Builder::parameter(const std::string& name,
-                         const Shape& shape,
-                         const Init& init,
-                         bool is_weight) {
+Value Builder::norm_or_bias(const std::string& name, const Shape& shape, const Init& init) {
   Parameter p;
   p.name = name;
   p.shape = shape;
   p.init = init;
   p.file_layout = {shape, {}, shape};
-  p.normalisation_or_bias = !is_weight;
+  p.normalisation_or_bias = true;
   return {&graph_, graph_.add_parameter(std::move(p))};
 }
 
@@ -107,7 +102,7 @@ Value Builder::linear(Value x, const LinearOptions& options, SourceLoc where) {
     weight.file_layout = {{out, s[0], s[1], s[2]}, {0, 3, 1, 2}, weight.shape};
   }
   std::vector<ValueId> inputs{x.id(), graph_.add_parameter(std::move(weight))};
-  if (options.bias) inputs.push_back(parameter(path + ".bias", {out}, init, false).id());
+  if (options.bias) inputs.push_back(norm_or_bias(path + ".bias", {out}, init).id());
   return apply(std::make_shared<ops::Linear>(options.bias), inputs, path, where);
 }
 
@@ -138,7 +133,7 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
   weight.file_layout = {weight.shape, {0, 3, 1, 2}, {out, in, k, k}};
   std::vector<ValueId> inputs{x.id(), graph_.add_parameter(std::move(weight))};
   if (o.bias)
-    inputs.push_back(parameter(path + ".bias", {out}, {Init::Kind::uniform, bound}, false).id());
+    inputs.push_back(norm_or_bias(path + ".bias", {out}, {Init::Kind::uniform, bound}).id());
   const ops::Conv2dAttrs attrs{.stride_h = o.stride,
                                .stride_w = o.stride,
                                .padding_h = o.padding,
@@ -148,12 +143,20 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
   return apply(std::make_shared<ops::Conv2d>(attrs), inputs, path, where);
 }
 
+Value Builder::keep_layout(Value from, Value to) {
+  if (const auto image = flattened_images_.find(from.id()); image != flattened_images_.end())
+    flattened_images_.emplace(to.id(), Shape(image->second));
+  return to;
+}
+
 Value Builder::relu(Value x, SourceLoc where) {
-  return apply(std::make_shared<ops::Relu>(), {x.id()}, layer_path("", "relu"), where);
+  return keep_layout(x,
+                     apply(std::make_shared<ops::Relu>(), {x.id()}, layer_path("", "relu"), where));
 }
 
 Value Builder::add(Value a, Value b, SourceLoc where) {
-  return apply(std::make_shared<ops::Add>(), {a.id(), b.id()}, layer_path("", "add"), where);
+  return keep_layout(
+      a, apply(std::make_shared<ops::Add>(), {a.id(), b.id()}, layer_path("", "add"), where));
 }
 
 Value Builder::max_pool2d(Value x, const Pool2dOptions& o, SourceLoc where) {
@@ -189,7 +192,7 @@ Value Builder::flatten(Value x, SourceLoc where) {
 Value Builder::dropout(Value x, float rate, SourceLoc where) {
   const std::string path = layer_path("", "dropout");
   if (rate == 0.0f || mode() == Mode::evaluation) return x;
-  return apply(std::make_shared<ops::Dropout>(rate), {x.id()}, path, where);
+  return keep_layout(x, apply(std::make_shared<ops::Dropout>(rate), {x.id()}, path, where));
 }
 
 Value Builder::normalize(Value x,

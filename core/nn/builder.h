@@ -145,7 +145,9 @@ class Builder {
               std::vector<ValueId> inputs,
               const std::string& path,
               SourceLoc where);
-  Value parameter(const std::string& name, const Shape& shape, const Init& init, bool is_weight);
+  /// `to` has the elements of `from` in the same places: behind a flattened image, it is one too.
+  Value keep_layout(Value from, Value to);
+  Value norm_or_bias(const std::string& name, const Shape& shape, const Init& init);
   int running_statistic(const std::string& name, std::int64_t channels, float init, float momentum);
   int metric(const std::string& name);
   Value batch_norm_training(Value x,
@@ -162,7 +164,7 @@ class Builder {
   std::string prefix_;
   std::map<std::string, int> counters_;
   ValueId sample_weight_ = kNoValue;
-  std::map<ValueId, Shape> flattened_images_;  ///< output of flatten -> [H, W, C]
+  std::map<ValueId, Shape> flattened_images_;  ///< output of flatten and what follows -> [H, W, C]
 };
 
 /// A model: x is the normalised input [N, ...] f32, the result its prediction.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/nn/builder.h"
+#include "core/nn/trace.h"
 #include "core/ops/mean_squared_error.h"
 #include "core/ops/softmax_cross_entropy.h"
 
@@ -17,7 +18,7 @@ int Builder::metric(const std::string& name) {
 
 Value Builder::sample_weight() {
   if (sample_weight_ == kNoValue)
-    sample_weight_ = graph_.add_input("sample_weight", {{1}, DType::f32});
+    sample_weight_ = graph_.add_input(kSampleWeightName, {{1}, DType::f32});
   return {&graph_, sample_weight_};
 }
 

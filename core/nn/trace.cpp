@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/nn/trace.h"
 
+#include "core/base/error.h"
 #include "core/grad/differentiate.h"
 
 namespace lockstep {
@@ -10,6 +11,13 @@ TensorType batch_of(const TensorType& sample, std::int64_t n) {
   std::vector<std::int64_t> dims{n};
   dims.insert(dims.end(), sample.shape.dims().begin(), sample.shape.dims().end());
   return {Shape(dims), sample.dtype};
+}
+
+void check_loss(const Graph& graph, Value result) {
+  const NodeId producer = result.id() == kNoValue ? -1 : graph.value(result.id()).producer;
+  LOCKSTEP_CHECK(producer >= 0 && graph.nodes()[std::size_t(producer)].op->is_loss(),
+                 ConfigError,
+                 "model: the loss function must end in one of the builder's losses");
 }
 
 }  // namespace
@@ -24,7 +32,14 @@ Graph trace(const ModelFunction& model,
   const Value target(&graph,
                      graph.add_input(kTargetName, batch_of(samples.target, settings.micro_batch)));
   if (!samples.scale.empty()) x = nn.normalize(x, samples.scale, samples.shift);
-  const Value result = loss(nn, model(nn, x), target);
+  const Value prediction = model(nn, x);
+  LOCKSTEP_CHECK(samples.classes == 0 || prediction.shape()[-1] == samples.classes,
+                 ShapeError,
+                 "model: it ends in {}, but the data has {} classes",
+                 prediction.type().to_string(),
+                 samples.classes);
+  const Value result = loss(nn, prediction, target);
+  check_loss(graph, result);
   if (settings.mode == Mode::training) differentiate(graph, result.id());
   verify(graph);
   return graph;

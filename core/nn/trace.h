@@ -13,8 +13,10 @@ inline constexpr const char* kSampleWeightName = "sample_weight";
 
 /// Runs the model once for a micro-batch of `settings.micro_batch` samples: inputs, Normalize where
 /// the samples ask for it, model, loss, and in training mode the backward pass. The graph is
-/// verified. Parameters and their order are the same for every micro-batch and mode.
-/// Throws ShapeError and ConfigError of the model.
+/// verified. A model declares the same parameters in the same order for every micro-batch and mode
+/// (ProgramSet checks it).
+/// Throws ShapeError and ConfigError of the model; ShapeError: it has another number of outputs
+/// than the data has classes; ConfigError: the loss function does not end in a loss.
 Graph trace(const ModelFunction& model,
             const LossFunction& loss,
             const data::SampleSpec& samples,

@@ -15,7 +15,6 @@ class AllGather final : public OpBase<OpKind::all_gather> {
 
   std::string attributes() const override { return fmt::format("parts={}", parts_); }
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
-  bool communicates() const override { return true; }
 
  private:
   std::int64_t parts_;

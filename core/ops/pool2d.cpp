@@ -24,6 +24,11 @@ Shape pool2d_output(std::string_view op, const Pool2dAttrs& a, const TensorType&
                  op,
                  to_string(a));
   const Shape& x = input.shape;
+  LOCKSTEP_CHECK(x[1] >= 1 && x[2] >= 1,
+                 ShapeError,
+                 "{}: input must have a height and a width of at least 1, got {}",
+                 op,
+                 input.to_string());
   LOCKSTEP_CHECK(x[1] + 2 * std::int64_t(a.padding_h) >= a.kernel_h &&
                      x[2] + 2 * std::int64_t(a.padding_w) >= a.kernel_w,
                  ShapeError,

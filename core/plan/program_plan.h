@@ -21,7 +21,7 @@ struct ProgramPlan {
   /// Buffer of each value: values that share memory (views, in-place results) share a number.
   /// -1 for parameters and for outputs that are summed into the flat gradient space.
   std::vector<int> buffer_of_value;
-  std::vector<BufferLifetime> buffers;  ///< of values first, then one workspace per node
+  std::vector<BufferLifetime> buffers;  ///< of values first, then of nodes with a workspace
   std::vector<int> workspace_of_node;   ///< buffer number, -1 for none
   ArenaPlan arena;
   /// Buckets that are complete once node i has run; in order.

@@ -14,11 +14,24 @@ Isa detect() {
                          "run on an x86-64-v3 processor (Intel Haswell, AMD Zen, or newer)");
 }
 
+/// The set for kernels made from now on.
+Isa& chosen() {
+  static Isa isa = best_isa();
+  return isa;
+}
+
 }  // namespace
 
-Isa isa() {
-  static const Isa chosen = detect();
-  return chosen;
+Isa best_isa() {
+  static const Isa best = detect();
+  return best;
+}
+
+Isa isa() { return chosen(); }
+
+void use_isa(Isa isa) {
+  LOCKSTEP_CHECK(isa <= best_isa(), EnvironmentError, "this processor lacks {}", name_of(isa));
+  chosen() = isa;
 }
 
 std::string_view name_of(Isa isa) { return isa == Isa::avx512 ? "avx512" : "avx2"; }

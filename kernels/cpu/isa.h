@@ -25,7 +25,12 @@ enum class Isa { avx2, avx512 };
 
 /// The best set that this processor and its operating system have.
 /// Throws EnvironmentError: no AVX2 with FMA.
+Isa best_isa();
+/// The set that LOCKSTEP_CHOOSE takes: best_isa() until use_isa() says otherwise.
 Isa isa();
+/// For tests of both sets: what is chosen from now on uses `isa`. Not for several threads.
+/// Throws EnvironmentError: the processor lacks it.
+void use_isa(Isa isa);
 
 std::string_view name_of(Isa isa);
 

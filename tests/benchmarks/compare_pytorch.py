@@ -23,9 +23,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 PEER = pathlib.Path(__file__).with_name("torch_peer.py")
+RANKS_TIMEOUT_S = 600
 
 
 @dataclasses.dataclass
@@ -84,19 +86,38 @@ def torch_version(python):
     return probe.stdout.strip() if probe.returncode == 0 else None
 
 
+def succeeds(step, command):
+    """Whether `command` does; says which step failed where it does not."""
+    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if code != 0:
+        say(f"{step} failed with exit code {code}: {' '.join(command)}")
+    return code == 0
+
+
+def make_venv(venv):
+    """Whether `venv` has a Python now; what was half made is removed."""
+    python = venv / "bin" / "python"
+    if python.exists():
+        return True
+    existed = venv.exists()
+    say(f"making {venv}")
+    if succeeds("making the virtual environment", [sys.executable, "-m", "venv", str(venv)]):
+        return True
+    if not existed:
+        shutil.rmtree(venv, ignore_errors=True)
+    return False
+
+
 def find_peer(venv):
     """(python, version, source), or None where there is no PyTorch."""
     python = str(venv / "bin" / "python")
-    if not os.path.exists(python):
-        say(f"making {venv}")
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], stdout=sys.stderr, check=False)
-    if os.path.exists(python) and not torch_version(python):
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "torch"], stdout=sys.stderr,
-                       check=False)
-    if os.path.exists(python) and (version := torch_version(python)):
-        return python, version, "package index"
+    if make_venv(venv):
+        if not torch_version(python):
+            succeeds("installing torch", [python, "-m", "pip", "install", "--quiet", "torch"])
+        if version := torch_version(python):
+            return python, version, "package index"
     if version := torch_version("/usr/bin/python3"):
-        say("the package index has no PyTorch for this machine: falling back to Debian's")
+        say("no PyTorch from the package index: falling back to Debian's")
         return "/usr/bin/python3", version, "Debian's python3-torch"
     say("no PyTorch: neither the package index nor Debian's python3-torch; its side is not measured")
     return None
@@ -108,19 +129,46 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def wait_for_all(processes):
+    """None when all ended well, else (rank, why) of the first that did not."""
+    deadline = time.monotonic() + RANKS_TIMEOUT_S
+    while True:
+        codes = [process.poll() for process in processes]
+        for rank, code in enumerate(codes):
+            if code not in (None, 0):
+                return rank, f"failed with exit code {code}"
+        if None not in codes:
+            return None
+        if time.monotonic() > deadline:
+            return codes.index(None), f"was not done after {RANKS_TIMEOUT_S} s"
+        time.sleep(0.05)
+
+
 def run_ranks(command, ranks, environment):
-    """Standard output of rank 0 of a command started once per rank, or None where one failed."""
+    """Standard output of each rank of a command started once per rank; None where one failed or
+    they took longer than RANKS_TIMEOUT_S, after the others were ended."""
     shared = {**os.environ, **environment, "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    processes = [subprocess.Popen(command, env={**shared, "RANK": str(rank)}, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                 for rank in range(ranks)]
-    results = [process.communicate() for process in processes]
-    for process, (_, errors) in zip(processes, results):
-        if process.returncode != 0:
-            say(f"{command[:2]} failed:\n{errors[-2000:]}")
+    with tempfile.TemporaryDirectory(prefix="lockstep-ranks-") as folder:
+        outputs = [pathlib.Path(folder) / f"{rank}.out" for rank in range(ranks)]
+        errors = [pathlib.Path(folder) / f"{rank}.err" for rank in range(ranks)]
+        processes = []
+        try:
+            for rank in range(ranks):
+                with open(outputs[rank], "w") as out, open(errors[rank], "w") as err:
+                    processes.append(subprocess.Popen(
+                        command, env={**shared, "RANK": str(rank)}, stdout=out, stderr=err))
+            failed = wait_for_all(processes)
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+        if failed is not None:
+            rank, why = failed
+            say(f"{command[:2]}: rank {rank} {why}\n{errors[rank].read_text()[-2000:]}")
             return None
-    return [out for out, _ in results]
+        return [path.read_text() for path in outputs]
 
 
 def run_peer(peer, case, mode, options):
@@ -251,8 +299,9 @@ def print_report(rows, peer, options, load):
               "compiled, optimizer too", "best PyTorch / Lockstep", "asked for",
               "convolutions alone"]
     version = f"PyTorch {peer[1]} ({peer[2]})" if peer else "PyTorch: not measured"
+    quick = ", --quick: a tenth of the steps, to try it out" if options.quick else ""
     print(f"### {datetime.date.today()}, {processor()}, {len(os.sched_getaffinity(0))} cores, "
-          f"commit {commit()}\n")
+          f"commit {commit()}{quick}\n")
     print(f"{version}, one thread a rank, channels last, fused SGD, DDP with gloo. Milliseconds a "
           f"step, median (least to most) of {options.repetitions} runs in turn; load average "
           f"at the start {load:.1f}.\n")

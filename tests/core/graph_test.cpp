@@ -96,6 +96,24 @@ TEST(Zoo, ResNet18HasTorchvisionsParameters) {
   EXPECT_EQ(trained_elements(cifar), 11689512 - 64 * 3 * (49 - 9));
 }
 
+// PyTorch flattens channels first; what follows a flatten without moving elements changes nothing.
+TEST(Builder, LinearBehindAFlattenedImageKeepsPytorchsLayoutThroughDropoutAndRelu) {
+  for (float dropout : {0.0f, 0.5f}) {
+    const Graph graph = trace_classifier(
+        [dropout](Builder& nn, Value x) {
+          x = nn.dropout(nn.relu(nn.flatten(x)), dropout);
+          return nn.linear(x, {.out_features = 3, .name = "fc"});
+        },
+        {2, 5, 4},
+        3,
+        6);
+    const FileLayout& layout = graph.parameters().front().file_layout;
+    EXPECT_EQ(layout.stored, (Shape{3, 2, 5, 4})) << dropout;
+    EXPECT_THAT(layout.permutation, testing::ElementsAre(0, 3, 1, 2)) << dropout;
+    EXPECT_EQ(layout.file, (Shape{3, 40})) << dropout;
+  }
+}
+
 TEST(Zoo, MlpIsNumberedLikeSequential) {
   const Graph graph =
       trace_classifier(nn::make_model({.name = "mlp", .outputs = 3, .hidden = {10, 7}}), {4}, 3, 5);

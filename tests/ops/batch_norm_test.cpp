@@ -4,7 +4,9 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "core/base/error.h"
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/batch_norm.h"
 
@@ -206,21 +208,23 @@ LOCKSTEP_OP_TEST(BatchNormInference,
                  inference_cases)
 
 TEST(BatchNormMoments, DoNotCancelBesideALargeMean) {
-  // Deviations of 1/sqrt(3) beside means of 0, 1000, .. 4000; the first rows are outliers, the
-  // worst place for a fixed shift. fp32 values near 4000 have steps of 2^-12, which is no error
-  // here: the reference sees the same values.
-  OpCase test_case = moments_case({{64, 5, 5, 3}}, 1000.0f);
-  for (int i = 0; i < 30; ++i) test_case.inputs[0].as<float>()[i] = -3000.0f;
-  const auto got = run_kernel(test_case,
-                              [](const KernelSpec& spec) {
-                                return cpu::make_batch_norm_moments_kernel(
-                                    op_cast<ops::BatchNormMoments>(spec.op), spec);
-                              })[0]
-                       .to_double();
-  const auto want = batch_norm_moments_reference(reference_args(test_case))[0];
-  for (std::size_t i = 0; i < want.size(); ++i)
-    // The bound of Note [Sums over the samples of a batch-norm group].
-    EXPECT_NEAR(got[i], want[i], 3 * 132 * 0x1p-24 * std::abs(want[i])) << "element " << i;
+  for_each_isa([] {
+    // Deviations of 1/sqrt(3) beside means of 0, 1000, .. 4000; the first rows are outliers, the
+    // worst place for a fixed shift. fp32 values near 4000 have steps of 2^-12, which is no error
+    // here: the reference sees the same values.
+    OpCase test_case = moments_case({{64, 5, 5, 3}}, 1000.0f);
+    for (int i = 0; i < 30; ++i) test_case.inputs[0].as<float>()[i] = -3000.0f;
+    const auto got = run_kernel(test_case,
+                                [](const KernelSpec& spec) {
+                                  return cpu::make_batch_norm_moments_kernel(
+                                      op_cast<ops::BatchNormMoments>(spec.op), spec);
+                                })[0]
+                         .to_double();
+    const auto want = batch_norm_moments_reference(reference_args(test_case))[0];
+    for (std::size_t i = 0; i < want.size(); ++i)
+      // The bound of Note [Sums over the samples of a batch-norm group].
+      EXPECT_NEAR(got[i], want[i], 3 * 132 * 0x1p-24 * std::abs(want[i])) << "element " << i;
+  });
 }
 
 /// The whole forward pass as one function of x, gamma and beta, for finite differences.
@@ -258,6 +262,18 @@ TEST(BatchNormGradient, FiniteDifferences) {
     check_gradient(what, forward_reference, args, 0, dy, 0, dx[0]);
     check_gradient(what, forward_reference, args, 0, dy, 1, sums[1]);
     check_gradient(what, forward_reference, args, 0, dy, 2, sums[2]);
+  }
+}
+
+TEST(BatchNorm, NoChannelsAreAnError) {
+  for (const Shape& shape : {Shape{4, 0}, Shape{4, 3, 3, 0}}) {
+    const TensorType x{shape, DType::f32}, vector{{0}, DType::f32};
+    const TensorType moments{{1, 1, 3, 0}, DType::f32}, weight{{1}, DType::f32};
+    const std::vector<TensorType> training = {x, vector, vector, moments, vector, vector, weight};
+    const std::vector<TensorType> inference = {x, vector, vector, vector, vector};
+    EXPECT_THROW(ops::BatchNormMoments(0).infer({&x, 1}), ShapeError) << x.to_string();
+    EXPECT_THROW(ops::BatchNormNormalize(0, 1e-5f).infer(training), ShapeError) << x.to_string();
+    EXPECT_THROW(ops::BatchNormInference(1e-5f).infer(inference), ShapeError) << x.to_string();
   }
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/elementwise.h"
 
@@ -54,12 +55,14 @@ TEST(Dropout, DropsTheRequestedShare) {
 }
 
 TEST(Dropout, DependsOnTheSampleNotOnTheMicroBatch) {
-  OpCase whole = dropout_case({6, 33}, 0.5f, {.seed = 3, .step = 5, .first_sample = 10});
-  const HostTensor both = run_kernel(whole, make_dropout)[0];
-  OpCase part = dropout_case({2, 33}, 0.5f, {.seed = 3, .step = 5, .first_sample = 14});
-  std::memcpy(part.inputs[0].bytes.data(), whole.inputs[0].as<float>() + 4 * 33, 2 * 33 * 4);
-  const HostTensor second = run_kernel(part, make_dropout)[0];
-  EXPECT_EQ(0, std::memcmp(second.as<float>(), both.as<float>() + 4 * 33, 2 * 33 * 4));
+  for_each_isa([] {
+    OpCase whole = dropout_case({6, 33}, 0.5f, {.seed = 3, .step = 5, .first_sample = 10});
+    const HostTensor both = run_kernel(whole, make_dropout)[0];
+    OpCase part = dropout_case({2, 33}, 0.5f, {.seed = 3, .step = 5, .first_sample = 14});
+    std::memcpy(part.inputs[0].bytes.data(), whole.inputs[0].as<float>() + 4 * 33, 2 * 33 * 4);
+    const HostTensor second = run_kernel(part, make_dropout)[0];
+    EXPECT_EQ(0, std::memcmp(second.as<float>(), both.as<float>() + 4 * 33, 2 * 33 * 4));
+  });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "core/exec/backend.h"
 #include "kernels/cpu/small_gemm.h"
+#include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 
 namespace lockstep::test {
@@ -19,32 +20,36 @@ std::vector<float> floats(std::int64_t elems, std::uint64_t seed) {
 }
 
 TEST(SquaredNorm, AgreesWithDouble) {
-  for (std::int64_t n : kLengths) {
-    const std::vector<float> v = floats(n, 1);
-    double expected = 0;
-    for (float x : v) expected += double(x) * double(x);
-    // Squares of fp32 values are exact in fp64; each of n additions rounds.
-    EXPECT_NEAR(LOCKSTEP_CHOOSE(squared_norm)(v.data(), n, kNormBlock),
-                expected,
-                0x1p-53 * double(n) * expected)
-        << n;
-  }
+  for_each_isa([] {
+    for (std::int64_t n : kLengths) {
+      const std::vector<float> v = floats(n, 1);
+      double expected = 0;
+      for (float x : v) expected += double(x) * double(x);
+      // Squares of fp32 values are exact in fp64; each of n additions rounds.
+      EXPECT_NEAR(LOCKSTEP_CHOOSE(squared_norm)(v.data(), n, kNormBlock),
+                  expected,
+                  0x1p-53 * double(n) * expected)
+          << n;
+    }
+  });
 }
 
 TEST(SquaredNorm, IsTheSumOfItsBlocksWhereverTheyLie) {
-  const auto norm = LOCKSTEP_CHOOSE(squared_norm);
-  for (std::int64_t n : kLengths) {
-    const std::vector<float> v = floats(n, 2);
-    double sum = 0;
-    for (std::int64_t i = 0; i < n; i += kNormBlock) {
-      const std::int64_t length = std::min(kNormBlock, n - i);
-      std::vector<float> moved(3, NAN);
-      moved.insert(moved.end(), v.begin() + i, v.begin() + i + length);
-      moved.push_back(NAN);
-      sum += norm(moved.data() + 3, length, kNormBlock);
+  for_each_isa([] {
+    const auto norm = LOCKSTEP_CHOOSE(squared_norm);
+    for (std::int64_t n : kLengths) {
+      const std::vector<float> v = floats(n, 2);
+      double sum = 0;
+      for (std::int64_t i = 0; i < n; i += kNormBlock) {
+        const std::int64_t length = std::min(kNormBlock, n - i);
+        std::vector<float> moved(3, NAN);
+        moved.insert(moved.end(), v.begin() + i, v.begin() + i + length);
+        moved.push_back(NAN);
+        sum += norm(moved.data() + 3, length, kNormBlock);
+      }
+      EXPECT_EQ(norm(v.data(), n, kNormBlock), sum) << n;
     }
-    EXPECT_EQ(norm(v.data(), n, kNormBlock), sum) << n;
-  }
+  });
 }
 
 TEST(SquaredNorm, InstructionSetsAgreeToTheBit) {
@@ -58,28 +63,32 @@ TEST(SquaredNorm, InstructionSetsAgreeToTheBit) {
 }
 
 TEST(FlatAdd, AddsInPlaceAndBesides) {
-  for (std::int64_t n : kLengths) {
-    const std::vector<float> a = floats(n, 4), b = floats(n, 5);
-    std::vector<float> out(std::size_t(n) + 1, -7.0f), in_place = a;
-    LOCKSTEP_CHOOSE(add)(out.data(), a.data(), b.data(), n);
-    LOCKSTEP_CHOOSE(add)(in_place.data(), in_place.data(), b.data(), n);
-    for (std::size_t i = 0; i < std::size_t(n); ++i) {
-      ASSERT_EQ(out[i], a[i] + b[i]);
-      ASSERT_EQ(in_place[i], out[i]);
+  for_each_isa([] {
+    for (std::int64_t n : kLengths) {
+      const std::vector<float> a = floats(n, 4), b = floats(n, 5);
+      std::vector<float> out(std::size_t(n) + 1, -7.0f), in_place = a;
+      LOCKSTEP_CHOOSE(add)(out.data(), a.data(), b.data(), n);
+      LOCKSTEP_CHOOSE(add)(in_place.data(), in_place.data(), b.data(), n);
+      for (std::size_t i = 0; i < std::size_t(n); ++i) {
+        ASSERT_EQ(out[i], a[i] + b[i]);
+        ASSERT_EQ(in_place[i], out[i]);
+      }
+      EXPECT_EQ(out.back(), -7.0f) << "wrote past the end";
     }
-    EXPECT_EQ(out.back(), -7.0f) << "wrote past the end";
-  }
+  });
 }
 
 TEST(RunningStatistic, MovesTowardsTheWeightedSum) {
-  for (std::int64_t n : kLengths) {
-    std::vector<float> value = floats(n, 6);
-    const std::vector<float> before = value, sum = floats(n, 7);
-    LOCKSTEP_CHOOSE(update_statistic)(value.data(), sum.data(), 0.75f, 0.1f, n);
-    for (std::size_t i = 0; i < std::size_t(n); ++i)
-      // Four roundings of values below 2.
-      ASSERT_NEAR(value[i], before[i] + 0.1 * (double(sum[i]) - 0.75 * before[i]), 4 * 0x1p-23);
-  }
+  for_each_isa([] {
+    for (std::int64_t n : kLengths) {
+      std::vector<float> value = floats(n, 6);
+      const std::vector<float> before = value, sum = floats(n, 7);
+      LOCKSTEP_CHOOSE(update_statistic)(value.data(), sum.data(), 0.75f, 0.1f, n);
+      for (std::size_t i = 0; i < std::size_t(n); ++i)
+        // Four roundings of values below 2.
+        ASSERT_NEAR(value[i], before[i] + 0.1 * (double(sum[i]) - 0.75 * before[i]), 4 * 0x1p-23);
+    }
+  });
 }
 
 /// Both instruction sets compute C(m, n) as one chain over k, so they must agree to the bit, in

@@ -8,7 +8,8 @@
 
 namespace lockstep::test {
 
-/// Memory for one tensor between two red zones, aligned to 64 bytes as kernels are promised.
+/// Memory for one tensor between two red zones, aligned to 64 bytes as kernels are promised. The
+/// zones are NaN as f32, so that a read outside shows in the results.
 class GuardedBuffer {
  public:
   /// `shift_bytes` moves the tensor by a multiple of 64 bytes.
@@ -35,7 +36,7 @@ class GuardedBuffer {
 
  private:
   static constexpr std::size_t kGuard = 512, kAlignment = 4096;
-  static constexpr std::byte kSentinel{0xa5};
+  static constexpr std::byte kSentinel{0xff};
 
   std::size_t bytes_;
   std::vector<std::byte> memory_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/product_tolerance.h"
 #include "tests/reference/linear.h"
@@ -82,23 +83,25 @@ LOCKSTEP_OP_TEST(LinearBwdWeights,
                  linear_bwd_weights_cases)
 
 TEST(Linear, ASampleGetsTheSameBitsInAnyBatch) {
-  const auto run = [](const HostTensor& x) {
-    const OpCase c{"batch",
-                   std::make_shared<ops::Linear>(true),
-                   {x, random_f32({33, 65}, 2), random_f32({33}, 3)},
-                   {},
-                   {1, 2}};
-    return run_kernel(c, [](const KernelSpec& spec) {
-      return cpu::make_linear_kernel(op_cast<ops::Linear>(spec.op), spec);
-    })[0];
-  };
-  const HostTensor x = random_f32({29, 65}, 1);
-  const HostTensor all = run(x);
-  for (std::int64_t n = 1; n < 29; n += 4) {
-    HostTensor head{{{n, 65}, DType::f32}, {x.bytes.begin(), x.bytes.begin() + n * 65 * 4}};
-    const HostTensor some = run(head);
-    EXPECT_EQ(0, std::memcmp(some.bytes.data(), all.bytes.data(), some.bytes.size())) << n;
-  }
+  for_each_isa([] {
+    const auto run = [](const HostTensor& x) {
+      const OpCase c{"batch",
+                     std::make_shared<ops::Linear>(true),
+                     {x, random_f32({33, 65}, 2), random_f32({33}, 3)},
+                     {},
+                     {1, 2}};
+      return run_kernel(c, [](const KernelSpec& spec) {
+        return cpu::make_linear_kernel(op_cast<ops::Linear>(spec.op), spec);
+      })[0];
+    };
+    const HostTensor x = random_f32({29, 65}, 1);
+    const HostTensor all = run(x);
+    for (std::int64_t n = 1; n < 29; n += 4) {
+      HostTensor head{{{n, 65}, DType::f32}, {x.bytes.begin(), x.bytes.begin() + n * 65 * 4}};
+      const HostTensor some = run(head);
+      EXPECT_EQ(0, std::memcmp(some.bytes.data(), all.bytes.data(), some.bytes.size())) << n;
+    }
+  });
 }
 
 TEST(LinearGradient, FiniteDifferences) {

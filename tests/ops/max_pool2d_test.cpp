@@ -4,6 +4,8 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "core/base/error.h"
+#include "core/ops/avg_pool2d.h"
 #include "kernels/cpu/kernel_list.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/pool_cases.h"
@@ -74,6 +76,16 @@ TEST(MaxPool2dGradient, FiniteDifferences) {
                  0,
                  max_pool2d_bwd_reference(bwd_args)[0],
                  1e-6);
+}
+
+/// Padding alone makes room for a window, of which nothing lies inside the image.
+TEST(Pool2d, ImagesWithoutPositionsAreAnError) {
+  const ops::Pool2dAttrs attrs{2, 2, 1, 1, 1, 1};
+  for (const Shape& input : {Shape{2, 0, 4, 3}, Shape{2, 4, 0, 3}}) {
+    const TensorType x{input, DType::f32};
+    EXPECT_THROW(ops::MaxPool2d(attrs).infer({&x, 1}), ShapeError) << x.to_string();
+    EXPECT_THROW(ops::AvgPool2d(attrs).infer({&x, 1}), ShapeError) << x.to_string();
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/random.h"
+#include "tests/ops/each_isa.h"
 #include "tests/ops/guarded_buffer.h"
 
 namespace lockstep::test {
@@ -240,7 +241,7 @@ HostTensor i32_tensor(const Shape& shape, const std::vector<std::int32_t>& value
 }
 
 ReferenceArgs reference_args(const OpCase& test_case) {
-  ReferenceArgs args{*test_case.op, {}, {}, {}, test_case.path, test_case.state};
+  ReferenceArgs args{*test_case.op, {}, {}, {}, test_case.path, test_case.state, test_case.op};
   for (const HostTensor& input : test_case.inputs) {
     args.input_types.push_back(input.type);
     args.inputs.push_back(input.to_double());
@@ -290,6 +291,14 @@ void check_case(const OpCase& test_case, const KernelFactory& factory, Reference
   const std::vector<HostTensor> sum = adding.run(prior);
   expect_close(sum, expected, test_case, &prior);
   expect_same_bits(adding.run(prior), sum, "a second accumulating run");
+}
+
+void check_cpu_cases(const std::vector<OpCase>& cases,
+                     const KernelFactory& factory,
+                     Reference reference) {
+  for_each_isa([&] {
+    for (const OpCase& test_case : cases) check_case(test_case, factory, reference);
+  });
 }
 
 bool register_op_test(OpKind kind) { return tested_kinds().insert(kind).second; }

@@ -73,6 +73,11 @@ std::vector<HostTensor> run_kernel(const OpCase& test_case, const KernelFactory&
 ///     with an input give the same bits.
 void check_case(const OpCase& test_case, const KernelFactory& factory, Reference reference);
 
+/// check_case for every case, with the loops of each instruction set that this processor has.
+void check_cpu_cases(const std::vector<OpCase>& cases,
+                     const KernelFactory& factory,
+                     Reference reference);
+
 /// Which operators have an OpCase suite; the completeness test asks.
 bool register_op_test(OpKind kind);
 bool has_op_test(OpKind kind);
@@ -88,6 +93,5 @@ bool has_op_test(OpKind kind);
       return ::lockstep::cpu::make_##stem##_kernel(                                          \
           ::lockstep::op_cast<::lockstep::ops::Type>(spec.op), spec);                        \
     };                                                                                       \
-    for (const ::lockstep::test::OpCase& test_case : cases())                                \
-      ::lockstep::test::check_case(test_case, factory, reference);                           \
+    ::lockstep::test::check_cpu_cases(cases(), factory, reference);                          \
   }

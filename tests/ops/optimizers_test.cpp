@@ -4,6 +4,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/optimizers.h"
 
@@ -84,55 +85,61 @@ struct SgdKind {
 };
 
 TEST(Sgd, FollowsTheFormula) {
-  for (const SgdKind kind : {SgdKind{0, false}, SgdKind{0.9f, false}, SgdKind{0.9f, true}}) {
-    SCOPED_TRACE(fmt::format("momentum {} nesterov {}", kind.momentum, kind.nesterov));
-    FloatState state = fresh_state(), pieces = state;
-    state.first_moment.assign(kElems, NAN);  // the first step must not read it
-    pieces.first_moment = state.first_moment;
-    ReferenceState expected{doubles(state.params), std::vector<double>(kElems), {}};
-    for (int step = 0; step < 3; ++step) {
-      const std::vector<float> grads = floats(10 + std::uint64_t(step), -1, 1);
-      SgdUpdate update = sgd(state, grads, kind.momentum, kind.nesterov);
-      update.first = step == 0;
-      cpu::sgd_update(update, kRanges);
-      sgd_reference(expected, doubles(grads), update, kind.momentum > 0, kRanges);
-      SgdUpdate same = sgd(pieces, grads, kind.momentum, kind.nesterov);
-      same.first = update.first;
-      cpu::sgd_update(same, cut(kRanges));
+  for_each_isa([] {
+    for (const SgdKind kind : {SgdKind{0, false}, SgdKind{0.9f, false}, SgdKind{0.9f, true}}) {
+      SCOPED_TRACE(fmt::format("momentum {} nesterov {}", kind.momentum, kind.nesterov));
+      FloatState state = fresh_state(), pieces = state;
+      state.first_moment.assign(kElems, NAN);  // the first step must not read it
+      pieces.first_moment = state.first_moment;
+      ReferenceState expected{doubles(state.params), std::vector<double>(kElems), {}};
+      for (int step = 0; step < 3; ++step) {
+        const std::vector<float> grads = floats(10 + std::uint64_t(step), -1, 1);
+        SgdUpdate update = sgd(state, grads, kind.momentum, kind.nesterov);
+        update.first = step == 0;
+        cpu::sgd_update(update, kRanges);
+        sgd_reference(expected, doubles(grads), update, kind.momentum > 0, kRanges);
+        SgdUpdate same = sgd(pieces, grads, kind.momentum, kind.nesterov);
+        same.first = update.first;
+        cpu::sgd_update(same, cut(kRanges));
+      }
+      expect_close(state.params, expected.params, 3, 6);
+      EXPECT_EQ(state.params, pieces.params) << "cutting ranges changed bits";
     }
-    expect_close(state.params, expected.params, 3, 6);
-    EXPECT_EQ(state.params, pieces.params) << "cutting ranges changed bits";
-  }
+  });
 }
 
 TEST(Adamw, FollowsTheFormula) {
-  FloatState state = fresh_state(), pieces = state;
-  const std::vector<double> zero(kElems);
-  ReferenceState expected{doubles(state.params), zero, zero};
-  for (std::uint64_t t = 1; t <= 3; ++t) {
-    const std::vector<float> grads = floats(20 + t, 0.1f, 1);
-    AdamwUpdate update = adamw(state, grads);
-    update.t = t;
-    cpu::adamw_update(update, kRanges);
-    adamw_reference(expected, doubles(grads), update, kRanges);
-    AdamwUpdate same = adamw(pieces, grads);
-    same.t = t;
-    cpu::adamw_update(same, cut(kRanges));
-  }
-  expect_close(state.params, expected.params, 3, 10);
-  expect_close(state.first_moment, expected.first_moment, 3, 4);
-  expect_close(state.second_moment, expected.second_moment, 3, 4);
-  EXPECT_EQ(state.params, pieces.params) << "cutting ranges changed bits";
-  EXPECT_EQ(state.second_moment, pieces.second_moment) << "cutting ranges changed bits";
+  for_each_isa([] {
+    FloatState state = fresh_state(), pieces = state;
+    const std::vector<double> zero(kElems);
+    ReferenceState expected{doubles(state.params), zero, zero};
+    for (std::uint64_t t = 1; t <= 3; ++t) {
+      const std::vector<float> grads = floats(20 + t, 0.1f, 1);
+      AdamwUpdate update = adamw(state, grads);
+      update.t = t;
+      cpu::adamw_update(update, kRanges);
+      adamw_reference(expected, doubles(grads), update, kRanges);
+      AdamwUpdate same = adamw(pieces, grads);
+      same.t = t;
+      cpu::adamw_update(same, cut(kRanges));
+    }
+    expect_close(state.params, expected.params, 3, 10);
+    expect_close(state.first_moment, expected.first_moment, 3, 4);
+    expect_close(state.second_moment, expected.second_moment, 3, 4);
+    EXPECT_EQ(state.params, pieces.params) << "cutting ranges changed bits";
+    EXPECT_EQ(state.second_moment, pieces.second_moment) << "cutting ranges changed bits";
+  });
 }
 
 TEST(Adamw, ZeroGradientsOnlyDecay) {
-  FloatState state = fresh_state();
-  const std::vector<float> grads(kElems), before = state.params;
-  cpu::adamw_update(adamw(state, grads), kRanges);
-  EXPECT_FLOAT_EQ(state.params[0], before[0] * (1 - 0.01f * 0.01f));
-  EXPECT_EQ(state.params[1028], before[1028]) << "this range has no decay";
-  EXPECT_EQ(state.params[1026], before[1026]) << "this element is in no range";
+  for_each_isa([] {
+    FloatState state = fresh_state();
+    const std::vector<float> grads(kElems), before = state.params;
+    cpu::adamw_update(adamw(state, grads), kRanges);
+    EXPECT_FLOAT_EQ(state.params[0], before[0] * (1 - 0.01f * 0.01f));
+    EXPECT_EQ(state.params[1028], before[1028]) << "this range has no decay";
+    EXPECT_EQ(state.params[1026], before[1026]) << "this element is in no range";
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct ReferenceArgs {
   std::vector<std::vector<double>> inputs;
   std::string path;
   RunState state;
+  std::shared_ptr<const Operator> owner = {};  ///< keeps `op` alive where a test case made it
 };
 
 /// One vector per output, in the order of Operator::infer, without what accumulation adds.

@@ -1,23 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/loops/simd.h"
+#include "kernels/cpu/loops/pool_range.h"
 #include "kernels/cpu/pooling.h"
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {
-
-struct Range {
-  std::int64_t begin, end;
-};
-
-LOCKSTEP_INLINE std::int64_t at_least(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
-LOCKSTEP_INLINE std::int64_t at_most(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-
-/// Input positions that window `index` covers.
-LOCKSTEP_INLINE Range
-covered(std::int64_t index, int stride, int padding, int kernel, std::int64_t extent) {
-  const std::int64_t start = index * stride - padding;
-  return {at_least(start, 0), at_most(start + kernel, extent)};
-}
 
 /// Windows that cover input position `index`.
 LOCKSTEP_INLINE Range

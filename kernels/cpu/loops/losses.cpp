@@ -85,8 +85,6 @@ class CrossEntropy {
   VecF64 sum_ = zero_f64();
 };
 
-LOCKSTEP_INLINE std::int64_t at_most(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-
 /// Few classes: samples are lanes, so that no sum crosses lanes.
 template <int K>
 LossSums few_classes(const CrossEntropyArgs& a) {

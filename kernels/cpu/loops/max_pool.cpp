@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/loops/pool_range.h"
 #include "kernels/cpu/loops/simd_int.h"
 #include "kernels/cpu/pooling.h"
 
@@ -64,17 +65,6 @@ void two_by_two_bwd(float* dx, const float* dy, const std::uint8_t* winner, cons
   }
 }
 
-struct Range {
-  std::int64_t begin, end;
-};
-
-/// Kernel positions of window `index` that lie inside an image of `extent`.
-LOCKSTEP_INLINE Range
-inside(std::int64_t index, int stride, int padding, int kernel, std::int64_t extent) {
-  const std::int64_t start = index * stride - padding;
-  return {start < 0 ? -start : 0, start + kernel > extent ? extent - start : kernel};
-}
-
 }  // namespace
 
 void max_pool(float* y, std::uint8_t* winner, const float* x, const PoolShape& s) {
@@ -82,17 +72,20 @@ void max_pool(float* y, std::uint8_t* winner, const float* x, const PoolShape& s
   for (std::int64_t n = 0; n < s.n; ++n, x += s.h * s.w * s.c)
     for (std::int64_t p = 0; p < s.p; ++p)
       for (std::int64_t q = 0; q < s.q; ++q, y += s.c, winner += s.c) {
-        const Range rows = inside(p, s.stride_h, s.padding_h, s.kernel_h, s.h);
-        const Range columns = inside(q, s.stride_w, s.padding_w, s.kernel_w, s.w);
+        const Range rows = covered(p, s.stride_h, s.padding_h, s.kernel_h, s.h);
+        const Range columns = covered(q, s.stride_w, s.padding_w, s.kernel_w, s.w);
         const std::int64_t top = p * s.stride_h - s.padding_h, left = q * s.stride_w - s.padding_w;
-        const int first = int(rows.begin * s.kernel_w + columns.begin);
+        const int first = int((rows.begin - top) * s.kernel_w + columns.begin - left);
         for_each_vec(s.c, [&](std::int64_t i, auto lanes) {
-          Vec best = load(x + ((top + rows.begin) * s.w + left + columns.begin) * s.c + i, lanes);
+          Vec best = load(x + (rows.begin * s.w + columns.begin) * s.c + i, lanes);
           VecI position = broadcast_int(first);
-          const float* row = x + ((top + rows.begin) * s.w + left) * s.c + i;
+          const float* row = x + rows.begin * s.w * s.c + i;
           for (std::int64_t r = rows.begin; r < rows.end; ++r, row += s.w * s.c)
             for (std::int64_t t = columns.begin; t < columns.end; ++t)
-              take_larger(best, position, load(row + t * s.c, lanes), int(r * s.kernel_w + t));
+              take_larger(best,
+                          position,
+                          load(row + t * s.c, lanes),
+                          int((r - top) * s.kernel_w + t - left));
           store(y + i, best, lanes);
           store_u8(winner + i, position, lanes);
         });
@@ -106,17 +99,17 @@ void max_pool_bwd(float* dx, const float* dy, const std::uint8_t* winner, const 
                  [&](std::int64_t i, auto lanes) { store(dx + i, zero(), lanes); });
     for (std::int64_t p = 0; p < s.p; ++p)
       for (std::int64_t q = 0; q < s.q; ++q, dy += s.c, winner += s.c) {
-        const Range rows = inside(p, s.stride_h, s.padding_h, s.kernel_h, s.h);
-        const Range columns = inside(q, s.stride_w, s.padding_w, s.kernel_w, s.w);
+        const Range rows = covered(p, s.stride_h, s.padding_h, s.kernel_h, s.h);
+        const Range columns = covered(q, s.stride_w, s.padding_w, s.kernel_w, s.w);
         const std::int64_t top = p * s.stride_h - s.padding_h, left = q * s.stride_w - s.padding_w;
         for_each_vec(s.c, [&](std::int64_t i, auto lanes) {
           const Vec d = load(dy + i, lanes);
           const VecI position = load_u8(winner + i, lanes);
-          float* row = dx + ((top + rows.begin) * s.w + left) * s.c + i;
+          float* row = dx + rows.begin * s.w * s.c + i;
           for (std::int64_t r = rows.begin; r < rows.end; ++r, row += s.w * s.c)
             for (std::int64_t t = columns.begin; t < columns.end; ++t) {
               float* to = row + t * s.c;
-              const VecI here = position == broadcast_int(int(r * s.kernel_w + t));
+              const VecI here = position == broadcast_int(int((r - top) * s.kernel_w + t - left));
               store(to, load(to, lanes) + (here ? d : zero()), lanes);
             }
         });

@@ -15,6 +15,15 @@
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
 
+LOCKSTEP_INLINE std::int64_t at_least(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
+LOCKSTEP_INLINE std::int64_t at_most(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+/// The first `count` of eight 32-bit lanes, all bits set.
+LOCKSTEP_INLINE __m256i first_of_eight(std::int64_t count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)),
+                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
 #ifdef __AVX512F__
 
 using Vec = __m512;
@@ -57,10 +66,7 @@ LOCKSTEP_INLINE Vec broadcast(float value) { return _mm256_set1_ps(value); }
 LOCKSTEP_INLINE Vec load(const float* from) { return _mm256_loadu_ps(from); }
 LOCKSTEP_INLINE void store(float* to, Vec v) { _mm256_storeu_ps(to, v); }
 /// The first `count` lanes.
-LOCKSTEP_INLINE Mask first_lanes(std::int64_t count) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)),
-                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
+LOCKSTEP_INLINE Mask first_lanes(std::int64_t count) { return first_of_eight(count); }
 /// Lanes outside `mask` are zero.
 LOCKSTEP_INLINE Vec load(const float* from, Mask mask) { return _mm256_maskload_ps(from, mask); }
 LOCKSTEP_INLINE void store(float* to, Vec v, Mask mask) { _mm256_maskstore_ps(to, mask, v); }

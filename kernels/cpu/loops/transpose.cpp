@@ -26,11 +26,6 @@ LOCKSTEP_INLINE void transpose_tile(__m256 (&v)[kTile]) {
   }
 }
 
-LOCKSTEP_INLINE __m256i first_of_eight(std::int64_t count) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)),
-                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-
 /// Sums of `rows` rows: four interleaved chains, to cover the latency of an addition.
 LOCKSTEP_INLINE Vec block_sums(const float* in, std::int64_t rows, std::int64_t cols, Mask lanes) {
   constexpr int kSums = 4;

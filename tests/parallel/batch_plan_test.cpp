@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/batch_plan.h"
+
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <limits>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+struct Refusal {
+  std::string message, hint;
+};
+
+Refusal refusal_of(const TrainOptions& options, int ranks) {
+  try {
+    plan_batch(options, ranks);
+  } catch (const ConfigError& error) {
+    return {error.what(), error.hint()};
+  }
+  return {"accepted", ""};
+}
+
+TEST(BatchPlan, DefaultsDoNotDependOnRanks) {
+  for (int ranks : {1, 2, 3, 8}) {
+    const BatchPlan plan = plan_batch({.global_batch = 256}, ranks);
+    EXPECT_EQ(plan.micro_batch, 32);
+    EXPECT_EQ(plan.micro_batches, 8);
+    EXPECT_EQ(plan.shards, 8);
+  }
+}
+
+TEST(BatchPlan, AccumulationDerivesTheMicroBatch) {
+  EXPECT_EQ(plan_batch({.global_batch = 96, .accumulation = 4}, 2).micro_batch, 12);
+}
+
+TEST(BatchPlan, ContradictionNamesAllNumbers) {
+  const Refusal r = refusal_of({.global_batch = 256, .micro_batch = 32, .accumulation = 3}, 2);
+  for (const char* number : {"256", "32", "3", "2 ranks", "192"})
+    EXPECT_THAT(r.message, HasSubstr(number));
+}
+
+TEST(BatchPlan, HugeNumbersAreRefusedNotOverflowed) {
+  const std::int64_t huge = std::numeric_limits<std::int64_t>::max() / 2;
+  EXPECT_THAT(refusal_of({.global_batch = 64, .accumulation = huge}, 4).message,
+              HasSubstr("accumulation"));
+  EXPECT_THAT(refusal_of({.global_batch = 64, .micro_batch = huge, .accumulation = 8}, 4).message,
+              HasSubstr("micro-batch"));
+}
+
+TEST(BatchPlan, FewerSamplesOrMicroBatchesThanRanks) {
+  EXPECT_THAT(refusal_of({.global_batch = 3}, 4).message,
+              HasSubstr("smaller than the number of ranks"));
+  EXPECT_THAT(refusal_of({.global_batch = 64, .micro_batch = 32}, 4).message,
+              HasSubstr("too few for 4 ranks"));
+  // The hint works.
+  EXPECT_EQ(plan_batch({.global_batch = 64, .micro_batch = 16}, 4).micro_batches, 4);
+}
+
+TrainOptions grouped(std::int64_t micro_batch, const char* batch_norm) {
+  TrainOptions options{.global_batch = 128, .micro_batch = micro_batch};
+  options.batch_norm = BatchNormPolicy::parse(batch_norm);
+  return options;
+}
+
+TEST(BatchPlan, GroupsThatCannotBeFormedSayWhatWouldFormThem) {
+  EXPECT_THAT(refusal_of(grouped(32, "group:12"), 1).hint, HasSubstr("--micro-batch 36"));
+  EXPECT_THAT(refusal_of(grouped(32, "group:64"), 3).hint, HasSubstr("--micro-batch 64"));
+  EXPECT_THAT(refusal_of(grouped(32, "group:256"), 1).hint, HasSubstr("group:32"));
+  EXPECT_EQ(plan_batch(grouped(32, "group:64"), 4).cluster, 2);
+  EXPECT_EQ(plan_batch(grouped(64, "group:64"), 1).cluster, 1);
+  EXPECT_EQ(plan_batch(grouped(32, "group:8"), 4).group_size, 8);
+}
+
+TEST(TrainOptions, ValidateNamesTheSetting) {
+  const auto message = [](const TrainOptions& options) -> std::string {
+    try {
+      validate(options);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(message({.epochs = 1}), "accepted");
+  EXPECT_THAT(message({}), HasSubstr("length"));
+  EXPECT_THAT(message({.epochs = 1, .steps = -5}), HasSubstr("length"));
+  EXPECT_THAT(message({.epochs = 1e30}), HasSubstr("epochs"));
+  TrainOptions options{.steps = 1};
+  options.clip_norm = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(message(options), HasSubstr("clip-norm"));
+  options.clip_norm = 0;
+  options.bucket_mb = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(message(options), HasSubstr("bucket-mb"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Trainer refuses or stops at, on several ranks: the same error everywhere, and no hang.
+#include "parallel/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/data/sources.h"
+#include "core/nn/zoo.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Context final : public RankContext {
+ public:
+  Backend& backend() override { return *backend_; }
+  Communicator& communicator() override { return testing::mpi_world(); }
+
+ private:
+  std::unique_ptr<Backend> backend_ = make_cpu_backend();
+};
+
+int rank() { return testing::mpi_world().rank(); }
+
+TrainOptions small_options() {
+  TrainOptions options{.global_batch = 32, .micro_batch = 8, .steps = 2};
+  options.optimizer = Sgd{.lr = 0.01f};
+  return options;
+}
+
+std::string error_of(const ModelFunction& model, const TrainOptions& options) {
+  Context context;
+  try {
+    Trainer(context, model, softmax_cross_entropy, options).fit(data::glyphs(64, 16));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+ModelFunction convnet() { return nn::make_model({.name = "convnet", .outputs = 10}); }
+
+TEST(Trainer, RanksWithOtherBatchNormAreNamed) {
+  TrainOptions options = small_options();
+  options.batch_norm = BatchNormPolicy::parse(rank() == 1 ? "sync" : "local");
+  const std::string message = error_of(convnet(), options);
+  EXPECT_THAT(message, HasSubstr("batch-norm is local on rank"));
+  EXPECT_THAT(message, HasSubstr("sync on rank 1"));
+}
+
+TEST(Trainer, RanksWithAnotherModelAreNamed) {
+  const char* name = rank() == 1 ? "mlp" : "convnet";
+  EXPECT_THAT(error_of(nn::make_model({.name = name, .outputs = 10}), small_options()),
+              HasSubstr("program is"));
+}
+
+TEST(Trainer, ModelWithOtherParametersInEvaluationIsRefused) {
+  const auto model = [](Builder& nn, Value x) {
+    x = nn.flatten(x);
+    if (nn.mode() == Mode::training) x = nn.batch_norm(x);
+    return nn.linear(x, {.out_features = 10});
+  };
+  EXPECT_THAT(error_of(model, small_options()), HasSubstr("declares other parameters"));
+}
+
+TEST(Trainer, OutputsMustBeTheClasses) {
+  const auto model = [](Builder& nn, Value x) {
+    return nn.linear(nn.flatten(x), {.out_features = 12});
+  };
+  EXPECT_THAT(error_of(model, small_options()), HasSubstr("the data has 10 classes"));
+}
+
+TEST(Trainer, GradientsThatAreNotFiniteStopTheRun) {
+  TrainOptions options = small_options();
+  options.optimizer = Sgd{.lr = 1e16f};
+  options.steps = 3;
+  EXPECT_THAT(error_of(convnet(), options), HasSubstr("training: the "));
+}
+
+TEST(Trainer, ASecondFitCountsItsOwnTime) {
+  Context context;
+  Trainer trainer(context, convnet(), softmax_cross_entropy, small_options());
+  const data::DataSplit data = data::glyphs(64, 16);
+  const TrainSummary first = trainer.fit(data), second = trainer.fit(data);
+  EXPECT_EQ(first.weights_sha256, second.weights_sha256);
+  EXPECT_NEAR(second.samples_per_s * second.wall_s, double(second.samples), 1e-6 * 64);
+}
+
+}  // namespace
+}  // namespace lockstep
