@@ -14,9 +14,9 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
+#include "tests/support/cpu_context.h"
 #include "tests/support/mpi_world.h"
 
 namespace {
@@ -82,19 +82,10 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { s
 namespace lockstep {
 namespace {
 
-class Context final : public RankContext {
- public:
-  Backend& backend() override { return *backend_; }
-  Communicator& communicator() override { return testing::mpi_world(); }
-
- private:
-  std::unique_ptr<Backend> backend_ = make_cpu_backend();
-};
-
 /// Trains `steps` steps after as many for warming up, and calls `middle` in between.
 template <typename Middle>
 void train(const std::string& model, std::int64_t warm_up, std::int64_t steps, Middle middle) {
-  Context context;
+  testing::CpuContext context(testing::mpi_world());
   // Beside ranks that spin for each other, a thread waits long for its turn on two cores.
   const int workers = context.size() == 1 ? 1 : 0;
   const data::DataSplit glyphs = data::glyphs(1000, 10);

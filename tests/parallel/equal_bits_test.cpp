@@ -7,27 +7,15 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "parallel/replica.h"
 #include "parallel/self_communicator.h"
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
+#include "tests/support/cpu_context.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
 namespace {
-
-class Context final : public RankContext {
- public:
-  explicit Context(Communicator& communicator)
-      : backend_(make_cpu_backend()), communicator_(communicator) {}
-  Backend& backend() override { return *backend_; }
-  Communicator& communicator() override { return communicator_; }
-
- private:
-  std::unique_ptr<Backend> backend_;
-  Communicator& communicator_;
-};
 
 /// Two small conv-BN-ReLU stages with dropout: everything that could depend on ranks, in little.
 Value small_convnet(Builder& nn, Value x) {
@@ -52,7 +40,7 @@ TrainOptions base_options() {
 }
 
 TrainSummary train(Communicator& communicator, const TrainOptions& options) {
-  Context context(communicator);
+  testing::CpuContext context(communicator);
   Trainer trainer(context, small_convnet, softmax_cross_entropy, options);
   // 110 = 3 x 30 + 20 samples; 37 for validation: a tail there as well.
   return trainer.fit(data::glyphs(110, 37));
@@ -124,7 +112,7 @@ TEST(EqualBits, GroupOverTwoRanksOnTwoAndFourRanks) {
 
 std::vector<io::NamedTensor> gradients_after_one_step(Communicator& communicator,
                                                       const TrainOptions& options) {
-  Context context(communicator);
+  testing::CpuContext context(communicator);
   const data::DataSplit glyphs = data::glyphs(110, 37);
   Replica replica(context, small_convnet, softmax_cross_entropy, glyphs.train->spec(), options, {});
   const Schedule schedule = replica.schedule(options.global_batch);

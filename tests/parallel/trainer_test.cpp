@@ -8,22 +8,13 @@
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/cpu_context.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-
-class Context final : public RankContext {
- public:
-  Backend& backend() override { return *backend_; }
-  Communicator& communicator() override { return testing::mpi_world(); }
-
- private:
-  std::unique_ptr<Backend> backend_ = make_cpu_backend();
-};
 
 int rank() { return testing::mpi_world().rank(); }
 
@@ -34,7 +25,7 @@ TrainOptions small_options() {
 }
 
 std::string error_of(const ModelFunction& model, const TrainOptions& options) {
-  Context context;
+  testing::CpuContext context(testing::mpi_world());
   try {
     Trainer(context, model, softmax_cross_entropy, options).fit(data::glyphs(64, 16));
   } catch (const Error& error) {
@@ -83,7 +74,7 @@ TEST(Trainer, GradientsThatAreNotFiniteStopTheRun) {
 }
 
 TEST(Trainer, ASecondFitCountsItsOwnTime) {
-  Context context;
+  testing::CpuContext context(testing::mpi_world());
   Trainer trainer(context, convnet(), softmax_cross_entropy, small_options());
   const data::DataSplit data = data::glyphs(64, 16);
   const TrainSummary first = trainer.fit(data), second = trainer.fit(data);
