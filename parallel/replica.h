@@ -16,7 +16,8 @@ namespace lockstep {
 
 /// What one training step found out. Equal on all ranks.
 struct StepResult {
-  double loss = 0;        ///< mean over the global batch
+  double loss = 0;        ///< mean over the global batch, over the labels that count
+  double counted = 1;     ///< share of labels that are not ignored
   double accuracy = -1;   ///< share of correct answers; negative where there are no classes
   double grad_norm = -1;  ///< before clipping; negative where it was not asked for
 };

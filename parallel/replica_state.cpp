@@ -35,10 +35,17 @@ int own_rounds(const Schedule& schedule) {
 }  // namespace
 
 MetricPlaces::MetricPlaces(const Graph& graph, const FlatSpace& space)
-    : loss(metric_offset(graph, space, "loss")), correct(metric_offset(graph, space, "correct")) {
+    : loss(metric_offset(graph, space, "loss")),
+      correct(metric_offset(graph, space, "correct")),
+      counted(metric_offset(graph, space, "counted")) {
   LOCKSTEP_ASSERT(loss >= 0);  // trace() refuses a model without
-  const std::int64_t first = correct < 0 ? loss : std::min(loss, correct);
-  range = {first, std::max(loss, correct) - first + kSegmentAlignment};
+  std::int64_t first = loss, last = loss;
+  for (const std::int64_t offset : {correct, counted}) {
+    if (offset < 0) continue;
+    first = std::min(first, offset);
+    last = std::max(last, offset);
+  }
+  range = {first, last - first + kSegmentAlignment};
 }
 
 Replica::State::State(RankContext& rank_context,
@@ -70,9 +77,7 @@ Replica::State::State(RankContext& rank_context,
                           {metrics.range},
                           programs.gradients(),
                           evaluation_shards(batch)),
-      input_bytes_(samples.input.bytes()),
-      target_bytes_(samples.target.bytes()),
-      classes_(samples.classes) {
+      samples_(samples) {
   if (batch.cluster > 1)
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
@@ -144,22 +149,29 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
-  device.copy_to_device(program.x, loaded.input, n * input_bytes_);
-  device.copy_to_device(program.target, loaded.target, n * target_bytes_);
+  device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
+  device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
   device.copy_to_device(program.sample_weight, &sample_weight_, sizeof(float));
 }
 
-// A label out of range would make the loss write beyond its row.
+// A label or token out of range would make a kernel read or write beyond its table.
 void Replica::State::check_labels(const data::LoadedBatch& loaded) const {
-  if (classes_ == 0) return;
-  const auto* labels = reinterpret_cast<const std::int32_t*>(loaded.target);
-  for (std::int64_t i = 0; i < loaded.samples; ++i)
-    LOCKSTEP_CHECK(labels[i] >= 0 && labels[i] < classes_,
-                   DataError,
-                   "data: label {} is not one of the {} classes, 0 to {}",
-                   labels[i],
-                   classes_,
-                   classes_ - 1);
+  if (samples_.classes == 0) return;
+  const auto check = [&](const std::byte* bytes, std::int64_t count, bool may_ignore) {
+    const auto* values = reinterpret_cast<const std::int32_t*>(bytes);
+    for (std::int64_t i = 0; i < count; ++i)
+      LOCKSTEP_CHECK((values[i] >= 0 && values[i] < samples_.classes) ||
+                         (may_ignore && values[i] == samples_.ignore_index),
+                     DataError,
+                     "data: {} {} is not one of the {} classes, 0 to {}",
+                     may_ignore ? "label" : "token",
+                     values[i],
+                     samples_.classes,
+                     samples_.classes - 1);
+  };
+  check(loaded.target, loaded.samples * samples_.target.elems(), true);
+  if (samples_.input.dtype == DType::i32)
+    check(loaded.input, loaded.samples * samples_.input.elems(), false);
 }
 
 void Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
@@ -201,6 +213,11 @@ StepResult Replica::State::update(const Schedule& schedule,
   for (int b = 0; b < buckets; ++b) exchange.finish_bucket(b);
   const auto begin = Clock::now();
   read_metrics(result);
+  LOCKSTEP_CHECK(result.counted > 0,
+                 DataError,
+                 "training: all labels of step {} ({} samples) are to be ignored",
+                 step + 1,
+                 schedule.samples);
   LOCKSTEP_CHECK(std::isfinite(result.loss),
                  NonFiniteError,
                  "training: the loss of step {} ({} samples) is {}",
@@ -209,15 +226,16 @@ StepResult Replica::State::update(const Schedule& schedule,
                  result.loss);
   const bool clips = options.clip_norm > 0.0f;
   if (clips || want_grad_norm) {
-    result.grad_norm = optimizer.gradient_norm();
+    result.grad_norm = optimizer.gradient_norm() / result.counted;
     LOCKSTEP_CHECK(std::isfinite(result.grad_norm),
                    NonFiniteError,
                    "training: the gradient norm of step {} is {}",
                    step + 1,
                    result.grad_norm);
   }
-  const float scale =
-      clips ? OptimizerStep::clip_factor(result.grad_norm, options.clip_norm) : 1.0f;
+  // Gradients weigh ignored labels too, as zeros: this makes them means over those that count.
+  const float clip = clips ? OptimizerStep::clip_factor(result.grad_norm, options.clip_norm) : 1.0f;
+  const float scale = float(double(clip) / result.counted);
   for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, scale);
   optimizer.update_running_statistics();
   programs.packed().invalidate();
@@ -226,12 +244,16 @@ StepResult Replica::State::update(const Schedule& schedule,
 }
 
 void Replica::State::read_metrics(StepResult& result) {
-  float loss = 0, correct = 0;
-  context.backend().copy_to_host(&loss, programs.gradients() + metrics.loss, sizeof(float));
-  result.loss = loss;
-  if (metrics.correct < 0) return;
-  context.backend().copy_to_host(&correct, programs.gradients() + metrics.correct, sizeof(float));
-  result.accuracy = correct;
+  const auto read = [&](std::int64_t offset) {
+    float value = 0;
+    context.backend().copy_to_host(&value, programs.gradients() + offset, sizeof(float));
+    return value;
+  };
+  // The sums weigh every row by one over all rows; means are over those that count.
+  const double counted = metrics.counted < 0 ? 1.0 : double(read(metrics.counted));
+  result.counted = counted;
+  result.loss = double(read(metrics.loss)) / counted;
+  if (metrics.correct >= 0) result.accuracy = double(read(metrics.correct)) / counted;
 }
 
 }  // namespace lockstep

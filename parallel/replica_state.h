@@ -12,7 +12,8 @@ namespace lockstep {
 struct MetricPlaces {
   std::int64_t loss = -1;
   std::int64_t correct = -1;  ///< -1 where there are no classes
-  Bucket range;               ///< holds both
+  std::int64_t counted = -1;  ///< -1 where no label is ignored
+  Bucket range;               ///< holds all of them
 
   MetricPlaces(const Graph& graph, const FlatSpace& space);
 };
@@ -57,8 +58,7 @@ class Replica::State final : public BucketListener {
   StepResult update(const Schedule& schedule, std::int64_t step, float lr, bool want_grad_norm);
   void read_metrics(StepResult& result);
 
-  std::size_t input_bytes_, target_bytes_;
-  int classes_;
+  data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;
   float sample_weight_ = 0;
 };

@@ -7,12 +7,25 @@
 
 namespace lockstep {
 
-std::size_t size_in_bytes(DType dtype) { return dtype == DType::u8 ? 1 : 4; }
+std::size_t size_in_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::u8:
+      return 1;
+  }
+  throw InternalError("unknown dtype");
+}
 
 std::string_view name_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
       return "f32";
+    case DType::bf16:
+      return "bf16";
     case DType::i32:
       return "i32";
     case DType::u8:

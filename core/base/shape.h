@@ -12,10 +12,12 @@
 namespace lockstep {
 
 /// Element types of a tensor.
-enum class DType : std::uint8_t { f32, i32, u8 };
+enum class DType : std::uint8_t { f32, bf16, i32, u8 };
 
 std::size_t size_in_bytes(DType dtype);
 std::string_view name_of(DType dtype);
+/// f32 or bf16: what activations and their gradients may be.
+constexpr bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
 /// The extents of a dense tensor, outermost first. Images are [N, H, W, C] everywhere.
 class Shape {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,9 +15,11 @@ namespace lockstep::data {
 
 /// What one sample looks like, and how the program turns its bytes into numbers.
 struct SampleSpec {
-  TensorType input;   ///< without the batch dimension: u8 [H, W, C], f32 [features]
-  TensorType target;  ///< i32 [] for a class, f32 [D] for regression
-  int classes = 0;    ///< 0 for regression
+  TensorType input;   ///< without the batch dimension: u8 [H, W, C], f32 [features], i32 [T] tokens
+  TensorType target;  ///< i32 [] for a class, i32 [T] for tokens, f32 [D] for regression
+  int classes = 0;    ///< classes, or tokens of the vocabulary; 0 for regression
+  /// Targets with this value count in neither loss nor accuracy.
+  std::optional<std::int32_t> ignore_index = {};
   /// Normalize's attributes (per channel, or one for all); empty where the input is used as is.
   std::vector<float> scale;
   std::vector<float> shift;

@@ -77,32 +77,58 @@ Value Builder::norm_or_bias(const std::string& name, const Shape& shape, const I
   return {&graph_, graph_.add_parameter(std::move(p))};
 }
 
+Value Builder::weight(const std::string& name,
+                      const Shape& shape,
+                      const Init& init,
+                      const FileLayout& file_layout) {
+  Parameter p;
+  p.name = name;
+  p.shape = shape;
+  p.init = init;
+  p.file_layout = file_layout;
+  return {&graph_, graph_.add_parameter(std::move(p))};
+}
+
+Value Builder::linear_weight(Value x, const LinearOptions& o, const std::string& path, Init init) {
+  const std::int64_t in = x.shape()[-1], out = o.out_features;
+  if (!o.tied_to.empty()) {
+    for (std::size_t i = 0; i < graph_.parameters().size(); ++i)
+      if (graph_.parameters()[i].name == o.tied_to)
+        return {&graph_, graph_.parameter_value(int(i))};
+    throw ConfigError(
+        fmt::format("linear '{}': tied to '{}', which no layer before it has", path, o.tied_to));
+  }
+  const Shape shape{out, in};
+  FileLayout layout{shape, {}, shape};
+  if (o.transposed_in_file) layout = {shape, {1, 0}, {in, out}};
+  if (const auto image = flattened_images_.find(x.id()); image != flattened_images_.end()) {
+    const Shape& s = image->second;
+    layout = {{out, s[0], s[1], s[2]}, {0, 3, 1, 2}, shape};
+  }
+  return weight(path + ".weight", shape, init, layout);
+}
+
 Value Builder::linear(Value x, const LinearOptions& options, SourceLoc where) {
   LOCKSTEP_CHECK(
-      x.shape().rank() == 2 && options.out_features >= 1,
+      x.shape().rank() >= 2 && x.shape().rank() <= 3 && options.out_features >= 1,
       ShapeError,
-      "linear: expected an input [N, features] and out_features of at least 1, got {} and "
-      "{} (asked for at {}:{}); flatten() comes first for images",
+      "linear: expected an input [N, features] or [N, T, features] and out_features of at least 1, "
+      "got {} and {} (asked for at {}:{}); flatten() comes first for images",
       x.type().to_string(),
       options.out_features,
       where.file,
       where.line);
   const std::string path = layer_path(options.name, "linear");
-  const std::int64_t in = x.shape()[1], out = options.out_features;
-  const Init init{Init::Kind::uniform,
-                  float(1.0 / std::sqrt(double(std::max<std::int64_t>(1, in))))};
-
-  Parameter weight;
-  weight.name = path + ".weight";
-  weight.shape = {out, in};
-  weight.init = init;
-  weight.file_layout = {weight.shape, {}, weight.shape};
-  if (const auto image = flattened_images_.find(x.id()); image != flattened_images_.end()) {
-    const Shape& s = image->second;
-    weight.file_layout = {{out, s[0], s[1], s[2]}, {0, 3, 1, 2}, weight.shape};
-  }
-  std::vector<ValueId> inputs{x.id(), graph_.add_parameter(std::move(weight))};
-  if (options.bias) inputs.push_back(norm_or_bias(path + ".bias", {out}, init).id());
+  const double fan_in = double(std::max<std::int64_t>(1, x.shape()[-1]));
+  const bool normal = options.init_deviation > 0.0f;
+  const Init uniform{Init::Kind::uniform, float(1.0 / std::sqrt(fan_in))};
+  const Init init = normal ? Init{Init::Kind::normal, options.init_deviation} : uniform;
+  std::vector<ValueId> inputs{x.id(), linear_weight(x, options, path, init).id()};
+  if (options.bias)
+    inputs.push_back(norm_or_bias(path + ".bias",
+                                  {options.out_features},
+                                  normal ? Init{Init::Kind::constant, 0.0f} : uniform)
+                         .id());
   return apply(std::make_shared<ops::Linear>(options.bias), inputs, path, where);
 }
 
@@ -125,13 +151,11 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
   const double fan_in = double(in * k * k), fan_out = double(out * k * k);
   const float bound = float(1.0 / std::sqrt(fan_in));
 
-  Parameter weight;
-  weight.name = path + ".weight";
-  weight.shape = {out, k, k, in};
-  weight.init = o.he_normal_init ? Init{Init::Kind::normal, float(std::sqrt(2.0 / fan_out))}
-                                 : Init{Init::Kind::uniform, bound};
-  weight.file_layout = {weight.shape, {0, 3, 1, 2}, {out, in, k, k}};
-  std::vector<ValueId> inputs{x.id(), graph_.add_parameter(std::move(weight))};
+  const Shape shape{out, k, k, in};
+  const Init init = o.he_normal_init ? Init{Init::Kind::normal, float(std::sqrt(2.0 / fan_out))}
+                                     : Init{Init::Kind::uniform, bound};
+  std::vector<ValueId> inputs{
+      x.id(), weight(path + ".weight", shape, init, {shape, {0, 3, 1, 2}, {out, in, k, k}}).id()};
   if (o.bias)
     inputs.push_back(norm_or_bias(path + ".bias", {out}, {Init::Kind::uniform, bound}).id());
   const ops::Conv2dAttrs attrs{.stride_h = o.stride,

@@ -4,9 +4,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/graph/graph.h"
+#include "core/ops/gelu.h"
 
 namespace lockstep {
 
@@ -43,7 +45,33 @@ class Value {
 struct LinearOptions {
   std::int64_t out_features = 0;
   bool bias = true;
+  /// 0: PyTorch's default, uniform(+-1 / sqrt(in)); else weights start as normal(0, init_deviation)
+  /// and biases as 0.
+  float init_deviation = 0.0f;
+  /// The file holds W as [in, out] (Hugging Face's Conv1D, which GPT-2 has) instead of [out, in].
+  bool transposed_in_file = false;
+  /// Full name of a parameter [out_features, in] that is used as W instead of one of its own: the
+  /// embedding, for a tied head.
+  std::string tied_to = {};
   std::string name = {};
+};
+struct EmbeddingOptions {
+  std::int64_t vocabulary = 0;
+  std::int64_t width = 0;
+  std::int64_t positions = 0;  ///< rows of the learned position table; 0: none
+  float init_deviation = 1.0f;
+  std::string name = {};           ///< the token table is "<name>.weight"
+  std::string position_name = {};  ///< the position table is "<position_name>.weight"
+};
+struct LayerNormOptions {
+  float eps = 1e-5f;
+  bool bias = true;
+  std::string name = {};
+};
+struct AttentionOptions {
+  int heads = 1;
+  bool causal = true;
+  float dropout = 0.0f;  ///< of the attention weights, in training
 };
 struct Conv2dOptions {
   std::int64_t out_channels = 0;
@@ -83,9 +111,25 @@ class Builder {
 
   Mode mode() const { return settings_.mode; }
 
-  /// y = x W^T + b; x: [N, in] -> [N, out_features]. Behind flatten() of an image, W's file layout
-  /// is PyTorch's, whose flatten walks channels first.
+  /// y = x W^T + b; x: [N, ..., in] -> [N, ..., out_features]. Behind flatten() of an image, W's
+  /// file layout is PyTorch's, whose flatten walks channels first.
   Value linear(Value x, const LinearOptions& options, SourceLoc where = SourceLoc::current());
+  /// tokens: [N, T] i32 -> [N, T, width]; learned positions are added where there are any.
+  Value embedding(Value tokens,
+                  const EmbeddingOptions& options,
+                  SourceLoc where = SourceLoc::current());
+  /// x: [N, ..., C], normalised over C.
+  Value layer_norm(Value x,
+                   const LayerNormOptions& options = {},
+                   SourceLoc where = SourceLoc::current());
+  Value gelu(Value x,
+             ops::GeluKind kind = ops::GeluKind::erf,
+             SourceLoc where = SourceLoc::current());
+  /// qkv: [N, T, 3 C], queries, keys and values side by side -> [N, T, C]
+  Value attention(Value qkv,
+                  const AttentionOptions& options,
+                  SourceLoc where = SourceLoc::current());
+  Value scale(Value x, float factor, SourceLoc where = SourceLoc::current());
   /// x: [N, H, W, C] -> [N, P, Q, out_channels]
   Value conv2d(Value x, const Conv2dOptions& options, SourceLoc where = SourceLoc::current());
   /// x: [N, C] or [N, H, W, C]; per-batch statistics in training, running ones in evaluation.
@@ -113,10 +157,12 @@ class Builder {
                   SourceLoc where = SourceLoc::current());
 
   /// Losses: the weighted sum over the micro-batch (see the operators); metrics "loss" and
-  /// "correct" receive it. logits: [N, K], labels: [N] i32 / prediction, target: [N, D].
+  /// "correct" receive it, and "counted" where labels may be ignored. logits: [N, K] or [N, T, K],
+  /// labels: [N] or [N, T] i32 / prediction, target: [N, D].
   Value softmax_cross_entropy(Value logits,
                               Value labels,
                               float label_smoothing = 0.0f,
+                              std::optional<std::int32_t> ignore_index = {},
                               SourceLoc where = SourceLoc::current());
   Value mean_squared_error(Value prediction, Value target, SourceLoc where = SourceLoc::current());
 
@@ -147,6 +193,11 @@ class Builder {
               SourceLoc where);
   /// `to` has the elements of `from` in the same places: behind a flattened image, it is one too.
   Value keep_layout(Value from, Value to);
+  Value weight(const std::string& name,
+               const Shape& shape,
+               const Init& init,
+               const FileLayout& file_layout);
+  Value linear_weight(Value x, const LinearOptions& options, const std::string& path, Init init);
   Value norm_or_bias(const std::string& name, const Shape& shape, const Init& init);
   int running_statistic(const std::string& name, std::int64_t channels, float init, float momentum);
   int metric(const std::string& name);

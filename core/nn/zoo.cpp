@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "core/nn/gpt.h"
 #include "core/nn/resnet.h"
 
 namespace lockstep::nn {
@@ -42,7 +43,17 @@ Value convnet(const ModelSpec& spec, Builder& nn, Value x) {
 
 }  // namespace
 
-std::vector<std::string_view> model_names() { return {"mlp", "convnet", "resnet20", "resnet18"}; }
+std::vector<std::string_view> model_names() {
+  return {"mlp",
+          "convnet",
+          "resnet20",
+          "resnet18",
+          "gpt",
+          "gpt2-124m",
+          "gpt2-355m",
+          "gpt2-774m",
+          "gpt2-1.5b"};
+}
 
 ModelFunction make_model(const ModelSpec& spec) {
   LOCKSTEP_CHECK(spec.outputs >= 1, ConfigError, "model: needs at least one output");
@@ -54,8 +65,16 @@ ModelFunction make_model(const ModelSpec& spec) {
     LOCKSTEP_CHECK(
         width >= 1, ConfigError, "model: hidden widths must be at least 1, got {}", width);
   using Build = Value (*)(const ModelSpec&, Builder&, Value);
-  constexpr std::pair<std::string_view, Build> kModels[] = {
-      {"mlp", mlp}, {"convnet", convnet}, {"resnet20", resnet20}, {"resnet18", resnet18}};
+  constexpr std::pair<std::string_view, Build> kModels[] = {{"mlp", mlp},
+                                                            {"convnet", convnet},
+                                                            {"resnet20", resnet20},
+                                                            {"resnet18", resnet18},
+                                                            {"gpt", gpt}};
+  if (is_gpt2_preset(spec.name)) {
+    ModelSpec preset = spec;
+    apply_gpt2_preset(preset);
+    return [preset](Builder& nn, Value x) { return gpt(preset, nn, x); };
+  }
   for (const auto& [name, build] : kModels)
     if (name == spec.name)
       return [spec, build = build](Builder& nn, Value x) { return build(spec, nn, x); };

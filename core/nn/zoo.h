@@ -14,11 +14,20 @@ enum class Stem : std::uint8_t { imagenet, cifar };
 
 /// A model of the zoo by name.
 struct ModelSpec {
-  std::string name = "convnet";           ///< mlp, convnet, resnet20, resnet18
+  std::string name = "convnet";           ///< one of model_names()
   std::int64_t outputs = 10;              ///< classes, or regression targets
   std::vector<std::int64_t> hidden{128};  ///< mlp: widths of the hidden layers
   Stem stem = Stem::imagenet;  ///< ResNets: cifar is a 3x3 stride-1 stem without max-pool
-  float dropout = 0.0f;        ///< before the last layer; mlp: behind every hidden layer
+  float dropout = 0.0f;        ///< before the last layer; mlp: behind every hidden layer; gpt: of
+                         ///< embeddings, attention weights and what enters the residual stream
+  // gpt
+  int layers = 12;
+  int heads = 12;
+  std::int64_t width = 768;
+  std::int64_t context = 1024;  ///< tokens that the model can look back on, itself included
+  bool bias = true;             ///< of linear layers and layer norms
+  bool tied_head = true;        ///< the head's weights are the token table
+  ops::GeluKind gelu = ops::GeluKind::tanh;
 };
 
 /// The names that `ModelSpec::name` may have.
@@ -33,6 +42,7 @@ std::vector<std::string_view> model_names();
 ///   pool; flatten; linear.
 /// resnet20: He et al. 2016, section 4.2 (CIFAR), shortcuts of 1x1 convolutions with batch norm.
 /// resnet18: torchvision's.
+/// gpt: core/nn/gpt.h; "gpt2-124m" and its like are gpt with GPT-2's sizes.
 ModelFunction make_model(const ModelSpec& spec);
 
 }  // namespace lockstep::nn

@@ -5,7 +5,7 @@ namespace lockstep::ops {
 
 std::vector<TensorType> Add::infer(std::span<const TensorType> inputs) const {
   expect_inputs("add", inputs, 2);
-  expect_tensor("add", "first input", inputs[0], inputs[0].shape.rank());
+  expect_activation("add", "first input", inputs[0]);
   expect_same("add", "second input", inputs[1], inputs[0]);
   return {inputs[0]};
 }

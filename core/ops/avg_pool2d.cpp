@@ -7,7 +7,7 @@ namespace lockstep::ops {
 
 std::vector<TensorType> AvgPool2d::infer(std::span<const TensorType> inputs) const {
   expect_inputs("avg_pool2d", inputs, 1);
-  return {{pool2d_output("avg_pool2d", attrs_, inputs[0]), DType::f32}};
+  return {{pool2d_output("avg_pool2d", attrs_, inputs[0]), inputs[0].dtype}};
 }
 
 std::vector<ValueId> AvgPool2d::gradient(GradientBuilder& builder,
@@ -24,7 +24,7 @@ std::string AvgPool2dBwd::attributes() const {
 
 std::vector<TensorType> AvgPool2dBwd::infer(std::span<const TensorType> inputs) const {
   expect_inputs("avg_pool2d_bwd", inputs, 1);
-  return {{input_, DType::f32}};
+  return {{input_, inputs[0].dtype}};
 }
 
 }  // namespace lockstep::ops

@@ -11,9 +11,9 @@ namespace {
 
 void expect_features(std::string_view op, const TensorType& x) {
   LOCKSTEP_CHECK(
-      x.dtype == DType::f32 && (x.shape.rank() == 2 || x.shape.rank() == 4) && x.shape[-1] >= 1,
+      is_float(x.dtype) && (x.shape.rank() == 2 || x.shape.rank() == 4) && x.shape[-1] >= 1,
       ShapeError,
-      "{}: input must be f32 [N, C] or [N, H, W, C] with C >= 1, got {}",
+      "{}: input must be f32 or bf16 [N, C] or [N, H, W, C] with C >= 1, got {}",
       op,
       x.to_string());
 }

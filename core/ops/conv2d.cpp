@@ -32,7 +32,7 @@ std::string Conv2d::attributes() const { return describe(attrs_); }
 
 std::vector<TensorType> Conv2d::infer(std::span<const TensorType> inputs) const {
   expect_inputs("conv2d", inputs, attrs_.bias ? 3 : 2);
-  expect_tensor("conv2d", "input", inputs[0], 4);
+  expect_activation("conv2d", "input", inputs[0], 4);
   expect_tensor("conv2d", "weight", inputs[1], 4);
   const Shape& x = inputs[0].shape;
   const Shape& w = inputs[1].shape;
@@ -61,7 +61,7 @@ std::vector<TensorType> Conv2d::infer(std::span<const TensorType> inputs) const 
             output_extent(x[1], w[1], attrs_.stride_h, attrs_.padding_h),
             output_extent(x[2], w[2], attrs_.stride_w, attrs_.padding_w),
             w[0]},
-           DType::f32}};
+           inputs[0].dtype}};
 }
 
 Cost Conv2d::cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const {
@@ -91,7 +91,7 @@ std::string Conv2dBwdData::attributes() const {
 
 std::vector<TensorType> Conv2dBwdData::infer(std::span<const TensorType> inputs) const {
   expect_inputs("conv2d_bwd_data", inputs, 2);
-  return {{input_, DType::f32}};
+  return {{input_, inputs[0].dtype}};
 }
 
 Cost Conv2dBwdData::cost(std::span<const TensorType> inputs,

@@ -9,7 +9,7 @@ std::string Dropout::attributes() const { return fmt::format("rate={}", rate_); 
 
 std::vector<TensorType> Dropout::infer(std::span<const TensorType> inputs) const {
   expect_inputs("dropout", inputs, 1);
-  expect_tensor("dropout", "input", inputs[0], inputs[0].shape.rank());
+  expect_activation("dropout", "input", inputs[0]);
   LOCKSTEP_CHECK(inputs[0].shape.rank() >= 1, ShapeError, "dropout: input has no samples");
   LOCKSTEP_CHECK(
       rate_ >= 0.0f && rate_ < 1.0f, ShapeError, "dropout: rate must be in [0, 1), got {}", rate_);

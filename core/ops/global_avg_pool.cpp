@@ -7,8 +7,8 @@ namespace lockstep::ops {
 
 std::vector<TensorType> GlobalAvgPool::infer(std::span<const TensorType> inputs) const {
   expect_inputs("global_avg_pool", inputs, 1);
-  expect_tensor("global_avg_pool", "input", inputs[0], 4);
-  return {{{inputs[0].shape[0], inputs[0].shape[3]}, DType::f32}};
+  expect_activation("global_avg_pool", "input", inputs[0], 4);
+  return {{{inputs[0].shape[0], inputs[0].shape[3]}, inputs[0].dtype}};
 }
 
 std::vector<ValueId> GlobalAvgPool::gradient(GradientBuilder& builder,
@@ -25,7 +25,7 @@ std::string GlobalAvgPoolBwd::attributes() const {
 
 std::vector<TensorType> GlobalAvgPoolBwd::infer(std::span<const TensorType> inputs) const {
   expect_inputs("global_avg_pool_bwd", inputs, 1);
-  return {{input_, DType::f32}};
+  return {{input_, inputs[0].dtype}};
 }
 
 }  // namespace lockstep::ops

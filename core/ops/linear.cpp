@@ -6,6 +6,17 @@
 namespace lockstep::ops {
 namespace {
 
+/// `shape` with another last extent.
+Shape with_features(const Shape& shape, std::int64_t features) {
+  std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
+  dims.back() = features;
+  return Shape(dims);
+}
+
+std::int64_t rows(const Shape& shape) {
+  return Shape(shape.dims().first(std::size_t(shape.rank() - 1))).elems();
+}
+
 Cost product_cost(Cost cost, std::int64_t m, std::int64_t n, std::int64_t k) {
   cost.flops = 2.0 * double(m) * double(n) * double(k);
   return cost;
@@ -17,22 +28,26 @@ std::string Linear::attributes() const { return bias_ ? "bias" : ""; }
 
 std::vector<TensorType> Linear::infer(std::span<const TensorType> inputs) const {
   expect_inputs("linear", inputs, bias_ ? 3 : 2);
-  expect_tensor("linear", "input", inputs[0], 2);
+  expect_activation("linear", "input", inputs[0]);
+  LOCKSTEP_CHECK(inputs[0].shape.rank() >= 2,
+                 ShapeError,
+                 "linear: input must be [N, ..., features], got {}",
+                 inputs[0].to_string());
   expect_tensor("linear", "weight", inputs[1], 2);
-  LOCKSTEP_CHECK(inputs[0].shape[1] == inputs[1].shape[1],
+  LOCKSTEP_CHECK(inputs[0].shape[-1] == inputs[1].shape[1],
                  ShapeError,
                  "linear: input {} has {} features, weight {} expects {}",
                  inputs[0].to_string(),
-                 inputs[0].shape[1],
+                 inputs[0].shape[-1],
                  inputs[1].to_string(),
                  inputs[1].shape[1]);
   if (bias_) expect_same("linear", "bias", inputs[2], {{inputs[1].shape[0]}, DType::f32});
-  return {{{inputs[0].shape[0], inputs[1].shape[0]}, DType::f32}};
+  return {{with_features(inputs[0].shape, inputs[1].shape[0]), inputs[0].dtype}};
 }
 
 Cost Linear::cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const {
   return product_cost(
-      OpBase::cost(inputs, outputs), inputs[0].shape[0], inputs[1].shape[0], inputs[1].shape[1]);
+      OpBase::cost(inputs, outputs), rows(inputs[0].shape), inputs[1].shape[0], inputs[1].shape[1]);
 }
 
 std::vector<ValueId> Linear::gradient(GradientBuilder& builder,
@@ -52,20 +67,20 @@ std::vector<ValueId> Linear::gradient(GradientBuilder& builder,
 
 std::vector<TensorType> LinearBwdData::infer(std::span<const TensorType> inputs) const {
   expect_inputs("linear_bwd_data", inputs, 2);
-  return {{{inputs[0].shape[0], inputs[1].shape[1]}, DType::f32}};
+  return {{with_features(inputs[0].shape, inputs[1].shape[1]), inputs[0].dtype}};
 }
 
 Cost LinearBwdData::cost(std::span<const TensorType> inputs,
                          std::span<const TensorType> outputs) const {
   return product_cost(
-      OpBase::cost(inputs, outputs), inputs[0].shape[0], inputs[1].shape[0], inputs[1].shape[1]);
+      OpBase::cost(inputs, outputs), rows(inputs[0].shape), inputs[1].shape[0], inputs[1].shape[1]);
 }
 
 std::string LinearBwdWeights::attributes() const { return bias_ ? "bias" : ""; }
 
 std::vector<TensorType> LinearBwdWeights::infer(std::span<const TensorType> inputs) const {
   expect_inputs("linear_bwd_weights", inputs, 2);
-  const std::int64_t in = inputs[0].shape[1], out = inputs[1].shape[1];
+  const std::int64_t in = inputs[0].shape[-1], out = inputs[1].shape[-1];
   std::vector<TensorType> types{{{out, in}, DType::f32}};
   if (bias_) types.push_back({{out}, DType::f32});
   return types;
@@ -73,8 +88,10 @@ std::vector<TensorType> LinearBwdWeights::infer(std::span<const TensorType> inpu
 
 Cost LinearBwdWeights::cost(std::span<const TensorType> inputs,
                             std::span<const TensorType> outputs) const {
-  return product_cost(
-      OpBase::cost(inputs, outputs), inputs[0].shape[0], inputs[0].shape[1], inputs[1].shape[1]);
+  return product_cost(OpBase::cost(inputs, outputs),
+                      rows(inputs[0].shape),
+                      inputs[0].shape[-1],
+                      inputs[1].shape[-1]);
 }
 
 }  // namespace lockstep::ops

@@ -6,7 +6,8 @@
 namespace lockstep::ops {
 
 /// Fully connected layer: y = x W^T + b.
-/// Shapes: x: [N, in] f32, W: [out, in] f32, b: [out] f32 (absent without bias) -> y: [N, out] f32.
+/// Shapes: x: [N, ..., in] f32 or bf16, W: [out, in] f32, b: [out] f32 (absent without bias)
+///   -> y: [N, ..., out] as x. Rows are all extents but the last.
 class Linear final : public OpBase<OpKind::linear> {
  public:
   explicit Linear(bool bias) : bias_(bias) {}
@@ -23,15 +24,16 @@ class Linear final : public OpBase<OpKind::linear> {
   bool bias_;
 };
 
-/// dx = dy W. Shapes: dy: [N, out], W: [out, in] -> dx: [N, in], all f32.
+/// dx = dy W. Shapes: dy: [N, ..., out] f32 or bf16, W: [out, in] f32 -> dx: [N, ..., in] as dy.
 class LinearBwdData final : public OpBase<OpKind::linear_bwd_data> {
  public:
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
   Cost cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const override;
 };
 
-/// dW = dy^T x and db[o] = sum_n dy[n, o], each summed over samples in a fixed order.
-/// Shapes: x: [N, in], dy: [N, out] -> dW: [out, in], db: [out] (absent without bias), all f32.
+/// dW = dy^T x and db[o] = sum_n dy[n, o], each summed over rows in a fixed order.
+/// Shapes: x: [N, ..., in], dy: [N, ..., out], f32 or bf16 -> dW: [out, in], db: [out] (absent
+/// without bias), f32.
 class LinearBwdWeights final : public OpBase<OpKind::linear_bwd_weights> {
  public:
   explicit LinearBwdWeights(bool bias) : bias_(bias) {}

@@ -8,7 +8,7 @@ namespace lockstep::ops {
 std::vector<TensorType> MaxPool2d::infer(std::span<const TensorType> inputs) const {
   expect_inputs("max_pool2d", inputs, 1);
   const Shape output = pool2d_output("max_pool2d", attrs_, inputs[0]);
-  return {{output, DType::f32}, {output, DType::u8}};
+  return {{output, inputs[0].dtype}, {output, DType::u8}};
 }
 
 std::vector<ValueId> MaxPool2d::gradient(GradientBuilder& builder,
@@ -27,7 +27,7 @@ std::string MaxPool2dBwd::attributes() const {
 std::vector<TensorType> MaxPool2dBwd::infer(std::span<const TensorType> inputs) const {
   expect_inputs("max_pool2d_bwd", inputs, 2);
   expect_same("max_pool2d_bwd", "winner", inputs[1], {inputs[0].shape, DType::u8});
-  return {{input_, DType::f32}};
+  return {{input_, inputs[0].dtype}};
 }
 
 }  // namespace lockstep::ops

@@ -4,13 +4,16 @@
 namespace lockstep::ops {
 
 std::string Normalize::attributes() const {
-  return fmt::format("scale={} shift={}", fmt::join(scale_, ","), fmt::join(shift_, ","));
+  return fmt::format("scale={} shift={}{}",
+                     fmt::join(scale_, ","),
+                     fmt::join(shift_, ","),
+                     output_ == DType::f32 ? "" : " bf16");
 }
 
 std::vector<TensorType> Normalize::infer(std::span<const TensorType> inputs) const {
   expect_inputs("normalize", inputs, 1);
   const TensorType& x = inputs[0];
-  LOCKSTEP_CHECK(x.dtype != DType::i32 && x.shape.rank() >= 2,
+  LOCKSTEP_CHECK((x.dtype == DType::u8 || x.dtype == DType::f32) && x.shape.rank() >= 2,
                  ShapeError,
                  "normalize: input must be u8 or f32 with at least 2 dimensions, got {}",
                  x.to_string());
@@ -23,7 +26,7 @@ std::vector<TensorType> Normalize::infer(std::span<const TensorType> inputs) con
       shift_.size(),
       channels,
       x.to_string());
-  return {{x.shape, DType::f32}};
+  return {{x.shape, output_}};
 }
 
 }  // namespace lockstep::ops

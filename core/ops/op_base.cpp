@@ -24,6 +24,19 @@ void expect_tensor(
                  type.to_string());
 }
 
+void expect_activation(std::string_view op,
+                       std::string_view what,
+                       const TensorType& type,
+                       int rank) {
+  LOCKSTEP_CHECK(is_float(type.dtype) && (rank < 0 || type.shape.rank() == rank),
+                 ShapeError,
+                 "{}: {} must be f32 or bf16{}, got {}",
+                 op,
+                 what,
+                 rank < 0 ? "" : fmt::format(" with {} dimensions", rank),
+                 type.to_string());
+}
+
 void expect_same(std::string_view op,
                  std::string_view what,
                  const TensorType& actual,

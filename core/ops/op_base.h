@@ -40,6 +40,11 @@ void expect_tensor(std::string_view op,
                    const TensorType& type,
                    int rank,
                    DType dtype = DType::f32);
+/// Throws ShapeError unless `type` is f32 or bf16 with `rank` dimensions (-1: any): an activation.
+void expect_activation(std::string_view op,
+                       std::string_view what,
+                       const TensorType& type,
+                       int rank = -1);
 /// Throws ShapeError unless both types are equal.
 void expect_same(std::string_view op,
                  std::string_view what,

@@ -14,7 +14,7 @@ std::string to_string(const Pool2dAttrs& a) {
 }
 
 Shape pool2d_output(std::string_view op, const Pool2dAttrs& a, const TensorType& input) {
-  expect_tensor(op, "input", input, 4);
+  expect_activation(op, "input", input, 4);
   LOCKSTEP_CHECK(a.kernel_h >= 1 && a.kernel_w >= 1 && a.stride_h >= 1 && a.stride_w >= 1 &&
                      a.padding_h >= 0 && a.padding_w >= 0 && a.padding_h <= a.kernel_h / 2 &&
                      a.padding_w <= a.kernel_w / 2 && std::int64_t(a.kernel_h) * a.kernel_w <= 256,

@@ -7,7 +7,7 @@ namespace lockstep::ops {
 
 std::vector<TensorType> Relu::infer(std::span<const TensorType> inputs) const {
   expect_inputs("relu", inputs, 1);
-  expect_tensor("relu", "input", inputs[0], inputs[0].shape.rank());
+  expect_activation("relu", "input", inputs[0]);
   return {inputs[0]};
 }
 

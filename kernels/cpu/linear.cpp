@@ -176,24 +176,29 @@ class LinearBwdWeightsKernel final : public Kernel {
   decltype(&avx2::column_sums) sums_ = LOCKSTEP_CHOOSE(column_sums);
 };
 
+/// Rows of [N, ..., features].
+std::int64_t rows(const TensorType& type) {
+  return Shape(type.shape.dims().first(std::size_t(type.shape.rank() - 1))).elems();
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSpec& spec) {
-  const Extents e{spec.inputs[0].shape[0], spec.inputs[0].shape[1], spec.outputs[0].shape[1]};
+  const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.outputs[0].shape[-1]};
   if (e.small()) return std::make_unique<SmallLinear>(e, op.bias());
   return std::make_unique<LargeLinear>(e, op.bias(), spec);
 }
 
 std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData&,
                                                     const KernelSpec& spec) {
-  const Extents e{spec.inputs[0].shape[0], spec.outputs[0].shape[1], spec.inputs[0].shape[1]};
+  const Extents e{rows(spec.inputs[0]), spec.outputs[0].shape[-1], spec.inputs[0].shape[-1]};
   if (e.small()) return std::make_unique<SmallLinearBwdData>(e);
   return std::make_unique<LargeLinearBwdData>(e, spec);
 }
 
 std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeights& op,
                                                        const KernelSpec& spec) {
-  const Extents e{spec.inputs[0].shape[0], spec.inputs[0].shape[1], spec.inputs[1].shape[1]};
+  const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.inputs[1].shape[-1]};
   return std::make_unique<LinearBwdWeightsKernel>(e, op.bias(), spec);
 }
 
