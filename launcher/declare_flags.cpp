@@ -154,6 +154,10 @@ void declare_optimizer(FlagGroup group, RawFlags& raw) {
 
 void declare_engine(FlagGroup group, RawFlags& raw) {
   group.words("--device", raw.device, {"auto", "cpu", "cuda"}, "kind of device");
+  group.words("--precision",
+              raw.precision,
+              {"fp32", "bf16"},
+              "activations and products; parameters, sums and losses are always fp32");
   group.words("--reduction",
               raw.reduction,
               {"reproducible", "fast"},

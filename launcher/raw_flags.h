@@ -54,6 +54,7 @@ struct RawFlags {
   double label_smoothing = 0;
 
   std::string device = "auto";
+  std::string precision = "fp32";
   std::string reduction = "reproducible";
   std::string overlap = "on";
   double bucket_mb = 4;

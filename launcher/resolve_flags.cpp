@@ -180,6 +180,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.decay_all = raw.decay_all;
   options.clip_norm = float(raw.clip_norm);
   options.batch_norm = BatchNormPolicy::parse(raw.batch_norm);
+  options.precision = parse_precision(raw.precision);
   options.seed = std::uint64_t(to_whole_number(raw.seed));
   options.reduction = raw.reduction == "fast" ? Reduction::fast : Reduction::reproducible;
   options.overlap = raw.overlap == "off" ? Overlap::off : Overlap::on;

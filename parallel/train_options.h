@@ -38,6 +38,7 @@ struct TrainOptions {
   // model
   BatchNormPolicy batch_norm = {};
   // engine
+  Precision precision = Precision::fp32;
   std::uint64_t seed = 1;
   Reduction reduction = Reduction::reproducible;
   Overlap overlap = Overlap::on;

@@ -105,6 +105,7 @@ class Trainer::State {
         {"clip-norm", fmt::format("{}", options_.clip_norm)},
         {"no-decay",
          fmt::format("{}{}", fmt::join(options_.no_decay, ","), options_.decay_all ? " all" : "")},
+        {"precision", std::string(name_of(options_.precision))},
         {"seed", std::to_string(options_.seed)},
         {"reduction", options_.reduction == Reduction::fast ? "fast" : "reproducible"},
         {"bucket-mb", fmt::format("{}", options_.bucket_mb)},

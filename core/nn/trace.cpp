@@ -40,7 +40,10 @@ Graph trace(const ModelFunction& model,
                  samples.classes);
   const Value result = loss(nn, prediction, target);
   check_loss(graph, result);
-  if (settings.mode == Mode::training) differentiate(graph, result.id());
+  ValueId loss_value = result.id();
+  if (settings.precision == Precision::bf16)
+    loss_value = lower_to_bf16(graph, loss_value, kInputName);
+  if (settings.mode == Mode::training) differentiate(graph, loss_value);
   verify(graph);
   return graph;
 }
