@@ -65,8 +65,9 @@ LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples)
     };
   }
   const float smoothing = flags.label_smoothing;
-  return [smoothing](Builder& nn, Value logits, Value labels) {
-    return nn.softmax_cross_entropy(logits, labels, smoothing);
+  const auto ignored = samples.ignore_index;
+  return [smoothing, ignored](Builder& nn, Value logits, Value labels) {
+    return nn.softmax_cross_entropy(logits, labels, smoothing, ignored);
   };
 }
 
@@ -194,8 +195,12 @@ int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& lo
 int run_training(Job& job, const RunSettings& settings) {
   const TrainFlags& flags = settings.flags;
   check_launched_ranks(flags, job.size());
-  const data::DataSplit data = data::open(
-      flags.data, {.validation_fraction = flags.val_fraction, .seed = flags.options.seed});
+  const data::DataSplit data = data::open(flags.data,
+                                          {.validation_fraction = flags.val_fraction,
+                                           .seed = flags.options.seed,
+                                           .context = flags.context,
+                                           .vocabulary = flags.vocabulary,
+                                           .ignore_index = flags.ignore_index});
   const data::SampleSpec& samples = data.train->spec();
   nn::ModelSpec spec = flags.model;
   spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();

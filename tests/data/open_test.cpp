@@ -38,8 +38,8 @@ TEST_F(Open, OffersTheNearestKind) {
   EXPECT_THAT(error("glyph"), HasSubstr("got 'glyph' | did you mean 'glyphs'?"));
   EXPECT_THAT(error("mnsit:dir"), HasSubstr("did you mean 'mnist'?"));
   EXPECT_THAT(error("imagenet"),
-              HasSubstr("expected glyphs, csv:FILE or mnist:DIR, got 'imagenet' | "));
-  EXPECT_THAT(error("/data/iris.csv"), HasSubstr("expected glyphs, csv:FILE or mnist:DIR"));
+              HasSubstr("expected glyphs, csv:FILE, mnist:DIR, text:FILE or tokens:PATH, got 'imagenet' | "));
+  EXPECT_THAT(error("/data/iris.csv"), HasSubstr("expected glyphs, csv:FILE, mnist:DIR, text:FILE or tokens:PATH"));
   EXPECT_THAT(error(""), HasSubstr("got ''"));
 }
 
