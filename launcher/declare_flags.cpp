@@ -210,6 +210,10 @@ void declare_output(FlagGroup group, RawFlags& raw) {
   group.whole("--log-every", raw.log_every, 0, "steps between two log lines; 0: none");
   group.whole(
       "--eval-every", raw.eval_every, -1, "steps between validations; 0: never, -1: every epoch");
+  group.flag("--profile",
+             raw.profile,
+             "print time, FLOPs, bytes and share of the machine's peak per operator, and write "
+             "trace.json for ui.perfetto.dev");
   group.flag("--force", raw.force, "write into --out although it holds a run");
 }
 

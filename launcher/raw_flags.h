@@ -72,6 +72,7 @@ struct RawFlags {
   std::string out;
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
+  bool profile = false;
   bool force = false;
 };
 

@@ -194,6 +194,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.reduction = raw.reduction == "fast" ? Reduction::fast : Reduction::reproducible;
   options.overlap = raw.overlap == "off" ? Overlap::off : Overlap::on;
   options.bucket_mb = raw.bucket_mb;
+  options.profile = raw.profile;
   options.log_every = raw.log_every;
   options.eval_every = raw.eval_every;
   flags.label_smoothing = float(raw.label_smoothing);

@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "core/nn/trace.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
+#include "launcher/profile_table.h"
 #include "launcher/progress.h"
 #include "launcher/run_folder.h"
 #include "launcher/self_start.h"
@@ -215,6 +217,7 @@ int run_training(Job& job, const RunSettings& settings) {
   RunLog log;
   Console console(settings.console);
   Progress progress(console);
+  std::optional<ProfilePrinter> profile;
   StartObserver start([&] {
     folder->begin();
     log = open_log(log_file, job);
@@ -228,6 +231,8 @@ int run_training(Job& job, const RunSettings& settings) {
     // The folder first: what it records must not wait for a slow terminal.
     trainer.add_observer(*folder);
     trainer.add_observer(progress);
+    profile.emplace(console, *folder);
+    trainer.add_observer(*profile);
   }
   try {
     trainer.fit(data);

@@ -99,6 +99,11 @@ void ProgramSet::allocate_and_bind(Backend& backend) {
     }
 }
 
+void ProgramSet::profile(Profiler* profiler) {
+  for (auto* programs : {&training_, &evaluation_})
+    for (BoundProgram& bound : *programs) bound.program->profile(profiler);
+}
+
 void ProgramSet::dump(const std::string& folder) const {
   dump_flat_space(folder, space_, graph());
   for (const BoundProgram& bound : training_)

@@ -49,6 +49,7 @@ struct TrainOptions {
   // observation, in steps; 0: never. eval_every -1: at the end of each epoch and of the run
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
+  bool profile = false;  ///< time every operator and tell observers at the end
 };
 
 /// Throws ConfigError naming the setting that no run can have: a length that is missing, given

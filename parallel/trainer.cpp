@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "parallel/fingerprint.h"
+#include "parallel/profile_report.h"
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
 
@@ -137,6 +138,7 @@ class Trainer::State {
     TrainSummary summary;
     for (TrainObserver* observer : observers_) observer->on_start();
     context_.communicator().barrier();
+    if (options_.profile) replica_->profiler()->start();
     mark_ = {0, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
     for (std::int64_t step = 0; step < steps_; ++step) {
       const bool last_step = step + 1 == steps_;
@@ -220,6 +222,12 @@ class Trainer::State {
     mark_.time = Clock::now();
   }
 
+  void report_profile() {
+    if (!options_.profile) return;
+    const ProfileRecord record = make_profile(context_, *replica_->profiler(), steps_);
+    for (TrainObserver* observer : observers_) observer->on_profile(record);
+  }
+
   void finish(const TrainingFeed& feed, TrainSummary& summary) {
     summary.steps = steps_;
     summary.samples = feed.samples_before(steps_);
@@ -231,6 +239,7 @@ class Trainer::State {
     summary.ranks = context_.size();
     summary.device = context_.backend().device_class();
     for (TrainObserver* observer : observers_) observer->on_end(summary);
+    report_profile();
   }
 
   /// Where the interval of the next record begins.

@@ -107,19 +107,41 @@ void* Program::input(std::string_view name) const {
   return nullptr;
 }
 
+void Program::profile(Profiler* profiler) {
+  profiler_ = profiler;
+  if (profiler == nullptr) return;
+  packing_work_ = profiler->declare({.name = "pack_weights", .path = "", .cost = {}});
+  for (auto* steps : {&forward_, &backward_})
+    for (Step& step : *steps) {
+      if (step.node < 0) {
+        step.work = packing_work_;
+        continue;
+      }
+      const Node& node = graph_.nodes()[std::size_t(step.node)];
+      const auto inputs = graph_.types_of(node.inputs), outputs = graph_.types_of(node.outputs);
+      step.work = profiler->declare({.name = std::string(name_of(node.op->kind())),
+                                     .path = node.path,
+                                     .bf16 = !inputs.empty() && inputs[0].dtype == DType::bf16,
+                                     .cost = node.op->cost(inputs, outputs)});
+    }
+}
+
 void Program::run_forward(const RunState& state) {
-  copies_->refresh(packed_);
-  for (const Step& step : forward_) step.kernel->run(state);
+  {
+    const ProfileScope scope(profiler_, packing_work_);
+    copies_->refresh(packed_);
+  }
+  for (const Step& step : forward_) run(step, state);
 }
 
 void Program::run_backward(const RunState& state) {
-  for (const Step& step : backward_) step.kernel->run(state);
+  for (const Step& step : backward_) run(step, state);
 }
 
 void Program::run_backward(const RunState& state, BucketListener& listener) {
   for (int bucket : buckets_after_forward_) listener.on_bucket_complete(bucket);
   for (const Step& step : backward_) {
-    step.kernel->run(state);
+    run(step, state);
     listener.between_kernels();
     if (step.node < 0) continue;
     for (int bucket : plan_.buckets_after_node[std::size_t(step.node)])
