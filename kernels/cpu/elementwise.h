@@ -31,6 +31,20 @@ LOCKSTEP_LOOP(void, relu, (float* y, const float* x, std::int64_t elems));
 LOCKSTEP_LOOP(void, relu_bwd, (float* dx, const float* dy, const float* y, std::int64_t elems));
 /// out += a + b
 LOCKSTEP_LOOP(void, add_onto, (float* out, const float* a, const float* b, std::int64_t elems));
+/// y = factor * x
+LOCKSTEP_LOOP(void, scale, (float* y, const float* x, float factor, std::int64_t elems));
+/// Rounded to nearest even; NaN stays NaN.
+LOCKSTEP_LOOP(void, cast_to_bf16, (std::uint16_t * y, const float* x, std::int64_t elems));
+LOCKSTEP_LOOP(void, cast_to_f32, (float* y, const std::uint16_t* x, std::int64_t elems));
+/// Formulas: ops::Gelu. The erf form is within 4 ulp where the result is a normal number; the tanh
+/// form is within 4 * 2^-24 |x|.
+LOCKSTEP_LOOP(void, gelu_erf, (float* y, const float* x, std::int64_t elems));
+LOCKSTEP_LOOP(void, gelu_tanh, (float* y, const float* x, std::int64_t elems));
+/// dx = dy * gelu'(x), the derivative within 8 * 2^-24.
+LOCKSTEP_LOOP(void, gelu_erf_bwd, (float* dx, const float* dy, const float* x, std::int64_t elems));
+LOCKSTEP_LOOP(void,
+              gelu_tanh_bwd,
+              (float* dx, const float* dy, const float* x, std::int64_t elems));
 /// y[i] = x[i] * scale[i % period] + shift[i % period], one rounding.
 LOCKSTEP_LOOP(void,
               affine,

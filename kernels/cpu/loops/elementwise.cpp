@@ -24,6 +24,25 @@ void add_onto(float* out, const float* a, const float* b, std::int64_t elems) {
   });
 }
 
+void scale(float* y, const float* x, float factor, std::int64_t elems) {
+  const Vec f = broadcast(factor);
+  for_each_vec(elems,
+               [=](std::int64_t i, auto lanes) { store(y + i, f * load(x + i, lanes), lanes); });
+}
+
+void cast_to_bf16(std::uint16_t* y, const float* x, std::int64_t elems) {
+  for (std::int64_t i = 0; i < elems; ++i) {
+    const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x[i]);
+    const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    y[i] = std::uint16_t(x[i] == x[i] ? rounded : (bits >> 16) | 0x40);
+  }
+}
+
+void cast_to_f32(float* y, const std::uint16_t* x, std::int64_t elems) {
+  for (std::int64_t i = 0; i < elems; ++i)
+    y[i] = __builtin_bit_cast(float, std::uint32_t(x[i]) << 16);
+}
+
 namespace {
 
 template <typename Load>
