@@ -193,6 +193,19 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
               raw.precision,
               {"fp32", "bf16"},
               "activations and products; parameters, sums and losses are always fp32");
+  group.words(
+      "--recompute",
+      raw.recompute,
+      {"none", "all", "auto"},
+      "compute activations again in backward instead of keeping them; auto: the cheapest that "
+      "fits --memory-limit");
+  group
+      .text("--memory-limit",
+            raw.memory_limit,
+            "a rank's parameters, gradients, optimizer state, packed copies, activations and "
+            "workspace")
+      ->type_name("BYTES|16GiB")
+      ->check(byte_size("--memory-limit"));
   group.words("--reduction",
               raw.reduction,
               {"reproducible", "fast"},

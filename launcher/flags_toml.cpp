@@ -132,6 +132,8 @@ std::string to_toml(const TrainFlags& flags) {
   toml.number("label-smoothing", flags.label_smoothing);
   toml.text("device", flags.device);
   toml.text("precision", std::string(name_of(options.precision)));
+  toml.text("recompute", std::string(name_of(options.recompute)));
+  if (options.memory_limit > 0) toml.text("memory-limit", std::to_string(options.memory_limit));
   toml.text("reduction", options.reduction == Reduction::fast ? "fast" : "reproducible");
   toml.text("overlap", options.overlap == Overlap::off ? "off" : "on");
   toml.number("bucket-mb", options.bucket_mb);

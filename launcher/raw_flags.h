@@ -64,6 +64,8 @@ struct RawFlags {
 
   std::string device = "auto";
   std::string precision = "fp32";
+  std::string recompute = "none";
+  std::string memory_limit = "none";
   std::string reduction = "reproducible";
   std::string overlap = "on";
   double bucket_mb = 4;

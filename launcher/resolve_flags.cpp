@@ -190,6 +190,11 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.clip_norm = float(raw.clip_norm);
   options.batch_norm = BatchNormPolicy::parse(raw.batch_norm);
   options.precision = parse_precision(raw.precision);
+  options.recompute = parse_recompute(raw.recompute);
+  options.memory_limit = to_bytes(raw.memory_limit);
+  LOCKSTEP_CHECK(options.recompute != Recompute::automatic || options.memory_limit > 0,
+                 ConfigError,
+                 "--recompute auto needs a --memory-limit to fit, as in --memory-limit 16GiB");
   options.seed = std::uint64_t(to_whole_number(raw.seed));
   options.reduction = raw.reduction == "fast" ? Reduction::fast : Reduction::reproducible;
   options.overlap = raw.overlap == "off" ? Overlap::off : Overlap::on;

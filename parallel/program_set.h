@@ -60,7 +60,7 @@ class ProgramSet {
 
  private:
   static const BoundProgram& find(const std::vector<BoundProgram>& programs, std::int64_t samples);
-  BoundProgram compile(std::int64_t samples, Graph graph, Backend& backend) const;
+  void check_parameters(std::int64_t samples, const Graph& graph) const;
   void allocate_and_bind(Backend& backend);
 
   FlatSpace space_;

@@ -65,6 +65,8 @@ class Replica {
 
   StepTimes times() const;
   std::uint64_t bytes_sent() const;
+  /// Bytes of the arena: activations and workspace.
+  std::size_t activation_bytes() const;
   /// What was timed; null without TrainOptions::profile.
   Profiler* profiler();
 

@@ -43,6 +43,7 @@ struct TrainSummary {
   double wall_s = 0;              ///< training steps alone, without evaluation and start
   double comm_exposed_share = 0;  ///< of wall_s
   std::uint64_t peak_memory_bytes = 0;
+  std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
   std::string weights_sha256;
   int ranks = 1;
   std::string device;

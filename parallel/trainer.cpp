@@ -107,6 +107,8 @@ class Trainer::State {
         {"no-decay",
          fmt::format("{}{}", fmt::join(options_.no_decay, ","), options_.decay_all ? " all" : "")},
         {"precision", std::string(name_of(options_.precision))},
+        {"recompute", std::string(name_of(options_.recompute))},
+        {"memory-limit", std::to_string(options_.memory_limit)},
         {"seed", std::to_string(options_.seed)},
         {"reduction", options_.reduction == Reduction::fast ? "fast" : "reproducible"},
         {"bucket-mb", fmt::format("{}", options_.bucket_mb)},
@@ -235,6 +237,7 @@ class Trainer::State {
     summary.samples_per_s = double(summary.samples) / training_seconds_;
     summary.comm_exposed_share = replica_->times().exposed_communication / training_seconds_;
     summary.peak_memory_bytes = peak_resident_bytes();
+    summary.activation_bytes = replica_->activation_bytes();
     summary.weights_sha256 = io::weights_sha256(replica_->weights());
     summary.ranks = context_.size();
     summary.device = context_.backend().device_class();

@@ -101,6 +101,17 @@ void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& 
     inputs_.emplace_back(graph_.input_names()[i], address_of(graph_.input_value(int(i)), memory));
 }
 
+std::vector<std::pair<int, PackedCopy>> Program::packed_copies() const {
+  std::vector<std::pair<int, PackedCopy>> copies;
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    if (kernels_[i] == nullptr) continue;
+    for (const PackedCopy& copy : kernels_[i]->packed_copies())
+      copies.emplace_back(graph_.value(graph_.nodes()[i].inputs[std::size_t(copy.input)]).index,
+                          copy);
+  }
+  return copies;
+}
+
 void* Program::input(std::string_view name) const {
   for (const auto& [input, address] : inputs_)
     if (input == name) return address;

@@ -56,6 +56,8 @@ class Program {
   /// is told at the start.
   void run_backward(const RunState& state, BucketListener& listener);
 
+  /// What kernels ask for, with the parameter each copy is derived from; one entry per request.
+  std::vector<std::pair<int, PackedCopy>> packed_copies() const;
   const Graph& graph() const { return graph_; }
   const ProgramPlan& plan() const { return plan_; }
   std::size_t arena_bytes() const { return plan_.arena.bytes; }
