@@ -75,6 +75,15 @@ class Trainer::State {
     return train(data);
   }
 
+  EvaluationRecord evaluate(const data::DataSplit& data) {
+    LOCKSTEP_CHECK(data.validation != nullptr && data.validation->size() > 0,
+                   ConfigError,
+                   "data: there is nothing to evaluate on");
+    compare_fingerprints(context_.communicator(), settings_fingerprint(data));
+    make_replica(data);
+    return run_evaluation(data);
+  }
+
   Replica& replica() {
     LOCKSTEP_CHECK(replica_.has_value(), ConfigError, "trainer: fit() comes first");
     return *replica_;
@@ -152,7 +161,7 @@ class Trainer::State {
         log_step(feed, loader, step, lr, result);
         summary.train_loss = result.loss;
       }
-      if (data.validation && evaluates_after(feed, step)) evaluate(feed, data, step, summary);
+      if (data.validation && evaluates_after(feed, step)) evaluate_after(feed, data, step, summary);
     }
     finish(feed, summary);
     return summary;
@@ -198,11 +207,7 @@ class Trainer::State {
     mark_ = {step + 1, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
   }
 
-  void evaluate(const TrainingFeed& feed,
-                const data::DataSplit& data,
-                std::int64_t step,
-                TrainSummary& summary) {
-    mark_.seconds += seconds_since(mark_.time);
+  EvaluationRecord run_evaluation(const data::DataSplit& data) {
     const auto begin = Clock::now();
     const Schedule schedule = replica_->evaluation_schedule(data.validation->size());
     EvaluationFeed requests(schedule);
@@ -212,14 +217,21 @@ class Trainer::State {
     data::Loader loader(
         data.validation, loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
     const StepResult result = replica_->evaluate(schedule, loader);
-    EvaluationRecord record{.step = step + 1,
-                            .epoch = double(step + 1) / double(feed.steps_per_epoch()),
-                            .val_loss = result.loss,
-                            .val_accuracy = result.accuracy,
-                            .seconds = seconds_since(begin)};
+    return {
+        .val_loss = result.loss, .val_accuracy = result.accuracy, .seconds = seconds_since(begin)};
+  }
+
+  void evaluate_after(const TrainingFeed& feed,
+                      const data::DataSplit& data,
+                      std::int64_t step,
+                      TrainSummary& summary) {
+    mark_.seconds += seconds_since(mark_.time);
+    EvaluationRecord record = run_evaluation(data);
+    record.step = step + 1;
+    record.epoch = double(step + 1) / double(feed.steps_per_epoch());
     for (TrainObserver* observer : observers_) observer->on_evaluation(record);
-    summary.val_loss = result.loss;
-    summary.val_accuracy = result.accuracy;
+    summary.val_loss = record.val_loss;
+    summary.val_accuracy = record.val_accuracy;
     summary.evaluated = true;
     mark_.time = Clock::now();
   }
@@ -276,6 +288,8 @@ Trainer::Trainer(RankContext& context,
 Trainer::~Trainer() = default;
 
 void Trainer::add_observer(TrainObserver& observer) { state_->add_observer(observer); }
+
+EvaluationRecord Trainer::evaluate(const data::DataSplit& data) { return state_->evaluate(data); }
 
 TrainSummary Trainer::fit(const data::DataSplit& data) { return state_->fit(data); }
 

@@ -99,6 +99,8 @@ void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& 
   }
   for (std::size_t i = 0; i < graph_.input_names().size(); ++i)
     inputs_.emplace_back(graph_.input_names()[i], address_of(graph_.input_value(int(i)), memory));
+  for (const auto& [name, value] : graph_.outputs())
+    outputs_.emplace_back(name, address_of(value, memory));
 }
 
 std::vector<std::pair<int, PackedCopy>> Program::packed_copies() const {
@@ -135,6 +137,12 @@ void Program::profile(Profiler* profiler) {
                                      .bf16 = !inputs.empty() && inputs[0].dtype == DType::bf16,
                                      .cost = node.op->cost(inputs, outputs)});
     }
+}
+
+const void* Program::output(std::string_view name) const {
+  for (const auto& [output, address] : outputs_)
+    if (output == name) return address;
+  return nullptr;
 }
 
 void Program::run_forward(const RunState& state) {

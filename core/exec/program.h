@@ -48,6 +48,10 @@ class Program {
   /// since the arena reuses it. Null where the program has no such input.
   void* input(std::string_view name) const;
 
+  /// Device memory of output `name`; holds it from the end of a run to the next. Null: no such
+  /// output.
+  const void* output(std::string_view name) const;
+
   /// Forward kernels (in evaluation programs: all). The parameters' packed copies are refreshed
   /// first where they are stale.
   void run_forward(const RunState& state);
@@ -92,6 +96,7 @@ class Program {
   PackedCopies* copies_ = nullptr;
   std::vector<int> buckets_after_forward_;
   std::vector<std::pair<std::string, void*>> inputs_;
+  std::vector<std::pair<std::string, const void*>> outputs_;
   Profiler* profiler_ = nullptr;
   int packing_work_ = -1;
 };
