@@ -70,14 +70,22 @@ class FlagGroup {
 };
 
 void declare_model(FlagGroup group, RawFlags& raw) {
-  group.text("--model", raw.model, "mlp, convnet, resnet20 or resnet18")->type_name("NAME");
+  group.text("--model", raw.model, fmt::format("one of {}", fmt::join(nn::model_names(), ", ")))
+      ->type_name("NAME");
   group.list("--hidden", raw.hidden, "N,N,...", "mlp: widths of the hidden layers, or none")
       ->delimiter(',');
   group.words("--stem",
               raw.stem,
               {"imagenet", "cifar"},
-              "resnet18: cifar is a 3x3 stride-1 stem without max-pool");
-  group.real("--dropout", raw.dropout, 0, 0.999999, "share of activations dropped in training");
+              "cifar is for small images: ResNets have a 3x3 stride-1 stem without max-pool, VGG a "
+              "single linear layer on averaged features");
+  group.real(
+      "--dropout",
+      raw.dropout,
+      0,
+      0.999999,
+      "share of activations dropped in training, before the last layer; mlp, vgg: behind every "
+      "hidden one");
   group
       .text("--batch-norm",
             raw.batch_norm,

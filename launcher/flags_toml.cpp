@@ -43,7 +43,7 @@ void write_model(const TrainFlags& flags, TomlWriter& toml) {
   } else {
     toml.text("batch-norm", flags.options.batch_norm.to_string());
   }
-  if (flags.model.name == "resnet18")
+  if (nn::has_stem(flags.model.name))
     toml.text("stem", flags.model.stem == nn::Stem::cifar ? "cifar" : "imagenet");
   toml.number("dropout", flags.model.dropout);
 }

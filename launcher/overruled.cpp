@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/nn/zoo.h"
 #include "launcher/flag_values.h"
 
 namespace lockstep {
@@ -40,7 +41,10 @@ bool one_of_flags(const std::string& flag, std::initializer_list<std::string_vie
 
 bool model_overrules(const CommandLine& typed, const std::string& flag) {
   if (flag == "--hidden") return typed.is_other_than("--model", "mlp");
-  if (flag == "--stem") return typed.is_other_than("--model", "resnet18");
+  if (flag == "--stem") {
+    const auto model = typed.value("--model");
+    return model && !nn::has_stem(*model);
+  }
   return flag == "--batch-norm" && typed.is("--model", "mlp");
 }
 

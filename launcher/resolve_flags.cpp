@@ -34,7 +34,8 @@ nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
   }
   const std::string chosen = "--model " + raw.model;
   if (raw.model != "mlp") refuse(app, {"--hidden"}, chosen, "it belongs to --model mlp");
-  if (raw.model != "resnet18") refuse(app, {"--stem"}, chosen, "it belongs to --model resnet18");
+  if (!nn::has_stem(raw.model))
+    refuse(app, {"--stem"}, chosen, "it belongs to the models of ImageNet, resnet18 to vgg16");
   if (raw.model == "mlp") refuse(app, {"--batch-norm"}, chosen, "mlp has no batch norm");
 
   nn::ModelSpec spec;

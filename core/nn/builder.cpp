@@ -89,20 +89,22 @@ Value Builder::linear(Value x, const LinearOptions& options, SourceLoc where) {
       where.line);
   const std::string path = layer_path(options.name, "linear");
   const std::int64_t in = x.shape()[1], out = options.out_features;
-  const Init init{Init::Kind::uniform,
-                  float(1.0 / std::sqrt(double(std::max<std::int64_t>(1, in))))};
+  const Init uniform{Init::Kind::uniform,
+                     float(1.0 / std::sqrt(double(std::max<std::int64_t>(1, in))))};
+  const bool normal = options.normal_init > 0.0f;
 
   Parameter weight;
   weight.name = path + ".weight";
   weight.shape = {out, in};
-  weight.init = init;
+  weight.init = normal ? Init{Init::Kind::normal, options.normal_init} : uniform;
   weight.file_layout = {weight.shape, {}, weight.shape};
   if (const auto image = flattened_images_.find(x.id()); image != flattened_images_.end()) {
     const Shape& s = image->second;
     weight.file_layout = {{out, s[0], s[1], s[2]}, {0, 3, 1, 2}, weight.shape};
   }
   std::vector<ValueId> inputs{x.id(), graph_.add_parameter(std::move(weight))};
-  if (options.bias) inputs.push_back(norm_or_bias(path + ".bias", {out}, init).id());
+  if (options.bias)
+    inputs.push_back(norm_or_bias(path + ".bias", {out}, normal ? Init{} : uniform).id());
   return apply(std::make_shared<ops::Linear>(options.bias), inputs, path, where);
 }
 
@@ -133,7 +135,10 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
   weight.file_layout = {weight.shape, {0, 3, 1, 2}, {out, in, k, k}};
   std::vector<ValueId> inputs{x.id(), graph_.add_parameter(std::move(weight))};
   if (o.bias)
-    inputs.push_back(norm_or_bias(path + ".bias", {out}, {Init::Kind::uniform, bound}).id());
+    inputs.push_back(norm_or_bias(path + ".bias",
+                                  {out},
+                                  o.he_normal_init ? Init{} : Init{Init::Kind::uniform, bound})
+                         .id());
   const ops::Conv2dAttrs attrs{.stride_h = o.stride,
                                .stride_w = o.stride,
                                .padding_h = o.padding,

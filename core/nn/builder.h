@@ -43,6 +43,9 @@ class Value {
 struct LinearOptions {
   std::int64_t out_features = 0;
   bool bias = true;
+  /// Above 0: weights start as normal(0, normal_init), biases as 0, instead of PyTorch's default
+  /// uniform(+-1 / sqrt(in)).
+  float normal_init = 0.0f;
   std::string name = {};
 };
 struct Conv2dOptions {
@@ -52,8 +55,8 @@ struct Conv2dOptions {
   int padding = 0;
   int groups = 1;
   bool bias = true;
-  /// Weights start as normal(0, sqrt(2 / (kernel^2 out_channels))) (He et al. 2015, fan out)
-  /// instead of PyTorch's default uniform(+-1 / sqrt(fan_in)).
+  /// Weights start as normal(0, sqrt(2 / (kernel^2 out_channels))) (He et al. 2015, fan out) and
+  /// biases as 0, instead of PyTorch's default uniform(+-1 / sqrt(fan_in)).
   bool he_normal_init = false;
   std::string name = {};
 };
