@@ -194,7 +194,8 @@ int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& lo
 int run_training(Job& job, const RunSettings& settings) {
   const TrainFlags& flags = settings.flags;
   check_launched_ranks(flags, job.size());
-  const data::DataSplit data = data::open(flags.data, flags.val_fraction, flags.options.seed);
+  const data::DataSplit data = data::open(
+      flags.data, {.validation_fraction = flags.val_fraction, .seed = flags.options.seed});
   const data::SampleSpec& samples = data.train->spec();
   nn::ModelSpec spec = flags.model;
   spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();

@@ -26,7 +26,7 @@ void expect_path(std::string_view kind, std::string_view path, std::string_view 
 
 }  // namespace
 
-DataSplit open(const std::string& source, double validation_fraction, std::uint64_t seed) {
+DataSplit open(const std::string& source, const OpenOptions& options) {
   const auto colon = source.find(':');
   const std::string kind = source.substr(0, colon);
   const std::string path = colon == source.npos ? "" : source.substr(colon + 1);
@@ -35,16 +35,16 @@ DataSplit open(const std::string& source, double validation_fraction, std::uint6
                    ConfigError,
                    "data: glyphs takes nothing behind it, got '{}'",
                    source);
-    expect_no_fraction(kind, validation_fraction);
+    expect_no_fraction(kind, options.validation_fraction);
     return glyphs();
   }
   if (kind == "csv") {
     expect_path(kind, path, "FILE");
-    return csv(path, validation_fraction, seed);
+    return csv(path, options.validation_fraction, options.seed);
   }
   if (kind == "mnist") {
     expect_path(kind, path, "DIR");
-    expect_no_fraction(kind, validation_fraction);
+    expect_no_fraction(kind, options.validation_fraction);
     return mnist(path);
   }
   constexpr std::array<std::string_view, 3> kKinds{"glyphs", "csv", "mnist"};

@@ -30,10 +30,18 @@ DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::ui
 /// Throws DataError naming file, what was expected and what came.
 DataSplit mnist(const std::string& folder);
 
-/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR". `seed` chooses the
-/// validation rows of csv; glyphs are the same for every seed, as mnist is, so that runs compare.
-/// Throws ConfigError naming the nearest valid kind; or `validation_fraction` other than 0 for a
+/// What the command line says about a source beside its name; each kind takes what concerns it.
+struct OpenOptions {
+  /// Share kept for validation, of sources without a validation part of their own.
+  double validation_fraction = 0.0;
+  /// Chooses the validation rows of csv. Glyphs are the same for every seed, as mnist is, so that
+  /// runs compare.
+  std::uint64_t seed = 1;
+};
+
+/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR".
+/// Throws ConfigError naming the nearest valid kind; or a validation fraction other than 0 for a
 /// source that has its own validation part. DataError as the source does.
-DataSplit open(const std::string& source, double validation_fraction, std::uint64_t seed);
+DataSplit open(const std::string& source, const OpenOptions& options = {});
 
 }  // namespace lockstep::data
