@@ -7,6 +7,7 @@
 #include "core/base/suggest.h"
 #include "launcher/flag_values.h"
 #include "launcher/raw_flags.h"
+#include "parallel/batch_plan.h"
 
 namespace lockstep {
 namespace {
@@ -125,7 +126,7 @@ void resolve_batch(const RawFlags& raw, TrainOptions& options) {
   options.accumulation = raw.accumulation;
   options.shards = int(to_whole_number(raw.shards));
   if (options.micro_batch == 0 && options.accumulation == 0)
-    options.micro_batch = std::min<std::int64_t>(32, options.global_batch);
+    options.micro_batch = default_micro_batch(options.global_batch);
   if (options.micro_batch > options.global_batch) {
     throw ConfigError(fmt::format("--micro-batch {} is larger than --global-batch {}",
                                   options.micro_batch,

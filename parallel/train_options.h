@@ -20,7 +20,7 @@ enum class Overlap : std::uint8_t { on, off };
 struct TrainOptions {
   // batch
   std::int64_t global_batch = 256;
-  std::int64_t micro_batch = 0;  ///< samples a rank computes at once; 0: min(32, global_batch)
+  std::int64_t micro_batch = 0;  ///< samples a rank computes at once; 0: default_micro_batch()
   std::int64_t accumulation =
       0;           ///< micro-batches per rank and step; checked, or derives micro_batch
   int shards = 0;  ///< leaves of the reduction tree; 0: default_shards()
