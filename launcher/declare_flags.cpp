@@ -93,6 +93,21 @@ void declare_model(FlagGroup group, RawFlags& raw) {
             "samples normalised together: a micro-batch, all ranks' concurrent micro-batches, or "
             "exactly G samples")
       ->type_name("local|sync|group:G");
+  group
+      .text("--init",
+            raw.init,
+            "safetensors file with PyTorch's names to start from, instead of --seed's weights")
+      ->type_name("FILE")
+      ->default_str("");
+  group.list("--init-skip",
+             raw.init_skip,
+             "REGEX",
+             "parameters that start fresh all the same, as a new head; may be repeated");
+  group.list("--freeze",
+             raw.freeze,
+             "REGEX",
+             "parameters that keep their values; may be repeated. Batch norm's running statistics "
+             "follow the data all the same");
 }
 
 void declare_data(FlagGroup group, RawFlags& raw) {

@@ -46,6 +46,10 @@ void write_model(const TrainFlags& flags, TomlWriter& toml) {
   if (nn::has_stem(flags.model.name))
     toml.text("stem", flags.model.stem == nn::Stem::cifar ? "cifar" : "imagenet");
   toml.number("dropout", flags.model.dropout);
+  const TrainOptions& options = flags.options;
+  if (!options.init.empty()) toml.text("init", options.init);
+  if (!options.init_skip.empty()) toml.list("init-skip", options.init_skip);
+  if (!options.freeze.empty()) toml.list("freeze", options.freeze);
 }
 
 void write_data(const TrainFlags& flags, TomlWriter& toml) {

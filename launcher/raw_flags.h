@@ -19,6 +19,9 @@ struct RawFlags {
   std::string stem = "imagenet";
   double dropout = 0;
   std::string batch_norm = "local";
+  std::string init;
+  std::vector<std::string> init_skip;
+  std::vector<std::string> freeze;
 
   std::string data = "glyphs";
   double val_fraction = 0.2;

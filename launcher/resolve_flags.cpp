@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <initializer_list>
-#include <regex>
 
 #include "core/base/error.h"
+#include "core/base/name_patterns.h"
 #include "core/base/suggest.h"
 #include "launcher/flag_values.h"
 #include "launcher/raw_flags.h"
@@ -149,15 +149,16 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.options.workers = raw.workers == "auto" ? -1 : int(to_whole_number(raw.workers));
 }
 
-void check_patterns(const std::vector<std::string>& patterns) {
-  for (const std::string& pattern : patterns) {
-    try {
-      const std::regex expression(pattern);
-    } catch (const std::regex_error& error) {
-      throw ConfigError(
-          fmt::format("--no-decay '{}' is no regular expression: {}", pattern, error.what()));
-    }
-  }
+void resolve_weights(const CLI::App& app, const RawFlags& raw, TrainOptions& options) {
+  if (raw.init.empty()) refuse(app, {"--init-skip"}, "no --init", "--init names the file");
+  for (const auto& [flag, patterns] : {std::pair("--init-skip", &raw.init_skip),
+                                       std::pair("--freeze", &raw.freeze),
+                                       std::pair("--no-decay", &raw.no_decay)})
+    const NamePatterns compiled(flag, *patterns);
+  options.init = raw.init;
+  options.init_skip = raw.init_skip;
+  options.freeze = raw.freeze;
+  options.no_decay = raw.no_decay;
 }
 
 void check_device(const std::string& device) {
@@ -177,8 +178,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   resolve_length(app, raw, options);
   options.optimizer = resolve_optimizer(app, raw);
   options.lr_schedule = resolve_schedule(app, raw, learning_rate(options.optimizer));
-  check_patterns(raw.no_decay);
-  options.no_decay = raw.no_decay;
+  resolve_weights(app, raw, options);
   options.decay_all = raw.decay_all;
   options.clip_norm = float(raw.clip_norm);
   options.batch_norm = BatchNormPolicy::parse(raw.batch_norm);

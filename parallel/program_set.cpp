@@ -55,7 +55,8 @@ ProgramSet::ProgramSet(Backend& backend,
     const Builder::Settings settings{.mode = Mode::training,
                                      .batch_norm = policy,
                                      .group_ranks = batch.cluster,
-                                     .micro_batch = n};
+                                     .micro_batch = n,
+                                     .freeze = options.freeze};
     Graph graph = trace(model, loss, samples, settings);
     if (training_.empty()) space_ = lay_out(graph, bucket_bytes);
     training_.push_back(compile(n, std::move(graph), backend));

@@ -37,6 +37,13 @@ struct TrainOptions {
   bool decay_all = false;                  ///< biases and norms decay as well
   // model
   BatchNormPolicy batch_norm = {};
+  /// A safetensors file whose weights the run starts from instead of the seed's; empty: none.
+  /// See io::load_weights.
+  std::string init = {};
+  std::vector<std::string> init_skip = {};  ///< of these the seed's are taken all the same
+  /// Regular expressions searched in parameter names: these keep their values (no gradient, no
+  /// update, no weight decay). Batch norm's running statistics follow the data all the same.
+  std::vector<std::string> freeze = {};
   // engine
   std::uint64_t seed = 1;
   Reduction reduction = Reduction::reproducible;

@@ -81,6 +81,8 @@ class Builder {
     BatchNormPolicy batch_norm = {};
     int group_ranks = 1;  ///< ranks whose micro-batches form one batch-norm group
     std::int64_t micro_batch = 1;
+    /// Regular expressions: trained parameters whose names they are found in keep their values.
+    std::vector<std::string> freeze = {};
   };
   Builder(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
 

@@ -2,6 +2,7 @@
 #include "core/nn/trace.h"
 
 #include "core/base/error.h"
+#include "core/base/name_patterns.h"
 #include "core/grad/differentiate.h"
 
 namespace lockstep {
@@ -18,6 +19,24 @@ void check_loss(const Graph& graph, Value result) {
   LOCKSTEP_CHECK(producer >= 0 && graph.nodes()[std::size_t(producer)].op->is_loss(),
                  ConfigError,
                  "model: the loss function must end in one of the builder's losses");
+}
+
+void freeze(Graph& graph, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return;
+  const NamePatterns frozen("freeze", patterns);
+  std::vector<std::string> names;
+  bool trains = false;
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter& parameter = graph.parameters()[i];
+    if (parameter.kind != ParameterKind::trained) continue;
+    names.push_back(parameter.name);
+    if (frozen.match(parameter.name))
+      graph.freeze(int(i));
+    else
+      trains = true;
+  }
+  frozen.expect_matches(names);
+  LOCKSTEP_CHECK(trains, ConfigError, "freeze: nothing is left to train");
 }
 
 }  // namespace
@@ -40,6 +59,7 @@ Graph trace(const ModelFunction& model,
                  samples.classes);
   const Value result = loss(nn, prediction, target);
   check_loss(graph, result);
+  freeze(graph, settings.freeze);
   if (settings.mode == Mode::training) differentiate(graph, result.id());
   verify(graph);
   return graph;

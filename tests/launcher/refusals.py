@@ -55,6 +55,13 @@ class BadUsage(ProgramTest):
         self.expect_error(self.train(environment={"RANK": "0", "WORLD_SIZE": "2"}), 3,
                           "RANK says rank 0 of 2", "mpirun -np 2")
 
+    def test_init_skip_without_init(self):
+        self.expect_error(self.train("--init-skip=fc"), 2, "--init-skip has no meaning")
+
+    def test_patterns(self):
+        self.expect_error(self.train("--freeze=("), 2, "--freeze", "no regular expression")
+        self.expect_error(self.train("--freeze=^fc"), 2, "no parameter matches '^fc'")
+
     def test_shapes_that_do_not_fit(self):
         self.expect_error(self.train("--model", "convnet"), 2, "conv", ".cpp:")
 
@@ -98,6 +105,20 @@ class BadData(ProgramTest):
     def test_counts_that_differ(self):
         source = self.mnist(train_labels_idx1_ubyte=idx(0x801, [15], bytes(15)))
         self.expect_error(self.train(data=source), 1, "16", "15")
+
+    def test_weights_that_do_not_fit(self):
+        self.assertEqual(self.train("--hidden=8", "--out=run").returncode, 0)
+        weights = "run/model.safetensors"
+        result = self.train("--hidden=8,4", f"--init={weights}", "--out=refused")
+        self.expect_error(result, 1, weights, "4 tensors do not fit",
+                          "2.weight: expected [4, 8], got [3, 8]",
+                          "4.bias: expected [3], got nothing", "--init-skip")
+        self.assertFalse((self.folder / "refused").exists())
+
+    def test_weights_that_cannot_be_read(self):
+        self.expect_error(self.train("--init=none.safetensors"), 1, "none.safetensors")
+        truncated = self.write("short.safetensors", b"\x10\0\0\0\0\0\0\0{")
+        self.expect_error(self.train("--init", truncated), 1, "short.safetensors")
 
     def test_loss_that_is_not_finite(self):
         result = self.train("--lr=1e38", "--steps=50", "--optimizer=sgd", "--out=run")

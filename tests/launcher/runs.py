@@ -82,6 +82,20 @@ class Output(ProgramTest):
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(json.loads((self.folder / "again/summary.json").read_text())["steps"], 2)
 
+    def test_fine_tuning(self):
+        self.assertEqual(self.train("--out=first", "--hidden=8").returncode, 0)
+        result = self.train("--init=first/model.safetensors", "--hidden=8", "--freeze=^0",
+                            "--init-skip=^2", "--out=second")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("51 parameters, 24 of them frozen", result.stdout)
+        self.assertIn("start      first/model.safetensors", result.stdout)
+        again = self.run_command([self.program, "train", "--config", "second/config.toml",
+                                  "--out=third"])
+        self.assertEqual(again.returncode, 0, again.stderr)
+        shas = {json.loads((self.folder / name / "summary.json").read_text())["weights_sha256"]
+                for name in ("second", "third")}
+        self.assertEqual(len(shas), 1)
+
     def test_folder_that_cannot_be_created(self):
         self.expect_error(self.train("--out=/proc/lockstep"), 3, "/proc/lockstep", "--out")
         self.expect_error(self.train("--out", self.table / "run"), 3, "Not a directory")
