@@ -53,10 +53,14 @@ void write_model(const TrainFlags& flags, TomlWriter& toml) {
   } else if (!is_gpt(flags.model.name)) {
     toml.text("batch-norm", flags.options.batch_norm.to_string());
   }
-  if (flags.model.name == "resnet18")
+  if (nn::has_stem(flags.model.name))
     toml.text("stem", flags.model.stem == nn::Stem::cifar ? "cifar" : "imagenet");
   if (flags.model.name == "gpt") write_gpt(flags.model, toml);
   toml.number("dropout", flags.model.dropout);
+  const TrainOptions& options = flags.options;
+  if (!options.init.empty()) toml.text("init", options.init);
+  if (!options.init_skip.empty()) toml.list("init-skip", options.init_skip);
+  if (!options.freeze.empty()) toml.list("freeze", options.freeze);
 }
 
 void write_data(const TrainFlags& flags, TomlWriter& toml) {

@@ -52,6 +52,8 @@ class Graph {
                                 Phase phase = Phase::forward);
   /// Sums `value` over micro-batches and ranks into the flat gradient slot of `parameter`.
   void accumulate_into(ValueId value, int parameter);
+  /// Has trained parameter `parameter` keep its value.
+  void freeze(int parameter) { parameters_[std::size_t(parameter)].frozen = true; }
   /// Names the metric that holds the weight of running statistic `statistic`.
   void set_weight_parameter(int statistic, int weight);
   /// What a pass did, for people; not part of to_text().
