@@ -136,6 +136,7 @@ std::string to_toml(const TrainFlags& flags) {
   toml.number("label-smoothing", flags.label_smoothing);
   toml.text("device", flags.device);
   toml.text("precision", std::string(name_of(options.precision)));
+  toml.text("fusion", options.fuse ? "on" : "off");
   toml.text("recompute", std::string(name_of(options.recompute)));
   if (options.memory_limit > 0) toml.text("memory-limit", std::to_string(options.memory_limit));
   toml.text("reduction", options.reduction == Reduction::fast ? "fast" : "reproducible");

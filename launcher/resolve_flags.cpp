@@ -192,6 +192,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.clip_norm = float(raw.clip_norm);
   options.batch_norm = BatchNormPolicy::parse(raw.batch_norm);
   options.precision = parse_precision(raw.precision);
+  options.fuse = raw.fusion == "on";
   options.recompute = parse_recompute(raw.recompute);
   options.memory_limit = to_bytes(raw.memory_limit);
   LOCKSTEP_CHECK(options.recompute != Recompute::automatic || options.memory_limit > 0,

@@ -36,7 +36,7 @@ LOCKSTEP_LOOP(void, scale, (float* y, const float* x, float factor, std::int64_t
 /// Rounded to nearest even; NaN stays NaN.
 LOCKSTEP_LOOP(void, cast_to_bf16, (std::uint16_t * y, const float* x, std::int64_t elems));
 LOCKSTEP_LOOP(void, cast_to_f32, (float* y, const std::uint16_t* x, std::int64_t elems));
-/// Formulas: ops::Gelu. The erf form is within 4 ulp where the result is a normal number; the tanh
+/// Formulas: ops::Gelu. The erf form is within 6 ulp where the result is a normal number; the tanh
 /// form is within 4 * 2^-24 |x|.
 LOCKSTEP_LOOP(void, gelu_erf, (float* y, const float* x, std::int64_t elems));
 LOCKSTEP_LOOP(void, gelu_tanh, (float* y, const float* x, std::int64_t elems));
