@@ -85,6 +85,14 @@ class Model {
     return logits(evaluation_, 1);
   }
 
+  /// Parameters and running statistics, as stored.
+  std::vector<io::NamedTensor> weights() const {
+    std::vector<io::NamedTensor> tensors;
+    for (int i = 0; i < int(parameters().size()); ++i)
+      if (parameters()[std::size_t(i)].kind != ParameterKind::metric)
+        tensors.push_back({parameters()[std::size_t(i)], stored(*parameters_, i)});
+    return tensors;
+  }
   std::vector<float> value(int parameter) const { return in_file_layout(*parameters_, parameter); }
   std::vector<float> gradient(int parameter) const {
     return in_file_layout(*gradients_, parameter);
@@ -140,11 +148,14 @@ class Model {
       if (parameters()[i].name == name) return buffer->as<float>() + space_.of(int(i)).offset;
     throw InternalError("no parameter " + name);
   }
-  std::vector<float> in_file_layout(DeviceBuffer& buffer, int parameter) const {
+  std::vector<float> stored(DeviceBuffer& buffer, int parameter) const {
     const Segment& segment = space_.of(parameter);
-    std::vector<float> stored(std::size_t(segment.elems));
-    backend_->copy_to_host(stored.data(), buffer.as<float>() + segment.offset, stored.size() * 4);
-    return io::to_file_layout(parameters()[std::size_t(parameter)], stored);
+    std::vector<float> values(std::size_t(segment.elems));
+    backend_->copy_to_host(values.data(), buffer.as<float>() + segment.offset, values.size() * 4);
+    return values;
+  }
+  std::vector<float> in_file_layout(DeviceBuffer& buffer, int parameter) const {
+    return io::to_file_layout(parameters()[std::size_t(parameter)], stored(buffer, parameter));
   }
 
   std::vector<float> logits(const Program& program, int arena) const {
