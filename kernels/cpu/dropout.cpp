@@ -11,6 +11,7 @@
 namespace lockstep::cpu {
 namespace {
 
+template <typename T>
 class DropoutKernel final : public BoundKernel {
  public:
   DropoutKernel(const ops::Dropout& op, const KernelSpec& spec)
@@ -22,8 +23,8 @@ class DropoutKernel final : public BoundKernel {
   }
 
   void run(const RunState& state) override {
-    dropout_(output(0),
-             input(0),
+    dropout_(output<T>(0),
+             input<T>(0),
              samples_,
              sample_elems_,
              {.key = random_key(state.seed, path_),
@@ -34,7 +35,7 @@ class DropoutKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::dropout) dropout_ = LOCKSTEP_CHOOSE(dropout);
+  decltype(&avx2::dropout<T>) dropout_ = LOCKSTEP_CHOOSE(dropout<T>);
   std::string path_;
   std::int64_t samples_;
   std::int64_t sample_elems_ = 0;
@@ -45,7 +46,7 @@ class DropoutKernel final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_dropout_kernel(const ops::Dropout& op, const KernelSpec& spec) {
-  return std::make_unique<DropoutKernel>(op, spec);
+  return make_stored<DropoutKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 }  // namespace lockstep::cpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
 
 /// Elementwise loops of the operators. Outputs may equal an input; pointers may be unaligned.
@@ -26,34 +27,38 @@ struct DropoutStream {
 };
 
 /// y = max(x, 0), NaN stays NaN.
-LOCKSTEP_LOOP(void, relu, (float* y, const float* x, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, relu, (T * y, const T* x, std::int64_t elems));
 /// dx = y > 0 ? dy : 0
-LOCKSTEP_LOOP(void, relu_bwd, (float* dx, const float* dy, const float* y, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, relu_bwd, (T * dx, const T* dy, const T* y, std::int64_t elems));
+/// out = a + b
+LOCKSTEP_STORED_LOOP(void, add, (T * out, const T* a, const T* b, std::int64_t elems));
 /// out += a + b
 LOCKSTEP_LOOP(void, add_onto, (float* out, const float* a, const float* b, std::int64_t elems));
-/// y[i] = x[i] * scale[i % period] + shift[i % period], one rounding.
-LOCKSTEP_LOOP(void,
-              affine,
-              (float* y,
-               const float* x,
-               std::int64_t elems,
-               const float* scale,
-               const float* shift,
-               std::int64_t period));
-LOCKSTEP_LOOP(void,
-              affine_u8,
-              (float* y,
-               const std::uint8_t* x,
-               std::int64_t elems,
-               const float* scale,
-               const float* shift,
-               std::int64_t period));
-LOCKSTEP_LOOP(void,
-              dropout,
-              (float* y,
-               const float* x,
-               std::int64_t samples,
-               std::int64_t sample_elems,
-               const DropoutStream& stream));
+/// y[i] = x[i] * scale[i % period] + shift[i % period], one rounding to fp32.
+LOCKSTEP_STORED_LOOP(void,
+                     affine,
+                     (T * y,
+                      const float* x,
+                      std::int64_t elems,
+                      const float* scale,
+                      const float* shift,
+                      std::int64_t period));
+LOCKSTEP_STORED_LOOP(void,
+                     affine_u8,
+                     (T * y,
+                      const std::uint8_t* x,
+                      std::int64_t elems,
+                      const float* scale,
+                      const float* shift,
+                      std::int64_t period));
+LOCKSTEP_STORED_LOOP(void,
+                     dropout,
+                     (T * y,
+                      const T* x,
+                      std::int64_t samples,
+                      std::int64_t sample_elems,
+                      const DropoutStream& stream));
+LOCKSTEP_LOOP(void, round_to_bf16, (Bf16 * y, const float* x, std::int64_t elems));
+LOCKSTEP_LOOP(void, widen_to_f32, (float* y, const Bf16* x, std::int64_t elems));
 
 }  // namespace lockstep::cpu

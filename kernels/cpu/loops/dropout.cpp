@@ -78,8 +78,9 @@ LOCKSTEP_INLINE Words philox_words(const DropoutStream& stream,
   return words;
 }
 
+template <typename T>
 LOCKSTEP_INLINE void drop(
-    float* y, const float* x, VecU words, std::int64_t count, const DropoutStream& stream) {
+    T* y, const T* x, VecU words, std::int64_t count, const DropoutStream& stream) {
   const VecU threshold = stream.threshold - VecU{};
   const Vec scale = broadcast(stream.scale);
   if (count >= kLanes) {
@@ -92,8 +93,9 @@ LOCKSTEP_INLINE void drop(
 
 }  // namespace
 
-void dropout(float* y,
-             const float* x,
+template <typename T>
+void dropout(T* y,
+             const T* x,
              std::int64_t samples,
              std::int64_t sample_elems,
              const DropoutStream& stream) {
@@ -108,5 +110,7 @@ void dropout(float* y,
       }
     }
 }
+
+LOCKSTEP_INSTANTIATE(dropout);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA
