@@ -46,6 +46,11 @@ void GraphRewriter::copy(const Node& node, std::shared_ptr<const Operator> op) {
   for (std::size_t i = 0; i < outputs.size(); ++i) replace(node.outputs[i], outputs[i]);
 }
 
+Graph GraphRewriter::take() {
+  for (const auto& [name, value] : source_.outputs()) result_.add_output(name, mapped(value));
+  return std::move(result_);
+}
+
 std::vector<int> count_uses(const Graph& graph) {
   std::vector<int> uses(graph.values().size(), 0);
   for (const Node& node : graph.nodes())

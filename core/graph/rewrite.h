@@ -34,8 +34,8 @@ class GraphRewriter {
   /// the slot that `source` was summed into.
   void replace(ValueId source, ValueId result);
 
-  /// The finished graph.
-  Graph take() { return std::move(result_); }
+  /// The finished graph, with what the source's outputs have become.
+  Graph take();
 
  private:
   const Graph& source_;

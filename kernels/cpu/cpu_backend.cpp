@@ -31,6 +31,7 @@
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/optimizers.h"
+#include "kernels/cpu/peaks.h"
 
 namespace lockstep {
 namespace {
@@ -109,6 +110,8 @@ class CpuBackend final : public Backend {
     }
     throw InternalError(fmt::format("{} is a view and has no kernel", cpu::describe(spec)));
   }
+
+  DevicePeaks measure_peaks() override { return cpu::measure_peaks(); }
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
     copy(device, host, bytes);

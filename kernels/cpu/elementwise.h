@@ -34,6 +34,15 @@ LOCKSTEP_STORED_LOOP(void, relu_bwd, (T * dx, const T* dy, const T* y, std::int6
 LOCKSTEP_STORED_LOOP(void, add, (T * out, const T* a, const T* b, std::int64_t elems));
 /// out += a + b
 LOCKSTEP_LOOP(void, add_onto, (float* out, const float* a, const float* b, std::int64_t elems));
+/// y = factor * x
+LOCKSTEP_STORED_LOOP(void, scale, (T * y, const T* x, float factor, std::int64_t elems));
+/// Formulas: ops::Gelu. In fp32 the erf form is within 4 ulp where the result is a normal number;
+/// the tanh form is within 4 * 2^-24 |x|.
+LOCKSTEP_STORED_LOOP(void, gelu_erf, (T * y, const T* x, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, gelu_tanh, (T * y, const T* x, std::int64_t elems));
+/// dx = dy * gelu'(x), the derivative within 8 * 2^-24.
+LOCKSTEP_STORED_LOOP(void, gelu_erf_bwd, (T * dx, const T* dy, const T* x, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, gelu_tanh_bwd, (T * dx, const T* dy, const T* x, std::int64_t elems));
 /// y[i] = x[i] * scale[i % period] + shift[i % period], one rounding to fp32.
 LOCKSTEP_STORED_LOOP(void,
                      affine,

@@ -8,19 +8,24 @@
 /// Loops of the losses.
 namespace lockstep::cpu {
 
-/// Sums over the samples of a micro-batch before the sample weight: sample n is added, in fp64, to
+/// Sums over the rows of a micro-batch before the weight of a row: row n is added, in fp64, to
 /// partial sum n % (kLanes / 2) of the instruction set, and the partial sums pairwise.
 struct LossSums {
   double loss = 0;
   std::int64_t correct = 0;
+  std::int64_t counted = 0;  ///< rows that are not ignored
 };
 
+/// No label is this; the default for rows to ignore.
+inline constexpr std::int32_t kNoLabel = INT32_MIN;
+
 struct CrossEntropyArgs {
-  const float* logits = nullptr;  ///< [samples, classes]
+  const float* logits = nullptr;  ///< [rows, classes]
   const std::int32_t* labels = nullptr;
   float* dlogits = nullptr;  ///< may be `logits`; null: not wanted
-  std::int64_t samples = 0, classes = 0;
-  float label_smoothing = 0, sample_weight = 1;
+  std::int64_t rows = 0, classes = 0;
+  float label_smoothing = 0, row_weight = 1;
+  std::int32_t ignored = kNoLabel;  ///< rows with this label count in nothing
 };
 
 struct SquaredErrorArgs {

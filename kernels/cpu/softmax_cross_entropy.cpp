@@ -2,6 +2,7 @@
 #include "core/ops/softmax_cross_entropy.h"
 
 #include "kernels/cpu/bound_kernel.h"
+#include "kernels/cpu/float_only.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/losses.h"
 
@@ -11,41 +12,49 @@ namespace {
 class SoftmaxCrossEntropyKernel final : public BoundKernel {
  public:
   SoftmaxCrossEntropyKernel(const ops::SoftmaxCrossEntropy& op, const KernelSpec& spec)
-      : samples_(spec.inputs[0].shape[0]),
-        classes_(spec.inputs[0].shape[1]),
+      : rows_(spec.inputs[1].elems()),
+        classes_(spec.inputs[0].shape[-1]),
+        tokens_(spec.inputs[0].shape.rank() == 3 ? spec.inputs[0].shape[1] : 1),
         label_smoothing_(op.label_smoothing()),
-        with_gradient_(op.with_gradient()),
-        adds_loss_(spec.output_accumulates[0]),
-        adds_correct_(spec.output_accumulates[1]) {}
+        ignored_(op.ignore_index()),
+        gradient_output_(op.with_gradient() ? op.gradient_output() : -1),
+        accumulates_(spec.output_accumulates) {}
 
   void run(const RunState& state) override {
-    const float weight = input(2)[0];
-    const LossSums sums = cross_entropy_({.logits = input(0),
-                                          .labels = input<std::int32_t>(1),
-                                          .dlogits = with_gradient_ ? output(2) : nullptr,
-                                          .samples = samples_,
-                                          .classes = classes_,
-                                          .label_smoothing = label_smoothing_,
-                                          .sample_weight = weight});
-    const float loss = float(sums.loss * double(weight));
-    const float correct = float(double(sums.correct) * double(weight));
-    float& loss_sum = *output(0);
-    float& correct_sum = *output(1);
-    loss_sum = adds_loss_ && state.accumulate ? loss_sum + loss : loss;
-    correct_sum = adds_correct_ && state.accumulate ? correct_sum + correct : correct;
+    const float weight = tokens_ == 0 ? 0.0f : input(2)[0] / float(tokens_);
+    const LossSums sums = cross_entropy_(
+        {.logits = input(0),
+         .labels = input<std::int32_t>(1),
+         .dlogits = gradient_output_ < 0 ? nullptr : output(std::size_t(gradient_output_)),
+         .rows = rows_,
+         .classes = classes_,
+         .label_smoothing = label_smoothing_,
+         .row_weight = weight,
+         .ignored = ignored_.value_or(kNoLabel)});
+    add(0, sums.loss * double(weight), state);
+    add(1, double(sums.correct) * double(weight), state);
+    if (ignored_) add(2, double(sums.counted) * double(weight), state);
   }
 
  private:
+  void add(std::size_t i, double value, const RunState& state) const {
+    float& sum = *output(i);
+    sum = accumulates_[i] && state.accumulate ? sum + float(value) : float(value);
+  }
+
   decltype(&avx2::cross_entropy) cross_entropy_ = LOCKSTEP_CHOOSE(cross_entropy);
-  std::int64_t samples_, classes_;
+  std::int64_t rows_, classes_, tokens_;
   float label_smoothing_;
-  bool with_gradient_, adds_loss_, adds_correct_;
+  std::optional<std::int32_t> ignored_;
+  int gradient_output_;
+  std::vector<bool> accumulates_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_softmax_cross_entropy_kernel(const ops::SoftmaxCrossEntropy& op,
                                                           const KernelSpec& spec) {
+  expect_f32(spec);
   return std::make_unique<SoftmaxCrossEntropyKernel>(op, spec);
 }
 

@@ -33,6 +33,13 @@ void add_onto(float* out, const float* a, const float* b, std::int64_t elems) {
   });
 }
 
+template <typename T>
+void scale(T* y, const T* x, float factor, std::int64_t elems) {
+  const Vec f = broadcast(factor);
+  for_each_vec(elems,
+               [=](std::int64_t i, auto lanes) { store(y + i, f * load(x + i, lanes), lanes); });
+}
+
 namespace {
 
 template <typename T, typename Load>
@@ -88,6 +95,7 @@ void widen_to_f32(float* y, const Bf16* x, std::int64_t elems) {
 LOCKSTEP_INSTANTIATE(relu);
 LOCKSTEP_INSTANTIATE(relu_bwd);
 LOCKSTEP_INSTANTIATE(add);
+LOCKSTEP_INSTANTIATE(scale);
 LOCKSTEP_INSTANTIATE(affine);
 LOCKSTEP_INSTANTIATE(affine_u8);
 

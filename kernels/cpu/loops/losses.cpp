@@ -3,54 +3,15 @@
 
 #include "kernels/cpu/loops/columns.h"
 #include "kernels/cpu/loops/simd_math.h"
+#include "kernels/cpu/loops/simd_reduce.h"
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {
 
-constexpr float kInfinity = __builtin_inff();
-
-/// Lanes outside the mask are `other`.
-LOCKSTEP_INLINE Vec load_or(const float* from, AllLanes, Vec) { return load(from); }
-#ifdef __AVX512F__
-LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
-  return _mm512_mask_loadu_ps(other, mask, from);
-}
-LOCKSTEP_INLINE float largest(Vec v) { return _mm512_reduce_max_ps(v); }
-LOCKSTEP_INLINE float total(Vec v) { return _mm512_reduce_add_ps(v); }
-/// The two halves, widened and added.
-LOCKSTEP_INLINE VecF64 fold_f64(Vec v) {
-  return _mm512_cvtps_pd(_mm512_castps512_ps256(v)) + _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
-}
-LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) { return _mm512_maskz_mov_ps(mask, v); }
-#else
-LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
-  return _mm256_blendv_ps(other, load(from, mask), _mm256_castsi256_ps(mask));
-}
-LOCKSTEP_INLINE float largest(Vec v) {
-  __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
-}
-LOCKSTEP_INLINE float total(Vec v) {
-  __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
-}
-/// The two halves, widened and added.
-LOCKSTEP_INLINE VecF64 fold_f64(Vec v) {
-  return _mm256_cvtps_pd(_mm256_castps256_ps128(v)) + _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
-}
-LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) {
-  return _mm256_and_ps(v, _mm256_castsi256_ps(mask));
-}
-#endif
-
-LOCKSTEP_INLINE Vec keep_lanes(Vec v, AllLanes) { return v; }
-
-/// Samples whose logarithms are taken together: they overlap, while a single one is all latency.
+/// Rows whose logarithms are taken together: they overlap, while a single one is all latency.
 constexpr std::int64_t kChunk = 8 * kLanes;
 
-/// Of each sample: the sum of e^(x - max), and x - max of the label and summed over the classes.
+/// Of each row: the sum of e^(x - max), and x - max of the label and summed over the classes.
 struct RowStatistics {
   float sum[kChunk], target[kChunk], all[kChunk];
 };
@@ -60,7 +21,7 @@ class CrossEntropy {
   explicit CrossEntropy(const CrossEntropyArgs& a)
       : keep(1.0f - a.label_smoothing),
         smooth(a.label_smoothing / float(a.classes)),
-        weight(a.sample_weight) {}
+        weight(a.row_weight) {}
 
   LOCKSTEP_INLINE void add_losses(const RowStatistics& rows, std::int64_t count) {
     for_each_vec(count, [&](std::int64_t i, auto lanes) {
@@ -85,7 +46,7 @@ class CrossEntropy {
   VecF64 sum_ = zero_f64();
 };
 
-/// Few classes: samples are lanes, so that no sum crosses lanes.
+/// Few classes: rows are lanes, so that no sum crosses lanes.
 template <int K>
 LossSums few_classes(const CrossEntropyArgs& a) {
   CrossEntropy loss(a);
@@ -93,11 +54,12 @@ LossSums few_classes(const CrossEntropyArgs& a) {
   const Vec on = broadcast(-loss.weight * (loss.keep + loss.smooth));
   LossSums sums;
   RowStatistics rows;
-  for (std::int64_t chunk = 0; chunk < a.samples; chunk += kChunk) {
-    const std::int64_t end = at_most(chunk + kChunk, a.samples);
+  for (std::int64_t chunk = 0; chunk < a.rows; chunk += kChunk) {
+    const std::int64_t end = at_most(chunk + kChunk, a.rows);
     for (std::int64_t n = chunk; n < end; n += kLanes) {
       const std::int64_t count = at_most(end - n, kLanes);
       const VecI label = load_i32(a.labels + n, first_lanes(count));
+      const VecI counts = label != broadcast_int(a.ignored);
       Vec x[K];
       load_columns<K>(a.logits + n * K, count, x);
       Vec top = x[0];
@@ -116,20 +78,43 @@ LossSums few_classes(const CrossEntropyArgs& a) {
         x[k] = exp_nonpositive(below);
         sum = sum + x[k];
       }
-      store(rows.sum + (n - chunk), sum);
-      store(rows.target + (n - chunk), target);
-      store(rows.all + (n - chunk), all);
-      sums.correct += count_true(winner == label, count);
+      store(rows.sum + (n - chunk), counts ? sum : broadcast(1.0f));
+      store(rows.target + (n - chunk), counts ? target : zero());
+      store(rows.all + (n - chunk), counts ? all : zero());
+      sums.correct += count_true((winner == label) & counts, count);
+      sums.counted += count_true(counts, count);
       if (a.dlogits == nullptr) continue;
       const Vec factor = broadcast(loss.weight) / sum;
 #pragma GCC unroll 16
-      for (int k = 0; k < K; ++k) x[k] = fma(x[k], factor, label == broadcast_int(k) ? on : off);
+      for (int k = 0; k < K; ++k)
+        x[k] = counts ? fma(x[k], factor, label == broadcast_int(k) ? on : off) : zero();
       store_columns<K>(a.dlogits + n * K, count, x);
     }
     loss.add_losses(rows, end - chunk);
   }
   sums.loss = loss.sum();
   return sums;
+}
+
+/// Whether one of `count` values is `wanted`.
+LOCKSTEP_INLINE bool contains(const float* x, std::int64_t count, float wanted) {
+  int found = 0;
+  for (std::int64_t i = 0; i < count && found == 0; i += kLanes) {
+    const std::int64_t left = at_most(count - i, kLanes);
+    found = count_true(load(x + i, first_lanes(left)) == broadcast(wanted), left);
+  }
+  return found > 0;
+}
+
+/// What a row that is ignored leaves: no loss, no gradient.
+LOCKSTEP_INLINE void ignore_row(float* d,
+                                std::int64_t classes,
+                                RowStatistics& rows,
+                                std::int64_t index) {
+  rows.sum[index] = 1;
+  rows.target[index] = rows.all[index] = 0;
+  if (d == nullptr) return;
+  for_each_vec(classes, [=](std::int64_t i, auto lanes) { store(d + i, zero(), lanes); });
 }
 
 /// Statistics of one row; writes e^(x - max) to `exponentials` unless it is null.
@@ -144,8 +129,7 @@ LOCKSTEP_INLINE bool reduce_row(const float* x,
     tops = max(load_or(x + i, lanes, broadcast(-kInfinity)), tops);
   });
   const float top = largest(tops), of_label = x[label];
-  bool correct = of_label == top;
-  for (std::int32_t k = 0; correct && k < label; ++k) correct = x[k] != top;
+  const bool correct = of_label == top && !contains(x, label, top);
   Vec sum = zero(), all = zero();
   for_each_vec(classes, [&](std::int64_t i, auto lanes) {
     const Vec below = load_or(x + i, lanes, broadcast(-kInfinity)) - broadcast(top);
@@ -165,10 +149,15 @@ LossSums many_classes(const CrossEntropyArgs& a) {
   const float off = -loss.weight * loss.smooth, on = -loss.weight * loss.keep;
   LossSums sums;
   RowStatistics rows;
-  for (std::int64_t chunk = 0; chunk < a.samples; chunk += kChunk) {
-    const std::int64_t end = at_most(chunk + kChunk, a.samples);
+  for (std::int64_t chunk = 0; chunk < a.rows; chunk += kChunk) {
+    const std::int64_t end = at_most(chunk + kChunk, a.rows);
     for (std::int64_t n = chunk; n < end; ++n) {
       float* const d = a.dlogits == nullptr ? nullptr : a.dlogits + n * a.classes;
+      if (a.labels[n] == a.ignored) {
+        ignore_row(d, a.classes, rows, n - chunk);
+        continue;
+      }
+      ++sums.counted;
       sums.correct +=
           reduce_row(a.logits + n * a.classes, d, a.classes, a.labels[n], rows, n - chunk);
       if (d == nullptr) continue;

@@ -1,30 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/loops/simd.h"
+#include "kernels/cpu/loops/transpose_tile.h"
 #include "kernels/cpu/small_gemm.h"
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {
-
-constexpr int kTile = 8;
-
-/// Turns eight rows of eight into eight columns.
-LOCKSTEP_INLINE void transpose_tile(__m256 (&v)[kTile]) {
-  __m256 pairs[kTile], quads[kTile];
-  for (int i = 0; i < kTile; i += 2) {
-    pairs[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
-    pairs[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
-  }
-  for (int i = 0; i < kTile; i += 4) {
-    quads[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], _MM_SHUFFLE(1, 0, 1, 0));
-    quads[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], _MM_SHUFFLE(3, 2, 3, 2));
-    quads[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], _MM_SHUFFLE(1, 0, 1, 0));
-    quads[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], _MM_SHUFFLE(3, 2, 3, 2));
-  }
-  for (int i = 0; i < 4; ++i) {
-    v[i] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
-    v[i + 4] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
-  }
-}
 
 /// Sums of `rows` rows: four interleaved chains, to cover the latency of an addition.
 LOCKSTEP_INLINE Vec block_sums(const float* in, std::int64_t rows, std::int64_t cols, Mask lanes) {
@@ -42,20 +21,7 @@ LOCKSTEP_INLINE Vec block_sums(const float* in, std::int64_t rows, std::int64_t 
 
 void transpose_padded(
     float* out, std::int64_t out_row, const float* in, std::int64_t rows, std::int64_t cols) {
-  const std::int64_t padded = (rows + kTransposeAlign - 1) / kTransposeAlign * kTransposeAlign;
-  for (std::int64_t r = 0; r < padded; r += kTile) {
-    const int rows_here = int(rows - r < kTile ? (rows > r ? rows - r : 0) : kTile);
-    for (std::int64_t c = 0; c < cols; c += kTile) {
-      const int cols_here = int(cols - c < kTile ? cols - c : kTile);
-      const __m256i lanes = first_of_eight(cols_here);
-      __m256 tile[kTile];
-      for (int i = 0; i < kTile; ++i)
-        tile[i] = i < rows_here ? _mm256_maskload_ps(in + (r + i) * cols + c, lanes)
-                                : _mm256_setzero_ps();
-      transpose_tile(tile);
-      for (int i = 0; i < cols_here; ++i) _mm256_storeu_ps(out + (c + i) * out_row + r, tile[i]);
-    }
-  }
+  transpose_rows(out, out_row, in, cols, rows, cols);
 }
 
 void column_sums(

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/embedding.h"
+
+#include <algorithm>
+
+#include "core/ops/embedding.h"
+#include "kernels/cpu/bound_kernel.h"
+#include "kernels/cpu/float_only.h"
+#include "kernels/cpu/kernel_list.h"
+
+namespace lockstep::cpu {
+namespace {
+
+EmbeddingShape shape_of(const TensorType& activation) {
+  return {activation.shape[0], activation.shape[1], activation.shape[2]};
+}
+
+class EmbeddingKernel final : public BoundKernel {
+ public:
+  EmbeddingKernel(const ops::Embedding& op, const KernelSpec& spec)
+      : shape_(shape_of(spec.outputs[0])), positions_(op.positions()) {}
+  void run(const RunState&) override {
+    embedding_(
+        output(0), input<std::int32_t>(0), input(1), positions_ ? input(2) : nullptr, shape_);
+  }
+
+ private:
+  decltype(&avx2::embedding) embedding_ = LOCKSTEP_CHOOSE(embedding);
+  EmbeddingShape shape_;
+  bool positions_;
+};
+
+class EmbeddingBwdTokensKernel final : public BoundKernel {
+ public:
+  explicit EmbeddingBwdTokensKernel(const KernelSpec& spec)
+      : shape_(shape_of(spec.inputs[1])),
+        elems_(spec.outputs[0].elems()),
+        accumulates_(spec.output_accumulates[0]) {}
+  void run(const RunState& state) override {
+    if (!(accumulates_ && state.accumulate)) std::fill_n(output(0), elems_, 0.0f);
+    add_(output(0), input<std::int32_t>(0), input(1), shape_);
+  }
+
+ private:
+  decltype(&avx2::embedding_bwd_tokens) add_ = LOCKSTEP_CHOOSE(embedding_bwd_tokens);
+  EmbeddingShape shape_;
+  std::int64_t elems_;
+  bool accumulates_;
+};
+
+class EmbeddingBwdPositionsKernel final : public BoundKernel {
+ public:
+  explicit EmbeddingBwdPositionsKernel(const KernelSpec& spec)
+      : shape_(shape_of(spec.inputs[0])),
+        elems_(spec.outputs[0].elems()),
+        accumulates_(spec.output_accumulates[0]) {}
+  void run(const RunState& state) override {
+    const bool accumulate = accumulates_ && state.accumulate;
+    sum_(output(0), input(0), shape_, accumulate);
+    const std::int64_t used = shape_.tokens * shape_.width;
+    if (!accumulate) std::fill_n(output(0) + used, elems_ - used, 0.0f);
+  }
+
+ private:
+  decltype(&avx2::embedding_bwd_positions) sum_ = LOCKSTEP_CHOOSE(embedding_bwd_positions);
+  EmbeddingShape shape_;
+  std::int64_t elems_;
+  bool accumulates_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_embedding_kernel(const ops::Embedding& op, const KernelSpec& spec) {
+  expect_f32(spec);
+  return std::make_unique<EmbeddingKernel>(op, spec);
+}
+
+std::unique_ptr<Kernel> make_embedding_bwd_tokens_kernel(const ops::EmbeddingBwdTokens&,
+                                                         const KernelSpec& spec) {
+  expect_f32(spec);
+  return std::make_unique<EmbeddingBwdTokensKernel>(spec);
+}
+
+std::unique_ptr<Kernel> make_embedding_bwd_positions_kernel(const ops::EmbeddingBwdPositions&,
+                                                            const KernelSpec& spec) {
+  expect_f32(spec);
+  return std::make_unique<EmbeddingBwdPositionsKernel>(spec);
+}
+
+}  // namespace lockstep::cpu

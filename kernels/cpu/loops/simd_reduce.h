@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cpu/loops/simd.h"
+
+/// Reductions across the lanes of a vector, each in one fixed order.
+namespace lockstep::cpu::LOCKSTEP_ISA {
+
+inline constexpr float kInfinity = __builtin_inff();
+
+/// Lanes outside the mask are `other`.
+LOCKSTEP_INLINE Vec load_or(const float* from, AllLanes, Vec) { return load(from); }
+#ifdef __AVX512F__
+LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
+  return _mm512_mask_loadu_ps(other, mask, from);
+}
+LOCKSTEP_INLINE float largest(Vec v) { return _mm512_reduce_max_ps(v); }
+LOCKSTEP_INLINE float total(Vec v) { return _mm512_reduce_add_ps(v); }
+/// The two halves, widened and added.
+LOCKSTEP_INLINE VecF64 fold_f64(Vec v) {
+  return _mm512_cvtps_pd(_mm512_castps512_ps256(v)) + _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+}
+LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) { return _mm512_maskz_mov_ps(mask, v); }
+#else
+LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
+  return _mm256_blendv_ps(other, load(from, mask), _mm256_castsi256_ps(mask));
+}
+LOCKSTEP_INLINE float largest(Vec v) {
+  __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+LOCKSTEP_INLINE float total(Vec v) {
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+/// The two halves, widened and added.
+LOCKSTEP_INLINE VecF64 fold_f64(Vec v) {
+  return _mm256_cvtps_pd(_mm256_castps256_ps128(v)) + _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+}
+LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) {
+  return _mm256_and_ps(v, _mm256_castsi256_ps(mask));
+}
+#endif
+
+LOCKSTEP_INLINE Vec keep_lanes(Vec v, AllLanes) { return v; }
+LOCKSTEP_INLINE float first_lane(Vec v) { return v[0]; }
+
+}  // namespace lockstep::cpu::LOCKSTEP_ISA
