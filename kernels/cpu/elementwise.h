@@ -36,7 +36,7 @@ LOCKSTEP_STORED_LOOP(void, add, (T * out, const T* a, const T* b, std::int64_t e
 LOCKSTEP_LOOP(void, add_onto, (float* out, const float* a, const float* b, std::int64_t elems));
 /// y = factor * x
 LOCKSTEP_STORED_LOOP(void, scale, (T * y, const T* x, float factor, std::int64_t elems));
-/// Formulas: ops::Gelu. In fp32 the erf form is within 4 ulp where the result is a normal number;
+/// Formulas: ops::Gelu. In fp32 the erf form is within 6 ulp where the result is a normal number;
 /// the tanh form is within 4 * 2^-24 |x|.
 LOCKSTEP_STORED_LOOP(void, gelu_erf, (T * y, const T* x, std::int64_t elems));
 LOCKSTEP_STORED_LOOP(void, gelu_tanh, (T * y, const T* x, std::int64_t elems));
@@ -46,6 +46,14 @@ LOCKSTEP_STORED_LOOP(void, gelu_tanh_bwd, (T * dx, const T* dy, const T* x, std:
 /// y[i] = x[i] * scale[i % period] + shift[i % period], one rounding to fp32.
 LOCKSTEP_STORED_LOOP(void,
                      affine,
+                     (T * y,
+                      const T* x,
+                      std::int64_t elems,
+                      const float* scale,
+                      const float* shift,
+                      std::int64_t period));
+LOCKSTEP_STORED_LOOP(void,
+                     affine_f32,
                      (T * y,
                       const float* x,
                       std::int64_t elems,

@@ -2,6 +2,7 @@
 #include "tests/ops/op_case.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -206,6 +207,9 @@ std::vector<double> HostTensor::to_double() const {
   for (std::size_t i = 0; i < values.size(); ++i) switch (type.dtype) {
       case DType::f32:
         values[i] = as<float>()[i];
+        break;
+      case DType::bf16:
+        values[i] = std::bit_cast<float>(std::uint32_t(as<std::uint16_t>()[i]) << 16);
         break;
       case DType::i32:
         values[i] = as<std::int32_t>()[i];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/softmax_cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -40,10 +41,63 @@ std::vector<OpCase> loss_cases() {
   return cases;
 }
 
+constexpr std::int32_t kIgnore = -1;
+
+struct TokenSize {
+  std::int64_t samples, tokens, classes;
+};
+
+enum class Ignored { none, some, all };
+
+/// Rows of tokens, the first with label 0, the second with the last one, `ignored` in between.
+OpCase token_case(const TokenSize& s, float smoothing, bool gradient, Ignored ignored) {
+  const double range = 3;
+  OpCase c = loss_case(s.samples * s.tokens, s.classes, smoothing, gradient, float(range));
+  c.op = std::make_shared<ops::SoftmaxCrossEntropy>(smoothing, gradient, kIgnore);
+  c.name = fmt::format(
+      "{} x {} tokens, {} classes, ignored: {}", s.samples, s.tokens, s.classes, int(ignored));
+  c.inputs[0].type.shape = {s.samples, s.tokens, s.classes};
+  c.inputs[1].type.shape = {s.samples, s.tokens};
+  auto* const label = c.inputs[1].as<std::int32_t>();
+  const std::int64_t rows = s.samples * s.tokens;
+  if (rows > 0) label[0] = 0;
+  if (rows > 1) label[1] = std::int32_t(s.classes - 1);
+  for (std::int64_t r = 0; r < rows; ++r)
+    if (ignored == Ignored::all || (ignored == Ignored::some && r % 3 == 2)) label[r] = kIgnore;
+  // As in loss_case with a weight over T; the division is one rounding more, and the sums of
+  // weights that are all alike are exact but for it.
+  const double weight =
+      double(c.inputs[2].as<float>()[0]) / double(std::max(s.tokens, std::int64_t{1}));
+  const double one = 2 * range + std::log(double(s.classes)) + 1;
+  const double counted = weight * double(rows);
+  c.tolerances = {{.c = 5, .n = double(s.classes), .scale = counted * one},
+                  {.c = 2, .scale = counted},
+                  {.c = 2, .scale = counted},
+                  {.c = 5 + 2 * range, .n = double(s.classes), .scale = weight}};
+  return c;
+}
+
+std::vector<OpCase> all_loss_cases() {
+  std::vector<OpCase> cases = loss_cases();
+  for (const TokenSize& s : {TokenSize{0, 4, 5},
+                             TokenSize{2, 0, 5},
+                             TokenSize{1, 1, 1},
+                             TokenSize{3, 1, 7},
+                             TokenSize{2, 17, 10},
+                             TokenSize{3, 16, 33},
+                             TokenSize{2, 33, 65},
+                             TokenSize{1, 3, 50257}})
+    for (Ignored ignored : {Ignored::none, Ignored::some, Ignored::all}) {
+      cases.push_back(token_case(s, 0.0f, true, ignored));
+      cases.push_back(token_case(s, 0.1f, false, ignored));
+    }
+  return cases;
+}
+
 LOCKSTEP_OP_TEST(SoftmaxCrossEntropy,
                  softmax_cross_entropy,
                  softmax_cross_entropy_reference,
-                 loss_cases)
+                 all_loss_cases)
 
 std::unique_ptr<Kernel> make_loss(const KernelSpec& spec) {
   return cpu::make_softmax_cross_entropy_kernel(op_cast<ops::SoftmaxCrossEntropy>(spec.op), spec);
@@ -100,6 +154,34 @@ TEST(SoftmaxCrossEntropyGradient, FiniteDifferences) {
                    0,
                    softmax_cross_entropy_reference(args)[2]);
   }
+}
+
+TEST(SoftmaxCrossEntropy, IgnoredRowsMayHoldAnything) {
+  for_each_isa([] {
+    for (std::int64_t classes : {3, 33}) {
+      OpCase c = token_case({2, 9, classes}, 0.1f, true, Ignored::some);
+      const auto clean = run_kernel(c, make_loss);
+      for (std::int64_t r = 2; r < 18; r += 3)
+        c.inputs[0].as<float>()[r * classes] = r % 2 == 0 ? NAN : INFINITY;
+      const auto outputs = run_kernel(c, make_loss);
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        EXPECT_EQ(outputs[i].bytes, clean[i].bytes) << "output " << i;
+    }
+  });
+}
+
+TEST(SoftmaxCrossEntropy, AClassCanBeIgnored) {
+  for_each_isa([] {
+    for (std::int64_t classes : {4, 20}) {
+      std::vector<float> logits(std::size_t(2 * classes), 0.0f);
+      OpCase c = with_logits({2, classes}, logits, {0, 1});
+      c.op = std::make_shared<ops::SoftmaxCrossEntropy>(0.0f, true, 0);
+      const auto outputs = run_kernel(c, make_loss);
+      EXPECT_NEAR(outputs[0].to_double()[0], std::log(double(classes)), 1e-6);
+      EXPECT_EQ(outputs[1].to_double()[0], 0);
+      EXPECT_EQ(outputs[2].to_double()[0], 1);
+    }
+  });
 }
 
 /// Units in the last place of an fp32 value.

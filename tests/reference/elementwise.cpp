@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/reference/elementwise.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "core/base/random.h"
 #include "core/ops/all_gather.h"
+#include "core/ops/cast.h"
 #include "core/ops/dropout.h"
 #include "core/ops/normalize.h"
+#include "core/ops/scale.h"
 
 namespace lockstep::test {
 namespace {
@@ -61,6 +64,27 @@ ReferenceOutputs normalize_reference(const ReferenceArgs& args) {
     const std::size_t c = op.scale().size() == 1 ? 0 : i % channels;
     y[i] = y[i] * double(op.scale()[c]) + double(op.shift()[c]);
   }
+  return {y};
+}
+
+ReferenceOutputs scale_reference(const ReferenceArgs& args) {
+  std::vector<double> y = args.inputs[0];
+  for (double& v : y) v *= double(op_cast<ops::Scale>(args.op).factor());
+  return {y};
+}
+
+double rounded_to_bf16(double value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  // Eight significant bits; below the normal numbers a fixed step of 2^-133.
+  const int exponent = std::max(std::ilogb(value), -126) - 7;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -exponent)), exponent);
+  return std::abs(rounded) >= 0x1p128 ? std::copysign(INFINITY, value) : rounded;
+}
+
+ReferenceOutputs cast_reference(const ReferenceArgs& args) {
+  std::vector<double> y = args.inputs[0];
+  if (op_cast<ops::Cast>(args.op).output() == DType::bf16)
+    for (double& v : y) v = rounded_to_bf16(v);
   return {y};
 }
 

@@ -11,12 +11,16 @@ namespace lockstep::test {
 
 ReferenceOutputs softmax_cross_entropy_reference(const ReferenceArgs& args) {
   const auto& op = op_cast<ops::SoftmaxCrossEntropy>(args.op);
-  const auto samples = std::size_t(args.input_types[0].shape[0]);
-  const auto classes = std::size_t(args.input_types[0].shape[1]);
-  const double smoothing = double(op.label_smoothing()), weight = args.inputs[2][0];
-  double loss = 0, correct = 0;
-  std::vector<double> dlogits(samples * classes);
-  for (std::size_t n = 0; n < samples; ++n) {
+  const Shape& shape = args.input_types[0].shape;
+  const auto classes = std::size_t(shape[-1]);
+  const std::size_t rows = args.inputs[1].size();
+  const double tokens = shape.rank() == 3 ? double(shape[1]) : 1;
+  const double smoothing = double(op.label_smoothing()), weight = args.inputs[2][0] / tokens;
+  double loss = 0, correct = 0, counted = 0;
+  std::vector<double> dlogits(rows * classes);
+  for (std::size_t n = 0; n < rows; ++n) {
+    if (op.ignore_index() && args.inputs[1][n] == double(*op.ignore_index())) continue;
+    counted += weight;
     const double* x = &args.inputs[0][n * classes];
     const auto label = std::size_t(args.inputs[1][n]);
     const double* largest = std::max_element(x, x + classes);
@@ -31,6 +35,7 @@ ReferenceOutputs softmax_cross_entropy_reference(const ReferenceArgs& args) {
     correct += std::size_t(largest - x) == label ? weight : 0;
   }
   ReferenceOutputs outputs{{loss}, {correct}};
+  if (op.ignore_index()) outputs.push_back({counted});
   if (op.with_gradient()) outputs.push_back(dlogits);
   return outputs;
 }

@@ -220,6 +220,76 @@ def add_losses(ops: Operators):
     ops.output(case, "grad_x", x.grad)
 
 
+def add_embedding(ops: Operators):
+    for name, tokens, table, positions in (("plain", (4, 9), (23, 12), None),
+                                           ("positions", (3, 8), (65, 20), (11, 20))):
+        case = f"embedding.{name}"
+        x = labels(f"{case}.labels", int(np.prod(tokens)), table[0]).reshape(tokens)
+        ops.tensors[f"{case}.labels"] = x.to(torch.int32).numpy()
+        inputs = {"weight": ops.input(case, "weight", table)}
+        if positions:
+            inputs["positions"] = ops.input(case, "positions", positions)
+        ops.run(case, lambda weight, positions=None: F.embedding(x, weight) + (
+            0 if positions is None else positions[:tokens[1]]), **inputs)
+
+
+def add_layer_norm(ops: Operators):
+    for name in ("plain", "bias", "residual"):
+        case = f"layer_norm.{name}"
+        inputs = {"x": ops.input(case, "x", (2, 5, 33), centre=0.25),
+                  "weight": ops.input(case, "weight", (33,), 0.5, 1.0)}
+        if name != "plain":
+            inputs["bias"] = ops.input(case, "bias", (33,))
+        if name == "residual":
+            inputs["residual"] = ops.input(case, "residual", (2, 5, 33))
+        ops.run(case, lambda x, weight, bias=None, residual=0: F.layer_norm(
+            x + residual, (33,), weight, bias, eps=1e-5), **inputs)
+
+
+def add_gelu(ops: Operators):
+    for name, approximate in (("erf", "none"), ("tanh", "tanh")):
+        case = f"gelu.{name}"
+        ops.run(case, lambda x: F.gelu(x, approximate=approximate),
+                x=ops.input(case, "x", (3, 67), 5.0))
+
+
+def attention(qkv: torch.Tensor, heads: int, causal: bool) -> torch.Tensor:
+    n, t, width = qkv.shape
+    q, k, v = (part.reshape(n, t, heads, -1).transpose(1, 2) for part in qkv.chunk(3, dim=2))
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    return y.transpose(1, 2).reshape(n, t, width // 3)
+
+
+def add_attention(ops: Operators):
+    cases = {  # name: (samples, tokens, heads, columns of a head, causal)
+        "causal": (2, 19, 3, 8, True),
+        "full": (2, 19, 3, 8, False),
+        "long": (1, 100, 1, 5, True),
+    }
+    for name, (n, t, heads, depth, causal) in cases.items():
+        case = f"attention.{name}"
+        ops.run(case, lambda qkv: attention(qkv, heads, causal),
+                qkv=ops.input(case, "qkv", (n, t, 3 * heads * depth), 2.0))
+
+
+def add_token_loss(ops: Operators):
+    """Means over the tokens that count."""
+    for name, smoothing in (("tokens", 0.0), ("tokens_smoothed", 0.1)):
+        case = f"softmax_cross_entropy.{name}"
+        x = ops.input(case, "x", (3, 7, 21), 3.0)
+        target = labels(f"{case}.labels", 21, 21).reshape(3, 7)
+        target[0, 2] = target[1, :3] = target[2, 6] = -1
+        ops.tensors[f"{case}.labels"] = target.to(torch.int32).numpy()
+        loss = F.cross_entropy(x.transpose(1, 2), target, ignore_index=-1,
+                               label_smoothing=smoothing)
+        loss.backward()
+        ops.output(case, "loss", loss.reshape(1))
+        counts = target != -1
+        ops.output(case, "correct",
+                   (x.argmax(2) == target)[counts].double().mean().reshape(1))
+        ops.output(case, "grad_x", x.grad)
+
+
 def operators():
     ops = Operators()
     add_linear(ops)
@@ -227,6 +297,11 @@ def operators():
     add_batch_norm(ops)
     add_elementwise_and_pools(ops)
     add_losses(ops)
+    add_embedding(ops)
+    add_layer_norm(ops)
+    add_gelu(ops)
+    add_attention(ops)
+    add_token_loss(ops)
     return ops.tensors
 
 

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/kernel_list.h"
+#include "tests/ops/each_isa.h"
+#include "tests/ops/op_case.h"
+#include "tests/reference/attention.h"
+
+namespace lockstep::test {
+namespace {
+
+struct Size {
+  std::int64_t samples, tokens;
+  int heads;
+  std::int64_t depth;
+};
+
+// Empty, one token, one head, depths off the vector widths, and around the kernel's block of 96.
+const Size kSizes[] = {{0, 5, 2, 4},
+                       {2, 0, 2, 4},
+                       {2, 1, 3, 5},
+                       {1, 2, 1, 1},
+                       {2, 7, 2, 3},
+                       {1, 13, 1, 17},
+                       {2, 33, 2, 8},
+                       {1, 64, 2, 32},
+                       {1, 95, 1, 33},
+                       {1, 97, 2, 16},
+                       {1, 200, 1, 64}};
+
+OpCase forward_case(const Size& s, bool causal, float dropout, float range = 1) {
+  const ops::AttentionAttrs attrs{.heads = s.heads, .causal = causal, .dropout = dropout};
+  const std::int64_t width = s.heads * s.depth;
+  return {
+      fmt::format("{}x{}, {} heads of {}, |x| < {}", s.samples, s.tokens, s.heads, s.depth, range),
+      std::make_shared<ops::Attention>(attrs),
+      {random_f32({s.samples, s.tokens, 3 * width}, 1, -range, range)},
+      {},
+      {},
+      {.seed = 3, .step = 0x500000007ull, .first_sample = 11},
+      "h.0.attn"};
+}
+
+/// The error of a score over 2^-24: of a sum of D products (product_tolerance.h) over sqrt(D), with
+/// three more roundings (the factor, its product with q, the maximum taken off).
+double score_error(const Size& s, double range) {
+  const double d = double(s.depth);
+  return range * range * (5 * std::max(1.0, std::sqrt(d) / 3) + 3 * std::sqrt(d));
+}
+
+/// What dropout multiplies by.
+double enlargement(float dropout) { return 1 / (1 - double(dropout)); }
+
+void set_forward_tolerances(OpCase& c, const Size& s, float dropout, float range) {
+  const double score = score_error(s, range);
+  const double top = double(range) * double(range) * std::sqrt(double(s.depth));
+  const double log_tokens = std::log(double(std::max<std::int64_t>(s.tokens, 1)));
+  // Weights sum to one, and are as inexact as their scores and the sum below them; a chain of T
+  // products adds roundings of sums below `range`.
+  const double chain = 0.5 * std::sqrt(double(s.tokens));
+  c.tolerances = {{.c = 1, .scale = enlargement(dropout) * range * (2 * score + 6 + chain)},
+                  {.c = 1, .scale = score + 2 * (top + log_tokens) + 2}};
+}
+
+std::vector<OpCase> attention_cases() {
+  std::vector<OpCase> cases;
+  for (const Size& s : kSizes)
+    for (bool causal : {true, false})
+      for (float dropout : {0.0f, 0.3f}) {
+        OpCase c = forward_case(s, causal, dropout);
+        set_forward_tolerances(c, s, dropout, 1);
+        cases.push_back(c);
+      }
+  // Steep softmax, whose maximum grows from block to block of keys.
+  for (bool causal : {true, false}) {
+    const Size s{1, 210, 1, 20};
+    OpCase c = forward_case(s, causal, 0, 5);
+    set_forward_tolerances(c, s, 0, 5);
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+std::vector<float> rounded(const std::vector<double>& values) {
+  return {values.begin(), values.end()};
+}
+
+OpCase backward_case(const OpCase& forward) {
+  const auto& attrs = op_cast<ops::Attention>(*forward.op).attrs();
+  const ReferenceArgs args = reference_args(forward);
+  const auto outputs = attention_reference(args);
+  const Shape& y = args.output_types[0].shape;
+  return {forward.name,
+          std::make_shared<ops::AttentionBwd>(attrs),
+          {forward.inputs[0],
+           f32_tensor(y, rounded(outputs[0])),
+           random_f32(y, 2),
+           f32_tensor(args.output_types[1].shape, rounded(outputs[1]))},
+          {},
+          {},
+          forward.state,
+          forward.path};
+}
+
+void set_backward_tolerances(OpCase& c, const OpCase& forward, const Size& s, float dropout) {
+  const ReferenceArgs args = reference_args(forward);
+  const double d = double(s.depth), keep = enlargement(dropout);
+  const double log_tokens = std::log(double(std::max<std::int64_t>(s.tokens, 1)));
+  // A weight exp(s - lse) is as inexact as both: lse comes rounded, like s, whose size is sqrt(D).
+  const double weight = score_error(s, 1) + log_tokens + std::sqrt(d) + 4;
+  // dy . v and dy . y: sums of D products below 4.5 sqrt(D) / 3 in size.
+  const double product = keep * std::max(1.0, 4.5 * std::sqrt(d) / 3);
+  const double product_error = 2 * keep * 5 * std::max(1.0, d / 3);
+  const double gradient = product_error + 2 * product * (weight + 3);
+  // A row of weights sums to one; errors down a column are independent of each other (4.5 standard
+  // deviations). The chain of T sums of dk and dv rounds sums of the result's size.
+  const double mass = std::max(1.0, 4.5 * largest_column_norm(args));
+  const auto expected = attention_bwd_reference(reference_args(c))[0];
+  double largest = 1;
+  for (double v : expected) largest = std::max(largest, std::abs(v));
+  const double chain = 2 * std::sqrt(double(std::max<std::int64_t>(s.tokens, 1))) * largest;
+  c.tolerances = {
+      {.c = 1, .scale = mass * std::max(gradient / std::sqrt(d), keep * (weight + 3)) + chain}};
+}
+
+std::vector<OpCase> attention_bwd_cases() {
+  std::vector<OpCase> cases;
+  for (const Size& s : kSizes)
+    for (bool causal : {true, false})
+      for (float dropout : {0.0f, 0.3f}) {
+        const OpCase forward = forward_case(s, causal, dropout);
+        OpCase c = backward_case(forward);
+        set_backward_tolerances(c, forward, s, dropout);
+        cases.push_back(c);
+      }
+  return cases;
+}
+
+LOCKSTEP_OP_TEST(Attention, attention, attention_reference, attention_cases)
+LOCKSTEP_OP_TEST(AttentionBwd, attention_bwd, attention_bwd_reference, attention_bwd_cases)
+
+TEST(AttentionGradient, FiniteDifferences) {
+  for (bool causal : {true, false})
+    for (float dropout : {0.0f, 0.4f}) {
+      const OpCase forward = forward_case({2, 4, 2, 3}, causal, dropout);
+      const ReferenceArgs args = reference_args(forward);
+      const OpCase backward = backward_case(forward);
+      ReferenceArgs bwd_args = reference_args(backward);
+      const auto outputs = attention_reference(args);
+      bwd_args.inputs[1] = outputs[0];
+      bwd_args.inputs[3] = outputs[1];
+      check_gradient("attention",
+                     attention_reference,
+                     args,
+                     0,
+                     bwd_args.inputs[2],
+                     0,
+                     attention_bwd_reference(bwd_args)[0]);
+    }
+}
+
+/// Bytes of samples [first, first + count) of a tensor.
+HostTensor samples_of(const HostTensor& all, std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> dims(all.type.shape.dims().begin(), all.type.shape.dims().end());
+  const auto sample = std::ptrdiff_t(all.bytes.size()) / dims[0];
+  dims[0] = count;
+  return {{Shape(std::span<const std::int64_t>(dims)), all.type.dtype},
+          {all.bytes.begin() + first * sample, all.bytes.begin() + (first + count) * sample}};
+}
+
+TEST(Attention, ASampleGetsTheSameBitsInAnyMicroBatch) {
+  for_each_isa([] {
+    const auto run = [](const OpCase& c) {
+      return run_kernel(c, [](const KernelSpec& spec) -> std::unique_ptr<Kernel> {
+        if (spec.op.kind() == OpKind::attention)
+          return cpu::make_attention_kernel(op_cast<ops::Attention>(spec.op), spec);
+        return cpu::make_attention_bwd_kernel(op_cast<ops::AttentionBwd>(spec.op), spec);
+      });
+    };
+    for (float dropout : {0.0f, 0.3f}) {
+      const OpCase forward = forward_case({5, 101, 2, 12}, true, dropout);
+      for (const OpCase& all : {forward, backward_case(forward)}) {
+        const auto together = run(all);
+        OpCase part = all;
+        part.state.first_sample += 2;
+        for (HostTensor& input : part.inputs) input = samples_of(input, 2, 2);
+        const auto apart = run(part);
+        for (std::size_t i = 0; i < apart.size(); ++i)
+          EXPECT_EQ(apart[i].bytes, samples_of(together[i], 2, 2).bytes) << "output " << i;
+      }
+    }
+  });
+}
+
+TEST(Attention, NotANumberReachesWhatSeesIt) {
+  for_each_isa([] {
+    OpCase c = forward_case({1, 6, 1, 4}, true, 0);
+    c.inputs[0].as<float>()[3 * 12 + 4] = NAN;  // the key of token 3
+    const auto y = run_kernel(c, [](const KernelSpec& spec) {
+      return cpu::make_attention_kernel(op_cast<ops::Attention>(spec.op), spec);
+    })[0];
+    for (int i = 0; i < 24; ++i) EXPECT_EQ(std::isnan(y.as<float>()[i]), i >= 12) << i;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::test
