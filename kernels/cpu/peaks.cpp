@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "kernels/cpu/dnnl_common.h"
-#include "kernels/cpu/flat.h"
+#include "kernels/cpu/elementwise.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -58,7 +58,7 @@ double product_flops(dnnl::memory::data_type type) {
 
 double stream_bytes() {
   std::vector<float> a(std::size_t(kStreamElems), 1.0f), b(a), out(a);
-  const auto add = LOCKSTEP_CHOOSE(add);
+  const auto add = LOCKSTEP_CHOOSE(add<float>);
   const double seconds = best_seconds([&] { add(out.data(), a.data(), b.data(), kStreamElems); });
   return 3.0 * double(kStreamElems) * sizeof(float) / seconds;
 }
