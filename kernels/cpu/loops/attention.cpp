@@ -14,38 +14,92 @@ struct RowState {
   float total[kAttentionBlock];  // sum of e^(score - top)
 };
 
-/// Scores of one row to weights e^(s - top), zero from `visible` to `covered`.
-LOCKSTEP_INLINE void softmax_row(float* s,
-                                 std::int64_t visible,
-                                 std::int64_t covered,
-                                 float* sums,
-                                 std::int64_t depth,
-                                 bool first,
-                                 float& top,
-                                 float& sum_of_row) {
-  Vec tops = broadcast(-kInfinity);
-  for_each_vec(visible, [&](std::int64_t j, auto lanes) {
-    tops = max(load_or(s + j, lanes, broadcast(-kInfinity)), tops);
+template <int vectors>
+struct RowScores {
+  Vec v[vectors];
+
+  /// -inf for keys that the row does not see.
+  LOCKSTEP_INLINE RowScores(const float* row, std::int64_t visible) {
+#pragma GCC unroll 12
+    for (int j = 0; j < vectors; ++j)
+      v[j] = load_or(row + j * kLanes, lanes_below(visible, j * kLanes), broadcast(-kInfinity));
+  }
+};
+
+/// Largest scores of the rows of a part. Each step goes over all rows before the next one: within
+/// a row they wait for each other.
+template <int vectors>
+LOCKSTEP_INLINE void find_tops(const float* scores, const ScorePart& part, float* tops) {
+  for (std::int64_t i = 0; i < part.count; ++i) {
+    const RowScores<vectors> row(scores + i * kAttentionRow, part.visible(i));
+    Vec top = row.v[0];
+#pragma GCC unroll 12
+    for (int j = 1; j < vectors; ++j) top = max(row.v[j], top);
+    tops[i] = largest(top);
+  }
+}
+
+/// Scores to e^(s - top), zero for keys that a row does not see, and adds each row's sum.
+template <int vectors>
+LOCKSTEP_INLINE void exponentiate(float* scores,
+                                  const ScorePart& part,
+                                  const float* tops,
+                                  float* totals) {
+  for (std::int64_t i = 0; i < part.count; ++i) {
+    const RowScores<vectors> row(scores + i * kAttentionRow, part.visible(i));
+    const Vec top = broadcast(tops[i]);
+    Vec sum = zero();
+#pragma GCC unroll 12
+    for (int j = 0; j < vectors; ++j) {
+      const Vec e = exp_nonpositive(row.v[j] - top);
+      store(scores + i * kAttentionRow + j * kLanes, e);
+      sum = sum + e;
+    }
+    totals[i] += total(sum);
+  }
+}
+
+/// Takes the larger of old and new tops and scales down the sums that belong to smaller ones.
+LOCKSTEP_INLINE void raise_tops(const float* old,
+                                std::int64_t count,
+                                float* tops,
+                                float* totals,
+                                float* sums,
+                                std::int64_t depth) {
+  float factors[kAttentionBlock];
+  for_each_vec(count, [&](std::int64_t i, auto lanes) {
+    const Vec before = load(old + i, lanes), top = max(load(tops + i, lanes), before);
+    const Vec factor = exp_nonpositive(before - top);
+    store(tops + i, top, lanes);
+    store(factors + i, factor, lanes);
+    store(totals + i, load(totals + i, lanes) * factor, lanes);
   });
-  float largest_here = largest(tops);
-  float before = 0;
-  if (!first) {
-    largest_here = largest_here < top ? top : largest_here;
-    const Vec factor = exp_nonpositive(broadcast(top) - broadcast(largest_here));
-    before = sum_of_row * first_lane(factor);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Vec factor = broadcast(factors[i]);
     for_each_vec(depth, [=](std::int64_t d, auto lanes) {
-      store(sums + d, load(sums + d, lanes) * factor, lanes);
+      store(sums + i * depth + d, load(sums + i * depth + d, lanes) * factor, lanes);
     });
   }
-  Vec sum = zero();
-  for_each_vec(visible, [&](std::int64_t j, auto lanes) {
-    const Vec e = exp_nonpositive(load(s + j, lanes) - broadcast(largest_here));
-    store(s + j, e, lanes);
-    sum = sum + keep_lanes(e, lanes);
-  });
-  clear(s + visible, covered - visible);
-  top = largest_here;
-  sum_of_row = before + total(sum);
+}
+
+template <int vectors>
+void softmax_part(float* scores,
+                  const ScorePart& part,
+                  bool first,
+                  RowState& state,
+                  float* sums,
+                  std::int64_t depth) {
+  float *const tops = state.top + part.row, *const totals = state.total + part.row;
+  if (first) {
+    find_tops<vectors>(scores, part, tops);
+    for (std::int64_t i = 0; i < part.count; ++i) totals[i] = 0;
+  } else {
+    float old[kAttentionBlock];
+    for (std::int64_t i = 0; i < part.count; ++i) old[i] = tops[i];
+    find_tops<vectors>(scores, part, tops);
+    raise_tops(old, part.count, tops, totals, sums, depth);
+  }
+  exponentiate<vectors>(scores, part, tops, totals);
 }
 
 LOCKSTEP_INLINE void finish_block(const AttentionArgs& a,
@@ -82,43 +136,34 @@ void query_block(const AttentionArgs& a,
     const std::int64_t keys = at_most(kAttentionBlock, a.shape.tokens - key);
     const bool diagonal = a.shape.causal && key == query;
     const float* const columns = a.keys + key / kAttentionBlock * depth * kAttentionRow;
-    for_each_part(
-        rows, keys, diagonal, [&](std::int64_t r, std::int64_t count, std::int64_t covered) {
-          float* const scores = a.scores + r * kAttentionRow;
-          small_gemm({.m = count,
-                      .n = covered,
-                      .k = depth,
-                      .a = a.queries + r * depth,
-                      .a_row = depth,
-                      .b = columns,
-                      .b_row = kAttentionRow,
-                      .c = scores,
-                      .c_row = kAttentionRow},
-                     false);
-          for (std::int64_t i = 0; i < count; ++i) {
-            float* const s = scores + i * kAttentionRow;
-            const std::int64_t visible = diagonal ? r + i + 1 : covered;
-            softmax_row(s,
-                        visible,
-                        covered,
-                        a.sums + (r + i) * depth,
-                        depth,
-                        key == 0,
-                        state.top[r + i],
-                        state.total[r + i]);
-            if (a.drops) drop_row(s, a.stream, head, query + r + i, key, visible);
-          }
-          small_gemm({.m = count,
-                      .n = depth,
-                      .k = covered,
-                      .a = scores,
-                      .a_row = kAttentionRow,
-                      .b = a.values + key * depth,
-                      .b_row = depth,
-                      .c = a.sums + r * depth,
-                      .c_row = depth},
-                     key > 0);
-        });
+    for_each_part(rows, keys, diagonal, [&](const ScorePart& part) {
+      float* const scores = a.scores + part.row * kAttentionRow;
+      float* const sums = a.sums + part.row * depth;
+      small_gemm({.m = part.count,
+                  .n = part.padded(),
+                  .k = depth,
+                  .a = a.queries + part.row * depth,
+                  .a_row = depth,
+                  .b = columns,
+                  .b_row = kAttentionRow,
+                  .c = scores,
+                  .c_row = kAttentionRow},
+                 false);
+      with_vectors(part.vectors(), [&](auto vectors) {
+        softmax_part<vectors.value>(scores, part, key == 0, state, sums, depth);
+      });
+      if (a.drops) drop_part(scores, a.stream, head, part, query, key);
+      small_gemm({.m = part.count,
+                  .n = depth,
+                  .k = part.covered,
+                  .a = scores,
+                  .a_row = kAttentionRow,
+                  .b = a.values + key * depth,
+                  .b_row = depth,
+                  .c = sums,
+                  .c_row = depth},
+                 key > 0);
+    });
   }
   finish_block(a, head, query, rows, state);
 }
