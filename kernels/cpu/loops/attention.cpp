@@ -14,28 +14,27 @@ struct RowState {
   float total[kAttentionBlock];  // sum of e^(score - top)
 };
 
-template <int vectors>
-struct RowScores {
-  Vec v[vectors];
-
-  /// -inf for keys that the row does not see.
-  LOCKSTEP_INLINE RowScores(const float* row, std::int64_t visible) {
-#pragma GCC unroll 12
-    for (int j = 0; j < vectors; ++j)
-      v[j] = load_or(row + j * kLanes, lanes_below(visible, j * kLanes), broadcast(-kInfinity));
-  }
-};
+/// Rows are worked on four at a time; there is memory for the rows that a last group lacks, and
+/// what is in it matters to nobody.
+constexpr int kGroup = 4;
 
 /// Largest scores of the rows of a part. Each step goes over all rows before the next one: within
 /// a row they wait for each other.
 template <int vectors>
 LOCKSTEP_INLINE void find_tops(const float* scores, const ScorePart& part, float* tops) {
-  for (std::int64_t i = 0; i < part.count; ++i) {
-    const RowScores<vectors> row(scores + i * kAttentionRow, part.visible(i));
-    Vec top = row.v[0];
+  const Vec hidden = broadcast(-kInfinity);
+  for (std::int64_t i = 0; i < part.count; i += kGroup) {
+    Vec top[kGroup];
+#pragma GCC unroll 4
+    for (int r = 0; r < kGroup; ++r) {
+      const RowMask<vectors> mask(part.visible(i + r));
+      const float* const row = scores + (i + r) * kAttentionRow;
+      top[r] = mask.apply(0, load(row), hidden);
 #pragma GCC unroll 12
-    for (int j = 1; j < vectors; ++j) top = max(row.v[j], top);
-    tops[i] = largest(top);
+      for (int j = 1; j < vectors; ++j)
+        top[r] = max(mask.apply(j, load(row + j * kLanes), hidden), top[r]);
+    }
+    _mm_storeu_ps(tops + i, largest_of_four(top));
   }
 }
 
@@ -45,17 +44,23 @@ LOCKSTEP_INLINE void exponentiate(float* scores,
                                   const ScorePart& part,
                                   const float* tops,
                                   float* totals) {
-  for (std::int64_t i = 0; i < part.count; ++i) {
-    const RowScores<vectors> row(scores + i * kAttentionRow, part.visible(i));
-    const Vec top = broadcast(tops[i]);
-    Vec sum = zero();
+  const Vec hidden = broadcast(-kInfinity);
+  for (std::int64_t i = 0; i < part.count; i += kGroup) {
+    Vec sum[kGroup];
+#pragma GCC unroll 4
+    for (int r = 0; r < kGroup; ++r) {
+      const RowMask<vectors> mask(part.visible(i + r));
+      float* const row = scores + (i + r) * kAttentionRow;
+      const Vec top = broadcast(tops[i + r]);
+      sum[r] = zero();
 #pragma GCC unroll 12
-    for (int j = 0; j < vectors; ++j) {
-      const Vec e = exp_nonpositive(row.v[j] - top);
-      store(scores + i * kAttentionRow + j * kLanes, e);
-      sum = sum + e;
+      for (int j = 0; j < vectors; ++j) {
+        const Vec e = exp_nonpositive(mask.apply(j, load(row + j * kLanes), hidden) - top);
+        store(row + j * kLanes, e);
+        sum[r] = sum[r] + e;
+      }
     }
-    totals[i] += total(sum);
+    _mm_storeu_ps(totals + i, _mm_loadu_ps(totals + i) + total_of_four(sum));
   }
 }
 
@@ -92,7 +97,7 @@ void softmax_part(float* scores,
   float *const tops = state.top + part.row, *const totals = state.total + part.row;
   if (first) {
     find_tops<vectors>(scores, part, tops);
-    for (std::int64_t i = 0; i < part.count; ++i) totals[i] = 0;
+    for (std::int64_t i = 0; i < part.count; i += kGroup) _mm_storeu_ps(totals + i, __m128{});
   } else {
     float old[kAttentionBlock];
     for (std::int64_t i = 0; i < part.count; ++i) old[i] = tops[i];

@@ -22,20 +22,21 @@ void gradients_of(const AttentionBwdArgs& a,
     const Vec lse = broadcast(a.lse[head.row(query)]), delta = broadcast(a.deltas[query]);
     DropWords words;
     if constexpr (drops) words.draw(a.stream, head, query, key, visible);
+    const RowMask<vectors> mask(visible);
 #pragma GCC unroll 12
-    for (int j = 0; j < vectors * kLanes; j += kLanes) {
+    for (int v = 0; v < vectors; ++v) {
+      const int j = v * kLanes;
       float* const s = a.scores + (part.row + i) * kAttentionRow + j;
       float* const ds = a.dscores + (part.row + i) * kAttentionRow + j;
-      const Mask lanes = lanes_below(visible, j);
-      const Vec p = exp_nonpositive(load_or(s, lanes, broadcast(-kInfinity)) - lse);
-      Vec dropped = p, dp = load(ds, lanes);
+      const Vec p = exp_nonpositive(mask.apply(v, load(s), broadcast(-kInfinity)) - lse);
+      Vec dropped = p, dp = load(ds);
       if constexpr (drops) {
         const VecI kept = words.kept(j, a.stream);
         dropped = kept ? p * scale : zero();
         dp = kept ? dp * scale : zero();
       }
       store(s, dropped);
-      store(ds, keep_lanes(p * (dp - delta), lanes));
+      store(ds, mask.apply(v, p * (dp - delta), zero()));
     }
   }
 }

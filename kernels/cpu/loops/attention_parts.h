@@ -42,11 +42,6 @@ struct HeadOf {
   float scale;
 };
 
-/// The lanes of vector `first` of a row that are below `end`.
-LOCKSTEP_INLINE Mask lanes_below(std::int64_t end, std::int64_t first) {
-  return first_lanes(at_least(at_most(end - first, kLanes), 0));
-}
-
 /// out[r, :] = factor * in[r, :], rows of `depth` elements packed together.
 LOCKSTEP_INLINE void copy_rows(float* out,
                                const float* in,
@@ -102,6 +97,46 @@ LOCKSTEP_INLINE void for_each_part(std::int64_t rows, std::int64_t keys, bool di
     body(ScorePart{r, count, r + count, true});
   }
 }
+
+/// Vectors at the end of a row of scores that may hold keys which the row does not see.
+inline constexpr int kMaskedVectors = (kDiagonalRows - 2) / kLanes + 2;
+
+struct MaskTable {
+  static constexpr int kHalf = kMaskedVectors * kLanes;
+  std::int32_t bits[2 * kHalf] = {};  // ones, then zeros
+  constexpr MaskTable() {
+    for (int i = 0; i < kHalf; ++i) bits[i] = -1;
+  }
+};
+
+namespace {
+constexpr MaskTable kMaskTable;
+}
+
+/// Which lanes of a row of `vectors` vectors belong to keys that it sees.
+template <int vectors>
+class RowMask {
+ public:
+  LOCKSTEP_INLINE explicit RowMask(std::int64_t visible) {
+    const std::int64_t masked =
+        at_most(visible - (vectors - kMaskedVectors) * kLanes, MaskTable::kHalf);
+    ones_ = kMaskTable.bits + MaskTable::kHalf - masked;
+  }
+  /// Vector `j` of a row, with `other` where a key is not seen.
+  LOCKSTEP_INLINE Vec apply(int j, Vec v, Vec other) const {
+    if (j < vectors - kMaskedVectors) return v;
+    VecI bits;
+    __builtin_memcpy(&bits, ones_ + (j - (vectors - kMaskedVectors)) * kLanes, sizeof(bits));
+#ifdef __AVX512F__
+    return Vec(_mm512_ternarylogic_epi32(__m512i(bits), __m512i(v), __m512i(other), 0xca));
+#else
+    return _mm256_blendv_ps(other, v, __m256(bits));
+#endif
+  }
+
+ private:
+  const std::int32_t* ones_;
+};
 
 /// Calls `body` with the number of vectors of a row of scores as a constant.
 template <int count = kAttentionBlock / kLanes, typename Body>
