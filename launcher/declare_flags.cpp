@@ -70,7 +70,10 @@ class FlagGroup {
 };
 
 void declare_model(FlagGroup group, RawFlags& raw) {
-  group.text("--model", raw.model, "mlp, convnet, resnet20 or resnet18")->type_name("NAME");
+  group
+      .text(
+          "--model", raw.model, "mlp, convnet, resnet20, resnet18, gpt or gpt2-124m|355m|774m|1.5b")
+      ->type_name("NAME");
   group.list("--hidden", raw.hidden, "N,N,...", "mlp: widths of the hidden layers, or none")
       ->delimiter(',');
   group.words("--stem",
@@ -86,10 +89,42 @@ void declare_model(FlagGroup group, RawFlags& raw) {
       ->type_name("local|sync|group:G");
 }
 
+void declare_gpt(FlagGroup group, RawFlags& raw) {
+  group.whole("--layers", raw.layers, 1, "gpt: blocks");
+  group.whole("--heads", raw.heads, 1, "gpt: attention heads");
+  group.whole("--width", raw.width, 1, "gpt: values of a token, a multiple of --heads");
+  group.words("--bias", raw.bias, {"on", "off"}, "gpt: biases in linear layers and layer norms");
+  group.words("--tied-head",
+              raw.tied_head,
+              {"on", "off"},
+              "gpt: the token table is the head's weight, or the head has its own");
+  group.words("--gelu", raw.gelu, {"tanh", "erf"}, "gpt: formula of the activation");
+}
+
 void declare_data(FlagGroup group, RawFlags& raw) {
-  group.text("--data", raw.data, "glyphs (drawn digits), csv:FILE or mnist:DIR")
+  group
+      .text("--data",
+            raw.data,
+            "glyphs (drawn digits), csv:FILE, mnist:DIR, text:FILE or tokens:PATH")
       ->type_name("SOURCE");
-  group.real("--val-fraction", raw.val_fraction, 0, 0.999999, "csv: share of rows for validation");
+  group
+      .real("--val-fraction",
+            raw.val_fraction,
+            0,
+            0.999999,
+            "csv, text, tokens: share kept for validation")
+      ->default_str("0.2, text, tokens: 0.1");
+  group
+      .whole(
+          "--context", raw.context, 1, "text, tokens: tokens of a sample, which gpt looks back on")
+      ->default_str("256, gpt2-*: 1024");
+  group.whole("--vocabulary", raw.vocabulary, 1, "tokens: different tokens")->default_str("50257");
+  group
+      .text("--ignore-index",
+            raw.ignore_index,
+            "targets with this value count in neither loss nor accuracy")
+      ->type_name("N")
+      ->check(whole_number("--ignore-index", -1000000, 1000000));
   group.text("--augment", raw.augment, "none, or a list of shift[:PIXELS], flip, crop[:PIXELS]")
       ->type_name("LIST");
   group.whole_or_auto(
@@ -154,6 +189,23 @@ void declare_optimizer(FlagGroup group, RawFlags& raw) {
 
 void declare_engine(FlagGroup group, RawFlags& raw) {
   group.words("--device", raw.device, {"auto", "cpu", "cuda"}, "kind of device");
+  group.words("--precision",
+              raw.precision,
+              {"fp32", "bf16"},
+              "activations and products; parameters, sums and losses are always fp32");
+  group.words(
+      "--recompute",
+      raw.recompute,
+      {"none", "all", "auto"},
+      "compute activations again in backward instead of keeping them; auto: the cheapest that "
+      "fits --memory-limit");
+  group
+      .text("--memory-limit",
+            raw.memory_limit,
+            "a rank's parameters, gradients, optimizer state, packed copies, activations and "
+            "workspace")
+      ->type_name("BYTES|16GiB")
+      ->check(byte_size("--memory-limit"));
   group.words("--reduction",
               raw.reduction,
               {"reproducible", "fast"},
@@ -171,6 +223,10 @@ void declare_output(FlagGroup group, RawFlags& raw) {
   group.whole("--log-every", raw.log_every, 0, "steps between two log lines; 0: none");
   group.whole(
       "--eval-every", raw.eval_every, -1, "steps between validations; 0: never, -1: every epoch");
+  group.flag("--profile",
+             raw.profile,
+             "print time, FLOPs, bytes and share of the machine's peak per operator, and write "
+             "trace.json for ui.perfetto.dev");
   group.flag("--force", raw.force, "write into --out although it holds a run");
 }
 
@@ -178,6 +234,7 @@ void declare_output(FlagGroup group, RawFlags& raw) {
 
 void declare_flags(CLI::App& app, RawFlags& raw) {
   declare_model({app, "Model"}, raw);
+  declare_gpt({app, "Model"}, raw);
   declare_data({app, "Data"}, raw);
   declare_batch({app, "Batch and length"}, raw);
   declare_optimizer({app, "Optimizer"}, raw);

@@ -68,6 +68,43 @@ CLI::Validator real_number(const std::string& flag, double least, double most) {
       "");
 }
 
+namespace {
+
+/// Nothing where `text` is no size of at least a byte and at most 2^50.
+std::optional<std::uint64_t> parse_bytes(const std::string& text) {
+  if (text == "none") return 0;
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"KiB", 0x1p10},
+                                                            {"MiB", 0x1p20},
+                                                            {"GiB", 0x1p30},
+                                                            {"TiB", 0x1p40},
+                                                            {"kB", 1e3},
+                                                            {"MB", 1e6},
+                                                            {"GB", 1e9},
+                                                            {"TB", 1e12},
+                                                            {"", 1}};
+  for (const auto& [unit, factor] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    const auto value = parse<double>(text.substr(0, text.size() - unit.size()));
+    if (!value || !(*value * factor >= 1) || !(*value * factor <= 0x1p50)) return std::nullopt;
+    return std::uint64_t(*value * factor);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+CLI::Validator byte_size(const std::string& flag) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        if (parse_bytes(text)) return std::string();
+        throw ConfigError(fmt::format("{} is '{}', expected none or a number of bytes", flag, text),
+                          fmt::format("for example {} 512MiB or {} 16GiB", flag, flag));
+      },
+      "");
+}
+
+std::uint64_t to_bytes(const std::string& text) { return parse_bytes(text).value_or(0); }
+
 CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> words) {
   return CLI::Validator(
       [=](std::string& text) {

@@ -19,6 +19,10 @@ CLI::Validator whole_number_or(const std::string& flag,
                                std::int64_t most);
 /// A finite number in [least, most].
 CLI::Validator real_number(const std::string& flag, double least, double most);
+/// "none", or bytes with an optional unit: 4096, 512MiB, 16GiB, 2GB.
+CLI::Validator byte_size(const std::string& flag);
+/// The bytes of a text that was checked; "none" is 0.
+std::uint64_t to_bytes(const std::string& text);
 /// One of `words`; the nearest one is offered.
 CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> words);
 

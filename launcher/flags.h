@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,10 @@ namespace lockstep {
 struct TrainFlags {
   nn::ModelSpec model;  ///< `outputs` is filled in once the data is known
   std::string data = "glyphs";
-  double val_fraction = 0;  ///< csv: share of the rows kept for validation
+  double val_fraction = 0;      ///< csv, text, tokens: share kept for validation; 0: the default
+  std::int64_t context = 0;     ///< text, tokens: tokens of a sample
+  std::int64_t vocabulary = 0;  ///< tokens; 0: GPT-2's
+  std::optional<std::int32_t> ignore_index;
   float label_smoothing = 0;
   TrainOptions options;
   int ranks = 0;  ///< 0: auto

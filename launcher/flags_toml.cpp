@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "launcher/flags.h"
+#include "launcher/gpt_flags.h"
 #include "launcher/toml_reader.h"
 
 namespace lockstep {
@@ -33,6 +34,15 @@ class TomlWriter {
   std::string text_;
 };
 
+void write_gpt(const nn::ModelSpec& model, TomlWriter& toml) {
+  toml.number("layers", model.layers);
+  toml.number("heads", model.heads);
+  toml.number("width", model.width);
+  toml.text("bias", model.bias ? "on" : "off");
+  toml.text("tied-head", model.tied_head ? "on" : "off");
+  toml.text("gelu", std::string(ops::name_of(model.gelu)));
+}
+
 void write_model(const TrainFlags& flags, TomlWriter& toml) {
   toml.text("model", flags.model.name);
   if (flags.model.name == "mlp") {
@@ -40,17 +50,22 @@ void write_model(const TrainFlags& flags, TomlWriter& toml) {
     for (std::int64_t width : flags.model.hidden) widths.push_back(std::to_string(width));
     if (widths.empty()) widths.push_back("none");
     toml.list("hidden", widths);
-  } else {
+  } else if (!is_gpt(flags.model.name)) {
     toml.text("batch-norm", flags.options.batch_norm.to_string());
   }
   if (flags.model.name == "resnet18")
     toml.text("stem", flags.model.stem == nn::Stem::cifar ? "cifar" : "imagenet");
+  if (flags.model.name == "gpt") write_gpt(flags.model, toml);
   toml.number("dropout", flags.model.dropout);
 }
 
 void write_data(const TrainFlags& flags, TomlWriter& toml) {
   toml.text("data", flags.data);
-  if (flags.data.starts_with("csv:")) toml.number("val-fraction", flags.val_fraction);
+  if (flags.data.starts_with("csv:") || flags.val_fraction > 0)
+    toml.number("val-fraction", flags.val_fraction);
+  if (flags.context > 0) toml.number("context", flags.context);
+  if (flags.vocabulary > 0) toml.number("vocabulary", flags.vocabulary);
+  if (flags.ignore_index) toml.number("ignore-index", *flags.ignore_index);
   toml.text("augment", flags.options.augmentation.to_string());
   toml.number_or_auto("workers", flags.options.workers, -1);
 }
@@ -116,6 +131,9 @@ std::string to_toml(const TrainFlags& flags) {
   write_schedule(options.lr_schedule, toml);
   toml.number("label-smoothing", flags.label_smoothing);
   toml.text("device", flags.device);
+  toml.text("precision", std::string(name_of(options.precision)));
+  toml.text("recompute", std::string(name_of(options.recompute)));
+  if (options.memory_limit > 0) toml.text("memory-limit", std::to_string(options.memory_limit));
   toml.text("reduction", options.reduction == Reduction::fast ? "fast" : "reproducible");
   toml.text("overlap", options.overlap == Overlap::off ? "off" : "on");
   toml.number("bucket-mb", options.bucket_mb);

@@ -4,10 +4,12 @@
 #include <iostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "launcher/commands.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/train_command.h"
@@ -19,6 +21,9 @@ constexpr std::string_view kUsage =
     "\n"
     "commands\n"
     "  train      trains a model of the zoo on a data source (lockstep train --help)\n"
+    "  evaluate   loss and accuracy of a saved run\n"
+    "  predict    what a saved run says of single samples\n"
+    "  generate   text that a saved gpt continues\n"
     "\n"
     "flags\n"
     "  --help     prints this\n"
@@ -40,8 +45,15 @@ int run(const std::vector<std::string>& arguments) {
     std::cout << "lockstep " << lockstep::lockstep_version() << std::endl;
     return 0;
   }
-  if (command == "train") return lockstep::train_command({arguments.begin() + 1, arguments.end()});
-  constexpr std::string_view kCommands[] = {"train", "--help", "--version"};
+  constexpr std::pair<std::string_view, int (*)(const std::vector<std::string>&)> kRun[] = {
+      {"train", lockstep::train_command},
+      {"evaluate", lockstep::evaluate_command},
+      {"predict", lockstep::predict_command},
+      {"generate", lockstep::generate_command}};
+  for (const auto& [name, run_command] : kRun)
+    if (command == name) return run_command({arguments.begin() + 1, arguments.end()});
+  constexpr std::string_view kCommands[] = {
+      "train", "evaluate", "predict", "generate", "--help", "--version"};
   const std::string best = lockstep::nearest(command, kCommands);
   throw ConfigError(fmt::format("unknown command '{}'", command),
                     best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");

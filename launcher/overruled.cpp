@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "launcher/flag_values.h"
+#include "launcher/gpt_flags.h"
 
 namespace lockstep {
 namespace {
@@ -41,13 +42,20 @@ bool one_of_flags(const std::string& flag, std::initializer_list<std::string_vie
 bool model_overrules(const CommandLine& typed, const std::string& flag) {
   if (flag == "--hidden") return typed.is_other_than("--model", "mlp");
   if (flag == "--stem") return typed.is_other_than("--model", "resnet18");
-  return flag == "--batch-norm" && typed.is("--model", "mlp");
+  if (one_of_flags(flag, {"--layers", "--heads", "--width", "--bias", "--tied-head", "--gelu"}))
+    return typed.is_other_than("--model", "gpt");
+  const auto model = typed.value("--model");
+  return flag == "--batch-norm" && model && (*model == "mlp" || is_gpt(*model));
 }
 
 bool data_overrules(const CommandLine& typed, const std::string& flag) {
   const auto data = typed.value("--data");
   if (!data) return false;
-  return flag == (data->starts_with("csv:") ? "--augment" : "--val-fraction");
+  const bool table = data->starts_with("csv:"), tokens = has_tokens(*data);
+  if (flag == "--augment") return table || tokens;
+  if (flag == "--val-fraction") return !table && !tokens;
+  if (flag == "--vocabulary") return !data->starts_with("tokens:");
+  return flag == "--context" && !tokens;
 }
 
 bool batch_overrules(const CommandLine& typed, const std::string& flag, const std::string& value) {

@@ -19,9 +19,18 @@ struct RawFlags {
   std::string stem = "imagenet";
   double dropout = 0;
   std::string batch_norm = "local";
+  std::int64_t layers = 6;
+  std::int64_t heads = 6;
+  std::int64_t width = 384;
+  std::string bias = "on";
+  std::string tied_head = "on";
+  std::string gelu = "tanh";
 
   std::string data = "glyphs";
   double val_fraction = 0.2;
+  std::int64_t context = 256;
+  std::int64_t vocabulary = 0;
+  std::string ignore_index;
   std::string augment = "none";
   std::string workers = "auto";
 
@@ -54,6 +63,9 @@ struct RawFlags {
   double label_smoothing = 0;
 
   std::string device = "auto";
+  std::string precision = "fp32";
+  std::string recompute = "none";
+  std::string memory_limit = "none";
   std::string reduction = "reproducible";
   std::string overlap = "on";
   double bucket_mb = 4;
@@ -62,6 +74,7 @@ struct RawFlags {
   std::string out;
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
+  bool profile = false;
   bool force = false;
 };
 

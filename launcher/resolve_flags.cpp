@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "launcher/flag_values.h"
+#include "launcher/gpt_flags.h"
 #include "launcher/raw_flags.h"
 
 namespace lockstep {
@@ -35,10 +36,12 @@ nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
   const std::string chosen = "--model " + raw.model;
   if (raw.model != "mlp") refuse(app, {"--hidden"}, chosen, "it belongs to --model mlp");
   if (raw.model != "resnet18") refuse(app, {"--stem"}, chosen, "it belongs to --model resnet18");
-  if (raw.model == "mlp") refuse(app, {"--batch-norm"}, chosen, "mlp has no batch norm");
+  if (raw.model == "mlp" || is_gpt(raw.model))
+    refuse(app, {"--batch-norm"}, chosen, raw.model + " has no batch norm");
 
   nn::ModelSpec spec;
   spec.name = raw.model;
+  resolve_gpt(app, raw, spec);
   spec.stem = raw.stem == "cifar" ? nn::Stem::cifar : nn::Stem::imagenet;
   spec.dropout = float(raw.dropout);
   spec.hidden.clear();
@@ -137,10 +140,16 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.data = raw.data;
   const bool table = raw.data.starts_with("csv:");
   const std::string chosen = "--data " + raw.data;
-  if (!table) refuse(app, {"--val-fraction"}, chosen, "the source has a validation part");
-  flags.val_fraction = table ? raw.val_fraction : 0;
+  if (!table && !has_tokens(raw.data))
+    refuse(app, {"--val-fraction"}, chosen, "the source has a validation part");
+  if (table || (has_tokens(raw.data) && app.count("--val-fraction") > 0))
+    flags.val_fraction = raw.val_fraction;
+  resolve_tokens(app, raw, flags);
+  if (app.count("--ignore-index") > 0)
+    flags.ignore_index = std::int32_t(to_whole_number(raw.ignore_index));
   flags.options.augmentation = data::parse_augmentation(raw.augment);
-  LOCKSTEP_CHECK(!table || flags.options.augmentation.none(),
+  const bool images = !table && !has_tokens(raw.data);
+  LOCKSTEP_CHECK(images || flags.options.augmentation.none(),
                  ConfigError,
                  "--augment has no meaning with {}: augmentation changes images",
                  chosen);
@@ -180,10 +189,17 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.decay_all = raw.decay_all;
   options.clip_norm = float(raw.clip_norm);
   options.batch_norm = BatchNormPolicy::parse(raw.batch_norm);
+  options.precision = parse_precision(raw.precision);
+  options.recompute = parse_recompute(raw.recompute);
+  options.memory_limit = to_bytes(raw.memory_limit);
+  LOCKSTEP_CHECK(options.recompute != Recompute::automatic || options.memory_limit > 0,
+                 ConfigError,
+                 "--recompute auto needs a --memory-limit to fit, as in --memory-limit 16GiB");
   options.seed = std::uint64_t(to_whole_number(raw.seed));
   options.reduction = raw.reduction == "fast" ? Reduction::fast : Reduction::reproducible;
   options.overlap = raw.overlap == "off" ? Overlap::off : Overlap::on;
   options.bucket_mb = raw.bucket_mb;
+  options.profile = raw.profile;
   options.log_every = raw.log_every;
   options.eval_every = raw.eval_every;
   flags.label_smoothing = float(raw.label_smoothing);

@@ -163,6 +163,7 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"samples_per_s", summary.samples_per_s},
                    {"wall_s", summary.wall_s},
                    {"comm_exposed_share", summary.comm_exposed_share},
+                   {"activation_bytes", summary.activation_bytes},
                    {"peak_memory_bytes", summary.peak_memory_bytes},
                    {"weights_sha256", summary.weights_sha256},
                    {"ranks", std::int64_t(summary.ranks)},

@@ -7,16 +7,19 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "core/data/sources.h"
 #include "core/nn/trace.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
+#include "launcher/open_data.h"
+#include "launcher/profile_table.h"
 #include "launcher/progress.h"
 #include "launcher/run_folder.h"
+#include "launcher/saved_run.h"
 #include "launcher/self_start.h"
 #include "parallel/batch_plan.h"
 #include "parallel/trainer.h"
@@ -53,21 +56,6 @@ std::string create_folder(Job& job, const TrainFlags& flags, std::unique_ptr<Run
   job.communicator().broadcast(&notice, sizeof notice, 0);
   if (notice.exit_code != 0) throw Error(notice.text, notice.hint, ExitCode(notice.exit_code));
   return notice.text;
-}
-
-LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples) {
-  if (samples.classes == 0) {
-    LOCKSTEP_CHECK(flags.label_smoothing == 0,
-                   ConfigError,
-                   "--label-smoothing has no meaning without classes");
-    return [](Builder& nn, Value prediction, Value target) {
-      return nn.mean_squared_error(prediction, target);
-    };
-  }
-  const float smoothing = flags.label_smoothing;
-  return [smoothing](Builder& nn, Value logits, Value labels) {
-    return nn.softmax_cross_entropy(logits, labels, smoothing);
-  };
 }
 
 /// Trained elements. Throws what the model has against the data's shape.
@@ -194,7 +182,7 @@ int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& lo
 int run_training(Job& job, const RunSettings& settings) {
   const TrainFlags& flags = settings.flags;
   check_launched_ranks(flags, job.size());
-  const data::DataSplit data = data::open(flags.data, flags.val_fraction, flags.options.seed);
+  const data::DataSplit data = open_data(flags);
   const data::SampleSpec& samples = data.train->spec();
   nn::ModelSpec spec = flags.model;
   spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
@@ -209,11 +197,13 @@ int run_training(Job& job, const RunSettings& settings) {
   RunLog log;
   Console console(settings.console);
   Progress progress(console);
+  std::optional<ProfilePrinter> profile;
   StartObserver start([&] {
     folder->begin();
     log = open_log(log_file, job);
     console.set_copy(&log);
     folder->write_file("config.toml", to_toml(flags));
+    folder->write_file("classes.json", classes_json(*data.train));
     folder->write_file("environment.json", environment_json(job, settings));
     print_start(console, job, settings, data, parameters, path);
   });
@@ -222,6 +212,8 @@ int run_training(Job& job, const RunSettings& settings) {
     // The folder first: what it records must not wait for a slow terminal.
     trainer.add_observer(*folder);
     trainer.add_observer(progress);
+    profile.emplace(console, *folder);
+    trainer.add_observer(*profile);
   }
   try {
     trainer.fit(data);

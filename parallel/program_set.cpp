@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/nn/trace.h"
 #include "parallel/dump.h"
+#include "parallel/memory_fit.h"
 
 namespace lockstep {
 namespace {
@@ -47,6 +48,7 @@ ProgramSet::ProgramSet(Backend& backend,
                        std::vector<std::int64_t> sizes)
     : reuse_(reuse_of_environment()) {
   const auto bucket_bytes = std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
+  int choice = -1;  // of recomputation: the whole micro-batch, which comes first, decides
   for (std::int64_t n : distinct_sizes(batch, std::move(sizes))) {
     BatchNormPolicy policy = options.batch_norm;
     policy.group = batch.group_size;
@@ -55,28 +57,30 @@ ProgramSet::ProgramSet(Backend& backend,
     const Builder::Settings settings{.mode = Mode::training,
                                      .batch_norm = policy,
                                      .group_ranks = batch.cluster,
-                                     .micro_batch = n};
+                                     .micro_batch = n,
+                                     .precision = options.precision};
     Graph graph = trace(model, loss, samples, settings);
     if (training_.empty()) space_ = lay_out(graph, bucket_bytes);
-    training_.push_back(compile(n, std::move(graph), backend));
+    check_parameters(n, graph);
+    training_.push_back(
+        {n, compile_within_limit(std::move(graph), backend, space_, reuse_, options, choice)});
     if (n == 0) continue;
     Builder::Settings evaluation = settings;
     evaluation.mode = Mode::evaluation;
-    evaluation_.push_back(compile(n, trace(model, loss, samples, evaluation), backend));
+    Graph evaluating = trace(model, loss, samples, evaluation);
+    check_parameters(n, evaluating);
+    evaluation_.push_back(
+        {n, std::make_unique<Program>(std::move(evaluating), backend, space_, reuse_)});
   }
   allocate_and_bind(backend);
 }
 
-BoundProgram ProgramSet::compile(std::int64_t samples, Graph graph, Backend& backend) const {
+void ProgramSet::check_parameters(std::int64_t samples, const Graph& graph) const {
   LOCKSTEP_CHECK(training_.empty() || same_parameters(graph, this->graph()),
                  ConfigError,
                  "model: for {} samples or in evaluation it declares other parameters than in "
                  "training; declare all of them always",
                  samples);
-  BoundProgram bound;
-  bound.samples = samples;
-  bound.program = std::make_unique<Program>(std::move(graph), backend, space_, reuse_);
-  return bound;
 }
 
 void ProgramSet::allocate_and_bind(Backend& backend) {
@@ -96,6 +100,11 @@ void ProgramSet::allocate_and_bind(Backend& backend) {
       bound.target = bound.program->input(kTargetName);
       bound.sample_weight = bound.program->input(kSampleWeightName);
     }
+}
+
+void ProgramSet::profile(Profiler* profiler) {
+  for (auto* programs : {&training_, &evaluation_})
+    for (BoundProgram& bound : *programs) bound.program->profile(profiler);
 }
 
 void ProgramSet::dump(const std::string& folder) const {

@@ -52,13 +52,15 @@ class ProgramSet {
   float* parameters() { return parameters_->as<float>(); }
   float* gradients() { return gradients_->as<float>(); }
   PackedCopies& packed() { return packed_; }
+  /// See Program::profile().
+  void profile(Profiler* profiler);
   /// Text of every program, plan and of the flat space, as files in `folder`.
   void dump(const std::string& folder) const;
   std::size_t arena_bytes() const { return arena_->bytes(); }
 
  private:
   static const BoundProgram& find(const std::vector<BoundProgram>& programs, std::int64_t samples);
-  BoundProgram compile(std::int64_t samples, Graph graph, Backend& backend) const;
+  void check_parameters(std::int64_t samples, const Graph& graph) const;
   void allocate_and_bind(Backend& backend);
 
   FlatSpace space_;

@@ -56,6 +56,10 @@ StepTimes Replica::times() const {
   return times;
 }
 
+std::size_t Replica::activation_bytes() const { return state_->programs.arena_bytes(); }
+
+Profiler* Replica::profiler() { return state_->profiler.get(); }
+
 std::uint64_t Replica::bytes_sent() const { return state_->exchange.bytes_sent(); }
 
 namespace {

@@ -14,6 +14,8 @@
 
 namespace lockstep {
 
+class Profiler;
+
 /// What one training step found out. Equal on all ranks.
 struct StepResult {
   double loss = 0;        ///< mean over the global batch, over the labels that count
@@ -63,6 +65,10 @@ class Replica {
 
   StepTimes times() const;
   std::uint64_t bytes_sent() const;
+  /// Bytes of the arena: activations and workspace.
+  std::size_t activation_bytes() const;
+  /// What was timed; null without TrainOptions::profile.
+  Profiler* profiler();
 
   /// Host copies of parameters and running statistics, as stored, in declaration order.
   std::vector<io::NamedTensor> weights() const;

@@ -82,6 +82,7 @@ Replica::State::State(RankContext& rank_context,
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
   initialise_parameters();
+  if (options.profile) declare_profile();
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
 }
 
@@ -91,6 +92,7 @@ StepResult Replica::State::train_step(const Schedule& schedule,
                                       float lr,
                                       bool want_grad_norm) {
   RunState state{.seed = options.seed, .step = std::uint64_t(step), .group = group_.get()};
+  if (profiler) profiler->begin_step(step);
   sample_weight_ = float(1.0 / double(schedule.samples));
   exchange.begin_step(schedule);
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
@@ -145,7 +147,10 @@ void Replica::State::initialise_parameters() {
 }
 
 void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
-  const data::LoadedBatch loaded = loader.next();
+  const data::LoadedBatch loaded = [&] {
+    const ProfileScope scope(profiler.get(), data_work_);
+    return loader.next();
+  }();
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
@@ -188,8 +193,28 @@ void Replica::State::run(Program& program, const RunState& state, bool exchange_
   times.backward += seconds_between(middle, Clock::now());
 }
 
+void Replica::State::start_bucket(int bucket) {
+  if (profiler) bucket_start_[std::size_t(bucket)] = Profiler::Clock::now();
+  exchange.start_bucket(bucket);
+}
+
 void Replica::State::start_all_buckets() {
-  for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
+  for (int b = 0; b < exchange.bucket_count(); ++b) start_bucket(b);
+}
+
+void Replica::State::declare_profile() {
+  constexpr std::int64_t kWarmUpSteps = 2, kTracedSteps = 8;
+  profiler = std::make_unique<Profiler>(kWarmUpSteps, kTracedSteps);
+  data_work_ = profiler->declare({.name = "wait_for_data", .path = "", .cost = {}});
+  wait_work_ = profiler->declare({.name = "wait_for_exchange", .path = "", .cost = {}});
+  optimizer_work_ = profiler->declare({.name = "optimizer", .path = "", .cost = {}});
+  bucket_start_.resize(std::size_t(exchange.bucket_count()));
+  for (int b = 0; b < exchange.bucket_count(); ++b)
+    bucket_work_.push_back(profiler->declare({.name = "exchange",
+                                              .path = fmt::format("bucket {}", b),
+                                              .stream = ProfileStream::communication,
+                                              .cost = {}}));
+  programs.profile(profiler.get());
 }
 
 // Ranks of a batch-norm group run the same number of micro-batches: one that has fewer takes part
@@ -210,7 +235,14 @@ StepResult Replica::State::update(const Schedule& schedule,
                                   bool want_grad_norm) {
   StepResult result;
   const int buckets = exchange.bucket_count();
-  for (int b = 0; b < buckets; ++b) exchange.finish_bucket(b);
+  for (int b = 0; b < buckets; ++b) {
+    const auto begin = Profiler::Clock::now();
+    exchange.finish_bucket(b);
+    if (!profiler) continue;
+    const auto end = Profiler::Clock::now();
+    profiler->record(wait_work_, begin, end);
+    profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
+  }
   const auto begin = Clock::now();
   read_metrics(result);
   LOCKSTEP_CHECK(result.counted > 0,
@@ -239,7 +271,9 @@ StepResult Replica::State::update(const Schedule& schedule,
   for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, scale);
   optimizer.update_running_statistics();
   programs.packed().invalidate();
-  times.optimizer += seconds_between(begin, Clock::now());
+  const auto end = Clock::now();
+  if (profiler) profiler->record(optimizer_work_, begin, end);
+  times.optimizer += seconds_between(begin, end);
   return result;
 }
 

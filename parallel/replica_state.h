@@ -35,7 +35,7 @@ class Replica::State final : public BucketListener {
                         bool want_grad_norm);
   StepResult evaluate(const Schedule& schedule, data::Loader& loader);
 
-  void on_bucket_complete(int bucket) override { exchange.start_bucket(bucket); }
+  void on_bucket_complete(int bucket) override { start_bucket(bucket); }
   void between_kernels() override { exchange.progress(); }
 
   RankContext& context;
@@ -47,13 +47,16 @@ class Replica::State final : public BucketListener {
   GradientExchange exchange;
   GradientExchange evaluation_exchange;
   StepTimes times;
+  std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:
   void initialise_parameters();
   void load(const BoundProgram& program, data::Loader& loader);
   void check_labels(const data::LoadedBatch& loaded) const;
   void run(Program& program, const RunState& state, bool exchange_after);
+  void start_bucket(int bucket);
   void start_all_buckets();
+  void declare_profile();
   void join_missing_rounds(const Schedule& schedule, RunState& state);
   StepResult update(const Schedule& schedule, std::int64_t step, float lr, bool want_grad_norm);
   void read_metrics(StepResult& result);
@@ -61,6 +64,9 @@ class Replica::State final : public BucketListener {
   data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;
   float sample_weight_ = 0;
+  int data_work_ = -1, wait_work_ = -1, optimizer_work_ = -1;
+  std::vector<int> bucket_work_;
+  std::vector<Profiler::Clock::time_point> bucket_start_;
 };
 
 }  // namespace lockstep

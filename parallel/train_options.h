@@ -9,6 +9,7 @@
 #include "core/nn/builder.h"
 #include "core/optim/lr_schedule.h"
 #include "core/optim/optimizer.h"
+#include "core/plan/recompute.h"
 #include "parallel/gradient_exchange.h"
 
 namespace lockstep {
@@ -38,6 +39,9 @@ struct TrainOptions {
   // model
   BatchNormPolicy batch_norm = {};
   // engine
+  Precision precision = Precision::fp32;
+  Recompute recompute = Recompute::none;
+  std::uint64_t memory_limit = 0;  ///< bytes of a rank's training_bytes(); 0: none
   std::uint64_t seed = 1;
   Reduction reduction = Reduction::reproducible;
   Overlap overlap = Overlap::on;
@@ -48,6 +52,7 @@ struct TrainOptions {
   // observation, in steps; 0: never. eval_every -1: at the end of each epoch and of the run
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
+  bool profile = false;  ///< time every operator and tell observers at the end
 };
 
 /// Throws ConfigError naming the setting that no run can have: a length that is missing, given

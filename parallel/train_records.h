@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "core/exec/backend.h"
 
 namespace lockstep {
 
@@ -40,9 +43,30 @@ struct TrainSummary {
   double wall_s = 0;              ///< training steps alone, without evaluation and start
   double comm_exposed_share = 0;  ///< of wall_s
   std::uint64_t peak_memory_bytes = 0;
+  std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
   std::string weights_sha256;
   int ranks = 1;
   std::string device;
+};
+
+/// One operator's part in a run: rank 0's sums over all steps, training and evaluation.
+struct ProfileLine {
+  std::string name;  ///< "conv2d"
+  double seconds = 0;
+  double share = 0;  ///< of all lines' seconds
+  double runs_a_step = 0;
+  double flops = 0, bytes = 0;  ///< in all runs
+  /// Of the least time that the measured peaks allow in the time taken: max(flops / peak flops,
+  /// bytes / peak bytes) / seconds. Above 1 where caches serve what memory could not; 0 where no
+  /// work is counted.
+  double roofline = 0;
+};
+
+struct ProfileRecord {
+  DevicePeaks peaks;               ///< of rank 0's device
+  std::vector<ProfileLine> lines;  ///< by operator, the slowest first
+  std::vector<ProfileLine> nodes;  ///< by layer and operator: "layer1.0.conv1 conv2d"
+  std::string trace;               ///< Chrome's trace format, one row per rank and stream
 };
 
 /// Told of progress on rank 0, between steps, on the training thread.
@@ -54,6 +78,7 @@ class TrainObserver {
   virtual void on_step(const StepRecord&) {}
   virtual void on_evaluation(const EvaluationRecord&) {}
   virtual void on_end(const TrainSummary&) {}
+  virtual void on_profile(const ProfileRecord&) {}
 };
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "parallel/fingerprint.h"
+#include "parallel/profile_report.h"
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
 
@@ -74,6 +75,15 @@ class Trainer::State {
     return train(data);
   }
 
+  EvaluationRecord evaluate(const data::DataSplit& data) {
+    LOCKSTEP_CHECK(data.validation != nullptr && data.validation->size() > 0,
+                   ConfigError,
+                   "data: there is nothing to evaluate on");
+    compare_fingerprints(context_.communicator(), settings_fingerprint(data));
+    make_replica(data);
+    return run_evaluation(data);
+  }
+
   Replica& replica() {
     LOCKSTEP_CHECK(replica_.has_value(), ConfigError, "trainer: fit() comes first");
     return *replica_;
@@ -105,6 +115,9 @@ class Trainer::State {
         {"clip-norm", fmt::format("{}", options_.clip_norm)},
         {"no-decay",
          fmt::format("{}{}", fmt::join(options_.no_decay, ","), options_.decay_all ? " all" : "")},
+        {"precision", std::string(name_of(options_.precision))},
+        {"recompute", std::string(name_of(options_.recompute))},
+        {"memory-limit", std::to_string(options_.memory_limit)},
         {"seed", std::to_string(options_.seed)},
         {"reduction", options_.reduction == Reduction::fast ? "fast" : "reproducible"},
         {"bucket-mb", fmt::format("{}", options_.bucket_mb)},
@@ -136,6 +149,7 @@ class Trainer::State {
     TrainSummary summary;
     for (TrainObserver* observer : observers_) observer->on_start();
     context_.communicator().barrier();
+    if (options_.profile) replica_->profiler()->start();
     mark_ = {0, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
     for (std::int64_t step = 0; step < steps_; ++step) {
       const bool last_step = step + 1 == steps_;
@@ -147,7 +161,7 @@ class Trainer::State {
         log_step(feed, loader, step, lr, result);
         summary.train_loss = result.loss;
       }
-      if (data.validation && evaluates_after(feed, step)) evaluate(feed, data, step, summary);
+      if (data.validation && evaluates_after(feed, step)) evaluate_after(feed, data, step, summary);
     }
     finish(feed, summary);
     return summary;
@@ -193,11 +207,7 @@ class Trainer::State {
     mark_ = {step + 1, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
   }
 
-  void evaluate(const TrainingFeed& feed,
-                const data::DataSplit& data,
-                std::int64_t step,
-                TrainSummary& summary) {
-    mark_.seconds += seconds_since(mark_.time);
+  EvaluationRecord run_evaluation(const data::DataSplit& data) {
     const auto begin = Clock::now();
     const Schedule schedule = replica_->evaluation_schedule(data.validation->size());
     EvaluationFeed requests(schedule);
@@ -207,16 +217,29 @@ class Trainer::State {
     data::Loader loader(
         data.validation, loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
     const StepResult result = replica_->evaluate(schedule, loader);
-    EvaluationRecord record{.step = step + 1,
-                            .epoch = double(step + 1) / double(feed.steps_per_epoch()),
-                            .val_loss = result.loss,
-                            .val_accuracy = result.accuracy,
-                            .seconds = seconds_since(begin)};
+    return {
+        .val_loss = result.loss, .val_accuracy = result.accuracy, .seconds = seconds_since(begin)};
+  }
+
+  void evaluate_after(const TrainingFeed& feed,
+                      const data::DataSplit& data,
+                      std::int64_t step,
+                      TrainSummary& summary) {
+    mark_.seconds += seconds_since(mark_.time);
+    EvaluationRecord record = run_evaluation(data);
+    record.step = step + 1;
+    record.epoch = double(step + 1) / double(feed.steps_per_epoch());
     for (TrainObserver* observer : observers_) observer->on_evaluation(record);
-    summary.val_loss = result.loss;
-    summary.val_accuracy = result.accuracy;
+    summary.val_loss = record.val_loss;
+    summary.val_accuracy = record.val_accuracy;
     summary.evaluated = true;
     mark_.time = Clock::now();
+  }
+
+  void report_profile() {
+    if (!options_.profile) return;
+    const ProfileRecord record = make_profile(context_, *replica_->profiler(), steps_);
+    for (TrainObserver* observer : observers_) observer->on_profile(record);
   }
 
   void finish(const TrainingFeed& feed, TrainSummary& summary) {
@@ -226,10 +249,12 @@ class Trainer::State {
     summary.samples_per_s = double(summary.samples) / training_seconds_;
     summary.comm_exposed_share = replica_->times().exposed_communication / training_seconds_;
     summary.peak_memory_bytes = peak_resident_bytes();
+    summary.activation_bytes = replica_->activation_bytes();
     summary.weights_sha256 = io::weights_sha256(replica_->weights());
     summary.ranks = context_.size();
     summary.device = context_.backend().device_class();
     for (TrainObserver* observer : observers_) observer->on_end(summary);
+    report_profile();
   }
 
   /// Where the interval of the next record begins.
@@ -263,6 +288,8 @@ Trainer::Trainer(RankContext& context,
 Trainer::~Trainer() = default;
 
 void Trainer::add_observer(TrainObserver& observer) { state_->add_observer(observer); }
+
+EvaluationRecord Trainer::evaluate(const data::DataSplit& data) { return state_->evaluate(data); }
 
 TrainSummary Trainer::fit(const data::DataSplit& data) { return state_->fit(data); }
 

@@ -25,6 +25,10 @@ class Trainer {
           const TrainOptions& options);
   ~Trainer();
 
+  /// Loss and accuracy on data.validation, without training: of options.init's weights, or the
+  /// seed's. Collective; the same on every rank.
+  EvaluationRecord evaluate(const data::DataSplit& data);
+
   /// Called on rank 0 only; must outlive fit().
   void add_observer(TrainObserver& observer);
 

@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "core/data/ignore_label.h"
 #include "core/data/sources.h"
 
 namespace lockstep::data {
@@ -24,9 +25,7 @@ void expect_path(std::string_view kind, std::string_view path, std::string_view 
                       fmt::format("for example --data {}:data/{}", kind, kind));
 }
 
-}  // namespace
-
-DataSplit open(const std::string& source, double validation_fraction, std::uint64_t seed) {
+DataSplit open_kind(const std::string& source, const OpenOptions& options) {
   const auto colon = source.find(':');
   const std::string kind = source.substr(0, colon);
   const std::string path = colon == source.npos ? "" : source.substr(colon + 1);
@@ -35,22 +34,44 @@ DataSplit open(const std::string& source, double validation_fraction, std::uint6
                    ConfigError,
                    "data: glyphs takes nothing behind it, got '{}'",
                    source);
-    expect_no_fraction(kind, validation_fraction);
+    expect_no_fraction(kind, options.validation_fraction);
     return glyphs();
   }
   if (kind == "csv") {
     expect_path(kind, path, "FILE");
-    return csv(path, validation_fraction, seed);
+    return csv(path, options.validation_fraction, options.seed);
   }
   if (kind == "mnist") {
     expect_path(kind, path, "DIR");
-    expect_no_fraction(kind, validation_fraction);
+    expect_no_fraction(kind, options.validation_fraction);
     return mnist(path);
   }
-  constexpr std::array<std::string_view, 3> kKinds{"glyphs", "csv", "mnist"};
+  if (kind == "text") {
+    expect_path(kind, path, "FILE");
+    return text(path, options);
+  }
+  if (kind == "tokens") {
+    expect_path(kind, path, "PATH");
+    return tokens(path, options);
+  }
+  constexpr std::array<std::string_view, 5> kKinds{"glyphs", "csv", "mnist", "text", "tokens"};
   const std::string near = nearest(kind, kKinds);
-  throw ConfigError(fmt::format("data: expected glyphs, csv:FILE or mnist:DIR, got '{}'", source),
-                    near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+  throw ConfigError(
+      fmt::format("data: expected glyphs, csv:FILE, mnist:DIR, text:FILE or tokens:PATH, got '{}'",
+                  source),
+      near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+}
+
+}  // namespace
+
+DataSplit open(const std::string& source, const OpenOptions& options) {
+  DataSplit split = open_kind(source, options);
+  const SampleSpec& spec = split.train->spec();
+  if (!options.ignore_index || spec.ignore_index) return split;
+  LOCKSTEP_CHECK(
+      spec.classes > 0, ConfigError, "data: {} has no classes, so no label can be ignored", source);
+  return {ignore_label(split.train, *options.ignore_index),
+          split.validation ? ignore_label(split.validation, *options.ignore_index) : nullptr};
 }
 
 }  // namespace lockstep::data

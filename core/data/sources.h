@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,10 +31,34 @@ DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::ui
 /// Throws DataError naming file, what was expected and what came.
 DataSplit mnist(const std::string& folder);
 
-/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR". `seed` chooses the
-/// validation rows of csv; glyphs are the same for every seed, as mnist is, so that runs compare.
-/// Throws ConfigError naming the nearest valid kind; or `validation_fraction` other than 0 for a
+/// What the command line says about a source beside its name; each kind takes what concerns it.
+struct OpenOptions {
+  /// Share kept for validation, of sources without a validation part of their own.
+  double validation_fraction = 0.0;
+  /// Chooses the validation rows of csv. Glyphs are the same for every seed, as mnist is, so that
+  /// runs compare.
+  std::uint64_t seed = 1;
+  std::int64_t context = 0;     ///< text, tokens: tokens of a sample
+  std::int64_t vocabulary = 0;  ///< tokens: different tokens; 0: GPT-2's 50,257
+  /// Targets with this value count in neither loss nor accuracy.
+  std::optional<std::int32_t> ignore_index = {};
+};
+
+/// Text in UTF-8, a character a token, numbered in ascending order of their codes. The last tenth
+/// (or validation_fraction) of the characters is the validation part. Samples as in
+/// token_windows.h. Throws DataError naming file and byte: invalid UTF-8, a NUL.
+DataSplit text(const std::string& file, const OpenOptions& options);
+
+/// Files of 16-bit tokens, little-endian, bare (nanoGPT) or behind llm.c's header: a folder with
+/// train.bin and val.bin, or one file, whose last tenth (or validation_fraction) is the validation
+/// part. Samples as in token_windows.h. Throws DataError: an odd number of bytes, a header that
+/// lies; when loading: a token past the vocabulary, with its position.
+DataSplit tokens(const std::string& path, const OpenOptions& options);
+
+/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR", "text:FILE",
+/// "tokens:PATH".
+/// Throws ConfigError naming the nearest valid kind; or a validation fraction other than 0 for a
 /// source that has its own validation part. DataError as the source does.
-DataSplit open(const std::string& source, double validation_fraction, std::uint64_t seed);
+DataSplit open(const std::string& source, const OpenOptions& options = {});
 
 }  // namespace lockstep::data

@@ -54,6 +54,13 @@ struct AdamwUpdate {
   std::uint64_t t = 1;  ///< the number of this update, from 1
 };
 
+/// What a device reaches in large matrix products and in streaming through memory, measured.
+struct DevicePeaks {
+  double fp32_flops = 0;  ///< a second
+  double bf16_flops = 0;
+  double bytes = 0;  ///< read and written a second, far beyond the caches
+};
+
 /// Elements in one block of the reproducible norm, counted from the start of each tensor.
 inline constexpr std::int64_t kNormBlock = 4096;
 
@@ -69,6 +76,10 @@ class Backend {
   /// Throws OutOfMemory naming `what` and the bytes.
   virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;
   virtual std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) = 0;
+
+  /// Takes some tenths of a second; other ranks on the machine should do it at the same time, as
+  /// they share its memory. Throws OutOfMemory.
+  virtual DevicePeaks measure_peaks() = 0;
 
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;

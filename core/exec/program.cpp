@@ -99,6 +99,19 @@ void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& 
   }
   for (std::size_t i = 0; i < graph_.input_names().size(); ++i)
     inputs_.emplace_back(graph_.input_names()[i], address_of(graph_.input_value(int(i)), memory));
+  for (const auto& [name, value] : graph_.outputs())
+    outputs_.emplace_back(name, address_of(value, memory));
+}
+
+std::vector<std::pair<int, PackedCopy>> Program::packed_copies() const {
+  std::vector<std::pair<int, PackedCopy>> copies;
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    if (kernels_[i] == nullptr) continue;
+    for (const PackedCopy& copy : kernels_[i]->packed_copies())
+      copies.emplace_back(graph_.value(graph_.nodes()[i].inputs[std::size_t(copy.input)]).index,
+                          copy);
+  }
+  return copies;
 }
 
 void* Program::input(std::string_view name) const {
@@ -107,19 +120,47 @@ void* Program::input(std::string_view name) const {
   return nullptr;
 }
 
+void Program::profile(Profiler* profiler) {
+  profiler_ = profiler;
+  if (profiler == nullptr) return;
+  packing_work_ = profiler->declare({.name = "pack_weights", .path = "", .cost = {}});
+  for (auto* steps : {&forward_, &backward_})
+    for (Step& step : *steps) {
+      if (step.node < 0) {
+        step.work = packing_work_;
+        continue;
+      }
+      const Node& node = graph_.nodes()[std::size_t(step.node)];
+      const auto inputs = graph_.types_of(node.inputs), outputs = graph_.types_of(node.outputs);
+      step.work = profiler->declare({.name = std::string(name_of(node.op->kind())),
+                                     .path = node.path,
+                                     .bf16 = !inputs.empty() && inputs[0].dtype == DType::bf16,
+                                     .cost = node.op->cost(inputs, outputs)});
+    }
+}
+
+const void* Program::output(std::string_view name) const {
+  for (const auto& [output, address] : outputs_)
+    if (output == name) return address;
+  return nullptr;
+}
+
 void Program::run_forward(const RunState& state) {
-  copies_->refresh(packed_);
-  for (const Step& step : forward_) step.kernel->run(state);
+  {
+    const ProfileScope scope(profiler_, packing_work_);
+    copies_->refresh(packed_);
+  }
+  for (const Step& step : forward_) run(step, state);
 }
 
 void Program::run_backward(const RunState& state) {
-  for (const Step& step : backward_) step.kernel->run(state);
+  for (const Step& step : backward_) run(step, state);
 }
 
 void Program::run_backward(const RunState& state, BucketListener& listener) {
   for (int bucket : buckets_after_forward_) listener.on_bucket_complete(bucket);
   for (const Step& step : backward_) {
-    step.kernel->run(state);
+    run(step, state);
     listener.between_kernels();
     if (step.node < 0) continue;
     for (int bucket : plan_.buckets_after_node[std::size_t(step.node)])

@@ -7,6 +7,7 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/packed_copies.h"
+#include "core/exec/profiler.h"
 #include "core/graph/graph.h"
 #include "core/plan/program_plan.h"
 
@@ -39,9 +40,17 @@ class Program {
 
   void bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed);
 
+  /// From now on every kernel's run is recorded; null: no longer. Each operator is declared under
+  /// its name and path.
+  void profile(Profiler* profiler);
+
   /// Device memory of input `name` ("x", "target", "sample_weight"); write it before each run,
   /// since the arena reuses it. Null where the program has no such input.
   void* input(std::string_view name) const;
+
+  /// Device memory of output `name`; holds it from the end of a run to the next. Null: no such
+  /// output.
+  const void* output(std::string_view name) const;
 
   /// Forward kernels (in evaluation programs: all). The parameters' packed copies are refreshed
   /// first where they are stale.
@@ -51,6 +60,8 @@ class Program {
   /// is told at the start.
   void run_backward(const RunState& state, BucketListener& listener);
 
+  /// What kernels ask for, with the parameter each copy is derived from; one entry per request.
+  std::vector<std::pair<int, PackedCopy>> packed_copies() const;
   const Graph& graph() const { return graph_; }
   const ProgramPlan& plan() const { return plan_; }
   std::size_t arena_bytes() const { return plan_.arena.bytes; }
@@ -59,7 +70,16 @@ class Program {
   struct Step {
     Kernel* kernel = nullptr;
     int node = -1;  ///< -1 where no bucket can be complete afterwards
+    int work = -1;  ///< the profiler's number
   };
+  void run(const Step& step, const RunState& state) {
+    if (profiler_ == nullptr) {
+      step.kernel->run(state);
+    } else {
+      const ProfileScope scope(profiler_, step.work);
+      step.kernel->run(state);
+    }
+  }
   void add_step(int node, const ProgramMemory& memory, Backend& backend);
   KernelBuffers buffers_of(int node, const ProgramMemory& memory) const;
   void* address_of(ValueId value, const ProgramMemory& memory) const;
@@ -76,6 +96,9 @@ class Program {
   PackedCopies* copies_ = nullptr;
   std::vector<int> buckets_after_forward_;
   std::vector<std::pair<std::string, void*>> inputs_;
+  std::vector<std::pair<std::string, const void*>> outputs_;
+  Profiler* profiler_ = nullptr;
+  int packing_work_ = -1;
 };
 
 }  // namespace lockstep

@@ -59,6 +59,11 @@ void Graph::accumulate_into(ValueId value, int parameter) {
   info.accumulates_into = parameter;
 }
 
+void Graph::add_output(const std::string& name, ValueId value) {
+  LOCKSTEP_ASSERT(this->value(value).role == ValueRole::activation);
+  outputs_.emplace_back(name, value);
+}
+
 void Graph::set_weight_parameter(int statistic, int weight) {
   parameters_[std::size_t(statistic)].weight_parameter = weight;
 }
@@ -112,6 +117,8 @@ std::string to_text(const Graph& graph) {
                         attributes,
                         node.path);
   }
+  for (const auto& [name, value] : graph.outputs())
+    text += fmt::format("output {} {}\n", name, describe(graph, value));
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/source_loc.h"
@@ -53,6 +54,8 @@ class Graph {
   void accumulate_into(ValueId value, int parameter);
   /// Names the metric that holds the weight of running statistic `statistic`.
   void set_weight_parameter(int statistic, int weight);
+  /// Keeps `value` after the program's end, to be read under `name`.
+  void add_output(const std::string& name, ValueId value);
   /// The value that reads parameter `index`.
   ValueId parameter_value(int index) const { return parameter_values_[std::size_t(index)]; }
 
@@ -61,6 +64,7 @@ class Graph {
   const std::vector<ValueInfo>& values() const { return values_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<std::string>& input_names() const { return input_names_; }
+  const std::vector<std::pair<std::string, ValueId>>& outputs() const { return outputs_; }
   ValueId input_value(int index) const { return input_values_[std::size_t(index)]; }
   std::vector<TensorType> types_of(std::span<const ValueId> ids) const;
 
@@ -71,6 +75,7 @@ class Graph {
   std::vector<ValueId> parameter_values_;
   std::vector<std::string> input_names_;
   std::vector<ValueId> input_values_;
+  std::vector<std::pair<std::string, ValueId>> outputs_;
 };
 
 /// One line per parameter, input and node, equal for equal programs; used by dumps and

@@ -9,6 +9,7 @@
 
 #include "core/graph/graph.h"
 #include "core/ops/gelu.h"
+#include "core/plan/precision.h"
 
 namespace lockstep {
 
@@ -106,6 +107,7 @@ class Builder {
     BatchNormPolicy batch_norm = {};
     int group_ranks = 1;  ///< ranks whose micro-batches form one batch-norm group
     std::int64_t micro_batch = 1;
+    Precision precision = Precision::fp32;
   };
   Builder(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
 

@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/grad/differentiate.h"
+#include "core/ops/cast.h"
 
 namespace lockstep {
 namespace {
@@ -18,6 +19,13 @@ void check_loss(const Graph& graph, Value result) {
   LOCKSTEP_CHECK(producer >= 0 && graph.nodes()[std::size_t(producer)].op->is_loss(),
                  ConfigError,
                  "model: the loss function must end in one of the builder's losses");
+}
+
+ValueId as_f32(Graph& graph, ValueId value) {
+  if (graph.value(value).type.dtype == DType::f32) return value;
+  const Node producer = graph.nodes()[std::size_t(graph.value(value).producer)];
+  return graph.add_node(
+      std::make_shared<ops::Cast>(DType::f32), {value}, producer.path, producer.where)[0];
 }
 
 }  // namespace
@@ -40,7 +48,29 @@ Graph trace(const ModelFunction& model,
                  samples.classes);
   const Value result = loss(nn, prediction, target);
   check_loss(graph, result);
-  if (settings.mode == Mode::training) differentiate(graph, result.id());
+  ValueId loss_value = result.id();
+  if (settings.precision == Precision::bf16)
+    loss_value = lower_to_bf16(graph, loss_value, kInputName);
+  if (settings.mode == Mode::training) differentiate(graph, loss_value);
+  verify(graph);
+  return graph;
+}
+
+Graph trace_prediction(const ModelFunction& model,
+                       const data::SampleSpec& samples,
+                       const Builder::Settings& settings) {
+  Graph graph;
+  Builder::Settings evaluation = settings;
+  evaluation.mode = Mode::evaluation;
+  Builder nn(graph, evaluation);
+  Value x(&graph, graph.add_input(kInputName, batch_of(samples.input, settings.micro_batch)));
+  if (!samples.scale.empty()) x = nn.normalize(x, samples.scale, samples.shift);
+  const Value prediction = model(nn, x);
+  const ValueId result = settings.precision == Precision::bf16
+                             ? lower_to_bf16(graph, prediction.id(), kInputName)
+                             : prediction.id();
+  graph.add_output(kPredictionName, as_f32(graph, result));
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) graph.freeze(int(i));
   verify(graph);
   return graph;
 }

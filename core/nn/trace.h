@@ -22,4 +22,13 @@ Graph trace(const ModelFunction& model,
             const data::SampleSpec& samples,
             const Builder::Settings& settings);
 
+/// Name of the output of trace_prediction().
+inline constexpr const char* kPredictionName = "prediction";
+
+/// The model alone, in evaluation mode: input "x", output "prediction" in fp32. Every parameter is
+/// frozen.
+Graph trace_prediction(const ModelFunction& model,
+                       const data::SampleSpec& samples,
+                       const Builder::Settings& settings);
+
 }  // namespace lockstep

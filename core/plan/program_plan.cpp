@@ -34,6 +34,8 @@ class Planner {
   /// Last node that reads each value; views pass their readers on to what they view.
   void find_last_uses() {
     last_use_.assign(graph_.values().size(), -1);
+    for (const auto& [name, value] : graph_.outputs())
+      last_use_[std::size_t(value)] = int(graph_.nodes().size());
     for (std::size_t i = graph_.nodes().size(); i-- > 0;) {
       const Node& node = graph_.nodes()[i];
       int last = int(i);

@@ -3,31 +3,43 @@
 
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/flat.h"
 #include "kernels/cpu/kernel_list.h"
 
 namespace lockstep::cpu {
 namespace {
 
+template <typename T>
 class AddKernel final : public BoundKernel {
  public:
-  AddKernel(std::int64_t elems, bool accumulates) : elems_(elems), accumulates_(accumulates) {}
+  explicit AddKernel(std::int64_t elems) : elems_(elems) {}
+  void run(const RunState&) override { add_(output<T>(0), input<T>(0), input<T>(1), elems_); }
+
+ private:
+  decltype(&avx2::add<T>) add_ = LOCKSTEP_CHOOSE(add<T>);
+  std::int64_t elems_;
+};
+
+/// The output is a gradient in the flat space.
+class AddGradientsKernel final : public BoundKernel {
+ public:
+  explicit AddGradientsKernel(std::int64_t elems) : elems_(elems) {}
   void run(const RunState& state) override {
-    const auto loop = accumulates_ && state.accumulate ? add_onto_ : add_;
+    const auto loop = state.accumulate ? add_onto_ : add_;
     loop(output(0), input(0), input(1), elems_);
   }
 
  private:
-  decltype(&avx2::add) add_ = LOCKSTEP_CHOOSE(add);
+  decltype(&avx2::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
   decltype(&avx2::add_onto) add_onto_ = LOCKSTEP_CHOOSE(add_onto);
   std::int64_t elems_;
-  bool accumulates_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_add_kernel(const ops::Add&, const KernelSpec& spec) {
-  return std::make_unique<AddKernel>(spec.inputs[0].elems(), spec.output_accumulates[0]);
+  const std::int64_t elems = spec.inputs[0].elems();
+  if (spec.output_accumulates[0]) return std::make_unique<AddGradientsKernel>(elems);
+  return make_stored<AddKernel>(spec.inputs[0].dtype, elems);
 }
 
 }  // namespace lockstep::cpu

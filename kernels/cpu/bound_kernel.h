@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+
 #include "core/exec/kernel.h"
+#include "kernels/cpu/bf16.h"
 
 namespace lockstep::cpu {
 
@@ -27,5 +30,12 @@ class BoundKernel : public Kernel {
  private:
   KernelBuffers buffers_;
 };
+
+/// A KernelOf<T> for the type T that elements of `dtype`, f32 or bf16, are stored as.
+template <template <typename> class KernelOf, typename... Args>
+std::unique_ptr<Kernel> make_stored(DType dtype, const Args&... args) {
+  if (dtype == DType::bf16) return std::make_unique<KernelOf<Bf16>>(args...);
+  return std::make_unique<KernelOf<float>>(args...);
+}
 
 }  // namespace lockstep::cpu

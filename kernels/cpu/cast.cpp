@@ -8,27 +8,32 @@
 namespace lockstep::cpu {
 namespace {
 
-class CastKernel final : public BoundKernel {
+class RoundToBf16Kernel final : public BoundKernel {
  public:
-  CastKernel(DType to, std::int64_t elems) : to_(to), elems_(elems) {}
-  void run(const RunState&) override {
-    if (to_ == DType::bf16)
-      narrow_(output<std::uint16_t>(0), input(0), elems_);
-    else
-      widen_(output(0), input<std::uint16_t>(0), elems_);
-  }
+  explicit RoundToBf16Kernel(std::int64_t elems) : elems_(elems) {}
+  void run(const RunState&) override { round_to_bf16_(output<Bf16>(0), input(0), elems_); }
 
  private:
-  decltype(&avx2::cast_to_bf16) narrow_ = LOCKSTEP_CHOOSE(cast_to_bf16);
-  decltype(&avx2::cast_to_f32) widen_ = LOCKSTEP_CHOOSE(cast_to_f32);
-  DType to_;
+  decltype(&avx2::round_to_bf16) round_to_bf16_ = LOCKSTEP_CHOOSE(round_to_bf16);
+  std::int64_t elems_;
+};
+
+class WidenToF32Kernel final : public BoundKernel {
+ public:
+  explicit WidenToF32Kernel(std::int64_t elems) : elems_(elems) {}
+  void run(const RunState&) override { widen_to_f32_(output(0), input<Bf16>(0), elems_); }
+
+ private:
+  decltype(&avx2::widen_to_f32) widen_to_f32_ = LOCKSTEP_CHOOSE(widen_to_f32);
   std::int64_t elems_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_cast_kernel(const ops::Cast& op, const KernelSpec& spec) {
-  return std::make_unique<CastKernel>(op.output(), spec.inputs[0].elems());
+  const std::int64_t elems = spec.inputs[0].elems();
+  if (op.output() == DType::bf16) return std::make_unique<RoundToBf16Kernel>(elems);
+  return std::make_unique<WidenToF32Kernel>(elems);
 }
 
 }  // namespace lockstep::cpu

@@ -27,9 +27,11 @@
 #include "core/ops/scale.h"
 #include "core/ops/softmax_cross_entropy.h"
 #include "kernels/cpu/dnnl_common.h"
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/optimizers.h"
+#include "kernels/cpu/peaks.h"
 
 namespace lockstep {
 namespace {
@@ -109,6 +111,8 @@ class CpuBackend final : public Backend {
     throw InternalError(fmt::format("{} is a view and has no kernel", cpu::describe(spec)));
   }
 
+  DevicePeaks measure_peaks() override { return cpu::measure_peaks(); }
+
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
     copy(device, host, bytes);
   }
@@ -143,7 +147,7 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  decltype(&cpu::avx2::add) add_ = LOCKSTEP_CHOOSE(add);
+  decltype(&cpu::avx2::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
   decltype(&cpu::avx2::squared_norm) squared_norm_ = LOCKSTEP_CHOOSE(squared_norm);
   decltype(&cpu::avx2::update_statistic) update_statistic_ = LOCKSTEP_CHOOSE(update_statistic);
 };

@@ -8,6 +8,7 @@
 namespace lockstep::cpu {
 namespace {
 
+template <typename T>
 class DropoutKernel final : public BoundKernel {
  public:
   DropoutKernel(const ops::Dropout& op, const KernelSpec& spec)
@@ -16,11 +17,11 @@ class DropoutKernel final : public BoundKernel {
   }
 
   void run(const RunState& state) override {
-    loop_(output(0), input(0), samples_, sample_elems_, dropout_.at(state));
+    loop_(output<T>(0), input<T>(0), samples_, sample_elems_, dropout_.at(state));
   }
 
  private:
-  decltype(&avx2::dropout) loop_ = LOCKSTEP_CHOOSE(dropout);
+  decltype(&avx2::dropout<T>) loop_ = LOCKSTEP_CHOOSE(dropout<T>);
   KeyedDropout dropout_;
   std::int64_t samples_;
   std::int64_t sample_elems_ = 0;
@@ -29,7 +30,7 @@ class DropoutKernel final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_dropout_kernel(const ops::Dropout& op, const KernelSpec& spec) {
-  return std::make_unique<DropoutKernel>(op, spec);
+  return make_stored<DropoutKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 }  // namespace lockstep::cpu

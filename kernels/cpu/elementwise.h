@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
 
 /// Elementwise loops of the operators. Outputs may equal an input; pointers may be unaligned.
@@ -26,48 +27,47 @@ struct DropoutStream {
 };
 
 /// y = max(x, 0), NaN stays NaN.
-LOCKSTEP_LOOP(void, relu, (float* y, const float* x, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, relu, (T * y, const T* x, std::int64_t elems));
 /// dx = y > 0 ? dy : 0
-LOCKSTEP_LOOP(void, relu_bwd, (float* dx, const float* dy, const float* y, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, relu_bwd, (T * dx, const T* dy, const T* y, std::int64_t elems));
+/// out = a + b
+LOCKSTEP_STORED_LOOP(void, add, (T * out, const T* a, const T* b, std::int64_t elems));
 /// out += a + b
 LOCKSTEP_LOOP(void, add_onto, (float* out, const float* a, const float* b, std::int64_t elems));
 /// y = factor * x
-LOCKSTEP_LOOP(void, scale, (float* y, const float* x, float factor, std::int64_t elems));
-/// Rounded to nearest even; NaN stays NaN.
-LOCKSTEP_LOOP(void, cast_to_bf16, (std::uint16_t * y, const float* x, std::int64_t elems));
-LOCKSTEP_LOOP(void, cast_to_f32, (float* y, const std::uint16_t* x, std::int64_t elems));
-/// Formulas: ops::Gelu. The erf form is within 6 ulp where the result is a normal number; the tanh
-/// form is within 4 * 2^-24 |x|.
-LOCKSTEP_LOOP(void, gelu_erf, (float* y, const float* x, std::int64_t elems));
-LOCKSTEP_LOOP(void, gelu_tanh, (float* y, const float* x, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, scale, (T * y, const T* x, float factor, std::int64_t elems));
+/// Formulas: ops::Gelu. In fp32 the erf form is within 6 ulp where the result is a normal number;
+/// the tanh form is within 4 * 2^-24 |x|.
+LOCKSTEP_STORED_LOOP(void, gelu_erf, (T * y, const T* x, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, gelu_tanh, (T * y, const T* x, std::int64_t elems));
 /// dx = dy * gelu'(x), the derivative within 8 * 2^-24.
-LOCKSTEP_LOOP(void, gelu_erf_bwd, (float* dx, const float* dy, const float* x, std::int64_t elems));
-LOCKSTEP_LOOP(void,
-              gelu_tanh_bwd,
-              (float* dx, const float* dy, const float* x, std::int64_t elems));
-/// y[i] = x[i] * scale[i % period] + shift[i % period], one rounding.
-LOCKSTEP_LOOP(void,
-              affine,
-              (float* y,
-               const float* x,
-               std::int64_t elems,
-               const float* scale,
-               const float* shift,
-               std::int64_t period));
-LOCKSTEP_LOOP(void,
-              affine_u8,
-              (float* y,
-               const std::uint8_t* x,
-               std::int64_t elems,
-               const float* scale,
-               const float* shift,
-               std::int64_t period));
-LOCKSTEP_LOOP(void,
-              dropout,
-              (float* y,
-               const float* x,
-               std::int64_t samples,
-               std::int64_t sample_elems,
-               const DropoutStream& stream));
+LOCKSTEP_STORED_LOOP(void, gelu_erf_bwd, (T * dx, const T* dy, const T* x, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, gelu_tanh_bwd, (T * dx, const T* dy, const T* x, std::int64_t elems));
+/// y[i] = x[i] * scale[i % period] + shift[i % period], one rounding to fp32.
+LOCKSTEP_STORED_LOOP(void,
+                     affine,
+                     (T * y,
+                      const float* x,
+                      std::int64_t elems,
+                      const float* scale,
+                      const float* shift,
+                      std::int64_t period));
+LOCKSTEP_STORED_LOOP(void,
+                     affine_u8,
+                     (T * y,
+                      const std::uint8_t* x,
+                      std::int64_t elems,
+                      const float* scale,
+                      const float* shift,
+                      std::int64_t period));
+LOCKSTEP_STORED_LOOP(void,
+                     dropout,
+                     (T * y,
+                      const T* x,
+                      std::int64_t samples,
+                      std::int64_t sample_elems,
+                      const DropoutStream& stream));
+LOCKSTEP_LOOP(void, round_to_bf16, (Bf16 * y, const float* x, std::int64_t elems));
+LOCKSTEP_LOOP(void, widen_to_f32, (float* y, const Bf16* x, std::int64_t elems));
 
 }  // namespace lockstep::cpu

@@ -25,7 +25,6 @@ struct AdamwFactors {
   float eps;
 };
 
-LOCKSTEP_LOOP(void, add, (float* out, const float* a, const float* b, std::int64_t elems));
 /// `momentum` may be null: plain gradient descent.
 LOCKSTEP_LOOP(void,
               sgd_range,

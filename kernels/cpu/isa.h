@@ -17,6 +17,10 @@ namespace lockstep::cpu {
 ///
 ///     decltype(&avx2::relu) relu_ = LOCKSTEP_CHOOSE(relu);
 ///
+/// A loop over activations is a template over the type they are stored as, float or Bf16:
+/// LOCKSTEP_STORED_LOOP declares it in terms of `T`, the file of loops/ defines the template and
+/// ends with LOCKSTEP_INSTANTIATE(relu), and the kernel fetches LOCKSTEP_CHOOSE(relu<T>).
+///
 /// What a file of loops/ includes must define no function with external linkage outside
 /// `LOCKSTEP_ISA`: the linker keeps one copy of such a function, perhaps the AVX-512 one, for the
 /// whole program. So include <cstdint>, loops/simd.h and headers of plain structs, no more.
@@ -41,6 +45,20 @@ std::string_view name_of(Isa isa);
   namespace avx512 {                            \
   result name parameters;                       \
   }
+
+#define LOCKSTEP_STORED_LOOP(result, name, parameters) \
+  namespace avx2 {                                     \
+  template <typename T>                                \
+  result name parameters;                              \
+  }                                                    \
+  namespace avx512 {                                   \
+  template <typename T>                                \
+  result name parameters;                              \
+  }
+
+#define LOCKSTEP_INSTANTIATE(name)            \
+  template decltype(name<float>) name<float>; \
+  template decltype(name<Bf16>) name<Bf16>
 
 #define LOCKSTEP_CHOOSE(name)                                                              \
   (::lockstep::cpu::isa() == ::lockstep::cpu::Isa::avx512 ? &::lockstep::cpu::avx512::name \

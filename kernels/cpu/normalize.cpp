@@ -16,6 +16,8 @@ std::vector<float> repeated(const std::vector<float>& pattern) {
   return result;
 }
 
+/// T: of the output.
+template <typename T>
 class NormalizeKernel final : public BoundKernel {
  public:
   NormalizeKernel(const ops::Normalize& op, const TensorType& x)
@@ -27,14 +29,15 @@ class NormalizeKernel final : public BoundKernel {
   void run(const RunState&) override {
     const auto period = std::int64_t(scale_.size());
     if (is_u8_)
-      affine_u8_(output(0), input<std::uint8_t>(0), elems_, scale_.data(), shift_.data(), period);
+      affine_u8_(
+          output<T>(0), input<std::uint8_t>(0), elems_, scale_.data(), shift_.data(), period);
     else
-      affine_(output(0), input(0), elems_, scale_.data(), shift_.data(), period);
+      affine_(output<T>(0), input(0), elems_, scale_.data(), shift_.data(), period);
   }
 
  private:
-  decltype(&avx2::affine) affine_ = LOCKSTEP_CHOOSE(affine);
-  decltype(&avx2::affine_u8) affine_u8_ = LOCKSTEP_CHOOSE(affine_u8);
+  decltype(&avx2::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
+  decltype(&avx2::affine_u8<T>) affine_u8_ = LOCKSTEP_CHOOSE(affine_u8<T>);
   std::vector<float> scale_, shift_;  // whole repetitions of the channels
   std::int64_t elems_;
   bool is_u8_;
@@ -43,7 +46,7 @@ class NormalizeKernel final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_normalize_kernel(const ops::Normalize& op, const KernelSpec& spec) {
-  return std::make_unique<NormalizeKernel>(op, spec.inputs[0]);
+  return make_stored<NormalizeKernel>(spec.outputs[0].dtype, op, spec.inputs[0]);
 }
 
 }  // namespace lockstep::cpu

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/exec/backend.h"
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/small_gemm.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
@@ -67,8 +68,8 @@ TEST(FlatAdd, AddsInPlaceAndBesides) {
     for (std::int64_t n : kLengths) {
       const std::vector<float> a = floats(n, 4), b = floats(n, 5);
       std::vector<float> out(std::size_t(n) + 1, -7.0f), in_place = a;
-      LOCKSTEP_CHOOSE(add)(out.data(), a.data(), b.data(), n);
-      LOCKSTEP_CHOOSE(add)(in_place.data(), in_place.data(), b.data(), n);
+      LOCKSTEP_CHOOSE(add<float>)(out.data(), a.data(), b.data(), n);
+      LOCKSTEP_CHOOSE(add<float>)(in_place.data(), in_place.data(), b.data(), n);
       for (std::size_t i = 0; i < std::size_t(n); ++i) {
         ASSERT_EQ(out[i], a[i] + b[i]);
         ASSERT_EQ(in_place[i], out[i]);

@@ -44,6 +44,8 @@ class NullBackend final : public Backend {
   }
   std::unique_ptr<Kernel> make_kernel(const KernelSpec&) override { no("make_kernel"); }
 
+  DevicePeaks measure_peaks() override { no("measure_peaks"); }
+
   void copy_to_device(void* to, const void* from, std::size_t n) override { copy(to, from, n); }
   void copy_to_host(void* to, const void* from, std::size_t n) override { copy(to, from, n); }
   void copy(void* to, const void* from, std::size_t bytes) override {

@@ -4,8 +4,9 @@
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {
 
+template <typename T>
 LOCKSTEP_INLINE void drop(
-    float* y, const float* x, VecU words, std::int64_t count, const DropoutStream& stream) {
+    T* y, const T* x, VecU words, std::int64_t count, const DropoutStream& stream) {
   const VecU threshold = stream.threshold - VecU{};
   const Vec scale = broadcast(stream.scale);
   if (count >= kLanes) {
@@ -18,8 +19,9 @@ LOCKSTEP_INLINE void drop(
 
 }  // namespace
 
-void dropout(float* y,
-             const float* x,
+template <typename T>
+void dropout(T* y,
+             const T* x,
              std::int64_t samples,
              std::int64_t sample_elems,
              const DropoutStream& stream) {
@@ -34,5 +36,7 @@ void dropout(float* y,
       }
     }
 }
+
+LOCKSTEP_INSTANTIATE(dropout);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

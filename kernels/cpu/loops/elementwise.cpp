@@ -5,16 +5,25 @@
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
 
-void relu(float* y, const float* x, std::int64_t elems) {
+template <typename T>
+void relu(T* y, const T* x, std::int64_t elems) {
   for_each_vec(elems, [=](std::int64_t i, auto lanes) {
     store(y + i, max(zero(), load(x + i, lanes)), lanes);
   });
 }
 
-void relu_bwd(float* dx, const float* dy, const float* y, std::int64_t elems) {
+template <typename T>
+void relu_bwd(T* dx, const T* dy, const T* y, std::int64_t elems) {
   for_each_vec(elems, [=](std::int64_t i, auto lanes) {
     const Vec d = load(dy + i, lanes);
     store(dx + i, load(y + i, lanes) > zero() ? d : zero(), lanes);
+  });
+}
+
+template <typename T>
+void add(T* out, const T* a, const T* b, std::int64_t elems) {
+  for_each_vec(elems, [=](std::int64_t i, auto lanes) {
+    store(out + i, load(a + i, lanes) + load(b + i, lanes), lanes);
   });
 }
 
@@ -24,29 +33,17 @@ void add_onto(float* out, const float* a, const float* b, std::int64_t elems) {
   });
 }
 
-void scale(float* y, const float* x, float factor, std::int64_t elems) {
+template <typename T>
+void scale(T* y, const T* x, float factor, std::int64_t elems) {
   const Vec f = broadcast(factor);
   for_each_vec(elems,
                [=](std::int64_t i, auto lanes) { store(y + i, f * load(x + i, lanes), lanes); });
 }
 
-void cast_to_bf16(std::uint16_t* y, const float* x, std::int64_t elems) {
-  for (std::int64_t i = 0; i < elems; ++i) {
-    const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x[i]);
-    const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    y[i] = std::uint16_t(x[i] == x[i] ? rounded : (bits >> 16) | 0x40);
-  }
-}
-
-void cast_to_f32(float* y, const std::uint16_t* x, std::int64_t elems) {
-  for (std::int64_t i = 0; i < elems; ++i)
-    y[i] = __builtin_bit_cast(float, std::uint32_t(x[i]) << 16);
-}
-
 namespace {
 
-template <typename Load>
-LOCKSTEP_INLINE void affine_rows(float* y,
+template <typename T, typename Load>
+LOCKSTEP_INLINE void affine_rows(T* y,
                                  std::int64_t elems,
                                  const float* scale,
                                  const float* shift,
@@ -63,7 +60,8 @@ LOCKSTEP_INLINE void affine_rows(float* y,
 
 }  // namespace
 
-void affine(float* y,
+template <typename T>
+void affine(T* y,
             const float* x,
             std::int64_t elems,
             const float* scale,
@@ -74,7 +72,8 @@ void affine(float* y,
   });
 }
 
-void affine_u8(float* y,
+template <typename T>
+void affine_u8(T* y,
                const std::uint8_t* x,
                std::int64_t elems,
                const float* scale,
@@ -84,5 +83,20 @@ void affine_u8(float* y,
     return to_float(load_u8(x + i, lanes));
   });
 }
+
+void round_to_bf16(Bf16* y, const float* x, std::int64_t elems) {
+  for_each_vec(elems, [=](std::int64_t i, auto lanes) { store(y + i, load(x + i, lanes), lanes); });
+}
+
+void widen_to_f32(float* y, const Bf16* x, std::int64_t elems) {
+  for_each_vec(elems, [=](std::int64_t i, auto lanes) { store(y + i, load(x + i, lanes), lanes); });
+}
+
+LOCKSTEP_INSTANTIATE(relu);
+LOCKSTEP_INSTANTIATE(relu_bwd);
+LOCKSTEP_INSTANTIATE(add);
+LOCKSTEP_INSTANTIATE(scale);
+LOCKSTEP_INSTANTIATE(affine);
+LOCKSTEP_INSTANTIATE(affine_u8);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -5,12 +5,6 @@
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
 
-void add(float* out, const float* a, const float* b, std::int64_t elems) {
-  for_each_vec(elems, [=](std::int64_t i, auto lanes) {
-    store(out + i, load(a + i, lanes) + load(b + i, lanes), lanes);
-  });
-}
-
 void update_statistic(
     float* value, const float* sum, float weight, float momentum, std::int64_t elems) {
   const Vec w = broadcast(weight), share = broadcast(momentum);

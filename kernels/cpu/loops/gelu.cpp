@@ -59,14 +59,16 @@ LOCKSTEP_INLINE Sigmoid sigmoid(Vec x) {
 
 }  // namespace
 
-void gelu_erf(float* y, const float* x, std::int64_t elems) {
+template <typename T>
+void gelu_erf(T* y, const T* x, std::int64_t elems) {
   for_each_vec(elems, [=](std::int64_t i, auto lanes) {
     const Vec v = load(x + i, lanes);
     store(y + i, v * normal(v).cdf, lanes);
   });
 }
 
-void gelu_erf_bwd(float* dx, const float* dy, const float* x, std::int64_t elems) {
+template <typename T>
+void gelu_erf_bwd(T* dx, const T* dy, const T* x, std::int64_t elems) {
   for_each_vec(elems, [=](std::int64_t i, auto lanes) {
     const Vec v = load(x + i, lanes);
     const Normal n = normal(v);
@@ -77,14 +79,16 @@ void gelu_erf_bwd(float* dx, const float* dy, const float* x, std::int64_t elems
   });
 }
 
-void gelu_tanh(float* y, const float* x, std::int64_t elems) {
+template <typename T>
+void gelu_tanh(T* y, const T* x, std::int64_t elems) {
   for_each_vec(elems, [=](std::int64_t i, auto lanes) {
     const Vec v = load(x + i, lanes);
     store(y + i, v * sigmoid(v).value, lanes);
   });
 }
 
-void gelu_tanh_bwd(float* dx, const float* dy, const float* x, std::int64_t elems) {
+template <typename T>
+void gelu_tanh_bwd(T* dx, const T* dy, const T* x, std::int64_t elems) {
   for_each_vec(elems, [=](std::int64_t i, auto lanes) {
     const Vec v = load(x + i, lanes);
     const Sigmoid s = sigmoid(v);
@@ -95,5 +99,10 @@ void gelu_tanh_bwd(float* dx, const float* dy, const float* x, std::int64_t elem
     store(dx + i, load(dy + i, lanes) * fma(slope, s.slope_argument, s.value), lanes);
   });
 }
+
+LOCKSTEP_INSTANTIATE(gelu_erf);
+LOCKSTEP_INSTANTIATE(gelu_erf_bwd);
+LOCKSTEP_INSTANTIATE(gelu_tanh);
+LOCKSTEP_INSTANTIATE(gelu_tanh_bwd);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <immintrin.h>
 
+#include "kernels/cpu/bf16.h"
+
 /// Vectors of fp32 as wide as the instruction set that the including file is compiled for; see
 /// Note [Loops for two instruction sets] in isa.h. `Vec` has +, -, *, / and comparisons from the
 /// compiler. Partial loads read and partial stores write `count` elements, 0 <= count <= kLanes,
-/// and touch no memory beyond them.
+/// and touch no memory beyond them. Loads of bf16 widen exactly, stores round to nearest even and
+/// keep NaN, in integer arithmetic: the conversions of AVX512_BF16 would flush subnormals.
 #ifndef LOCKSTEP_ISA
 #error "only files of kernels/cpu/loops include this header"
 #endif
@@ -45,6 +48,30 @@ LOCKSTEP_INLINE Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
 LOCKSTEP_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 LOCKSTEP_INLINE Vec sqrt(Vec v) { return _mm512_sqrt_ps(v); }
 
+LOCKSTEP_INLINE Vec widened(__m256i bf16) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
+}
+LOCKSTEP_INLINE __m256i rounded_to_bf16(Vec v) {
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const __m512i result = _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), quiet);
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(result, 16));
+}
+LOCKSTEP_INLINE Vec load(const Bf16* from) {
+  return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
+LOCKSTEP_INLINE Vec load(const Bf16* from, Mask mask) {
+  return widened(_mm256_maskz_loadu_epi16(mask, from));
+}
+LOCKSTEP_INLINE void store(Bf16* to, Vec v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded_to_bf16(v));
+}
+LOCKSTEP_INLINE void store(Bf16* to, Vec v, Mask mask) {
+  _mm256_mask_storeu_epi16(to, mask, rounded_to_bf16(v));
+}
+
 /// fp64, half as many lanes.
 using VecF64 = __m512d;
 LOCKSTEP_INLINE VecF64 zero_f64() { return _mm512_setzero_pd(); }
@@ -76,6 +103,38 @@ LOCKSTEP_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 LOCKSTEP_INLINE Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
 LOCKSTEP_INLINE Vec sqrt(Vec v) { return _mm256_sqrt_ps(v); }
 
+LOCKSTEP_INLINE int lanes_in(Mask mask) {
+  return __builtin_popcount(unsigned(_mm256_movemask_ps(_mm256_castsi256_ps(mask))));
+}
+LOCKSTEP_INLINE Vec widened(__m128i bf16) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
+}
+LOCKSTEP_INLINE __m128i rounded_to_bf16(Vec v) {
+  const __m256i bits = _mm256_castps_si256(v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(up, quiet, is_nan), 16);
+  return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+}
+LOCKSTEP_INLINE Vec load(const Bf16* from) {
+  return widened(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+LOCKSTEP_INLINE Vec load(const Bf16* from, Mask mask) {
+  Bf16 elements[kLanes] = {};
+  for (int i = 0; i < lanes_in(mask); ++i) elements[i].bits = from[i].bits;
+  return load(elements);
+}
+LOCKSTEP_INLINE void store(Bf16* to, Vec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), rounded_to_bf16(v));
+}
+LOCKSTEP_INLINE void store(Bf16* to, Vec v, Mask mask) {
+  Bf16 elements[kLanes];
+  store(elements, v);
+  for (int i = 0; i < lanes_in(mask); ++i) to[i].bits = elements[i].bits;
+}
+
 /// fp64, half as many lanes.
 using VecF64 = __m256d;
 LOCKSTEP_INLINE VecF64 zero_f64() { return _mm256_setzero_pd(); }
@@ -92,8 +151,26 @@ inline constexpr int kLanesF64 = kLanes / 2;
 
 /// Lanes that are all used: load and store with it are the plain ones.
 struct AllLanes {};
-LOCKSTEP_INLINE Vec load(const float* from, AllLanes) { return load(from); }
-LOCKSTEP_INLINE void store(float* to, Vec v, AllLanes) { store(to, v); }
+template <typename T>
+LOCKSTEP_INLINE Vec load(const T* from, AllLanes) {
+  return load(from);
+}
+template <typename T>
+LOCKSTEP_INLINE void store(T* to, Vec v, AllLanes) {
+  store(to, v);
+}
+
+/// One element: widened exactly, rounded as `store` does.
+LOCKSTEP_INLINE float widened(float value) { return value; }
+LOCKSTEP_INLINE float widened(Bf16 value) {
+  return __builtin_bit_cast(float, std::uint32_t(value.bits) << 16);
+}
+LOCKSTEP_INLINE void store_one(float* to, float value) { *to = value; }
+LOCKSTEP_INLINE void store_one(Bf16* to, float value) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
+  const std::uint32_t up = bits + 0x7fffu + (bits >> 16 & 1u), quiet = bits | 0x400000u;
+  to->bits = std::uint16_t((value == value ? up : quiet) >> 16);
+}
 
 /// Calls `body(offset, lanes)` for every kLanes elements of [0, elems) in order, with AllLanes, and
 /// for what is left with a Mask: elementwise loops say what they do once, in a generic lambda.

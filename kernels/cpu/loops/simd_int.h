@@ -42,9 +42,6 @@ LOCKSTEP_INLINE int count_true(VecI condition, std::int64_t count) {
 LOCKSTEP_INLINE VecI load_u8(const std::uint8_t* from, AllLanes) {
   return VecI(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
 }
-LOCKSTEP_INLINE int lanes_in(Mask mask) {
-  return __builtin_popcount(unsigned(_mm256_movemask_ps(_mm256_castsi256_ps(mask))));
-}
 LOCKSTEP_INLINE VecI load_u8(const std::uint8_t* from, Mask mask) {
   std::uint8_t bytes[kLanes] = {};
   for (int i = 0; i < lanes_in(mask); ++i) bytes[i] = from[i];

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/ignore_label.h"
+
+#include <cstring>
+
+#include "core/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+class IgnoreLabel final : public Dataset {
+ public:
+  IgnoreLabel(std::shared_ptr<const Dataset> dataset, std::int32_t label)
+      : dataset_(std::move(dataset)), label_(label), spec_(dataset_->spec()) {
+    spec_.ignore_index = kIgnoreIndex;
+  }
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return dataset_->size(); }
+  void load(std::uint64_t epoch,
+            std::int64_t index,
+            std::byte* input,
+            std::byte* target) const override {
+    dataset_->load(epoch, index, input, target);
+    std::int32_t label = 0;
+    std::memcpy(&label, target, sizeof label);
+    if (label == label_) std::memcpy(target, &kIgnoreIndex, sizeof kIgnoreIndex);
+  }
+  std::string describe() const override {
+    return fmt::format("{}, class {} ignored", dataset_->describe(), label_);
+  }
+  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
+  std::uint64_t fingerprint() const override {
+    return dataset_->fingerprint() * 31 + std::uint64_t(label_) + 1;
+  }
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  std::int32_t label_;
+  SampleSpec spec_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> ignore_label(std::shared_ptr<const Dataset> dataset,
+                                            std::int32_t label) {
+  return std::make_shared<IgnoreLabel>(std::move(dataset), label);
+}
+
+}  // namespace lockstep::data

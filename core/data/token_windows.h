@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/data/dataset.h"
+#include "core/data/ignore_label.h"
+
+namespace lockstep::data {
+
+/// A sequence of tokens, held by whatever `owner` is.
+struct TokenSequence {
+  std::shared_ptr<const void> owner;
+  std::span<const std::uint16_t> tokens;
+  std::string description;               ///< "text:FILE"
+  std::vector<std::string> token_names;  ///< empty, or the text of each token
+  std::int64_t vocabulary = 0;
+  std::uint64_t hash = 0;  ///< of the content
+
+  /// The tokens [first, first + count).
+  TokenSequence part(std::int64_t first, std::int64_t count, const std::string& name) const;
+};
+
+struct OpenOptions;
+
+/// The first part at random places for training, the last part in order for validation: the share
+/// options.validation_fraction, a tenth where it is 0.
+DataSplit split_tokens(const TokenSequence& sequence, const OpenOptions& options);
+
+/// Windows of `context` tokens, the target of each token being the next one: i32 [context] -> i32
+/// [context].
+///   random: floor((S - 1) / context) windows an epoch of S tokens, the place of window i of epoch
+///     e drawn from (seed, e, i), all places equally likely (as nanoGPT draws them);
+///   in order: ceil((S - 1) / context) windows one behind the other, so that every token but the
+///     first is a target once; the targets that the last one lacks are kIgnoreIndex.
+/// Targets equal to `ignored` become kIgnoreIndex.
+/// Throws ConfigError: a context below 1, or fewer than context + 1 (in order: 2) tokens.
+std::shared_ptr<const Dataset> random_windows(TokenSequence sequence,
+                                              std::int64_t context,
+                                              std::uint64_t seed,
+                                              std::optional<std::int32_t> ignored);
+std::shared_ptr<const Dataset> windows_in_order(TokenSequence sequence,
+                                                std::int64_t context,
+                                                std::optional<std::int32_t> ignored);
+
+}  // namespace lockstep::data

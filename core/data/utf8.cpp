@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/utf8.h"
+
+namespace lockstep::data {
+
+Utf8Character decode_utf8(std::string_view text, std::size_t offset) {
+  const auto byte = [&](std::size_t i) { return std::uint32_t{std::uint8_t(text[offset + i])}; };
+  const std::uint32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const int bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || offset + std::size_t(bytes) > text.size()) return {};
+  std::uint32_t code = lead & (0xFFu >> (bytes + 1));
+  for (int i = 1; i < bytes; ++i) {
+    if ((byte(std::size_t(i)) & 0xC0) != 0x80) return {};
+    code = code << 6 | (byte(std::size_t(i)) & 0x3F);
+  }
+  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+  if (code < kLeast[bytes] || code > 0x10FFFF || surrogate) return {};
+  return {code, bytes};
+}
+
+std::string encode_utf8(std::uint32_t code) {
+  const auto tail = [&](int shift) { return char(0x80 | (code >> shift & 0x3F)); };
+  if (code < 0x80) return {char(code)};
+  if (code < 0x800) return {char(0xC0 | code >> 6), tail(0)};
+  if (code < 0x10000) return {char(0xE0 | code >> 12), tail(6), tail(0)};
+  return {char(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep::data {
+
+struct Utf8Character {
+  std::uint32_t code = 0;
+  int bytes = 0;  ///< 0: not valid UTF-8
+};
+
+/// The character at `offset` < text.size(). Overlong forms, surrogates and codes past U+10FFFF are
+/// not valid (RFC 3629, section 4).
+Utf8Character decode_utf8(std::string_view text, std::size_t offset);
+std::string encode_utf8(std::uint32_t code);
+
+}  // namespace lockstep::data

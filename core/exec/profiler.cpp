@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/exec/profiler.h"
+
+namespace lockstep {
+
+Profiler::Profiler(std::int64_t first_step, std::int64_t steps)
+    : first_step_(first_step), steps_(steps), start_(Clock::now()) {
+  events_.reserve(kMostEvents);
+}
+
+int Profiler::declare(ProfiledWork work) {
+  works_.push_back(std::move(work));
+  totals_.emplace_back();
+  return int(works_.size()) - 1;
+}
+
+void Profiler::start() {
+  start_ = Clock::now();
+  for (Total& total : totals_) total = {};
+}
+
+void Profiler::begin_step(std::int64_t step) {
+  tracing_ = step >= first_step_ && step < first_step_ + steps_;
+}
+
+void Profiler::record(int work, Clock::time_point begin, Clock::time_point end) {
+  Total& total = totals_[std::size_t(work)];
+  ++total.runs;
+  total.seconds += std::chrono::duration<double>(end - begin).count();
+  if (!tracing_) return;
+  if (events_.size() == kMostEvents) {
+    ++dropped_;
+    return;
+  }
+  const auto since_start = [&](Clock::time_point t) {
+    return std::chrono::duration<double>(t - start_).count();
+  };
+  events_.push_back({work, since_start(begin), since_start(end)});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/precision.h"
+
+#include "core/base/error.h"
+#include "core/base/suggest.h"
+#include "core/graph/rewrite.h"
+#include "core/ops/cast.h"
+#include "core/ops/embedding.h"
+#include "core/ops/normalize.h"
+
+namespace lockstep {
+namespace {
+
+/// The operator with bf16 output where it is one at which activations enter; null for others.
+std::shared_ptr<const Operator> entering_as_bf16(const Operator& op) {
+  if (op.kind() == OpKind::normalize) {
+    const auto& normalize = op_cast<ops::Normalize>(op);
+    return std::make_shared<ops::Normalize>(normalize.scale(), normalize.shift(), DType::bf16);
+  }
+  if (op.kind() == OpKind::embedding)
+    return std::make_shared<ops::Embedding>(op_cast<ops::Embedding>(op).positions(), DType::bf16);
+  return nullptr;
+}
+
+class Bf16Pass {
+ public:
+  Bf16Pass(const Graph& graph, std::string_view input) : graph_(graph), rewriter_(graph) {
+    for (std::size_t i = 0; i < graph.input_names().size(); ++i)
+      if (graph.input_names()[i] == input) input_ = graph.input_value(int(i));
+  }
+
+  void run() {
+    for (const Node& node : graph_.nodes()) visit(node);
+  }
+  ValueId mapped(ValueId value) const { return rewriter_.mapped(value); }
+  Graph take() { return rewriter_.take(); }
+
+ private:
+  void visit(const Node& node) {
+    if (auto entering = entering_as_bf16(*node.op)) {
+      rewriter_.copy(node, std::move(entering));
+      return;
+    }
+    for (ValueId value : node.inputs)
+      if (value == input_ && graph_.value(value).type.dtype == DType::f32) cast_input(node);
+    // A regression's target is fp32, and so is the difference to it.
+    if (node.op->kind() == OpKind::mean_squared_error) cast_back(node, node.inputs[0]);
+    rewriter_.copy(node);
+  }
+
+  void cast_input(const Node& first_use) {
+    rewriter_.map(
+        input_,
+        rewriter_.emit(
+            first_use, std::make_shared<ops::Cast>(DType::bf16), {rewriter_.mapped(input_)})[0]);
+    input_ = kNoValue;
+  }
+
+  void cast_back(const Node& node, ValueId value) {
+    rewriter_.map(value,
+                  rewriter_.emit(
+                      node, std::make_shared<ops::Cast>(DType::f32), {rewriter_.mapped(value)})[0]);
+  }
+
+  const Graph& graph_;
+  GraphRewriter rewriter_;
+  ValueId input_ = kNoValue;
+};
+
+}  // namespace
+
+Precision parse_precision(const std::string& text) {
+  if (text == "fp32") return Precision::fp32;
+  if (text == "bf16") return Precision::bf16;
+  throw ConfigError(fmt::format("precision: expected fp32 or bf16, got '{}'", text));
+}
+
+std::string_view name_of(Precision precision) {
+  return precision == Precision::bf16 ? "bf16" : "fp32";
+}
+
+ValueId lower_to_bf16(Graph& graph, ValueId loss, std::string_view input) {
+  Bf16Pass pass(graph, input);
+  pass.run();
+  const ValueId result = pass.mapped(loss);
+  graph = pass.take();
+  return result;
+}
+
+}  // namespace lockstep

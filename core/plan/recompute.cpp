@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/recompute.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "core/base/error.h"
+#include "core/graph/rewrite.h"
+
+namespace lockstep {
+namespace {
+
+/// Copies a graph; where backward reads a dropped value, its producers are emitted again first.
+class RecomputePass {
+ public:
+  RecomputePass(const Graph& graph, const std::vector<bool>& dropped)
+      : graph_(graph),
+        dropped_(dropped),
+        rewriter_(graph),
+        again_(graph.values().size(), kNoValue) {}
+
+  Graph run() {
+    for (const Node& node : graph_.nodes()) {
+      if (node.phase == Phase::forward) {
+        rewriter_.copy(node);
+        continue;
+      }
+      std::vector<ValueId> inputs;
+      for (ValueId input : node.inputs) inputs.push_back(resolve(input, node));
+      const auto outputs = rewriter_.emit(node, node.op, std::move(inputs));
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        rewriter_.replace(node.outputs[i], outputs[i]);
+    }
+    return rewriter_.take();
+  }
+
+ private:
+  ValueId resolve(ValueId value, const Node& reader) {
+    if (!dropped_[std::size_t(value)]) return rewriter_.mapped(value);
+    ValueId& copy = again_[std::size_t(value)];
+    if (copy != kNoValue) return copy;
+    const Node& producer = graph_.nodes()[std::size_t(graph_.value(value).producer)];
+    std::vector<ValueId> inputs;
+    for (ValueId input : producer.inputs) inputs.push_back(resolve(input, reader));
+    Node like = producer;
+    like.phase = Phase::backward;
+    const auto outputs = rewriter_.emit(like, producer.op, std::move(inputs));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      again_[std::size_t(producer.outputs[i])] = outputs[i];
+    return again_[std::size_t(value)];
+  }
+
+  const Graph& graph_;
+  const std::vector<bool>& dropped_;
+  GraphRewriter rewriter_;
+  std::vector<ValueId> again_;
+};
+
+/// What the choices are made from: forward activations that backward reads.
+class Candidates {
+ public:
+  explicit Candidates(const Graph& graph) : graph_(graph) {
+    const std::size_t values = graph.values().size();
+    last_forward_use_.assign(values, -1);
+    std::vector<bool> read_by_backward(values, false);
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+      const Node& node = graph.nodes()[i];
+      if (node.phase == Phase::forward) forward_nodes_ = i + 1;
+      for (ValueId input : node.inputs) {
+        if (node.phase == Phase::backward)
+          read_by_backward[std::size_t(input)] = true;
+        else
+          last_forward_use_[std::size_t(input)] = int(i);
+      }
+    }
+    for (std::size_t v = 0; v < values; ++v)
+      if (read_by_backward[v] && can_run_again(ValueId(v))) kept_.push_back(ValueId(v));
+  }
+
+  /// Forward activations that backward reads and that can be computed again.
+  const std::vector<ValueId>& kept() const { return kept_; }
+
+  /// Activations whose producer costs at most `flops_per_byte` of its output; but for cuts, behind
+  /// which a residual stream would be computed from its beginning.
+  std::vector<bool> cheaper_than(double flops_per_byte) const {
+    std::vector<bool> dropped(graph_.values().size(), false);
+    for (std::size_t v = 0; v < dropped.size(); ++v)
+      dropped[v] = can_run_again(ValueId(v)) && cost_per_byte(ValueId(v)) <= flops_per_byte;
+    for (ValueId v : cuts()) dropped[std::size_t(v)] = false;
+    return dropped;
+  }
+
+  double cost_per_byte(ValueId value) const {
+    return flops_of(graph_.value(value).producer) /
+           std::max(1.0, double(graph_.value(value).type.bytes()));
+  }
+
+  /// Values at which forward can be cut: all later nodes read nothing earlier but these and inputs.
+  std::vector<ValueId> cuts() const {
+    std::vector<ValueId> cuts;
+    std::set<ValueId> open;
+    for (std::size_t i = 0; i < forward_nodes_; ++i) {
+      for (ValueId output : graph_.nodes()[i].outputs)
+        if (last_forward_use_[std::size_t(output)] > int(i)) open.insert(output);
+      std::erase_if(open, [&](ValueId v) { return last_forward_use_[std::size_t(v)] <= int(i); });
+      if (open.size() == 1 && (cuts.empty() || cuts.back() != *open.begin()))
+        cuts.push_back(*open.begin());
+    }
+    return cuts;
+  }
+
+  /// Drops every activation between `checkpoints`.
+  std::vector<bool> all_but(const std::vector<ValueId>& checkpoints) const {
+    std::vector<bool> dropped(graph_.values().size(), false);
+    for (std::size_t v = 0; v < dropped.size(); ++v) dropped[v] = can_run_again(ValueId(v));
+    for (ValueId v : checkpoints) dropped[std::size_t(v)] = false;
+    return dropped;
+  }
+
+  /// Bytes kept through backward plus those of the largest segment, which are alive together.
+  double estimated_bytes(const std::vector<ValueId>& checkpoints) const {
+    double kept = 0, segment = 0, largest = 0;
+    std::size_t next = 0;
+    for (ValueId v : kept_) {
+      const double bytes = double(graph_.value(v).type.bytes());
+      const bool checkpoint = next < checkpoints.size() && v >= checkpoints[next];
+      if (checkpoint) {
+        ++next;
+        kept += bytes;
+        largest = std::max(largest, segment);
+        segment = 0;
+      } else {
+        segment += bytes;
+      }
+    }
+    return kept + std::max(largest, segment);
+  }
+
+  /// FLOPs of the nodes that run again.
+  double cost(const std::vector<bool>& dropped) const {
+    std::set<NodeId> again;
+    for (ValueId v : kept_)
+      if (dropped[std::size_t(v)]) collect(v, dropped, again);
+    double flops = 0;
+    for (NodeId node : again) flops += flops_of(node);
+    return flops;
+  }
+
+ private:
+  /// Collectives stay where every rank expects them; statistics and losses are small or sums.
+  bool can_run_again(ValueId value) const {
+    const ValueInfo& info = graph_.value(value);
+    if (info.role != ValueRole::activation || info.accumulates_into >= 0) return false;
+    const Node& producer = graph_.nodes()[std::size_t(info.producer)];
+    if (producer.phase == Phase::backward || producer.op->is_loss()) return false;
+    return producer.op->kind() != OpKind::all_gather &&
+           producer.op->kind() != OpKind::batch_norm_moments;
+  }
+
+  double flops_of(NodeId id) const {
+    const Node& node = graph_.nodes()[std::size_t(id)];
+    return node.op->cost(graph_.types_of(node.inputs), graph_.types_of(node.outputs)).flops;
+  }
+
+  void collect(ValueId value, const std::vector<bool>& dropped, std::set<NodeId>& again) const {
+    if (!dropped[std::size_t(value)]) return;
+    const NodeId producer = graph_.value(value).producer;
+    if (!again.insert(producer).second) return;
+    for (ValueId input : graph_.nodes()[std::size_t(producer)].inputs)
+      collect(input, dropped, again);
+  }
+
+  const Graph& graph_;
+  std::size_t forward_nodes_ = 0;
+  std::vector<int> last_forward_use_;
+  std::vector<ValueId> kept_;
+};
+
+std::vector<ValueId> every(const std::vector<ValueId>& cuts, std::size_t stride) {
+  std::vector<ValueId> chosen;
+  for (std::size_t i = stride - 1; i < cuts.size(); i += stride) chosen.push_back(cuts[i]);
+  return chosen;
+}
+
+}  // namespace
+
+Recompute parse_recompute(const std::string& text) {
+  if (text == "none") return Recompute::none;
+  if (text == "all") return Recompute::all;
+  if (text == "auto") return Recompute::automatic;
+  throw ConfigError(fmt::format("recompute: expected none, all or auto, got '{}'", text));
+}
+
+std::string_view name_of(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none:
+      return "none";
+    case Recompute::all:
+      return "all";
+    case Recompute::automatic:
+      return "auto";
+  }
+  throw InternalError("unknown recompute mode");
+}
+
+Graph recompute(const Graph& graph, const std::vector<bool>& dropped) {
+  return RecomputePass(graph, dropped).run();
+}
+
+std::vector<RecomputeChoice> recompute_choices(const Graph& graph) {
+  const Candidates candidates(graph);
+  std::vector<RecomputeChoice> choices{{std::vector<bool>(graph.values().size(), false), 0}};
+  // Operations a byte: copies and ReLU, normalisations and GELU, small products.
+  for (const double flops_per_byte : {1.0, 8.0, 64.0}) {
+    const std::vector<bool> dropped = candidates.cheaper_than(flops_per_byte);
+    if (dropped != choices.back().dropped) choices.push_back({dropped, candidates.cost(dropped)});
+  }
+  const std::vector<ValueId> cuts = candidates.cuts();
+  std::vector<ValueId> best;
+  double least = 0;
+  for (std::size_t stride = 1; stride <= cuts.size(); ++stride) {
+    const std::vector<ValueId> checkpoints = every(cuts, stride);
+    const double bytes = candidates.estimated_bytes(checkpoints);
+    if (best.empty() || bytes < least) {
+      best = checkpoints;
+      least = bytes;
+    }
+  }
+  if (!best.empty()) {
+    const std::vector<bool> dropped = candidates.all_but(best);
+    choices.push_back({dropped, candidates.cost(dropped)});
+  }
+  return choices;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace lockstep {
+
+/// Which activations a training program computes again in backward instead of keeping them.
+enum class Recompute : std::uint8_t {
+  none,
+  all,        ///< everything between checkpoints that are placed for the smallest arena
+  automatic,  ///< "auto": the cheapest that fits the memory limit
+};
+
+/// "none", "all" or "auto". Throws ConfigError.
+Recompute parse_recompute(const std::string& text);
+std::string_view name_of(Recompute recompute);
+
+/// The graph with backward reading recomputed copies of `dropped` (forward activations): the nodes
+/// that made them run again, under the same paths (so dropout keeps its numbers), right before
+/// backward first reads one. Copies of running statistics and metrics are not summed again. The
+/// results have the same bits.
+Graph recompute(const Graph& graph, const std::vector<bool>& dropped);
+
+/// A way to save activations: what is dropped and what computing it again costs.
+struct RecomputeChoice {
+  std::vector<bool> dropped;  ///< per value
+  double flops = 0;
+};
+
+/// Choices for a differentiated graph, from no recomputation on in ascending cost: first cheap
+/// operators alone (elementwise, normalisation, pooling), dearer ones later, then everything
+/// between checkpoints (Chen et al. 2016, section 4.1), with as many checkpoints as give the
+/// smallest sum of what is kept and the largest segment.
+std::vector<RecomputeChoice> recompute_choices(const Graph& graph);
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+/// The commands of the program beside train; each takes the arguments behind its name and returns
+/// the exit code.
+namespace lockstep {
+
+/// Loss and accuracy of a saved run on the validation part of its data (or of --data), on one rank
+/// or as many as a launcher started.
+int evaluate_command(const std::vector<std::string>& arguments);
+
+/// One line a sample of the validation part: its label and the likeliest classes.
+int predict_command(const std::vector<std::string>& arguments);
+
+/// Text that a gpt continues.
+int generate_command(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep

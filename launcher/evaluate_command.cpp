@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+
+#include "core/base/error.h"
+#include "launcher/commands.h"
+#include "launcher/open_data.h"
+#include "launcher/run_job.h"
+#include "launcher/saved_run.h"
+#include "parallel/trainer.h"
+
+namespace lockstep {
+namespace {
+
+void print(const EvaluationRecord& record, std::int64_t samples) {
+  std::string line = fmt::format("loss {:.6f}", record.val_loss);
+  if (record.val_accuracy >= 0)
+    line += fmt::format("  accuracy {:.2f}%", record.val_accuracy * 100);
+  std::cout << line
+            << fmt::format(
+                   "  ({} samples, {:.0f} samples/s)", samples, double(samples) / record.seconds)
+            << std::endl;
+}
+
+}  // namespace
+
+int evaluate_command(const std::vector<std::string>& arguments) {
+  CLI::App app("Evaluates a saved run on the validation part of its data, or of --data.",
+               "lockstep evaluate");
+  const SavedRun run = open_saved_run(app, arguments);
+  if (run.weights.empty()) return 0;
+  return run_job(0, nullptr, [&](Job& job) {
+    const data::DataSplit data = open_data(run.flags);
+    LOCKSTEP_CHECK(data.validation != nullptr,
+                   ConfigError,
+                   "--data {} has no validation part; --val-fraction makes one",
+                   run.flags.data);
+    const data::SampleSpec& spec = data.train->spec();
+    TrainOptions options = run.flags.options;
+    options.init = run.weights;
+    options.init_skip.clear();
+    Trainer trainer(job, model_of(run, spec), make_loss(run.flags, spec), options);
+    const EvaluationRecord record = trainer.evaluate(data);
+    if (job.rank() == 0) print(record, data.validation->size());
+  });
+}
+
+}  // namespace lockstep

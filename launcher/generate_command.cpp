@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <numeric>
+
+#include "core/base/error.h"
+#include "core/base/random.h"
+#include "core/data/utf8.h"
+#include "core/exec/predictor.h"
+#include "launcher/commands.h"
+#include "launcher/flag_values.h"
+#include "launcher/gpt_flags.h"
+#include "launcher/job.h"
+#include "launcher/saved_run.h"
+
+namespace lockstep {
+namespace {
+
+struct Sampling {
+  double temperature = 0.8;
+  std::size_t top_k = 0;  ///< 0: all tokens
+  std::uint64_t seed = 1;
+};
+
+/// Draws token number `position` from softmax(logits / temperature) over the top_k likeliest; the
+/// likeliest itself at temperature 0.
+std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::uint64_t position) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(
+      order, [&](auto a, auto b) { return logits[std::size_t(a)] > logits[std::size_t(b)]; });
+  if (sampling.temperature == 0) return order[0];
+  if (sampling.top_k > 0) order.resize(std::min(order.size(), sampling.top_k));
+  std::vector<double> weights;
+  for (const std::int32_t token : order)
+    weights.push_back(
+        std::exp((double(logits[std::size_t(token)]) - double(logits[std::size_t(order[0])])) /
+                 sampling.temperature));
+  RandomStream random(random_key(sampling.seed, "generate"), position);
+  double left = double(random.uniform()) * std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    left -= weights[i];
+    if (left < 0) return order[i];
+  }
+  return order.back();
+}
+
+/// The prompt as tokens: characters where tokens have names, else numbers.
+std::vector<std::int32_t> encode(const std::string& prompt, const SavedRun& run) {
+  std::vector<std::int32_t> tokens;
+  if (run.names.empty()) {
+    const char* at = prompt.data();
+    const char* end = at + prompt.size();
+    while (at < end) {
+      std::int32_t token = 0;
+      const auto [stop, error] = std::from_chars(at, end, token);
+      LOCKSTEP_CHECK(error == std::errc() && token >= 0 && token < run.classes,
+                     ConfigError,
+                     "--prompt: '{}' is no token from 0 to {}; this model's tokens have no text",
+                     std::string(at, end),
+                     run.classes - 1);
+      tokens.push_back(token);
+      at = stop;
+      while (at < end && (*at == ' ' || *at == ',')) ++at;
+    }
+    return tokens;
+  }
+  std::map<std::string, std::int32_t> numbers;
+  for (std::size_t i = 0; i < run.names.size(); ++i) numbers[run.names[i]] = std::int32_t(i);
+  for (std::size_t offset = 0; offset < prompt.size();) {
+    const data::Utf8Character next = data::decode_utf8(prompt, offset);
+    const std::string character = prompt.substr(offset, std::size_t(std::max(1, next.bytes)));
+    const auto found = numbers.find(character);
+    LOCKSTEP_CHECK(found != numbers.end(),
+                   ConfigError,
+                   "--prompt: the character '{}' is not in the text that the model was trained on",
+                   character);
+    tokens.push_back(found->second);
+    offset += character.size();
+  }
+  return tokens;
+}
+
+void generate(const SavedRun& run,
+              const std::string& prompt,
+              std::int64_t count,
+              const Sampling& how) {
+  LOCKSTEP_CHECK(is_gpt(run.flags.model.name),
+                 ConfigError,
+                 "lockstep generate is for gpt, this run's model is {}",
+                 run.flags.model.name);
+  std::vector<std::int32_t> tokens = encode(prompt, run);
+  LOCKSTEP_CHECK(
+      !tokens.empty(), ConfigError, "--prompt: at least one token is needed to go on from");
+  const std::int64_t context =
+      std::min(run.flags.model.context, std::int64_t(tokens.size()) + count);
+  Job job(0, nullptr);
+  data::SampleSpec spec;
+  spec.input = spec.target = {{context}, DType::i32};
+  spec.classes = run.classes;
+  Predictor predictor(
+      job.backend(), model_of(run, spec), spec, 1, run.flags.options.precision, run.weights);
+  const auto print = [&](std::int32_t token) {
+    std::cout << (run.names.empty() ? std::to_string(token) + " " : run.names[std::size_t(token)])
+              << std::flush;
+  };
+  for (const std::int32_t token : tokens) print(token);
+  std::vector<std::int32_t> window(static_cast<std::size_t>(context));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::size_t seen = std::min(tokens.size(), window.size());
+    std::copy(tokens.end() - std::ptrdiff_t(seen), tokens.end(), window.begin());
+    // What stands behind the last token is not looked at: attention is causal.
+    std::fill(window.begin() + std::ptrdiff_t(seen), window.end(), 0);
+    const std::vector<float>& logits = predictor.run(window.data());
+    const auto vocabulary = std::size_t(run.classes);
+    tokens.push_back(draw(
+        std::span(logits).subspan((seen - 1) * vocabulary, vocabulary), how, std::uint64_t(i)));
+    print(tokens.back());
+  }
+  std::cout << std::endl;
+}
+
+}  // namespace
+
+int generate_command(const std::vector<std::string>& arguments) {
+  CLI::App app("Lets a saved run's gpt continue a prompt.", "lockstep generate");
+  std::string prompt = "\n", count = "500", top_k = "0";
+  Sampling sampling;
+  app.add_option("--prompt", prompt, "text to go on from; token numbers where tokens have no text");
+  app.add_option("--tokens", count, "tokens to generate")
+      ->capture_default_str()
+      ->check(whole_number("--tokens", 1, 1 << 24));
+  app.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
+      ->capture_default_str()
+      ->check(real_number("--temperature", 0, 1000));
+  app.add_option("--top-k", top_k, "draw from the K likeliest tokens; 0: from all")
+      ->capture_default_str()
+      ->check(whole_number("--top-k", 0, 1 << 24));
+  app.add_option("--sample-seed", sampling.seed, "key of the draws")->capture_default_str();
+  const SavedRun run = open_saved_run(app, arguments);
+  if (run.weights.empty()) return 0;
+  if (run.names.empty() && app.count("--prompt") == 0) prompt = "0";
+  sampling.top_k = std::size_t(to_whole_number(top_k));
+  generate(run, prompt, to_whole_number(count), sampling);
+  return 0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/saved_run.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+void expect_file(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error))
+    throw EnvironmentError(
+        fmt::format("{}: no such file", file.string()),
+        "--from is the folder of a run that has ended (lockstep train --out DIR)");
+}
+
+void read_classes(const fs::path& file, SavedRun& run) {
+  expect_file(file);
+  try {
+    const auto json = nlohmann::json::parse(std::ifstream(file));
+    run.classes = json.at("classes").get<int>();
+    run.names = json.at("names").get<std::vector<std::string>>();
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(fmt::format("{}: {}", file.string(), error.what()));
+  }
+}
+
+}  // namespace
+
+SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments) {
+  std::string folder;
+  app.get_formatter()->column_width(34);
+  app.add_option("--from", folder, "folder of a run: its config.toml and model.safetensors")
+      ->type_name("DIR");
+  app.allow_extras();
+  app.footer("Flags of lockstep train overrule those of the run.");
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help() << std::flush;
+    return {};
+  } catch (const CLI::Error& error) {
+    throw ConfigError(error.what(), app.get_name() + " --help lists its flags");
+  }
+  LOCKSTEP_CHECK(!folder.empty(), ConfigError, "{} needs --from DIR", app.get_name());
+  const fs::path path = folder;
+  SavedRun run;
+  run.weights = (path / "model.safetensors").string();
+  expect_file(path / "config.toml");
+  expect_file(run.weights);
+  read_classes(path / "classes.json", run);
+  std::vector<std::string> flags = app.remaining();
+  flags.insert(flags.begin(), {"--config", (path / "config.toml").string()});
+  run.flags = parse_train_flags(flags);
+  return run;
+}
+
+std::string classes_json(const data::Dataset& dataset) {
+  const nlohmann::json json{{"classes", dataset.spec().classes}, {"names", dataset.class_names()}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+ModelFunction model_of(const SavedRun& run, const data::SampleSpec& spec) {
+  nn::ModelSpec model = run.flags.model;
+  model.outputs = spec.classes > 0 ? spec.classes : spec.target.elems();
+  return nn::make_model(model);
+}
+
+}  // namespace lockstep

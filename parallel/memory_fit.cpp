@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/memory_fit.h"
+
+#include <map>
+
+#include "core/base/error.h"
+#include "core/plan/recompute.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+[[noreturn]] void throw_too_large(std::size_t needed, const TrainOptions& options) {
+  throw OutOfMemory(
+      fmt::format("memory: training takes {:.1f} MiB with --recompute {}, the limit is {:.1f} MiB",
+                  double(needed) / kMiB,
+                  name_of(options.recompute),
+                  double(options.memory_limit) / kMiB),
+      options.recompute == Recompute::none ? "use --recompute auto, or a smaller --micro-batch"
+                                           : "use a smaller --micro-batch or model");
+}
+
+}  // namespace
+
+std::size_t training_bytes(const Program& program,
+                           const FlatSpace& space,
+                           const Optimizer& optimizer) {
+  std::size_t bytes = program.arena_bytes();
+  bytes += std::size_t(space.elems) * 4 * std::size_t(2 + state_arrays(optimizer));
+  std::map<std::pair<int, std::string>, std::size_t> packed;
+  for (const auto& [parameter, copy] : program.packed_copies())
+    packed[{parameter, copy.format}] = copy.bytes;
+  for (const auto& [key, size] : packed) bytes += size;
+  return bytes;
+}
+
+std::unique_ptr<Program> compile_within_limit(Graph graph,
+                                              Backend& backend,
+                                              const FlatSpace& space,
+                                              MemoryReuse reuse,
+                                              const TrainOptions& options,
+                                              int& choice) {
+  if (options.recompute == Recompute::none && options.memory_limit == 0)
+    return std::make_unique<Program>(std::move(graph), backend, space, reuse);
+  const std::vector<RecomputeChoice> choices = recompute_choices(graph);
+  int first = 0, last = int(choices.size()) - 1;
+  if (options.recompute == Recompute::none) last = 0;
+  if (options.recompute == Recompute::all) first = last;
+  if (choice >= 0) first = last = std::min(choice, int(choices.size()) - 1);
+  std::size_t least = SIZE_MAX;
+  for (int i = first; i <= last; ++i) {
+    auto program = std::make_unique<Program>(
+        recompute(graph, choices[std::size_t(i)].dropped), backend, space, reuse);
+    const std::size_t bytes = training_bytes(*program, space, options.optimizer);
+    least = std::min(least, bytes);
+    if (choice < 0 && options.memory_limit > 0 && bytes > options.memory_limit) continue;
+    choice = i;
+    return program;
+  }
+  throw_too_large(least, options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/recompute.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/nn/zoo.h"
+#include "core/plan/program_plan.h"
+#include "tests/core/trace_helpers.h"
+
+namespace lockstep {
+namespace {
+
+Graph resnet(std::int64_t micro_batch = 16) {
+  return trace_classifier(
+      nn::make_model({.name = "resnet20", .dropout = 0.1f}), {32, 32, 3}, 10, micro_batch);
+}
+
+std::size_t arena_bytes(const Graph& graph) {
+  const std::vector<std::size_t> workspace(graph.nodes().size(), 0);
+  return plan_program(graph, lay_out(graph, 1 << 20), workspace).arena.bytes;
+}
+
+int count(const Graph& graph, OpKind kind, Phase phase) {
+  return int(std::ranges::count_if(graph.nodes(), [&](const Node& node) {
+    return node.op->kind() == kind && node.phase == phase;
+  }));
+}
+
+TEST(Recompute, WithoutDroppedValuesTheProgramIsTheSame) {
+  const Graph graph = resnet();
+  const Graph same = recompute(graph, std::vector<bool>(graph.values().size(), false));
+  ASSERT_EQ(same.nodes().size(), graph.nodes().size());
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i)
+    EXPECT_EQ(same.nodes()[i].op, graph.nodes()[i].op);
+  EXPECT_EQ(arena_bytes(same), arena_bytes(graph));
+}
+
+TEST(Recompute, ChoicesCostMoreAndMoreAndEachProgramIsWellFormed) {
+  const Graph graph = resnet();
+  const auto choices = recompute_choices(graph);
+  ASSERT_GE(choices.size(), 3u);
+  EXPECT_EQ(choices[0].flops, 0);
+  for (std::size_t i = 1; i < choices.size(); ++i) {
+    EXPECT_GT(choices[i].flops, choices[i - 1].flops);
+    const Graph changed = recompute(graph, choices[i].dropped);
+    EXPECT_NO_THROW(verify(changed));
+    EXPECT_LT(arena_bytes(changed), arena_bytes(graph)) << "choice " << i;
+  }
+}
+
+TEST(Recompute, CheapChoicesRunNoConvolutionAgain) {
+  const Graph graph = resnet();
+  const auto choices = recompute_choices(graph);
+  const Graph cheap = recompute(graph, choices[1].dropped);
+  EXPECT_EQ(count(cheap, OpKind::conv2d, Phase::backward), 0);
+  EXPECT_GT(count(cheap, OpKind::relu, Phase::backward), 0);
+  const Graph all = recompute(graph, choices.back().dropped);
+  EXPECT_GT(count(all, OpKind::conv2d, Phase::backward), 0);
+}
+
+TEST(Recompute, NothingIsSummedTwice) {
+  const Graph graph = resnet();
+  const Graph all = recompute(graph, recompute_choices(graph).back().dropped);
+  std::vector<int> writers(graph.parameters().size(), 0);
+  for (const ValueInfo& value : all.values())
+    if (value.accumulates_into >= 0) ++writers[std::size_t(value.accumulates_into)];
+  for (std::size_t i = 0; i < writers.size(); ++i)
+    EXPECT_EQ(writers[i], 1) << graph.parameters()[i].name;
+}
+
+TEST(Recompute, DropoutKeepsThePathThatKeysItsNumbers) {
+  const Graph graph = resnet();
+  const Graph all = recompute(graph, recompute_choices(graph).back().dropped);
+  for (const Node& node : all.nodes())
+    EXPECT_TRUE(node.op->kind() != OpKind::dropout || node.path == "dropout1") << node.path;
+}
+
+// The segments between checkpoints grow with the square root of the depth, what is kept without
+// recomputation grows with the depth itself.
+TEST(Recompute, ADeepNetworkNeedsAFractionOfItsActivations) {
+  const Graph graph = resnet(64);
+  const Graph all = recompute(graph, recompute_choices(graph).back().dropped);
+  EXPECT_LT(double(arena_bytes(all)), 0.5 * double(arena_bytes(graph)));
+}
+
+TEST(Recompute, ModesHaveNames) {
+  EXPECT_EQ(parse_recompute("auto"), Recompute::automatic);
+  EXPECT_EQ(name_of(parse_recompute("all")), "all");
+  EXPECT_THROW(parse_recompute("some"), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep

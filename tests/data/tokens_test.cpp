@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <gtest/gtest.h>
+#include <set>
+
+#include "core/base/error.h"
+#include "core/data/ignore_label.h"
+#include "core/data/sources.h"
+#include "core/data/utf8.h"
+#include "tests/data/data_fixture.h"
+
+namespace lockstep::data {
+namespace {
+
+using testing::HasSubstr;
+
+struct Window {
+  std::vector<std::int32_t> x, y;
+};
+
+Window load(const Dataset& dataset, std::int64_t index, std::uint64_t epoch = 0) {
+  const auto n = std::size_t(dataset.spec().input.elems());
+  Window window{std::vector<std::int32_t>(n), std::vector<std::int32_t>(n)};
+  dataset.load(epoch,
+               index,
+               reinterpret_cast<std::byte*>(window.x.data()),
+               reinterpret_cast<std::byte*>(window.y.data()));
+  return window;
+}
+
+class Tokens : public DataFixture {
+ protected:
+  std::string write_tokens(const std::string& name,
+                           const std::vector<std::uint16_t>& tokens,
+                           const std::vector<std::uint32_t>& header = {}) {
+    std::string bytes(header.empty() ? 0 : 1024, '\0');
+    std::memcpy(bytes.data(), header.data(), header.size() * 4);
+    bytes.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * 2);
+    return write(name, bytes);
+  }
+  static std::vector<std::uint16_t> counting(int n) {
+    std::vector<std::uint16_t> tokens;
+    for (int i = 0; i < n; ++i) tokens.push_back(std::uint16_t(i));
+    return tokens;
+  }
+};
+
+TEST_F(Tokens, TextNumbersItsCharactersInOrderAndKeepsTheLastTenth) {
+  std::string content;
+  for (int i = 0; i < 25; ++i) content += "caé\n";  // 100 characters, 125 bytes
+  const DataSplit split = open("text:" + write("t.txt", content), {.context = 4});
+  EXPECT_EQ(split.train->class_names(), (std::vector<std::string>{"\n", "a", "c", "é"}));
+  EXPECT_EQ(split.train->spec().classes, 4);
+  EXPECT_EQ(split.train->size(), (90 - 1) / 4);
+  // The last ten are "é\ncaé\ncaé\n" less its first: nine targets in windows of four.
+  EXPECT_EQ(split.validation->size(), 3);
+  const Window first = load(*split.validation, 0), last = load(*split.validation, 2);
+  EXPECT_EQ(first.x, (std::vector<std::int32_t>{3, 0, 2, 1}));
+  EXPECT_EQ(first.y, (std::vector<std::int32_t>{0, 2, 1, 3}));
+  EXPECT_EQ(last.y[1], kIgnoreIndex);
+  EXPECT_EQ(last.y[3], kIgnoreIndex);
+  EXPECT_EQ(split.validation->spec().ignore_index, kIgnoreIndex);
+}
+
+TEST_F(Tokens, RandomWindowsDependOnSeedEpochAndIndexAloneAndReachEveryPlace) {
+  const std::string file = write_tokens("t.bin", counting(40));
+  const OpenOptions options{.validation_fraction = 0.5, .seed = 3, .context = 8};
+  const DataSplit a = open("tokens:" + file, options), b = open("tokens:" + file, options);
+  OpenOptions other_seed = options;
+  other_seed.seed = 4;
+  const DataSplit c = open("tokens:" + file, other_seed);
+  std::set<std::int32_t> places;
+  int differing = 0;
+  for (std::uint64_t epoch = 0; epoch < 200; ++epoch) {
+    const Window window = load(*a.train, 1, epoch);
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(window.y[i], window.x[0] + 1 + std::int32_t(i));
+    EXPECT_EQ(window.x, load(*b.train, 1, epoch).x);
+    differing += window.x != load(*c.train, 1, epoch).x;
+    places.insert(window.x[0]);
+  }
+  EXPECT_EQ(places.size(), 12u);  // 20 tokens, the last window starts at 11
+  EXPECT_EQ(*places.rbegin(), 11);
+  EXPECT_GT(differing, 100);
+}
+
+TEST_F(Tokens, ReadsLlmcHeadersAndNanogptFolders) {
+  const std::string file = write_tokens("h.bin", counting(100), {20240520, 1, 100});
+  const DataSplit split = open("tokens:" + file, {.context = 10});
+  EXPECT_THAT(split.train->describe(), HasSubstr("90 tokens"));
+  EXPECT_EQ(load(*split.validation, 0).x[0], 90);
+  write_tokens("train.bin", counting(50));
+  const std::string val = write_tokens("val.bin", counting(12));
+  const std::string folder = val.substr(0, val.rfind('/'));
+  const DataSplit pair = open("tokens:" + folder, {.context = 10});
+  EXPECT_EQ(pair.validation->size(), 2);
+  EXPECT_THAT(pair.train->describe(), HasSubstr("50 tokens"));
+}
+
+TEST_F(Tokens, NameFileAndPlaceOfWhatIsWrong) {
+  const std::string file = write("one.bin", "ab");
+  const auto data_error = [&](const std::string& source, OpenOptions options = {.context = 4}) {
+    return error_of<DataError>([&] {
+      const DataSplit split = open(source, options);
+      for (std::int64_t i = 0; i < split.validation->size(); ++i) load(*split.validation, i);
+    });
+  };
+  EXPECT_THAT(data_error("text:" + write("bad.txt",
+                                         "abc\xff"
+                                         "def")),
+              HasSubstr("bad.txt: invalid UTF-8 at byte 3 (0xff)"));
+  EXPECT_THAT(data_error("text:" + write("nul.txt", std::string("ab\0cd", 5))),
+              HasSubstr("nul.txt: a NUL at byte 2"));
+  EXPECT_THAT(data_error("text:" + write("empty.txt", "")), HasSubstr("empty"));
+  EXPECT_THAT(data_error("tokens:" + write("odd.bin", "abc")), HasSubstr("3 bytes, an odd number"));
+  EXPECT_THAT(data_error("tokens:" + write_tokens("lie.bin", counting(9), {20240520, 1, 10})),
+              HasSubstr("promises 10 tokens, 1044 bytes in all; the file has 1042"));
+  EXPECT_THAT(data_error("tokens:" + write_tokens("v.bin", counting(9), {20240520, 2, 9})),
+              HasSubstr("version 2"));
+  EXPECT_THAT(data_error("tokens:" + write_tokens("past.bin", counting(100)),
+                         {.context = 4, .vocabulary = 98}),
+              HasSubstr("token 98 at position 8 is past the vocabulary of 98"));
+  EXPECT_THAT(data_error("tokens:" + file + ".none"), HasSubstr("No such file"));
+  const std::string few = error_of<ConfigError>(
+      [&] { open("tokens:" + write_tokens("few.bin", counting(20)), {.context = 64}); });
+  EXPECT_THAT(few, HasSubstr("has 18 tokens, a context of 64 needs at least 65"));
+}
+
+TEST_F(Tokens, IgnoredTokensAndLabelsBecomeTheIgnoreIndex) {
+  const std::string file = write_tokens("t.bin", counting(40));
+  const DataSplit split =
+      open("tokens:" + file, {.validation_fraction = 0.5, .context = 8, .ignore_index = 22});
+  EXPECT_EQ(load(*split.validation, 0).y,
+            (std::vector<std::int32_t>{21, kIgnoreIndex, 23, 24, 25, 26, 27, 28}));
+  const DataSplit digits = open("glyphs", {.ignore_index = 7});
+  std::vector<std::byte> image(digits.train->spec().input.bytes());
+  std::set<std::int32_t> labels;
+  for (std::int64_t i = 0; i < 100; ++i) {
+    std::int32_t label = 0;
+    digits.train->load(0, i, image.data(), reinterpret_cast<std::byte*>(&label));
+    labels.insert(label);
+  }
+  EXPECT_EQ(labels, (std::set<std::int32_t>{kIgnoreIndex, 0, 1, 2, 3, 4, 5, 6, 8, 9}));
+}
+
+TEST(Utf8, DecodesWhatItEncodesAndNothingElse) {
+  for (const std::uint32_t code :
+       {1u, 0x7Fu, 0x80u, 0x7FFu, 0x800u, 0xFFFFu, 0x10000u, 0x10FFFFu}) {
+    const std::string text = encode_utf8(code);
+    const Utf8Character decoded = decode_utf8(text, 0);
+    EXPECT_EQ(decoded.code, code);
+    EXPECT_EQ(std::size_t(decoded.bytes), text.size());
+    EXPECT_EQ(decode_utf8(text.substr(0, text.size() - 1) + "x", 0).bytes,
+              text.size() == 1 ? 1 : 0);
+  }
+  for (const char* bad :
+       {"\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\x80", "\xE2"})
+    EXPECT_EQ(decode_utf8(bad, 0).bytes, 0) << bad;
+}
+
+}  // namespace
+}  // namespace lockstep::data
