@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <limits>
 
 #include "launcher/flag_values.h"
@@ -70,23 +71,43 @@ class FlagGroup {
 };
 
 void declare_model(FlagGroup group, RawFlags& raw) {
-  group
-      .text(
-          "--model", raw.model, "mlp, convnet, resnet20, resnet18, gpt or gpt2-124m|355m|774m|1.5b")
+  group.text("--model", raw.model, fmt::format("one of {}", fmt::join(nn::model_names(), ", ")))
       ->type_name("NAME");
   group.list("--hidden", raw.hidden, "N,N,...", "mlp: widths of the hidden layers, or none")
       ->delimiter(',');
   group.words("--stem",
               raw.stem,
               {"imagenet", "cifar"},
-              "resnet18: cifar is a 3x3 stride-1 stem without max-pool");
-  group.real("--dropout", raw.dropout, 0, 0.999999, "share of activations dropped in training");
+              "cifar is for small images: ResNets have a 3x3 stride-1 stem without max-pool, VGG a "
+              "single linear layer on averaged features");
+  group.real(
+      "--dropout",
+      raw.dropout,
+      0,
+      0.999999,
+      "share of activations dropped in training, before the last layer; mlp, vgg: behind every "
+      "hidden one");
   group
       .text("--batch-norm",
             raw.batch_norm,
             "samples normalised together: a micro-batch, all ranks' concurrent micro-batches, or "
             "exactly G samples")
       ->type_name("local|sync|group:G");
+  group
+      .text("--init",
+            raw.init,
+            "safetensors file with PyTorch's names to start from, instead of --seed's weights")
+      ->type_name("FILE")
+      ->default_str("");
+  group.list("--init-skip",
+             raw.init_skip,
+             "REGEX",
+             "parameters that start fresh all the same, as a new head; may be repeated");
+  group.list("--freeze",
+             raw.freeze,
+             "REGEX",
+             "parameters that keep their values; may be repeated. Batch norm's running statistics "
+             "follow the data all the same");
 }
 
 void declare_gpt(FlagGroup group, RawFlags& raw) {
@@ -193,6 +214,11 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
               raw.precision,
               {"fp32", "bf16"},
               "activations and products; parameters, sums and losses are always fp32");
+  group.words("--fusion",
+              raw.fusion,
+              {"on", "off"},
+              "make neighbouring operators one: bias and activation into products, ReLU and residual "
+              "into batch norm, residual into layer norm");
   group.words(
       "--recompute",
       raw.recompute,

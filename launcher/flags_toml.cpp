@@ -53,10 +53,14 @@ void write_model(const TrainFlags& flags, TomlWriter& toml) {
   } else if (!is_gpt(flags.model.name)) {
     toml.text("batch-norm", flags.options.batch_norm.to_string());
   }
-  if (flags.model.name == "resnet18")
+  if (nn::has_stem(flags.model.name))
     toml.text("stem", flags.model.stem == nn::Stem::cifar ? "cifar" : "imagenet");
   if (flags.model.name == "gpt") write_gpt(flags.model, toml);
   toml.number("dropout", flags.model.dropout);
+  const TrainOptions& options = flags.options;
+  if (!options.init.empty()) toml.text("init", options.init);
+  if (!options.init_skip.empty()) toml.list("init-skip", options.init_skip);
+  if (!options.freeze.empty()) toml.list("freeze", options.freeze);
 }
 
 void write_data(const TrainFlags& flags, TomlWriter& toml) {
@@ -132,6 +136,7 @@ std::string to_toml(const TrainFlags& flags) {
   toml.number("label-smoothing", flags.label_smoothing);
   toml.text("device", flags.device);
   toml.text("precision", std::string(name_of(options.precision)));
+  toml.text("fusion", options.fuse ? "on" : "off");
   toml.text("recompute", std::string(name_of(options.recompute)));
   if (options.memory_limit > 0) toml.text("memory-limit", std::to_string(options.memory_limit));
   toml.text("reduction", options.reduction == Reduction::fast ? "fast" : "reproducible");

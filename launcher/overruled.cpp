@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/nn/zoo.h"
 #include "launcher/flag_values.h"
 #include "launcher/gpt_flags.h"
 
@@ -41,10 +42,10 @@ bool one_of_flags(const std::string& flag, std::initializer_list<std::string_vie
 
 bool model_overrules(const CommandLine& typed, const std::string& flag) {
   if (flag == "--hidden") return typed.is_other_than("--model", "mlp");
-  if (flag == "--stem") return typed.is_other_than("--model", "resnet18");
+  const auto model = typed.value("--model");
+  if (flag == "--stem") return model && !nn::has_stem(*model);
   if (one_of_flags(flag, {"--layers", "--heads", "--width", "--bias", "--tied-head", "--gelu"}))
     return typed.is_other_than("--model", "gpt");
-  const auto model = typed.value("--model");
   return flag == "--batch-norm" && model && (*model == "mlp" || is_gpt(*model));
 }
 

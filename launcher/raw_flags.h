@@ -25,6 +25,9 @@ struct RawFlags {
   std::string bias = "on";
   std::string tied_head = "on";
   std::string gelu = "tanh";
+  std::string init;
+  std::vector<std::string> init_skip;
+  std::vector<std::string> freeze;
 
   std::string data = "glyphs";
   double val_fraction = 0.2;
@@ -64,6 +67,7 @@ struct RawFlags {
 
   std::string device = "auto";
   std::string precision = "fp32";
+  std::string fusion = "on";
   std::string recompute = "none";
   std::string memory_limit = "none";
   std::string reduction = "reproducible";

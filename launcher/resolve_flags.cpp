@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <initializer_list>
-#include <regex>
 
 #include "core/base/error.h"
+#include "core/base/name_patterns.h"
 #include "core/base/suggest.h"
 #include "launcher/flag_values.h"
 #include "launcher/gpt_flags.h"
 #include "launcher/raw_flags.h"
+#include "parallel/batch_plan.h"
 
 namespace lockstep {
 namespace {
@@ -35,7 +36,8 @@ nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
   }
   const std::string chosen = "--model " + raw.model;
   if (raw.model != "mlp") refuse(app, {"--hidden"}, chosen, "it belongs to --model mlp");
-  if (raw.model != "resnet18") refuse(app, {"--stem"}, chosen, "it belongs to --model resnet18");
+  if (!nn::has_stem(raw.model))
+    refuse(app, {"--stem"}, chosen, "it belongs to the models of ImageNet, resnet18 to vgg16");
   if (raw.model == "mlp" || is_gpt(raw.model))
     refuse(app, {"--batch-norm"}, chosen, raw.model + " has no batch norm");
 
@@ -127,7 +129,7 @@ void resolve_batch(const RawFlags& raw, TrainOptions& options) {
   options.accumulation = raw.accumulation;
   options.shards = int(to_whole_number(raw.shards));
   if (options.micro_batch == 0 && options.accumulation == 0)
-    options.micro_batch = std::min<std::int64_t>(32, options.global_batch);
+    options.micro_batch = default_micro_batch(options.global_batch);
   if (options.micro_batch > options.global_batch) {
     throw ConfigError(fmt::format("--micro-batch {} is larger than --global-batch {}",
                                   options.micro_batch,
@@ -156,15 +158,16 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.options.workers = raw.workers == "auto" ? -1 : int(to_whole_number(raw.workers));
 }
 
-void check_patterns(const std::vector<std::string>& patterns) {
-  for (const std::string& pattern : patterns) {
-    try {
-      const std::regex expression(pattern);
-    } catch (const std::regex_error& error) {
-      throw ConfigError(
-          fmt::format("--no-decay '{}' is no regular expression: {}", pattern, error.what()));
-    }
-  }
+void resolve_weights(const CLI::App& app, const RawFlags& raw, TrainOptions& options) {
+  if (raw.init.empty()) refuse(app, {"--init-skip"}, "no --init", "--init names the file");
+  for (const auto& [flag, patterns] : {std::pair("--init-skip", &raw.init_skip),
+                                       std::pair("--freeze", &raw.freeze),
+                                       std::pair("--no-decay", &raw.no_decay)})
+    const NamePatterns compiled(flag, *patterns);
+  options.init = raw.init;
+  options.init_skip = raw.init_skip;
+  options.freeze = raw.freeze;
+  options.no_decay = raw.no_decay;
 }
 
 void check_device(const std::string& device) {
@@ -184,12 +187,12 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   resolve_length(app, raw, options);
   options.optimizer = resolve_optimizer(app, raw);
   options.lr_schedule = resolve_schedule(app, raw, learning_rate(options.optimizer));
-  check_patterns(raw.no_decay);
-  options.no_decay = raw.no_decay;
+  resolve_weights(app, raw, options);
   options.decay_all = raw.decay_all;
   options.clip_norm = float(raw.clip_norm);
   options.batch_norm = BatchNormPolicy::parse(raw.batch_norm);
   options.precision = parse_precision(raw.precision);
+  options.fuse = raw.fusion == "on";
   options.recompute = parse_recompute(raw.recompute);
   options.memory_limit = to_bytes(raw.memory_limit);
   LOCKSTEP_CHECK(options.recompute != Recompute::automatic || options.memory_limit > 0,

@@ -58,16 +58,25 @@ std::string create_folder(Job& job, const TrainFlags& flags, std::unique_ptr<Run
   return notice.text;
 }
 
-/// Trained elements. Throws what the model has against the data's shape.
-std::int64_t count_parameters(const ModelFunction& model,
-                              const LossFunction& loss,
-                              const data::SampleSpec& samples) {
+struct ParameterCount {
+  std::int64_t all = 0, frozen = 0;
+};
+
+/// Elements. Throws what the model has against the data's shape, and patterns that freeze nothing.
+ParameterCount count_parameters(const ModelFunction& model,
+                                const LossFunction& loss,
+                                const data::SampleSpec& samples,
+                                const std::vector<std::string>& freeze) {
   Builder::Settings settings;
   settings.mode = Mode::evaluation;
+  settings.freeze = freeze;
   const Graph graph = trace(model, loss, samples, settings);
-  std::int64_t count = 0;
-  for (const Parameter& parameter : graph.parameters())
-    if (parameter.kind == ParameterKind::trained) count += parameter.shape.elems();
+  ParameterCount count;
+  for (const Parameter& parameter : graph.parameters()) {
+    if (parameter.kind != ParameterKind::trained) continue;
+    count.all += parameter.shape.elems();
+    if (parameter.frozen) count.frozen += parameter.shape.elems();
+  }
   return count;
 }
 
@@ -117,14 +126,19 @@ void print_start(Console& console,
                  Job& job,
                  const RunSettings& settings,
                  const data::DataSplit& data,
-                 std::int64_t parameters,
+                 const ParameterCount& parameters,
                  const std::string& folder) {
   const TrainOptions& options = settings.flags.options;
   if (!settings.notice.empty()) console.line(settings.notice);
   console.line(fmt::format("lockstep {}", lockstep_version()));
-  console.line(fmt::format("model      {}, {} parameters",
-                           settings.flags.model.name,
-                           with_thousands(double(parameters))));
+  console.line(fmt::format(
+      "model      {}, {} parameters{}",
+      settings.flags.model.name,
+      with_thousands(double(parameters.all)),
+      parameters.frozen == 0
+          ? ""
+          : fmt::format(", {} of them frozen", with_thousands(double(parameters.frozen)))));
+  if (!options.init.empty()) console.line(fmt::format("start      {}", options.init));
   console.line(fmt::format("data       {}", data.train->describe()));
   if (data.validation) console.line(fmt::format("validation {}", data.validation->describe()));
   console.line(fmt::format("batch      {}", plan_batch(options, job.size()).to_string()));
@@ -188,7 +202,7 @@ int run_training(Job& job, const RunSettings& settings) {
   spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
   const ModelFunction model = nn::make_model(spec);
   const LossFunction loss = make_loss(flags, samples);
-  const std::int64_t parameters = count_parameters(model, loss, samples);
+  const ParameterCount parameters = count_parameters(model, loss, samples, flags.options.freeze);
   Trainer trainer(job, model, loss, flags.options);
 
   std::unique_ptr<RunFolder> folder;

@@ -9,8 +9,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kDefaultMicroBatch = 32;
-
 void check_signs(const TrainOptions& o) {
   LOCKSTEP_CHECK(
       o.global_batch >= 1, ConfigError, "global-batch: must be at least 1, got {}", o.global_batch);
@@ -29,7 +27,7 @@ std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
                  ranks,
                  o.global_batch);
   if (o.accumulation == 0)
-    return o.micro_batch > 0 ? o.micro_batch : std::min(kDefaultMicroBatch, o.global_batch);
+    return o.micro_batch > 0 ? o.micro_batch : default_micro_batch(o.global_batch);
   const std::int64_t parts = o.accumulation * ranks;
   if (o.micro_batch > 0) {
     if (o.micro_batch * parts != o.global_batch)
@@ -126,7 +124,11 @@ std::string BatchPlan::to_string() const {
                      shards);
 }
 
-int evaluation_shards(const BatchPlan& plan) { return std::max(64, plan.shards); }
+std::int64_t default_micro_batch(std::int64_t global_batch) {
+  return std::min<std::int64_t>(32, global_batch);
+}
+
+int evaluation_shards(const BatchPlan& plan) { return std::max(kDefaultShards, plan.shards); }
 
 BatchPlan plan_batch(const TrainOptions& o, int ranks) {
   check_signs(o);

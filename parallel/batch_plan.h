@@ -22,6 +22,9 @@ struct BatchPlan {
   std::string to_string() const;
 };
 
+/// The micro-batch where neither it nor an accumulation is given.
+std::int64_t default_micro_batch(std::int64_t global_batch);
+
 /// Derives what the options leave open, for `ranks` ranks. Micro-batch and shards do not depend on
 /// the ranks, but for two cases that say so: `accumulation` without a micro-batch, and batch norm
 /// `sync`.

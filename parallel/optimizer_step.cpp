@@ -2,33 +2,18 @@
 #include "parallel/optimizer_step.h"
 
 #include <cmath>
-#include <regex>
 
 #include "core/base/error.h"
+#include "core/base/name_patterns.h"
 
 namespace lockstep {
 namespace {
 
-std::vector<std::regex> compile_patterns(const std::vector<std::string>& patterns) {
-  std::vector<std::regex> result;
-  for (const std::string& pattern : patterns) {
-    try {
-      result.emplace_back(pattern);
-    } catch (const std::regex_error& error) {
-      throw ConfigError(
-          fmt::format("no-decay: '{}' is not a regular expression: {}", pattern, error.what()));
-    }
-  }
-  return result;
-}
-
 float decay_of(const Parameter& parameter,
                const TrainOptions& options,
-               const std::vector<std::regex>& no_decay) {
+               const NamePatterns& no_decay) {
   if (parameter.normalisation_or_bias && !options.decay_all) return 0.0f;
-  for (const std::regex& pattern : no_decay)
-    if (std::regex_search(parameter.name, pattern)) return 0.0f;
-  return weight_decay(options.optimizer);
+  return no_decay.match(parameter.name) ? 0.0f : weight_decay(options.optimizer);
 }
 
 /// Padding between tensors is zero and stays zero under every optimizer, so that neighbours with
@@ -60,17 +45,17 @@ OptimizerStep::OptimizerStep(Backend& backend,
       gradients_(gradients),
       ranges_of_bucket_(space.buckets.size()) {
   validate(optimizer_);
-  const auto no_decay = compile_patterns(options.no_decay);
+  const NamePatterns no_decay("no-decay", options.no_decay);
   for (const Segment& segment : space.segments) {
     const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
-    if (parameter.kind != ParameterKind::trained) continue;
+    if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;
     append(ranges_of_bucket_[std::size_t(segment.bucket)],
            {segment.offset, segment.elems, decay_of(parameter, options, no_decay), 1.0f});
   }
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];
     const Segment& segment = space.of(int(i));
-    if (parameter.kind == ParameterKind::trained)
+    if (parameter.kind == ParameterKind::trained && !parameter.frozen)
       tensors_.push_back({segment.offset, segment.elems, 0.0f, 1.0f});
     else if (parameter.kind == ParameterKind::running_statistic)
       statistics_.push_back({segment.offset,

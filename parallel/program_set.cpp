@@ -58,7 +58,9 @@ ProgramSet::ProgramSet(Backend& backend,
                                      .batch_norm = policy,
                                      .group_ranks = batch.cluster,
                                      .micro_batch = n,
-                                     .precision = options.precision};
+                                     .precision = options.precision,
+                                     .fuse = options.fuse,
+                                     .freeze = options.freeze};
     Graph graph = trace(model, loss, samples, settings);
     if (training_.empty()) space_ = lay_out(graph, bucket_bytes);
     check_parameters(n, graph);

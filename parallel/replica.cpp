@@ -73,7 +73,7 @@ std::vector<io::NamedTensor> copy_tensors(Backend& backend,
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];
     if (parameter.kind == ParameterKind::metric) continue;
-    if (trained_only && parameter.kind != ParameterKind::trained) continue;
+    if (trained_only && (parameter.kind != ParameterKind::trained || parameter.frozen)) continue;
     std::vector<float> values(std::size_t(parameter.shape.elems()));
     backend.copy_to_host(
         values.data(), flat + space.of(int(i)).offset, values.size() * sizeof(float));

@@ -36,7 +36,8 @@ class Replica {
  public:
   /// Compiles training and evaluation programs for micro-batches of plan_batch()'s size and for
   /// each of `tail_sizes` (short last micro-batches, with or without duplicates). Parameters start
-  /// from the seed, equal on every rank. Throws ConfigError, ShapeError, OutOfMemory.
+  /// from the seed or from `options.init`, equal on every rank that reads equal files. Throws
+  /// ConfigError, ShapeError, DataError, OutOfMemory.
   Replica(RankContext& context,
           const ModelFunction& model,
           const LossFunction& loss,
@@ -72,7 +73,8 @@ class Replica {
 
   /// Host copies of parameters and running statistics, as stored, in declaration order.
   std::vector<io::NamedTensor> weights() const;
-  /// Sums of the last step's gradients (scaled by one over the samples), in declaration order.
+  /// Sums of the last step's gradients (scaled by one over the samples), in declaration order,
+  /// without frozen parameters.
   std::vector<io::NamedTensor> gradients() const;
 
   /// Text of graph, flat space and plan: equal on every rank, part of the fingerprint.

@@ -7,6 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
 
 namespace lockstep {
@@ -143,7 +144,20 @@ void Replica::State::initialise_parameters() {
                                      values.data(),
                                      values.size() * sizeof(float));
   }
+  load_initial_weights();
   programs.packed().invalidate();
+}
+
+void Replica::State::load_initial_weights() {
+  if (options.init.empty()) return;
+  const std::vector<Parameter>& all = programs.graph().parameters();
+  for (const io::NamedTensor& tensor :
+       io::load_weights(options.init, all, NamePatterns("init-skip", options.init_skip))) {
+    const auto at = std::ranges::find(all, tensor.parameter.name, &Parameter::name) - all.begin();
+    context.backend().copy_to_device(programs.parameters() + programs.space().of(int(at)).offset,
+                                     tensor.values.data(),
+                                     tensor.values.size() * sizeof(float));
+  }
 }
 
 void Replica::State::load(const BoundProgram& program, data::Loader& loader) {

@@ -51,6 +51,7 @@ class Replica::State final : public BucketListener {
 
  private:
   void initialise_parameters();
+  void load_initial_weights();
   void load(const BoundProgram& program, data::Loader& loader);
   void check_labels(const data::LoadedBatch& loaded) const;
   void run(Program& program, const RunState& state, bool exchange_after);

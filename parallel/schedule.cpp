@@ -8,8 +8,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int kDefaultShards = 64;
-
 // Boundary `index` of `total` things cut into `parts` ranges that differ by at most one, the larger
 // ones spread evenly, so that cutting the ranges again stays balanced. No overflow: total is at
 // most kMaxMicroBatches or an int, index at most an int.

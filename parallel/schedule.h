@@ -68,8 +68,11 @@ Schedule make_schedule(const ScheduleSettings& settings, int rank);
 /// `shards` and `ranks` are multiples of `cluster`.
 std::vector<ShardRange> shard_owners(int shards, int ranks, int cluster);
 
-/// The shards a run uses where the user names none: min(M, 64), rounded down to a multiple of the
-/// cluster, but at least one for each slot.
+/// The most shards that a run has where the user names none.
+inline constexpr int kDefaultShards = 64;
+
+/// The shards a run uses where the user names none: min(M, kDefaultShards), rounded down to a
+/// multiple of the cluster, but at least one for each slot.
 int default_shards(std::int64_t micro_batches, int cluster);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ enum class Overlap : std::uint8_t { on, off };
 struct TrainOptions {
   // batch
   std::int64_t global_batch = 256;
-  std::int64_t micro_batch = 0;  ///< samples a rank computes at once; 0: min(32, global_batch)
+  std::int64_t micro_batch = 0;  ///< samples a rank computes at once; 0: default_micro_batch()
   std::int64_t accumulation =
       0;           ///< micro-batches per rank and step; checked, or derives micro_batch
   int shards = 0;  ///< leaves of the reduction tree; 0: default_shards()
@@ -38,8 +38,16 @@ struct TrainOptions {
   bool decay_all = false;                  ///< biases and norms decay as well
   // model
   BatchNormPolicy batch_norm = {};
+  /// A safetensors file whose weights the run starts from instead of the seed's; empty: none.
+  /// See io::load_weights.
+  std::string init = {};
+  std::vector<std::string> init_skip = {};  ///< of these the seed's are taken all the same
+  /// Regular expressions searched in parameter names: these keep their values (no gradient, no
+  /// update, no weight decay). Batch norm's running statistics follow the data all the same.
+  std::vector<std::string> freeze = {};
   // engine
   Precision precision = Precision::fp32;
+  bool fuse = true;  ///< apply the passes of core/plan/fuse.h
   Recompute recompute = Recompute::none;
   std::uint64_t memory_limit = 0;  ///< bytes of a rank's training_bytes(); 0: none
   std::uint64_t seed = 1;

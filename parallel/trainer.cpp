@@ -70,8 +70,10 @@ class Trainer::State {
     // Before anything collective is built: ranks with other settings would wait in other places.
     compare_fingerprints(context_.communicator(), settings_fingerprint(data));
     make_replica(data);
-    compare_fingerprints(context_.communicator(),
-                         {{"program", short_hash(replica_->program_text())}});
+    Fingerprint built{{"program", short_hash(replica_->program_text())}};
+    if (!options_.init.empty())
+      built.emplace_back("weights of init", io::weights_sha256(replica_->weights()).substr(0, 16));
+    compare_fingerprints(context_.communicator(), built);
     return train(data);
   }
 
@@ -116,8 +118,12 @@ class Trainer::State {
         {"no-decay",
          fmt::format("{}{}", fmt::join(options_.no_decay, ","), options_.decay_all ? " all" : "")},
         {"precision", std::string(name_of(options_.precision))},
+        {"fusion", options_.fuse ? "on" : "off"},
         {"recompute", std::string(name_of(options_.recompute))},
         {"memory-limit", std::to_string(options_.memory_limit)},
+        {"freeze", fmt::format("{}", fmt::join(options_.freeze, ","))},
+        {"init", options_.init.empty() ? "no" : "yes"},
+        {"init-skip", fmt::format("{}", fmt::join(options_.init_skip, ","))},
         {"seed", std::to_string(options_.seed)},
         {"reduction", options_.reduction == Reduction::fast ? "fast" : "reproducible"},
         {"bucket-mb", fmt::format("{}", options_.bucket_mb)},

@@ -6,6 +6,11 @@
 
 namespace lockstep {
 
+float normal_of(std::uint32_t radius_word, std::uint32_t angle_word) {
+  const double radius = std::sqrt(-2.0 * std::log((double(radius_word) + 0.5) * 0x1p-32));
+  return float(radius * std::cos(2.0 * std::numbers::pi * double(angle_word) * 0x1p-32));
+}
+
 std::uint32_t RandomStream::next() {
   if (used_ == 4) {
     block_ = philox(key_, counter_, block_index_++);
@@ -25,9 +30,8 @@ std::uint32_t RandomStream::below(std::uint32_t bound) {
 }
 
 float RandomStream::normal() {
-  const double radius = std::sqrt(-2.0 * std::log((double(next()) + 0.5) * 0x1p-32));
-  const double angle = 2.0 * std::numbers::pi * double(next()) * 0x1p-32;
-  return float(radius * std::cos(angle));
+  const std::uint32_t radius_word = next();
+  return normal_of(radius_word, next());
 }
 
 }  // namespace lockstep

@@ -44,6 +44,9 @@ constexpr std::uint64_t random_key(std::uint64_t seed, std::string_view text) {
 /// Uniform in [0, 1) with 24 random bits, exact in fp32.
 constexpr float uniform01(std::uint32_t word) { return float(word >> 8) * 0x1p-24f; }
 
+/// Standard normal from two words (Box and Muller 1958), computed in fp64.
+float normal_of(std::uint32_t radius_word, std::uint32_t angle_word);
+
 /// A short sequence of numbers from one (key, counter), for code that draws a few at a time.
 class RandomStream {
  public:

@@ -15,11 +15,15 @@ std::vector<ValueId> GradientBuilder::emit(const Node& forward,
 
 namespace {
 
+bool wants_gradient(const Parameter& parameter) {
+  return parameter.kind == ParameterKind::trained && !parameter.frozen;
+}
+
 /// Values through which the loss depends on something trained.
 std::vector<bool> find_needs_grad(const Graph& graph) {
   std::vector<bool> needs(graph.values().size(), false);
   for (std::size_t i = 0; i < graph.parameters().size(); ++i)
-    if (graph.parameters()[i].kind == ParameterKind::trained)
+    if (wants_gradient(graph.parameters()[i]))
       needs[std::size_t(graph.parameter_value(int(i)))] = true;
   for (const Node& node : graph.nodes())
     for (ValueId input : node.inputs)
@@ -75,7 +79,7 @@ class BackwardPass {
   void accumulate_parameters() {
     for (std::size_t i = 0; i < graph_.parameters().size(); ++i) {
       const Parameter& parameter = graph_.parameters()[i];
-      if (parameter.kind != ParameterKind::trained) continue;
+      if (!wants_gradient(parameter)) continue;
       const ValueId value = graph_.parameter_value(int(i));
       const auto& uses = grads_[std::size_t(value)];
       LOCKSTEP_CHECK(!uses.empty(),

@@ -94,7 +94,7 @@ std::string to_text(const Graph& graph) {
         "input {} {}\n", graph.input_names()[i], describe(graph, graph.input_value(int(i))));
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& p = graph.parameters()[i];
-    text += fmt::format("parameter {} {} kind={} init={}:{} momentum={} weight={}{}\n",
+    text += fmt::format("parameter {} {} kind={} init={}:{} momentum={} weight={}{}{}\n",
                         p.name,
                         describe(graph, graph.parameter_value(int(i))),
                         int(p.kind),
@@ -102,7 +102,8 @@ std::string to_text(const Graph& graph) {
                         p.init.value,
                         p.momentum,
                         p.weight_parameter,
-                        p.normalisation_or_bias ? " norm-or-bias" : "");
+                        p.normalisation_or_bias ? " norm-or-bias" : "",
+                        p.frozen ? " frozen" : "");
   }
   for (const Node& node : graph.nodes()) {
     std::vector<std::string> outputs, inputs;

@@ -52,8 +52,13 @@ class Graph {
                                 Phase phase = Phase::forward);
   /// Sums `value` over micro-batches and ranks into the flat gradient slot of `parameter`.
   void accumulate_into(ValueId value, int parameter);
+  /// Has trained parameter `parameter` keep its value.
+  void freeze(int parameter) { parameters_[std::size_t(parameter)].frozen = true; }
   /// Names the metric that holds the weight of running statistic `statistic`.
   void set_weight_parameter(int statistic, int weight);
+  /// What a pass did, for people; not part of to_text().
+  void add_note(std::string note) { notes_.push_back(std::move(note)); }
+  const std::vector<std::string>& notes() const { return notes_; }
   /// Keeps `value` after the program's end, to be read under `name`.
   void add_output(const std::string& name, ValueId value);
   /// The value that reads parameter `index`.
@@ -76,6 +81,7 @@ class Graph {
   std::vector<std::string> input_names_;
   std::vector<ValueId> input_values_;
   std::vector<std::pair<std::string, ValueId>> outputs_;
+  std::vector<std::string> notes_;
 };
 
 /// One line per parameter, input and node, equal for equal programs; used by dumps and

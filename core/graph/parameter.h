@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// What a slot of the flat parameter space holds and how a step changes it.
 enum class ParameterKind : std::uint8_t {
-  trained,            ///< gradient arrives through the exchange, the optimizer updates it
+  trained,  ///< gradient arrives through the exchange, the optimizer updates it (unless frozen)
   running_statistic,  ///< a batch-norm average: value += momentum * (sum - weight * value)
   metric,             ///< a sum over samples (loss, correct answers), read after the exchange
 };
@@ -40,6 +40,8 @@ struct Parameter {
   ParameterKind kind = ParameterKind::trained;
   Init init;
   FileLayout file_layout;
+  /// trained: keeps its value; it has no gradient, and the optimizer leaves it alone
+  bool frozen = false;
   bool normalisation_or_bias = false;  ///< excluded from weight decay by default
   float momentum = 0.0f;               ///< running_statistic: share of the new value
   int weight_parameter = -1;           ///< running_statistic: the metric that holds its weight

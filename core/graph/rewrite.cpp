@@ -6,7 +6,10 @@
 namespace lockstep {
 
 GraphRewriter::GraphRewriter(const Graph& source)
-    : source_(source), map_(source.values().size(), kNoValue) {
+    : source_(source),
+      map_(source.values().size(), kNoValue),
+      skipped_(source.values().size(), false) {
+  for (const std::string& note : source.notes()) result_.add_note(note);
   for (std::size_t v = 0; v < source.values().size(); ++v) {
     const ValueInfo& info = source.values()[v];
     if (info.role == ValueRole::input)

@@ -18,6 +18,15 @@ class GraphRewriter {
   /// What a value of the source has become; it must have been copied or mapped.
   ValueId mapped(ValueId source) const;
   std::vector<ValueId> mapped(const std::vector<ValueId>& sources) const;
+  /// Whether `source` has become something, or belongs to a skipped node.
+  bool has(ValueId source) const {
+    return map_[std::size_t(source)] != kNoValue || skipped_[std::size_t(source)];
+  }
+  /// `node` of the source is not to be copied: another one has taken it in.
+  void skip(const Node& node) {
+    for (ValueId output : node.outputs) skipped_[std::size_t(output)] = true;
+  }
+  void add_note(std::string note) { result_.add_note(std::move(note)); }
   /// From here on `result` stands for `source`.
   void map(ValueId source, ValueId result) { map_[std::size_t(source)] = result; }
 
@@ -41,6 +50,7 @@ class GraphRewriter {
   const Graph& source_;
   Graph result_;
   std::vector<ValueId> map_;
+  std::vector<bool> skipped_;
 };
 
 /// Number of nodes that read each value.

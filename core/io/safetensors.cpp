@@ -34,6 +34,8 @@ struct TypeName {
 };
 constexpr TypeName kTypes[] = {{ElementType::f32, "F32", 4},
                                {ElementType::f64, "F64", 8},
+                               {ElementType::f16, "F16", 2},
+                               {ElementType::bf16, "BF16", 2},
                                {ElementType::i32, "I32", 4},
                                {ElementType::i64, "I64", 8},
                                {ElementType::u8, "U8", 1}};

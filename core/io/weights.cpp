@@ -41,6 +41,11 @@ void walk(const Parameter& parameter, Visit visit) {
   }
 }
 
+/// OpenSSL can refuse an algorithm (a restricted provider), which is no bug of ours.
+void check_digest(int result) {
+  LOCKSTEP_CHECK(result == 1, EnvironmentError, "OpenSSL cannot compute SHA-256");
+}
+
 }  // namespace
 
 std::vector<float> to_file_layout(const Parameter& parameter, std::span<const float> stored) {
@@ -60,15 +65,15 @@ std::vector<float> from_file_layout(const Parameter& parameter, std::span<const 
 std::string weights_sha256(std::span<const NamedTensor> tensors) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
                                                                         EVP_MD_CTX_free);
-  LOCKSTEP_ASSERT(context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1);
+  LOCKSTEP_CHECK(context, OutOfMemory, "weights: no memory for a SHA-256 context");
+  check_digest(EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr));
   for (const NamedTensor& tensor : tensors) {
     const std::vector<float> values = to_file_layout(tensor.parameter, tensor.values);
-    LOCKSTEP_ASSERT(EVP_DigestUpdate(context.get(), values.data(), values.size() * sizeof(float)) ==
-                    1);
+    check_digest(EVP_DigestUpdate(context.get(), values.data(), values.size() * sizeof(float)));
   }
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned length = 0;
-  LOCKSTEP_ASSERT(EVP_DigestFinal_ex(context.get(), digest, &length) == 1);
+  check_digest(EVP_DigestFinal_ex(context.get(), digest, &length));
   std::string text;
   for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
   return text;

@@ -120,15 +120,13 @@ Value Builder::linear(Value x, const LinearOptions& options, SourceLoc where) {
       where.line);
   const std::string path = layer_path(options.name, "linear");
   const double fan_in = double(std::max<std::int64_t>(1, x.shape()[-1]));
-  const bool normal = options.init_deviation > 0.0f;
+  const bool normal = options.normal_init > 0.0f;
   const Init uniform{Init::Kind::uniform, float(1.0 / std::sqrt(fan_in))};
-  const Init init = normal ? Init{Init::Kind::normal, options.init_deviation} : uniform;
+  const Init init = normal ? Init{Init::Kind::normal, options.normal_init} : uniform;
   std::vector<ValueId> inputs{x.id(), linear_weight(x, options, path, init).id()};
   if (options.bias)
-    inputs.push_back(norm_or_bias(path + ".bias",
-                                  {options.out_features},
-                                  normal ? Init{Init::Kind::constant, 0.0f} : uniform)
-                         .id());
+    inputs.push_back(
+        norm_or_bias(path + ".bias", {options.out_features}, normal ? Init{} : uniform).id());
   return apply(std::make_shared<ops::Linear>(options.bias), inputs, path, where);
 }
 
@@ -157,7 +155,10 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
   std::vector<ValueId> inputs{
       x.id(), weight(path + ".weight", shape, init, {shape, {0, 3, 1, 2}, {out, in, k, k}}).id()};
   if (o.bias)
-    inputs.push_back(norm_or_bias(path + ".bias", {out}, {Init::Kind::uniform, bound}).id());
+    inputs.push_back(norm_or_bias(path + ".bias",
+                                  {out},
+                                  o.he_normal_init ? Init{} : Init{Init::Kind::uniform, bound})
+                         .id());
   const ops::Conv2dAttrs attrs{.stride_h = o.stride,
                                .stride_w = o.stride,
                                .padding_h = o.padding,

@@ -46,9 +46,9 @@ class Value {
 struct LinearOptions {
   std::int64_t out_features = 0;
   bool bias = true;
-  /// 0: PyTorch's default, uniform(+-1 / sqrt(in)); else weights start as normal(0, init_deviation)
-  /// and biases as 0.
-  float init_deviation = 0.0f;
+  /// Above 0: weights start as normal(0, normal_init), biases as 0, instead of PyTorch's default
+  /// uniform(+-1 / sqrt(in)).
+  float normal_init = 0.0f;
   /// The file holds W as [in, out] (Hugging Face's Conv1D, which GPT-2 has) instead of [out, in].
   bool transposed_in_file = false;
   /// Full name of a parameter [out_features, in] that is used as W instead of one of its own: the
@@ -81,8 +81,8 @@ struct Conv2dOptions {
   int padding = 0;
   int groups = 1;
   bool bias = true;
-  /// Weights start as normal(0, sqrt(2 / (kernel^2 out_channels))) (He et al. 2015, fan out)
-  /// instead of PyTorch's default uniform(+-1 / sqrt(fan_in)).
+  /// Weights start as normal(0, sqrt(2 / (kernel^2 out_channels))) (He et al. 2015, fan out) and
+  /// biases as 0, instead of PyTorch's default uniform(+-1 / sqrt(fan_in)).
   bool he_normal_init = false;
   std::string name = {};
 };
@@ -108,6 +108,9 @@ class Builder {
     int group_ranks = 1;  ///< ranks whose micro-batches form one batch-norm group
     std::int64_t micro_batch = 1;
     Precision precision = Precision::fp32;
+    bool fuse = true;  ///< apply the passes of core/plan/fuse.h
+    /// Regular expressions: trained parameters whose names they are found in keep their values.
+    std::vector<std::string> freeze = {};
   };
   Builder(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
 

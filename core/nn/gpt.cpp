@@ -32,7 +32,7 @@ LinearOptions projection(const ModelSpec& spec,
                          const char* name) {
   return {.out_features = out,
           .bias = spec.bias,
-          .init_deviation = deviation,
+          .normal_init = deviation,
           .transposed_in_file = true,
           .name = name};
 }
@@ -112,7 +112,7 @@ Value gpt(const ModelSpec& spec, Builder& nn, Value tokens) {
   return nn.linear(x,
                    {.out_features = spec.outputs,
                     .bias = false,
-                    .init_deviation = kDeviation,
+                    .normal_init = kDeviation,
                     .tied_to = spec.tied_head ? std::string(kTokenTable) + ".weight" : "",
                     .name = "lm_head"});
 }

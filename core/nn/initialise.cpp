@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/nn/initialise.h"
 
-#include <cmath>
-#include <numbers>
-
 #include "core/base/random.h"
 
 namespace lockstep {
@@ -12,8 +9,7 @@ namespace {
 float normal_at(std::uint64_t key, std::uint64_t element) {
   const RandomBlock words = philox(key, element / 2, 0);
   const std::size_t pair = element % 2 * 2;
-  const double radius = std::sqrt(-2.0 * std::log((double(words[pair]) + 0.5) * 0x1p-32));
-  return float(radius * std::cos(2.0 * std::numbers::pi * double(words[pair + 1]) * 0x1p-32));
+  return normal_of(words[pair], words[pair + 1]);
 }
 
 float uniform_at(std::uint64_t key, std::uint64_t element) {

@@ -2,8 +2,10 @@
 #include "core/nn/trace.h"
 
 #include "core/base/error.h"
+#include "core/base/name_patterns.h"
 #include "core/grad/differentiate.h"
 #include "core/ops/cast.h"
+#include "core/plan/fuse.h"
 
 namespace lockstep {
 namespace {
@@ -21,11 +23,36 @@ void check_loss(const Graph& graph, Value result) {
                  "model: the loss function must end in one of the builder's losses");
 }
 
+/// The passes before differentiation; returns what `value` has become.
+ValueId apply_forward_passes(Graph& graph, ValueId value, const Builder::Settings& settings) {
+  if (settings.precision == Precision::bf16) value = lower_to_bf16(graph, value, kInputName);
+  if (settings.fuse) value = fuse(graph, value, settings.mode == Mode::training);
+  return value;
+}
+
 ValueId as_f32(Graph& graph, ValueId value) {
   if (graph.value(value).type.dtype == DType::f32) return value;
   const Node producer = graph.nodes()[std::size_t(graph.value(value).producer)];
   return graph.add_node(
       std::make_shared<ops::Cast>(DType::f32), {value}, producer.path, producer.where)[0];
+}
+
+void freeze(Graph& graph, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return;
+  const NamePatterns frozen("freeze", patterns);
+  std::vector<std::string> names;
+  bool trains = false;
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter& parameter = graph.parameters()[i];
+    if (parameter.kind != ParameterKind::trained) continue;
+    names.push_back(parameter.name);
+    if (frozen.match(parameter.name))
+      graph.freeze(int(i));
+    else
+      trains = true;
+  }
+  frozen.expect_matches(names);
+  LOCKSTEP_CHECK(trains, ConfigError, "freeze: nothing is left to train");
 }
 
 }  // namespace
@@ -48,9 +75,8 @@ Graph trace(const ModelFunction& model,
                  samples.classes);
   const Value result = loss(nn, prediction, target);
   check_loss(graph, result);
-  ValueId loss_value = result.id();
-  if (settings.precision == Precision::bf16)
-    loss_value = lower_to_bf16(graph, loss_value, kInputName);
+  freeze(graph, settings.freeze);
+  const ValueId loss_value = apply_forward_passes(graph, result.id(), settings);
   if (settings.mode == Mode::training) differentiate(graph, loss_value);
   verify(graph);
   return graph;
@@ -65,11 +91,8 @@ Graph trace_prediction(const ModelFunction& model,
   Builder nn(graph, evaluation);
   Value x(&graph, graph.add_input(kInputName, batch_of(samples.input, settings.micro_batch)));
   if (!samples.scale.empty()) x = nn.normalize(x, samples.scale, samples.shift);
-  const Value prediction = model(nn, x);
-  const ValueId result = settings.precision == Precision::bf16
-                             ? lower_to_bf16(graph, prediction.id(), kInputName)
-                             : prediction.id();
-  graph.add_output(kPredictionName, as_f32(graph, result));
+  const ValueId prediction = apply_forward_passes(graph, model(nn, x).id(), evaluation);
+  graph.add_output(kPredictionName, as_f32(graph, prediction));
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) graph.freeze(int(i));
   verify(graph);
   return graph;

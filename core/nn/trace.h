@@ -15,8 +15,11 @@ inline constexpr const char* kSampleWeightName = "sample_weight";
 /// the samples ask for it, model, loss, and in training mode the backward pass. The graph is
 /// verified. A model declares the same parameters in the same order for every micro-batch and mode
 /// (ProgramSet checks it).
+/// Parameters that `settings.freeze` names keep their values: no gradient, no update, no weight
+/// decay. Batch norm's running statistics have neither and follow the data all the same.
 /// Throws ShapeError and ConfigError of the model; ShapeError: it has another number of outputs
-/// than the data has classes; ConfigError: the loss function does not end in a loss.
+/// than the data has classes; ConfigError: the loss function does not end in a loss;
+/// a pattern of `freeze` matches nothing, or all of them leave nothing to train.
 Graph trace(const ModelFunction& model,
             const LossFunction& loss,
             const data::SampleSpec& samples,

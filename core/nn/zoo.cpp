@@ -5,6 +5,7 @@
 #include "core/base/suggest.h"
 #include "core/nn/gpt.h"
 #include "core/nn/resnet.h"
+#include "core/nn/vgg.h"
 
 namespace lockstep::nn {
 namespace {
@@ -41,18 +42,39 @@ Value convnet(const ModelSpec& spec, Builder& nn, Value x) {
   return nn.linear(x, {.out_features = spec.outputs, .name = "fc"});
 }
 
+struct ZooModel {
+  std::string_view name;
+  Value (*build)(const ModelSpec&, Builder&, Value);
+  bool has_stem = false;
+};
+constexpr ZooModel kModels[] = {{"mlp", mlp},
+                                {"convnet", convnet},
+                                {"resnet20", resnet20},
+                                {"resnet18", resnet18, true},
+                                {"resnet34", resnet34, true},
+                                {"resnet50", resnet50, true},
+                                {"resnet101", resnet101, true},
+                                {"resnet152", resnet152, true},
+                                {"vgg11", vgg11, true},
+                                {"vgg16", vgg16, true},
+                                {"gpt", gpt},
+                                {"gpt2-124m", gpt},
+                                {"gpt2-355m", gpt},
+                                {"gpt2-774m", gpt},
+                                {"gpt2-1.5b", gpt}};
+
 }  // namespace
 
 std::vector<std::string_view> model_names() {
-  return {"mlp",
-          "convnet",
-          "resnet20",
-          "resnet18",
-          "gpt",
-          "gpt2-124m",
-          "gpt2-355m",
-          "gpt2-774m",
-          "gpt2-1.5b"};
+  std::vector<std::string_view> names;
+  for (const ZooModel& model : kModels) names.push_back(model.name);
+  return names;
+}
+
+bool has_stem(std::string_view model) {
+  for (const ZooModel& m : kModels)
+    if (m.name == model) return m.has_stem;
+  return false;
 }
 
 ModelFunction make_model(const ModelSpec& spec) {
@@ -64,20 +86,12 @@ ModelFunction make_model(const ModelSpec& spec) {
   for (std::int64_t width : spec.hidden)
     LOCKSTEP_CHECK(
         width >= 1, ConfigError, "model: hidden widths must be at least 1, got {}", width);
-  using Build = Value (*)(const ModelSpec&, Builder&, Value);
-  constexpr std::pair<std::string_view, Build> kModels[] = {{"mlp", mlp},
-                                                            {"convnet", convnet},
-                                                            {"resnet20", resnet20},
-                                                            {"resnet18", resnet18},
-                                                            {"gpt", gpt}};
-  if (is_gpt2_preset(spec.name)) {
-    ModelSpec preset = spec;
-    apply_gpt2_preset(preset);
-    return [preset](Builder& nn, Value x) { return gpt(preset, nn, x); };
+  for (const ZooModel& model : kModels) {
+    if (model.name != spec.name) continue;
+    ModelSpec sized = spec;
+    if (is_gpt2_preset(spec.name)) apply_gpt2_preset(sized);
+    return [sized, build = model.build](Builder& nn, Value x) { return build(sized, nn, x); };
   }
-  for (const auto& [name, build] : kModels)
-    if (name == spec.name)
-      return [spec, build = build](Builder& nn, Value x) { return build(spec, nn, x); };
   throw ConfigError(fmt::format("model: '{}' is not known", spec.name),
                     fmt::format("did you mean '{}'? models: {}",
                                 nearest(spec.name, model_names()),

@@ -17,8 +17,8 @@ struct ModelSpec {
   std::string name = "convnet";           ///< one of model_names()
   std::int64_t outputs = 10;              ///< classes, or regression targets
   std::vector<std::int64_t> hidden{128};  ///< mlp: widths of the hidden layers
-  Stem stem = Stem::imagenet;  ///< ResNets: cifar is a 3x3 stride-1 stem without max-pool
-  float dropout = 0.0f;        ///< before the last layer; mlp: behind every hidden layer; gpt: of
+  Stem stem = Stem::imagenet;             ///< cifar: for small images, where has_stem()
+  float dropout = 0.0f;  ///< before the last layer; mlp, vgg: behind every hidden one; gpt: of
                          ///< embeddings, attention weights and what enters the residual stream
   // gpt
   int layers = 12;
@@ -33,6 +33,9 @@ struct ModelSpec {
 /// The names that `ModelSpec::name` may have.
 std::vector<std::string_view> model_names();
 
+/// Whether `ModelSpec::stem` makes a difference to it.
+bool has_stem(std::string_view model);
+
 /// Throws ConfigError: unknown name (the nearest valid one is offered), sizes out of range.
 ///
 /// mlp: flatten, then (linear, ReLU) per hidden layer, linear. Parameters "0.weight", "2.weight",
@@ -41,7 +44,11 @@ std::vector<std::string_view> model_names();
 /// convnet: two stages conv 3x3 (32 and 64 channels, padding 1, no bias), batch norm, ReLU, 2x2 max
 ///   pool; flatten; linear.
 /// resnet20: He et al. 2016, section 4.2 (CIFAR), shortcuts of 1x1 convolutions with batch norm.
-/// resnet18: torchvision's.
+/// resnet18, resnet34, resnet50, resnet101, resnet152: torchvision's ("v1.5"); cifar: a 3x3
+///   stride-1 stem without max-pool.
+/// vgg11, vgg16: torchvision's vgg11_bn and vgg16_bn, for images of 224x224 (torchvision trains
+/// them
+///   with dropout 0.5); cifar: one linear layer "classifier" on the average of the last features.
 /// gpt: core/nn/gpt.h; "gpt2-124m" and its like are gpt with GPT-2's sizes.
 ModelFunction make_model(const ModelSpec& spec);
 

@@ -5,6 +5,7 @@
 
 #include "core/grad/differentiate.h"
 #include "core/ops/all_gather.h"
+#include "core/ops/relu.h"
 
 namespace lockstep::ops {
 namespace {
@@ -24,6 +25,10 @@ void expect_channels(std::string_view op,
   for (const TensorType& t : vectors) expect_same(op, "a per-channel input", t, {{channels}});
 }
 
+std::string fused(bool relu, bool residual) {
+  return fmt::format("{}{}", residual ? " residual" : "", relu ? " relu" : "");
+}
+
 }  // namespace
 
 std::int64_t batch_norm_groups(std::int64_t n, std::int64_t group_size) {
@@ -40,11 +45,12 @@ std::vector<TensorType> BatchNormMoments::infer(std::span<const TensorType> inpu
 }
 
 std::string BatchNormNormalize::attributes() const {
-  return fmt::format("group={} eps={}", group_size_, eps_);
+  return fmt::format("group={} eps={}{}", group_size_, eps_, fused(relu_, residual_));
 }
 
 std::vector<TensorType> BatchNormNormalize::infer(std::span<const TensorType> inputs) const {
-  expect_inputs("batch_norm", inputs, 7);
+  expect_inputs("batch_norm", inputs, residual_ ? 8 : 7);
+  LOCKSTEP_ASSERT(relu_ || !residual_);
   expect_features("batch_norm", inputs[0]);
   const Shape& x = inputs[0].shape;
   const std::int64_t channels = x[-1];
@@ -58,18 +64,23 @@ std::vector<TensorType> BatchNormNormalize::infer(std::span<const TensorType> in
                  inputs[3].to_string(),
                  groups,
                  inputs[0].to_string());
-  return {inputs[0], {{groups, 2, channels}}, {{channels}}, {{channels}}, {{1}}};
+  if (residual_) expect_same("batch_norm", "residual", inputs[7], inputs[0]);
+  return {
+      inputs[0], {{groups, saves_affine() ? 4 : 2, channels}}, {{channels}}, {{channels}}, {{1}}};
 }
 
 std::vector<ValueId> BatchNormNormalize::gradient(GradientBuilder& builder,
                                                   const Node& node,
                                                   std::span<const ValueId> output_grads) const {
-  const ValueId dy = output_grads[0];
+  ValueId dy = output_grads[0];
+  if (relu_ && residual_)
+    dy = builder.emit(node, std::make_shared<ReluBwd>(), {dy, node.outputs[0]})[0];
   const ValueId x = node.inputs[0], gamma = node.inputs[1], moments = node.inputs[3];
   const ValueId saved = node.outputs[1];
-  const auto sums =
-      builder.emit(node, std::make_shared<BatchNormBwdSums>(group_size_), {x, dy, saved});
+  const auto sums = builder.emit(
+      node, std::make_shared<BatchNormBwdSums>(group_size_, saves_affine()), {x, dy, saved});
   std::vector<ValueId> grads(node.inputs.size(), kNoValue);
+  if (residual_) grads[7] = dy;
   grads[1] = sums[1];
   grads[2] = sums[2];
   if (!builder.needs_grad(x)) return grads;
@@ -77,12 +88,14 @@ std::vector<ValueId> BatchNormNormalize::gradient(GradientBuilder& builder,
   if (const std::int64_t parts = builder.type(moments).shape[1]; parts > 1)
     all_sums = builder.emit(node, std::make_shared<AllGather>(parts), {all_sums})[0];
   grads[0] = builder.emit(node,
-                          std::make_shared<BatchNormBwdData>(group_size_),
+                          std::make_shared<BatchNormBwdData>(group_size_, saves_affine()),
                           {x, dy, gamma, saved, moments, all_sums})[0];
   return grads;
 }
 
-std::string BatchNormBwdSums::attributes() const { return fmt::format("group={}", group_size_); }
+std::string BatchNormBwdSums::attributes() const {
+  return fmt::format("group={}{}", group_size_, fused(relu_, false));
+}
 
 std::vector<TensorType> BatchNormBwdSums::infer(std::span<const TensorType> inputs) const {
   expect_inputs("batch_norm_bwd_sums", inputs, 3);
@@ -91,7 +104,9 @@ std::vector<TensorType> BatchNormBwdSums::infer(std::span<const TensorType> inpu
   return {{{inputs[2].shape[0], 1, 2, channels}}, {{channels}}, {{channels}}};
 }
 
-std::string BatchNormBwdData::attributes() const { return fmt::format("group={}", group_size_); }
+std::string BatchNormBwdData::attributes() const {
+  return fmt::format("group={}{}", group_size_, fused(relu_, false));
+}
 
 std::vector<TensorType> BatchNormBwdData::infer(std::span<const TensorType> inputs) const {
   expect_inputs("batch_norm_bwd_data", inputs, 6);
@@ -99,12 +114,15 @@ std::vector<TensorType> BatchNormBwdData::infer(std::span<const TensorType> inpu
   return {inputs[0]};
 }
 
-std::string BatchNormInference::attributes() const { return fmt::format("eps={}", eps_); }
+std::string BatchNormInference::attributes() const {
+  return fmt::format("eps={}{}", eps_, fused(relu_, residual_));
+}
 
 std::vector<TensorType> BatchNormInference::infer(std::span<const TensorType> inputs) const {
-  expect_inputs("batch_norm", inputs, 5);
+  expect_inputs("batch_norm", inputs, residual_ ? 6 : 5);
   expect_features("batch_norm", inputs[0]);
-  expect_channels("batch_norm", inputs.subspan(1), inputs[0].shape[-1]);
+  expect_channels("batch_norm", inputs.subspan(1, 4), inputs[0].shape[-1]);
+  if (residual_) expect_same("batch_norm", "residual", inputs[5], inputs[0]);
   return {inputs[0]};
 }
 

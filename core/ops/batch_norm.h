@@ -33,18 +33,26 @@ class BatchNormMoments final : public OpBase<OpKind::batch_norm_moments> {
   std::int64_t group_size_;
 };
 
-/// y = gamma * (x - mean) * rstd + beta with mean, rstd = 1 / sqrt(var + eps) of each group, its
-/// parts combined in order (Chan et al. 1979).
+/// y = f(gamma * (x - mean) * rstd + beta + r) with mean, rstd = 1 / sqrt(var + eps) of each group,
+/// its parts combined in order (Chan et al. 1979), f the identity or ReLU, r a residual or 0.
 /// Inputs: x, gamma: [C], beta: [C], moments: [groups, parts, 3, C], running_mean: [C],
-///   running_var: [C], sample_weight: [1] (one over the samples of the global batch).
-/// Outputs: y as x; saved: [groups, 2, C] (mean, rstd); and, accumulated over micro-batches,
+///   running_var: [C], sample_weight: [1] (one over the samples of the global batch), r as x (only
+///   with residual).
+/// Outputs: y as x; saved: [groups, 2, C] (mean, rstd), with ReLU and no residual [groups, 4, C]:
+///   then also the scale and shift with which y = max(0, x scale + shift), one rounding, so that
+///   backward finds the same mask from x; and, accumulated over micro-batches,
 ///   mean_sum: [C], var_sum: [C] (unbiased) and weight_sum: [1], in which a group weighs its
 ///   samples in this micro-batch times sample_weight.
 class BatchNormNormalize final : public OpBase<OpKind::batch_norm_normalize> {
  public:
-  BatchNormNormalize(std::int64_t group_size, float eps) : group_size_(group_size), eps_(eps) {}
+  BatchNormNormalize(std::int64_t group_size, float eps, bool relu = false, bool residual = false)
+      : group_size_(group_size), eps_(eps), relu_(relu), residual_(residual) {}
   std::int64_t group_size() const { return group_size_; }
   float eps() const { return eps_; }
+  bool relu() const { return relu_; }
+  bool residual() const { return residual_; }
+  /// Backward finds ReLU's mask from x, scale and shift.
+  bool saves_affine() const { return relu_ && !residual_; }
 
   std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -56,15 +64,19 @@ class BatchNormNormalize final : public OpBase<OpKind::batch_norm_normalize> {
  private:
   std::int64_t group_size_;
   float eps_;
+  bool relu_, residual_;
 };
 
-/// Inputs: x, dy as x, saved: [groups, 2, C].
+/// With ReLU, dy counts only where x scale + shift > 0.
+/// Inputs: x, dy as x, saved: [groups, 2, C], with ReLU [groups, 4, C].
 /// Outputs: sums: [groups, 1, 2, C] (sum of dy, sum of dy * xhat; this rank's part), and,
 ///   accumulated, dgamma: [C] and dbeta: [C]: the same sums over all groups.
 class BatchNormBwdSums final : public OpBase<OpKind::batch_norm_bwd_sums> {
  public:
-  explicit BatchNormBwdSums(std::int64_t group_size) : group_size_(group_size) {}
+  explicit BatchNormBwdSums(std::int64_t group_size, bool relu = false)
+      : group_size_(group_size), relu_(relu) {}
   std::int64_t group_size() const { return group_size_; }
+  bool relu() const { return relu_; }
 
   std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -72,16 +84,21 @@ class BatchNormBwdSums final : public OpBase<OpKind::batch_norm_bwd_sums> {
 
  private:
   std::int64_t group_size_;
+  bool relu_;
 };
 
 /// dx = gamma * rstd * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n), n values in the group;
-/// dx = gamma * rstd * dy in a group with one value per channel. dx may overwrite dy.
-/// Inputs: x, dy, gamma: [C], saved: [groups, 2, C], moments: [groups, parts, 3, C] (for n),
+/// dx = gamma * rstd * dy in a group with one value per channel. With ReLU, dy is 0 where
+/// x scale + shift <= 0. dx may overwrite dy.
+/// Inputs: x, dy, gamma: [C], saved: [groups, 2, C], with ReLU [groups, 4, C], moments: [groups,
+/// parts, 3, C] (for n),
 ///   sums: [groups, parts, 2, C].  Output: dx as x.
 class BatchNormBwdData final : public OpBase<OpKind::batch_norm_bwd_data> {
  public:
-  explicit BatchNormBwdData(std::int64_t group_size) : group_size_(group_size) {}
+  explicit BatchNormBwdData(std::int64_t group_size, bool relu = false)
+      : group_size_(group_size), relu_(relu) {}
   std::int64_t group_size() const { return group_size_; }
+  bool relu() const { return relu_; }
 
   std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -89,14 +106,19 @@ class BatchNormBwdData final : public OpBase<OpKind::batch_norm_bwd_data> {
 
  private:
   std::int64_t group_size_;
+  bool relu_;
 };
 
-/// Evaluation: y = gamma * (x - running_mean) / sqrt(running_var + eps) + beta. y may overwrite x.
-/// Inputs: x, gamma, beta, running_mean, running_var: [C] each.
+/// Evaluation: y = f(gamma * (x - running_mean) / sqrt(running_var + eps) + beta + r), f and r as
+/// in training. y may overwrite x. Inputs: x, gamma, beta, running_mean, running_var: [C] each, r
+/// as x (only with residual).
 class BatchNormInference final : public OpBase<OpKind::batch_norm_inference> {
  public:
-  explicit BatchNormInference(float eps) : eps_(eps) {}
+  explicit BatchNormInference(float eps, bool relu = false, bool residual = false)
+      : eps_(eps), relu_(relu), residual_(residual) {}
   float eps() const { return eps_; }
+  bool relu() const { return relu_; }
+  bool residual() const { return residual_; }
 
   std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -104,6 +126,7 @@ class BatchNormInference final : public OpBase<OpKind::batch_norm_inference> {
 
  private:
   float eps_;
+  bool relu_, residual_;
 };
 
 }  // namespace lockstep::ops

@@ -2,18 +2,20 @@
 #include "core/ops/conv2d.h"
 
 #include "core/grad/differentiate.h"
+#include "core/ops/relu.h"
 
 namespace lockstep::ops {
 namespace {
 
 std::string describe(const Conv2dAttrs& a) {
-  return fmt::format("stride={},{} padding={},{} groups={}{}",
+  return fmt::format("stride={},{} padding={},{} groups={}{}{}",
                      a.stride_h,
                      a.stride_w,
                      a.padding_h,
                      a.padding_w,
                      a.groups,
-                     a.bias ? " bias" : "");
+                     a.bias ? " bias" : "",
+                     a.relu ? " relu" : "");
 }
 
 /// 2 N P Q O R S C/groups operations, whichever of the three products it is.
@@ -72,16 +74,19 @@ std::vector<ValueId> Conv2d::gradient(GradientBuilder& builder,
                                       const Node& node,
                                       std::span<const ValueId> output_grads) const {
   std::vector<ValueId> grads(node.inputs.size(), kNoValue);
-  const ValueId dy = output_grads[0];
+  ValueId dy = output_grads[0];
+  if (attrs_.relu) dy = builder.emit(node, std::make_shared<ReluBwd>(), {dy, node.outputs[0]})[0];
+  Conv2dAttrs attrs = attrs_;
+  attrs.relu = false;
   const ValueId x = node.inputs[0], weight = node.inputs[1];
   if (builder.needs_grad(weight) || (attrs_.bias && builder.needs_grad(node.inputs[2]))) {
     const auto out = builder.emit(
-        node, std::make_shared<Conv2dBwdWeights>(attrs_, builder.type(weight).shape), {x, dy});
+        node, std::make_shared<Conv2dBwdWeights>(attrs, builder.type(weight).shape), {x, dy});
     for (std::size_t i = 0; i < out.size(); ++i) grads[1 + i] = out[i];
   }
   if (builder.needs_grad(x))
     grads[0] = builder.emit(
-        node, std::make_shared<Conv2dBwdData>(attrs_, builder.type(x).shape), {dy, weight})[0];
+        node, std::make_shared<Conv2dBwdData>(attrs, builder.type(x).shape), {dy, weight})[0];
   return grads;
 }
 

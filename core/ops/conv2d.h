@@ -10,6 +10,7 @@ struct Conv2dAttrs {
   int padding_h = 0, padding_w = 0;  ///< zeros on both sides
   int groups = 1;
   bool bias = false;
+  bool relu = false;  ///< y = max(0, ...); of the forward operator alone
 };
 
 /// Two-dimensional cross-correlation, as PyTorch's conv2d:

@@ -2,6 +2,8 @@
 #include "core/ops/linear.h"
 
 #include "core/grad/differentiate.h"
+#include "core/ops/gelu.h"
+#include "core/ops/relu.h"
 
 namespace lockstep::ops {
 namespace {
@@ -24,7 +26,13 @@ Cost product_cost(Cost cost, std::int64_t m, std::int64_t n, std::int64_t k) {
 
 }  // namespace
 
-std::string Linear::attributes() const { return bias_ ? "bias" : ""; }
+std::string Linear::attributes() const {
+  return fmt::format("{}{}{}{}",
+                     bias_ ? "bias" : "",
+                     bias_ && activation_ != Activation::none ? " " : "",
+                     name_of(activation_),
+                     keeps_input_of_activation() ? " kept" : "");
+}
 
 std::vector<TensorType> Linear::infer(std::span<const TensorType> inputs) const {
   expect_inputs("linear", inputs, bias_ ? 3 : 2);
@@ -42,7 +50,9 @@ std::vector<TensorType> Linear::infer(std::span<const TensorType> inputs) const 
                  inputs[1].to_string(),
                  inputs[1].shape[1]);
   if (bias_) expect_same("linear", "bias", inputs[2], {{inputs[1].shape[0]}, DType::f32});
-  return {{with_features(inputs[0].shape, inputs[1].shape[0]), inputs[0].dtype}};
+  const TensorType y{with_features(inputs[0].shape, inputs[1].shape[0]), inputs[0].dtype};
+  if (keeps_input_of_activation()) return {y, y};
+  return {y};
 }
 
 Cost Linear::cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs) const {
@@ -54,7 +64,14 @@ std::vector<ValueId> Linear::gradient(GradientBuilder& builder,
                                       const Node& node,
                                       std::span<const ValueId> output_grads) const {
   std::vector<ValueId> grads(node.inputs.size(), kNoValue);
-  const ValueId dy = output_grads[0];
+  ValueId dy = output_grads[0];
+  if (activation_ == Activation::relu)
+    dy = builder.emit(node, std::make_shared<ReluBwd>(), {dy, node.outputs[0]})[0];
+  if (is_gelu(activation_)) {
+    LOCKSTEP_ASSERT(training_);
+    const GeluKind kind = activation_ == Activation::gelu_erf ? GeluKind::erf : GeluKind::tanh;
+    dy = builder.emit(node, std::make_shared<GeluBwd>(kind), {dy, node.outputs[1]})[0];
+  }
   const ValueId x = node.inputs[0], weight = node.inputs[1];
   if (builder.needs_grad(weight) || (bias_ && builder.needs_grad(node.inputs[2]))) {
     const auto out = builder.emit(node, std::make_shared<LinearBwdWeights>(bias_), {x, dy});

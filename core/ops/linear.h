@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/ops/activation.h"
 #include "core/ops/op_base.h"
 
 namespace lockstep::ops {
 
-/// Fully connected layer: y = x W^T + b.
+/// Fully connected layer: y = f(x W^T + b), f an activation or the identity.
 /// Shapes: x: [N, ..., in] f32 or bf16, W: [out, in] f32, b: [out] f32 (absent without bias)
-///   -> y: [N, ..., out] as x. Rows are all extents but the last.
+///   -> y: [N, ..., out] as x, and where backward needs it (GELU in training) x W^T + b, as y.
+/// Rows are all extents but the last.
 class Linear final : public OpBase<OpKind::linear> {
  public:
-  explicit Linear(bool bias) : bias_(bias) {}
+  explicit Linear(bool bias, Activation activation = Activation::none, bool training = false)
+      : bias_(bias), activation_(activation), training_(training) {}
   bool bias() const { return bias_; }
+  Activation activation() const { return activation_; }
+  /// Whether there is a second output, the activation's input.
+  bool keeps_input_of_activation() const { return training_ && is_gelu(activation_); }
 
   std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -22,6 +28,8 @@ class Linear final : public OpBase<OpKind::linear> {
 
  private:
   bool bias_;
+  Activation activation_;
+  bool training_;
 };
 
 /// dx = dy W. Shapes: dy: [N, ..., out] f32 or bf16, W: [out, in] f32 -> dx: [N, ..., in] as dy.

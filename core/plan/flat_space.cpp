@@ -15,7 +15,8 @@ std::vector<int> finishing_order(const Graph& graph) {
     for (ValueId output : node.outputs)
       if (const int parameter = graph.value(output).accumulates_into; parameter >= 0)
         order.push_back(parameter);
-  LOCKSTEP_ASSERT(order.size() == graph.parameters().size());
+  const auto frozen = std::ranges::count_if(graph.parameters(), &Parameter::frozen);
+  LOCKSTEP_ASSERT(order.size() + std::size_t(frozen) == graph.parameters().size());
   return order;
 }
 
@@ -37,6 +38,13 @@ FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes) {
     space.segments.push_back({parameter, space.elems, elems, int(space.buckets.size()) - 1});
     space.elems += padded(elems);
     space.buckets.back().elems += padded(elems);
+  }
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    if (!graph.parameters()[i].frozen) continue;
+    const std::int64_t elems = graph.parameters()[i].shape.elems();
+    space.segment_of_parameter[i] = int(space.segments.size());
+    space.segments.push_back({int(i), space.elems, elems, -1});
+    space.elems += padded(elems);
   }
   return space;
 }

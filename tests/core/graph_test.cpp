@@ -64,38 +64,6 @@ TEST(Builder, TwoLayersOfOneNameAreAnError) {
   EXPECT_THAT(message, HasSubstr("'fc.weight'"));
 }
 
-TEST(Zoo, UnknownModelOffersTheNearest) {
-  try {
-    nn::make_model({.name = "resnet81"});
-    FAIL() << "expected a ConfigError";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("resnet81"));
-    EXPECT_THAT(error.hint(), HasSubstr("resnet18"));
-  }
-}
-
-std::int64_t trained_elements(const Graph& graph) {
-  std::int64_t sum = 0;
-  for (const Parameter& p : graph.parameters())
-    if (p.kind == ParameterKind::trained) sum += p.shape.elems();
-  return sum;
-}
-
-// Published sizes: torchvision's resnet18 has 11,689,512 parameters for 1,000 classes; the CIFAR
-// stem (3x3) replaces 64 * 3 * 49 weights by 64 * 3 * 9.
-TEST(Zoo, ResNet18HasTorchvisionsParameters) {
-  const Graph graph = trace_classifier(
-      nn::make_model({.name = "resnet18", .outputs = 1000}), {224, 224, 3}, 1000, 1);
-  EXPECT_EQ(trained_elements(graph), 11689512);
-  EXPECT_EQ(graph.parameters().front().name, "conv1.weight");
-  const Graph cifar = trace_classifier(
-      nn::make_model({.name = "resnet18", .outputs = 1000, .stem = nn::Stem::cifar}),
-      {32, 32, 3},
-      1000,
-      1);
-  EXPECT_EQ(trained_elements(cifar), 11689512 - 64 * 3 * (49 - 9));
-}
-
 // PyTorch flattens channels first; what follows a flatten without moving elements changes nothing.
 TEST(Builder, LinearBehindAFlattenedImageKeepsPytorchsLayoutThroughDropoutAndRelu) {
   for (float dropout : {0.0f, 0.5f}) {
@@ -112,17 +80,6 @@ TEST(Builder, LinearBehindAFlattenedImageKeepsPytorchsLayoutThroughDropoutAndRel
     EXPECT_THAT(layout.permutation, testing::ElementsAre(0, 3, 1, 2)) << dropout;
     EXPECT_EQ(layout.file, (Shape{3, 40})) << dropout;
   }
-}
-
-TEST(Zoo, MlpIsNumberedLikeSequential) {
-  const Graph graph =
-      trace_classifier(nn::make_model({.name = "mlp", .outputs = 3, .hidden = {10, 7}}), {4}, 3, 5);
-  std::vector<std::string> names;
-  for (const Parameter& p : graph.parameters())
-    if (p.kind == ParameterKind::trained) names.push_back(p.name);
-  EXPECT_THAT(
-      names,
-      testing::ElementsAre("0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"));
 }
 
 TEST(Graph, TextIsTheSameForTheSameProgramAndNamesAttributes) {

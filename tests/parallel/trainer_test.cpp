@@ -2,12 +2,15 @@
 // What a Trainer refuses or stops at, on several ranks: the same error everywhere, and no hang.
 #include "parallel/trainer.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
+#include "parallel/replica.h"
+#include "parallel/training_feed.h"
 #include "tests/support/cpu_context.h"
 #include "tests/support/mpi_world.h"
 
@@ -66,11 +69,56 @@ TEST(Trainer, OutputsMustBeTheClasses) {
   EXPECT_THAT(error_of(model, small_options()), HasSubstr("the data has 10 classes"));
 }
 
-TEST(Trainer, GradientsThatAreNotFiniteStopTheRun) {
+/// x = 1e30, target = 1e10: behind weights of about 1e-30 the loss is about 1e20, but its gradient
+/// 2 (p - t) x is beyond fp32.
+class SteepData final : public data::Dataset {
+ public:
+  SteepData() {
+    spec_.input = {Shape{4}, DType::f32};
+    spec_.target = {Shape{1}, DType::f32};
+  }
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return 64; }
+  void load(std::uint64_t, std::int64_t, std::byte* input, std::byte* target) const override {
+    std::fill_n(reinterpret_cast<float*>(input), 4, 1e30f);
+    *reinterpret_cast<float*>(target) = 1e10f;
+  }
+  std::string describe() const override { return "steep"; }
+  std::uint64_t fingerprint() const override { return 1; }
+
+ private:
+  data::SampleSpec spec_;
+};
+
+TEST(Replica, AGradientThatIsNotFiniteStopsBeforeTheWeightsChange) {
+  testing::CpuContext context(testing::mpi_world());
+  const auto model = [](Builder& nn, Value x) {
+    return nn.linear(x, {.out_features = 1, .normal_init = 1e-30f});
+  };
+  const auto data = std::make_shared<SteepData>();
+  const TrainOptions options = small_options();
+  Replica replica(context, model, mean_squared_error, data->spec(), options, {});
+  const std::string before = io::weights_sha256(replica.weights());
+  const Schedule schedule = replica.schedule(options.global_batch);
+  TrainingFeed feed(data->size(), options.global_batch, 2, options.seed, schedule, schedule);
+  data::Loader loader(data,
+                      {.workers = 0, .micro_batch = options.micro_batch},
+                      [&](data::LoadRequest& r) { return feed.next(r); });
+  try {
+    replica.train_step(schedule, loader, 0, 0.01f, true);
+    FAIL() << "expected a NonFiniteError";
+  } catch (const NonFiniteError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the gradient norm of step 1 is inf"));
+    EXPECT_EQ(int(error.exit_code()), 7);
+  }
+  EXPECT_EQ(io::weights_sha256(replica.weights()), before);
+}
+
+TEST(Trainer, ALossThatIsNotFiniteStopsTheRun) {
   TrainOptions options = small_options();
-  options.optimizer = Sgd{.lr = 1e16f};
+  options.optimizer = Sgd{.lr = 1e30f};
   options.steps = 3;
-  EXPECT_THAT(error_of(convnet(), options), HasSubstr("training: the "));
+  EXPECT_THAT(error_of(convnet(), options), HasSubstr("training: the loss of step"));
 }
 
 TEST(Trainer, ASecondFitCountsItsOwnTime) {

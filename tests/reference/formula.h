@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -40,21 +41,35 @@ inline std::vector<std::int32_t> labels(const std::string& name, std::int64_t co
 }
 
 /// Initial value of a parameter in the file's layout. Matrices and convolution weights: uniform
-/// with He's bound sqrt(6 / fan_in); other weights (normalisation): 1 +- 0.5; the rest: +- 0.1.
+/// with He's bound sqrt(6 / fan_in); other weights (normalisation): 1 +- 0.5, and the last of each
+/// bottleneck block a quarter of that, without which fifty layers make chaos of rounding; the rest:
+/// +- 0.1.
 inline std::vector<float> initial_parameter(const std::string& name, const Shape& file_shape) {
   if (file_shape.rank() >= 2) {
     const std::int64_t fan_in = file_shape.elems() / file_shape[0];
     return values(name, file_shape.elems(), float(std::sqrt(6.0 / double(fan_in))));
   }
-  const bool scale = name.size() >= 6 && name.compare(name.size() - 6, 6, "weight") == 0;
-  return scale ? values(name, file_shape.elems(), 0.5f, 1.0f)
-               : values(name, file_shape.elems(), 0.1f);
+  if (!name.ends_with("weight")) return values(name, file_shape.elems(), 0.1f);
+  const float centre = name.ends_with("bn3.weight") ? 0.25f : 1.0f;
+  return values(name, file_shape.elems(), 0.5f * centre, centre);
 }
 
-/// Where probe k (of kProbes) of a tensor with `count` elements looks: spread, fixed positions.
-inline constexpr int kProbes = 8;
-inline std::int64_t probe_position(int k, std::int64_t count) {
-  return std::int64_t((std::uint64_t(k) * 2654435761u + 12345u) % std::uint64_t(count));
+/// Sketch k (of kSketches) of a tensor: the sum of its elements with random signs, divided by the
+/// square root of their number. The sign of element i is + where bit k of word i % 4 of
+/// philox(random_key(0, "sketch"), i / 4, 0) is set.
+inline constexpr int kSketches = 8;
+inline std::vector<double> sketch(const std::vector<float>& tensor) {
+  const std::uint64_t key = random_key(0, "sketch");
+  std::vector<double> sums(kSketches, 0.0);
+  for (std::size_t block = 0; 4 * block < tensor.size(); ++block) {
+    const RandomBlock words = philox(key, block, 0);
+    for (std::size_t i = 4 * block; i < std::min(4 * block + 4, tensor.size()); ++i)
+      for (int k = 0; k < kSketches; ++k)
+        sums[std::size_t(k)] +=
+            (words[i % 4] >> k & 1) != 0 ? double(tensor[i]) : -double(tensor[i]);
+  }
+  for (double& sum : sums) sum /= std::sqrt(double(tensor.size()));
+  return sums;
 }
 
 }  // namespace lockstep::reference

@@ -1,200 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the built program as a user would and checks messages, exit codes and files.
+"""What the built program does: what it writes, and how it runs on several ranks.
 
-end_to_end.py PROGRAM ClassName: runs one class of tests. Python's standard library alone.
+runs.py PROGRAM Output|Ranks
 """
 import json
 import os
-import pathlib
 import pty
 import shlex
-import shutil
-import struct
-import subprocess
-import sys
-import tempfile
-import unittest
 
-PROGRAM = ""
-TIMEOUT_S = 240
-LAUNCHER_PREFIXES = ("OMPI_", "PMI", "MV2_", "SLURM_", "LOCKSTEP_", "RANK", "WORLD_SIZE",
-                     "LOCAL_RANK")
-
-
-def clean_environment():
-    return {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_PREFIXES)}
-
-
-def csv_text(rows=60, broken=None):
-    """Three separable classes; `broken` maps a row number to the line that replaces it."""
-    lines = ["a,b,label"]
-    for i in range(rows):
-        kind = i % 3
-        lines.append(f"{kind + 0.01 * (i % 7)},{2 - kind + 0.01 * (i % 5)},k{kind}")
-    for row, line in (broken or {}).items():
-        lines[row] = line
-    return "\n".join(lines) + "\n"
-
-
-def idx(magic, dims, payload):
-    return struct.pack(">I", magic) + b"".join(struct.pack(">I", d) for d in dims) + payload
-
-
-class ProgramTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-test-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.table = self.write("table.csv", csv_text())
-
-    def write(self, name, content):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    def run_command(self, command, environment=None, **options):
-        options.setdefault("stdout", subprocess.PIPE)
-        result = subprocess.run([str(part) for part in command], cwd=self.folder, text=True,
-                                stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                                timeout=TIMEOUT_S,
-                                env={**clean_environment(), **(environment or {})}, **options)
-        return result
-
-    def train_arguments(self, *flags, data=None):
-        given = [str(f) for f in flags]
-        names = {f.split("=")[0] for f in given}
-        defaults = {"--data": f"csv:{self.table}" if data is None else data, "--model": "mlp",
-                    "--ranks": "1"}
-        result = [PROGRAM, "train"]
-        for name, value in defaults.items():
-            if name not in names:
-                result += [name, value]
-        if not names & {"--steps", "--epochs", "--samples", "--config"}:
-            result += ["--steps", "3"]
-        if not names & {"--global-batch", "--config"}:
-            result += ["--global-batch", "16", "--micro-batch", "8"]
-        return result + given
-
-    def train(self, *flags, data=None, environment=None, **options):
-        return self.run_command(self.train_arguments(*flags, data=data), environment, **options)
-
-    def expect_error(self, result, code, *texts):
-        self.assertEqual(result.returncode, code, result.stderr)
-        self.assertIn("error: ", result.stderr)
-        for text in texts:
-            self.assertIn(text, result.stderr)
-        self.assertEqual(result.stderr.count("error: "), 1, "said more than once:\n" +
-                         result.stderr)
-
-    def mnist(self, **replaced):
-        """A folder of 16 tiny-but-valid images and labels, in which files may be replaced."""
-        pixels = bytes(16 * 28 * 28)
-        files = {"train-images-idx3-ubyte": idx(0x803, [16, 28, 28], pixels),
-                 "train-labels-idx1-ubyte": idx(0x801, [16], bytes(i % 10 for i in range(16))),
-                 "t10k-images-idx3-ubyte": idx(0x803, [16, 28, 28], pixels),
-                 "t10k-labels-idx1-ubyte": idx(0x801, [16], bytes(i % 10 for i in range(16)))}
-        files.update({name.replace("_", "-"): content for name, content in replaced.items()})
-        for name, content in files.items():
-            self.write(f"mnist/{name}", content)
-        return f"mnist:{self.folder}/mnist"
-
-
-class BadUsage(ProgramTest):
-    def test_unknown_flag(self):
-        self.expect_error(self.train("--modle", "mlp"), 2, "unknown flag --modle",
-                          "hint: did you mean --model?")
-
-    def test_unknown_model(self):
-        self.expect_error(self.train("--model", "convent"), 2, "unknown model 'convent'",
-                          "--model convnet")
-
-    def test_unknown_command(self):
-        self.expect_error(self.run_command([PROGRAM, "trian"]), 2, "unknown command 'trian'",
-                          "lockstep train")
-
-    def test_unknown_data_source(self):
-        self.expect_error(self.train("--data", "glyph"), 2, "glyph", "hint:")
-
-    def test_contradictory_batch_numbers(self):
-        self.expect_error(self.train("--global-batch=60", "--micro-batch=8", "--accumulation=3"),
-                          2, "micro-batch 8", "accumulation 3", "60")
-
-    def test_global_batch_smaller_than_the_ranks(self):
-        self.expect_error(self.train("--ranks=4", "--global-batch=2"), 2, "global-batch 2",
-                          "ranks")
-
-    def test_global_batch_larger_than_the_data(self):
-        out = self.folder / "refused"
-        self.expect_error(self.train("--global-batch=512", "--out", out), 2, "512", "samples")
-        self.assertFalse(out.exists(), "a refused start leaves its folder behind")
-
-    def test_contradictory_flags(self):
-        self.expect_error(self.train("--optimizer=adamw", "--momentum=0.9"), 2,
-                          "--momentum has no meaning with --optimizer adamw")
-
-    def test_unknown_key_in_configuration(self):
-        config = self.write("c.toml", "momentun = 0.5\n")
-        self.expect_error(self.train("--config", config), 2, "momentun", "did you mean momentum?")
-
-    def test_cuda_is_not_built_in(self):
-        self.expect_error(self.train("--device=cuda"), 3, "cuda", "hint: use --device cpu")
-
-    def test_misspelt_variable(self):
-        self.expect_error(self.train(environment={"LOCKSTEP_DUPM": "x"}), 2, "LOCKSTEP_DUPM",
-                          "LOCKSTEP_DUMP")
-
-    def test_torchrun_variables_without_mpi(self):
-        self.expect_error(self.train(environment={"RANK": "0", "WORLD_SIZE": "2"}), 3,
-                          "RANK says rank 0 of 2", "mpirun -np 2")
-
-    def test_shapes_that_do_not_fit(self):
-        self.expect_error(self.train("--model", "convnet"), 2, "conv", ".cpp:")
-
-
-class BadData(ProgramTest):
-    def expect_bad_table(self, broken, *texts):
-        table = self.write("bad.csv", csv_text(broken=broken))
-        self.expect_error(self.train(data=f"csv:{table}"), 1, "bad.csv", *texts)
-
-    def test_nan_in_table(self):
-        self.expect_bad_table({5: "nan,1,k0"}, "6", "nan")
-
-    def test_ragged_row(self):
-        self.expect_bad_table({7: "1,k0"}, "8")
-
-    def test_missing_table(self):
-        self.expect_error(self.train(data=f"csv:{self.folder}/none.csv"), 1, "none.csv")
-
-    def test_folder_in_place_of_a_table(self):
-        self.expect_error(self.train(data=f"csv:{self.folder}"), 1, str(self.folder))
-
-    def test_missing_mnist_folder(self):
-        self.expect_error(self.train(data=f"mnist:{self.folder}/none"), 1, "none")
-
-    def test_label_out_of_range(self):
-        source = self.mnist(train_labels_idx1_ubyte=idx(0x801, [16], bytes([12] * 16)))
-        self.expect_error(self.train(data=source), 1, "train-labels", "12")
-
-    def test_truncated_images(self):
-        source = self.mnist(train_images_idx3_ubyte=idx(0x803, [16, 28, 28], bytes(100)))
-        self.expect_error(self.train(data=source), 1, "train-images")
-
-    def test_header_that_lies(self):
-        source = self.mnist(train_labels_idx1_ubyte=idx(0x801, [0xFFFFFFFF], bytes(16)))
-        self.expect_error(self.train(data=source), 1, "train-labels")
-
-    def test_wrong_magic_number(self):
-        source = self.mnist(train_images_idx3_ubyte=idx(0x801, [16, 28, 28], bytes(12544)))
-        self.expect_error(self.train(data=source), 1, "train-images")
-
-    def test_counts_that_differ(self):
-        source = self.mnist(train_labels_idx1_ubyte=idx(0x801, [15], bytes(15)))
-        self.expect_error(self.train(data=source), 1, "16", "15")
-
-    def test_loss_that_is_not_finite(self):
-        result = self.train("--lr=1e38", "--steps=50", "--optimizer=sgd", "--out=run")
-        self.expect_error(result, 7, "the loss of step", "nan")
+from program_test import ProgramTest, csv_text, main
 
 
 class Output(ProgramTest):
@@ -223,7 +38,7 @@ class Output(ProgramTest):
                          "alone")
         for name in ("config.toml", "model.safetensors", "logs/rank_0.log"):
             self.assertGreater((out / name).stat().st_size, 0, name)
-        again = self.run_command([PROGRAM, "train", "--config", out / "config.toml", "--out",
+        again = self.run_command([self.program, "train", "--config", out / "config.toml", "--out",
                                   self.folder / "again"])
         self.assertEqual(again.returncode, 0, again.stderr)
         repeated = json.loads((self.folder / "again/summary.json").read_text())
@@ -262,10 +77,24 @@ class Output(ProgramTest):
         self.assertEqual(first.returncode, 0, first.stderr)
         command = json.loads((self.folder / "run/environment.json").read_text())["command"]
         self.assertIn(f"csv:{table}", shlex.split(command))
-        again = self.run_command([PROGRAM, "train", "--config", "run/config.toml", "--out=again",
+        again = self.run_command([self.program, "train", "--config", "run/config.toml", "--out=again",
                                   "--optimizer=adamw", "--samples=32"])
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(json.loads((self.folder / "again/summary.json").read_text())["steps"], 2)
+
+    def test_fine_tuning(self):
+        self.assertEqual(self.train("--out=first", "--hidden=8").returncode, 0)
+        result = self.train("--init=first/model.safetensors", "--hidden=8", "--freeze=^0",
+                            "--init-skip=^2", "--out=second")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("51 parameters, 24 of them frozen", result.stdout)
+        self.assertIn("start      first/model.safetensors", result.stdout)
+        again = self.run_command([self.program, "train", "--config", "second/config.toml",
+                                  "--out=third"])
+        self.assertEqual(again.returncode, 0, again.stderr)
+        shas = {json.loads((self.folder / name / "summary.json").read_text())["weights_sha256"]
+                for name in ("second", "third")}
+        self.assertEqual(len(shas), 1)
 
     def test_folder_that_cannot_be_created(self):
         self.expect_error(self.train("--out=/proc/lockstep"), 3, "/proc/lockstep", "--out")
@@ -309,7 +138,7 @@ class Output(ProgramTest):
 
     def test_help_and_version(self):
         for arguments in (["--help"], ["train", "--help"], ["--version"]):
-            result = self.run_command([PROGRAM] + arguments)
+            result = self.run_command([self.program] + arguments)
             self.assertEqual(result.returncode, 0)
             self.assertTrue(result.stdout)
 
@@ -401,5 +230,4 @@ class Ranks(ProgramTest):
 
 
 if __name__ == "__main__":
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
-    unittest.main(verbosity=2)
+    main()

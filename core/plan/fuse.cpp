@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/fuse.h"
+
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/graph/rewrite.h"
+#include "core/ops/batch_norm.h"
+#include "core/ops/conv2d.h"
+#include "core/ops/gelu.h"
+#include "core/ops/layer_norm.h"
+#include "core/ops/linear.h"
+
+namespace lockstep {
+namespace {
+
+/// What every pass looks things up in.
+class Pattern {
+ public:
+  explicit Pattern(const Graph& graph) : graph_(graph), uses_(count_uses(graph)) {
+    reader_.assign(graph.values().size(), -1);
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i)
+      for (ValueId input : graph.nodes()[i].inputs) reader_[std::size_t(input)] = NodeId(i);
+    for (const auto& [name, value] : graph.outputs()) ++uses_[std::size_t(value)];
+  }
+
+  /// The node that alone reads `value`, if it is of one of `kinds`; -1 otherwise.
+  NodeId only_reader(ValueId value, std::initializer_list<OpKind> kinds) const {
+    if (uses_[std::size_t(value)] != 1) return -1;
+    const NodeId reader = reader_[std::size_t(value)];
+    if (reader < 0) return -1;
+    for (OpKind kind : kinds)
+      if (graph_.nodes()[std::size_t(reader)].op->kind() == kind) return reader;
+    return -1;
+  }
+  const Node& node(NodeId id) const { return graph_.nodes()[std::size_t(id)]; }
+
+ private:
+  const Graph& graph_;
+  std::vector<int> uses_;
+  std::vector<NodeId> reader_;
+};
+
+void note(GraphRewriter& rewriter, const Node& into, const Node& taken) {
+  rewriter.add_note(fmt::format("{} '{}' takes in {} '{}'",
+                                name_of(into.op->kind()),
+                                into.path,
+                                name_of(taken.op->kind()),
+                                taken.path));
+}
+
+ValueId finish(GraphRewriter& rewriter, Graph& graph, ValueId loss) {
+  const ValueId result = rewriter.mapped(loss);
+  Graph fused = rewriter.take();
+  graph = std::move(fused);
+  return result;
+}
+
+ops::Activation activation_of(const Operator& op) {
+  if (op.kind() == OpKind::relu) return ops::Activation::relu;
+  return op_cast<ops::Gelu>(op).gelu() == ops::GeluKind::erf ? ops::Activation::gelu_erf
+                                                             : ops::Activation::gelu_tanh;
+}
+
+/// linear or conv2d with that activation; null where there is no such operator.
+std::shared_ptr<const Operator> with_activation(const Operator& op,
+                                                ops::Activation activation,
+                                                bool training) {
+  if (op.kind() == OpKind::linear)
+    return std::make_shared<ops::Linear>(op_cast<ops::Linear>(op).bias(), activation, training);
+  if (op.kind() != OpKind::conv2d || activation != ops::Activation::relu) return nullptr;
+  ops::Conv2dAttrs attrs = op_cast<ops::Conv2d>(op).attrs();
+  attrs.relu = true;
+  return std::make_shared<ops::Conv2d>(attrs);
+}
+
+}  // namespace
+
+ValueId fuse_activation(Graph& graph, ValueId loss, bool training) {
+  GraphRewriter rewriter(graph);
+  const Pattern pattern(graph);
+  for (const Node& node : graph.nodes()) {
+    if (rewriter.has(node.outputs[0])) continue;  // taken in by an earlier node
+    const bool product = node.op->kind() == OpKind::linear || node.op->kind() == OpKind::conv2d;
+    const NodeId reader =
+        product ? pattern.only_reader(node.outputs[0], {OpKind::relu, OpKind::gelu}) : -1;
+    const Node* next = reader < 0 ? nullptr : &pattern.node(reader);
+    auto fused = next ? with_activation(*node.op, activation_of(*next->op), training) : nullptr;
+    if (!fused) {
+      rewriter.copy(node);
+      continue;
+    }
+    const auto outputs = rewriter.emit(node, std::move(fused), rewriter.mapped(node.inputs));
+    rewriter.replace(next->outputs[0], outputs[0]);
+    note(rewriter, node, *next);
+  }
+  return finish(rewriter, graph, loss);
+}
+
+ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss) {
+  GraphRewriter rewriter(graph);
+  const Pattern pattern(graph);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    // The norm stands right behind the sum, so that every other reader of the sum comes later.
+    const Node* next = i + 1 < graph.nodes().size() ? &graph.nodes()[i + 1] : nullptr;
+    if (rewriter.has(node.outputs[0])) continue;
+    if (node.op->kind() != OpKind::add || next == nullptr ||
+        next->op->kind() != OpKind::layer_norm || next->inputs[0] != node.outputs[0]) {
+      rewriter.copy(node);
+      continue;
+    }
+    const auto& norm = op_cast<ops::LayerNorm>(*next->op);
+    LOCKSTEP_ASSERT(!norm.residual());
+    std::vector<ValueId> inputs{rewriter.mapped(node.inputs[0])};
+    for (std::size_t p = 1; p < next->inputs.size(); ++p)
+      inputs.push_back(rewriter.mapped(next->inputs[p]));
+    inputs.push_back(rewriter.mapped(node.inputs[1]));
+    const auto outputs = rewriter.emit(
+        *next, std::make_shared<ops::LayerNorm>(norm.eps(), norm.bias(), true), std::move(inputs));
+    rewriter.replace(next->outputs[0], outputs[0]);
+    rewriter.replace(next->outputs[1], outputs[1]);
+    rewriter.replace(node.outputs[0], outputs[2]);
+    note(rewriter, *next, node);
+  }
+  return finish(rewriter, graph, loss);
+}
+
+namespace {
+
+/// Batch norm, in training or evaluation, with ReLU and perhaps a residual.
+std::shared_ptr<const Operator> with_relu(const Operator& op, bool residual) {
+  if (op.kind() == OpKind::batch_norm_inference)
+    return std::make_shared<ops::BatchNormInference>(
+        op_cast<ops::BatchNormInference>(op).eps(), true, residual);
+  const auto& norm = op_cast<ops::BatchNormNormalize>(op);
+  return std::make_shared<ops::BatchNormNormalize>(norm.group_size(), norm.eps(), true, residual);
+}
+
+/// The operators behind a batch norm that it can take in.
+struct Tail {
+  const Node* add = nullptr;  ///< may be null
+  const Node* relu = nullptr;
+  ValueId residual = kNoValue;
+};
+
+std::optional<Tail> tail_of(const Pattern& pattern, const Node& norm) {
+  Tail tail;
+  ValueId value = norm.outputs[0];
+  if (const NodeId add = pattern.only_reader(value, {OpKind::add}); add >= 0) {
+    tail.add = &pattern.node(add);
+    tail.residual = tail.add->inputs[tail.add->inputs[0] == value ? 1 : 0];
+    value = tail.add->outputs[0];
+  }
+  const NodeId relu = pattern.only_reader(value, {OpKind::relu});
+  if (relu < 0) return std::nullopt;
+  tail.relu = &pattern.node(relu);
+  return tail;
+}
+
+}  // namespace
+
+ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss) {
+  GraphRewriter rewriter(graph);
+  const Pattern pattern(graph);
+  for (const Node& node : graph.nodes()) {
+    if (rewriter.has(node.outputs[0])) continue;
+    const bool norm = node.op->kind() == OpKind::batch_norm_normalize ||
+                      node.op->kind() == OpKind::batch_norm_inference;
+    const auto tail = norm ? tail_of(pattern, node) : std::nullopt;
+    // The residual must have been computed by now; else the other branch's norm takes the sum in.
+    if (!tail || (tail->add && !rewriter.has(tail->residual))) {
+      rewriter.copy(node);
+      continue;
+    }
+    std::vector<ValueId> inputs = rewriter.mapped(node.inputs);
+    if (tail->add) inputs.push_back(rewriter.mapped(tail->residual));
+    const auto outputs =
+        rewriter.emit(node, with_relu(*node.op, tail->add != nullptr), std::move(inputs));
+    for (std::size_t i = 1; i < outputs.size(); ++i) rewriter.replace(node.outputs[i], outputs[i]);
+    rewriter.replace(tail->relu->outputs[0], outputs[0]);
+    if (tail->add) {
+      rewriter.skip(*tail->add);
+      note(rewriter, node, *tail->add);
+    }
+    note(rewriter, node, *tail->relu);
+  }
+  return finish(rewriter, graph, loss);
+}
+
+ValueId fuse(Graph& graph, ValueId loss, bool training) {
+  (void)training;
+  return fuse_residual_layer_norm(graph, loss);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/graph/graph.h"
+
+/// Passes over the forward graph, before it is differentiated: neighbouring operators become one,
+/// which spares memory traffic. The fused operators' own gradients make backward fused as well.
+/// (Softmax and cross-entropy are one operator from the start, bias is part of linear and conv2d.)
+/// Each returns what `loss` has become and adds a note to the graph for every fusion it made.
+namespace lockstep {
+
+/// linear or conv2d, then relu or gelu that alone reads it: one operator with an activation.
+/// `training`: gelu's input is kept for backward.
+ValueId fuse_activation(Graph& graph, ValueId loss, bool training);
+
+/// batch norm, then relu, with or without a residual add between them, each of which alone reads
+/// what is before it: one operator.
+ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss);
+
+/// A sum that layer_norm reads: layer_norm makes the sum itself, and hands it on to other readers.
+ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss);
+
+/// All of them.
+ValueId fuse(Graph& graph, ValueId loss, bool training);
+
+}  // namespace lockstep

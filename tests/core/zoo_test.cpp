@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models' parameters against torchvision's: names, order, shapes and how they start.
+#include "core/nn/zoo.h"
+
+#include <cmath>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/nn/initialise.h"
+#include "tests/core/trace_helpers.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+Graph imagenet_graph(const nn::ModelSpec& spec, std::int64_t size = 224) {
+  return trace_classifier(
+      nn::make_model(spec), {size, size, 3}, int(spec.outputs), 1, Mode::evaluation);
+}
+
+/// As make_goldens.py writes them: a line "NAME: D D ..." each.
+std::string parameters_of(const Graph& graph) {
+  std::string text;
+  for (const Parameter& p : graph.parameters())
+    if (p.kind != ParameterKind::metric)
+      text += fmt::format("{}: {}\n", p.name, fmt::join(p.file_layout.file.dims(), " "));
+  return text;
+}
+
+std::string golden_parameters(const std::string& name) {
+  std::ifstream file(LOCKSTEP_GOLDENS "/shapes/" + name + ".txt");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Zoo, UnknownModelOffersTheNearest) {
+  try {
+    nn::make_model({.name = "resnet81"});
+    FAIL() << "expected a ConfigError";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("resnet81"));
+    EXPECT_THAT(error.hint(), HasSubstr("resnet18"));
+  }
+}
+
+TEST(Zoo, ImageNetModelsHaveTorchvisionsParameters) {
+  const std::pair<std::string, std::string> models[] = {{"resnet18", "resnet18"},
+                                                        {"resnet34", "resnet34"},
+                                                        {"resnet50", "resnet50"},
+                                                        {"resnet101", "resnet101"},
+                                                        {"resnet152", "resnet152"},
+                                                        {"vgg11", "vgg11_bn"},
+                                                        {"vgg16", "vgg16_bn"}};
+  for (const auto& [name, torchvision] : models) {
+    const std::string golden = golden_parameters(torchvision);
+    ASSERT_THAT(golden, HasSubstr("weight")) << "no golden file of " << torchvision;
+    EXPECT_EQ(parameters_of(imagenet_graph({.name = name, .outputs = 1000})), golden) << name;
+  }
+}
+
+TEST(Zoo, CifarStemChangesFirstConvolutionOrHeadAlone) {
+  const auto lines_that_differ = [](const std::string& name, const std::string& golden) {
+    const std::string cifar =
+        parameters_of(imagenet_graph({.name = name, .outputs = 1000, .stem = nn::Stem::cifar}, 32));
+    const std::string imagenet = golden_parameters(golden);
+    std::string result;
+    for (std::size_t at = 0; at < cifar.size();) {
+      const std::string line = cifar.substr(at, cifar.find('\n', at) + 1 - at);
+      if (imagenet.find(line) == std::string::npos) result += line;
+      at += line.size();
+    }
+    return result;
+  };
+  EXPECT_EQ(lines_that_differ("resnet50", "resnet50"), "conv1.weight: 64 3 3 3\n");
+  EXPECT_EQ(lines_that_differ("vgg11", "vgg11_bn"),
+            "classifier.weight: 1000 512\nclassifier.bias: 1000\n");
+}
+
+TEST(Zoo, VggWantsImagesOf224OrTheCifarHead) {
+  try {
+    imagenet_graph({.name = "vgg11"}, 64);
+    FAIL() << "expected a ShapeError";
+  } catch (const ShapeError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("7x7"));
+    EXPECT_THAT(error.hint(), HasSubstr("--stem cifar"));
+  }
+}
+
+// torchvision: kaiming_normal_ (fan out) for convolutions, normal(0, 0.01) for VGG's linear layers,
+// PyTorch's uniform(+-1 / sqrt(in)) for a ResNet's; zero biases, except the ResNet's. The standard
+// deviation of n draws is itself off by 1 / sqrt(2 n) (normal); five times that is allowed.
+TEST(Zoo, ParametersStartAsTorchvisions) {
+  const auto expect_deviation = [](const Graph& graph, const std::string& name, double expected) {
+    const auto found = std::ranges::find(graph.parameters(), name, &Parameter::name);
+    ASSERT_NE(found, graph.parameters().end()) << name;
+    const std::vector<float> values = initial_values(*found, 1);
+    double squares = 0;
+    for (float value : values) squares += double(value) * value;
+    const double n = double(values.size());
+    EXPECT_NEAR(std::sqrt(squares / n), expected, 5 * expected / std::sqrt(2 * n)) << name;
+  };
+  const Graph vgg = imagenet_graph({.name = "vgg11", .stem = nn::Stem::cifar}, 32);
+  expect_deviation(vgg, "features.0.weight", std::sqrt(2.0 / (64 * 9)));
+  expect_deviation(vgg, "features.0.bias", 0);
+  expect_deviation(vgg, "features.1.weight", 1);
+  expect_deviation(vgg, "classifier.weight", 0.01);
+  expect_deviation(vgg, "classifier.bias", 0);
+  const Graph resnet = imagenet_graph({.name = "resnet50"});
+  expect_deviation(resnet, "layer1.0.conv3.weight", std::sqrt(2.0 / 256));
+  expect_deviation(resnet, "layer1.0.bn3.weight", 1);
+  expect_deviation(resnet, "fc.weight", 1 / std::sqrt(3.0 * 2048));
+}
+
+TEST(Zoo, MlpIsNumberedLikeSequential) {
+  const Graph graph =
+      trace_classifier(nn::make_model({.name = "mlp", .outputs = 3, .hidden = {10, 7}}), {4}, 3, 5);
+  std::vector<std::string> names;
+  for (const Parameter& p : graph.parameters())
+    if (p.kind == ParameterKind::trained) names.push_back(p.name);
+  EXPECT_THAT(
+      names,
+      testing::ElementsAre("0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"));
+}
+
+}  // namespace
+}  // namespace lockstep

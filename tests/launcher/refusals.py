@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the built program refuses: bad usage and bad data.
+
+refusals.py PROGRAM BadUsage|BadData
+"""
+from program_test import ProgramTest, csv_text, idx, main
+
+
+class BadUsage(ProgramTest):
+    def test_unknown_flag(self):
+        self.expect_error(self.train("--modle", "mlp"), 2, "unknown flag --modle",
+                          "hint: did you mean --model?")
+
+    def test_unknown_model(self):
+        self.expect_error(self.train("--model", "convent"), 2, "unknown model 'convent'",
+                          "--model convnet")
+
+    def test_unknown_command(self):
+        self.expect_error(self.run_command([self.program, "trian"]), 2, "unknown command 'trian'",
+                          "lockstep train")
+
+    def test_unknown_data_source(self):
+        self.expect_error(self.train("--data", "glyph"), 2, "glyph", "hint:")
+
+    def test_contradictory_batch_numbers(self):
+        self.expect_error(self.train("--global-batch=60", "--micro-batch=8", "--accumulation=3"),
+                          2, "micro-batch 8", "accumulation 3", "60")
+
+    def test_global_batch_smaller_than_the_ranks(self):
+        self.expect_error(self.train("--ranks=4", "--global-batch=2"), 2, "global-batch 2",
+                          "ranks")
+
+    def test_global_batch_larger_than_the_data(self):
+        out = self.folder / "refused"
+        self.expect_error(self.train("--global-batch=512", "--out", out), 2, "512", "samples")
+        self.assertFalse(out.exists(), "a refused start leaves its folder behind")
+
+    def test_contradictory_flags(self):
+        self.expect_error(self.train("--optimizer=adamw", "--momentum=0.9"), 2,
+                          "--momentum has no meaning with --optimizer adamw")
+
+    def test_unknown_key_in_configuration(self):
+        config = self.write("c.toml", "momentun = 0.5\n")
+        self.expect_error(self.train("--config", config), 2, "momentun", "did you mean momentum?")
+
+    def test_cuda_is_not_built_in(self):
+        self.expect_error(self.train("--device=cuda"), 3, "cuda", "hint: use --device cpu")
+
+    def test_misspelt_variable(self):
+        self.expect_error(self.train(environment={"LOCKSTEP_DUPM": "x"}), 2, "LOCKSTEP_DUPM",
+                          "LOCKSTEP_DUMP")
+
+    def test_torchrun_variables_without_mpi(self):
+        self.expect_error(self.train(environment={"RANK": "0", "WORLD_SIZE": "2"}), 3,
+                          "RANK says rank 0 of 2", "mpirun -np 2")
+
+    def test_init_skip_without_init(self):
+        self.expect_error(self.train("--init-skip=fc"), 2, "--init-skip has no meaning")
+
+    def test_patterns(self):
+        self.expect_error(self.train("--freeze=("), 2, "--freeze", "no regular expression")
+        self.expect_error(self.train("--freeze=^fc"), 2, "no parameter matches '^fc'")
+
+    def test_shapes_that_do_not_fit(self):
+        self.expect_error(self.train("--model", "convnet"), 2, "conv", ".cpp:")
+
+
+class BadData(ProgramTest):
+    def expect_bad_table(self, broken, *texts):
+        table = self.write("bad.csv", csv_text(broken=broken))
+        self.expect_error(self.train(data=f"csv:{table}"), 1, "bad.csv", *texts)
+
+    def test_nan_in_table(self):
+        self.expect_bad_table({5: "nan,1,k0"}, "6", "nan")
+
+    def test_ragged_row(self):
+        self.expect_bad_table({7: "1,k0"}, "8")
+
+    def test_missing_table(self):
+        self.expect_error(self.train(data=f"csv:{self.folder}/none.csv"), 1, "none.csv")
+
+    def test_folder_in_place_of_a_table(self):
+        self.expect_error(self.train(data=f"csv:{self.folder}"), 1, str(self.folder))
+
+    def test_missing_mnist_folder(self):
+        self.expect_error(self.train(data=f"mnist:{self.folder}/none"), 1, "none")
+
+    def test_label_out_of_range(self):
+        source = self.mnist(train_labels_idx1_ubyte=idx(0x801, [16], bytes([12] * 16)))
+        self.expect_error(self.train(data=source), 1, "train-labels", "12")
+
+    def test_truncated_images(self):
+        source = self.mnist(train_images_idx3_ubyte=idx(0x803, [16, 28, 28], bytes(100)))
+        self.expect_error(self.train(data=source), 1, "train-images")
+
+    def test_header_that_lies(self):
+        source = self.mnist(train_labels_idx1_ubyte=idx(0x801, [0xFFFFFFFF], bytes(16)))
+        self.expect_error(self.train(data=source), 1, "train-labels")
+
+    def test_wrong_magic_number(self):
+        source = self.mnist(train_images_idx3_ubyte=idx(0x801, [16, 28, 28], bytes(12544)))
+        self.expect_error(self.train(data=source), 1, "train-images")
+
+    def test_counts_that_differ(self):
+        source = self.mnist(train_labels_idx1_ubyte=idx(0x801, [15], bytes(15)))
+        self.expect_error(self.train(data=source), 1, "16", "15")
+
+    def test_weights_that_do_not_fit(self):
+        self.assertEqual(self.train("--hidden=8", "--out=run").returncode, 0)
+        weights = "run/model.safetensors"
+        result = self.train("--hidden=8,4", f"--init={weights}", "--out=refused")
+        self.expect_error(result, 1, weights, "4 tensors do not fit",
+                          "2.weight: expected [4, 8], got [3, 8]",
+                          "4.bias: expected [3], got nothing", "--init-skip")
+        self.assertFalse((self.folder / "refused").exists())
+
+    def test_weights_that_cannot_be_read(self):
+        self.expect_error(self.train("--init=none.safetensors"), 1, "none.safetensors")
+        truncated = self.write("short.safetensors", b"\x10\0\0\0\0\0\0\0{")
+        self.expect_error(self.train("--init", truncated), 1, "short.safetensors")
+
+    def test_loss_that_is_not_finite(self):
+        result = self.train("--lr=1e38", "--steps=50", "--optimizer=sgd", "--out=run")
+        self.expect_error(result, 7, "the loss of step", "nan")
+
+
+if __name__ == "__main__":
+    main()
