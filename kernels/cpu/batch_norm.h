@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
 
 /// Note [Sums over the samples of a batch-norm group]
@@ -22,14 +23,14 @@ namespace lockstep::cpu {
 inline constexpr std::int64_t kSumBlock = 128;
 
 /// sum = sum over rows of x - pivot; squares = sum of (x - pivot)^2. All but x: [columns].
-LOCKSTEP_LOOP(void,
-              sum_deviations,
-              (const float* x,
-               std::int64_t rows,
-               std::int64_t columns,
-               const float* pivot,
-               float* sum,
-               float* squares));
+LOCKSTEP_STORED_LOOP(void,
+                     sum_deviations,
+                     (const T* x,
+                      std::int64_t rows,
+                      std::int64_t columns,
+                      const float* pivot,
+                      float* sum,
+                      float* squares));
 /// Joins a block of `count` rows to `mean` and `deviations` of the `before` rows seen so far, and
 /// makes the new mean the pivot.
 LOCKSTEP_LOOP(void,
@@ -43,28 +44,28 @@ LOCKSTEP_LOOP(void,
                double before,
                double count));
 /// sum = sum over rows of dy; products = sum of dy * (x - mean). The others: [columns].
-LOCKSTEP_LOOP(void,
-              sum_products,
-              (const float* x,
-               const float* dy,
-               std::int64_t rows,
-               std::int64_t columns,
-               const float* mean,
-               float* sum,
-               float* products));
+LOCKSTEP_STORED_LOOP(void,
+                     sum_products,
+                     (const T* x,
+                      const T* dy,
+                      std::int64_t rows,
+                      std::int64_t columns,
+                      const float* mean,
+                      float* sum,
+                      float* products));
 /// total += part
 LOCKSTEP_LOOP(void, add_to_f64, (double* total, const float* part, std::int64_t columns));
 /// dx = a * dy + (b * (x - mean) + c), per column of a pattern of `period` columns.
-LOCKSTEP_LOOP(void,
-              batch_norm_bwd,
-              (float* dx,
-               const float* dy,
-               const float* x,
-               std::int64_t elems,
-               const float* a,
-               const float* b,
-               const float* mean,
-               const float* c,
-               std::int64_t period));
+LOCKSTEP_STORED_LOOP(void,
+                     batch_norm_bwd,
+                     (T * dx,
+                      const T* dy,
+                      const T* x,
+                      std::int64_t elems,
+                      const float* a,
+                      const float* b,
+                      const float* mean,
+                      const float* c,
+                      std::int64_t period));
 
 }  // namespace lockstep::cpu

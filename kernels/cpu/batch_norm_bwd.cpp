@@ -9,6 +9,7 @@ namespace lockstep::cpu {
 namespace {
 
 /// Note [Sums over the samples of a batch-norm group].
+template <typename T>
 class BatchNormBwdSumsKernel final : public BoundKernel {
  public:
   BatchNormBwdSumsKernel(const BatchNormGroups& groups, const std::vector<bool>& accumulates)
@@ -25,7 +26,8 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
     for (std::int64_t g = 0; g < groups_.count; ++g) {
       const std::int64_t rows = groups_.rows_in(g), fold = groups_.fold(rows);
       const float* saved = input(2) + g * 2 * channels;
-      column_sums(input(0) + groups_.offset(g), input(1) + groups_.offset(g), saved, rows, fold);
+      column_sums(
+          input<T>(0) + groups_.offset(g), input<T>(1) + groups_.offset(g), saved, rows, fold);
       channel_sums(output(0) + g * 2 * channels, saved, fold);
     }
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -43,7 +45,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   float* block_products() const { return block_sum() + groups_.max_columns(); }
 
   void column_sums(
-      const float* x, const float* dy, const float* saved, std::int64_t rows, std::int64_t fold) {
+      const T* x, const T* dy, const float* saved, std::int64_t rows, std::int64_t fold) {
     const std::int64_t columns = fold * groups_.channels, whole = rows / fold;
     std::fill_n(sums(), columns, 0.0);
     std::fill_n(products(), columns, 0.0);
@@ -55,7 +57,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
     if (rest > 0) add_block(x + whole * columns, dy + whole * columns, 1, rest);
   }
 
-  void add_block(const float* x, const float* dy, std::int64_t rows, std::int64_t columns) {
+  void add_block(const T* x, const T* dy, std::int64_t rows, std::int64_t columns) {
     sum_products_(x, dy, rows, columns, mean(), block_sum(), block_products());
     add_to_f64_(sums(), block_sum(), columns);
     add_to_f64_(products(), block_products(), columns);
@@ -77,12 +79,13 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
     }
   }
 
-  decltype(&avx2::sum_products) sum_products_ = LOCKSTEP_CHOOSE(sum_products);
+  decltype(&avx2::sum_products<T>) sum_products_ = LOCKSTEP_CHOOSE(sum_products<T>);
   decltype(&avx2::add_to_f64) add_to_f64_ = LOCKSTEP_CHOOSE(add_to_f64);
   BatchNormGroups groups_;
   bool adds_dgamma_, adds_dbeta_;
 };
 
+template <typename T>
 class BatchNormBwdDataKernel final : public BoundKernel {
  public:
   BatchNormBwdDataKernel(const BatchNormGroups& groups, std::int64_t parts)
@@ -99,9 +102,9 @@ class BatchNormBwdDataKernel final : public BoundKernel {
       prepare(g);
       for (int i = 0; i < 4; ++i) repeat_pattern(pattern + i * columns, groups_.channels, columns);
       const std::int64_t offset = groups_.offset(g);
-      batch_norm_bwd_(output(0) + offset,
-                      input(1) + offset,
-                      input(0) + offset,
+      batch_norm_bwd_(output<T>(0) + offset,
+                      input<T>(1) + offset,
+                      input<T>(0) + offset,
                       groups_.elems_in(g),
                       pattern,
                       pattern + columns,
@@ -140,7 +143,7 @@ class BatchNormBwdDataKernel final : public BoundKernel {
     }
   }
 
-  decltype(&avx2::batch_norm_bwd) batch_norm_bwd_ = LOCKSTEP_CHOOSE(batch_norm_bwd);
+  decltype(&avx2::batch_norm_bwd<T>) batch_norm_bwd_ = LOCKSTEP_CHOOSE(batch_norm_bwd<T>);
   BatchNormGroups groups_;
   std::int64_t parts_;
 };
@@ -149,14 +152,16 @@ class BatchNormBwdDataKernel final : public BoundKernel {
 
 std::unique_ptr<Kernel> make_batch_norm_bwd_sums_kernel(const ops::BatchNormBwdSums& op,
                                                         const KernelSpec& spec) {
-  return std::make_unique<BatchNormBwdSumsKernel>(
-      BatchNormGroups(spec.inputs[0].shape, op.group_size()), spec.output_accumulates);
+  return make_stored<BatchNormBwdSumsKernel>(spec.inputs[0].dtype,
+                                             BatchNormGroups(spec.inputs[0].shape, op.group_size()),
+                                             spec.output_accumulates);
 }
 
 std::unique_ptr<Kernel> make_batch_norm_bwd_data_kernel(const ops::BatchNormBwdData& op,
                                                         const KernelSpec& spec) {
-  return std::make_unique<BatchNormBwdDataKernel>(
-      BatchNormGroups(spec.inputs[0].shape, op.group_size()), spec.inputs[4].shape[1]);
+  return make_stored<BatchNormBwdDataKernel>(spec.inputs[0].dtype,
+                                             BatchNormGroups(spec.inputs[0].shape, op.group_size()),
+                                             spec.inputs[4].shape[1]);
 }
 
 }  // namespace lockstep::cpu

@@ -9,6 +9,7 @@ namespace lockstep::cpu {
 namespace {
 
 /// Note [Sums over the samples of a batch-norm group] says how and how exactly.
+template <typename T>
 class BatchNormMomentsKernel final : public BoundKernel {
  public:
   explicit BatchNormMomentsKernel(const BatchNormGroups& groups) : groups_(groups) {}
@@ -27,7 +28,7 @@ class BatchNormMomentsKernel final : public BoundKernel {
         continue;
       }
       const std::int64_t fold = groups_.fold(rows);
-      column_moments(input(0) + groups_.offset(g), rows, fold);
+      column_moments(input<T>(0) + groups_.offset(g), rows, fold);
       channel_moments(moments, rows, fold);
     }
   }
@@ -39,7 +40,7 @@ class BatchNormMomentsKernel final : public BoundKernel {
   float* sum() const { return pivot() + groups_.max_columns(); }
   float* squares() const { return sum() + groups_.max_columns(); }
 
-  void column_moments(const float* x, std::int64_t rows, std::int64_t fold) {
+  void column_moments(const T* x, std::int64_t rows, std::int64_t fold) {
     const std::int64_t columns = fold * groups_.channels, whole = rows / fold;
     std::fill_n(mean(), columns, 0.0);
     std::fill_n(deviations(), columns, 0.0);
@@ -53,7 +54,7 @@ class BatchNormMomentsKernel final : public BoundKernel {
     if (rest > 0) join(x + whole * columns, 1, rest, whole);
   }
 
-  void join(const float* x, std::int64_t rows, std::int64_t columns, std::int64_t before) {
+  void join(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t before) {
     sum_deviations_(x, rows, columns, pivot(), sum(), squares());
     join_block_(
         mean(), deviations(), pivot(), sum(), squares(), columns, double(before), double(rows));
@@ -76,7 +77,7 @@ class BatchNormMomentsKernel final : public BoundKernel {
     }
   }
 
-  decltype(&avx2::sum_deviations) sum_deviations_ = LOCKSTEP_CHOOSE(sum_deviations);
+  decltype(&avx2::sum_deviations<T>) sum_deviations_ = LOCKSTEP_CHOOSE(sum_deviations<T>);
   decltype(&avx2::join_block) join_block_ = LOCKSTEP_CHOOSE(join_block);
   BatchNormGroups groups_;
 };
@@ -85,8 +86,8 @@ class BatchNormMomentsKernel final : public BoundKernel {
 
 std::unique_ptr<Kernel> make_batch_norm_moments_kernel(const ops::BatchNormMoments& op,
                                                        const KernelSpec& spec) {
-  return std::make_unique<BatchNormMomentsKernel>(
-      BatchNormGroups(spec.inputs[0].shape, op.group_size()));
+  return make_stored<BatchNormMomentsKernel>(
+      spec.inputs[0].dtype, BatchNormGroups(spec.inputs[0].shape, op.group_size()));
 }
 
 }  // namespace lockstep::cpu

@@ -30,6 +30,7 @@ Moments join_parts(const float* moments,
   return all;
 }
 
+template <typename T>
 class BatchNormNormalizeKernel final : public BoundKernel {
  public:
   BatchNormNormalizeKernel(const ops::BatchNormNormalize& op, const KernelSpec& spec)
@@ -53,8 +54,8 @@ class BatchNormNormalizeKernel final : public BoundKernel {
       repeat_pattern(scale(), groups_.channels, groups_.pattern_columns());
       repeat_pattern(shift(), groups_.channels, groups_.pattern_columns());
       const std::int64_t offset = groups_.offset(g);
-      affine_(output(0) + offset,
-              input(0) + offset,
+      affine_(output<T>(0) + offset,
+              input<T>(0) + offset,
               groups_.elems_in(g),
               scale(),
               shift(),
@@ -100,13 +101,14 @@ class BatchNormNormalizeKernel final : public BoundKernel {
     return weight;
   }
 
-  decltype(&avx2::affine) affine_ = LOCKSTEP_CHOOSE(affine);
+  decltype(&avx2::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
   BatchNormGroups groups_;
   std::int64_t parts_;
   float eps_;
   bool adds_mean_, adds_var_, adds_weight_;
 };
 
+template <typename T>
 class BatchNormInferenceKernel final : public BoundKernel {
  public:
   BatchNormInferenceKernel(const Shape& x, float eps) : groups_(x, 0), eps_(eps) {}
@@ -125,11 +127,12 @@ class BatchNormInferenceKernel final : public BoundKernel {
     }
     repeat_pattern(scale, groups_.channels, groups_.pattern_columns());
     repeat_pattern(shift, groups_.channels, groups_.pattern_columns());
-    affine_(output(0), input(0), groups_.elems_in(0), scale, shift, groups_.pattern_columns());
+    affine_(
+        output<T>(0), input<T>(0), groups_.elems_in(0), scale, shift, groups_.pattern_columns());
   }
 
  private:
-  decltype(&avx2::affine) affine_ = LOCKSTEP_CHOOSE(affine);
+  decltype(&avx2::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
   BatchNormGroups groups_;
   float eps_;
 };
@@ -138,12 +141,13 @@ class BatchNormInferenceKernel final : public BoundKernel {
 
 std::unique_ptr<Kernel> make_batch_norm_normalize_kernel(const ops::BatchNormNormalize& op,
                                                          const KernelSpec& spec) {
-  return std::make_unique<BatchNormNormalizeKernel>(op, spec);
+  return make_stored<BatchNormNormalizeKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 std::unique_ptr<Kernel> make_batch_norm_inference_kernel(const ops::BatchNormInference& op,
                                                          const KernelSpec& spec) {
-  return std::make_unique<BatchNormInferenceKernel>(spec.inputs[0].shape, op.eps());
+  return make_stored<BatchNormInferenceKernel>(
+      spec.inputs[0].dtype, spec.inputs[0].shape, op.eps());
 }
 
 }  // namespace lockstep::cpu

@@ -12,7 +12,8 @@ template <typename T>
 class GeluKernel final : public BoundKernel {
  public:
   GeluKernel(ops::GeluKind kind, std::int64_t elems)
-      : gelu_(kind == ops::GeluKind::erf ? LOCKSTEP_CHOOSE(gelu_erf<T>) : LOCKSTEP_CHOOSE(gelu_tanh<T>)),
+      : gelu_(kind == ops::GeluKind::erf ? LOCKSTEP_CHOOSE(gelu_erf<T>)
+                                         : LOCKSTEP_CHOOSE(gelu_tanh<T>)),
         elems_(elems) {}
   void run(const RunState&) override { gelu_(output<T>(0), input<T>(0), elems_); }
 

@@ -14,27 +14,29 @@ struct Extents {
   float scale = 1.0f / float(positions);
 };
 
+template <typename T>
 class GlobalAvgPoolKernel final : public BoundKernel {
  public:
   explicit GlobalAvgPoolKernel(const Shape& x) : x_(x) {}
   void run(const RunState&) override {
-    sum_positions_(output(0), input(0), x_.n, x_.positions, x_.c, x_.scale);
+    sum_positions_(output<T>(0), input<T>(0), x_.n, x_.positions, x_.c, x_.scale);
   }
 
  private:
-  decltype(&avx2::sum_positions) sum_positions_ = LOCKSTEP_CHOOSE(sum_positions);
+  decltype(&avx2::sum_positions<T>) sum_positions_ = LOCKSTEP_CHOOSE(sum_positions<T>);
   Extents x_;
 };
 
+template <typename T>
 class GlobalAvgPoolBwdKernel final : public BoundKernel {
  public:
   explicit GlobalAvgPoolBwdKernel(const Shape& x) : x_(x) {}
   void run(const RunState&) override {
-    spread_positions_(output(0), input(0), x_.n, x_.positions, x_.c, x_.scale);
+    spread_positions_(output<T>(0), input<T>(0), x_.n, x_.positions, x_.c, x_.scale);
   }
 
  private:
-  decltype(&avx2::spread_positions) spread_positions_ = LOCKSTEP_CHOOSE(spread_positions);
+  decltype(&avx2::spread_positions<T>) spread_positions_ = LOCKSTEP_CHOOSE(spread_positions<T>);
   Extents x_;
 };
 
@@ -42,12 +44,12 @@ class GlobalAvgPoolBwdKernel final : public BoundKernel {
 
 std::unique_ptr<Kernel> make_global_avg_pool_kernel(const ops::GlobalAvgPool&,
                                                     const KernelSpec& spec) {
-  return std::make_unique<GlobalAvgPoolKernel>(spec.inputs[0].shape);
+  return make_stored<GlobalAvgPoolKernel>(spec.inputs[0].dtype, spec.inputs[0].shape);
 }
 
 std::unique_ptr<Kernel> make_global_avg_pool_bwd_kernel(const ops::GlobalAvgPoolBwd&,
                                                         const KernelSpec& spec) {
-  return std::make_unique<GlobalAvgPoolBwdKernel>(spec.outputs[0].shape);
+  return make_stored<GlobalAvgPoolBwdKernel>(spec.inputs[0].dtype, spec.outputs[0].shape);
 }
 
 }  // namespace lockstep::cpu

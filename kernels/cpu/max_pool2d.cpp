@@ -8,41 +8,43 @@
 namespace lockstep::cpu {
 namespace {
 
+template <typename T>
 class MaxPool2dKernel final : public BoundKernel {
  public:
   explicit MaxPool2dKernel(const PoolShape& shape) : shape_(shape) {}
   void run(const RunState&) override {
-    max_pool_(output(0), output<std::uint8_t>(1), input(0), shape_);
+    max_pool_(output<T>(0), output<std::uint8_t>(1), input<T>(0), shape_);
   }
 
  private:
-  decltype(&avx2::max_pool) max_pool_ = LOCKSTEP_CHOOSE(max_pool);
+  decltype(&avx2::max_pool<T>) max_pool_ = LOCKSTEP_CHOOSE(max_pool<T>);
   PoolShape shape_;
 };
 
+template <typename T>
 class MaxPool2dBwdKernel final : public BoundKernel {
  public:
   explicit MaxPool2dBwdKernel(const PoolShape& shape) : shape_(shape) {}
   void run(const RunState&) override {
-    max_pool_bwd_(output(0), input(0), input<std::uint8_t>(1), shape_);
+    max_pool_bwd_(output<T>(0), input<T>(0), input<std::uint8_t>(1), shape_);
   }
 
  private:
-  decltype(&avx2::max_pool_bwd) max_pool_bwd_ = LOCKSTEP_CHOOSE(max_pool_bwd);
+  decltype(&avx2::max_pool_bwd<T>) max_pool_bwd_ = LOCKSTEP_CHOOSE(max_pool_bwd<T>);
   PoolShape shape_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_max_pool2d_kernel(const ops::MaxPool2d& op, const KernelSpec& spec) {
-  return std::make_unique<MaxPool2dKernel>(
-      pool_shape(op.attrs(), spec.inputs[0].shape, spec.outputs[0].shape));
+  return make_stored<MaxPool2dKernel>(
+      spec.inputs[0].dtype, pool_shape(op.attrs(), spec.inputs[0].shape, spec.outputs[0].shape));
 }
 
 std::unique_ptr<Kernel> make_max_pool2d_bwd_kernel(const ops::MaxPool2dBwd& op,
                                                    const KernelSpec& spec) {
-  return std::make_unique<MaxPool2dBwdKernel>(
-      pool_shape(op.attrs(), spec.outputs[0].shape, spec.inputs[0].shape));
+  return make_stored<MaxPool2dBwdKernel>(
+      spec.inputs[0].dtype, pool_shape(op.attrs(), spec.outputs[0].shape, spec.inputs[0].shape));
 }
 
 }  // namespace lockstep::cpu

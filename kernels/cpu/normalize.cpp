@@ -32,11 +32,11 @@ class NormalizeKernel final : public BoundKernel {
       affine_u8_(
           output<T>(0), input<std::uint8_t>(0), elems_, scale_.data(), shift_.data(), period);
     else
-      affine_(output<T>(0), input(0), elems_, scale_.data(), shift_.data(), period);
+      affine_f32_(output<T>(0), input(0), elems_, scale_.data(), shift_.data(), period);
   }
 
  private:
-  decltype(&avx2::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
+  decltype(&avx2::affine_f32<T>) affine_f32_ = LOCKSTEP_CHOOSE(affine_f32<T>);
   decltype(&avx2::affine_u8<T>) affine_u8_ = LOCKSTEP_CHOOSE(affine_u8<T>);
   std::vector<float> scale_, shift_;  // whole repetitions of the channels
   std::int64_t elems_;

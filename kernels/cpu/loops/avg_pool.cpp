@@ -5,16 +5,10 @@
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {
 
-/// Windows that cover input position `index`.
-LOCKSTEP_INLINE Range
-windows(std::int64_t index, int stride, int padding, int kernel, std::int64_t count) {
-  const std::int64_t from = index + padding - kernel;  // the last window that ends before it
-  return {from < 0 ? 0 : from / stride + 1, at_most((index + padding) / stride + 1, count)};
-}
-
 /// to[c] = scale * the sum of from[(row * width + column) * c] over both ranges, in order.
-LOCKSTEP_INLINE void sum_block(float* to,
-                               const float* from,
+template <typename T>
+LOCKSTEP_INLINE void sum_block(T* to,
+                               const T* from,
                                std::int64_t width,
                                std::int64_t c,
                                Range rows,
@@ -31,7 +25,8 @@ LOCKSTEP_INLINE void sum_block(float* to,
 
 }  // namespace
 
-void avg_pool(float* y, const float* x, const PoolShape& s) {
+template <typename T>
+void avg_pool(T* y, const T* x, const PoolShape& s) {
   const float scale = 1.0f / float(s.kernel_h * s.kernel_w);
   for (std::int64_t n = 0; n < s.n; ++n, x += s.h * s.w * s.c)
     for (std::int64_t p = 0; p < s.p; ++p) {
@@ -42,7 +37,8 @@ void avg_pool(float* y, const float* x, const PoolShape& s) {
     }
 }
 
-void avg_pool_bwd(float* dx, const float* dy, const PoolShape& s) {
+template <typename T>
+void avg_pool_bwd(T* dx, const T* dy, const PoolShape& s) {
   const float scale = 1.0f / float(s.kernel_h * s.kernel_w);
   for (std::int64_t n = 0; n < s.n; ++n, dy += s.p * s.q * s.c)
     for (std::int64_t h = 0; h < s.h; ++h) {
@@ -53,8 +49,9 @@ void avg_pool_bwd(float* dx, const float* dy, const PoolShape& s) {
     }
 }
 
+template <typename T>
 void sum_positions(
-    float* y, const float* x, std::int64_t n, std::int64_t positions, std::int64_t c, float scale) {
+    T* y, const T* x, std::int64_t n, std::int64_t positions, std::int64_t c, float scale) {
   constexpr int kTile = 4;  // independent sums, so that additions overlap
   for (std::int64_t sample = 0; sample < n; ++sample, x += positions * c, y += c) {
     std::int64_t i = 0;
@@ -72,17 +69,19 @@ void sum_positions(
   }
 }
 
-void spread_positions(float* dx,
-                      const float* dy,
-                      std::int64_t n,
-                      std::int64_t positions,
-                      std::int64_t c,
-                      float scale) {
+template <typename T>
+void spread_positions(
+    T* dx, const T* dy, std::int64_t n, std::int64_t positions, std::int64_t c, float scale) {
   for (std::int64_t sample = 0; sample < n; ++sample, dy += c)
     for (std::int64_t at = 0; at < positions; ++at, dx += c)
       for_each_vec(c, [&](std::int64_t i, auto lanes) {
         store(dx + i, load(dy + i, lanes) * broadcast(scale), lanes);
       });
 }
+
+LOCKSTEP_INSTANTIATE(avg_pool);
+LOCKSTEP_INSTANTIATE(avg_pool_bwd);
+LOCKSTEP_INSTANTIATE(sum_positions);
+LOCKSTEP_INSTANTIATE(spread_positions);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

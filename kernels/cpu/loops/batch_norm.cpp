@@ -23,7 +23,8 @@ LOCKSTEP_INLINE void for_each_tile(std::int64_t columns, Body body) {
 
 }  // namespace
 
-void sum_deviations(const float* x,
+template <typename T>
+void sum_deviations(const T* x,
                     std::int64_t rows,
                     std::int64_t columns,
                     const float* pivot,
@@ -68,8 +69,9 @@ void join_block(double* __restrict mean,
   }
 }
 
-void sum_products(const float* x,
-                  const float* dy,
+template <typename T>
+void sum_products(const T* x,
+                  const T* dy,
                   std::int64_t rows,
                   std::int64_t columns,
                   const float* mean,
@@ -100,9 +102,10 @@ void add_to_f64(double* __restrict total, const float* __restrict part, std::int
   for (std::int64_t i = 0; i < columns; ++i) total[i] += double(part[i]);
 }
 
-void batch_norm_bwd(float* dx,
-                    const float* dy,
-                    const float* x,
+template <typename T>
+void batch_norm_bwd(T* dx,
+                    const T* dy,
+                    const T* x,
                     std::int64_t elems,
                     const float* a,
                     const float* b,
@@ -118,5 +121,9 @@ void batch_norm_bwd(float* dx,
     });
   }
 }
+
+LOCKSTEP_INSTANTIATE(sum_deviations);
+LOCKSTEP_INSTANTIATE(sum_products);
+LOCKSTEP_INSTANTIATE(batch_norm_bwd);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

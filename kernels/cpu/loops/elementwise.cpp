@@ -62,11 +62,23 @@ LOCKSTEP_INLINE void affine_rows(T* y,
 
 template <typename T>
 void affine(T* y,
-            const float* x,
+            const T* x,
             std::int64_t elems,
             const float* scale,
             const float* shift,
             std::int64_t period) {
+  affine_rows(y, elems, scale, shift, period, [=](std::int64_t i, auto lanes) {
+    return load(x + i, lanes);
+  });
+}
+
+template <typename T>
+void affine_f32(T* y,
+                const float* x,
+                std::int64_t elems,
+                const float* scale,
+                const float* shift,
+                std::int64_t period) {
   affine_rows(y, elems, scale, shift, period, [=](std::int64_t i, auto lanes) {
     return load(x + i, lanes);
   });
@@ -97,6 +109,7 @@ LOCKSTEP_INSTANTIATE(relu_bwd);
 LOCKSTEP_INSTANTIATE(add);
 LOCKSTEP_INSTANTIATE(scale);
 LOCKSTEP_INSTANTIATE(affine);
+LOCKSTEP_INSTANTIATE(affine_f32);
 LOCKSTEP_INSTANTIATE(affine_u8);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

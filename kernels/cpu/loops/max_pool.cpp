@@ -19,14 +19,15 @@ LOCKSTEP_INLINE void take_larger(Vec& best, VecI& winner, Vec v, int position) {
   winner = larger ? broadcast_int(position) : winner;
 }
 
-void two_by_two(float* y, std::uint8_t* winner, const float* x, const PoolShape& s) {
+template <typename T>
+void two_by_two(T* y, std::uint8_t* winner, const T* x, const PoolShape& s) {
   for (std::int64_t row = 0; row < s.n * s.p; ++row) {
-    const float* top = x + (row / s.p * s.h + 2 * (row % s.p)) * s.w * s.c;
+    const T* top = x + (row / s.p * s.h + 2 * (row % s.p)) * s.w * s.c;
     for (std::int64_t q = 0; q < s.q; ++q, y += s.c, winner += s.c) {
-      const float* corner[4] = {top + 2 * q * s.c,
-                                top + (2 * q + 1) * s.c,
-                                top + (s.w + 2 * q) * s.c,
-                                top + (s.w + 2 * q + 1) * s.c};
+      const T* corner[4] = {top + 2 * q * s.c,
+                            top + (2 * q + 1) * s.c,
+                            top + (s.w + 2 * q) * s.c,
+                            top + (s.w + 2 * q + 1) * s.c};
       for_each_vec(s.c, [&](std::int64_t i, auto lanes) {
         Vec best = load(corner[0] + i, lanes);
         VecI position = broadcast_int(0);
@@ -38,19 +39,20 @@ void two_by_two(float* y, std::uint8_t* winner, const float* x, const PoolShape&
   }
 }
 
-void two_by_two_bwd(float* dx, const float* dy, const std::uint8_t* winner, const PoolShape& s) {
-  const auto clear = [](float* from, std::int64_t elems) {
+template <typename T>
+void two_by_two_bwd(T* dx, const T* dy, const std::uint8_t* winner, const PoolShape& s) {
+  const auto clear = [](T* from, std::int64_t elems) {
     for_each_vec(elems, [=](std::int64_t i, auto lanes) { store(from + i, zero(), lanes); });
   };
   for (std::int64_t n = 0; n < s.n; ++n, dx += s.h * s.w * s.c) {
     for (std::int64_t p = 0; p < s.p; ++p) {
-      float* top = dx + 2 * p * s.w * s.c;
-      float* bottom = top + s.w * s.c;
+      T* top = dx + 2 * p * s.w * s.c;
+      T* bottom = top + s.w * s.c;
       for (std::int64_t q = 0; q < s.q; ++q, dy += s.c, winner += s.c) {
-        float* corner[4] = {top + 2 * q * s.c,
-                            top + (2 * q + 1) * s.c,
-                            bottom + 2 * q * s.c,
-                            bottom + (2 * q + 1) * s.c};
+        T* corner[4] = {top + 2 * q * s.c,
+                        top + (2 * q + 1) * s.c,
+                        bottom + 2 * q * s.c,
+                        bottom + (2 * q + 1) * s.c};
         for_each_vec(s.c, [&](std::int64_t i, auto lanes) {
           const Vec d = load(dy + i, lanes);
           const VecI position = load_u8(winner + i, lanes);
@@ -67,7 +69,8 @@ void two_by_two_bwd(float* dx, const float* dy, const std::uint8_t* winner, cons
 
 }  // namespace
 
-void max_pool(float* y, std::uint8_t* winner, const float* x, const PoolShape& s) {
+template <typename T>
+void max_pool(T* y, std::uint8_t* winner, const T* x, const PoolShape& s) {
   if (is_two_by_two(s)) return two_by_two(y, winner, x, s);
   for (std::int64_t n = 0; n < s.n; ++n, x += s.h * s.w * s.c)
     for (std::int64_t p = 0; p < s.p; ++p)
@@ -79,7 +82,7 @@ void max_pool(float* y, std::uint8_t* winner, const float* x, const PoolShape& s
         for_each_vec(s.c, [&](std::int64_t i, auto lanes) {
           Vec best = load(x + (rows.begin * s.w + columns.begin) * s.c + i, lanes);
           VecI position = broadcast_int(first);
-          const float* row = x + rows.begin * s.w * s.c + i;
+          const T* row = x + rows.begin * s.w * s.c + i;
           for (std::int64_t r = rows.begin; r < rows.end; ++r, row += s.w * s.c)
             for (std::int64_t t = columns.begin; t < columns.end; ++t)
               take_larger(best,
@@ -92,29 +95,31 @@ void max_pool(float* y, std::uint8_t* winner, const float* x, const PoolShape& s
       }
 }
 
-void max_pool_bwd(float* dx, const float* dy, const std::uint8_t* winner, const PoolShape& s) {
+template <typename T>
+void max_pool_bwd(T* dx, const T* dy, const std::uint8_t* winner, const PoolShape& s) {
   if (is_two_by_two(s)) return two_by_two_bwd(dx, dy, winner, s);
-  for (std::int64_t n = 0; n < s.n; ++n, dx += s.h * s.w * s.c) {
-    for_each_vec(s.h * s.w * s.c,
-                 [&](std::int64_t i, auto lanes) { store(dx + i, zero(), lanes); });
-    for (std::int64_t p = 0; p < s.p; ++p)
-      for (std::int64_t q = 0; q < s.q; ++q, dy += s.c, winner += s.c) {
-        const Range rows = covered(p, s.stride_h, s.padding_h, s.kernel_h, s.h);
-        const Range columns = covered(q, s.stride_w, s.padding_w, s.kernel_w, s.w);
-        const std::int64_t top = p * s.stride_h - s.padding_h, left = q * s.stride_w - s.padding_w;
+  for (std::int64_t n = 0; n < s.n; ++n, dy += s.p * s.q * s.c, winner += s.p * s.q * s.c)
+    for (std::int64_t h = 0; h < s.h; ++h) {
+      const Range rows = windows(h, s.stride_h, s.padding_h, s.kernel_h, s.p);
+      for (std::int64_t w = 0; w < s.w; ++w, dx += s.c) {
+        const Range columns = windows(w, s.stride_w, s.padding_w, s.kernel_w, s.q);
         for_each_vec(s.c, [&](std::int64_t i, auto lanes) {
-          const Vec d = load(dy + i, lanes);
-          const VecI position = load_u8(winner + i, lanes);
-          float* row = dx + rows.begin * s.w * s.c + i;
-          for (std::int64_t r = rows.begin; r < rows.end; ++r, row += s.w * s.c)
-            for (std::int64_t t = columns.begin; t < columns.end; ++t) {
-              float* to = row + t * s.c;
-              const VecI here = position == broadcast_int(int((r - top) * s.kernel_w + t - left));
-              store(to, load(to, lanes) + (here ? d : zero()), lanes);
+          Vec sum = zero();
+          for (std::int64_t p = rows.begin; p < rows.end; ++p)
+            for (std::int64_t q = columns.begin; q < columns.end; ++q) {
+              const std::int64_t at = (p * s.q + q) * s.c + i;
+              const int here = int((h - p * s.stride_h + s.padding_h) * s.kernel_w +
+                                   (w - q * s.stride_w + s.padding_w));
+              const VecI won = load_u8(winner + at, lanes) == broadcast_int(here);
+              sum = sum + (won ? load(dy + at, lanes) : zero());
             }
+          store(dx + i, sum, lanes);
         });
       }
-  }
+    }
 }
+
+LOCKSTEP_INSTANTIATE(max_pool);
+LOCKSTEP_INSTANTIATE(max_pool_bwd);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA
