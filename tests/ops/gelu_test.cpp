@@ -25,6 +25,10 @@ std::vector<OpCase> gelu_cases() {
                          std::make_shared<ops::Gelu>(kind),
                          {random_f32(shape, 1, -range, range)},
                          {{.c = 6, .scale = double(range)}}});
+    cases.push_back({"bf16",
+                     std::make_shared<ops::Gelu>(kind),
+                     {as_bf16(random_f32({3, 67}, 1, -6, 6))},
+                     {{.c = 6, .scale = 6}}});
     std::vector<float> special = {
         NAN, 0.0f, 1e-45f, -1e-45f, 1e30f, -1e30f, 3e38f, -3e38f, INFINITY};
     cases.push_back({"far out",
@@ -43,6 +47,10 @@ std::vector<OpCase> gelu_bwd_cases() {
                        std::make_shared<ops::GeluBwd>(kind),
                        {random_f32(shape, 2), random_f32(shape, 3, -6, 6)},
                        {{.c = 8, .scale = 1.13}}});
+    cases.push_back({"bf16",
+                     std::make_shared<ops::GeluBwd>(kind),
+                     {as_bf16(random_f32({3, 67}, 2)), as_bf16(random_f32({3, 67}, 3, -6, 6))},
+                     {{.c = 8, .scale = 1.13}}});
     cases.push_back(
         {"far out",
          std::make_shared<ops::GeluBwd>(kind),
@@ -84,7 +92,7 @@ double ulp(double value) { return std::ldexp(1.0, std::ilogb(value) - 23); }
 TEST(Gelu, ErfFormIsAsExactAsStated) {
   for_each_isa([] {
     double worst = 0;
-    sweep(LOCKSTEP_CHOOSE(gelu_erf), 14, [&](double x, double y) {
+    sweep(LOCKSTEP_CHOOSE(gelu_erf<float>), 14, [&](double x, double y) {
       const double want = gelu_value(true, x);
       // Phi(-t) underflows with e^(-t^2 / 2), a factor t sqrt(2 pi) before the result does.
       if (std::abs(want) < 0x1p-118) return;
@@ -98,7 +106,7 @@ TEST(Gelu, ErfFormIsAsExactAsStated) {
 TEST(Gelu, TanhFormIsAsExactAsStated) {
   for_each_isa([] {
     double worst = 0;
-    sweep(LOCKSTEP_CHOOSE(gelu_tanh), 14, [&](double x, double y) {
+    sweep(LOCKSTEP_CHOOSE(gelu_tanh<float>), 14, [&](double x, double y) {
       worst = std::max(worst, std::abs(y - gelu_value(false, x)) / (0x1p-24 * std::abs(x)));
     });
     EXPECT_LE(worst, 4);
@@ -109,7 +117,8 @@ TEST(Gelu, TanhFormIsAsExactAsStated) {
 TEST(Gelu, SlopesAreAsExactAsStated) {
   for_each_isa([] {
     for (bool erf : {true, false}) {
-      const auto bwd = erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd) : LOCKSTEP_CHOOSE(gelu_tanh_bwd);
+      const auto bwd =
+          erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd<float>) : LOCKSTEP_CHOOSE(gelu_tanh_bwd<float>);
       const auto slopes = [bwd](float* y, const float* x, std::int64_t n) {
         const std::vector<float> ones(static_cast<std::size_t>(n), 1.0f);
         bwd(y, ones.data(), x, n);

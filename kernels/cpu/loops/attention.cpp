@@ -107,7 +107,8 @@ void softmax_part(float* scores,
   exponentiate<vectors>(scores, part, tops, totals);
 }
 
-LOCKSTEP_INLINE void finish_block(const AttentionArgs& a,
+template <typename T>
+LOCKSTEP_INLINE void finish_block(const AttentionArgs<T>& a,
                                   const HeadOf& head,
                                   std::int64_t query,
                                   std::int64_t rows,
@@ -116,7 +117,7 @@ LOCKSTEP_INLINE void finish_block(const AttentionArgs& a,
   for (std::int64_t r = 0; r < rows; ++r) {
     const Vec inverse = broadcast((a.drops ? a.stream.scale : 1.0f) / state.total[r]);
     const float* const sums = a.sums + r * depth;
-    float* const y = a.y + head.output(query + r);
+    T* const y = a.y + head.output(query + r);
     for_each_vec(depth, [=](std::int64_t d, auto lanes) {
       store(y + d, load(sums + d, lanes) * inverse, lanes);
     });
@@ -129,7 +130,8 @@ LOCKSTEP_INLINE void finish_block(const AttentionArgs& a,
 }
 
 /// Queries [query, query + rows) of one head.
-void query_block(const AttentionArgs& a,
+template <typename T>
+void query_block(const AttentionArgs<T>& a,
                  const HeadOf& head,
                  std::int64_t query,
                  std::int64_t rows) {
@@ -175,16 +177,19 @@ void query_block(const AttentionArgs& a,
 
 }  // namespace
 
-void attention(const AttentionArgs& a) {
+template <typename T>
+void attention(const AttentionArgs<T>& a) {
   const std::int64_t tokens = a.shape.tokens, depth = a.shape.depth;
   for (std::int64_t n = 0; n < a.shape.samples; ++n)
     for (std::int64_t h = 0; h < a.shape.heads; ++h) {
       const HeadOf head(a.shape, n, h);
-      transpose_blocks(a.keys, a.qkv + head.key(0), head.input_row, tokens, depth);
+      transpose_blocks(a.keys, a.qkv + head.key(0), head.input_row, tokens, depth, a.values);
       copy_rows(a.values, a.qkv + head.value(0), head.input_row, tokens, depth, 1.0f);
       for (std::int64_t query = 0; query < tokens; query += kAttentionBlock)
         query_block(a, head, query, at_most(kAttentionBlock, tokens - query));
     }
 }
+
+LOCKSTEP_INSTANTIATE(attention);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -10,8 +10,8 @@ namespace {
 
 /// Scores and products dy . v of a part to the weights after dropout and the scores' gradients,
 /// both zero for keys that a row does not see.
-template <int vectors, bool drops>
-void gradients_of(const AttentionBwdArgs& a,
+template <int vectors, bool drops, typename T>
+void gradients_of(const AttentionBwdArgs<T>& a,
                   const HeadOf& head,
                   const ScorePart& part,
                   std::int64_t first_query,
@@ -47,7 +47,8 @@ struct Block {
 };
 
 /// Weights and gradients of the scores of one block, and what they add to dq.
-LOCKSTEP_INLINE void scores_of(const AttentionBwdArgs& a, const HeadOf& head, const Block& b) {
+template <typename T>
+LOCKSTEP_INLINE void scores_of(const AttentionBwdArgs<T>& a, const HeadOf& head, const Block& b) {
   const std::int64_t depth = a.shape.depth;
   const std::int64_t columns = b.key / kAttentionBlock * depth * kAttentionRow;
   for_each_part(b.rows, b.keys, b.diagonal, [&](const ScorePart& part) {
@@ -85,7 +86,8 @@ LOCKSTEP_INLINE void scores_of(const AttentionBwdArgs& a, const HeadOf& head, co
 }
 
 /// What one block adds to dk and dv: products with the transposed weights.
-LOCKSTEP_INLINE void add_to_keys(const AttentionBwdArgs& a, const Block& b, bool accumulate) {
+template <typename T>
+LOCKSTEP_INLINE void add_to_keys(const AttentionBwdArgs<T>& a, const Block& b, bool accumulate) {
   const std::int64_t depth = a.shape.depth;
   for_each_part(b.keys, b.rows, b.diagonal, [&](const ScorePart& part) {
     // On the diagonal, keys from j on are seen by the queries from j on.
@@ -108,15 +110,17 @@ LOCKSTEP_INLINE void add_to_keys(const AttentionBwdArgs& a, const Block& b, bool
   });
 }
 
-LOCKSTEP_INLINE void pack_head(const AttentionBwdArgs& a, const HeadOf& head) {
+template <typename T>
+LOCKSTEP_INLINE void pack_head(const AttentionBwdArgs<T>& a, const HeadOf& head) {
   const std::int64_t tokens = a.shape.tokens, depth = a.shape.depth;
   copy_rows(a.queries, a.qkv + head.query(0), head.input_row, tokens, depth, head.scale);
   copy_rows(a.keys, a.qkv + head.key(0), head.input_row, tokens, depth, head.scale);
   copy_rows(a.gradients, a.dy + head.output(0), head.width, tokens, depth, 1.0f);
-  transpose_blocks(a.columns_k, a.qkv + head.key(0), head.input_row, tokens, depth);
-  transpose_blocks(a.columns_v, a.qkv + head.value(0), head.input_row, tokens, depth);
+  transpose_blocks(a.columns_k, a.qkv + head.key(0), head.input_row, tokens, depth, a.dk);
+  transpose_blocks(a.columns_v, a.qkv + head.value(0), head.input_row, tokens, depth, a.dv);
   for (std::int64_t t = 0; t < tokens; ++t) {
-    const float *const y = a.y + head.output(t), *const dy = a.gradients + t * depth;
+    const T* const y = a.y + head.output(t);
+    const float* const dy = a.gradients + t * depth;
     Vec sum = zero();
     for_each_vec(depth, [&](std::int64_t d, auto lanes) {
       sum = fma(load(y + d, lanes), load(dy + d, lanes), sum);
@@ -126,8 +130,9 @@ LOCKSTEP_INLINE void pack_head(const AttentionBwdArgs& a, const HeadOf& head) {
 }
 
 /// The packed rows to their places in the gradient of qkv.
+template <typename T>
 LOCKSTEP_INLINE void unpack_rows(
-    float* out, std::int64_t out_row, const float* in, std::int64_t rows, std::int64_t depth) {
+    T* out, std::int64_t out_row, const float* in, std::int64_t rows, std::int64_t depth) {
   for (std::int64_t r = 0; r < rows; ++r)
     for_each_vec(depth, [=](std::int64_t d, auto lanes) {
       store(out + r * out_row + d, load(in + r * depth + d, lanes), lanes);
@@ -136,7 +141,8 @@ LOCKSTEP_INLINE void unpack_rows(
 
 }  // namespace
 
-void attention_bwd(const AttentionBwdArgs& a) {
+template <typename T>
+void attention_bwd(const AttentionBwdArgs<T>& a) {
   const std::int64_t tokens = a.shape.tokens, depth = a.shape.depth;
   for (std::int64_t n = 0; n < a.shape.samples; ++n)
     for (std::int64_t h = 0; h < a.shape.heads; ++h) {
@@ -159,5 +165,7 @@ void attention_bwd(const AttentionBwdArgs& a) {
       unpack_rows(a.dqkv + head.value(0), head.input_row, a.dv, tokens, depth);
     }
 }
+
+LOCKSTEP_INSTANTIATE(attention_bwd);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -43,8 +43,9 @@ struct HeadOf {
 };
 
 /// out[r, :] = factor * in[r, :], rows of `depth` elements packed together.
+template <typename T>
 LOCKSTEP_INLINE void copy_rows(float* out,
-                               const float* in,
+                               const T* in,
                                std::int64_t in_row,
                                std::int64_t rows,
                                std::int64_t depth,
@@ -57,8 +58,12 @@ LOCKSTEP_INLINE void copy_rows(float* out,
 }
 
 /// out[b, d, j] = in[b * kAttentionBlock + j, d]: blocks of rows turned into columns.
-LOCKSTEP_INLINE void transpose_blocks(
-    float* out, const float* in, std::int64_t in_row, std::int64_t rows, std::int64_t depth) {
+LOCKSTEP_INLINE void transpose_blocks(float* out,
+                                      const float* in,
+                                      std::int64_t in_row,
+                                      std::int64_t rows,
+                                      std::int64_t depth,
+                                      float* /*widened*/) {
   for (std::int64_t r = 0; r < rows; r += kAttentionBlock)
     transpose_rows(out + r / kAttentionBlock * depth * kAttentionRow,
                    kAttentionRow,
@@ -66,6 +71,16 @@ LOCKSTEP_INLINE void transpose_blocks(
                    in_row,
                    at_most(kAttentionBlock, rows - r),
                    depth);
+}
+/// The same of bf16, by way of fp32 rows in `widened`, [rows, depth].
+LOCKSTEP_INLINE void transpose_blocks(float* out,
+                                      const Bf16* in,
+                                      std::int64_t in_row,
+                                      std::int64_t rows,
+                                      std::int64_t depth,
+                                      float* widened) {
+  copy_rows(widened, in, in_row, rows, depth, 1.0f);
+  transpose_blocks(out, widened, depth, rows, depth, nullptr);
 }
 
 /// Rows of a block of scores that are worked on together, and how many keys they need.

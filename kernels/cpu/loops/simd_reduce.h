@@ -9,7 +9,10 @@ namespace lockstep::cpu::LOCKSTEP_ISA {
 inline constexpr float kInfinity = __builtin_inff();
 
 /// Lanes outside the mask are `other`.
-LOCKSTEP_INLINE Vec load_or(const float* from, AllLanes, Vec) { return load(from); }
+template <typename T>
+LOCKSTEP_INLINE Vec load_or(const T* from, AllLanes, Vec) {
+  return load(from);
+}
 #ifdef __AVX512F__
 LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
   return _mm512_mask_loadu_ps(other, mask, from);
@@ -21,8 +24,12 @@ LOCKSTEP_INLINE VecF64 fold_f64(Vec v) {
   return _mm512_cvtps_pd(_mm512_castps512_ps256(v)) + _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
 }
 LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) { return _mm512_maskz_mov_ps(mask, v); }
+LOCKSTEP_INLINE Vec load_or(const Bf16* from, Mask mask, Vec other) {
+  return _mm512_mask_mov_ps(other, mask, load(from, mask));
+}
 #else
-LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
+template <typename T>
+LOCKSTEP_INLINE Vec load_or(const T* from, Mask mask, Vec other) {
   return _mm256_blendv_ps(other, load(from, mask), _mm256_castsi256_ps(mask));
 }
 LOCKSTEP_INLINE float largest(Vec v) {
