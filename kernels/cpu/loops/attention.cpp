@@ -144,7 +144,7 @@ void query_block(const AttentionArgs<T>& a,
     const bool diagonal = a.shape.causal && key == query;
     const float* const columns = a.keys + key / kAttentionBlock * depth * kAttentionRow;
     for_each_part(rows, keys, diagonal, [&](const ScorePart& part) {
-      float* const scores = a.scores + part.row * kAttentionRow;
+      float* const scores = a.scores;
       float* const sums = a.sums + part.row * depth;
       small_gemm({.m = part.count,
                   .n = part.padded(),
