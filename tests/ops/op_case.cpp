@@ -10,6 +10,7 @@
 #include "core/base/random.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/guarded_buffer.h"
+#include "tests/reference/elementwise.h"
 
 namespace lockstep::test {
 namespace {
@@ -165,6 +166,8 @@ void expect_close(const std::vector<HostTensor>& actual,
     for (std::size_t e = 0; e < want.size(); ++e) {
       const bool equal = got[e] == want[e] || (std::isnan(got[e]) && std::isnan(want[e]));
       double difference = equal ? 0 : std::abs(got[e] - want[e]);
+      if (actual[i].type.dtype == DType::bf16)
+        difference = std::max(0.0, difference - 0x1p-8 * (std::abs(want[e]) + allowed));
       if (std::isnan(difference)) difference = INFINITY;
       if (difference > worst) {
         worst = difference;
@@ -224,6 +227,16 @@ std::vector<double> HostTensor::to_double() const {
 HostTensor random_f32(const Shape& shape, std::uint64_t seed, float low, float high) {
   return filled<float>(
       shape, DType::f32, seed, [=](RandomStream& s) { return s.uniform(low, high); });
+}
+
+HostTensor as_bf16(const HostTensor& tensor) {
+  HostTensor result{{tensor.type.shape, DType::bf16}, {}};
+  result.bytes.resize(result.type.bytes());
+  for (std::int64_t i = 0; i < tensor.type.elems(); ++i) {
+    const auto value = float(rounded_to_bf16(tensor.as<float>()[i]));
+    result.as<std::uint16_t>()[i] = std::uint16_t(std::bit_cast<std::uint32_t>(value) >> 16);
+  }
+  return result;
 }
 
 HostTensor random_i32(const Shape& shape, std::uint64_t seed, std::uint32_t bound) {
