@@ -279,7 +279,7 @@ class ConvBwdWeights final : public Kernel {
   DnnlStep product_, unpack_, unpack_adding_;
   const float* dy_ = nullptr;
   float* db_ = nullptr;
-  decltype(&avx2::column_sums) sums_ = LOCKSTEP_CHOOSE(column_sums);
+  decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
 };
 
 /// A convolution of no samples, channels or filters: every sum of products is empty, and oneDNN is
@@ -325,7 +325,7 @@ class EmptyConv final : public Kernel {
   std::vector<bool> accumulates_;
   float *output_ = nullptr, *db_ = nullptr;
   const float *bias_ = nullptr, *dy_ = nullptr;
-  decltype(&avx2::column_sums) sums_ = LOCKSTEP_CHOOSE(column_sums);
+  decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
 };
 
 bool is_empty(const KernelSpec& spec) {

@@ -173,7 +173,7 @@ class LinearBwdWeightsKernel final : public Kernel {
   LargeGemm large_;
   float* db_ = nullptr;
   decltype(&avx2::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
-  decltype(&avx2::column_sums) sums_ = LOCKSTEP_CHOOSE(column_sums);
+  decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
 };
 
 /// Rows of [N, ..., features].
