@@ -109,7 +109,8 @@ TEST(Gelu, TanhFormIsAsExactAsStated) {
 TEST(Gelu, SlopesAreAsExactAsStated) {
   for_each_isa([] {
     for (bool erf : {true, false}) {
-      const auto bwd = erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd<float>) : LOCKSTEP_CHOOSE(gelu_tanh_bwd<float>);
+      const auto bwd =
+          erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd<float>) : LOCKSTEP_CHOOSE(gelu_tanh_bwd<float>);
       const auto slopes = [bwd](float* y, const float* x, std::int64_t n) {
         const std::vector<float> ones(static_cast<std::size_t>(n), 1.0f);
         bwd(y, ones.data(), x, n);
