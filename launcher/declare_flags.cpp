@@ -214,11 +214,12 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
               raw.precision,
               {"fp32", "bf16"},
               "activations and products; parameters, sums and losses are always fp32");
-  group.words("--fusion",
-              raw.fusion,
-              {"on", "off"},
-              "make neighbouring operators one: bias and activation into products, ReLU and residual "
-              "into batch norm, residual into layer norm");
+  group.words(
+      "--fusion",
+      raw.fusion,
+      {"on", "off"},
+      "make neighbouring operators one: bias and activation into products, ReLU and residual "
+      "into batch norm, residual into layer norm");
   group.words(
       "--recompute",
       raw.recompute,

@@ -110,7 +110,8 @@ void RunFolder::begin() {
   std::vector<fs::path> ignored_list;
   create(fs::path(path_) / "logs", ignored_list);
   std::error_code ignored;
-  for (const char* result : {"summary.json", "model.safetensors"})
+  for (const char* result :
+       {"summary.json", "model.safetensors", "classes.json", "profile.txt", "trace.json"})
     fs::remove(fs::path(path_) / result, ignored);
   for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
   }

@@ -25,6 +25,10 @@ void write(const std::string& folder, const std::string& name, const std::string
 void dump_program(const std::string& folder, const std::string& name, const Program& program) {
   write(folder, name + ".graph.txt", to_text(program.graph()));
   write(folder, name + ".plan.txt", to_text(program.plan()));
+  if (!program.graph().notes().empty())
+    write(folder,
+          name + ".fusions.txt",
+          fmt::format("{}\n", fmt::join(program.graph().notes(), "\n")));
 }
 
 void dump_flat_space(const std::string& folder, const FlatSpace& space, const Graph& graph) {

@@ -51,7 +51,7 @@ class Table final : public Dataset {
         const CsvTable& table,
         const std::vector<std::int64_t>& rows,
         const Standard& standard)
-      : file_(file), features_(std::size_t(table.features)) {
+      : file_(file), features_(std::size_t(table.features)), classes_(table.classes) {
     spec_.input = {{table.features}, DType::f32};
     spec_.target = {{}, DType::i32};
     spec_.classes = int(table.classes.size());
@@ -68,6 +68,7 @@ class Table final : public Dataset {
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return std::int64_t(labels_.size()); }
+  std::vector<std::string> class_names() const override { return classes_; }
   void load(std::uint64_t epoch,
             std::int64_t index,
             std::byte* input,
@@ -131,6 +132,7 @@ class Table final : public Dataset {
   std::size_t features_;
   std::vector<float> values_;         // [size, features]
   std::vector<std::int32_t> labels_;  // [size]
+  std::vector<std::string> classes_;
   SampleSpec spec_;
   std::uint64_t hash_ = 0;
 };

@@ -3,31 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
-#include <memory>
 
-#include "core/base/error.h"
-#include "core/exec/program.h"
+#include "core/io/load_weights.h"
 #include "core/io/safetensors.h"
-#include "core/io/weights.h"
-#include "core/nn/trace.h"
-#include "core/nn/zoo.h"
-#include "kernels/cpu/cpu_backend.h"
-#include "parallel/optimizer_step.h"
+#include "tests/agreement/model_run.h"
 #include "tests/reference/formula.h"
 
 namespace lockstep::test {
 namespace {
 
 constexpr int kSteps = 10;
-
-/// One line of MODELS in make_goldens.py.
-struct ModelCase {
-  std::string name;
-  nn::ModelSpec spec;
-  Shape sample;  ///< PyTorch's [C, H, W], or [features]
-  std::int64_t batch;
-  float sgd_lr, adamw_lr, adamw_eps;
-};
 
 std::vector<ModelCase> model_cases() {
   const auto cifar = [](const char* name) {
@@ -46,143 +31,6 @@ std::vector<ModelCase> model_cases() {
       {"vgg11_cifar", cifar("vgg11"), {3, 32, 32}, 8, 1e-4f, 3e-5f, 1e-2f},
   };
 }
-
-/// The model's programs for one micro-batch, with memory that nothing shares.
-class Model {
- public:
-  Model(const ModelCase& test_case, const Optimizer& optimizer)
-      : case_(test_case),
-        backend_(make_cpu_backend()),
-        space_(lay_out(trace(Mode::training), 1 << 20)),
-        training_(trace(Mode::training), *backend_, space_, MemoryReuse::off),
-        evaluation_(trace(Mode::evaluation), *backend_, space_, MemoryReuse::off),
-        parameters_(backend_->allocate(std::size_t(space_.elems) * 4, "parameters")),
-        gradients_(backend_->allocate(std::size_t(space_.elems) * 4, "gradients")) {
-    arenas_[0] = backend_->allocate(training_.arena_bytes(), "arena");
-    arenas_[1] = backend_->allocate(evaluation_.arena_bytes(), "arena");
-    const auto memory = [&](int i) {
-      return ProgramMemory{arenas_[i]->data(), parameters_->as<float>(), gradients_->as<float>()};
-    };
-    training_.bind(memory(0), *backend_, packed_);
-    evaluation_.bind(memory(1), *backend_, packed_);
-    TrainOptions options;
-    options.optimizer = optimizer;
-    lr_ = learning_rate(optimizer);
-    update_ = std::make_unique<OptimizerStep>(*backend_,
-                                              training_.graph(),
-                                              space_,
-                                              options,
-                                              parameters_->as<float>(),
-                                              gradients_->as<float>());
-    initialise();
-  }
-
-  const std::vector<Parameter>& parameters() const { return training_.graph().parameters(); }
-
-  /// Forward and backward of step `step`'s samples; the loss.
-  double compute(int step) {
-    load(training_, step);
-    training_.run_forward({});
-    training_.run_backward({});
-    return flat(gradients_, "loss")[0];
-  }
-  void update(int step) {
-    for (int bucket = 0; bucket < int(space_.buckets.size()); ++bucket)
-      update_->update_bucket(bucket, step, lr_, 1.0f);
-    update_->update_running_statistics();
-    packed_.invalidate();
-  }
-  std::vector<float> logits() const { return logits(training_, 0); }
-  std::vector<float> evaluate() {
-    load(evaluation_, 0);
-    evaluation_.run_forward({});
-    return logits(evaluation_, 1);
-  }
-
-  std::vector<float> value(int parameter) const { return in_file_layout(*parameters_, parameter); }
-  std::vector<float> gradient(int parameter) const {
-    return in_file_layout(*gradients_, parameter);
-  }
-
- private:
-  Graph trace(Mode mode) const {
-    data::SampleSpec samples;
-    const Shape& s = case_.sample;
-    samples.input = {s.rank() == 3 ? Shape{s[1], s[2], s[0]} : s, DType::f32};
-    samples.target = {{}, DType::i32};
-    samples.classes = int(case_.spec.outputs);
-    return lockstep::trace(
-        nn::make_model(case_.spec),
-        [](Builder& nn, Value logits, Value labels) {
-          return nn.softmax_cross_entropy(logits, labels);
-        },
-        samples,
-        {.mode = mode, .batch_norm = {}, .group_ranks = 1, .micro_batch = case_.batch});
-  }
-
-  void initialise() {
-    for (const Parameter& p : parameters()) {
-      const std::int64_t elems = p.shape.elems();
-      std::vector<float> stored(std::size_t(elems), p.init.value);  // running statistics: 0 and 1
-      if (p.kind == ParameterKind::trained)
-        stored = io::from_file_layout(p, reference::initial_parameter(p.name, p.file_layout.file));
-      if (p.kind != ParameterKind::metric)
-        backend_->copy_to_device(flat(parameters_, p.name), stored.data(), stored.size() * 4);
-    }
-    packed_.invalidate();
-  }
-
-  void load(const Program& program, int step) {
-    const Shape& s = case_.sample;
-    const std::string suffix = "." + std::to_string(step);
-    std::vector<float> x = reference::values("x" + suffix, case_.batch * s.elems(), 1.0f);
-    if (s.rank() == 3) {
-      Parameter images;
-      images.shape = {case_.batch, s[1], s[2], s[0]};
-      images.file_layout = {images.shape, {0, 3, 1, 2}, {case_.batch, s[0], s[1], s[2]}};
-      x = io::from_file_layout(images, x);
-    }
-    const auto labels = reference::labels("labels" + suffix, case_.batch, int(case_.spec.outputs));
-    const float sample_weight = 1.0f / float(case_.batch);
-    backend_->copy_to_device(program.input(kInputName), x.data(), x.size() * 4);
-    backend_->copy_to_device(program.input(kTargetName), labels.data(), labels.size() * 4);
-    backend_->copy_to_device(program.input(kSampleWeightName), &sample_weight, 4);
-  }
-
-  float* flat(const std::unique_ptr<DeviceBuffer>& buffer, const std::string& name) const {
-    for (std::size_t i = 0; i < parameters().size(); ++i)
-      if (parameters()[i].name == name) return buffer->as<float>() + space_.of(int(i)).offset;
-    throw InternalError("no parameter " + name);
-  }
-  std::vector<float> in_file_layout(DeviceBuffer& buffer, int parameter) const {
-    const Segment& segment = space_.of(parameter);
-    std::vector<float> stored(std::size_t(segment.elems));
-    backend_->copy_to_host(stored.data(), buffer.as<float>() + segment.offset, stored.size() * 4);
-    return io::to_file_layout(parameters()[std::size_t(parameter)], stored);
-  }
-
-  std::vector<float> logits(const Program& program, int arena) const {
-    for (const Node& node : program.graph().nodes()) {
-      if (node.op->kind() != OpKind::softmax_cross_entropy) continue;
-      const auto id = std::size_t(node.inputs[0]);
-      const int buffer = program.plan().buffer_of_value[id];
-      std::vector<float> values(std::size_t(program.graph().values()[id].type.elems()));
-      const std::size_t offset = program.plan().arena.offsets[std::size_t(buffer)];
-      backend_->copy_to_host(values.data(), arenas_[arena]->data() + offset, values.size() * 4);
-      return values;
-    }
-    throw InternalError("no loss");
-  }
-
-  ModelCase case_;
-  std::unique_ptr<Backend> backend_;
-  FlatSpace space_;
-  Program training_, evaluation_;
-  std::unique_ptr<DeviceBuffer> parameters_, gradients_, arenas_[2];
-  PackedCopies packed_;
-  std::unique_ptr<OptimizerStep> update_;
-  float lr_ = 0;
-};
 
 /// The golden file of one model: what float64 gives, and how far PyTorch's own fp32 runs come to
 /// lie from that. kFactor times as far may ours:
@@ -269,6 +117,23 @@ void check_training(const ModelCase& test_case, const std::string& kind) {
       golden.expect_sketch(kind + ".stat", p.name, model.value(i));
   }
   golden.expect_all_compared(kind == "sgd" ? "adamw." : "sgd.");
+}
+
+/// Weights that PyTorch wrote give PyTorch's logits: convolution, batch norm with its running
+/// statistics, and a linear layer behind flattened images. The tolerance is that of sums of
+/// n = 576 terms, the longest there are.
+TEST(AgreementWeights, PytorchsFileGivesItsLogits) {
+  const std::string folder = LOCKSTEP_GOLDENS "/init/";
+  const auto golden =
+      io::SafetensorsReader(folder + "convnet_logits.safetensors").read<double>("logits");
+  Model model({"convnet", {.name = "convnet"}, {1, 12, 12}, 4, 0.1f, 0.1f, 1.0f}, Sgd{});
+  model.set(io::load_weights(folder + "convnet.safetensors", model.parameters(), {}));
+  const std::vector<float> logits = model.evaluate();
+  ASSERT_EQ(logits.size(), golden.size());
+  double largest = 0;
+  for (double value : golden) largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < golden.size(); ++i)
+    EXPECT_NEAR(logits[i], golden[i], 8 * 0x1p-24 * std::sqrt(576.0) * largest) << i;
 }
 
 class AgreementModels : public testing::TestWithParam<std::tuple<ModelCase, const char*>> {};

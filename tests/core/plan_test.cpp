@@ -91,7 +91,7 @@ void expect_values_survive(const Planned& p) {
 }
 
 TEST(ProgramPlan, ValuesSurviveUntilTheirLastReader) {
-  for (const char* name : {"mlp", "convnet", "resnet20", "resnet18"})
+  for (const char* name : {"mlp", "convnet", "resnet20", "resnet18", "resnet50"})
     for (MemoryReuse reuse : {MemoryReuse::on, MemoryReuse::off})
       expect_values_survive(plan_model(name, {32, 32, 3}, reuse));
 }

@@ -149,7 +149,7 @@ TEST_F(Safetensors, EntryAtFaultIsNamed) {
   const struct {
     std::string type, shape, offsets, expected;
   } cases[] = {
-      {"BF16", "[2]", "[0,4]", "\"BF16\" is not supported"},
+      {"C64", "[2]", "[0,4]", "\"C64\" is not supported"},
       {"F32", "[1,-1]", "[0,4]", "whole number"},
       {"F32", "[1.0]", "[0,4]", "whole number"},
       {"F32", "[18446744073709551616]", "[0,4]", "whole number"},

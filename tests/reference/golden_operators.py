@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The golden values of single operators; make_goldens.py says what they are."""
+import numpy as np
 import torch
 import torch.nn.functional as F
 

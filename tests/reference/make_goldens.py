@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the golden files that tests compare Lockstep with. Needs PyTorch, torchvision, safetensors.
 
-usage: make_goldens.py [--out DIR] [--only operators|shapes|MODEL]
+usage: make_goldens.py [--out DIR] [--only operators|shapes|init|MODEL]
 
 operators.safetensors: each operator in float64 on small inputs that are exact in fp32. Tensors are
   named <operator>.<case>.<tensor>; layouts are PyTorch's (NCHW, OIHW). grad_* are the gradients of
   sum(y * grad_y), or of the mean loss.
 shapes/MODEL.txt: names and shapes of torchvision's parameters and running statistics.
+init/convnet.safetensors: a state_dict as PyTorch users write it, and init/convnet_logits.safetensors:
+  what it makes of four samples x.0 (float64, evaluation mode).
 MODEL.safetensors: ten training steps in float64. Weights, samples and labels come from formulas
   (formula.h) and are not stored.
   logits                       of the first step, training mode
@@ -78,14 +80,14 @@ def mlp(features, hidden, classes):
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
-def convnet():
+def convnet(side: int = 28):
     def stage(number, channels, out):
         return {f"conv{number}": nn.Conv2d(channels, out, 3, padding=1, bias=False),
                 f"bn{number}": nn.BatchNorm2d(out),
                 f"relu{number}": nn.ReLU(), f"pool{number}": nn.MaxPool2d(2)}
 
     return nn.Sequential(OrderedDict(**stage(1, 1, 32), **stage(2, 32, 64), flatten=nn.Flatten(),
-                                     fc=nn.Linear(7 * 7 * 64, 10)))
+                                     fc=nn.Linear((side // 4)**2 * 64, 10)))
 
 
 def resnet(name: str, cifar_stem: bool):
@@ -206,6 +208,19 @@ def shapes(name: str) -> str:
                    if not key.endswith("num_batches_tracked"))
 
 
+def init_files():
+    """A convnet for 12x12 images, whose statistics have seen one batch."""
+    model = convnet(side=12)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(initial_parameter(name, tuple(p.shape)))
+        model(values("x.1", (4, 1, 12, 12), 1.0))
+    weights = {key: t.contiguous().numpy() for key, t in model.state_dict().items()}
+    with torch.no_grad():
+        logits = model.double().eval()(values("x.0", (4, 1, 12, 12), 1.0).double())
+    return weights, {"logits": logits.numpy()}
+
+
 def write(path: pathlib.Path, tensors: dict):
     save_file(tensors, path, {"made_by": f"make_goldens.py with PyTorch {torch.__version__}"})
     path.chmod(0o644)
@@ -214,10 +229,11 @@ def write(path: pathlib.Path, tensors: dict):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent / "goldens")
-    parser.add_argument("--only", choices=["operators", "shapes", *MODELS])
+    parser.add_argument("--only", choices=["operators", "shapes", "init", *MODELS])
     arguments = parser.parse_args()
     out, only = arguments.out, arguments.only
-    (out / "shapes").mkdir(parents=True, exist_ok=True)
+    for folder in ("shapes", "init"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     if only in (None, "operators"):
@@ -225,6 +241,10 @@ def main():
     if only in (None, "shapes"):
         for name in SHAPES:
             (out / "shapes" / f"{name}.txt").write_text(shapes(name))
+    if only in (None, "init"):
+        weights, logits = init_files()
+        write(out / "init" / "convnet.safetensors", weights)
+        write(out / "init" / "convnet_logits.safetensors", logits)
     for name in MODELS:
         if only in (None, name):
             write(out / f"{name}.safetensors", model_golden(name))

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/exec/program.h"
+#include "core/io/weights.h"
+#include "core/nn/trace.h"
+#include "core/nn/zoo.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "parallel/optimizer_step.h"
+#include "tests/reference/formula.h"
+
+namespace lockstep::test {
+
+/// One line of MODELS in make_goldens.py.
+struct ModelCase {
+  std::string name;
+  nn::ModelSpec spec;
+  Shape sample;  ///< PyTorch's [C, H, W], or [features]
+  std::int64_t batch;
+  float sgd_lr, adamw_lr, adamw_eps;
+};
+
+/// The model's programs for one micro-batch, with memory that nothing shares.
+class Model {
+ public:
+  Model(const ModelCase& test_case, const Optimizer& optimizer)
+      : case_(test_case),
+        backend_(make_cpu_backend()),
+        space_(lay_out(trace(Mode::training), 1 << 20)),
+        training_(trace(Mode::training), *backend_, space_, MemoryReuse::off),
+        evaluation_(trace(Mode::evaluation), *backend_, space_, MemoryReuse::off),
+        parameters_(backend_->allocate(std::size_t(space_.elems) * 4, "parameters")),
+        gradients_(backend_->allocate(std::size_t(space_.elems) * 4, "gradients")) {
+    arenas_[0] = backend_->allocate(training_.arena_bytes(), "arena");
+    arenas_[1] = backend_->allocate(evaluation_.arena_bytes(), "arena");
+    const auto memory = [&](int i) {
+      return ProgramMemory{arenas_[i]->data(), parameters_->as<float>(), gradients_->as<float>()};
+    };
+    training_.bind(memory(0), *backend_, packed_);
+    evaluation_.bind(memory(1), *backend_, packed_);
+    TrainOptions options;
+    options.optimizer = optimizer;
+    lr_ = learning_rate(optimizer);
+    update_ = std::make_unique<OptimizerStep>(*backend_,
+                                              training_.graph(),
+                                              space_,
+                                              options,
+                                              parameters_->as<float>(),
+                                              gradients_->as<float>());
+    initialise();
+  }
+
+  /// Replaces the weights that come from formulas.
+  void set(const std::vector<io::NamedTensor>& tensors) {
+    for (const io::NamedTensor& tensor : tensors)
+      backend_->copy_to_device(
+          flat(parameters_, tensor.parameter.name), tensor.values.data(), tensor.values.size() * 4);
+    packed_.invalidate();
+  }
+
+  const std::vector<Parameter>& parameters() const { return training_.graph().parameters(); }
+
+  /// Forward and backward of step `step`'s samples; the loss.
+  double compute(int step) {
+    load(training_, step);
+    training_.run_forward({});
+    training_.run_backward({});
+    return flat(gradients_, "loss")[0];
+  }
+  void update(int step) {
+    for (int bucket = 0; bucket < int(space_.buckets.size()); ++bucket)
+      update_->update_bucket(bucket, step, lr_, 1.0f);
+    update_->update_running_statistics();
+    packed_.invalidate();
+  }
+  std::vector<float> logits() const { return logits(training_, 0); }
+  std::vector<float> evaluate() {
+    load(evaluation_, 0);
+    evaluation_.run_forward({});
+    return logits(evaluation_, 1);
+  }
+
+  /// Parameters and running statistics, as stored.
+  std::vector<io::NamedTensor> weights() const {
+    std::vector<io::NamedTensor> tensors;
+    for (int i = 0; i < int(parameters().size()); ++i)
+      if (parameters()[std::size_t(i)].kind != ParameterKind::metric)
+        tensors.push_back({parameters()[std::size_t(i)], stored(*parameters_, i)});
+    return tensors;
+  }
+  std::vector<float> value(int parameter) const { return in_file_layout(*parameters_, parameter); }
+  std::vector<float> gradient(int parameter) const {
+    return in_file_layout(*gradients_, parameter);
+  }
+
+ private:
+  Graph trace(Mode mode) const {
+    data::SampleSpec samples;
+    const Shape& s = case_.sample;
+    samples.input = {s.rank() == 3 ? Shape{s[1], s[2], s[0]} : s, DType::f32};
+    samples.target = {{}, DType::i32};
+    samples.classes = int(case_.spec.outputs);
+    return lockstep::trace(
+        nn::make_model(case_.spec),
+        [](Builder& nn, Value logits, Value labels) {
+          return nn.softmax_cross_entropy(logits, labels);
+        },
+        samples,
+        {.mode = mode, .batch_norm = {}, .group_ranks = 1, .micro_batch = case_.batch});
+  }
+
+  void initialise() {
+    for (const Parameter& p : parameters()) {
+      const std::int64_t elems = p.shape.elems();
+      std::vector<float> stored(std::size_t(elems), p.init.value);  // running statistics: 0 and 1
+      if (p.kind == ParameterKind::trained)
+        stored = io::from_file_layout(p, reference::initial_parameter(p.name, p.file_layout.file));
+      if (p.kind != ParameterKind::metric)
+        backend_->copy_to_device(flat(parameters_, p.name), stored.data(), stored.size() * 4);
+    }
+    packed_.invalidate();
+  }
+
+  void load(const Program& program, int step) {
+    const Shape& s = case_.sample;
+    const std::string suffix = "." + std::to_string(step);
+    std::vector<float> x = reference::values("x" + suffix, case_.batch * s.elems(), 1.0f);
+    if (s.rank() == 3) {
+      Parameter images;
+      images.shape = {case_.batch, s[1], s[2], s[0]};
+      images.file_layout = {images.shape, {0, 3, 1, 2}, {case_.batch, s[0], s[1], s[2]}};
+      x = io::from_file_layout(images, x);
+    }
+    const auto labels = reference::labels("labels" + suffix, case_.batch, int(case_.spec.outputs));
+    const float sample_weight = 1.0f / float(case_.batch);
+    backend_->copy_to_device(program.input(kInputName), x.data(), x.size() * 4);
+    backend_->copy_to_device(program.input(kTargetName), labels.data(), labels.size() * 4);
+    backend_->copy_to_device(program.input(kSampleWeightName), &sample_weight, 4);
+  }
+
+  float* flat(const std::unique_ptr<DeviceBuffer>& buffer, const std::string& name) const {
+    for (std::size_t i = 0; i < parameters().size(); ++i)
+      if (parameters()[i].name == name) return buffer->as<float>() + space_.of(int(i)).offset;
+    throw InternalError("no parameter " + name);
+  }
+  std::vector<float> stored(DeviceBuffer& buffer, int parameter) const {
+    const Segment& segment = space_.of(parameter);
+    std::vector<float> values(std::size_t(segment.elems));
+    backend_->copy_to_host(values.data(), buffer.as<float>() + segment.offset, values.size() * 4);
+    return values;
+  }
+  std::vector<float> in_file_layout(DeviceBuffer& buffer, int parameter) const {
+    return io::to_file_layout(parameters()[std::size_t(parameter)], stored(buffer, parameter));
+  }
+
+  std::vector<float> logits(const Program& program, int arena) const {
+    for (const Node& node : program.graph().nodes()) {
+      if (node.op->kind() != OpKind::softmax_cross_entropy) continue;
+      const auto id = std::size_t(node.inputs[0]);
+      const int buffer = program.plan().buffer_of_value[id];
+      std::vector<float> values(std::size_t(program.graph().values()[id].type.elems()));
+      const std::size_t offset = program.plan().arena.offsets[std::size_t(buffer)];
+      backend_->copy_to_host(values.data(), arenas_[arena]->data() + offset, values.size() * 4);
+      return values;
+    }
+    throw InternalError("no loss");
+  }
+
+  ModelCase case_;
+  std::unique_ptr<Backend> backend_;
+  FlatSpace space_;
+  Program training_, evaluation_;
+  std::unique_ptr<DeviceBuffer> parameters_, gradients_, arenas_[2];
+  PackedCopies packed_;
+  std::unique_ptr<OptimizerStep> update_;
+  float lr_ = 0;
+};
+
+}  // namespace lockstep::test
