@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,10 +31,55 @@ DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::ui
 /// Throws DataError naming file, what was expected and what came.
 DataSplit mnist(const std::string& folder);
 
-/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR". `seed` chooses the
-/// validation rows of csv; glyphs are the same for every seed, as mnist is, so that runs compare.
-/// Throws ConfigError naming the nearest valid kind; or `validation_fraction` other than 0 for a
-/// source that has its own validation part. DataError as the source does.
-DataSplit open(const std::string& source, double validation_fraction, std::uint64_t seed);
+/// CIFAR-10's binary version: data_batch_1.bin to data_batch_5.bin and test_batch.bin, records of
+/// a label and 32x32 pixels in three planes. u8 [32, 32, 3], files mapped into memory.
+/// Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+/// Throws DataError naming file, record, what was expected and what came.
+DataSplit cifar10(const std::string& folder);
+
+/// Noise in the shape of images, new in every epoch, at next to no cost: for measuring speed.
+/// u8 [height, width, channels], `classes` classes, no validation part.
+struct SyntheticShape {
+  std::int64_t height = 224, width = 224, channels = 3;
+  int classes = 1000;
+};
+/// Throws ConfigError: an extent below 1, or more than 2^28 bytes a sample.
+DataSplit synthetic(const SyntheticShape& shape = {}, std::uint64_t seed = 1);
+
+struct ImageOptions {
+  int size = 224;  ///< samples are size x size
+  /// Training looks at random parts of pictures, of at least this share of their area, stretched
+  /// to the sample (random_crop()); 0: at their middle, as validation does (middle_crop()).
+  double resized_crop = 0;
+  std::uint64_t seed = 1;  ///< keys the crops, with epoch and sample; chooses validation files
+  double validation_fraction = 0;  ///< of a source without a validation part of its own
+};
+
+/// JPEG and PNG files, told by their content, in a folder per class: DIR/train/CLASS/... beside
+/// DIR/val, DIR/validation or DIR/test; or DIR/CLASS/... . Classes are numbered in the order of
+/// their names. u8 [size, size, 3]; files are decoded whenever they are wanted.
+/// Throws ConfigError as check() does; DataError as scan_image_folders() does, and from load() for
+/// a file that cannot be decoded.
+DataSplit images(const std::string& folder, const ImageOptions& options = {});
+
+/// The same from one file that pack_images() wrote, mapped into memory and shared by all ranks of a
+/// host. Throws DataError where the file is not as it says, naming the byte.
+DataSplit packed(const std::string& file, const ImageOptions& options = {});
+
+struct OpenOptions {
+  /// Share kept for validation by sources without a validation part; not set: 0.2 for csv, none
+  /// for images. ConfigError where it is set and the source has such a part.
+  std::optional<double> validation_fraction;
+  std::uint64_t seed = 1;  ///< chooses validation rows, keys crops
+  int image_size = 224;    ///< of images and packed
+  double resized_crop = 0;  ///< of images and packed; other sources refuse it (ConfigError)
+};
+
+/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR", "cifar10:DIR",
+/// "images:DIR", "packed:FILE", "synthetic[:HxWxC[:CLASSES]]". What glyphs, mnist and cifar10 hold
+/// is the same for every seed, so that runs compare.
+/// Throws ConfigError naming the nearest valid kind, or an option that the source has no use for;
+/// DataError as the source does.
+DataSplit open(const std::string& source, const OpenOptions& options = {});
 
 }  // namespace lockstep::data
