@@ -87,11 +87,29 @@ void declare_model(FlagGroup group, RawFlags& raw) {
 }
 
 void declare_data(FlagGroup group, RawFlags& raw) {
-  group.text("--data", raw.data, "glyphs (drawn digits), csv:FILE or mnist:DIR")
+  group
+      .text("--data",
+            raw.data,
+            "glyphs (drawn digits), csv:FILE, mnist:DIR, cifar10:DIR, images:DIR (a folder of JPEG "
+            "and PNG files per class), packed:FILE (of lockstep pack), synthetic[:HxWxC[:CLASSES]]")
       ->type_name("SOURCE");
-  group.real("--val-fraction", raw.val_fraction, 0, 0.999999, "csv: share of rows for validation");
-  group.text("--augment", raw.augment, "none, or a list of shift[:PIXELS], flip, crop[:PIXELS]")
+  group
+      .real("--val-fraction",
+            raw.val_fraction,
+            0,
+            0.999999,
+            "share of samples for validation, where the source has no such part")
+      ->default_str("csv: 0.2, images: 0");
+  group.whole("--image-size", raw.image_size, 1, "images and packed: pixels a side of a sample");
+  group
+      .text("--augment",
+            raw.augment,
+            "none, or a list of resized-crop[:SMALLEST_SHARE], shift[:PIXELS], flip, "
+            "crop[:PIXELS]")
       ->type_name("LIST");
+  group.flag("--skip-bad-samples",
+             raw.skip_bad_samples,
+             "samples that cannot be read are replaced by their neighbours, and counted");
   group.whole_or_auto(
       "--workers", raw.workers, 0, kMostWorkers, "threads that load samples, per rank");
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,9 @@ namespace lockstep {
 struct TrainFlags {
   nn::ModelSpec model;  ///< `outputs` is filled in once the data is known
   std::string data = "glyphs";
-  double val_fraction = 0;  ///< csv: share of the rows kept for validation
+  /// Share of the samples kept for validation; not set: the source's own default.
+  std::optional<double> val_fraction;
+  int image_size = 224;  ///< images and packed
   float label_smoothing = 0;
   TrainOptions options;
   int ranks = 0;  ///< 0: auto

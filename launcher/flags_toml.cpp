@@ -50,9 +50,12 @@ void write_model(const TrainFlags& flags, TomlWriter& toml) {
 
 void write_data(const TrainFlags& flags, TomlWriter& toml) {
   toml.text("data", flags.data);
-  if (flags.data.starts_with("csv:")) toml.number("val-fraction", flags.val_fraction);
+  if (flags.val_fraction) toml.number("val-fraction", *flags.val_fraction);
+  if (flags.data.starts_with("images:") || flags.data.starts_with("packed:"))
+    toml.number("image-size", flags.image_size);
   toml.text("augment", flags.options.augmentation.to_string());
   toml.number_or_auto("workers", flags.options.workers, -1);
+  if (flags.options.skip_bad_samples) toml.number("skip-bad-samples", true);
 }
 
 void write_batch(const TrainFlags& flags, TomlWriter& toml) {

@@ -10,6 +10,7 @@
 #include "core/base/suggest.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
+#include "launcher/pack_command.h"
 #include "launcher/train_command.h"
 
 namespace {
@@ -19,6 +20,7 @@ constexpr std::string_view kUsage =
     "\n"
     "commands\n"
     "  train      trains a model of the zoo on a data source (lockstep train --help)\n"
+    "  pack       writes an image folder as one file that loads faster (lockstep pack --help)\n"
     "\n"
     "flags\n"
     "  --help     prints this\n"
@@ -41,7 +43,8 @@ int run(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (command == "train") return lockstep::train_command({arguments.begin() + 1, arguments.end()});
-  constexpr std::string_view kCommands[] = {"train", "--help", "--version"};
+  if (command == "pack") return lockstep::pack_command({arguments.begin() + 1, arguments.end()});
+  constexpr std::string_view kCommands[] = {"train", "pack", "--help", "--version"};
   const std::string best = lockstep::nearest(command, kCommands);
   throw ConfigError(fmt::format("unknown command '{}'", command),
                     best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");

@@ -47,7 +47,11 @@ bool model_overrules(const CommandLine& typed, const std::string& flag) {
 bool data_overrules(const CommandLine& typed, const std::string& flag) {
   const auto data = typed.value("--data");
   if (!data) return false;
-  return flag == (data->starts_with("csv:") ? "--augment" : "--val-fraction");
+  const bool table = data->starts_with("csv:");
+  const bool files = data->starts_with("images:") || data->starts_with("packed:");
+  if (flag == "--image-size") return !files;
+  if (flag == "--val-fraction") return !table && !files;
+  return flag == "--augment" && table;
 }
 
 bool batch_overrules(const CommandLine& typed, const std::string& flag, const std::string& value) {

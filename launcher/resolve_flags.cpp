@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 #include <regex>
 
 #include "core/base/error.h"
@@ -137,12 +138,21 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.data = raw.data;
   const bool table = raw.data.starts_with("csv:");
   const std::string chosen = "--data " + raw.data;
-  if (!table) refuse(app, {"--val-fraction"}, chosen, "the source has a validation part");
-  flags.val_fraction = table ? raw.val_fraction : 0;
+  const bool files = raw.data.starts_with("images:") || raw.data.starts_with("packed:");
+  if (!table && !files)
+    refuse(app, {"--val-fraction"}, chosen, "the source has a validation part, or wants none");
+  if (!files) refuse(app, {"--image-size"}, chosen, "it belongs to images:DIR and packed:FILE");
+  if (app.count("--val-fraction") > 0) flags.val_fraction = raw.val_fraction;
+  flags.image_size = int(std::min<std::int64_t>(raw.image_size, std::numeric_limits<int>::max()));
+  flags.options.skip_bad_samples = raw.skip_bad_samples;
   flags.options.augmentation = data::parse_augmentation(raw.augment);
   LOCKSTEP_CHECK(!table || flags.options.augmentation.none(),
                  ConfigError,
                  "--augment has no meaning with {}: augmentation changes images",
+                 chosen);
+  LOCKSTEP_CHECK(files || flags.options.augmentation.resized_crop == 0,
+                 ConfigError,
+                 "--augment resized-crop has no meaning with {}: it needs images:DIR or packed:FILE",
                  chosen);
   flags.options.workers = raw.workers == "auto" ? -1 : int(to_whole_number(raw.workers));
 }

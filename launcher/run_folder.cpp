@@ -140,7 +140,8 @@ void RunFolder::on_step(const StepRecord& record) {
                                    {"forward_ms", record.forward_ms},
                                    {"backward_ms", record.backward_ms},
                                    {"comm_exposed_ms", record.comm_exposed_ms},
-                                   {"optimizer_ms", record.optimizer_ms}}));
+                                   {"optimizer_ms", record.optimizer_ms},
+                                   {"loader_samples_per_s", record.loader_samples_per_s}}));
 }
 
 void RunFolder::on_evaluation(const EvaluationRecord& record) {
@@ -163,6 +164,9 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"samples_per_s", summary.samples_per_s},
                    {"wall_s", summary.wall_s},
                    {"comm_exposed_share", summary.comm_exposed_share},
+                   {"data_wait_share", summary.data_wait_share},
+                   {"loader_samples_per_s", summary.loader_samples_per_s},
+                   {"skipped_samples", summary.skipped_samples},
                    {"peak_memory_bytes", summary.peak_memory_bytes},
                    {"weights_sha256", summary.weights_sha256},
                    {"ranks", std::int64_t(summary.ranks)},

@@ -194,14 +194,20 @@ int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& lo
 int run_training(Job& job, const RunSettings& settings) {
   const TrainFlags& flags = settings.flags;
   check_launched_ranks(flags, job.size());
-  const data::DataSplit data = data::open(flags.data, flags.val_fraction, flags.options.seed);
+  TrainOptions options = flags.options;
+  const data::DataSplit data = data::open(flags.data,
+                                          {.validation_fraction = flags.val_fraction,
+                                           .seed = options.seed,
+                                           .image_size = flags.image_size,
+                                           .resized_crop = options.augmentation.resized_crop});
+  options.augmentation.resized_crop = 0;  // the source draws it
   const data::SampleSpec& samples = data.train->spec();
   nn::ModelSpec spec = flags.model;
   spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
   const ModelFunction model = nn::make_model(spec);
   const LossFunction loss = make_loss(flags, samples);
   const std::int64_t parameters = count_parameters(model, loss, samples);
-  Trainer trainer(job, model, loss, flags.options);
+  Trainer trainer(job, model, loss, options);
 
   std::unique_ptr<RunFolder> folder;
   const std::string path = create_folder(job, flags, folder);

@@ -129,13 +129,11 @@ class JpegDecoder final : public ImageDecoder {
   bool start() {
     if (setjmp(state_.jump) != 0) return false;
     jpeg_start_decompress(&info_);
-    offset_ = JDIMENSION(part_.x);
-    JDIMENSION width = JDIMENSION(part_.width);
-    if (width < info_.output_width) {
-      jpeg_crop_scanline(&info_, &offset_, &width);
-    } else {
-      offset_ = 0;
-    }
+    // One column more on each side, from which colours of lower resolution are interpolated.
+    offset_ = JDIMENSION(std::max(0, part_.x - 1));
+    JDIMENSION width =
+        std::min(info_.output_width, JDIMENSION(part_.x + part_.width + 1)) - offset_;
+    if (width < info_.output_width) jpeg_crop_scanline(&info_, &offset_, &width);
     return true;
   }
 

@@ -50,41 +50,11 @@ void mix_quickly(const std::uint8_t* input,
   }
 }
 
+/// Bits that the sum over columns has beyond a byte.
+constexpr int kShift = kExtraBits + kColumnBits;
+
 /// One output pixel: sum over taps of row[3 * t + channel] * weight.
-inline void mix_pixel(const std::uint16_t* row,
-                      const std::uint16_t* weights,
-                      int taps,
-                      std::uint8_t* out,
-                      bool room_for_four) {
-  constexpr int kShift = kExtraBits + kColumnBits;
-#if defined(__SSE2__)
-  if (room_for_four) {
-    const auto pixel = [&](int t) {
-      return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + kChannels * t));
-    };
-    __m128i sum = _mm_set1_epi32(1 << (kShift - 1));
-    int t = 0;
-    for (; t + 2 <= taps; t += 2) {
-      std::uint32_t both = 0;
-      std::memcpy(&both, weights + t, sizeof both);
-      sum = _mm_add_epi32(sum,
-                          _mm_madd_epi16(_mm_unpacklo_epi16(pixel(t), pixel(t + 1)),
-                                         _mm_set1_epi32(int(both))));
-    }
-    if (t < taps)
-      sum = _mm_add_epi32(sum,
-                          _mm_madd_epi16(_mm_unpacklo_epi16(pixel(t), _mm_setzero_si128()),
-                                         _mm_set1_epi32(weights[t])));
-    sum = _mm_srli_epi32(sum, kShift);
-    sum = _mm_packs_epi32(sum, sum);
-    sum = _mm_packus_epi16(sum, sum);
-    const int packed = _mm_cvtsi128_si32(sum);
-    std::memcpy(out, &packed, sizeof packed);  // the fourth byte is the next pixel's first
-    return;
-  }
-#else
-  (void)room_for_four;
-#endif
+void mix_pixel(const std::uint16_t* row, const std::uint16_t* weights, int taps, std::uint8_t* out) {
   for (int c = 0; c < kChannels; ++c) {
     std::uint32_t sum = 1u << (kShift - 1);
     for (int t = 0; t < taps; ++t) sum += std::uint32_t{row[kChannels * t + c]} * weights[t];
@@ -92,9 +62,54 @@ inline void mix_pixel(const std::uint16_t* row,
   }
 }
 
+#if defined(__SSE2__)
+/// The same for a number of taps that is even: red, green, blue and a byte that means nothing,
+/// 32 bits each.
+template <int kPairs>
+inline __m128i sum_pixel(const std::uint16_t* row, const std::uint16_t* weights, int pairs) {
+  __m128i sum = _mm_set1_epi32(1 << (kShift - 1));
+  const int count = kPairs == 0 ? pairs : kPairs;
+  for (int t = 0; t < count; ++t) {
+    std::uint32_t both = 0;
+    std::memcpy(&both, weights + 2 * t, sizeof both);
+    const auto* pixels = row + 2 * kChannels * t;
+    const __m128i left = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixels));
+    const __m128i right = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixels + kChannels));
+    sum = _mm_add_epi32(
+        sum, _mm_madd_epi16(_mm_unpacklo_epi16(left, right), _mm_set1_epi32(int(both))));
+  }
+  return _mm_srli_epi32(sum, kShift);
+}
+
+/// As many groups of four pixels as leave room behind them for one byte; returns the next pixel.
+/// `kPairs` is the number of pairs of taps where the compiler may know it, else 0.
+template <int kPairs>
+int mix_pixels(const std::uint16_t* row,
+               const int* first,
+               const std::uint16_t* weights,
+               int taps,
+               int count,
+               std::uint8_t* out) {
+  int i = 0;
+  for (; i + 4 < count; i += 4, weights += 4 * taps, out += 4 * kChannels) {
+    const auto pixel = [&](int n) {
+      return sum_pixel<kPairs>(row + kChannels * first[i + n], weights + n * taps, taps / 2);
+    };
+    const __m128i bytes = _mm_packus_epi16(_mm_packs_epi32(pixel(0), pixel(1)),
+                                           _mm_packs_epi32(pixel(2), pixel(3)));
+    std::uint32_t four[4];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(four), bytes);
+    // Each pixel's fourth byte is overwritten by the next.
+    for (int n = 0; n < 4; ++n) std::memcpy(out + n * kChannels, four + n, 4);
+  }
+  return i;
+}
+#endif
+
 }  // namespace
 
-void Resampler::Axis::prepare(int size, double begin, double length, int count, int bits) {
+void Resampler::Axis::prepare(
+    int size, double begin, double length, int count, int bits, Taps round) {
   const double step = length / count, support = std::max(1.0, step);
   const auto range = [&](int i, int& low, int& high) {
     const double centre = begin + (i + 0.5) * step;
@@ -108,6 +123,8 @@ void Resampler::Axis::prepare(int size, double begin, double length, int count, 
     range(i, low, high);
     taps = std::max(taps, high - low);
   }
+  const int used = taps;  // the rest have weight zero
+  if (round == Taps::even) taps += taps & 1;
   first.resize(std::size_t(count));
   weights.assign(std::size_t(count) * std::size_t(taps), 0);
   exact.resize(std::size_t(taps));
@@ -121,7 +138,7 @@ void Resampler::Axis::prepare(int size, double begin, double length, int count, 
       exact[std::size_t(j - low)] = weight;
       sum += weight;
     }
-    const int start = std::min(low, size - taps);
+    const int start = std::min(low, size - used);
     std::uint16_t* row = weights.data() + std::size_t(i) * std::size_t(taps) + (low - start);
     int left = one, largest = 0;
     for (int j = 0; j < high - low; ++j) {
@@ -157,13 +174,19 @@ void Resampler::mix_rows(const ImageView& image, int output_row) {
 }
 
 void Resampler::mix_columns(int count, std::uint8_t* out) const {
-  const auto taps = std::size_t(columns_.taps);
-  for (int i = 0; i < count; ++i)
-    mix_pixel(row_.data() + kChannels * columns_.first[std::size_t(i)],
-              columns_.weights.data() + std::size_t(i) * taps,
-              columns_.taps,
-              out + std::int64_t{i} * kChannels,
-              i + 1 < count);
+  const int taps = columns_.taps;
+  const int* first = columns_.first.data();
+  const std::uint16_t* weights = columns_.weights.data();
+  int i = 0;
+#if defined(__SSE2__)
+  const auto mix = taps == 2   ? mix_pixels<1>
+                   : taps == 4 ? mix_pixels<2>
+                   : taps == 6 ? mix_pixels<3>
+                               : mix_pixels<0>;
+  i = mix(row_.data(), first, weights, taps, count, out);
+#endif
+  for (; i < count; ++i)
+    mix_pixel(row_.data() + kChannels * first[i], weights + i * taps, taps, out + i * kChannels);
 }
 
 void Resampler::run(const ImageView& image, const Box& box, ImageSize size, std::uint8_t* out) {
@@ -174,10 +197,10 @@ void Resampler::run(const ImageView& image, const Box& box, ImageSize size, std:
       std::memcpy(out + y * out_stride, image.pixels + y * image.stride, std::size_t(out_stride));
     return;
   }
-  rows_.prepare(image.height, box.y, box.height, size.height, kRowBits);
-  columns_.prepare(image.width, box.x, box.width, size.width, kColumnBits);
+  rows_.prepare(image.height, box.y, box.height, size.height, kRowBits, Taps::any);
+  columns_.prepare(image.width, box.x, box.width, size.width, kColumnBits, Taps::even);
   const auto elems = std::size_t(image.width) * kChannels;
-  row_.resize(elems + kPadding);
+  row_.assign(elems + kPadding, 0);
   precise_.resize(elems);
   for (int y = 0; y < size.height; ++y) {
     mix_rows(image, y);

@@ -21,14 +21,17 @@ class Resampler {
   void run(const ImageView& image, const Box& box, ImageSize size, std::uint8_t* out);
 
  private:
+  enum class Taps { any, even };
+
   /// Output i is the sum of inputs first[i] + t times weights[i * taps + t], t in [0, taps).
   struct Axis {
     int taps = 0;
     std::vector<int> first;
     std::vector<std::uint16_t> weights;
     std::vector<double> exact;
-    /// `count` outputs from [begin, begin + length) of `size` inputs; weights sum to 2^`bits`.
-    void prepare(int size, double begin, double length, int count, int bits);
+    /// `count` outputs from [begin, begin + length) of `size` inputs; weights sum to 2^`bits`. An
+    /// even number of taps may reach one input behind the last, with weight zero.
+    void prepare(int size, double begin, double length, int count, int bits, Taps round);
   };
 
   void mix_rows(const ImageView& image, int output_row);

@@ -13,12 +13,12 @@ using testing::HasSubstr;
 class Open : public DataFixture {
  protected:
   static std::string error(const std::string& source, double fraction = 0.0) {
-    return error_of<ConfigError>([&] { open(source, fraction, 1); });
+    return error_of<ConfigError>([&] { open(source, {.validation_fraction = fraction}); });
   }
 };
 
 TEST_F(Open, GlyphsAreTheSameForEverySeed) {
-  const DataSplit split = open("glyphs", 0.0, 5);
+  const DataSplit split = open("glyphs", {.seed = 5});
   EXPECT_EQ(split.train->size(), 60000);
   EXPECT_EQ(split.validation->size(), 10000);
   EXPECT_EQ(split.train->fingerprint(), glyphs().train->fingerprint());
@@ -27,8 +27,8 @@ TEST_F(Open, GlyphsAreTheSameForEverySeed) {
 
 TEST_F(Open, CsvSplitsAsAsked) {
   const std::string file = write("t.csv", "a,k\n1,x\n2,y\n3,x\n4,y\n");
-  EXPECT_EQ(open("csv:" + file, 0.0, 1).validation, nullptr);
-  const DataSplit split = open("csv:" + file, 0.25, 1);
+  EXPECT_EQ(open("csv:" + file, {.validation_fraction = 0.0}).validation, nullptr);
+  const DataSplit split = open("csv:" + file, {.validation_fraction = 0.25});
   EXPECT_EQ(split.train->size(), 3);
   EXPECT_EQ(split.validation->size(), 1);
   EXPECT_THAT(split.train->describe(), HasSubstr("3 samples of 1 features in 2 classes"));
@@ -38,8 +38,9 @@ TEST_F(Open, OffersTheNearestKind) {
   EXPECT_THAT(error("glyph"), HasSubstr("got 'glyph' | did you mean 'glyphs'?"));
   EXPECT_THAT(error("mnsit:dir"), HasSubstr("did you mean 'mnist'?"));
   EXPECT_THAT(error("imagenet"),
-              HasSubstr("expected glyphs, csv:FILE or mnist:DIR, got 'imagenet' | "));
-  EXPECT_THAT(error("/data/iris.csv"), HasSubstr("expected glyphs, csv:FILE or mnist:DIR"));
+              HasSubstr("expected glyphs, csv:FILE, mnist:DIR, cifar10:DIR, images:DIR, packed:FILE or "
+                        "synthetic, got 'imagenet' | "));
+  EXPECT_THAT(error("/data/iris.csv"), HasSubstr("expected glyphs, csv:FILE, mnist:DIR"));
   EXPECT_THAT(error(""), HasSubstr("got ''"));
 }
 
