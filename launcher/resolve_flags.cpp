@@ -150,10 +150,11 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
                  ConfigError,
                  "--augment has no meaning with {}: augmentation changes images",
                  chosen);
-  LOCKSTEP_CHECK(files || flags.options.augmentation.resized_crop == 0,
-                 ConfigError,
-                 "--augment resized-crop has no meaning with {}: it needs images:DIR or packed:FILE",
-                 chosen);
+  LOCKSTEP_CHECK(
+      files || flags.options.augmentation.resized_crop == 0,
+      ConfigError,
+      "--augment resized-crop has no meaning with {}: it needs images:DIR or packed:FILE",
+      chosen);
   flags.options.workers = raw.workers == "auto" ? -1 : int(to_whole_number(raw.workers));
 }
 

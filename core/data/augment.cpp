@@ -40,11 +40,11 @@ double share(std::string_view item) {
   const std::string_view value = item.substr(colon + 1);
   double number = 0;
   const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
-  LOCKSTEP_CHECK(status == std::errc{} && end == value.data() + value.size() && number >= 0.001 &&
-                     number <= 1,
-                 ConfigError,
-                 "augment: expected a share of 0.001 to 1 in '{}'",
-                 item);
+  LOCKSTEP_CHECK(
+      status == std::errc{} && end == value.data() + value.size() && number >= 0.001 && number <= 1,
+      ConfigError,
+      "augment: expected a share of 0.001 to 1 in '{}'",
+      item);
   return number;
 }
 
@@ -67,11 +67,14 @@ void parse_item(std::string_view item, Augmentation& result) {
     LOCKSTEP_CHECK(word == item, ConfigError, "augment: 'flip' takes no value, got '{}'", item);
     result.flip = true;
   } else {
-    constexpr std::array<std::string_view, 5> kWords{"none", "shift", "flip", "crop", "resized-crop"};
+    constexpr std::array<std::string_view, 5> kWords{
+        "none", "shift", "flip", "crop", "resized-crop"};
     const std::string near = nearest(word, kWords);
     throw ConfigError(
-        word == "none" ? fmt::format("augment: 'none' stands alone, got '{}' beside others", item)
-                       : fmt::format("augment: expected shift, flip, crop, resized-crop or none, got '{}'", item),
+        word == "none"
+            ? fmt::format("augment: 'none' stands alone, got '{}' beside others", item)
+            : fmt::format("augment: expected shift, flip, crop, resized-crop or none, got '{}'",
+                          item),
         near.empty() || near == word ? "" : fmt::format("did you mean '{}'?", near));
   }
 }

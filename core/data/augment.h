@@ -27,8 +27,8 @@ struct Augmentation {
 /// Throws ConfigError naming the nearest valid word.
 Augmentation parse_augmentation(std::string_view text);
 
-/// Changes one image in place, by all but `resized_crop`; draws keyed by (seed, epoch, sample) alone. `scratch` holds as many
-/// bytes as the image.
+/// Changes one image in place, by all but `resized_crop`; draws keyed by (seed, epoch, sample)
+/// alone. `scratch` holds as many bytes as the image.
 void augment(const Augmentation& augmentation,
              const Shape& image,
              std::uint64_t seed,

@@ -60,9 +60,8 @@ ImageSize with_short_side(ImageSize image, int short_side) {
   const auto scaled = [&](int length, int shorter) {
     return int(std::int64_t{short_side} * length / shorter);
   };
-  return image.width <= image.height
-             ? ImageSize{short_side, scaled(image.height, image.width)}
-             : ImageSize{scaled(image.width, image.height), short_side};
+  return image.width <= image.height ? ImageSize{short_side, scaled(image.height, image.width)}
+                                     : ImageSize{scaled(image.width, image.height), short_side};
 }
 
 }  // namespace

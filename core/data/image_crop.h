@@ -12,8 +12,11 @@ namespace lockstep::data {
 /// largest such part in the middle. Drawn from (seed, epoch, sample) alone; the same on every
 /// machine (no library logarithms).
 /// Source: Szegedy et al., "Going Deeper with Convolutions", 2015, section 6.
-Crop random_crop(
-    std::uint64_t seed, std::uint64_t epoch, std::int64_t sample, ImageSize image, double min_scale);
+Crop random_crop(std::uint64_t seed,
+                 std::uint64_t epoch,
+                 std::int64_t sample,
+                 ImageSize image,
+                 double min_scale);
 
 /// What evaluation looks at: the short side becomes `size` * 256 / 224 pixels, and `size` x `size`
 /// are cut from the middle. A picture of exactly that size is left as it is.

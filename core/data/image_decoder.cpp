@@ -13,9 +13,10 @@ namespace {
 template <std::size_t Count>
 bool starts_with(std::span<const std::byte> file, const std::array<int, Count>& signature) {
   return file.size() >= Count &&
-         std::equal(signature.begin(), signature.end(), file.begin(), [](int expected, std::byte b) {
-           return std::to_integer<int>(b) == expected;
-         });
+         std::equal(
+             signature.begin(), signature.end(), file.begin(), [](int expected, std::byte b) {
+               return std::to_integer<int>(b) == expected;
+             });
 }
 
 std::string first_bytes(std::span<const std::byte> file) {
@@ -81,13 +82,8 @@ void check_image_size(const std::string& name, std::int64_t width, std::int64_t 
 PixelRect contributing(const Crop& crop, ImageSize target) {
   const PixelRect& limit = crop.limit;
   PixelRect part;
-  clip(limit.x,
-       limit.x + limit.width,
-       crop.box.x,
-       crop.box.width,
-       target.width,
-       part.x,
-       part.width);
+  clip(
+      limit.x, limit.x + limit.width, crop.box.x, crop.box.width, target.width, part.x, part.width);
   clip(limit.y,
        limit.y + limit.height,
        crop.box.y,

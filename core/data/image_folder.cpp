@@ -32,7 +32,8 @@ fs::file_type kind_of(const fs::directory_entry& entry) {
   std::error_code error;
   const fs::file_status status = entry.status(error);
   if (error || status.type() == fs::file_type::not_found)
-    cannot_read(entry.path(), error ? error : make_error_code(std::errc::no_such_file_or_directory));
+    cannot_read(entry.path(),
+                error ? error : make_error_code(std::errc::no_such_file_or_directory));
   return status.type();
 }
 
@@ -107,10 +108,7 @@ ImageFolder scan_image_folder(const std::string& root) {
   for (std::size_t label = 0; label < result.classes.size(); ++label) {
     files.clear();
     std::vector<fs::path> around{result.root};
-    collect(fs::path(result.root) / result.classes[label],
-            result.root.size() + 1,
-            around,
-            files);
+    collect(fs::path(result.root) / result.classes[label], result.root.size() + 1, around, files);
     if (files.empty())
       throw DataError(
           fmt::format("{}/{}: a class folder without files", result.root, result.classes[label]),
@@ -143,11 +141,9 @@ std::vector<std::int32_t> ImageFolders::validation_labels() const {
   for (const std::string& name : validation->classes) {
     const auto found = std::lower_bound(known.begin(), known.end(), name);
     if (found == known.end() || *found != name)
-      throw DataError(fmt::format("{}/{}: a class that {} does not have",
-                                  validation->root,
-                                  name,
-                                  train->root),
-                      "validation folders are named like training folders");
+      throw DataError(
+          fmt::format("{}/{}: a class that {} does not have", validation->root, name, train->root),
+          "validation folders are named like training folders");
     labels.push_back(std::int32_t(found - known.begin()));
   }
   return labels;

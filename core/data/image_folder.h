@@ -13,9 +13,9 @@ namespace lockstep::data {
 struct ImageFolder {
   std::string root;
   std::vector<std::string> classes;
-  std::string names;                    ///< paths from the root, one behind the other
-  std::vector<std::uint64_t> ends;      ///< where each path ends in `names`
-  std::vector<std::int32_t> labels;     ///< [size]
+  std::string names;                 ///< paths from the root, one behind the other
+  std::vector<std::uint64_t> ends;   ///< where each path ends in `names`
+  std::vector<std::int32_t> labels;  ///< [size]
 
   std::int64_t size() const { return std::int64_t(labels.size()); }
   std::string path(std::int64_t index) const;

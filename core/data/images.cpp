@@ -42,13 +42,13 @@ class Images final : public Dataset {
     const std::int64_t row = rows_[std::size_t(index)];
     const std::string path = folder_->path(row);
     const WorkspacePool::Lease work(workspaces_);
-    const auto file = read_bytes(path, work->file, "check the file's permissions, or --skip-bad-samples");
+    const auto file =
+        read_bytes(path, work->file, "check the file's permissions, or --skip-bad-samples");
     const ImageSize stored = work->decoder.open(path, file);
     const ImageSize wanted{options_.size, options_.size};
     const DecodedCrop decoded =
         work->decoder.decode(sample_crop(options_, part_, epoch, index, stored), wanted);
-    work->resampler.run(
-        decoded.view, decoded.box, wanted, reinterpret_cast<std::uint8_t*>(input));
+    work->resampler.run(decoded.view, decoded.box, wanted, reinterpret_cast<std::uint8_t*>(input));
     const std::int32_t label = label_of_[std::size_t(folder_->labels[std::size_t(row)])];
     std::memcpy(target, &label, sizeof label);
   }

@@ -3,11 +3,9 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
-#include <string_view>
-
-#include <jpeglib.h>
-
 #include <jerror.h>
+#include <jpeglib.h>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "core/data/image_decoder.h"

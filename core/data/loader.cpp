@@ -301,9 +301,9 @@ class Loader::State {
   bool holding_ = false;         // the training thread uses slot delivered_ - 1
   bool stopping_ = false;
 
-  int wanted_ = 0;               // workers; changed by the training thread, under mutex_
-  double fill_seconds_ = 0;      // of all workers together
-  std::int64_t filled_ = 0;      // samples
+  int wanted_ = 0;           // workers; changed by the training thread, under mutex_
+  double fill_seconds_ = 0;  // of all workers together
+  std::int64_t filled_ = 0;  // samples
   std::int64_t skipped_ = 0;
   std::string first_skipped_;
 

@@ -166,8 +166,7 @@ class Packer {
       done_ += count;
       if (options_.progress) options_.progress(done_, total_);
     }
-    LOCKSTEP_CHECK(
-        added > 0, DataError, "{}: not one of the files could be decoded", folder.root);
+    LOCKSTEP_CHECK(added > 0, DataError, "{}: not one of the files could be decoded", folder.root);
     return added;
   }
 

@@ -63,8 +63,8 @@ class PackFile {
            offsetof(PackHeader, index_offset),
            fmt::format("an index at byte {} does not fit", header_.index_offset));
     const std::uint64_t entries = (bytes - header_.index_offset) / sizeof(PackEntry);
-    expect((bytes - header_.index_offset) % sizeof(PackEntry) == 0 &&
-               header_.train_samples >= 1 && header_.train_samples <= entries &&
+    expect((bytes - header_.index_offset) % sizeof(PackEntry) == 0 && header_.train_samples >= 1 &&
+               header_.train_samples <= entries &&
                header_.validation_samples == entries - header_.train_samples,
            offsetof(PackHeader, train_samples),
            fmt::format("{} and {} samples do not fit an index of {} bytes",
@@ -87,8 +87,7 @@ class PackFile {
     const std::byte* names = file_.bytes().data() + sizeof header_;
     const std::byte* at = file_.bytes().data() + header_.index_offset;
     const std::size_t bytes = file_.bytes().size() - header_.index_offset;
-    const std::uint64_t hash =
-        content_hash(at, bytes, content_hash(names, header_.names_bytes));
+    const std::uint64_t hash = content_hash(at, bytes, content_hash(names, header_.names_bytes));
     expect(hash == header_.index_hash, header_.index_offset, "the index is damaged");
     index_.resize(bytes / sizeof(PackEntry));
     std::memcpy(index_.data(), at, bytes);
@@ -96,8 +95,8 @@ class PackFile {
       const PackEntry& entry = index_[i];
       const std::uint64_t pixels = std::uint64_t{entry.height} * entry.width;
       expect(pixels >= 1 && pixels <= std::uint64_t(kMaxImagePixels) &&
-                 entry.height <= std::uint64_t(kMaxImagePixels) &&
-                 entry.bytes == pixels * 3 && entry.label < header_.classes &&
+                 entry.height <= std::uint64_t(kMaxImagePixels) && entry.bytes == pixels * 3 &&
+                 entry.label < header_.classes &&
                  entry.offset >= sizeof header_ + header_.names_bytes &&
                  entry.offset <= header_.index_offset &&
                  entry.bytes <= header_.index_offset - entry.offset,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <png.h>
-
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <png.h>
 
 #include "core/base/error.h"
 #include "core/data/image_decoder.h"

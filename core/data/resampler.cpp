@@ -54,7 +54,10 @@ void mix_quickly(const std::uint8_t* input,
 constexpr int kShift = kExtraBits + kColumnBits;
 
 /// One output pixel: sum over taps of row[3 * t + channel] * weight.
-void mix_pixel(const std::uint16_t* row, const std::uint16_t* weights, int taps, std::uint8_t* out) {
+void mix_pixel(const std::uint16_t* row,
+               const std::uint16_t* weights,
+               int taps,
+               std::uint8_t* out) {
   for (int c = 0; c < kChannels; ++c) {
     std::uint32_t sum = 1u << (kShift - 1);
     for (int t = 0; t < taps; ++t) sum += std::uint32_t{row[kChannels * t + c]} * weights[t];
@@ -75,8 +78,8 @@ inline __m128i sum_pixel(const std::uint16_t* row, const std::uint16_t* weights,
     const auto* pixels = row + 2 * kChannels * t;
     const __m128i left = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixels));
     const __m128i right = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixels + kChannels));
-    sum = _mm_add_epi32(
-        sum, _mm_madd_epi16(_mm_unpacklo_epi16(left, right), _mm_set1_epi32(int(both))));
+    sum = _mm_add_epi32(sum,
+                        _mm_madd_epi16(_mm_unpacklo_epi16(left, right), _mm_set1_epi32(int(both))));
   }
   return _mm_srli_epi32(sum, kShift);
 }
@@ -95,8 +98,8 @@ int mix_pixels(const std::uint16_t* row,
     const auto pixel = [&](int n) {
       return sum_pixel<kPairs>(row + kChannels * first[i + n], weights + n * taps, taps / 2);
     };
-    const __m128i bytes = _mm_packus_epi16(_mm_packs_epi32(pixel(0), pixel(1)),
-                                           _mm_packs_epi32(pixel(2), pixel(3)));
+    const __m128i bytes =
+        _mm_packus_epi16(_mm_packs_epi32(pixel(0), pixel(1)), _mm_packs_epi32(pixel(2), pixel(3)));
     std::uint32_t four[4];
     _mm_storeu_si128(reinterpret_cast<__m128i*>(four), bytes);
     // Each pixel's fourth byte is overwritten by the next.

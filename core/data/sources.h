@@ -70,8 +70,8 @@ struct OpenOptions {
   /// Share kept for validation by sources without a validation part; not set: 0.2 for csv, none
   /// for images. ConfigError where it is set and the source has such a part.
   std::optional<double> validation_fraction = {};
-  std::uint64_t seed = 1;  ///< chooses validation rows, keys crops
-  int image_size = 224;    ///< of images and packed
+  std::uint64_t seed = 1;   ///< chooses validation rows, keys crops
+  int image_size = 224;     ///< of images and packed
   double resized_crop = 0;  ///< of images and packed; other sources refuse it (ConfigError)
 };
 

@@ -51,13 +51,14 @@ class Synthetic final : public Dataset {
     std::memcpy(target, &label, sizeof label);
   }
   std::string describe() const override {
-    return fmt::format("synthetic, {} samples of noise of {}x{}x{} in {} classes, new ones every "
-                       "epoch",
-                       size(),
-                       shape_.height,
-                       shape_.width,
-                       shape_.channels,
-                       shape_.classes);
+    return fmt::format(
+        "synthetic, {} samples of noise of {}x{}x{} in {} classes, new ones every "
+        "epoch",
+        size(),
+        shape_.height,
+        shape_.width,
+        shape_.channels,
+        shape_.classes);
   }
   std::uint64_t fingerprint() const override {
     return content_hash(noise_.data(), 64, std::uint64_t(spec_.input.bytes()) + key_);

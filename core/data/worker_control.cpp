@@ -11,6 +11,7 @@ constexpr double kNoWaiting = 0.005;  // share that allows to do with fewer
 constexpr double kFaster = 1.02;      // what a worker on trial has to bring
 constexpr double kSpare = 0.7;        // load that the remaining workers may have
 constexpr double kPause = 5;          // gaps this many times the usual one are no training
+constexpr int kPausesInARow = 8;      // from here on, steps have become that slow
 constexpr int kLongestWait = 256;     // windows
 
 }  // namespace
@@ -24,7 +25,9 @@ int WorkerControl::after_batch(double now, double waited, double busy) {
     return workers_;
   }
   // A gap that holds an evaluation or a checkpoint says nothing about loading.
-  if (usual_gap_ > 0 && gap > kPause * usual_gap_ + waited) return workers_;
+  if (usual_gap_ > 0 && gap > kPause * usual_gap_ + waited && ++pauses_ < kPausesInARow)
+    return workers_;
+  pauses_ = 0;
   usual_gap_ = usual_gap_ == 0 ? gap : 0.9 * usual_gap_ + 0.1 * gap;
   seconds_ += gap;
   waited_ += waited;

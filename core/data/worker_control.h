@@ -40,6 +40,7 @@ class WorkerControl {
   double waited_ = 0;       // in the window
   double busy_before_ = 0;  // at the start of the window
   int batches_ = 0;         // in the window
+  int pauses_ = 0;          // gaps in a row that were left out
 
   bool trial_ = false;       // the window runs with one worker more than the one before
   bool fresh_ = true;        // the window began with other conditions: it only warms up

@@ -12,11 +12,10 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <jpeglib.h>
 #include <stdlib.h>
 #include <string>
 #include <vector>
-
-#include <jpeglib.h>
 
 #include "core/base/error.h"
 #include "core/data/loader.h"
@@ -139,7 +138,8 @@ void run(int count, int rounds) {
   }
   const double base = median(plain);
   const auto line = [&](const char* what, const std::vector<double>& rates) {
-    fmt::print("{:44} {:8.0f} images/s  {:5.2f} of plain\n", what, median(rates), median(rates) / base);
+    fmt::print(
+        "{:44} {:8.0f} images/s  {:5.2f} of plain\n", what, median(rates), median(rates) / base);
   };
   fmt::print("{} JPEG files of {}x{}, quality {}, {:.1f} KB on average, {} rounds\n",
              count,

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-
 #include <jpeglib.h>
 #include <png.h>
 
@@ -129,8 +128,7 @@ std::string png_file(const Picture& picture, int bits, bool interlaced) {
   }
   const std::size_t stride = samples.size() / std::size_t(picture.height);
   std::vector<png_bytep> rows;
-  for (int y = 0; y < picture.height; ++y)
-    rows.push_back(samples.data() + std::size_t(y) * stride);
+  for (int y = 0; y < picture.height; ++y) rows.push_back(samples.data() + std::size_t(y) * stride);
   png_write_image(png, rows.data());
   png_write_end(png, info);
   png_destroy_write_struct(&png, &info);
