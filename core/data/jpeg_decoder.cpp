@@ -3,9 +3,12 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
-#include <jerror.h>
-#include <jpeglib.h>
 #include <string_view>
+
+// clang-format off
+#include <jpeglib.h>
+#include <jerror.h>  // needs what the line above defines
+// clang-format on
 
 #include "core/base/error.h"
 #include "core/data/image_decoder.h"
