@@ -67,6 +67,7 @@ int pack_command(const std::vector<std::string>& arguments) {
                "lockstep pack");
   PackFlags flags;
   declare(app, flags);
+  for (CLI::Option* option : app.get_options()) option->take_last();
   try {
     // CLI11 wants them last first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
