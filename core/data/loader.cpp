@@ -281,7 +281,7 @@ class Loader::State {
 
   LoaderSlot& slot_of(std::uint64_t number) { return slots_[number % slots_.size()]; }
 
-  static constexpr int kMostAutomaticWorkers = 16;
+  static constexpr int kMostAutomaticWorkers = 8;
   static constexpr std::uint64_t kNoEnd = ~std::uint64_t{0};
 
   std::shared_ptr<const Dataset> dataset_;
