@@ -69,9 +69,12 @@ void Progress::on_end(const TrainSummary& summary) {
   }
   console_.line(
       fmt::format("speed                  {} samples/s", with_thousands(summary.samples_per_s)));
-  console_.line(fmt::format("data                   {} samples/s could be loaded; waited {:.1f}%",
-                            with_thousands(summary.loader_samples_per_s),
-                            100 * summary.data_wait_share));
+  console_.line(
+      fmt::format("data                   {} samples/s could be loaded with {} workers a rank; "
+                  "training waited {:.1f}%",
+                  with_thousands(summary.loader_samples_per_s),
+                  summary.loader_workers,
+                  100 * summary.data_wait_share));
   if (summary.skipped_samples > 0)
     console_.line(fmt::format("bad samples            {} replaced{}",
                               with_thousands(double(summary.skipped_samples)),

@@ -166,6 +166,7 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"comm_exposed_share", summary.comm_exposed_share},
                    {"data_wait_share", summary.data_wait_share},
                    {"loader_samples_per_s", summary.loader_samples_per_s},
+                   {"loader_workers", std::int64_t(summary.loader_workers)},
                    {"skipped_samples", summary.skipped_samples},
                    {"peak_memory_bytes", summary.peak_memory_bytes},
                    {"weights_sha256", summary.weights_sha256},

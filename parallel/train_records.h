@@ -43,6 +43,7 @@ struct TrainSummary {
   double comm_exposed_share = 0;  ///< of wall_s
   double data_wait_share = 0;     ///< of wall_s, in which rank 0 waited for samples
   double loader_samples_per_s = 0;
+  int loader_workers = 0;            ///< of each rank; 0: the training thread loads
   std::int64_t skipped_samples = 0;  ///< that others took the place of, on all ranks
   std::string first_skipped;         ///< what was wrong with the first on rank 0
   std::uint64_t peak_memory_bytes = 0;

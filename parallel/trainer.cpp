@@ -249,6 +249,7 @@ class Trainer::State {
     summary.comm_exposed_share = replica_->times().exposed_communication / training_seconds_;
     summary.data_wait_share = loader.waited_seconds() / training_seconds_;
     summary.loader_samples_per_s = loader_rate(loader);
+    summary.loader_workers = loader.workers();
     summary.skipped_samples = sum_over_ranks(summary.skipped_samples);
     summary.peak_memory_bytes = peak_resident_bytes();
     summary.weights_sha256 = io::weights_sha256(replica_->weights());

@@ -44,7 +44,10 @@ struct ImageView {
   int height = 0;
 };
 
-/// The larger pictures are refused before anything is allocated for them.
+/// Larger pictures are refused before anything is allocated for them.
 constexpr std::int64_t kMaxImagePixels = 100'000'000;
+
+/// Memory that a decoder keeps from one picture to the next.
+constexpr std::size_t kKeptPixelBytes = std::size_t{64} << 20;
 
 }  // namespace lockstep::data

@@ -86,6 +86,7 @@ class JpegDecoder final : public ImageDecoder {
     file_ = file;
     jpeg_abort_decompress(&info_);
     state_.error.num_warnings = 0;
+    if (pixels_.size() > kKeptPixelBytes) pixels_ = {};
     if (!read_header()) fail();
     check_image_size(name_, info_.image_width, info_.image_height);
     if (!has_end(file_, position()))

@@ -26,6 +26,7 @@ class PngDecoder final : public ImageDecoder {
     name_ = name;
     file_ = file;
     position_ = 0;
+    if (pixels_.size() > kKeptPixelBytes) pixels_ = {};
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
     LOCKSTEP_CHECK(info_ != nullptr, OutOfMemory, "png: no memory for a decoder");

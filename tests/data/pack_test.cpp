@@ -202,6 +202,21 @@ TEST_F(Pack, RefusesEntriesThatLie) {
               HasSubstr("sample 2: "));
 }
 
+// Pixels are not checked when the file is opened; all that says where they lie is.
+TEST_F(Pack, NoticesEveryDamagedByteAroundThePixels) {
+  pack();
+  const std::string good = content();
+  PackHeader header;
+  std::memcpy(&header, good.data(), sizeof header);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    if (i == sizeof header + header.names_bytes) i = header.index_offset;
+    std::string file = good;
+    file[i] = char(file[i] ^ 0x10);
+    const std::string name = write("changed.pack", file);
+    ASSERT_THAT(error_of<DataError>([&] { packed(name); }), HasSubstr("changed.pack: byte ")) << i;
+  }
+}
+
 TEST_F(Pack, SplitsWhereThereIsNoValidationPart) {
   fs::remove_all(path("images/val"));
   pack();
