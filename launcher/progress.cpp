@@ -70,7 +70,7 @@ void Progress::on_end(const TrainSummary& summary) {
   console_.line(
       fmt::format("speed                  {} samples/s", with_thousands(summary.samples_per_s)));
   console_.line(
-      fmt::format("data                   {} samples/s could be loaded with {} workers a rank; "
+      fmt::format("data                   {} samples/s could be loaded (workers a rank: {}); "
                   "training waited {:.1f}%",
                   with_thousands(summary.loader_samples_per_s),
                   summary.loader_workers,

@@ -6,7 +6,7 @@
 namespace lockstep::data {
 
 /// Decides how many workers load samples, from how long training waited for them. It looks at
-/// windows of at least half a second and eight micro-batches:
+/// windows of at least a second and eight micro-batches:
 ///  - waiting took more than 2% of the window: one more, on trial. Where micro-batches then do not
 ///    come at least 2% faster (workers and training share the cores, or the disk is the limit), it
 ///    is taken back and not tried again for a while, longer each time;
@@ -27,7 +27,7 @@ class WorkerControl {
  private:
   void close_window(double busy);
 
-  static constexpr double kWindowSeconds = 0.5;
+  static constexpr double kWindowSeconds = 1.0;
   static constexpr int kWindowBatches = 8;
 
   int most_;
