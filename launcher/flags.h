@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +14,8 @@ namespace lockstep {
 struct TrainFlags {
   nn::ModelSpec model;  ///< `outputs` is filled in once the data is known
   std::string data = "glyphs";
-  /// Share of the samples kept for validation; not set: the source's own default.
-  std::optional<double> val_fraction;
-  int image_size = 224;  ///< images and packed
+  double val_fraction = 0;  ///< share of the samples kept, where the source has no such part
+  int image_size = 224;     ///< images and packed
   float label_smoothing = 0;
   TrainOptions options;
   int ranks = 0;  ///< 0: auto

@@ -50,7 +50,8 @@ void write_model(const TrainFlags& flags, TomlWriter& toml) {
 
 void write_data(const TrainFlags& flags, TomlWriter& toml) {
   toml.text("data", flags.data);
-  if (flags.val_fraction) toml.number("val-fraction", *flags.val_fraction);
+  if (flags.data.starts_with("csv:") || flags.val_fraction > 0)
+    toml.number("val-fraction", flags.val_fraction);
   if (flags.data.starts_with("images:") || flags.data.starts_with("packed:"))
     toml.number("image-size", flags.image_size);
   toml.text("augment", flags.options.augmentation.to_string());

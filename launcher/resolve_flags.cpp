@@ -142,7 +142,8 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   if (!table && !files)
     refuse(app, {"--val-fraction"}, chosen, "the source has a validation part, or wants none");
   if (!files) refuse(app, {"--image-size"}, chosen, "it belongs to images:DIR and packed:FILE");
-  if (app.count("--val-fraction") > 0) flags.val_fraction = raw.val_fraction;
+  const bool split = table || app.count("--val-fraction") > 0;
+  flags.val_fraction = split ? raw.val_fraction : 0;
   flags.image_size = int(std::min<std::int64_t>(raw.image_size, std::numeric_limits<int>::max()));
   flags.options.skip_bad_samples = raw.skip_bad_samples;
   flags.options.augmentation = data::parse_augmentation(raw.augment);

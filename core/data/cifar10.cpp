@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/data/input_file.h"
+#include "core/data/mapped_file.h"
 #include "core/data/sources.h"
 
 namespace lockstep::data {
@@ -25,9 +26,10 @@ class Cifar10 final : public Dataset {
  public:
   Cifar10(std::string folder, const std::vector<std::string>& names) : folder_(std::move(folder)) {
     for (const std::string& name : names) {
-      const MappedFile& file =
-          files_.emplace_back((std::filesystem::path(folder_) / name).string(), kHint);
-      check(file);
+      const std::string path = (std::filesystem::path(folder_) / name).string();
+      check_size(path, std::int64_t(input_file_size(path, kHint)));
+      const MappedFile& file = files_.emplace_back(path);
+      check_labels(file);
       ends_.push_back(size() + std::int64_t(file.bytes().size()) / kRecord);
       hash_ = content_hash(file.bytes().data(), file.bytes().size(), hash_);
     }
@@ -62,26 +64,33 @@ class Cifar10 final : public Dataset {
   std::string describe() const override {
     return fmt::format("cifar10:{}, {} images of 32x32x3 in 10 classes", folder_, size());
   }
+  std::vector<std::string> class_names() const override {
+    return {
+        "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+  }
   std::uint64_t fingerprint() const override { return hash_; }
 
  private:
-  static void check(const MappedFile& file) {
-    const auto bytes = std::int64_t(file.bytes().size());
+  static void check_size(const std::string& path, std::int64_t bytes) {
     if (bytes == 0 || bytes % kRecord != 0)
       throw DataError(fmt::format("{}: expected records of {} bytes, got {} bytes, which is {} "
                                   "records and {} bytes",
-                                  file.name(),
+                                  path,
                                   kRecord,
                                   bytes,
                                   bytes / kRecord,
                                   bytes % kRecord),
                       kHint);
+  }
+
+  static void check_labels(const MappedFile& file) {
+    const auto bytes = std::int64_t(file.bytes().size());
     for (std::int64_t at = 0; at < bytes; at += kRecord) {
       const int label = std::to_integer<int>(file.bytes()[std::size_t(at)]);
       LOCKSTEP_CHECK(label < kClasses,
                      DataError,
                      "{}: expected a label of 0 to 9 at byte {}, record {}, got {}",
-                     file.name(),
+                     file.path(),
                      at,
                      at / kRecord,
                      label);

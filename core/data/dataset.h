@@ -46,6 +46,8 @@ class Dataset {
                           std::byte* target) const;
   /// "mnist:DIR, 60,000 images of 28x28x1 in 10 classes", for people.
   virtual std::string describe() const = 0;
+  /// Names of the classes, or the text of each token of the vocabulary; empty where they have none.
+  virtual std::vector<std::string> class_names() const { return {}; }
   /// Hash of what identifies the content (sizes, sums of the files), for the fingerprint.
   virtual std::uint64_t fingerprint() const = 0;
 };

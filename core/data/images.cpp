@@ -19,7 +19,7 @@ class Images final : public Dataset {
   Images(std::shared_ptr<const ImageFolder> folder,
          std::vector<std::int64_t> rows,
          std::vector<std::int32_t> label_of,
-         int classes,
+         std::vector<std::string> classes,
          ImagePart part,
          const ImageOptions& options)
       : folder_(std::move(folder)),
@@ -27,7 +27,8 @@ class Images final : public Dataset {
         label_of_(std::move(label_of)),
         part_(part),
         options_(options),
-        spec_(image_spec(options.size, classes)) {
+        classes_(std::move(classes)),
+        spec_(image_spec(options.size, int(classes_.size()))) {
     hash_ = data::fingerprint(*folder_);
     hash_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), hash_);
     hash_ = fold_options(hash_, options_, part_);
@@ -60,6 +61,7 @@ class Images final : public Dataset {
                        options_.size,
                        options_.size);
   }
+  std::vector<std::string> class_names() const override { return classes_; }
   std::uint64_t fingerprint() const override { return hash_; }
 
  private:
@@ -68,6 +70,7 @@ class Images final : public Dataset {
   std::vector<std::int32_t> label_of_;
   ImagePart part_;
   ImageOptions options_;
+  std::vector<std::string> classes_;
   SampleSpec spec_;
   std::uint64_t hash_ = 0;
   mutable WorkspacePool workspaces_;
@@ -85,11 +88,10 @@ DataSplit images(const std::string& folder, const ImageOptions& options) {
   check(options);
   const ImageFolders folders = scan_image_folders(folder);
   const auto& classes = folders.train->classes;
-  const int count = int(classes.size());
   std::vector<std::int32_t> same(classes.size());
   std::iota(same.begin(), same.end(), 0);
   const auto part = [&](std::vector<std::int64_t> rows, ImagePart kind) {
-    return std::make_shared<Images>(folders.train, std::move(rows), same, count, kind, options);
+    return std::make_shared<Images>(folders.train, std::move(rows), same, classes, kind, options);
   };
   if (folders.validation) {
     LOCKSTEP_CHECK(options.validation_fraction == 0,
@@ -102,7 +104,7 @@ DataSplit images(const std::string& folder, const ImageOptions& options) {
             std::make_shared<Images>(folders.validation,
                                      counting(folders.validation->size()),
                                      folders.validation_labels(),
-                                     count,
+                                     classes,
                                      ImagePart::validation,
                                      options)};
   }

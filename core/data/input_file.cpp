@@ -6,11 +6,9 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
 
 #include "core/base/error.h"
 
@@ -110,28 +108,6 @@ std::span<const std::byte> read_bytes(const std::string& file,
     done += std::size_t(got);
   }
   return {buffer.data(), bytes};
-}
-
-MappedFile::MappedFile(const std::string& file, const std::string& hint)
-    : name_(file), size_(input_file_size(file, hint)) {
-  if (size_ == 0) return;
-  const Descriptor descriptor(file, hint);
-  void* memory = mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor.number(), 0);
-  LOCKSTEP_CHECK(memory != MAP_FAILED,
-                 DataError,
-                 "{}: cannot be mapped into memory: {}",
-                 file,
-                 std::strerror(errno));
-  data_ = static_cast<const std::byte*>(memory);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : name_(std::move(other.name_)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
 }
 
 std::uint64_t content_hash(const void* data, std::size_t bytes, std::uint64_t seed) {

@@ -26,25 +26,6 @@ std::span<const std::byte> read_bytes(const std::string& file,
                                       std::vector<std::byte>& buffer,
                                       const std::string& hint);
 
-/// A file's bytes, mapped for reading and shared by all processes that map it; unmapped at the end.
-class MappedFile {
- public:
-  /// Throws DataError as input_file_size() does, or where the system cannot map the file.
-  MappedFile(const std::string& file, const std::string& hint);
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
-
-  const std::string& name() const { return name_; }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-
- private:
-  std::string name_;
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
 /// FNV-1a over 8-byte words (the rest by bytes): tells contents apart, resists no attacker.
 std::uint64_t content_hash(const void* data, std::size_t bytes, std::uint64_t seed = 0);
 

@@ -9,8 +9,6 @@
 namespace lockstep::data {
 namespace {
 
-constexpr double kCsvFraction = 0.2;
-
 /// "kind:rest"
 struct Source {
   std::string text, kind, rest;
@@ -18,12 +16,12 @@ struct Source {
 };
 
 void expect_no_fraction(const Source& source, const OpenOptions& options) {
-  if (options.validation_fraction.value_or(0.0) != 0.0)
+  if (options.validation_fraction != 0.0)
     throw ConfigError(
         fmt::format("data: {} has its own validation part, so a validation fraction ({}) cannot be "
                     "chosen",
                     source.kind,
-                    *options.validation_fraction),
+                    options.validation_fraction),
         "leave --val-fraction out");
 }
 
@@ -53,7 +51,7 @@ DataSplit open_glyphs(const Source& source, const OpenOptions& options) {
 DataSplit open_csv(const Source& source, const OpenOptions& options) {
   expect_path(source, "FILE");
   expect_no_crop(source, options);
-  return csv(source.rest, options.validation_fraction.value_or(kCsvFraction), options.seed);
+  return csv(source.rest, options.validation_fraction, options.seed);
 }
 
 DataSplit open_mnist(const Source& source, const OpenOptions& options) {
@@ -71,10 +69,7 @@ DataSplit open_cifar10(const Source& source, const OpenOptions& options) {
 }
 
 ImageOptions image_options(const OpenOptions& options) {
-  return {options.image_size,
-          options.resized_crop,
-          options.seed,
-          options.validation_fraction.value_or(0.0)};
+  return {options.image_size, options.resized_crop, options.seed, options.validation_fraction};
 }
 
 DataSplit open_images(const Source& source, const OpenOptions& options) {

@@ -6,6 +6,7 @@
 #include "core/data/image_samples.h"
 #include "core/data/image_workspace.h"
 #include "core/data/input_file.h"
+#include "core/data/mapped_file.h"
 #include "core/data/pack_format.h"
 #include "core/data/row_split.h"
 #include "core/data/sources.h"
@@ -18,20 +19,36 @@ constexpr const char* kHint = "write the file anew with lockstep pack";
 /// A packed file whose header, names and index have been checked against its true size.
 class PackFile {
  public:
-  explicit PackFile(const std::string& name) : file_(name, "lockstep pack writes such files") {
+  explicit PackFile(const std::string& name) : file_(existing(name)) {
     check_header();
     check_names();
     check_index();
   }
 
-  const std::string& name() const { return file_.name(); }
+  const std::string& name() const { return file_.path(); }
   const PackHeader& header() const { return header_; }
+  std::vector<std::string> class_names() const {
+    std::vector<std::string> names;
+    const auto* at = reinterpret_cast<const char*>(file_.bytes().data() + sizeof header_);
+    for (std::uint32_t i = 0; i < header_.classes; ++i) {
+      names.emplace_back(at);
+      at += names.back().size() + 1;
+    }
+    return names;
+  }
   const PackEntry& entry(std::int64_t i) const { return index_[std::size_t(i)]; }
   const std::uint8_t* pixels(const PackEntry& entry) const {
     return reinterpret_cast<const std::uint8_t*>(file_.bytes().data() + entry.offset);
   }
 
  private:
+  /// `name`, once it is known to be a file that can be read.
+  static const std::string& existing(const std::string& name) {
+    const std::uint64_t bytes = input_file_size(name, "lockstep pack writes such files");
+    if (bytes == 0) throw DataError(fmt::format("{}: byte 0: the file is empty", name), kHint);
+    return name;
+  }
+
   void expect(bool good, std::uint64_t at, const std::string& what) const {
     if (good) return;
     throw DataError(fmt::format("{}: byte {}: {}", name(), at, what), kHint);
@@ -162,6 +179,7 @@ class Packed final : public Dataset {
                        options_.size,
                        options_.size);
   }
+  std::vector<std::string> class_names() const override { return file_->class_names(); }
   std::uint64_t fingerprint() const override { return hash_; }
 
  private:

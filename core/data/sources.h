@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -66,18 +65,19 @@ DataSplit images(const std::string& folder, const ImageOptions& options = {});
 /// host. Throws DataError where the file is not as it says, naming the byte.
 DataSplit packed(const std::string& file, const ImageOptions& options = {});
 
+/// What the command line says about a source beside its name; each kind takes what concerns it.
 struct OpenOptions {
-  /// Share kept for validation by sources without a validation part; not set: 0.2 for csv, none
-  /// for images. ConfigError where it is set and the source has such a part.
-  std::optional<double> validation_fraction = {};
-  std::uint64_t seed = 1;   ///< chooses validation rows, keys crops
-  int image_size = 224;     ///< of images and packed
-  double resized_crop = 0;  ///< of images and packed; other sources refuse it (ConfigError)
+  /// Share kept for validation, of sources without a validation part of their own.
+  double validation_fraction = 0.0;
+  /// Chooses validation rows and keys crops. Glyphs are the same for every seed, as mnist and
+  /// cifar10 are, so that runs compare.
+  std::uint64_t seed = 1;
+  int image_size = 224;     ///< of images and packed: see ImageOptions
+  double resized_crop = 0;  ///< of images and packed; ConfigError for other sources
 };
 
 /// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR", "cifar10:DIR",
-/// "images:DIR", "packed:FILE", "synthetic[:HxWxC[:CLASSES]]". What glyphs, mnist and cifar10 hold
-/// is the same for every seed, so that runs compare.
+/// "images:DIR", "packed:FILE", "synthetic[:HxWxC[:CLASSES]]".
 /// Throws ConfigError naming the nearest valid kind, or an option that the source has no use for;
 /// DataError as the source does.
 DataSplit open(const std::string& source, const OpenOptions& options = {});

@@ -52,6 +52,7 @@ TEST_F(Images, AreOrderedByClassAndName) {
   ASSERT_EQ(split.train->size(), 4);
   EXPECT_EQ(split.validation, nullptr);
   EXPECT_EQ(split.train->spec().classes, 3);
+  EXPECT_THAT(split.train->class_names(), ElementsAre("a", "b", "c"));
   EXPECT_EQ(split.train->spec().input.to_string(), "u8[8, 8, 3]");
   for (int i = 0; i < 4; ++i) EXPECT_EQ(first_byte(*split.train, i), 10 + i);
   EXPECT_EQ(label_of(*split.train, 0, 0), 0);

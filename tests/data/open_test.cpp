@@ -27,7 +27,7 @@ TEST_F(Open, GlyphsAreTheSameForEverySeed) {
 
 TEST_F(Open, CsvSplitsAsAsked) {
   const std::string file = write("t.csv", "a,k\n1,x\n2,y\n3,x\n4,y\n");
-  EXPECT_EQ(open("csv:" + file, {.validation_fraction = 0.0}).validation, nullptr);
+  EXPECT_EQ(open("csv:" + file).validation, nullptr);
   const DataSplit split = open("csv:" + file, {.validation_fraction = 0.25});
   EXPECT_EQ(split.train->size(), 3);
   EXPECT_EQ(split.validation->size(), 1);

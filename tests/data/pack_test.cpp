@@ -68,6 +68,8 @@ TEST_F(Pack, HoldsBothPartsWithTheirLabels) {
   ASSERT_EQ(file.train->size(), 6);
   ASSERT_EQ(file.validation->size(), 1);
   EXPECT_EQ(file.train->spec().classes, 2);
+  EXPECT_THAT(file.train->class_names(), testing::ElementsAre("cat", "dog"));
+  EXPECT_EQ(file.validation->class_names(), folder.validation->class_names());
   EXPECT_THAT(file.train->describe(), HasSubstr("6 images in 2 classes, as 24x24"));
   for (int i = 0; i < 6; ++i) EXPECT_EQ(label_of(*file.train, 0, i), label_of(*folder.train, 0, i));
   EXPECT_EQ(label_of(*file.validation, 0, 0), 1);
@@ -144,7 +146,7 @@ TEST_F(Pack, RefusesFilesThatAreNoPack) {
     const std::string name = write("other", text);
     return error_of<DataError>([&] { packed(name); });
   };
-  EXPECT_THAT(refused(""), HasSubstr("other: byte 0: the file ends within the header"));
+  EXPECT_THAT(refused(""), HasSubstr("other: byte 0: the file is empty"));
   EXPECT_THAT(refused(content().substr(0, 50)), HasSubstr("byte 50: the file ends within"));
   EXPECT_THAT(refused(std::string(200, 'x')), HasSubstr("byte 0: expected the mark LOCKPACK"));
   EXPECT_THAT(refused(content().substr(0, content().size() - 1)), HasSubstr("as the header says"));
