@@ -51,7 +51,9 @@ Crop largest_in_the_middle(ImageSize image) {
 /// Where a middle part of `size` of `resized` pixels lies in `original` ones.
 void middle(int original, int resized, int size, double& begin, double& length) {
   const double scale = double(original) / double(resized);
-  begin = rounded((resized - size) * 0.5) * scale;
+  // Halves are rounded to the even pixel, as in torchvision.
+  const int margin = resized - size, half = margin / 2;
+  begin = (margin % 2 == 0 ? half : half + (half & 1)) * scale;
   length = size * scale;
 }
 
