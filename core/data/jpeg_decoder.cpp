@@ -20,7 +20,7 @@ constexpr int kFull = 8;  // scales are counted in eighths, as the library does
 /// A file may say that it refines its pixels in thousands of passes; real ones have about ten.
 constexpr int kMostScans = 200;
 
-const char* const kHint = "replace the file, or train with --skip-bad-samples";
+constexpr const char* kHint = "replace the file, or train with --skip-bad-samples";
 
 /// What the library's C callbacks share with the decoder. `error` comes first: callbacks cast.
 struct ErrorState {

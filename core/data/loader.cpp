@@ -119,6 +119,8 @@ class Loader::State {
   }
 
   ~State() { stop(); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   LoadedBatch next() {
     const auto start = Clock::now();
