@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int kChannels = 3;
+constexpr std::int64_t kChannels = 3;
 constexpr int kRowBits = 15;     // of the weights of rows
 constexpr int kColumnBits = 14;  // of the weights of columns
 constexpr int kExtraBits = 7;    // of a mixed row beyond a byte
@@ -56,11 +56,12 @@ constexpr int kShift = kExtraBits + kColumnBits;
 /// One output pixel: sum over taps of row[3 * t + channel] * weight.
 void mix_pixel(const std::uint16_t* row,
                const std::uint16_t* weights,
-               int taps,
+               std::int64_t taps,
                std::uint8_t* out) {
-  for (int c = 0; c < kChannels; ++c) {
+  for (std::int64_t c = 0; c < kChannels; ++c) {
     std::uint32_t sum = 1u << (kShift - 1);
-    for (int t = 0; t < taps; ++t) sum += std::uint32_t{row[kChannels * t + c]} * weights[t];
+    for (std::int64_t t = 0; t < taps; ++t)
+      sum += std::uint32_t{row[kChannels * t + c]} * weights[t];
     out[c] = std::uint8_t(sum >> kShift);
   }
 }
@@ -69,10 +70,12 @@ void mix_pixel(const std::uint16_t* row,
 /// The same for a number of taps that is even: red, green, blue and a byte that means nothing,
 /// 32 bits each.
 template <int kPairs>
-inline __m128i sum_pixel(const std::uint16_t* row, const std::uint16_t* weights, int pairs) {
+inline __m128i sum_pixel(const std::uint16_t* row,
+                         const std::uint16_t* weights,
+                         std::int64_t pairs) {
   __m128i sum = _mm_set1_epi32(1 << (kShift - 1));
-  const int count = kPairs == 0 ? pairs : kPairs;
-  for (int t = 0; t < count; ++t) {
+  const std::int64_t count = kPairs == 0 ? pairs : kPairs;
+  for (std::int64_t t = 0; t < count; ++t) {
     std::uint32_t both = 0;
     std::memcpy(&both, weights + 2 * t, sizeof both);
     const auto* pixels = row + 2 * kChannels * t;
@@ -87,15 +90,15 @@ inline __m128i sum_pixel(const std::uint16_t* row, const std::uint16_t* weights,
 /// As many groups of four pixels as leave room behind them for one byte; returns the next pixel.
 /// `kPairs` is the number of pairs of taps where the compiler may know it, else 0.
 template <int kPairs>
-int mix_pixels(const std::uint16_t* row,
-               const int* first,
-               const std::uint16_t* weights,
-               int taps,
-               int count,
-               std::uint8_t* out) {
-  int i = 0;
+std::int64_t mix_pixels(const std::uint16_t* row,
+                        const int* first,
+                        const std::uint16_t* weights,
+                        std::int64_t taps,
+                        std::int64_t count,
+                        std::uint8_t* out) {
+  std::int64_t i = 0;
   for (; i + 4 < count; i += 4, weights += 4 * taps, out += 4 * kChannels) {
-    const auto pixel = [&](int n) {
+    const auto pixel = [&](std::int64_t n) {
       return sum_pixel<kPairs>(row + kChannels * first[i + n], weights + n * taps, taps / 2);
     };
     const __m128i bytes =
@@ -103,7 +106,7 @@ int mix_pixels(const std::uint16_t* row,
     std::uint32_t four[4];
     _mm_storeu_si128(reinterpret_cast<__m128i*>(four), bytes);
     // Each pixel's fourth byte is overwritten by the next.
-    for (int n = 0; n < 4; ++n) std::memcpy(out + n * kChannels, four + n, 4);
+    for (std::int64_t n = 0; n < 4; ++n) std::memcpy(out + n * kChannels, four + n, 4);
   }
   return i;
 }
@@ -146,7 +149,7 @@ void Resampler::Axis::prepare(
     int left = one, largest = 0;
     for (int j = 0; j < high - low; ++j) {
       const double share = sum > 0 ? exact[std::size_t(j)] / sum : double(j == 0);
-      row[j] = std::uint16_t(share * one + 0.5);
+      row[j] = std::uint16_t(std::floor(share * one + 0.5));
       left -= row[j];
       if (row[j] > row[largest]) largest = j;
     }
@@ -177,10 +180,10 @@ void Resampler::mix_rows(const ImageView& image, int output_row) {
 }
 
 void Resampler::mix_columns(int count, std::uint8_t* out) const {
-  const int taps = columns_.taps;
+  const std::int64_t taps = columns_.taps;
   const int* first = columns_.first.data();
   const std::uint16_t* weights = columns_.weights.data();
-  int i = 0;
+  std::int64_t i = 0;
 #if defined(__SSE2__)
   const auto mix = taps == 2   ? mix_pixels<1>
                    : taps == 4 ? mix_pixels<2>
