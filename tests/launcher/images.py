@@ -5,10 +5,7 @@
 images.py PROGRAM ClassName: the image sources and lockstep pack.
 """
 import json
-import os
 import struct
-import sys
-import unittest
 import zlib
 
 from program_test import ProgramTest, main
