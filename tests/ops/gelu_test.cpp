@@ -25,6 +25,10 @@ std::vector<OpCase> gelu_cases() {
                          std::make_shared<ops::Gelu>(kind),
                          {random_f32(shape, 1, -range, range)},
                          {{.c = 6, .scale = double(range)}}});
+    cases.push_back({"bf16",
+                     std::make_shared<ops::Gelu>(kind),
+                     {as_bf16(random_f32({3, 67}, 1, -6, 6))},
+                     {{.c = 6, .scale = 6}}});
     std::vector<float> special = {
         NAN, 0.0f, 1e-45f, -1e-45f, 1e30f, -1e30f, 3e38f, -3e38f, INFINITY};
     cases.push_back({"far out",
@@ -43,6 +47,10 @@ std::vector<OpCase> gelu_bwd_cases() {
                        std::make_shared<ops::GeluBwd>(kind),
                        {random_f32(shape, 2), random_f32(shape, 3, -6, 6)},
                        {{.c = 8, .scale = 1.13}}});
+    cases.push_back({"bf16",
+                     std::make_shared<ops::GeluBwd>(kind),
+                     {as_bf16(random_f32({3, 67}, 2)), as_bf16(random_f32({3, 67}, 3, -6, 6))},
+                     {{.c = 8, .scale = 1.13}}});
     cases.push_back(
         {"far out",
          std::make_shared<ops::GeluBwd>(kind),

@@ -19,6 +19,8 @@ std::vector<OpCase> scale_cases() {
                        std::make_shared<ops::Scale>(factor),
                        {random_f32(shape, 1)},
                        {{.c = 1}}});
+  cases.push_back(
+      {"bf16", std::make_shared<ops::Scale>(0.7f), {as_bf16(random_f32({5, 33}, 1))}, {{.c = 1}}});
   return cases;
 }
 

@@ -90,6 +90,11 @@ std::vector<OpCase> all_loss_cases() {
     for (Ignored ignored : {Ignored::none, Ignored::some, Ignored::all}) {
       cases.push_back(token_case(s, 0.0f, true, ignored));
       cases.push_back(token_case(s, 0.1f, false, ignored));
+      for (float smoothing : {0.0f, 0.1f}) {
+        cases.push_back(token_case(s, smoothing, true, ignored));
+        cases.back().name += ", bf16";
+        cases.back().inputs[0] = as_bf16(cases.back().inputs[0]);
+      }
     }
   return cases;
 }
