@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/attention.h"
@@ -76,7 +77,7 @@ std::vector<OpCase> attention_cases() {
         set_forward_tolerances(c, s, dropout, 1);
         cases.push_back(c);
         c.name += ", bf16";
-        c.inputs[0] = as_bf16(c.inputs[0]);
+        c.inputs[0] = rounded_to_bf16(c.inputs[0]);
         cases.push_back(c);
       }
   // Steep softmax, whose maximum grows from block to block of keys.
@@ -142,10 +143,10 @@ std::vector<OpCase> attention_bwd_cases() {
         cases.push_back(c);
         // With rounded outputs of the forward pass rounding is all that differs.
         OpCase rounded_forward = forward;
-        rounded_forward.inputs[0] = as_bf16(forward.inputs[0]);
+        rounded_forward.inputs[0] = rounded_to_bf16(forward.inputs[0]);
         OpCase narrow = backward_case(rounded_forward);
         narrow.name += ", bf16";
-        for (std::size_t i : {1, 2}) narrow.inputs[i] = as_bf16(narrow.inputs[i]);
+        for (std::size_t i : {1, 2}) narrow.inputs[i] = rounded_to_bf16(narrow.inputs[i]);
         narrow.tolerances = c.tolerances;
         cases.push_back(narrow);
       }

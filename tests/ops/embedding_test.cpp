@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/transformer.h"
 
@@ -68,7 +69,7 @@ std::vector<OpCase> embedding_bwd_tokens_cases() {
                      {tokens_of(s), random_f32({s.samples, s.tokens, s.width}, 4)},
                      {{.c = 4, .n = n, .scale = std::sqrt(n)}}});
     cases.push_back(cases.back());
-    cases.back().inputs[1] = as_bf16(cases.back().inputs[1]);
+    cases.back().inputs[1] = rounded_to_bf16(cases.back().inputs[1]);
   }
   return cases;
 }
@@ -81,7 +82,7 @@ std::vector<OpCase> embedding_bwd_positions_cases() {
                      {random_f32({s.samples, s.tokens, s.width}, 5)},
                      {{.c = 2, .n = double(s.samples + 1), .scale = 2}}});
     cases.push_back(cases.back());
-    cases.back().inputs[0] = as_bf16(cases.back().inputs[0]);
+    cases.back().inputs[0] = rounded_to_bf16(cases.back().inputs[0]);
   }
   return cases;
 }

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/transformer.h"
@@ -27,7 +28,7 @@ std::vector<OpCase> gelu_cases() {
                          {{.c = 6, .scale = double(range)}}});
     cases.push_back({"bf16",
                      std::make_shared<ops::Gelu>(kind),
-                     {as_bf16(random_f32({3, 67}, 1, -6, 6))},
+                     {rounded_to_bf16(random_f32({3, 67}, 1, -6, 6))},
                      {{.c = 6, .scale = 6}}});
     std::vector<float> special = {
         NAN, 0.0f, 1e-45f, -1e-45f, 1e30f, -1e30f, 3e38f, -3e38f, INFINITY};
@@ -47,10 +48,11 @@ std::vector<OpCase> gelu_bwd_cases() {
                        std::make_shared<ops::GeluBwd>(kind),
                        {random_f32(shape, 2), random_f32(shape, 3, -6, 6)},
                        {{.c = 8, .scale = 1.13}}});
-    cases.push_back({"bf16",
-                     std::make_shared<ops::GeluBwd>(kind),
-                     {as_bf16(random_f32({3, 67}, 2)), as_bf16(random_f32({3, 67}, 3, -6, 6))},
-                     {{.c = 8, .scale = 1.13}}});
+    cases.push_back(
+        {"bf16",
+         std::make_shared<ops::GeluBwd>(kind),
+         {rounded_to_bf16(random_f32({3, 67}, 2)), rounded_to_bf16(random_f32({3, 67}, 3, -6, 6))},
+         {{.c = 8, .scale = 1.13}}});
     cases.push_back(
         {"far out",
          std::make_shared<ops::GeluBwd>(kind),

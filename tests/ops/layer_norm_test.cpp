@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/product_tolerance.h"
 #include "tests/reference/transformer.h"
@@ -71,9 +72,9 @@ std::vector<OpCase> layer_norm_cases() {
           cases.push_back(c);
           // Where 2^-8 is small against the deviation.
           if (center != 0 || shape[-1] < 15) continue;
-          c.inputs[0] = as_bf16(c.inputs[0]);
+          c.inputs[0] = rounded_to_bf16(c.inputs[0]);
           if (residual) {
-            c.inputs.back() = as_bf16(c.inputs.back());
+            c.inputs.back() = rounded_to_bf16(c.inputs.back());
             // The sum is rounded before it is normalised: 2^-8 |h|.
             for (std::size_t i : {0, 1}) c.tolerances[i].scale *= 1 + 0x1p16 / c.tolerances[i].c;
           }
@@ -100,12 +101,12 @@ OpCase backward_case(const OpCase& forward, bool residual) {
 
 /// With activations in bf16 where `narrow` says so: as the forward pass would have read them.
 OpCase toleranced_backward_case(OpCase forward, bool residual, bool narrow) {
-  if (narrow) forward.inputs[0] = as_bf16(forward.inputs[0]);
+  if (narrow) forward.inputs[0] = rounded_to_bf16(forward.inputs[0]);
   OpCase c = backward_case(forward, residual);
   if (narrow) {
     c.name += ", bf16";
-    c.inputs[1] = as_bf16(c.inputs[1]);
-    if (residual) c.inputs[4] = as_bf16(c.inputs[4]);
+    c.inputs[1] = rounded_to_bf16(c.inputs[1]);
+    if (residual) c.inputs[4] = rounded_to_bf16(c.inputs[4]);
   }
   const std::int64_t rows = c.inputs[3].type.shape[0];
   const Extremes e = extremes_of(forward);

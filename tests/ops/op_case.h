@@ -31,16 +31,14 @@ struct HostTensor {
 
 /// Uniform f32 values in [low, high), a function of the seed alone.
 HostTensor random_f32(const Shape& shape, std::uint64_t seed, float low = -1, float high = 1);
-/// The values of an f32 tensor rounded to the nearest bf16.
-HostTensor as_bf16(const HostTensor& tensor);
 /// Uniform integers in [0, bound).
 HostTensor random_i32(const Shape& shape, std::uint64_t seed, std::uint32_t bound);
 HostTensor random_u8(const Shape& shape, std::uint64_t seed, std::uint32_t bound = 256);
 HostTensor f32_tensor(const Shape& shape, const std::vector<float>& values);
 HostTensor i32_tensor(const Shape& shape, const std::vector<std::int32_t>& values);
 
-/// |actual - expected| <= c * 2^-24 * sqrt(n) * scale for every element of one output, and half a
-/// unit in the last place more where it is stored as bf16.
+/// |actual - expected| <= c * 2^-24 * sqrt(n) * scale for every element of one output; where it is
+/// bf16, half a unit of its eight bits is added.
 struct Tolerance {
   double c = 4;      ///< roundings an element passes through, times a small factor; 0: exact
   double n = 1;      ///< length of the longest sum behind an element
