@@ -149,6 +149,14 @@ void print_start(Console& console,
   console.line(fmt::format("output     {}", folder));
 }
 
+void warn_of_slow_bf16(Job& job, const TrainOptions& options) {
+  if (options.precision != Precision::bf16 || job.backend().multiplies_bf16()) return;
+  print_warning(
+      "this processor has neither AVX512_BF16 nor AMX: --precision bf16 rounds as asked but "
+      "computes in fp32, and is slower than --precision fp32",
+      job.rank());
+}
+
 /// Does what a run does first, once it is accepted.
 class StartObserver final : public TrainObserver {
  public:
@@ -222,6 +230,7 @@ int run_training(Job& job, const RunSettings& settings) {
     folder->write_file("classes.json", classes_json(*data.train));
     folder->write_file("environment.json", environment_json(job, settings));
     print_start(console, job, settings, data, parameters, path);
+    warn_of_slow_bf16(job, settings.flags.options);
   });
   if (folder) {
     trainer.add_observer(start);

@@ -73,6 +73,9 @@ class Backend {
 
   /// "cpu, avx512, oneDNN 2.6.3": the device class within which bits are promised.
   virtual std::string device_class() const = 0;
+  /// Whether the device multiplies bf16 itself; otherwise bf16 runs on fp32 arithmetic, and slower
+  /// than fp32.
+  virtual bool multiplies_bf16() const { return true; }
   /// Throws OutOfMemory naming `what` and the bytes.
   virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;
   virtual std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) = 0;

@@ -94,6 +94,10 @@ class CpuBackend final : public Backend {
                        version->patch);
   }
 
+  bool multiplies_bf16() const override {
+    return cpu::bf16_products() != cpu::Bf16Products::widened;
+  }
+
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
     return std::make_unique<CpuBuffer>(bytes, what);
   }

@@ -58,6 +58,12 @@ void expect_equal_bits(const TrainOptions& options) {
 
 TEST(EqualBits, LocalBatchNormSgd) { expect_equal_bits(base_options()); }
 
+TEST(EqualBits, Bf16) {
+  TrainOptions options = base_options();
+  options.precision = Precision::bf16;
+  expect_equal_bits(options);
+}
+
 TEST(EqualBits, GroupsInsideAMicroBatch) {
   TrainOptions options = base_options();
   options.batch_norm = BatchNormPolicy::parse("group:4");

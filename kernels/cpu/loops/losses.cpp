@@ -48,8 +48,8 @@ class CrossEntropy {
 };
 
 /// Few classes: rows are lanes, so that no sum crosses lanes.
-template <int K>
-LossSums few_classes(const CrossEntropyArgs<float>& a) {
+template <int K, typename T>
+LossSums few_classes(const CrossEntropyArgs<T>& a) {
   CrossEntropy loss(a);
   const Vec off = broadcast(-loss.weight * loss.smooth);
   const Vec on = broadcast(-loss.weight * (loss.keep + loss.smooth));
@@ -234,11 +234,6 @@ LossSums any_classes(const CrossEntropyArgs<T>& a) {
 
 template <typename T>
 LossSums cross_entropy(const CrossEntropyArgs<T>& args) {
-  return any_classes(args);
-}
-
-template <>
-LossSums cross_entropy(const CrossEntropyArgs<float>& args) {
   // clang-format off
   switch (args.classes) {
     case 2: return few_classes<2>(args);
@@ -254,8 +249,6 @@ LossSums cross_entropy(const CrossEntropyArgs<float>& args) {
   }
   // clang-format on
 }
-
-template LossSums cross_entropy(const CrossEntropyArgs<Bf16>& args);
 
 double squared_error(const SquaredErrorArgs& a) {
   double sum = 0;
@@ -294,5 +287,7 @@ void log_from_one_array(float* y, const float* x, std::int64_t elems) {
     store(y + i, log_from_one(load(x + i, lanes)), lanes);
   });
 }
+
+LOCKSTEP_INSTANTIATE(cross_entropy);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA
