@@ -17,6 +17,9 @@ LOCKSTEP_INLINE Vec load_or(const T* from, AllLanes, Vec) {
 LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
   return _mm512_mask_loadu_ps(other, mask, from);
 }
+LOCKSTEP_INLINE Vec load_or(const Bf16* from, Mask mask, Vec other) {
+  return _mm512_mask_mov_ps(other, mask, load(from, mask));
+}
 LOCKSTEP_INLINE float largest(Vec v) { return _mm512_reduce_max_ps(v); }
 LOCKSTEP_INLINE float total(Vec v) { return _mm512_reduce_add_ps(v); }
 /// The two halves, widened and added.
