@@ -4,8 +4,8 @@
 #include "core/ops/attention.h"
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/dropout_stream.h"
-#include "kernels/cpu/float_only.h"
 #include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/widened_kernel.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -129,13 +129,17 @@ class AttentionBwdKernel final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_attention_kernel(const ops::Attention& op, const KernelSpec& spec) {
-  expect_f32(spec);
+  if (has_bf16(spec))
+    return make_widened_kernel(
+        spec, -1, [&](const KernelSpec& wide) { return make_attention_kernel(op, wide); });
   return std::make_unique<AttentionKernel>(op, spec);
 }
 
 std::unique_ptr<Kernel> make_attention_bwd_kernel(const ops::AttentionBwd& op,
                                                   const KernelSpec& spec) {
-  expect_f32(spec);
+  if (has_bf16(spec))
+    return make_widened_kernel(
+        spec, -1, [&](const KernelSpec& wide) { return make_attention_bwd_kernel(op, wide); });
   return std::make_unique<AttentionBwdKernel>(op, spec);
 }
 

@@ -86,8 +86,9 @@ class CpuBackend final : public Backend {
 
   std::string device_class() const override {
     const dnnl_version_t* version = dnnl_version();
-    return fmt::format("cpu, {}, oneDNN {}.{}.{}",
+    return fmt::format("cpu, {}, bf16 products {}, oneDNN {}.{}.{}",
                        cpu::name_of(cpu::isa()),
+                       cpu::name_of(cpu::bf16_products()),
                        version->major,
                        version->minor,
                        version->patch);

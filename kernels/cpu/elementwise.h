@@ -77,5 +77,7 @@ LOCKSTEP_STORED_LOOP(void,
                       const DropoutStream& stream));
 LOCKSTEP_LOOP(void, round_to_bf16, (Bf16 * y, const float* x, std::int64_t elems));
 LOCKSTEP_LOOP(void, widen_to_f32, (float* y, const Bf16* x, std::int64_t elems));
+/// y = x rounded to bf16, as fp32.
+LOCKSTEP_LOOP(void, round_to_f32, (float* y, const float* x, std::int64_t elems));
 
 }  // namespace lockstep::cpu

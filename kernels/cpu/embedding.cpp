@@ -5,7 +5,6 @@
 
 #include "core/ops/embedding.h"
 #include "kernels/cpu/bound_kernel.h"
-#include "kernels/cpu/float_only.h"
 #include "kernels/cpu/kernel_list.h"
 
 namespace lockstep::cpu {
@@ -15,21 +14,23 @@ EmbeddingShape shape_of(const TensorType& activation) {
   return {activation.shape[0], activation.shape[1], activation.shape[2]};
 }
 
+template <typename T>
 class EmbeddingKernel final : public BoundKernel {
  public:
   EmbeddingKernel(const ops::Embedding& op, const KernelSpec& spec)
       : shape_(shape_of(spec.outputs[0])), positions_(op.positions()) {}
   void run(const RunState&) override {
     embedding_(
-        output(0), input<std::int32_t>(0), input(1), positions_ ? input(2) : nullptr, shape_);
+        output<T>(0), input<std::int32_t>(0), input(1), positions_ ? input(2) : nullptr, shape_);
   }
 
  private:
-  decltype(&avx2::embedding) embedding_ = LOCKSTEP_CHOOSE(embedding);
+  decltype(&avx2::embedding<T>) embedding_ = LOCKSTEP_CHOOSE(embedding<T>);
   EmbeddingShape shape_;
   bool positions_;
 };
 
+template <typename T>
 class EmbeddingBwdTokensKernel final : public BoundKernel {
  public:
   explicit EmbeddingBwdTokensKernel(const KernelSpec& spec)
@@ -38,16 +39,17 @@ class EmbeddingBwdTokensKernel final : public BoundKernel {
         accumulates_(spec.output_accumulates[0]) {}
   void run(const RunState& state) override {
     if (!(accumulates_ && state.accumulate)) std::fill_n(output(0), elems_, 0.0f);
-    add_(output(0), input<std::int32_t>(0), input(1), shape_);
+    add_(output(0), input<std::int32_t>(0), input<T>(1), shape_);
   }
 
  private:
-  decltype(&avx2::embedding_bwd_tokens) add_ = LOCKSTEP_CHOOSE(embedding_bwd_tokens);
+  decltype(&avx2::embedding_bwd_tokens<T>) add_ = LOCKSTEP_CHOOSE(embedding_bwd_tokens<T>);
   EmbeddingShape shape_;
   std::int64_t elems_;
   bool accumulates_;
 };
 
+template <typename T>
 class EmbeddingBwdPositionsKernel final : public BoundKernel {
  public:
   explicit EmbeddingBwdPositionsKernel(const KernelSpec& spec)
@@ -56,13 +58,13 @@ class EmbeddingBwdPositionsKernel final : public BoundKernel {
         accumulates_(spec.output_accumulates[0]) {}
   void run(const RunState& state) override {
     const bool accumulate = accumulates_ && state.accumulate;
-    sum_(output(0), input(0), shape_, accumulate);
+    sum_(output(0), input<T>(0), shape_, accumulate);
     const std::int64_t used = shape_.tokens * shape_.width;
     if (!accumulate) std::fill_n(output(0) + used, elems_ - used, 0.0f);
   }
 
  private:
-  decltype(&avx2::embedding_bwd_positions) sum_ = LOCKSTEP_CHOOSE(embedding_bwd_positions);
+  decltype(&avx2::embedding_bwd_positions<T>) sum_ = LOCKSTEP_CHOOSE(embedding_bwd_positions<T>);
   EmbeddingShape shape_;
   std::int64_t elems_;
   bool accumulates_;
@@ -71,20 +73,17 @@ class EmbeddingBwdPositionsKernel final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_embedding_kernel(const ops::Embedding& op, const KernelSpec& spec) {
-  expect_f32(spec);
-  return std::make_unique<EmbeddingKernel>(op, spec);
+  return make_stored<EmbeddingKernel>(spec.outputs[0].dtype, op, spec);
 }
 
 std::unique_ptr<Kernel> make_embedding_bwd_tokens_kernel(const ops::EmbeddingBwdTokens&,
                                                          const KernelSpec& spec) {
-  expect_f32(spec);
-  return std::make_unique<EmbeddingBwdTokensKernel>(spec);
+  return make_stored<EmbeddingBwdTokensKernel>(spec.inputs[1].dtype, spec);
 }
 
 std::unique_ptr<Kernel> make_embedding_bwd_positions_kernel(const ops::EmbeddingBwdPositions&,
                                                             const KernelSpec& spec) {
-  expect_f32(spec);
-  return std::make_unique<EmbeddingBwdPositionsKernel>(spec);
+  return make_stored<EmbeddingBwdPositionsKernel>(spec.inputs[0].dtype, spec);
 }
 
 }  // namespace lockstep::cpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
 
 /// Loops of the embedding: see ops::Embedding.
@@ -13,22 +14,22 @@ struct EmbeddingShape {
 };
 
 /// `positions` may be null.
-LOCKSTEP_LOOP(void,
-              embedding,
-              (float* y,
-               const std::int32_t* x,
-               const float* table,
-               const float* positions,
-               const EmbeddingShape& shape));
+LOCKSTEP_STORED_LOOP(void,
+                     embedding,
+                     (T * y,
+                      const std::int32_t* x,
+                      const float* table,
+                      const float* positions,
+                      const EmbeddingShape& shape));
 /// table_grad[x[n, t], :] += dy[n, t, :]
-LOCKSTEP_LOOP(
+LOCKSTEP_STORED_LOOP(
     void,
     embedding_bwd_tokens,
-    (float* table_grad, const std::int32_t* x, const float* dy, const EmbeddingShape& shape));
+    (float* table_grad, const std::int32_t* x, const T* dy, const EmbeddingShape& shape));
 /// positions_grad[t, :] (=|+=) sum over n of dy[n, t, :]
-LOCKSTEP_LOOP(
+LOCKSTEP_STORED_LOOP(
     void,
     embedding_bwd_positions,
-    (float* positions_grad, const float* dy, const EmbeddingShape& shape, bool accumulate));
+    (float* positions_grad, const T* dy, const EmbeddingShape& shape, bool accumulate));
 
 }  // namespace lockstep::cpu

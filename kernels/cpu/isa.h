@@ -38,6 +38,16 @@ void use_isa(Isa isa);
 
 std::string_view name_of(Isa isa);
 
+/// What multiplies bf16 here. The bits of bf16 programs depend on it.
+enum class Bf16Products {
+  amx,          ///< AMX tiles
+  avx512_bf16,  ///< vdpbf16ps
+  widened,      ///< fp32 products of widened values: no faster than fp32
+};
+/// Asks what oneDNN, which computes them, may use; `widened` where isa() is avx2.
+Bf16Products bf16_products();
+std::string_view name_of(Bf16Products products);
+
 #define LOCKSTEP_LOOP(result, name, parameters) \
   namespace avx2 {                              \
   result name parameters;                       \

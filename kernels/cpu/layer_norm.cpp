@@ -3,12 +3,12 @@
 
 #include "core/ops/layer_norm.h"
 #include "kernels/cpu/bound_kernel.h"
-#include "kernels/cpu/float_only.h"
 #include "kernels/cpu/kernel_list.h"
 
 namespace lockstep::cpu {
 namespace {
 
+template <typename T>
 class LayerNormKernel final : public BoundKernel {
  public:
   LayerNormKernel(const ops::LayerNorm& op, const KernelSpec& spec)
@@ -19,25 +19,26 @@ class LayerNormKernel final : public BoundKernel {
         width_(spec.inputs[0].shape[-1]) {}
 
   void run(const RunState&) override {
-    layer_norm_({.x = input(0),
+    layer_norm_({.x = input<T>(0),
                  .gamma = input(1),
                  .beta = bias_ ? input(2) : nullptr,
-                 .residual = residual_ ? input(bias_ ? 3 : 2) : nullptr,
-                 .y = output(0),
+                 .residual = residual_ ? input<T>(bias_ ? 3 : 2) : nullptr,
+                 .y = output<T>(0),
                  .saved = output(1),
-                 .sum = residual_ ? output(2) : nullptr,
+                 .sum = residual_ ? output<T>(2) : nullptr,
                  .rows = rows_,
                  .width = width_,
                  .eps = eps_});
   }
 
  private:
-  decltype(&avx2::layer_norm) layer_norm_ = LOCKSTEP_CHOOSE(layer_norm);
+  decltype(&avx2::layer_norm<T>) layer_norm_ = LOCKSTEP_CHOOSE(layer_norm<T>);
   bool bias_, residual_;
   float eps_;
   std::int64_t rows_, width_;
 };
 
+template <typename T>
 class LayerNormBwdKernel final : public BoundKernel {
  public:
   LayerNormBwdKernel(const ops::LayerNormBwd& op, const KernelSpec& spec)
@@ -50,12 +51,12 @@ class LayerNormBwdKernel final : public BoundKernel {
 
   std::size_t workspace_bytes() const override { return 2 * std::size_t(width_) * sizeof(float); }
   void run(const RunState& state) override {
-    layer_norm_bwd_({.h = input(0),
-                     .dy = input(1),
+    layer_norm_bwd_({.h = input<T>(0),
+                     .dy = input<T>(1),
                      .gamma = input(2),
                      .saved = input(3),
-                     .dh_in = residual_ ? input(4) : nullptr,
-                     .dh = output(0),
+                     .dh_in = residual_ ? input<T>(4) : nullptr,
+                     .dh = output<T>(0),
                      .dgamma = output(1),
                      .dbeta = bias_ ? output(2) : nullptr,
                      .workspace = workspace<float>(),
@@ -66,7 +67,7 @@ class LayerNormBwdKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::layer_norm_bwd) layer_norm_bwd_ = LOCKSTEP_CHOOSE(layer_norm_bwd);
+  decltype(&avx2::layer_norm_bwd<T>) layer_norm_bwd_ = LOCKSTEP_CHOOSE(layer_norm_bwd<T>);
   bool bias_, residual_, adds_gamma_, adds_beta_;
   std::int64_t rows_, width_;
 };
@@ -74,14 +75,12 @@ class LayerNormBwdKernel final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_layer_norm_kernel(const ops::LayerNorm& op, const KernelSpec& spec) {
-  expect_f32(spec);
-  return std::make_unique<LayerNormKernel>(op, spec);
+  return make_stored<LayerNormKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 std::unique_ptr<Kernel> make_layer_norm_bwd_kernel(const ops::LayerNormBwd& op,
                                                    const KernelSpec& spec) {
-  expect_f32(spec);
-  return std::make_unique<LayerNormBwdKernel>(op, spec);
+  return make_stored<LayerNormBwdKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 }  // namespace lockstep::cpu

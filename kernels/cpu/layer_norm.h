@@ -3,30 +3,33 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
 
 /// Loops of layer normalisation: see ops::LayerNorm.
 namespace lockstep::cpu {
 
+template <typename T>
 struct LayerNormArgs {
-  const float* x = nullptr;
+  const T* x = nullptr;
   const float* gamma = nullptr;
-  const float* beta = nullptr;      ///< null: none
-  const float* residual = nullptr;  ///< null: none
-  float* y = nullptr;
+  const float* beta = nullptr;  ///< null: none
+  const T* residual = nullptr;  ///< null: none
+  T* y = nullptr;
   float* saved = nullptr;  ///< [rows, 2]
-  float* sum = nullptr;    ///< x + residual, may be x; null without residual
+  T* sum = nullptr;        ///< x + residual, may be x; null without residual
   std::int64_t rows = 0, width = 0;
   float eps = 0;
 };
 
+template <typename T>
 struct LayerNormBwdArgs {
-  const float* h = nullptr;
-  const float* dy = nullptr;
+  const T* h = nullptr;
+  const T* dy = nullptr;
   const float* gamma = nullptr;
   const float* saved = nullptr;
-  const float* dh_in = nullptr;  ///< null: none
-  float* dh = nullptr;           ///< may be dy
+  const T* dh_in = nullptr;  ///< null: none
+  T* dh = nullptr;           ///< may be dy
   float* dgamma = nullptr;
   float* dbeta = nullptr;      ///< null: not wanted
   float* workspace = nullptr;  ///< [2, width]
@@ -37,7 +40,7 @@ struct LayerNormBwdArgs {
 /// Rows that are summed before their sum is added to dgamma and dbeta: short chains round less.
 inline constexpr std::int64_t kLayerNormBlock = 64;
 
-LOCKSTEP_LOOP(void, layer_norm, (const LayerNormArgs& args));
-LOCKSTEP_LOOP(void, layer_norm_bwd, (const LayerNormBwdArgs& args));
+LOCKSTEP_STORED_LOOP(void, layer_norm, (const LayerNormArgs<T>& args));
+LOCKSTEP_STORED_LOOP(void, layer_norm_bwd, (const LayerNormBwdArgs<T>& args));
 
 }  // namespace lockstep::cpu

@@ -6,7 +6,9 @@
 
 #include "kernels/cpu/dnnl_common.h"
 #include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/linear_bf16.h"
 #include "kernels/cpu/small_gemm.h"
+#include "kernels/cpu/widened_kernel.h"
 
 // Note [Two matrix products]
 //
@@ -173,7 +175,7 @@ class LinearBwdWeightsKernel final : public Kernel {
   LargeGemm large_;
   float* db_ = nullptr;
   decltype(&avx2::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
-  decltype(&avx2::column_sums) sums_ = LOCKSTEP_CHOOSE(column_sums);
+  decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
 };
 
 /// Rows of [N, ..., features].
@@ -181,17 +183,31 @@ std::int64_t rows(const TensorType& type) {
   return Shape(type.shape.dims().first(std::size_t(type.shape.rank() - 1))).elems();
 }
 
+bool use_bf16_products(const Extents& e) {
+  return bf16_products() != Bf16Products::widened && e.samples * e.in * e.out > 0;
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSpec& spec) {
   const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.outputs[0].shape[-1]};
+  if (has_bf16(spec)) {
+    if (use_bf16_products(e)) return make_bf16_linear({e.samples, e.in, e.out}, op.bias(), spec);
+    return make_widened_kernel(
+        spec, 1, [&](const KernelSpec& wide) { return make_linear_kernel(op, wide); });
+  }
   if (e.small()) return std::make_unique<SmallLinear>(e, op.bias());
   return std::make_unique<LargeLinear>(e, op.bias(), spec);
 }
 
-std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData&,
+std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op,
                                                     const KernelSpec& spec) {
   const Extents e{rows(spec.inputs[0]), spec.outputs[0].shape[-1], spec.inputs[0].shape[-1]};
+  if (has_bf16(spec)) {
+    if (use_bf16_products(e)) return make_bf16_linear_bwd_data({e.samples, e.in, e.out}, spec);
+    return make_widened_kernel(
+        spec, 1, [&](const KernelSpec& wide) { return make_linear_bwd_data_kernel(op, wide); });
+  }
   if (e.small()) return std::make_unique<SmallLinearBwdData>(e);
   return std::make_unique<LargeLinearBwdData>(e, spec);
 }
@@ -199,6 +215,12 @@ std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData&,
 std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeights& op,
                                                        const KernelSpec& spec) {
   const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.inputs[1].shape[-1]};
+  if (has_bf16(spec)) {
+    if (use_bf16_products(e))
+      return make_bf16_linear_bwd_weights({e.samples, e.in, e.out}, op.bias(), spec);
+    return make_widened_kernel(
+        spec, -1, [&](const KernelSpec& wide) { return make_linear_bwd_weights_kernel(op, wide); });
+  }
   return std::make_unique<LinearBwdWeightsKernel>(e, op.bias(), spec);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
 
 /// Loops of the losses.
@@ -19,10 +20,12 @@ struct LossSums {
 /// No label is this; the default for rows to ignore.
 inline constexpr std::int32_t kNoLabel = INT32_MIN;
 
+template <typename T>
 struct CrossEntropyArgs {
-  const float* logits = nullptr;  ///< [rows, classes]
+  const T* logits = nullptr;  ///< [rows, classes]
   const std::int32_t* labels = nullptr;
-  float* dlogits = nullptr;  ///< may be `logits`; null: not wanted
+  T* dlogits = nullptr;        ///< may be `logits`; null: not wanted
+  float* workspace = nullptr;  ///< [classes]
   std::int64_t rows = 0, classes = 0;
   float label_smoothing = 0, row_weight = 1;
   std::int32_t ignored = kNoLabel;  ///< rows with this label count in nothing
@@ -36,7 +39,7 @@ struct SquaredErrorArgs {
   float dx_factor = 0;  ///< dx = dx_factor * (x - target)
 };
 
-LOCKSTEP_LOOP(LossSums, cross_entropy, (const CrossEntropyArgs& args));
+LOCKSTEP_STORED_LOOP(LossSums, cross_entropy, (const CrossEntropyArgs<T>& args));
 /// The sum of (x - target)^2; the features of a sample are summed in an order of their own.
 LOCKSTEP_LOOP(double, squared_error, (const SquaredErrorArgs& args));
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
 
 namespace lockstep::cpu {
@@ -41,8 +42,9 @@ inline constexpr std::int64_t kColumnSumBlock = 256;
 /// out[c] (=|+=) sum over rows of in[r * cols + c]. Blocks of kColumnSumBlock rows are summed, in
 /// four interleaved chains each, and their sums added in order: fixed, and short of the error that
 /// one chain over all pixels of a batch collects.
-LOCKSTEP_LOOP(void,
-              column_sums,
-              (float* out, const float* in, std::int64_t rows, std::int64_t cols, bool accumulate));
+LOCKSTEP_STORED_LOOP(
+    void,
+    column_sums,
+    (float* out, const T* in, std::int64_t rows, std::int64_t cols, bool accumulate));
 
 }  // namespace lockstep::cpu

@@ -2,13 +2,13 @@
 #include "core/ops/softmax_cross_entropy.h"
 
 #include "kernels/cpu/bound_kernel.h"
-#include "kernels/cpu/float_only.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/losses.h"
 
 namespace lockstep::cpu {
 namespace {
 
+template <typename T>
 class SoftmaxCrossEntropyKernel final : public BoundKernel {
  public:
   SoftmaxCrossEntropyKernel(const ops::SoftmaxCrossEntropy& op, const KernelSpec& spec)
@@ -20,12 +20,15 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
         gradient_output_(op.with_gradient() ? op.gradient_output() : -1),
         accumulates_(spec.output_accumulates) {}
 
+  std::size_t workspace_bytes() const override { return std::size_t(classes_) * sizeof(float); }
+
   void run(const RunState& state) override {
     const float weight = tokens_ == 0 ? 0.0f : input(2)[0] / float(tokens_);
     const LossSums sums = cross_entropy_(
-        {.logits = input(0),
+        {.logits = input<T>(0),
          .labels = input<std::int32_t>(1),
-         .dlogits = gradient_output_ < 0 ? nullptr : output(std::size_t(gradient_output_)),
+         .dlogits = gradient_output_ < 0 ? nullptr : output<T>(std::size_t(gradient_output_)),
+         .workspace = workspace<float>(),
          .rows = rows_,
          .classes = classes_,
          .label_smoothing = label_smoothing_,
@@ -42,7 +45,7 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
     sum = accumulates_[i] && state.accumulate ? sum + float(value) : float(value);
   }
 
-  decltype(&avx2::cross_entropy) cross_entropy_ = LOCKSTEP_CHOOSE(cross_entropy);
+  decltype(&avx2::cross_entropy<T>) cross_entropy_ = LOCKSTEP_CHOOSE(cross_entropy<T>);
   std::int64_t rows_, classes_, tokens_;
   float label_smoothing_;
   std::optional<std::int32_t> ignored_;
@@ -54,8 +57,7 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
 
 std::unique_ptr<Kernel> make_softmax_cross_entropy_kernel(const ops::SoftmaxCrossEntropy& op,
                                                           const KernelSpec& spec) {
-  expect_f32(spec);
-  return std::make_unique<SoftmaxCrossEntropyKernel>(op, spec);
+  return make_stored<SoftmaxCrossEntropyKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 }  // namespace lockstep::cpu

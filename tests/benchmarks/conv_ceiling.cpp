@@ -4,15 +4,21 @@
 // that oneDNN likes best, no reorders, nothing else. No program that trains this network through
 // these convolutions can take less. Set OMP_NUM_THREADS=1; run one process per rank at once.
 //
-//   conv_ceiling [MICRO_BATCH [IMAGE_SIZE [CHANNELS [REPETITIONS]]]]      (64 32 3 20)
+//   conv_ceiling [MICRO_BATCH [IMAGE_SIZE [CHANNELS [REPETITIONS [PRECISION]]]]]  (64 32 3 20 fp32)
+//
+// With bf16 as PRECISION activations, their gradients and weights are bf16, weight gradients fp32.
 //
 // Prints "ms_per_step <median> gflops_per_s <rate>".
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <stdexcept>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -49,7 +55,8 @@ struct Execution {
 
 class Network {
  public:
-  Network(const std::vector<Layer>& layers, int batch) : engine_(dnnl::engine::kind::cpu, 0) {
+  Network(const std::vector<Layer>& layers, int batch, memory::data_type type)
+      : engine_(dnnl::engine::kind::cpu, 0), type_(type) {
     for (const Layer& layer : layers) add(layer, batch, &layer == &layers.front());
     std::reverse(backward_.begin(), backward_.end());
   }
@@ -67,15 +74,21 @@ class Network {
   double flops() const { return flops_; }
 
  private:
-  static memory::desc any(const memory::dims& dims) {
-    return {dims, memory::data_type::f32, memory::format_tag::any};
+  static memory::desc any(const memory::dims& dims, memory::data_type type) {
+    return {dims, type, memory::format_tag::any};
   }
   memory allocate(const memory::desc& desc) {
     memory result(desc, engine_);
-    auto* values = static_cast<float*>(result.get_data_handle());
     // Not zero, and small enough never to overflow or to become denormal.
-    for (std::size_t i = 0; i < desc.get_size() / sizeof(float); ++i)
-      values[i] = 0.01f * float(i % 7);
+    const auto value = [](std::size_t i) { return 0.01f * float(i % 7); };
+    void* data = result.get_data_handle();
+    if (desc.data_type() == memory::data_type::f32)
+      for (std::size_t i = 0; i < desc.get_size() / sizeof(float); ++i)
+        static_cast<float*>(data)[i] = value(i);
+    else
+      for (std::size_t i = 0; i < desc.get_size() / sizeof(std::uint16_t); ++i)
+        static_cast<std::uint16_t*>(data)[i] =
+            std::uint16_t(std::bit_cast<std::uint32_t>(value(i)) >> 16);
     return result;
   }
 
@@ -84,9 +97,10 @@ class Network {
     const memory::dims strides{layer.stride, layer.stride};
     const memory::dims padding{layer.padding(), layer.padding()};
     const int out = layer.out_size();
-    const auto x = any({batch, layer.in, layer.size, layer.size});
-    const auto w = any({layer.out, layer.in, layer.kernel, layer.kernel});
-    const auto y = any({batch, layer.out, out, out});
+    const auto x = any({batch, layer.in, layer.size, layer.size}, type_);
+    const memory::dims w_dims{layer.out, layer.in, layer.kernel, layer.kernel};
+    const auto w = any(w_dims, type_), dw = any(w_dims, memory::data_type::f32);
+    const auto y = any({batch, layer.out, out, out}, type_);
     const auto direct = algorithm::convolution_direct;
     const dnnl::convolution_forward::primitive_desc forward(
         {dnnl::prop_kind::forward_training, direct, x, w, y, strides, padding, padding}, engine_);
@@ -95,7 +109,7 @@ class Network {
                          {DNNL_ARG_WEIGHTS, allocate(forward.weights_desc())},
                          {DNNL_ARG_DST, allocate(forward.dst_desc())}}});
     const dnnl::convolution_backward_weights::primitive_desc weights(
-        {direct, x, w, y, strides, padding, padding}, engine_, forward);
+        {direct, x, dw, y, strides, padding, padding}, engine_, forward);
     const memory dy = allocate(weights.diff_dst_desc());
     Execution data;
     if (!first) {  // nobody needs the images' gradient
@@ -118,6 +132,7 @@ class Network {
   }
 
   dnnl::engine engine_;
+  memory::data_type type_;
   std::vector<Execution> forward_;
   std::vector<Execution> backward_;
   double flops_ = 0;
@@ -132,7 +147,12 @@ int argument(int argc, char** argv, int index, int fallback) {
 int main(int argc, char** argv) try {
   const int batch = argument(argc, argv, 1, 64), size = argument(argc, argv, 2, 32);
   const int channels = argument(argc, argv, 3, 3), repetitions = argument(argc, argv, 4, 20);
-  Network network(resnet18_layers(size, channels), batch);
+  const std::string precision = argc > 5 ? argv[5] : "fp32";
+  if (precision != "fp32" && precision != "bf16")
+    throw std::invalid_argument("the precision is fp32 or bf16, not " + precision);
+  Network network(resnet18_layers(size, channels),
+                  batch,
+                  precision == "bf16" ? memory::data_type::bf16 : memory::data_type::f32);
   dnnl::stream stream(network.engine());
   for (int i = 0; i < 2; ++i) network.run_ms(stream);
   std::vector<double> times;

@@ -84,7 +84,7 @@ double ulp(double value) { return std::ldexp(1.0, std::ilogb(value) - 23); }
 TEST(Gelu, ErfFormIsAsExactAsStated) {
   for_each_isa([] {
     double worst = 0;
-    sweep(LOCKSTEP_CHOOSE(gelu_erf), 14, [&](double x, double y) {
+    sweep(LOCKSTEP_CHOOSE(gelu_erf<float>), 14, [&](double x, double y) {
       const double want = gelu_value(true, x);
       // Phi(-t) underflows with e^(-t^2 / 2), a factor t sqrt(2 pi) before the result does.
       if (std::abs(want) < 0x1p-118) return;
@@ -98,7 +98,7 @@ TEST(Gelu, ErfFormIsAsExactAsStated) {
 TEST(Gelu, TanhFormIsAsExactAsStated) {
   for_each_isa([] {
     double worst = 0;
-    sweep(LOCKSTEP_CHOOSE(gelu_tanh), 14, [&](double x, double y) {
+    sweep(LOCKSTEP_CHOOSE(gelu_tanh<float>), 14, [&](double x, double y) {
       worst = std::max(worst, std::abs(y - gelu_value(false, x)) / (0x1p-24 * std::abs(x)));
     });
     EXPECT_LE(worst, 4);
@@ -109,7 +109,7 @@ TEST(Gelu, TanhFormIsAsExactAsStated) {
 TEST(Gelu, SlopesAreAsExactAsStated) {
   for_each_isa([] {
     for (bool erf : {true, false}) {
-      const auto bwd = erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd) : LOCKSTEP_CHOOSE(gelu_tanh_bwd);
+      const auto bwd = erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd<float>) : LOCKSTEP_CHOOSE(gelu_tanh_bwd<float>);
       const auto slopes = [bwd](float* y, const float* x, std::int64_t n) {
         const std::vector<float> ones(static_cast<std::size_t>(n), 1.0f);
         bwd(y, ones.data(), x, n);

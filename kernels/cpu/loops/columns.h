@@ -35,8 +35,8 @@ constexpr ColumnTable<K> kColumnTable;
 }  // namespace
 
 /// Reads `count` <= kLanes rows; the others are zero.
-template <int K>
-LOCKSTEP_INLINE void load_columns(const float* from, std::int64_t count, Vec (&columns)[K]) {
+template <int K, typename T>
+LOCKSTEP_INLINE void load_columns(const T* from, std::int64_t count, Vec (&columns)[K]) {
   constexpr const ColumnTable<K>& table = kColumnTable<K>;
   Vec rows[K];
 #pragma GCC unroll 16
@@ -58,8 +58,8 @@ LOCKSTEP_INLINE void load_columns(const float* from, std::int64_t count, Vec (&c
 }
 
 /// Writes `count` <= kLanes rows.
-template <int K>
-LOCKSTEP_INLINE void store_columns(float* to, std::int64_t count, const Vec (&columns)[K]) {
+template <int K, typename T>
+LOCKSTEP_INLINE void store_columns(T* to, std::int64_t count, const Vec (&columns)[K]) {
   constexpr const ColumnTable<K>& table = kColumnTable<K>;
 #pragma GCC unroll 16
   for (int i = 0; i < K; ++i) {
@@ -79,21 +79,21 @@ LOCKSTEP_INLINE void store_columns(float* to, std::int64_t count, const Vec (&co
 #else
 
 /// Reads `count` <= kLanes rows; the others are zero.
-template <int K>
-LOCKSTEP_INLINE void load_columns(const float* from, std::int64_t count, Vec (&columns)[K]) {
+template <int K, typename T>
+LOCKSTEP_INLINE void load_columns(const T* from, std::int64_t count, Vec (&columns)[K]) {
   float transposed[K][kLanes] = {};
   for (std::int64_t row = 0; row < count; ++row)
-    for (int k = 0; k < K; ++k) transposed[k][row] = from[row * K + k];
+    for (int k = 0; k < K; ++k) transposed[k][row] = widened(from[row * K + k]);
   for (int k = 0; k < K; ++k) columns[k] = load(transposed[k]);
 }
 
 /// Writes `count` <= kLanes rows.
-template <int K>
-LOCKSTEP_INLINE void store_columns(float* to, std::int64_t count, const Vec (&columns)[K]) {
+template <int K, typename T>
+LOCKSTEP_INLINE void store_columns(T* to, std::int64_t count, const Vec (&columns)[K]) {
   float transposed[K][kLanes];
   for (int k = 0; k < K; ++k) store(transposed[k], columns[k]);
   for (std::int64_t row = 0; row < count; ++row)
-    for (int k = 0; k < K; ++k) to[row * K + k] = transposed[k][row];
+    for (int k = 0; k < K; ++k) store_one(to + row * K + k, transposed[k][row]);
 }
 
 #endif

@@ -104,6 +104,12 @@ void widen_to_f32(float* y, const Bf16* x, std::int64_t elems) {
   for_each_vec(elems, [=](std::int64_t i, auto lanes) { store(y + i, load(x + i, lanes), lanes); });
 }
 
+void round_to_f32(float* y, const float* x, std::int64_t elems) {
+  for_each_vec(elems, [=](std::int64_t i, auto lanes) {
+    store(y + i, widened(rounded_to_bf16(load(x + i, lanes))), lanes);
+  });
+}
+
 LOCKSTEP_INSTANTIATE(relu);
 LOCKSTEP_INSTANTIATE(relu_bwd);
 LOCKSTEP_INSTANTIATE(add);

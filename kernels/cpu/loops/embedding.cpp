@@ -5,14 +5,15 @@
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
 
-void embedding(float* y,
+template <typename T>
+void embedding(T* y,
                const std::int32_t* x,
                const float* table,
                const float* positions,
                const EmbeddingShape& s) {
   for (std::int64_t n = 0; n < s.samples; ++n)
     for (std::int64_t t = 0; t < s.tokens; ++t) {
-      float* const row = y + (n * s.tokens + t) * s.width;
+      T* const row = y + (n * s.tokens + t) * s.width;
       const float* const token = table + std::int64_t(x[n * s.tokens + t]) * s.width;
       if (positions == nullptr) {
         for_each_vec(s.width, [=](std::int64_t i, auto lanes) {
@@ -27,21 +28,23 @@ void embedding(float* y,
     }
 }
 
+template <typename T>
 void embedding_bwd_tokens(float* table_grad,
                           const std::int32_t* x,
-                          const float* dy,
+                          const T* dy,
                           const EmbeddingShape& s) {
   for (std::int64_t r = 0; r < s.samples * s.tokens; ++r) {
     float* const grad = table_grad + std::int64_t(x[r]) * s.width;
-    const float* const row = dy + r * s.width;
+    const T* const row = dy + r * s.width;
     for_each_vec(s.width, [=](std::int64_t i, auto lanes) {
       store(grad + i, load(grad + i, lanes) + load(row + i, lanes), lanes);
     });
   }
 }
 
+template <typename T>
 void embedding_bwd_positions(float* positions_grad,
-                             const float* dy,
+                             const T* dy,
                              const EmbeddingShape& s,
                              bool accumulate) {
   const std::int64_t sample = s.tokens * s.width;
@@ -52,5 +55,9 @@ void embedding_bwd_positions(float* positions_grad,
     store(positions_grad + i, sum, lanes);
   });
 }
+
+LOCKSTEP_INSTANTIATE(embedding);
+LOCKSTEP_INSTANTIATE(embedding_bwd_tokens);
+LOCKSTEP_INSTANTIATE(embedding_bwd_positions);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -23,7 +23,8 @@ LOCKSTEP_INLINE float row_sum(std::int64_t width, Term term) {
   return total((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-LOCKSTEP_INLINE RowMoments moments(const float* h, std::int64_t width) {
+template <typename T>
+LOCKSTEP_INLINE RowMoments moments(const T* h, std::int64_t width) {
   const float mean =
       row_sum(width, [=](std::int64_t i, auto lanes) { return load(h + i, lanes); }) / float(width);
   const Vec center = broadcast(mean);
@@ -36,12 +37,13 @@ LOCKSTEP_INLINE RowMoments moments(const float* h, std::int64_t width) {
 
 }  // namespace
 
-void layer_norm(const LayerNormArgs& a) {
+template <typename T>
+void layer_norm(const LayerNormArgs<T>& a) {
   for (std::int64_t r = 0; r < a.rows; ++r) {
-    const float* h = a.x + r * a.width;
+    const T* h = a.x + r * a.width;
     if (a.residual != nullptr) {
-      const float* const residual = a.residual + r * a.width;
-      float* const sum = a.sum + r * a.width;
+      const T* const residual = a.residual + r * a.width;
+      T* const sum = a.sum + r * a.width;
       for_each_vec(a.width, [=](std::int64_t i, auto lanes) {
         store(sum + i, load(h + i, lanes) + load(residual + i, lanes), lanes);
       });
@@ -52,7 +54,7 @@ void layer_norm(const LayerNormArgs& a) {
     a.saved[2 * r] = m.mean;
     a.saved[2 * r + 1] = rstd;
     const Vec mean = broadcast(m.mean), scale = broadcast(rstd);
-    float* const y = a.y + r * a.width;
+    T* const y = a.y + r * a.width;
     for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
       const Vec normal = (load(h + i, lanes) - mean) * scale;
       const Vec gamma = load(a.gamma + i, lanes);
@@ -66,11 +68,12 @@ void layer_norm(const LayerNormArgs& a) {
 namespace {
 
 /// Adds the row to the sums of dgamma and dbeta and writes dh.
-LOCKSTEP_INLINE void row_bwd(const LayerNormBwdArgs& a,
+template <typename T>
+LOCKSTEP_INLINE void row_bwd(const LayerNormBwdArgs<T>& a,
                              std::int64_t r,
                              float* gammas,
                              float* betas) {
-  const float *const h = a.h + r * a.width, *const dy = a.dy + r * a.width;
+  const T *const h = a.h + r * a.width, *const dy = a.dy + r * a.width;
   const Vec mean = broadcast(a.saved[2 * r]), rstd = broadcast(a.saved[2 * r + 1]);
   Vec sums[2] = {zero(), zero()}, products[2] = {zero(), zero()};
   for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
@@ -84,7 +87,7 @@ LOCKSTEP_INLINE void row_bwd(const LayerNormBwdArgs& a,
   });
   const Vec mean_g = broadcast(total(sums[0] + sums[1]) / float(a.width));
   const Vec mean_product = broadcast(total(products[0] + products[1]) / float(a.width));
-  float* const dh = a.dh + r * a.width;
+  T* const dh = a.dh + r * a.width;
   for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
     const Vec normal = (load(h + i, lanes) - mean) * rstd;
     const Vec g = load(dy + i, lanes) * load(a.gamma + i, lanes);
@@ -108,7 +111,8 @@ LOCKSTEP_INLINE void clear(float* values, std::int64_t count) {
 
 }  // namespace
 
-void layer_norm_bwd(const LayerNormBwdArgs& a) {
+template <typename T>
+void layer_norm_bwd(const LayerNormBwdArgs<T>& a) {
   float *const gammas = a.workspace, *const betas = a.workspace + a.width;
   std::int64_t r = 0;
   do {
@@ -120,5 +124,8 @@ void layer_norm_bwd(const LayerNormBwdArgs& a) {
     add_block(a.dbeta, betas, a.width, !first || a.accumulate_beta);
   } while (r < a.rows);
 }
+
+LOCKSTEP_INSTANTIATE(layer_norm);
+LOCKSTEP_INSTANTIATE(layer_norm_bwd);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -18,7 +18,8 @@ struct RowStatistics {
 
 class CrossEntropy {
  public:
-  explicit CrossEntropy(const CrossEntropyArgs& a)
+  template <typename T>
+  explicit CrossEntropy(const CrossEntropyArgs<T>& a)
       : keep(1.0f - a.label_smoothing),
         smooth(a.label_smoothing / float(a.classes)),
         weight(a.row_weight) {}
@@ -47,8 +48,8 @@ class CrossEntropy {
 };
 
 /// Few classes: rows are lanes, so that no sum crosses lanes.
-template <int K>
-LossSums few_classes(const CrossEntropyArgs& a) {
+template <int K, typename T>
+LossSums few_classes(const CrossEntropyArgs<T>& a) {
   CrossEntropy loss(a);
   const Vec off = broadcast(-loss.weight * loss.smooth);
   const Vec on = broadcast(-loss.weight * (loss.keep + loss.smooth));
@@ -97,7 +98,8 @@ LossSums few_classes(const CrossEntropyArgs& a) {
 }
 
 /// Whether one of `count` values is `wanted`.
-LOCKSTEP_INLINE bool contains(const float* x, std::int64_t count, float wanted) {
+template <typename T>
+LOCKSTEP_INLINE bool contains(const T* x, std::int64_t count, float wanted) {
   int found = 0;
   for (std::int64_t i = 0; i < count && found == 0; i += kLanes) {
     const std::int64_t left = at_most(count - i, kLanes);
@@ -107,7 +109,8 @@ LOCKSTEP_INLINE bool contains(const float* x, std::int64_t count, float wanted) 
 }
 
 /// What a row that is ignored leaves: no loss, no gradient.
-LOCKSTEP_INLINE void ignore_row(float* d,
+template <typename T>
+LOCKSTEP_INLINE void ignore_row(T* d,
                                 std::int64_t classes,
                                 RowStatistics& rows,
                                 std::int64_t index) {
@@ -118,7 +121,8 @@ LOCKSTEP_INLINE void ignore_row(float* d,
 }
 
 /// Statistics of one row; writes e^(x - max) to `exponentials` unless it is null.
-LOCKSTEP_INLINE bool reduce_row(const float* x,
+template <typename T>
+LOCKSTEP_INLINE bool reduce_row(const T* x,
                                 float* exponentials,
                                 std::int64_t classes,
                                 std::int32_t label,
@@ -128,7 +132,7 @@ LOCKSTEP_INLINE bool reduce_row(const float* x,
   for_each_vec(classes, [&](std::int64_t i, auto lanes) {
     tops = max(load_or(x + i, lanes, broadcast(-kInfinity)), tops);
   });
-  const float top = largest(tops), of_label = x[label];
+  const float top = largest(tops), of_label = widened(x[label]);
   const bool correct = of_label == top && !contains(x, label, top);
   Vec sum = zero(), all = zero();
   for_each_vec(classes, [&](std::int64_t i, auto lanes) {
@@ -144,28 +148,32 @@ LOCKSTEP_INLINE bool reduce_row(const float* x,
   return correct;
 }
 
-LossSums many_classes(const CrossEntropyArgs& a) {
+template <typename T>
+LossSums many_classes(const CrossEntropyArgs<T>& a) {
   CrossEntropy loss(a);
   const float off = -loss.weight * loss.smooth, on = -loss.weight * loss.keep;
+  float* const exponentials = a.dlogits == nullptr ? nullptr : a.workspace;
   LossSums sums;
   RowStatistics rows;
   for (std::int64_t chunk = 0; chunk < a.rows; chunk += kChunk) {
     const std::int64_t end = at_most(chunk + kChunk, a.rows);
     for (std::int64_t n = chunk; n < end; ++n) {
-      float* const d = a.dlogits == nullptr ? nullptr : a.dlogits + n * a.classes;
+      T* const d = a.dlogits == nullptr ? nullptr : a.dlogits + n * a.classes;
       if (a.labels[n] == a.ignored) {
         ignore_row(d, a.classes, rows, n - chunk);
         continue;
       }
       ++sums.counted;
+      const std::int32_t label = a.labels[n];
       sums.correct +=
-          reduce_row(a.logits + n * a.classes, d, a.classes, a.labels[n], rows, n - chunk);
+          reduce_row(a.logits + n * a.classes, exponentials, a.classes, label, rows, n - chunk);
       if (d == nullptr) continue;
-      const Vec factor = broadcast(loss.weight / rows.sum[n - chunk]);
+      const float factor = loss.weight / rows.sum[n - chunk];
       for_each_vec(a.classes, [&](std::int64_t i, auto lanes) {
-        store(d + i, fma(load(d + i, lanes), factor, broadcast(off)), lanes);
+        const Vec e = load(exponentials + i, lanes);
+        store(d + i, fma(e, broadcast(factor), broadcast(off)), lanes);
       });
-      d[a.labels[n]] += on;
+      store_one(d + label, __builtin_fmaf(exponentials[label], factor, off) + on);
     }
     loss.add_losses(rows, end - chunk);
   }
@@ -175,7 +183,8 @@ LossSums many_classes(const CrossEntropyArgs& a) {
 
 }  // namespace
 
-LossSums cross_entropy(const CrossEntropyArgs& args) {
+template <typename T>
+LossSums cross_entropy(const CrossEntropyArgs<T>& args) {
   // clang-format off
   switch (args.classes) {
     case 2: return few_classes<2>(args);
@@ -229,5 +238,7 @@ void log_from_one_array(float* y, const float* x, std::int64_t elems) {
     store(y + i, log_from_one(load(x + i, lanes)), lanes);
   });
 }
+
+LOCKSTEP_INSTANTIATE(cross_entropy);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -9,10 +9,16 @@ namespace lockstep::cpu::LOCKSTEP_ISA {
 inline constexpr float kInfinity = __builtin_inff();
 
 /// Lanes outside the mask are `other`.
-LOCKSTEP_INLINE Vec load_or(const float* from, AllLanes, Vec) { return load(from); }
+template <typename T>
+LOCKSTEP_INLINE Vec load_or(const T* from, AllLanes, Vec) {
+  return load(from);
+}
 #ifdef __AVX512F__
 LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
   return _mm512_mask_loadu_ps(other, mask, from);
+}
+LOCKSTEP_INLINE Vec load_or(const Bf16* from, Mask mask, Vec other) {
+  return _mm512_mask_mov_ps(other, mask, load(from, mask));
 }
 LOCKSTEP_INLINE float largest(Vec v) { return _mm512_reduce_max_ps(v); }
 LOCKSTEP_INLINE float total(Vec v) { return _mm512_reduce_add_ps(v); }
@@ -22,7 +28,8 @@ LOCKSTEP_INLINE VecF64 fold_f64(Vec v) {
 }
 LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) { return _mm512_maskz_mov_ps(mask, v); }
 #else
-LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
+template <typename T>
+LOCKSTEP_INLINE Vec load_or(const T* from, Mask mask, Vec other) {
   return _mm256_blendv_ps(other, load(from, mask), _mm256_castsi256_ps(mask));
 }
 LOCKSTEP_INLINE float largest(Vec v) {

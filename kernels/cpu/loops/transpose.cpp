@@ -6,7 +6,8 @@ namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {
 
 /// Sums of `rows` rows: four interleaved chains, to cover the latency of an addition.
-LOCKSTEP_INLINE Vec block_sums(const float* in, std::int64_t rows, std::int64_t cols, Mask lanes) {
+template <typename T>
+LOCKSTEP_INLINE Vec block_sums(const T* in, std::int64_t rows, std::int64_t cols, Mask lanes) {
   constexpr int kSums = 4;
   Vec sum[kSums] = {zero(), zero(), zero(), zero()};
   std::int64_t r = 0;
@@ -24,8 +25,8 @@ void transpose_padded(
   transpose_rows(out, out_row, in, cols, rows, cols);
 }
 
-void column_sums(
-    float* out, const float* in, std::int64_t rows, std::int64_t cols, bool accumulate) {
+template <typename T>
+void column_sums(float* out, const T* in, std::int64_t rows, std::int64_t cols, bool accumulate) {
   for (std::int64_t c = 0; c < cols; c += kLanes) {
     const Mask lanes = first_lanes(cols - c < kLanes ? cols - c : kLanes);
     Vec total = zero();
@@ -37,5 +38,7 @@ void column_sums(
     store(out + c, total, lanes);
   }
 }
+
+LOCKSTEP_INSTANTIATE(column_sums);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA
