@@ -126,15 +126,18 @@ void declare_data(FlagGroup group, RawFlags& raw) {
   group
       .text("--data",
             raw.data,
-            "glyphs (drawn digits), csv:FILE, mnist:DIR, text:FILE or tokens:PATH")
+            "glyphs (drawn digits), csv:FILE, mnist:DIR, cifar10:DIR, images:DIR (a folder of JPEG "
+            "and PNG files per class), packed:FILE (of lockstep pack), text:FILE (characters), "
+            "tokens:PATH (16-bit tokens), synthetic[:HxWxC[:CLASSES]]")
       ->type_name("SOURCE");
   group
       .real("--val-fraction",
             raw.val_fraction,
             0,
             0.999999,
-            "csv, text, tokens: share kept for validation")
-      ->default_str("0.2, text, tokens: 0.1");
+            "share of samples for validation, where the source has no such part")
+      ->default_str("csv: 0.2, images: 0, text, tokens: 0.1");
+  group.whole("--image-size", raw.image_size, 1, "images and packed: pixels a side of a sample");
   group
       .whole(
           "--context", raw.context, 1, "text, tokens: tokens of a sample, which gpt looks back on")
@@ -146,8 +149,15 @@ void declare_data(FlagGroup group, RawFlags& raw) {
             "targets with this value count in neither loss nor accuracy")
       ->type_name("N")
       ->check(whole_number("--ignore-index", -1000000, 1000000));
-  group.text("--augment", raw.augment, "none, or a list of shift[:PIXELS], flip, crop[:PIXELS]")
+  group
+      .text("--augment",
+            raw.augment,
+            "none, or a list of resized-crop[:SMALLEST_SHARE], shift[:PIXELS], flip, "
+            "crop[:PIXELS]")
       ->type_name("LIST");
+  group.flag("--skip-bad-samples",
+             raw.skip_bad_samples,
+             "samples that cannot be read are replaced by their neighbours, and counted");
   group.whole_or_auto(
       "--workers", raw.workers, 0, kMostWorkers, "threads that load samples, per rank");
 }

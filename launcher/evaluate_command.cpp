@@ -38,6 +38,7 @@ int evaluate_command(const std::vector<std::string>& arguments) {
     TrainOptions options = run.flags.options;
     options.init = run.weights;
     options.init_skip.clear();
+    options.augmentation.resized_crop = 0;  // the source draws it
     Trainer trainer(job, model_of(run, spec), make_loss(run.flags, spec), options);
     const EvaluationRecord record = trainer.evaluate(data);
     if (job.rank() == 0) print(record, data.validation->size());

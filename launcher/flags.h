@@ -15,7 +15,8 @@ namespace lockstep {
 struct TrainFlags {
   nn::ModelSpec model;  ///< `outputs` is filled in once the data is known
   std::string data = "glyphs";
-  double val_fraction = 0;      ///< csv, text, tokens: share kept for validation; 0: the default
+  double val_fraction = 0;      ///< share of the samples kept, where the source has no such part
+  int image_size = 224;         ///< images and packed
   std::int64_t context = 0;     ///< text, tokens: tokens of a sample
   std::int64_t vocabulary = 0;  ///< tokens; 0: GPT-2's
   std::optional<std::int32_t> ignore_index;

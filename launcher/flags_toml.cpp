@@ -70,8 +70,11 @@ void write_data(const TrainFlags& flags, TomlWriter& toml) {
   if (flags.context > 0) toml.number("context", flags.context);
   if (flags.vocabulary > 0) toml.number("vocabulary", flags.vocabulary);
   if (flags.ignore_index) toml.number("ignore-index", *flags.ignore_index);
+  if (flags.data.starts_with("images:") || flags.data.starts_with("packed:"))
+    toml.number("image-size", flags.image_size);
   toml.text("augment", flags.options.augmentation.to_string());
   toml.number_or_auto("workers", flags.options.workers, -1);
+  if (flags.options.skip_bad_samples) toml.number("skip-bad-samples", true);
 }
 
 void write_batch(const TrainFlags& flags, TomlWriter& toml) {

@@ -12,6 +12,7 @@
 #include "launcher/commands.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
+#include "launcher/pack_command.h"
 #include "launcher/train_command.h"
 
 namespace {
@@ -24,6 +25,7 @@ constexpr std::string_view kUsage =
     "  evaluate   loss and accuracy of a saved run\n"
     "  predict    what a saved run says of single samples\n"
     "  generate   text that a saved gpt continues\n"
+    "  pack       writes an image folder as one file that loads faster (lockstep pack --help)\n"
     "\n"
     "flags\n"
     "  --help     prints this\n"
@@ -49,11 +51,12 @@ int run(const std::vector<std::string>& arguments) {
       {"train", lockstep::train_command},
       {"evaluate", lockstep::evaluate_command},
       {"predict", lockstep::predict_command},
-      {"generate", lockstep::generate_command}};
+      {"generate", lockstep::generate_command},
+      {"pack", lockstep::pack_command}};
   for (const auto& [name, run_command] : kRun)
     if (command == name) return run_command({arguments.begin() + 1, arguments.end()});
   constexpr std::string_view kCommands[] = {
-      "train", "evaluate", "predict", "generate", "--help", "--version"};
+      "train", "evaluate", "predict", "generate", "pack", "--help", "--version"};
   const std::string best = lockstep::nearest(command, kCommands);
   throw ConfigError(fmt::format("unknown command '{}'", command),
                     best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");

@@ -10,6 +10,8 @@ data::DataSplit open_data(const TrainFlags& flags) {
   return data::open(flags.data,
                     {.validation_fraction = flags.val_fraction,
                      .seed = flags.options.seed,
+                     .image_size = flags.image_size,
+                     .resized_crop = flags.options.augmentation.resized_crop,
                      .context = flags.context,
                      .vocabulary = flags.vocabulary,
                      .ignore_index = flags.ignore_index});

@@ -53,8 +53,10 @@ bool data_overrules(const CommandLine& typed, const std::string& flag) {
   const auto data = typed.value("--data");
   if (!data) return false;
   const bool table = data->starts_with("csv:"), tokens = has_tokens(*data);
+  const bool files = data->starts_with("images:") || data->starts_with("packed:");
+  if (flag == "--image-size") return !files;
   if (flag == "--augment") return table || tokens;
-  if (flag == "--val-fraction") return !table && !tokens;
+  if (flag == "--val-fraction") return !table && !tokens && !files;
   if (flag == "--vocabulary") return !data->starts_with("tokens:");
   return flag == "--context" && !tokens;
 }

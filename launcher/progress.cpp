@@ -70,6 +70,18 @@ void Progress::on_end(const TrainSummary& summary) {
   console_.line(
       fmt::format("speed                  {} samples/s", with_thousands(summary.samples_per_s)));
   console_.line(
+      fmt::format("data                   {} samples/s could be loaded (workers a rank: {}); "
+                  "training waited {:.1f}%",
+                  with_thousands(summary.loader_samples_per_s),
+                  summary.loader_workers,
+                  100 * summary.data_wait_share));
+  if (summary.skipped_samples > 0)
+    console_.line(fmt::format("bad samples            {} replaced{}",
+                              with_thousands(double(summary.skipped_samples)),
+                              summary.first_skipped.empty()
+                                  ? std::string(" on other ranks")
+                                  : "; the first: " + summary.first_skipped));
+  console_.line(
       fmt::format("exposed communication  {} a step, {:.1f}% of it",
                   milliseconds(1000 * summary.comm_exposed_share * summary.wall_s / steps),
                   100 * summary.comm_exposed_share));

@@ -31,10 +31,12 @@ struct RawFlags {
 
   std::string data = "glyphs";
   double val_fraction = 0.2;
+  std::int64_t image_size = 224;
   std::int64_t context = 256;
   std::int64_t vocabulary = 0;
   std::string ignore_index;
   std::string augment = "none";
+  bool skip_bad_samples = false;
   std::string workers = "auto";
 
   std::int64_t global_batch = 256;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 
 #include "core/base/error.h"
 #include "core/base/name_patterns.h"
@@ -142,19 +143,28 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.data = raw.data;
   const bool table = raw.data.starts_with("csv:");
   const std::string chosen = "--data " + raw.data;
-  if (!table && !has_tokens(raw.data))
-    refuse(app, {"--val-fraction"}, chosen, "the source has a validation part");
-  if (table || (has_tokens(raw.data) && app.count("--val-fraction") > 0))
-    flags.val_fraction = raw.val_fraction;
+  const bool files = raw.data.starts_with("images:") || raw.data.starts_with("packed:");
+  const bool tokens = has_tokens(raw.data);
+  if (!table && !files && !tokens)
+    refuse(app, {"--val-fraction"}, chosen, "the source has a validation part, or wants none");
+  if (!files) refuse(app, {"--image-size"}, chosen, "it belongs to images:DIR and packed:FILE");
+  const bool split = table || app.count("--val-fraction") > 0;
+  flags.val_fraction = split ? raw.val_fraction : 0;
+  flags.image_size = int(std::min<std::int64_t>(raw.image_size, std::numeric_limits<int>::max()));
+  flags.options.skip_bad_samples = raw.skip_bad_samples;
   resolve_tokens(app, raw, flags);
   if (app.count("--ignore-index") > 0)
     flags.ignore_index = std::int32_t(to_whole_number(raw.ignore_index));
   flags.options.augmentation = data::parse_augmentation(raw.augment);
-  const bool images = !table && !has_tokens(raw.data);
-  LOCKSTEP_CHECK(images || flags.options.augmentation.none(),
+  LOCKSTEP_CHECK((!table && !tokens) || flags.options.augmentation.none(),
                  ConfigError,
                  "--augment has no meaning with {}: augmentation changes images",
                  chosen);
+  LOCKSTEP_CHECK(
+      files || flags.options.augmentation.resized_crop == 0,
+      ConfigError,
+      "--augment resized-crop has no meaning with {}: it needs images:DIR or packed:FILE",
+      chosen);
   flags.options.workers = raw.workers == "auto" ? -1 : int(to_whole_number(raw.workers));
 }
 

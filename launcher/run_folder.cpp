@@ -141,7 +141,8 @@ void RunFolder::on_step(const StepRecord& record) {
                                    {"forward_ms", record.forward_ms},
                                    {"backward_ms", record.backward_ms},
                                    {"comm_exposed_ms", record.comm_exposed_ms},
-                                   {"optimizer_ms", record.optimizer_ms}}));
+                                   {"optimizer_ms", record.optimizer_ms},
+                                   {"loader_samples_per_s", record.loader_samples_per_s}}));
 }
 
 void RunFolder::on_evaluation(const EvaluationRecord& record) {
@@ -164,6 +165,10 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"samples_per_s", summary.samples_per_s},
                    {"wall_s", summary.wall_s},
                    {"comm_exposed_share", summary.comm_exposed_share},
+                   {"data_wait_share", summary.data_wait_share},
+                   {"loader_samples_per_s", summary.loader_samples_per_s},
+                   {"loader_workers", std::int64_t(summary.loader_workers)},
+                   {"skipped_samples", summary.skipped_samples},
                    {"activation_bytes", summary.activation_bytes},
                    {"peak_memory_bytes", summary.peak_memory_bytes},
                    {"weights_sha256", summary.weights_sha256},

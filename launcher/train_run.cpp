@@ -196,14 +196,16 @@ int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& lo
 int run_training(Job& job, const RunSettings& settings) {
   const TrainFlags& flags = settings.flags;
   check_launched_ranks(flags, job.size());
+  TrainOptions options = flags.options;
   const data::DataSplit data = open_data(flags);
+  options.augmentation.resized_crop = 0;  // the source draws it
   const data::SampleSpec& samples = data.train->spec();
   nn::ModelSpec spec = flags.model;
   spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
   const ModelFunction model = nn::make_model(spec);
   const LossFunction loss = make_loss(flags, samples);
-  const ParameterCount parameters = count_parameters(model, loss, samples, flags.options.freeze);
-  Trainer trainer(job, model, loss, flags.options);
+  const ParameterCount parameters = count_parameters(model, loss, samples, options.freeze);
+  Trainer trainer(job, model, loss, options);
 
   std::unique_ptr<RunFolder> folder;
   const std::string path = create_folder(job, flags, folder);

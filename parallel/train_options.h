@@ -56,7 +56,8 @@ struct TrainOptions {
   double bucket_mb = 4;  ///< MiB
   // data
   data::Augmentation augmentation = {};
-  int workers = -1;  ///< -1: auto
+  int workers = -1;               ///< -1: auto
+  bool skip_bad_samples = false;  ///< see data::LoaderOptions
   // observation, in steps; 0: never. eval_every -1: at the end of each epoch and of the run
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;

@@ -24,6 +24,8 @@ struct StepRecord {
   double samples_per_s = 0;
   double step_ms = 0, data_ms = 0, forward_ms = 0, backward_ms = 0, comm_exposed_ms = 0,
          optimizer_ms = 0;
+  /// What the loaders of all ranks could deliver, by rank 0's measure.
+  double loader_samples_per_s = 0;
 };
 
 struct EvaluationRecord {
@@ -42,6 +44,11 @@ struct TrainSummary {
   double samples_per_s = 0;       ///< over training time
   double wall_s = 0;              ///< training steps alone, without evaluation and start
   double comm_exposed_share = 0;  ///< of wall_s
+  double data_wait_share = 0;     ///< of wall_s, in which rank 0 waited for samples
+  double loader_samples_per_s = 0;
+  int loader_workers = 0;            ///< of each rank; 0: the training thread loads
+  std::int64_t skipped_samples = 0;  ///< that others took the place of, on all ranks
+  std::string first_skipped;         ///< what was wrong with the first on rank 0
   std::uint64_t peak_memory_bytes = 0;
   std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
   std::string weights_sha256;

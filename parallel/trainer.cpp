@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <sys/resource.h>
 
@@ -83,7 +84,8 @@ class Trainer::State {
                    "data: there is nothing to evaluate on");
     compare_fingerprints(context_.communicator(), settings_fingerprint(data));
     make_replica(data);
-    return run_evaluation(data);
+    TrainSummary unused;
+    return run_evaluation(data, unused);
   }
 
   Replica& replica() {
@@ -128,6 +130,7 @@ class Trainer::State {
         {"reduction", options_.reduction == Reduction::fast ? "fast" : "reproducible"},
         {"bucket-mb", fmt::format("{}", options_.bucket_mb)},
         {"augment", options_.augmentation.to_string()},
+        {"skip-bad-samples", options_.skip_bad_samples ? "yes" : "no"},
         {"log-every", std::to_string(options_.log_every)},
         {"eval-every", std::to_string(options_.eval_every)},
         {"data content", fmt::format("{:016x}", data.train->fingerprint())},
@@ -149,7 +152,8 @@ class Trainer::State {
                          .slots = 4,
                          .micro_batch = batch_.micro_batch,
                          .seed = options_.seed,
-                         .augmentation = options_.augmentation},
+                         .augmentation = options_.augmentation,
+                         .skip_bad_samples = options_.skip_bad_samples},
                         [&requests](data::LoadRequest& r) { return requests.next(r); });
 
     TrainSummary summary;
@@ -169,7 +173,8 @@ class Trainer::State {
       }
       if (data.validation && evaluates_after(feed, step)) evaluate_after(feed, data, step, summary);
     }
-    finish(feed, summary);
+    count_skipped(loader, summary);
+    finish(feed, loader, summary);
     return summary;
   }
 
@@ -208,21 +213,25 @@ class Trainer::State {
         .forward_ms = ms(now.forward, mark_.times.forward),
         .backward_ms = ms(now.backward, mark_.times.backward),
         .comm_exposed_ms = ms(now.exposed_communication, mark_.times.exposed_communication),
-        .optimizer_ms = ms(now.optimizer, mark_.times.optimizer)};
+        .optimizer_ms = ms(now.optimizer, mark_.times.optimizer),
+        .loader_samples_per_s = loader_rate(loader)};
     for (TrainObserver* observer : observers_) observer->on_step(record);
     mark_ = {step + 1, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
   }
 
-  EvaluationRecord run_evaluation(const data::DataSplit& data) {
+  /// Adds the samples that could not be read to `summary`.
+  EvaluationRecord run_evaluation(const data::DataSplit& data, TrainSummary& summary) {
     const auto begin = Clock::now();
     const Schedule schedule = replica_->evaluation_schedule(data.validation->size());
     EvaluationFeed requests(schedule);
     data::LoaderOptions loading;
     loading.workers = options_.workers;
     loading.micro_batch = batch_.micro_batch;
+    loading.skip_bad_samples = options_.skip_bad_samples;
     data::Loader loader(
         data.validation, loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
     const StepResult result = replica_->evaluate(schedule, loader);
+    count_skipped(loader, summary);
     return {
         .val_loss = result.loss, .val_accuracy = result.accuracy, .seconds = seconds_since(begin)};
   }
@@ -232,7 +241,7 @@ class Trainer::State {
                       std::int64_t step,
                       TrainSummary& summary) {
     mark_.seconds += seconds_since(mark_.time);
-    EvaluationRecord record = run_evaluation(data);
+    EvaluationRecord record = run_evaluation(data, summary);
     record.step = step + 1;
     record.epoch = double(step + 1) / double(feed.steps_per_epoch());
     for (TrainObserver* observer : observers_) observer->on_evaluation(record);
@@ -248,12 +257,31 @@ class Trainer::State {
     for (TrainObserver* observer : observers_) observer->on_profile(record);
   }
 
-  void finish(const TrainingFeed& feed, TrainSummary& summary) {
+  double loader_rate(const data::Loader& loader) const {
+    return loader.samples_per_second() * context_.size();
+  }
+
+  static void count_skipped(const data::Loader& loader, TrainSummary& summary) {
+    if (summary.skipped_samples == 0) summary.first_skipped = loader.first_skipped();
+    summary.skipped_samples += loader.skipped_samples();
+  }
+
+  std::int64_t sum_over_ranks(std::int64_t own) {
+    std::vector<std::int64_t> all(std::size_t(context_.size()));
+    context_.communicator().all_gather(&own, all.data(), sizeof own);
+    return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+  }
+
+  void finish(const TrainingFeed& feed, const data::Loader& loader, TrainSummary& summary) {
     summary.steps = steps_;
     summary.samples = feed.samples_before(steps_);
     summary.wall_s = training_seconds_;
     summary.samples_per_s = double(summary.samples) / training_seconds_;
     summary.comm_exposed_share = replica_->times().exposed_communication / training_seconds_;
+    summary.data_wait_share = loader.waited_seconds() / training_seconds_;
+    summary.loader_samples_per_s = loader_rate(loader);
+    summary.loader_workers = loader.workers();
+    summary.skipped_samples = sum_over_ranks(summary.skipped_samples);
     summary.peak_memory_bytes = peak_resident_bytes();
     summary.activation_bytes = replica_->activation_bytes();
     summary.weights_sha256 = io::weights_sha256(replica_->weights());

@@ -16,6 +16,7 @@ packages=(
   libdnnl-dev                        # CPU kernels
   libfmt-dev nlohmann-json3-dev libcli11-dev
   zlib1g-dev libssl-dev              # gzip'd data sets, SHA-256
+  libjpeg62-turbo-dev libpng-dev     # images
   libgtest-dev libgmock-dev libbenchmark-dev
   python3                            # the scripts read summary.json with it
 )

@@ -15,6 +15,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kMaxPixels = 64;
+constexpr double kSmallestShare = 0.08;
 
 /// The pixels behind the colon of "shift:2", or `otherwise` where there is none.
 int pixels(std::string_view item, int otherwise) {
@@ -32,6 +33,21 @@ int pixels(std::string_view item, int otherwise) {
   return number;
 }
 
+/// The share behind the colon of "resized-crop:0.35".
+double share(std::string_view item) {
+  const auto colon = item.find(':');
+  if (colon == item.npos) return kSmallestShare;
+  const std::string_view value = item.substr(colon + 1);
+  double number = 0;
+  const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
+  LOCKSTEP_CHECK(
+      status == std::errc{} && end == value.data() + value.size() && number >= 0.001 && number <= 1,
+      ConfigError,
+      "augment: expected a share of 0.001 to 1 in '{}'",
+      item);
+  return number;
+}
+
 void parse_item(std::string_view item, Augmentation& result) {
   const std::string_view word = item.substr(0, item.find(':'));
   const auto once = [&](bool fresh) {
@@ -43,16 +59,22 @@ void parse_item(std::string_view item, Augmentation& result) {
   } else if (word == "crop") {
     once(result.crop == 0);
     result.crop = pixels(item, 4);
+  } else if (word == "resized-crop") {
+    once(result.resized_crop == 0);
+    result.resized_crop = share(item);
   } else if (word == "flip") {
     once(!result.flip);
     LOCKSTEP_CHECK(word == item, ConfigError, "augment: 'flip' takes no value, got '{}'", item);
     result.flip = true;
   } else {
-    constexpr std::array<std::string_view, 4> kWords{"none", "shift", "flip", "crop"};
+    constexpr std::array<std::string_view, 5> kWords{
+        "none", "shift", "flip", "crop", "resized-crop"};
     const std::string near = nearest(word, kWords);
     throw ConfigError(
-        word == "none" ? fmt::format("augment: 'none' stands alone, got '{}' beside others", item)
-                       : fmt::format("augment: expected shift, flip, crop or none, got '{}'", item),
+        word == "none"
+            ? fmt::format("augment: 'none' stands alone, got '{}' beside others", item)
+            : fmt::format("augment: expected shift, flip, crop, resized-crop or none, got '{}'",
+                          item),
         near.empty() || near == word ? "" : fmt::format("did you mean '{}'?", near));
   }
 }
@@ -76,11 +98,28 @@ void translate(std::int64_t h,
                 std::size_t(width * c));
 }
 
+template <std::int64_t kBytes>
+void flip_row(std::int64_t w, std::byte* row) {
+  for (std::byte *left = row, *right = row + (w - 1) * kBytes; left < right;
+       left += kBytes, right -= kBytes) {
+    std::byte pixel[kBytes];
+    std::memcpy(pixel, left, kBytes);
+    std::memcpy(left, right, kBytes);
+    std::memcpy(right, pixel, kBytes);
+  }
+}
+
 void flip(std::int64_t h, std::int64_t w, std::int64_t c, std::byte* data) {
   for (std::int64_t y = 0; y < h; ++y) {
     std::byte* row = data + y * w * c;
-    for (std::int64_t left = 0, right = w - 1; left < right; ++left, --right)
-      std::swap_ranges(row + left * c, row + (left + 1) * c, row + right * c);
+    if (c == 1) {
+      std::reverse(row, row + w);
+    } else if (c == 3) {
+      flip_row<3>(w, row);
+    } else {
+      for (std::int64_t left = 0, right = w - 1; left < right; ++left, --right)
+        std::swap_ranges(row + left * c, row + (left + 1) * c, row + right * c);
+    }
   }
 }
 
@@ -93,6 +132,7 @@ int offset(std::uint32_t word, int limit) {
 
 std::string Augmentation::to_string() const {
   std::string text;
+  if (resized_crop > 0) text += fmt::format(",resized-crop:{}", resized_crop);
   if (shift > 0) text += fmt::format(",shift:{}", shift);
   if (flip) text += ",flip";
   if (crop > 0) text += fmt::format(",crop:{}", crop);

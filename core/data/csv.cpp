@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "core/data/csv_table.h"
 #include "core/data/input_file.h"
-#include "core/data/sampler.h"
+#include "core/data/row_split.h"
 #include "core/data/sources.h"
 
 namespace lockstep::data {
@@ -140,29 +140,13 @@ class Table final : public Dataset {
 }  // namespace
 
 DataSplit csv(const std::string& file, double validation_fraction, std::uint64_t seed) {
-  LOCKSTEP_CHECK(validation_fraction >= 0.0 && validation_fraction < 1.0,
-                 ConfigError,
-                 "data: expected a validation fraction of at least 0 and below 1, got {}",
-                 validation_fraction);
   const CsvTable table = read_csv(file);
-  const auto kept = std::int64_t(std::llround(double(table.rows) * validation_fraction));
-  LOCKSTEP_CHECK(kept < table.rows && (kept > 0 || validation_fraction == 0.0),
-                 ConfigError,
-                 "data: a validation fraction of {} of the {} samples of {} leaves {} part empty",
-                 validation_fraction,
-                 table.rows,
-                 file,
-                 kept == 0 ? "the validation" : "the training");
-  Sampler sampler(table.rows, seed, /*shuffle=*/kept > 0);
-  const std::int64_t* order = sampler.range(0, 0, table.rows);
-  std::vector<std::int64_t> validation(order, order + kept),
-      train(order + kept, order + table.rows);
-  std::sort(validation.begin(), validation.end());
-  std::sort(train.begin(), train.end());
+  const auto [train, validation] = split_rows(table.rows, validation_fraction, seed, file);
   const Standard standard = standard_of(table, train);
   DataSplit split;
   split.train = std::make_shared<Table>(file, table, train, standard);
-  if (kept > 0) split.validation = std::make_shared<Table>(file, table, validation, standard);
+  if (!validation.empty())
+    split.validation = std::make_shared<Table>(file, table, validation, standard);
   return split;
 }
 

@@ -34,8 +34,9 @@ class Dataset {
   virtual const SampleSpec& spec() const = 0;
   /// Samples in an epoch.
   virtual std::int64_t size() const = 0;
-  /// Writes sample `index` of `epoch` into `input` and `target` (sizes of the spec). Only endless
-  /// sources look at `epoch`. Throws DataError naming file and record.
+  /// Writes sample `index` of `epoch` into `input` and `target` (sizes of the spec). Only sources
+  /// that draw (endless ones, random crops) look at `epoch`. Throws DataError naming file and
+  /// record.
   virtual void load(std::uint64_t epoch,
                     std::int64_t index,
                     std::byte* input,

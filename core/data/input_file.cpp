@@ -3,15 +3,40 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 #include <system_error>
+#include <unistd.h>
 
 #include "core/base/error.h"
 
 namespace lockstep::data {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// An open file; closed at the end.
+class Descriptor {
+ public:
+  /// Without waiting, which opening a pipe would do.
+  Descriptor(const std::string& file, const std::string& hint)
+      : number_(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+    if (number_ < 0)
+      throw DataError(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)), hint);
+  }
+  ~Descriptor() { ::close(number_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+}  // namespace
 
 std::uint64_t input_file_size(const std::string& file, const std::string& hint) {
   std::error_code error;
@@ -50,6 +75,39 @@ std::string read_text_file(const std::string& file, const std::string& hint) {
                  bytes,
                  stream.gcount());
   return text;
+}
+
+std::span<const std::byte> read_bytes(const std::string& file,
+                                      std::vector<std::byte>& buffer,
+                                      const std::string& hint) {
+  const Descriptor descriptor(file, hint);
+  struct stat status {};
+  LOCKSTEP_CHECK(fstat(descriptor.number(), &status) == 0 && S_ISREG(status.st_mode),
+                 DataError,
+                 "{}: expected a regular file, got a folder, device or pipe",
+                 file);
+  const auto bytes = std::uint64_t(status.st_size);
+  LOCKSTEP_CHECK(bytes <= kMaxFileBytes,
+                 DataError,
+                 "{}: expected at most {} bytes, got {}",
+                 file,
+                 kMaxFileBytes,
+                 bytes);
+  if (buffer.size() < bytes) buffer.resize(bytes);
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = ::read(descriptor.number(), buffer.data() + done, bytes - done);
+    if (got < 0 && errno == EINTR) continue;
+    LOCKSTEP_CHECK(got > 0,
+                   DataError,
+                   "{}: expected {} bytes, could read {}: {}",
+                   file,
+                   bytes,
+                   done,
+                   got < 0 ? std::strerror(errno) : "the file became shorter");
+    done += std::size_t(got);
+  }
+  return {buffer.data(), bytes};
 }
 
 std::uint64_t content_hash(const void* data, std::size_t bytes, std::uint64_t seed) {

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace lockstep::data {
 
@@ -17,6 +19,12 @@ std::uint64_t input_file_size(const std::string& file, const std::string& hint);
 /// The whole of a text file. Throws DataError as input_file_size() does, and where the file is
 /// larger than kMaxFileBytes or reading fails.
 std::string read_text_file(const std::string& file, const std::string& hint);
+
+/// Reads the whole of `file` into `buffer`, which keeps its memory; the result is the part of it
+/// that was filled. Never waits for a pipe or device. Throws as read_text_file() does.
+std::span<const std::byte> read_bytes(const std::string& file,
+                                      std::vector<std::byte>& buffer,
+                                      const std::string& hint);
 
 /// FNV-1a over 8-byte words (the rest by bytes): tells contents apart, resists no attacker.
 std::uint64_t content_hash(const void* data, std::size_t bytes, std::uint64_t seed = 0);

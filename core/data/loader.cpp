@@ -6,10 +6,12 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <sched.h>
 #include <thread>
 
 #include "core/base/error.h"
 #include "core/data/loader_slot.h"
+#include "core/data/worker_control.h"
 
 namespace lockstep::data {
 namespace {
@@ -37,6 +39,10 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
                  options.micro_batch);
   const Augmentation& augmentation = options.augmentation;
   if (augmentation.none()) return;
+  LOCKSTEP_CHECK(augmentation.resized_crop == 0,
+                 ConfigError,
+                 "augment: {} is drawn while files are decoded; give resized-crop to the source",
+                 augmentation.to_string());
   const TensorType& input = dataset.spec().input;
   LOCKSTEP_CHECK(input.dtype == DType::u8 && input.shape.rank() == 3,
                  ConfigError,
@@ -78,6 +84,13 @@ int choose_workers(const Dataset& dataset, const LoaderOptions& options) {
   return microseconds && *microseconds < Loader::kInlineMicroseconds ? 0 : 1;
 }
 
+/// CPUs that this process may run on.
+int usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
 }  // namespace
 
 /// Requests are numbered 0, 1, 2, ... ; number i lives in slot i % slots. A worker takes the next
@@ -88,13 +101,17 @@ class Loader::State {
   State(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, NextRequest next)
       : dataset_(std::move(dataset)), options_(options), next_request_(std::move(next)) {
     check(*dataset_, options_);
-    const int workers = choose_workers(*dataset_, options_);
-    const int slots = workers == 0 ? 1 : options_.slots;
+    wanted_ = choose_workers(*dataset_, options_);
+    int slots = wanted_ == 0 ? 1 : options_.slots;
+    if (options_.workers < 0 && wanted_ > 0) {
+      control_.emplace(std::min(usable_cpus(), kMostAutomaticWorkers));
+      // Each worker fills one while training uses one and the next is ready.
+      slots = std::max(slots, control_->most() + 2);
+    }
     slots_.reserve(std::size_t(slots));
     for (int i = 0; i < slots; ++i) slots_.emplace_back(*dataset_, options_);
-    threads_.reserve(std::size_t(workers));
     try {
-      for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+      start_threads();
     } catch (...) {
       stop();
       throw;
@@ -102,17 +119,36 @@ class Loader::State {
   }
 
   ~State() { stop(); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   LoadedBatch next() {
     const auto start = Clock::now();
     const LoaderSlot& slot = threads_.empty() ? load_inline() : wait_for_slot();
-    waited_seconds_ += seconds_since(start);
+    const double waited = seconds_since(start);
+    waited_seconds_ += waited;
+    if (control_) control(start, waited);
     if (slot.error) std::rethrow_exception(slot.error);
     return slot.batch();
   }
 
-  int workers() const { return int(threads_.size()); }
+  int workers() const {
+    const std::lock_guard lock(mutex_);
+    return wanted_;
+  }
   double waited_seconds() const { return waited_seconds_; }
+  double samples_per_second() const {
+    const std::lock_guard lock(mutex_);
+    return fill_seconds_ > 0 ? double(filled_) / fill_seconds_ * std::max(1, wanted_) : 0;
+  }
+  std::int64_t skipped_samples() const {
+    const std::lock_guard lock(mutex_);
+    return skipped_;
+  }
+  std::string first_skipped() const {
+    const std::lock_guard lock(mutex_);
+    return first_skipped_;
+  }
   std::size_t memory_bytes() const {
     std::size_t bytes = 0;
     for (const LoaderSlot& slot : slots_) bytes += slot.memory_bytes();
@@ -127,8 +163,43 @@ class Loader::State {
     end_ = delivered_;  // unless this request comes out
     LOCKSTEP_ASSERT(next_request_(slot.request));
     end_ = kNoEnd;
+    const auto start = Clock::now();
     slot.fill(*dataset_, options_);
+    const std::lock_guard lock(mutex_);
+    count(slot, seconds_since(start));
     return slot;
+  }
+
+  /// Adds a filled slot to what is reported. Under mutex_.
+  void count(const LoaderSlot& slot, double seconds) {
+    fill_seconds_ += seconds;
+    filled_ += std::int64_t(slot.request.samples.size());
+    if (slot.skipped > 0 && skipped_ == 0) first_skipped_ = slot.first_skipped;
+    skipped_ += slot.skipped;
+  }
+
+  /// Tells the control of one micro-batch, and does what it says.
+  void control(Clock::time_point start, double waited) {
+    double busy = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      busy = fill_seconds_;
+    }
+    const double now = std::chrono::duration<double>(start.time_since_epoch()).count();
+    const int workers = control_->after_batch(now, waited, busy);
+    if (workers == wanted_) return;
+    {
+      const std::lock_guard lock(mutex_);
+      wanted_ = workers;
+    }
+    start_threads();
+    unparked_.notify_all();
+  }
+
+  /// Threads for all workers that are wanted; those beyond are parked, not ended.
+  void start_threads() {
+    while (int(threads_.size()) < wanted_)
+      threads_.emplace_back([this, number = int(threads_.size())] { work(number); });
   }
 
   LoaderSlot& wait_for_slot() {
@@ -149,8 +220,9 @@ class Loader::State {
     return slot;
   }
 
-  void work() {
-    while (LoaderSlot* slot = take_request()) {
+  void work(int number) {
+    while (LoaderSlot* slot = take_request(number)) {
+      const auto start = Clock::now();
       if (!slot->error) {
         try {
           slot->fill(*dataset_, options_);
@@ -159,6 +231,7 @@ class Loader::State {
         }
       }
       const std::lock_guard lock(mutex_);
+      if (!slot->error) count(*slot, seconds_since(start));
       slot->filled = true;
       slot_filled_.notify_one();
     }
@@ -167,7 +240,11 @@ class Loader::State {
   /// The slot of the next request, the request (or the error of asking for it) in it; null when
   /// there are no more or the loader ends. Only the worker that holds `request_mutex_` waits for a
   /// free slot; the others queue behind it.
-  LoaderSlot* take_request() {
+  LoaderSlot* take_request(int worker) {
+    {
+      std::unique_lock lock(mutex_);
+      unparked_.wait(lock, [&] { return stopping_ || end_ != kNoEnd || worker < wanted_; });
+    }
     const std::lock_guard asking(request_mutex_);
     {
       std::unique_lock lock(mutex_);
@@ -185,7 +262,10 @@ class Loader::State {
     }
     const std::lock_guard lock(mutex_);
     if (more) ++taken_;
-    if (!more || slot.error) end_ = taken_;
+    if (!more || slot.error) {
+      end_ = taken_;
+      unparked_.notify_all();
+    }
     if (!more) slot_filled_.notify_one();
     return more ? &slot : nullptr;
   }
@@ -196,12 +276,14 @@ class Loader::State {
       stopping_ = true;
     }
     slot_free_.notify_all();
+    unparked_.notify_all();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
 
   LoaderSlot& slot_of(std::uint64_t number) { return slots_[number % slots_.size()]; }
 
+  static constexpr int kMostAutomaticWorkers = 8;
   static constexpr std::uint64_t kNoEnd = ~std::uint64_t{0};
 
   std::shared_ptr<const Dataset> dataset_;
@@ -210,7 +292,8 @@ class Loader::State {
   std::vector<LoaderSlot> slots_;
 
   std::mutex request_mutex_;  // locked before mutex_
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::condition_variable unparked_;
   std::condition_variable slot_free_;
   std::condition_variable slot_filled_;
   std::uint64_t taken_ = 0;      // requests taken by workers; written under both mutexes
@@ -220,7 +303,15 @@ class Loader::State {
   bool holding_ = false;         // the training thread uses slot delivered_ - 1
   bool stopping_ = false;
 
-  double waited_seconds_ = 0;  // training thread alone
+  int wanted_ = 0;           // workers; changed by the training thread, under mutex_
+  double fill_seconds_ = 0;  // of all workers together
+  std::int64_t filled_ = 0;  // samples
+  std::int64_t skipped_ = 0;
+  std::string first_skipped_;
+
+  // training thread alone
+  double waited_seconds_ = 0;
+  std::optional<WorkerControl> control_;  // --workers auto, where there are workers
   std::vector<std::thread> threads_;
 };
 
@@ -233,6 +324,9 @@ Loader::~Loader() = default;
 
 LoadedBatch Loader::next() { return state_->next(); }
 int Loader::workers() const { return state_->workers(); }
+double Loader::samples_per_second() const { return state_->samples_per_second(); }
+std::int64_t Loader::skipped_samples() const { return state_->skipped_samples(); }
+std::string Loader::first_skipped() const { return state_->first_skipped(); }
 double Loader::waited_seconds() const { return state_->waited_seconds(); }
 std::size_t Loader::memory_bytes() const { return state_->memory_bytes(); }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/data/augment.h"
@@ -31,6 +32,9 @@ struct LoaderOptions {
   std::int64_t micro_batch = 1;  ///< largest request
   std::uint64_t seed = 0;        ///< keys augmentation with (seed, epoch, sample)
   Augmentation augmentation = {};
+  /// A sample that cannot be loaded (DataError) is replaced by the next one that can, in the order
+  /// of the dataset and from its end to its start: by index alone, so the same on every rank.
+  bool skip_bad_samples = false;
 };
 
 /// Fills micro-batches ahead of training, in the order of the requests, on worker threads with a
@@ -38,11 +42,15 @@ struct LoaderOptions {
 ///
 /// `auto` measures at the start: where a whole micro-batch loads in less than
 /// kInlineMicroseconds (small tables, in-memory images) the training thread does it itself, since
-/// waking a thread costs as much; otherwise one worker.
+/// waking a thread costs as much. Otherwise it begins with one worker, adds one while training
+/// waits and that makes it faster, and parks one where the others can do its work; see
+/// WorkerControl.
 class Loader {
  public:
   static constexpr double kInlineMicroseconds = 200;
   static constexpr int kMaxWorkers = 64;
+  /// Bad samples after which skipping gives up (DataError).
+  static constexpr std::int64_t kMostSkippedInARow = 100;
   static constexpr int kMaxSlots = 1024;
 
   /// Writes the next micro-batch into the request, whose vector keeps its memory from call to call
@@ -52,7 +60,8 @@ class Loader {
   using NextRequest = std::function<bool(LoadRequest&)>;
 
   /// Throws ConfigError: workers, slots or micro_batch out of range; augmentation of samples that
-  /// are not u8 [H, W, C], or that could shift the whole picture away.
+  /// are not u8 [H, W, C], that could shift the whole picture away, or that a source has to draw
+  /// (resized_crop).
   Loader(std::shared_ptr<const Dataset> dataset,
          const LoaderOptions& options,
          NextRequest next_request);
@@ -67,8 +76,14 @@ class Loader {
   /// Allocates nothing when steady. Called by one thread.
   LoadedBatch next();
 
-  /// Worker threads, 0 where next() loads by itself.
+  /// Worker threads at work, 0 where next() loads by itself.
   int workers() const;
+  /// What those could deliver if nothing held them up: the measured rate of one, times them. 0
+  /// before the first micro-batch is complete.
+  double samples_per_second() const;
+  /// Samples that others took the place of, since construction, and what was wrong with the first.
+  std::int64_t skipped_samples() const;
+  std::string first_skipped() const;
   /// Seconds that next() has waited (or loaded inline) since construction.
   double waited_seconds() const;
   /// Bytes of the slots.

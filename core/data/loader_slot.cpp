@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/data/loader_slot.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 
 namespace lockstep::data {
@@ -20,7 +22,12 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
   bool inside = true;
   for (const std::int64_t sample : request.samples) inside &= std::uint64_t(sample) < size;
   LOCKSTEP_ASSERT(inside);
-  dataset.load_batch(request.epoch, request.samples, input.data(), target.data());
+  skipped = 0;
+  if (options.skip_bad_samples) {
+    load_good_samples(dataset);
+  } else {
+    dataset.load_batch(request.epoch, request.samples, input.data(), target.data());
+  }
   if (options.augmentation.none()) return;
   const Shape& image = dataset.spec().input.shape;
   std::byte* sample_input = input.data();
@@ -33,6 +40,29 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
             sample_input,
             scratch.data());
     sample_input += scratch.size();
+  }
+}
+
+void LoaderSlot::load_good_samples(const Dataset& dataset) {
+  const std::int64_t size = dataset.size();
+  const std::size_t input_bytes = dataset.spec().input.bytes(),
+                    target_bytes = dataset.spec().target.bytes();
+  std::byte *to_input = input.data(), *to_target = target.data();
+  for (const std::int64_t sample : request.samples) {
+    for (std::int64_t attempt = 0;; ++attempt) {
+      try {
+        dataset.load(request.epoch, (sample + attempt) % size, to_input, to_target);
+        break;
+      } catch (const DataError& problem) {
+        if (attempt == 0 && skipped++ == 0) first_skipped = problem.what();
+        if (attempt + 1 < std::min(size, Loader::kMostSkippedInARow)) continue;
+        throw DataError(
+            fmt::format("{} samples in a row are bad; the last: {}", attempt + 1, problem.what()),
+            problem.hint());
+      }
+    }
+    to_input += input_bytes;
+    to_target += target_bytes;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <string>
 #include <vector>
 
 #include "core/data/loader.h"
@@ -13,15 +14,19 @@ namespace lockstep::data {
 struct LoaderSlot {
   LoaderSlot(const Dataset& dataset, const LoaderOptions& options);
 
-  /// Loads and augments `request`. Throws what the dataset throws.
+  /// Loads and augments `request`. Throws what the dataset throws, unless samples are skipped.
   void fill(const Dataset& dataset, const LoaderOptions& options);
   LoadedBatch batch() const;
   std::size_t memory_bytes() const;
+
+  void load_good_samples(const Dataset& dataset);
 
   LoadRequest request;
   std::vector<std::byte> input;
   std::vector<std::byte> target;
   std::vector<std::byte> scratch;  ///< one sample, for augmentation
+  std::int64_t skipped = 0;        ///< samples that others took the place of, in the last fill()
+  std::string first_skipped;       ///< what was wrong with the first of them
   std::exception_ptr error;        ///< what happened instead of a batch
   bool filled = false;  ///< input and target, or error, are there for the training thread
 };

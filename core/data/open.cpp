@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <charconv>
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -9,56 +10,149 @@
 namespace lockstep::data {
 namespace {
 
-void expect_no_fraction(std::string_view kind, double validation_fraction) {
-  if (validation_fraction != 0.0)
+/// "kind:rest"
+struct Source {
+  std::string text, kind, rest;
+  bool has_colon = false;
+};
+
+void expect_no_fraction(const Source& source, const OpenOptions& options) {
+  if (options.validation_fraction != 0.0)
     throw ConfigError(
         fmt::format("data: {} has its own validation part, so a validation fraction ({}) cannot be "
                     "chosen",
-                    kind,
-                    validation_fraction),
+                    source.kind,
+                    options.validation_fraction),
         "leave --val-fraction out");
 }
 
-void expect_path(std::string_view kind, std::string_view path, std::string_view name) {
-  if (path.empty())
-    throw ConfigError(fmt::format("data: expected {}:{}, got no path", kind, name),
-                      fmt::format("for example --data {}:data/{}", kind, kind));
+void expect_no_crop(const Source& source, const OpenOptions& options) {
+  LOCKSTEP_CHECK(options.resized_crop == 0,
+                 ConfigError,
+                 "augment: resized-crop needs images:DIR or packed:FILE, got {}",
+                 source.text);
 }
 
-DataSplit open_kind(const std::string& source, const OpenOptions& options) {
-  const auto colon = source.find(':');
-  const std::string kind = source.substr(0, colon);
-  const std::string path = colon == source.npos ? "" : source.substr(colon + 1);
-  if (kind == "glyphs") {
-    LOCKSTEP_CHECK(colon == source.npos,
-                   ConfigError,
-                   "data: glyphs takes nothing behind it, got '{}'",
-                   source);
-    expect_no_fraction(kind, options.validation_fraction);
-    return glyphs();
+void expect_path(const Source& source, std::string_view name) {
+  if (source.rest.empty())
+    throw ConfigError(fmt::format("data: expected {}:{}, got no path", source.kind, name),
+                      fmt::format("for example --data {}:data/{}", source.kind, source.kind));
+}
+
+DataSplit open_glyphs(const Source& source, const OpenOptions& options) {
+  LOCKSTEP_CHECK(!source.has_colon,
+                 ConfigError,
+                 "data: glyphs takes nothing behind it, got '{}'",
+                 source.text);
+  expect_no_fraction(source, options);
+  expect_no_crop(source, options);
+  return glyphs();
+}
+
+DataSplit open_csv(const Source& source, const OpenOptions& options) {
+  expect_path(source, "FILE");
+  expect_no_crop(source, options);
+  return csv(source.rest, options.validation_fraction, options.seed);
+}
+
+DataSplit open_mnist(const Source& source, const OpenOptions& options) {
+  expect_path(source, "DIR");
+  expect_no_fraction(source, options);
+  expect_no_crop(source, options);
+  return mnist(source.rest);
+}
+
+DataSplit open_cifar10(const Source& source, const OpenOptions& options) {
+  expect_path(source, "DIR");
+  expect_no_fraction(source, options);
+  expect_no_crop(source, options);
+  return cifar10(source.rest);
+}
+
+ImageOptions image_options(const OpenOptions& options) {
+  return {options.image_size, options.resized_crop, options.seed, options.validation_fraction};
+}
+
+DataSplit open_images(const Source& source, const OpenOptions& options) {
+  expect_path(source, "DIR");
+  return images(source.rest, image_options(options));
+}
+
+DataSplit open_packed(const Source& source, const OpenOptions& options) {
+  expect_path(source, "FILE");
+  return packed(source.rest, image_options(options));
+}
+
+/// Reads "224x224x3:1000" into `shape`; false where it is something else.
+bool read_shape(std::string_view text, SyntheticShape& shape) {
+  const char* at = text.data();
+  const char* end = text.data() + text.size();
+  const auto number = [&](auto& value, char behind) {
+    const auto [next, status] = std::from_chars(at, end, value);
+    if (status != std::errc{}) return false;
+    at = next;
+    if (behind == '\0') return true;
+    return at != end && *at++ == behind;
+  };
+  if (!number(shape.height, 'x') || !number(shape.width, 'x') || !number(shape.channels, '\0'))
+    return false;
+  if (at == end) return true;
+  return *at++ == ':' && number(shape.classes, '\0') && at == end;
+}
+
+DataSplit open_synthetic(const Source& source, const OpenOptions& options) {
+  SyntheticShape shape;
+  if (source.has_colon && !read_shape(source.rest, shape))
+    throw ConfigError(
+        fmt::format("data: expected synthetic[:HxWxC[:CLASSES]], got '{}'", source.text),
+        "for example --data synthetic:32x32x3:10");
+  expect_no_fraction(source, options);
+  expect_no_crop(source, options);
+  return synthetic(shape, options.seed);
+}
+
+DataSplit open_text(const Source& source, const OpenOptions& options) {
+  expect_path(source, "FILE");
+  expect_no_crop(source, options);
+  return text(source.rest, options);
+}
+
+DataSplit open_tokens(const Source& source, const OpenOptions& options) {
+  expect_path(source, "PATH");
+  expect_no_crop(source, options);
+  return tokens(source.rest, options);
+}
+
+struct Kind {
+  std::string_view name;
+  DataSplit (*open)(const Source&, const OpenOptions&);
+};
+
+constexpr std::array<Kind, 9> kKinds{{{"glyphs", open_glyphs},
+                                      {"csv", open_csv},
+                                      {"mnist", open_mnist},
+                                      {"cifar10", open_cifar10},
+                                      {"images", open_images},
+                                      {"packed", open_packed},
+                                      {"text", open_text},
+                                      {"tokens", open_tokens},
+                                      {"synthetic", open_synthetic}}};
+
+DataSplit open_kind(const std::string& text, const OpenOptions& options) {
+  const auto colon = text.find(':');
+  const bool has_colon = colon != text.npos;
+  const Source source{
+      text, text.substr(0, colon), has_colon ? text.substr(colon + 1) : "", has_colon};
+  std::vector<std::string_view> names;
+  for (const Kind& kind : kKinds) {
+    if (kind.name == source.kind) return kind.open(source, options);
+    names.push_back(kind.name);
   }
-  if (kind == "csv") {
-    expect_path(kind, path, "FILE");
-    return csv(path, options.validation_fraction, options.seed);
-  }
-  if (kind == "mnist") {
-    expect_path(kind, path, "DIR");
-    expect_no_fraction(kind, options.validation_fraction);
-    return mnist(path);
-  }
-  if (kind == "text") {
-    expect_path(kind, path, "FILE");
-    return text(path, options);
-  }
-  if (kind == "tokens") {
-    expect_path(kind, path, "PATH");
-    return tokens(path, options);
-  }
-  constexpr std::array<std::string_view, 5> kKinds{"glyphs", "csv", "mnist", "text", "tokens"};
-  const std::string near = nearest(kind, kKinds);
+  const std::string near = nearest(source.kind, names);
   throw ConfigError(
-      fmt::format("data: expected glyphs, csv:FILE, mnist:DIR, text:FILE or tokens:PATH, got '{}'",
-                  source),
+      fmt::format("data: expected glyphs, csv:FILE, mnist:DIR, cifar10:DIR, "
+                  "images:DIR, packed:FILE, text:FILE, tokens:PATH or synthetic, got '{}'",
+                  text),
       near.empty() ? "" : fmt::format("did you mean '{}'?", near));
 }
 

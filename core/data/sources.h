@@ -31,13 +31,50 @@ DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::ui
 /// Throws DataError naming file, what was expected and what came.
 DataSplit mnist(const std::string& folder);
 
+/// CIFAR-10's binary version: data_batch_1.bin to data_batch_5.bin and test_batch.bin, records of
+/// a label and 32x32 pixels in three planes. u8 [32, 32, 3], files mapped into memory.
+/// Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+/// Throws DataError naming file, record, what was expected and what came.
+DataSplit cifar10(const std::string& folder);
+
+/// Noise in the shape of images, new in every epoch, at next to no cost: for measuring speed.
+/// u8 [height, width, channels], `classes` classes, no validation part.
+struct SyntheticShape {
+  std::int64_t height = 224, width = 224, channels = 3;
+  int classes = 1000;
+};
+/// Throws ConfigError: an extent below 1, or more than 2^28 bytes a sample.
+DataSplit synthetic(const SyntheticShape& shape = {}, std::uint64_t seed = 1);
+
+struct ImageOptions {
+  int size = 224;  ///< samples are size x size
+  /// Training looks at random parts of pictures, of at least this share of their area, stretched
+  /// to the sample (random_crop()); 0: at their middle, as validation does (middle_crop()).
+  double resized_crop = 0;
+  std::uint64_t seed = 1;  ///< keys the crops, with epoch and sample; chooses validation files
+  double validation_fraction = 0;  ///< of a source without a validation part of its own
+};
+
+/// JPEG and PNG files, told by their content, in a folder per class: DIR/train/CLASS/... beside
+/// DIR/val, DIR/validation or DIR/test; or DIR/CLASS/... . Classes are numbered in the order of
+/// their names. u8 [size, size, 3]; files are decoded whenever they are wanted.
+/// Throws ConfigError as check() does; DataError as scan_image_folders() does, and from load() for
+/// a file that cannot be decoded.
+DataSplit images(const std::string& folder, const ImageOptions& options = {});
+
+/// The same from one file that pack_images() wrote, mapped into memory and shared by all ranks of a
+/// host. Throws DataError where the file is not as it says, naming the byte.
+DataSplit packed(const std::string& file, const ImageOptions& options = {});
+
 /// What the command line says about a source beside its name; each kind takes what concerns it.
 struct OpenOptions {
   /// Share kept for validation, of sources without a validation part of their own.
   double validation_fraction = 0.0;
-  /// Chooses the validation rows of csv. Glyphs are the same for every seed, as mnist is, so that
-  /// runs compare.
+  /// Chooses validation rows and keys crops. Glyphs are the same for every seed, as mnist and
+  /// cifar10 are, so that runs compare.
   std::uint64_t seed = 1;
+  int image_size = 224;         ///< of images and packed: see ImageOptions
+  double resized_crop = 0;      ///< of images and packed; ConfigError for other sources
   std::int64_t context = 0;     ///< text, tokens: tokens of a sample
   std::int64_t vocabulary = 0;  ///< tokens: different tokens; 0: GPT-2's 50,257
   /// Targets with this value count in neither loss nor accuracy.
@@ -55,10 +92,10 @@ DataSplit text(const std::string& file, const OpenOptions& options);
 /// lies; when loading: a token past the vocabulary, with its position.
 DataSplit tokens(const std::string& path, const OpenOptions& options);
 
-/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR", "text:FILE",
-/// "tokens:PATH".
-/// Throws ConfigError naming the nearest valid kind; or a validation fraction other than 0 for a
-/// source that has its own validation part. DataError as the source does.
+/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR", "cifar10:DIR",
+/// "images:DIR", "packed:FILE", "text:FILE", "tokens:PATH", "synthetic[:HxWxC[:CLASSES]]".
+/// Throws ConfigError naming the nearest valid kind, or an option that the source has no use for;
+/// DataError as the source does.
 DataSplit open(const std::string& source, const OpenOptions& options = {});
 
 }  // namespace lockstep::data

@@ -57,6 +57,9 @@ class RecomputePass {
   std::vector<ValueId> again_;
 };
 
+/// Values that are kept together.
+using Cut = std::vector<ValueId>;
+
 /// What the choices are made from: forward activations that backward reads.
 class Candidates {
  public:
@@ -87,7 +90,8 @@ class Candidates {
     std::vector<bool> dropped(graph_.values().size(), false);
     for (std::size_t v = 0; v < dropped.size(); ++v)
       dropped[v] = can_run_again(ValueId(v)) && cost_per_byte(ValueId(v)) <= flops_per_byte;
-    for (ValueId v : cuts()) dropped[std::size_t(v)] = false;
+    for (const Cut& cut : cuts())
+      for (ValueId v : cut) dropped[std::size_t(v)] = false;
     return dropped;
   }
 
@@ -96,43 +100,48 @@ class Candidates {
            std::max(1.0, double(graph_.value(value).type.bytes()));
   }
 
-  /// Values at which forward can be cut: all later nodes read nothing earlier but these and inputs.
-  std::vector<ValueId> cuts() const {
-    std::vector<ValueId> cuts;
+  /// Where forward can be cut: all later nodes read nothing earlier but inputs and the outputs of
+  /// one node, which are listed (a sum and its norm, where layer_norm makes both).
+  std::vector<Cut> cuts() const {
+    std::vector<Cut> cuts;
     std::set<ValueId> open;
     for (std::size_t i = 0; i < forward_nodes_; ++i) {
       for (ValueId output : graph_.nodes()[i].outputs)
         if (last_forward_use_[std::size_t(output)] > int(i)) open.insert(output);
       std::erase_if(open, [&](ValueId v) { return last_forward_use_[std::size_t(v)] <= int(i); });
-      if (open.size() == 1 && (cuts.empty() || cuts.back() != *open.begin()))
-        cuts.push_back(*open.begin());
+      if (open.empty()) continue;
+      const NodeId producer = graph_.value(*open.begin()).producer;
+      const bool one = std::ranges::all_of(
+          open, [&](ValueId v) { return graph_.value(v).producer == producer; });
+      const Cut cut(open.begin(), open.end());
+      if (one && (cuts.empty() || cuts.back() != cut)) cuts.push_back(cut);
     }
     return cuts;
   }
 
   /// Drops every activation between `checkpoints`.
-  std::vector<bool> all_but(const std::vector<ValueId>& checkpoints) const {
+  std::vector<bool> all_but(const std::vector<Cut>& checkpoints) const {
     std::vector<bool> dropped(graph_.values().size(), false);
     for (std::size_t v = 0; v < dropped.size(); ++v) dropped[v] = can_run_again(ValueId(v));
-    for (ValueId v : checkpoints) dropped[std::size_t(v)] = false;
+    for (const Cut& cut : checkpoints)
+      for (ValueId v : cut) dropped[std::size_t(v)] = false;
     return dropped;
   }
 
   /// Bytes kept through backward plus those of the largest segment, which are alive together.
-  double estimated_bytes(const std::vector<ValueId>& checkpoints) const {
+  double estimated_bytes(const std::vector<Cut>& checkpoints) const {
     double kept = 0, segment = 0, largest = 0;
     std::size_t next = 0;
     for (ValueId v : kept_) {
       const double bytes = double(graph_.value(v).type.bytes());
-      const bool checkpoint = next < checkpoints.size() && v >= checkpoints[next];
-      if (checkpoint) {
+      while (next < checkpoints.size() && v > checkpoints[next].back()) {
         ++next;
-        kept += bytes;
         largest = std::max(largest, segment);
         segment = 0;
-      } else {
-        segment += bytes;
       }
+      const bool checkpoint =
+          next < checkpoints.size() && std::ranges::count(checkpoints[next], v) > 0;
+      (checkpoint ? kept : segment) += bytes;
     }
     return kept + std::max(largest, segment);
   }
@@ -177,8 +186,8 @@ class Candidates {
   std::vector<ValueId> kept_;
 };
 
-std::vector<ValueId> every(const std::vector<ValueId>& cuts, std::size_t stride) {
-  std::vector<ValueId> chosen;
+std::vector<Cut> every(const std::vector<Cut>& cuts, std::size_t stride) {
+  std::vector<Cut> chosen;
   for (std::size_t i = stride - 1; i < cuts.size(); i += stride) chosen.push_back(cuts[i]);
   return chosen;
 }
@@ -216,11 +225,11 @@ std::vector<RecomputeChoice> recompute_choices(const Graph& graph) {
     const std::vector<bool> dropped = candidates.cheaper_than(flops_per_byte);
     if (dropped != choices.back().dropped) choices.push_back({dropped, candidates.cost(dropped)});
   }
-  const std::vector<ValueId> cuts = candidates.cuts();
-  std::vector<ValueId> best;
+  const std::vector<Cut> cuts = candidates.cuts();
+  std::vector<Cut> best;
   double least = 0;
   for (std::size_t stride = 1; stride <= cuts.size(); ++stride) {
-    const std::vector<ValueId> checkpoints = every(cuts, stride);
+    const std::vector<Cut> checkpoints = every(cuts, stride);
     const double bytes = candidates.estimated_bytes(checkpoints);
     if (best.empty() || bytes < least) {
       best = checkpoints;

@@ -5,7 +5,6 @@
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/dropout_stream.h"
 #include "kernels/cpu/kernel_list.h"
-#include "kernels/cpu/widened_kernel.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -44,6 +43,7 @@ class Parts {
   std::int64_t taken_ = 0;
 };
 
+template <typename T>
 class AttentionKernel final : public BoundKernel {
  public:
   AttentionKernel(const ops::Attention& op, const KernelSpec& spec)
@@ -52,22 +52,22 @@ class AttentionKernel final : public BoundKernel {
         drops_(op.attrs().dropout > 0.0f) {}
 
   std::size_t workspace_bytes() const override {
-    AttentionArgs args;
+    AttentionArgs<T> args;
     return cut(args, nullptr);
   }
   void run(const RunState& state) override {
-    AttentionArgs args{.shape = shape_,
-                       .qkv = input(0),
-                       .y = output(0),
-                       .lse = output(1),
-                       .drops = drops_,
-                       .stream = dropout_.at(state)};
+    AttentionArgs<T> args{.shape = shape_,
+                          .qkv = input<T>(0),
+                          .y = output<T>(0),
+                          .lse = output(1),
+                          .drops = drops_,
+                          .stream = dropout_.at(state)};
     cut(args, workspace<float>());
     attention_(args);
   }
 
  private:
-  std::size_t cut(AttentionArgs& args, float* memory) const {
+  std::size_t cut(AttentionArgs<T>& args, float* memory) const {
     const Sizes sizes(shape_);
     Parts parts(memory);
     args.queries = parts.take(sizes.block);
@@ -78,12 +78,13 @@ class AttentionKernel final : public BoundKernel {
     return parts.bytes();
   }
 
-  decltype(&avx2::attention) attention_ = LOCKSTEP_CHOOSE(attention);
+  decltype(&avx2::attention<T>) attention_ = LOCKSTEP_CHOOSE(attention<T>);
   AttentionShape shape_;
   KeyedDropout dropout_;
   bool drops_;
 };
 
+template <typename T>
 class AttentionBwdKernel final : public BoundKernel {
  public:
   AttentionBwdKernel(const ops::AttentionBwd& op, const KernelSpec& spec)
@@ -92,24 +93,24 @@ class AttentionBwdKernel final : public BoundKernel {
         drops_(op.attrs().dropout > 0.0f) {}
 
   std::size_t workspace_bytes() const override {
-    AttentionBwdArgs args;
+    AttentionBwdArgs<T> args;
     return cut(args, nullptr);
   }
   void run(const RunState& state) override {
-    AttentionBwdArgs args{.shape = shape_,
-                          .qkv = input(0),
-                          .y = input(1),
-                          .dy = input(2),
-                          .lse = input(3),
-                          .dqkv = output(0),
-                          .drops = drops_,
-                          .stream = dropout_.at(state)};
+    AttentionBwdArgs<T> args{.shape = shape_,
+                             .qkv = input<T>(0),
+                             .y = input<T>(1),
+                             .dy = input<T>(2),
+                             .lse = input(3),
+                             .dqkv = output<T>(0),
+                             .drops = drops_,
+                             .stream = dropout_.at(state)};
     cut(args, workspace<float>());
     attention_bwd_(args);
   }
 
  private:
-  std::size_t cut(AttentionBwdArgs& args, float* memory) const {
+  std::size_t cut(AttentionBwdArgs<T>& args, float* memory) const {
     const Sizes sizes(shape_);
     Parts parts(memory);
     for (float** rows : {&args.queries, &args.keys, &args.gradients, &args.dq, &args.dk, &args.dv})
@@ -120,7 +121,7 @@ class AttentionBwdKernel final : public BoundKernel {
     return parts.bytes();
   }
 
-  decltype(&avx2::attention_bwd) attention_bwd_ = LOCKSTEP_CHOOSE(attention_bwd);
+  decltype(&avx2::attention_bwd<T>) attention_bwd_ = LOCKSTEP_CHOOSE(attention_bwd<T>);
   AttentionShape shape_;
   KeyedDropout dropout_;
   bool drops_;
@@ -129,18 +130,12 @@ class AttentionBwdKernel final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_attention_kernel(const ops::Attention& op, const KernelSpec& spec) {
-  if (has_bf16(spec))
-    return make_widened_kernel(
-        spec, -1, [&](const KernelSpec& wide) { return make_attention_kernel(op, wide); });
-  return std::make_unique<AttentionKernel>(op, spec);
+  return make_stored<AttentionKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 std::unique_ptr<Kernel> make_attention_bwd_kernel(const ops::AttentionBwd& op,
                                                   const KernelSpec& spec) {
-  if (has_bf16(spec))
-    return make_widened_kernel(
-        spec, -1, [&](const KernelSpec& wide) { return make_attention_bwd_kernel(op, wide); });
-  return std::make_unique<AttentionBwdKernel>(op, spec);
+  return make_stored<AttentionBwdKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 }  // namespace lockstep::cpu

@@ -23,11 +23,12 @@ inline constexpr std::int64_t kAttentionBlock = 96;
 /// column spread over all sets.
 inline constexpr std::int64_t kAttentionRow = kAttentionBlock + 16;
 
+template <typename T>
 struct AttentionArgs {
   AttentionShape shape;
-  const float* qkv = nullptr;  ///< [samples, tokens, 3, heads, depth]
-  float* y = nullptr;          ///< [samples, tokens, heads, depth]
-  float* lse = nullptr;        ///< [samples, heads, tokens]
+  const T* qkv = nullptr;  ///< [samples, tokens, 3, heads, depth]
+  T* y = nullptr;          ///< [samples, tokens, heads, depth]
+  float* lse = nullptr;    ///< [samples, heads, tokens]
   bool drops = false;
   DropoutStream stream;
   float* queries = nullptr;  ///< workspace [kAttentionBlock, depth]
@@ -37,13 +38,14 @@ struct AttentionArgs {
   float* sums = nullptr;     ///< workspace [kAttentionBlock, depth]
 };
 
+template <typename T>
 struct AttentionBwdArgs {
   AttentionShape shape;
-  const float* qkv = nullptr;
-  const float* y = nullptr;
-  const float* dy = nullptr;
+  const T* qkv = nullptr;
+  const T* y = nullptr;
+  const T* dy = nullptr;
   const float* lse = nullptr;
-  float* dqkv = nullptr;
+  T* dqkv = nullptr;
   bool drops = false;
   DropoutStream stream;
   float *queries = nullptr, *keys = nullptr, *gradients = nullptr;  ///< workspaces [tokens, depth]
@@ -53,7 +55,7 @@ struct AttentionBwdArgs {
   float* deltas = nullptr;                      ///< workspace [tokens]
 };
 
-LOCKSTEP_LOOP(void, attention, (const AttentionArgs& args));
-LOCKSTEP_LOOP(void, attention_bwd, (const AttentionBwdArgs& args));
+LOCKSTEP_STORED_LOOP(void, attention, (const AttentionArgs<T>& args));
+LOCKSTEP_STORED_LOOP(void, attention_bwd, (const AttentionBwdArgs<T>& args));
 
 }  // namespace lockstep::cpu

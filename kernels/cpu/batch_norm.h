@@ -53,6 +53,18 @@ LOCKSTEP_STORED_LOOP(void,
                       const float* mean,
                       float* sum,
                       float* products));
+/// The same where x scale + shift > 0; elsewhere dy counts as 0.
+LOCKSTEP_STORED_LOOP(void,
+                     sum_products_relu,
+                     (const T* x,
+                      const T* dy,
+                      std::int64_t rows,
+                      std::int64_t columns,
+                      const float* mean,
+                      const float* scale,
+                      const float* shift,
+                      float* sum,
+                      float* products));
 /// total += part
 LOCKSTEP_LOOP(void, add_to_f64, (double* total, const float* part, std::int64_t columns));
 /// dx = a * dy + (b * (x - mean) + c), per column of a pattern of `period` columns.
@@ -66,6 +78,20 @@ LOCKSTEP_STORED_LOOP(void,
                       const float* b,
                       const float* mean,
                       const float* c,
+                      std::int64_t period));
+/// The same with dy counting as 0 where x scale + shift <= 0.
+LOCKSTEP_STORED_LOOP(void,
+                     batch_norm_bwd_relu,
+                     (T * dx,
+                      const T* dy,
+                      const T* x,
+                      std::int64_t elems,
+                      const float* a,
+                      const float* b,
+                      const float* mean,
+                      const float* c,
+                      const float* scale,
+                      const float* shift,
                       std::int64_t period));
 
 }  // namespace lockstep::cpu

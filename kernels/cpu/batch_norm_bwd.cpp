@@ -12,11 +12,14 @@ namespace {
 template <typename T>
 class BatchNormBwdSumsKernel final : public BoundKernel {
  public:
-  BatchNormBwdSumsKernel(const BatchNormGroups& groups, const std::vector<bool>& accumulates)
-      : groups_(groups), adds_dgamma_(accumulates[1]), adds_dbeta_(accumulates[2]) {}
+  BatchNormBwdSumsKernel(const ops::BatchNormBwdSums& op, const KernelSpec& spec)
+      : groups_(spec.inputs[0].shape, op.group_size()),
+        relu_(op.relu()),
+        adds_dgamma_(spec.output_accumulates[1]),
+        adds_dbeta_(spec.output_accumulates[2]) {}
 
   std::size_t workspace_bytes() const override {
-    return std::size_t(groups_.max_columns()) * (2 * sizeof(double) + 3 * sizeof(float)) +
+    return std::size_t(groups_.max_columns()) * (2 * sizeof(double) + 5 * sizeof(float)) +
            std::size_t(2 * groups_.channels) * sizeof(double);
   }
 
@@ -25,7 +28,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
     std::fill_n(all_groups(), 2 * channels, 0.0);
     for (std::int64_t g = 0; g < groups_.count; ++g) {
       const std::int64_t rows = groups_.rows_in(g), fold = groups_.fold(rows);
-      const float* saved = input(2) + g * 2 * channels;
+      const float* saved = input(2) + g * (relu_ ? 4 : 2) * channels;
       column_sums(
           input<T>(0) + groups_.offset(g), input<T>(1) + groups_.offset(g), saved, rows, fold);
       channel_sums(output(0) + g * 2 * channels, saved, fold);
@@ -43,6 +46,8 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   float* mean() const { return reinterpret_cast<float*>(all_groups() + 2 * groups_.channels); }
   float* block_sum() const { return mean() + groups_.max_columns(); }
   float* block_products() const { return block_sum() + groups_.max_columns(); }
+  float* scale() const { return block_products() + groups_.max_columns(); }
+  float* shift() const { return scale() + groups_.max_columns(); }
 
   void column_sums(
       const T* x, const T* dy, const float* saved, std::int64_t rows, std::int64_t fold) {
@@ -51,6 +56,12 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
     std::fill_n(products(), columns, 0.0);
     std::copy_n(saved, groups_.channels, mean());
     repeat_pattern(mean(), groups_.channels, columns);
+    if (relu_) {
+      std::copy_n(saved + 2 * groups_.channels, groups_.channels, scale());
+      std::copy_n(saved + 3 * groups_.channels, groups_.channels, shift());
+      repeat_pattern(scale(), groups_.channels, columns);
+      repeat_pattern(shift(), groups_.channels, columns);
+    }
     for (std::int64_t row = 0; row < whole; row += kSumBlock)
       add_block(x + row * columns, dy + row * columns, std::min(kSumBlock, whole - row), columns);
     const std::int64_t rest = rows % fold * groups_.channels;
@@ -58,7 +69,11 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   }
 
   void add_block(const T* x, const T* dy, std::int64_t rows, std::int64_t columns) {
-    sum_products_(x, dy, rows, columns, mean(), block_sum(), block_products());
+    if (relu_)
+      sum_products_relu_(
+          x, dy, rows, columns, mean(), scale(), shift(), block_sum(), block_products());
+    else
+      sum_products_(x, dy, rows, columns, mean(), block_sum(), block_products());
     add_to_f64_(sums(), block_sum(), columns);
     add_to_f64_(products(), block_products(), columns);
   }
@@ -80,19 +95,23 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   }
 
   decltype(&avx2::sum_products<T>) sum_products_ = LOCKSTEP_CHOOSE(sum_products<T>);
+  decltype(&avx2::sum_products_relu<T>) sum_products_relu_ = LOCKSTEP_CHOOSE(sum_products_relu<T>);
   decltype(&avx2::add_to_f64) add_to_f64_ = LOCKSTEP_CHOOSE(add_to_f64);
   BatchNormGroups groups_;
+  bool relu_;
   bool adds_dgamma_, adds_dbeta_;
 };
 
 template <typename T>
 class BatchNormBwdDataKernel final : public BoundKernel {
  public:
-  BatchNormBwdDataKernel(const BatchNormGroups& groups, std::int64_t parts)
-      : groups_(groups), parts_(parts) {}
+  BatchNormBwdDataKernel(const ops::BatchNormBwdData& op, const KernelSpec& spec)
+      : groups_(spec.inputs[0].shape, op.group_size()),
+        relu_(op.relu()),
+        parts_(spec.inputs[4].shape[1]) {}
 
   std::size_t workspace_bytes() const override {
-    return std::size_t(4 * groups_.pattern_columns()) * sizeof(float);
+    return std::size_t(patterns() * groups_.pattern_columns()) * sizeof(float);
   }
 
   void run(const RunState&) override {
@@ -100,21 +119,34 @@ class BatchNormBwdDataKernel final : public BoundKernel {
     float* pattern = workspace<float>();
     for (std::int64_t g = 0; g < groups_.count; ++g) {
       prepare(g);
-      for (int i = 0; i < 4; ++i) repeat_pattern(pattern + i * columns, groups_.channels, columns);
+      for (int i = 0; i < patterns(); ++i)
+        repeat_pattern(pattern + i * columns, groups_.channels, columns);
       const std::int64_t offset = groups_.offset(g);
-      batch_norm_bwd_(output<T>(0) + offset,
-                      input<T>(1) + offset,
-                      input<T>(0) + offset,
-                      groups_.elems_in(g),
-                      pattern,
-                      pattern + columns,
-                      pattern + 2 * columns,
-                      pattern + 3 * columns,
-                      columns);
+      T* dx = output<T>(0) + offset;
+      const T* x = input<T>(0) + offset;
+      const T* dy = input<T>(1) + offset;
+      const auto part = [=](int k) { return pattern + k * columns; };
+      if (relu_)
+        batch_norm_bwd_relu_(dx,
+                             dy,
+                             x,
+                             groups_.elems_in(g),
+                             part(0),
+                             part(1),
+                             part(2),
+                             part(3),
+                             part(4),
+                             part(5),
+                             columns);
+      else
+        batch_norm_bwd_(
+            dx, dy, x, groups_.elems_in(g), part(0), part(1), part(2), part(3), columns);
     }
   }
 
  private:
+  int patterns() const { return relu_ ? 6 : 4; }
+
   /// dx = a dy + b (x - mean) + c for one group.
   void prepare(std::int64_t g) {
     const std::int64_t channels = groups_.channels, columns = groups_.pattern_columns();
@@ -122,7 +154,7 @@ class BatchNormBwdDataKernel final : public BoundKernel {
     float* b = a + columns;
     float* mean = b + columns;
     float* shift = mean + columns;
-    const float* saved = input(3) + g * 2 * channels;
+    const float* saved = input(3) + g * (relu_ ? 4 : 2) * channels;
     const float* moments = input(4) + g * parts_ * 3 * channels;
     const float* sums = input(5) + g * parts_ * 2 * channels;
     double n = 0;
@@ -141,10 +173,16 @@ class BatchNormBwdDataKernel final : public BoundKernel {
       mean[c] = saved[c];
       shift[c] = float(-factor * dy * inverse_n);
     }
+    if (!relu_) return;
+    std::copy_n(saved + 2 * channels, channels, shift + columns);
+    std::copy_n(saved + 3 * channels, channels, shift + 2 * columns);
   }
 
   decltype(&avx2::batch_norm_bwd<T>) batch_norm_bwd_ = LOCKSTEP_CHOOSE(batch_norm_bwd<T>);
+  decltype(&avx2::batch_norm_bwd_relu<T>) batch_norm_bwd_relu_ =
+      LOCKSTEP_CHOOSE(batch_norm_bwd_relu<T>);
   BatchNormGroups groups_;
+  bool relu_;
   std::int64_t parts_;
 };
 
@@ -152,16 +190,12 @@ class BatchNormBwdDataKernel final : public BoundKernel {
 
 std::unique_ptr<Kernel> make_batch_norm_bwd_sums_kernel(const ops::BatchNormBwdSums& op,
                                                         const KernelSpec& spec) {
-  return make_stored<BatchNormBwdSumsKernel>(spec.inputs[0].dtype,
-                                             BatchNormGroups(spec.inputs[0].shape, op.group_size()),
-                                             spec.output_accumulates);
+  return make_stored<BatchNormBwdSumsKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 std::unique_ptr<Kernel> make_batch_norm_bwd_data_kernel(const ops::BatchNormBwdData& op,
                                                         const KernelSpec& spec) {
-  return make_stored<BatchNormBwdDataKernel>(spec.inputs[0].dtype,
-                                             BatchNormGroups(spec.inputs[0].shape, op.group_size()),
-                                             spec.inputs[4].shape[1]);
+  return make_stored<BatchNormBwdDataKernel>(spec.inputs[0].dtype, op, spec);
 }
 
 }  // namespace lockstep::cpu

@@ -37,6 +37,9 @@ class BatchNormNormalizeKernel final : public BoundKernel {
       : groups_(spec.inputs[0].shape, op.group_size()),
         parts_(spec.inputs[3].shape[1]),
         eps_(op.eps()),
+        relu_(op.relu()),
+        residual_(op.residual()),
+        saves_affine_(op.saves_affine()),
         adds_mean_(spec.output_accumulates[2]),
         adds_var_(spec.output_accumulates[3]),
         adds_weight_(spec.output_accumulates[4]) {}
@@ -53,13 +56,7 @@ class BatchNormNormalizeKernel final : public BoundKernel {
       weight_sum += prepare(g);
       repeat_pattern(scale(), groups_.channels, groups_.pattern_columns());
       repeat_pattern(shift(), groups_.channels, groups_.pattern_columns());
-      const std::int64_t offset = groups_.offset(g);
-      affine_(output<T>(0) + offset,
-              input<T>(0) + offset,
-              groups_.elems_in(g),
-              scale(),
-              shift(),
-              groups_.pattern_columns());
+      apply(groups_.offset(g), groups_.elems_in(g));
     }
     for (std::int64_t c = 0; c < groups_.channels; ++c) {
       set_or_add(output(2)[c], mean_sum()[c], state.accumulate && adds_mean_);
@@ -69,6 +66,17 @@ class BatchNormNormalizeKernel final : public BoundKernel {
   }
 
  private:
+  void apply(std::int64_t offset, std::int64_t elems) {
+    T* y = output<T>(0) + offset;
+    const T* x = input<T>(0) + offset;
+    const std::int64_t period = groups_.pattern_columns();
+    if (residual_)
+      affine_add_relu_(y, x, input<T>(7) + offset, elems, scale(), shift(), period);
+    else
+      (relu_ ? affine_relu_ : affine_)(y, x, elems, scale(), shift(), period);
+  }
+  std::int64_t saved_elems() const { return (saves_affine_ ? 4 : 2) * groups_.channels; }
+
   double* mean_sum() const { return workspace<double>(); }
   double* var_sum() const { return mean_sum() + groups_.channels; }
   float* scale() const { return reinterpret_cast<float*>(var_sum() + groups_.channels); }
@@ -78,7 +86,7 @@ class BatchNormNormalizeKernel final : public BoundKernel {
   double prepare(std::int64_t g) {
     const std::int64_t channels = groups_.channels;
     const float* moments = input(3) + g * parts_ * 3 * channels;
-    float* saved = output(1) + g * 2 * channels;
+    float* saved = output(1) + g * saved_elems();
     double count = 0;
     for (std::int64_t p = 0; p < parts_; ++p) count += double(moments[p * 3 * channels]);
     // A group with one value per channel has no variance: the running statistics are constants.
@@ -94,6 +102,10 @@ class BatchNormNormalizeKernel final : public BoundKernel {
       saved[channels + c] = float(rstd);
       scale()[c] = float(factor);
       shift()[c] = float(double(input(2)[c]) - mean * factor);
+      if (saves_affine_) {
+        saved[2 * channels + c] = scale()[c];
+        saved[3 * channels + c] = shift()[c];
+      }
       if (!has_variance) continue;
       mean_sum()[c] += weight * mean;
       var_sum()[c] += weight * all.deviations / (all.count - 1);
@@ -102,16 +114,20 @@ class BatchNormNormalizeKernel final : public BoundKernel {
   }
 
   decltype(&avx2::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
+  decltype(&avx2::affine_relu<T>) affine_relu_ = LOCKSTEP_CHOOSE(affine_relu<T>);
+  decltype(&avx2::affine_add_relu<T>) affine_add_relu_ = LOCKSTEP_CHOOSE(affine_add_relu<T>);
   BatchNormGroups groups_;
   std::int64_t parts_;
   float eps_;
+  bool relu_, residual_, saves_affine_;
   bool adds_mean_, adds_var_, adds_weight_;
 };
 
 template <typename T>
 class BatchNormInferenceKernel final : public BoundKernel {
  public:
-  BatchNormInferenceKernel(const Shape& x, float eps) : groups_(x, 0), eps_(eps) {}
+  BatchNormInferenceKernel(const ops::BatchNormInference& op, const Shape& x)
+      : groups_(x, 0), eps_(op.eps()), relu_(op.relu()), residual_(op.residual()) {}
 
   std::size_t workspace_bytes() const override {
     return std::size_t(2 * groups_.pattern_columns()) * sizeof(float);
@@ -127,14 +143,20 @@ class BatchNormInferenceKernel final : public BoundKernel {
     }
     repeat_pattern(scale, groups_.channels, groups_.pattern_columns());
     repeat_pattern(shift, groups_.channels, groups_.pattern_columns());
-    affine_(
-        output<T>(0), input<T>(0), groups_.elems_in(0), scale, shift, groups_.pattern_columns());
+    const std::int64_t elems = groups_.elems_in(0), period = groups_.pattern_columns();
+    if (residual_)
+      affine_add_relu_(output<T>(0), input<T>(0), input<T>(5), elems, scale, shift, period);
+    else
+      (relu_ ? affine_relu_ : affine_)(output<T>(0), input<T>(0), elems, scale, shift, period);
   }
 
  private:
   decltype(&avx2::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
+  decltype(&avx2::affine_relu<T>) affine_relu_ = LOCKSTEP_CHOOSE(affine_relu<T>);
+  decltype(&avx2::affine_add_relu<T>) affine_add_relu_ = LOCKSTEP_CHOOSE(affine_add_relu<T>);
   BatchNormGroups groups_;
   float eps_;
+  bool relu_, residual_;
 };
 
 }  // namespace
@@ -146,8 +168,7 @@ std::unique_ptr<Kernel> make_batch_norm_normalize_kernel(const ops::BatchNormNor
 
 std::unique_ptr<Kernel> make_batch_norm_inference_kernel(const ops::BatchNormInference& op,
                                                          const KernelSpec& spec) {
-  return make_stored<BatchNormInferenceKernel>(
-      spec.inputs[0].dtype, spec.inputs[0].shape, op.eps());
+  return make_stored<BatchNormInferenceKernel>(spec.inputs[0].dtype, op, spec.inputs[0].shape);
 }
 
 }  // namespace lockstep::cpu

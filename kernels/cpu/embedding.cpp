@@ -73,7 +73,7 @@ class EmbeddingBwdPositionsKernel final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_embedding_kernel(const ops::Embedding& op, const KernelSpec& spec) {
-  return make_stored<EmbeddingKernel>(spec.outputs[0].dtype, op, spec);
+  return make_stored<EmbeddingKernel>(op.output(), op, spec);
 }
 
 std::unique_ptr<Kernel> make_embedding_bwd_tokens_kernel(const ops::EmbeddingBwdTokens&,

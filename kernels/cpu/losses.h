@@ -24,8 +24,7 @@ template <typename T>
 struct CrossEntropyArgs {
   const T* logits = nullptr;  ///< [rows, classes]
   const std::int32_t* labels = nullptr;
-  T* dlogits = nullptr;        ///< may be `logits`; null: not wanted
-  float* workspace = nullptr;  ///< [classes]
+  T* dlogits = nullptr;  ///< may be `logits`; null: not wanted
   std::int64_t rows = 0, classes = 0;
   float label_smoothing = 0, row_weight = 1;
   std::int32_t ignored = kNoLabel;  ///< rows with this label count in nothing

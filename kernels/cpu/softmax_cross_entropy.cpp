@@ -20,15 +20,12 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
         gradient_output_(op.with_gradient() ? op.gradient_output() : -1),
         accumulates_(spec.output_accumulates) {}
 
-  std::size_t workspace_bytes() const override { return std::size_t(classes_) * sizeof(float); }
-
   void run(const RunState& state) override {
     const float weight = tokens_ == 0 ? 0.0f : input(2)[0] / float(tokens_);
     const LossSums sums = cross_entropy_(
         {.logits = input<T>(0),
          .labels = input<std::int32_t>(1),
          .dlogits = gradient_output_ < 0 ? nullptr : output<T>(std::size_t(gradient_output_)),
-         .workspace = workspace<float>(),
          .rows = rows_,
          .classes = classes_,
          .label_smoothing = label_smoothing_,

@@ -126,7 +126,7 @@ void add_attention(Bench& bench, const Model& m) {
                    lse = f32({m.samples, m.heads, m.tokens});
   for (float dropout : {0.0f, 0.1f}) {
     const ops::AttentionAttrs attrs{.heads = m.heads, .causal = true, .dropout = dropout};
-    const std::string what = dropout > 0 ? name + " dropout" : name;
+    const std::string what = dropout > 0 ? "dropout " + name : name;
     bench.run("attention " + what, ops::Attention(attrs), {qkv});
     bench.run("attention_bwd " + what, ops::AttentionBwd(attrs), {qkv, y, y, lse});
   }

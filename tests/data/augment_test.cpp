@@ -123,7 +123,8 @@ TEST(ParseAugmentation, RefusesWhatItDoesNotKnow) {
   };
   EXPECT_THAT(error("filp"), HasSubstr("got 'filp' | did you mean 'flip'?"));
   EXPECT_THAT(error("shfit:2"), HasSubstr("did you mean 'shift'?"));
-  EXPECT_THAT(error("rotate"), HasSubstr("expected shift, flip, crop or none, got 'rotate'"));
+  EXPECT_THAT(error("rotate"),
+              HasSubstr("expected shift, flip, crop, resized-crop or none, got 'rotate'"));
   EXPECT_THAT(error(""), HasSubstr("got ''"));
   EXPECT_THAT(error("flip,"), HasSubstr("got ''"));
   EXPECT_THAT(error("none,flip"), HasSubstr("'none' stands alone"));

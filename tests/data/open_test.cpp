@@ -38,8 +38,9 @@ TEST_F(Open, OffersTheNearestKind) {
   EXPECT_THAT(error("glyph"), HasSubstr("got 'glyph' | did you mean 'glyphs'?"));
   EXPECT_THAT(error("mnsit:dir"), HasSubstr("did you mean 'mnist'?"));
   EXPECT_THAT(error("imagenet"),
-              HasSubstr("expected glyphs, csv:FILE, mnist:DIR, text:FILE or tokens:PATH, got 'imagenet' | "));
-  EXPECT_THAT(error("/data/iris.csv"), HasSubstr("expected glyphs, csv:FILE, mnist:DIR, text:FILE or tokens:PATH"));
+              HasSubstr("expected glyphs, csv:FILE, mnist:DIR, cifar10:DIR, images:DIR, "
+                        "packed:FILE, text:FILE, tokens:PATH or synthetic, got 'imagenet' | "));
+  EXPECT_THAT(error("/data/iris.csv"), HasSubstr("expected glyphs, csv:FILE, mnist:DIR"));
   EXPECT_THAT(error(""), HasSubstr("got ''"));
 }
 

@@ -118,6 +118,10 @@ TEST(Flags, Contradictions) {
               HasSubstr("give one of the two"));
   EXPECT_THAT(error_of({"--val-fraction=0.1"}), HasSubstr("--val-fraction has no meaning"));
   EXPECT_THAT(error_of({"--data=csv:a", "--augment=flip"}), HasSubstr("--augment has no meaning"));
+  EXPECT_THAT(error_of({"--image-size=32"}), HasSubstr("--image-size has no meaning"));
+  EXPECT_THAT(error_of({"--augment=resized-crop"}), HasSubstr("resized-crop has no meaning"));
+  EXPECT_THAT(error_of({"--data=images:x", "--augment=resized-crop:2"}),
+              HasSubstr("expected a share of 0.001 to 1"));
   EXPECT_THAT(error_of({"--global-batch=16", "--micro-batch=32"}),
               HasSubstr("--micro-batch 32 is larger than --global-batch 16"));
   EXPECT_THAT(error_of({"--nesterov"}), HasSubstr("esterov"));
@@ -171,6 +175,11 @@ TEST(Flags, WrittenConfigurationRepeatsTheRun) {
        "--freeze=^conv",
        "--freeze=^bn",
        "--shards=4"},
+      {"--data=images:photos",
+       "--image-size=32",
+       "--val-fraction=0.1",
+       "--augment=resized-crop:0.25,flip",
+       "--skip-bad-samples"},
       {"--momentum=0.9",
        "--nesterov",
        "--weight-decay=5e-4",

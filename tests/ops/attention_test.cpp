@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/attention.h"
@@ -75,6 +76,9 @@ std::vector<OpCase> attention_cases() {
         OpCase c = forward_case(s, causal, dropout);
         set_forward_tolerances(c, s, dropout, 1);
         cases.push_back(c);
+        c.name += ", bf16";
+        c.inputs[0] = rounded_to_bf16(c.inputs[0]);
+        cases.push_back(c);
       }
   // Steep softmax, whose maximum grows from block to block of keys.
   for (bool causal : {true, false}) {
@@ -137,6 +141,14 @@ std::vector<OpCase> attention_bwd_cases() {
         OpCase c = backward_case(forward);
         set_backward_tolerances(c, forward, s, dropout);
         cases.push_back(c);
+        // With rounded outputs of the forward pass rounding is all that differs.
+        OpCase rounded_forward = forward;
+        rounded_forward.inputs[0] = rounded_to_bf16(forward.inputs[0]);
+        OpCase narrow = backward_case(rounded_forward);
+        narrow.name += ", bf16";
+        for (std::size_t i : {1, 2}) narrow.inputs[i] = rounded_to_bf16(narrow.inputs[i]);
+        narrow.tolerances = c.tolerances;
+        cases.push_back(narrow);
       }
   return cases;
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/transformer.h"
 
@@ -40,10 +41,12 @@ HostTensor tokens_of(const Size& s) {
 std::vector<OpCase> embedding_cases() {
   std::vector<OpCase> cases;
   for (const Size& s : kSizes)
-    for (bool positions : {false, true}) {
+    for (int variant = 0; variant < 4; ++variant) {
+      const bool positions = variant % 2 == 1;
+      const DType output = variant < 2 ? DType::f32 : DType::bf16;
       // One addition, or none.
       OpCase c{name_of_size(s),
-               std::make_shared<ops::Embedding>(positions),
+               std::make_shared<ops::Embedding>(positions, output),
                {tokens_of(s), random_f32({s.vocabulary, s.width}, 2)},
                {{.c = positions ? 1.0 : 0.0, .scale = 2}},
                {1}};
@@ -65,17 +68,22 @@ std::vector<OpCase> embedding_bwd_tokens_cases() {
                      std::make_shared<ops::EmbeddingBwdTokens>(s.vocabulary),
                      {tokens_of(s), random_f32({s.samples, s.tokens, s.width}, 4)},
                      {{.c = 4, .n = n, .scale = std::sqrt(n)}}});
+    cases.push_back(cases.back());
+    cases.back().inputs[1] = rounded_to_bf16(cases.back().inputs[1]);
   }
   return cases;
 }
 
 std::vector<OpCase> embedding_bwd_positions_cases() {
   std::vector<OpCase> cases;
-  for (const Size& s : kSizes)
+  for (const Size& s : kSizes) {
     cases.push_back({name_of_size(s),
                      std::make_shared<ops::EmbeddingBwdPositions>(s.positions),
                      {random_f32({s.samples, s.tokens, s.width}, 5)},
                      {{.c = 2, .n = double(s.samples + 1), .scale = 2}}});
+    cases.push_back(cases.back());
+    cases.back().inputs[0] = rounded_to_bf16(cases.back().inputs[0]);
+  }
   return cases;
 }
 

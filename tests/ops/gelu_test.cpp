@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/transformer.h"
@@ -25,6 +26,10 @@ std::vector<OpCase> gelu_cases() {
                          std::make_shared<ops::Gelu>(kind),
                          {random_f32(shape, 1, -range, range)},
                          {{.c = 6, .scale = double(range)}}});
+    cases.push_back({"bf16",
+                     std::make_shared<ops::Gelu>(kind),
+                     {rounded_to_bf16(random_f32({3, 67}, 1, -6, 6))},
+                     {{.c = 6, .scale = 6}}});
     std::vector<float> special = {
         NAN, 0.0f, 1e-45f, -1e-45f, 1e30f, -1e30f, 3e38f, -3e38f, INFINITY};
     cases.push_back({"far out",
@@ -43,6 +48,11 @@ std::vector<OpCase> gelu_bwd_cases() {
                        std::make_shared<ops::GeluBwd>(kind),
                        {random_f32(shape, 2), random_f32(shape, 3, -6, 6)},
                        {{.c = 8, .scale = 1.13}}});
+    cases.push_back(
+        {"bf16",
+         std::make_shared<ops::GeluBwd>(kind),
+         {rounded_to_bf16(random_f32({3, 67}, 2)), rounded_to_bf16(random_f32({3, 67}, 3, -6, 6))},
+         {{.c = 8, .scale = 1.13}}});
     cases.push_back(
         {"far out",
          std::make_shared<ops::GeluBwd>(kind),
@@ -109,7 +119,8 @@ TEST(Gelu, TanhFormIsAsExactAsStated) {
 TEST(Gelu, SlopesAreAsExactAsStated) {
   for_each_isa([] {
     for (bool erf : {true, false}) {
-      const auto bwd = erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd<float>) : LOCKSTEP_CHOOSE(gelu_tanh_bwd<float>);
+      const auto bwd =
+          erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd<float>) : LOCKSTEP_CHOOSE(gelu_tanh_bwd<float>);
       const auto slopes = [bwd](float* y, const float* x, std::int64_t n) {
         const std::vector<float> ones(static_cast<std::size_t>(n), 1.0f);
         bwd(y, ones.data(), x, n);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/product_tolerance.h"
 #include "tests/reference/transformer.h"
@@ -69,6 +70,12 @@ std::vector<OpCase> layer_norm_cases() {
                           {.c = 4, .scale = std::max(e.value, e.rstd * (1 + relative))},
                           {.c = 1, .scale = e.value}};
           cases.push_back(c);
+          // Where 2^-8 is small against the deviation.
+          if (center != 0 || shape[-1] < 15) continue;
+          c.inputs[0] = rounded_to_bf16(c.inputs[0]);
+          if (residual) c.inputs.back() = rounded_to_bf16(c.inputs.back());
+          c.name += ", bf16";
+          cases.push_back(c);
         }
   return cases;
 }
@@ -88,27 +95,36 @@ OpCase backward_case(const OpCase& forward, bool residual) {
   return c;
 }
 
+/// With activations in bf16 where `narrow` says so: as the forward pass would have read them.
+OpCase toleranced_backward_case(OpCase forward, bool residual, bool narrow) {
+  if (narrow) forward.inputs[0] = rounded_to_bf16(forward.inputs[0]);
+  OpCase c = backward_case(forward, residual);
+  if (narrow) {
+    c.name += ", bf16";
+    c.inputs[1] = rounded_to_bf16(c.inputs[1]);
+    if (residual) c.inputs[4] = rounded_to_bf16(c.inputs[4]);
+  }
+  const std::int64_t rows = c.inputs[3].type.shape[0];
+  const Extremes e = extremes_of(forward);
+  // dy * xhat has the variance of a product of two values in [-1, 1) times that of xhat, which is 3
+  // of them.
+  Tolerance gamma = of_products(rows), beta = of_products(rows);
+  gamma.scale *= std::sqrt(3.0) * e.normal;
+  beta.scale *= std::sqrt(3.0);
+  // xhat and the two means are rounded relative to |h| rstd; g is at most 1.5.
+  const double largest = 1.5 * e.rstd * (1 + e.normal * e.normal + e.value * e.rstd) + 1;
+  c.tolerances = {{.c = 4, .scale = largest}, gamma, beta};
+  return c;
+}
+
 std::vector<OpCase> layer_norm_bwd_cases() {
   std::vector<OpCase> cases;
   for (const Shape& shape : kShapes)
     for (bool bias : {false, true})
-      for (bool residual : {false, true}) {
-        const OpCase forward = forward_case(shape, bias, false, 0);
-        OpCase c = backward_case(forward, residual);
-        const Extremes e = extremes_of(forward);
-        const std::int64_t rows = c.inputs[3].type.shape[0];
-        // dy * xhat has the variance of a product of two values in [-1, 1) times that of xhat,
-        // which is 3 of them.
-        Tolerance gamma = of_products(rows), beta = of_products(rows);
-        gamma.scale *= std::sqrt(3.0) * e.normal;
-        beta.scale *= std::sqrt(3.0);
-        // xhat and the two means are rounded relative to |h| rstd; g is at most 1.5.
-        c.tolerances = {
-            {.c = 4, .scale = 1.5 * e.rstd * (1 + e.normal * e.normal + e.value * e.rstd) + 1},
-            gamma,
-            beta};
-        cases.push_back(c);
-      }
+      for (bool residual : {false, true})
+        for (bool narrow : {false, true})
+          cases.push_back(
+              toleranced_backward_case(forward_case(shape, bias, false, 0), residual, narrow));
   return cases;
 }
 

@@ -37,7 +37,8 @@ HostTensor random_u8(const Shape& shape, std::uint64_t seed, std::uint32_t bound
 HostTensor f32_tensor(const Shape& shape, const std::vector<float>& values);
 HostTensor i32_tensor(const Shape& shape, const std::vector<std::int32_t>& values);
 
-/// |actual - expected| <= c * 2^-24 * sqrt(n) * scale for every element of one output.
+/// |actual - expected| <= c * 2^-24 * sqrt(n) * scale for every element of one output; where it is
+/// bf16, half a unit of its eight bits is added.
 struct Tolerance {
   double c = 4;      ///< roundings an element passes through, times a small factor; 0: exact
   double n = 1;      ///< length of the longest sum behind an element
@@ -73,7 +74,8 @@ std::vector<HostTensor> run_kernel(const OpCase& test_case, const KernelFactory&
 ///     with an input give the same bits.
 void check_case(const OpCase& test_case, const KernelFactory& factory, Reference reference);
 
-/// check_case for every case, with the loops of each instruction set that this processor has.
+/// check_case for every case as it is and with bf16 activations (bf16_variant.h), with the loops of
+/// each instruction set that this processor has.
 void check_cpu_cases(const std::vector<OpCase>& cases,
                      const KernelFactory& factory,
                      Reference reference);

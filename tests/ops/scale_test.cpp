@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/elementwise.h"
 
@@ -19,6 +20,10 @@ std::vector<OpCase> scale_cases() {
                        std::make_shared<ops::Scale>(factor),
                        {random_f32(shape, 1)},
                        {{.c = 1}}});
+  cases.push_back({"bf16",
+                   std::make_shared<ops::Scale>(0.7f),
+                   {rounded_to_bf16(random_f32({5, 33}, 1))},
+                   {{.c = 1}}});
   return cases;
 }
 

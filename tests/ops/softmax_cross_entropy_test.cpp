@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/losses.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/losses.h"
@@ -90,6 +91,11 @@ std::vector<OpCase> all_loss_cases() {
     for (Ignored ignored : {Ignored::none, Ignored::some, Ignored::all}) {
       cases.push_back(token_case(s, 0.0f, true, ignored));
       cases.push_back(token_case(s, 0.1f, false, ignored));
+      for (float smoothing : {0.0f, 0.1f}) {
+        cases.push_back(token_case(s, smoothing, true, ignored));
+        cases.back().name += ", bf16";
+        cases.back().inputs[0] = rounded_to_bf16(cases.back().inputs[0]);
+      }
     }
   return cases;
 }

@@ -8,36 +8,37 @@
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {
 
-/// Scores and products dy . v of one row to the weights after dropout and the scores' gradients,
-/// zero from `visible` to `covered`.
-LOCKSTEP_INLINE void gradient_row(const AttentionBwdArgs& a,
-                                  const HeadOf& head,
-                                  float* s,
-                                  float* ds,
-                                  std::int64_t query,
-                                  std::int64_t key,
-                                  std::int64_t visible,
-                                  std::int64_t covered) {
-  const Vec lse = broadcast(a.lse[head.row(query)]), delta = broadcast(a.deltas[query]);
-  if (!a.drops) {
-    for_each_vec(visible, [=](std::int64_t j, auto lanes) {
-      const Vec p = exp_nonpositive(load(s + j, lanes) - lse);
-      store(s + j, p, lanes);
-      store(ds + j, p * (load(ds + j, lanes) - delta), lanes);
-    });
-  } else {
-    const DropWords words(a.stream, head, query, key, visible);
-    const Vec scale = broadcast(a.stream.scale);
-    for_each_vec(visible, [&](std::int64_t j, auto lanes) {
-      const VecI kept = words.kept(j, a.stream);
-      const Vec p = exp_nonpositive(load(s + j, lanes) - lse);
-      store(s + j, kept ? p * scale : zero(), lanes);
-      const Vec dp = kept ? load(ds + j, lanes) * scale : zero();
-      store(ds + j, p * (dp - delta), lanes);
-    });
+/// Scores and products dy . v of a part to the weights after dropout and the scores' gradients,
+/// both zero for keys that a row does not see.
+template <int vectors, bool drops, typename T>
+void gradients_of(const AttentionBwdArgs<T>& a,
+                  const HeadOf& head,
+                  const ScorePart& part,
+                  std::int64_t first_query,
+                  std::int64_t key) {
+  const Vec scale = broadcast(a.stream.scale);
+  for (std::int64_t i = 0; i < part.count; ++i) {
+    const std::int64_t query = first_query + part.row + i, visible = part.visible(i);
+    const Vec lse = broadcast(a.lse[head.row(query)]), delta = broadcast(a.deltas[query]);
+    DropWords words;
+    if constexpr (drops) words.draw(a.stream, head, query, key, visible);
+    const RowMask<vectors> mask(visible);
+#pragma GCC unroll 12
+    for (int v = 0; v < vectors; ++v) {
+      const int j = v * kLanes;
+      float* const s = a.scores + (part.row + i) * kAttentionRow + j;
+      float* const ds = a.dscores + (part.row + i) * kAttentionRow + j;
+      const Vec p = exp_nonpositive(mask.apply(v, load(s), broadcast(-kInfinity)) - lse);
+      Vec dropped = p, dp = load(ds);
+      if constexpr (drops) {
+        const VecI kept = words.kept(j, a.stream);
+        dropped = kept ? p * scale : zero();
+        dp = kept ? dp * scale : zero();
+      }
+      store(s, dropped);
+      store(ds, mask.apply(v, p * (dp - delta), zero()));
+    }
   }
-  clear(s + visible, covered - visible);
-  clear(ds + visible, covered - visible);
 }
 
 struct Block {
@@ -46,55 +47,52 @@ struct Block {
 };
 
 /// Weights and gradients of the scores of one block, and what they add to dq.
-LOCKSTEP_INLINE void scores_of(const AttentionBwdArgs& a, const HeadOf& head, const Block& b) {
+template <typename T>
+LOCKSTEP_INLINE void scores_of(const AttentionBwdArgs<T>& a, const HeadOf& head, const Block& b) {
   const std::int64_t depth = a.shape.depth;
   const std::int64_t columns = b.key / kAttentionBlock * depth * kAttentionRow;
-  const auto part = [&](std::int64_t r, std::int64_t count, std::int64_t covered) {
-    float *const s = a.scores + r * kAttentionRow, *const ds = a.dscores + r * kAttentionRow;
-    SmallGemm product{.m = count,
-                      .n = covered,
+  for_each_part(b.rows, b.keys, b.diagonal, [&](const ScorePart& part) {
+    SmallGemm product{.m = part.count,
+                      .n = part.padded(),
                       .k = depth,
-                      .a = a.queries + (b.query + r) * depth,
+                      .a = a.queries + (b.query + part.row) * depth,
                       .a_row = depth,
                       .b = a.columns_k + columns,
                       .b_row = kAttentionRow,
-                      .c = s,
+                      .c = a.scores + part.row * kAttentionRow,
                       .c_row = kAttentionRow};
     small_gemm(product, false);
-    product.a = a.gradients + (b.query + r) * depth;
+    product.a = a.gradients + (b.query + part.row) * depth;
     product.b = a.columns_v + columns;
-    product.c = ds;
+    product.c = a.dscores + part.row * kAttentionRow;
     small_gemm(product, false);
-    for (std::int64_t i = 0; i < count; ++i)
-      gradient_row(a,
-                   head,
-                   s + i * kAttentionRow,
-                   ds + i * kAttentionRow,
-                   b.query + r + i,
-                   b.key,
-                   b.diagonal ? r + i + 1 : covered,
-                   covered);
-    small_gemm({.m = count,
+    with_vectors(part.vectors(), [&](auto vectors) {
+      if (a.drops)
+        gradients_of<vectors.value, true>(a, head, part, b.query, b.key);
+      else
+        gradients_of<vectors.value, false>(a, head, part, b.query, b.key);
+    });
+    small_gemm({.m = part.count,
                 .n = depth,
-                .k = covered,
-                .a = ds,
+                .k = part.covered,
+                .a = a.dscores + part.row * kAttentionRow,
                 .a_row = kAttentionRow,
                 .b = a.keys + b.key * depth,
                 .b_row = depth,
-                .c = a.dq + (b.query + r) * depth,
+                .c = a.dq + (b.query + part.row) * depth,
                 .c_row = depth},
                b.key > 0);
-  };
-  for_each_part(b.rows, b.keys, b.diagonal, part);
+  });
 }
 
 /// What one block adds to dk and dv: products with the transposed weights.
-LOCKSTEP_INLINE void add_to_keys(const AttentionBwdArgs& a, const Block& b, bool accumulate) {
+template <typename T>
+LOCKSTEP_INLINE void add_to_keys(const AttentionBwdArgs<T>& a, const Block& b, bool accumulate) {
   const std::int64_t depth = a.shape.depth;
-  const auto part = [&](std::int64_t j, std::int64_t count, std::int64_t) {
+  for_each_part(b.keys, b.rows, b.diagonal, [&](const ScorePart& part) {
     // On the diagonal, keys from j on are seen by the queries from j on.
-    const std::int64_t skipped = b.diagonal ? j : 0;
-    SmallGemm product{.m = count,
+    const std::int64_t j = part.row, skipped = b.diagonal ? j : 0;
+    SmallGemm product{.m = part.count,
                       .n = depth,
                       .k = b.rows - skipped,
                       .a = a.scores + skipped * kAttentionRow + j,
@@ -109,19 +107,20 @@ LOCKSTEP_INLINE void add_to_keys(const AttentionBwdArgs& a, const Block& b, bool
     product.b = a.queries + (b.query + skipped) * depth;
     product.c = a.dk + (b.key + j) * depth;
     small_gemm(product, accumulate);
-  };
-  for_each_part(b.keys, b.rows, b.diagonal, part);
+  });
 }
 
-LOCKSTEP_INLINE void pack_head(const AttentionBwdArgs& a, const HeadOf& head) {
+template <typename T>
+LOCKSTEP_INLINE void pack_head(const AttentionBwdArgs<T>& a, const HeadOf& head) {
   const std::int64_t tokens = a.shape.tokens, depth = a.shape.depth;
   copy_rows(a.queries, a.qkv + head.query(0), head.input_row, tokens, depth, head.scale);
   copy_rows(a.keys, a.qkv + head.key(0), head.input_row, tokens, depth, head.scale);
   copy_rows(a.gradients, a.dy + head.output(0), head.width, tokens, depth, 1.0f);
-  transpose_blocks(a.columns_k, a.qkv + head.key(0), head.input_row, tokens, depth);
-  transpose_blocks(a.columns_v, a.qkv + head.value(0), head.input_row, tokens, depth);
+  transpose_blocks(a.columns_k, a.qkv + head.key(0), head.input_row, tokens, depth, a.dk);
+  transpose_blocks(a.columns_v, a.qkv + head.value(0), head.input_row, tokens, depth, a.dv);
   for (std::int64_t t = 0; t < tokens; ++t) {
-    const float *const y = a.y + head.output(t), *const dy = a.gradients + t * depth;
+    const T* const y = a.y + head.output(t);
+    const float* const dy = a.gradients + t * depth;
     Vec sum = zero();
     for_each_vec(depth, [&](std::int64_t d, auto lanes) {
       sum = fma(load(y + d, lanes), load(dy + d, lanes), sum);
@@ -131,8 +130,9 @@ LOCKSTEP_INLINE void pack_head(const AttentionBwdArgs& a, const HeadOf& head) {
 }
 
 /// The packed rows to their places in the gradient of qkv.
+template <typename T>
 LOCKSTEP_INLINE void unpack_rows(
-    float* out, std::int64_t out_row, const float* in, std::int64_t rows, std::int64_t depth) {
+    T* out, std::int64_t out_row, const float* in, std::int64_t rows, std::int64_t depth) {
   for (std::int64_t r = 0; r < rows; ++r)
     for_each_vec(depth, [=](std::int64_t d, auto lanes) {
       store(out + r * out_row + d, load(in + r * depth + d, lanes), lanes);
@@ -141,7 +141,8 @@ LOCKSTEP_INLINE void unpack_rows(
 
 }  // namespace
 
-void attention_bwd(const AttentionBwdArgs& a) {
+template <typename T>
+void attention_bwd(const AttentionBwdArgs<T>& a) {
   const std::int64_t tokens = a.shape.tokens, depth = a.shape.depth;
   for (std::int64_t n = 0; n < a.shape.samples; ++n)
     for (std::int64_t h = 0; h < a.shape.heads; ++h) {
@@ -164,5 +165,7 @@ void attention_bwd(const AttentionBwdArgs& a) {
       unpack_rows(a.dqkv + head.value(0), head.input_row, a.dv, tokens, depth);
     }
 }
+
+LOCKSTEP_INSTANTIATE(attention_bwd);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

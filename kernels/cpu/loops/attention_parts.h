@@ -42,13 +42,10 @@ struct HeadOf {
   float scale;
 };
 
-LOCKSTEP_INLINE void clear(float* values, std::int64_t count) {
-  for_each_vec(count, [=](std::int64_t i, auto lanes) { store(values + i, zero(), lanes); });
-}
-
 /// out[r, :] = factor * in[r, :], rows of `depth` elements packed together.
+template <typename T>
 LOCKSTEP_INLINE void copy_rows(float* out,
-                               const float* in,
+                               const T* in,
                                std::int64_t in_row,
                                std::int64_t rows,
                                std::int64_t depth,
@@ -61,8 +58,12 @@ LOCKSTEP_INLINE void copy_rows(float* out,
 }
 
 /// out[b, d, j] = in[b * kAttentionBlock + j, d]: blocks of rows turned into columns.
-LOCKSTEP_INLINE void transpose_blocks(
-    float* out, const float* in, std::int64_t in_row, std::int64_t rows, std::int64_t depth) {
+LOCKSTEP_INLINE void transpose_blocks(float* out,
+                                      const float* in,
+                                      std::int64_t in_row,
+                                      std::int64_t rows,
+                                      std::int64_t depth,
+                                      float* /*widened*/) {
   for (std::int64_t r = 0; r < rows; r += kAttentionBlock)
     transpose_rows(out + r / kAttentionBlock * depth * kAttentionRow,
                    kAttentionRow,
@@ -71,56 +72,141 @@ LOCKSTEP_INLINE void transpose_blocks(
                    at_most(kAttentionBlock, rows - r),
                    depth);
 }
+/// The same of bf16, by way of fp32 rows in `widened`, [rows, depth].
+LOCKSTEP_INLINE void transpose_blocks(float* out,
+                                      const Bf16* in,
+                                      std::int64_t in_row,
+                                      std::int64_t rows,
+                                      std::int64_t depth,
+                                      float* widened) {
+  copy_rows(widened, in, in_row, rows, depth, 1.0f);
+  transpose_blocks(out, widened, depth, rows, depth, nullptr);
+}
 
-/// Calls `body(row, count, covered)` for parts of a block of scores: rows [row, row + count) need
-/// the first `covered` keys.
+/// Rows of a block of scores that are worked on together, and how many keys they need.
+struct ScorePart {
+  std::int64_t row, count;
+  std::int64_t covered;
+  bool diagonal;
+  /// Keys up to the end of a vector: products write whole vectors, which can be read again at once
+  /// while partial ones have to reach the cache first. Columns are padded with zeros this far.
+  LOCKSTEP_INLINE std::int64_t padded() const { return vectors() * kLanes; }
+  LOCKSTEP_INLINE std::int64_t vectors() const { return (covered + kLanes - 1) / kLanes; }
+  /// Keys that row `i` of the part sees.
+  LOCKSTEP_INLINE std::int64_t visible(std::int64_t i) const {
+    return diagonal ? row + i + 1 : covered;
+  }
+};
+
+template <int count>
+struct VectorCount {
+  static constexpr int value = count;
+};
+
+/// Calls `body` with the parts of a block of scores.
 template <typename Body>
 LOCKSTEP_INLINE void for_each_part(std::int64_t rows, std::int64_t keys, bool diagonal, Body body) {
-  if (!diagonal) return body(0, rows, keys);
+  if (!diagonal) return body(ScorePart{0, rows, keys, false});
   for (std::int64_t r = 0; r < rows; r += kDiagonalRows) {
     const std::int64_t count = at_most(kDiagonalRows, rows - r);
-    body(r, count, r + count);
+    body(ScorePart{r, count, r + count, true});
+  }
+}
+
+/// Vectors at the end of a row of scores that may hold keys which the row does not see.
+inline constexpr int kMaskedVectors = (kDiagonalRows - 2) / kLanes + 2;
+
+struct MaskTable {
+  static constexpr int kHalf = kMaskedVectors * kLanes;
+  std::int32_t bits[2 * kHalf] = {};  // ones, then zeros
+  constexpr MaskTable() {
+    for (int i = 0; i < kHalf; ++i) bits[i] = -1;
+  }
+};
+
+namespace {
+constexpr MaskTable kMaskTable;
+}
+
+/// Which lanes of a row of `vectors` vectors belong to keys that it sees.
+template <int vectors>
+class RowMask {
+ public:
+  LOCKSTEP_INLINE explicit RowMask(std::int64_t visible) {
+    const std::int64_t masked =
+        at_most(visible - (vectors - kMaskedVectors) * kLanes, MaskTable::kHalf);
+    ones_ = kMaskTable.bits + MaskTable::kHalf - masked;
+  }
+  /// Vector `j` of a row, with `other` where a key is not seen.
+  LOCKSTEP_INLINE Vec apply(int j, Vec v, Vec other) const {
+    if (j < vectors - kMaskedVectors) return v;
+    VecI bits;
+    __builtin_memcpy(&bits, ones_ + (j - (vectors - kMaskedVectors)) * kLanes, sizeof(bits));
+#ifdef __AVX512F__
+    return Vec(_mm512_ternarylogic_epi32(__m512i(bits), __m512i(v), __m512i(other), 0xca));
+#else
+    return _mm256_blendv_ps(other, v, __m256(bits));
+#endif
+  }
+
+ private:
+  const std::int32_t* ones_;
+};
+
+/// Calls `body` with the number of vectors of a row of scores as a constant.
+template <int count = kAttentionBlock / kLanes, typename Body>
+LOCKSTEP_INLINE void with_vectors(std::int64_t vectors, Body body) {
+  if constexpr (count > 0) {
+    if (vectors == count)
+      body(VectorCount<count>{});
+    else
+      with_vectors<count - 1>(vectors, body);
   }
 }
 
 /// The words that decide weights (head, query, key) for keys [key, key + count).
-struct DropWords {
-  std::uint32_t words[kAttentionBlock + kPhiloxStep + 4];
-  const std::uint32_t* begin;
-
-  LOCKSTEP_INLINE DropWords(const DropoutStream& stream,
+class DropWords {
+ public:
+  LOCKSTEP_INLINE void draw(const DropoutStream& stream,
                             const HeadOf& head,
                             std::int64_t query,
                             std::int64_t key,
                             std::int64_t count) {
     const std::int64_t element = (head.first * head.tokens + query) * head.tokens + key;
-    const std::int64_t before = element % 4;
-    sample_words(words,
+    before_ = element % 4;
+    sample_words(words_,
                  stream,
                  stream.first_sample + std::uint64_t(head.sample),
-                 std::uint64_t(element - before),
-                 count + before);
-    begin = words + before;
+                 std::uint64_t(element - before_),
+                 count + before_);
   }
-  /// All ones where weight j is kept.
+  /// All ones where weight j is kept; without meaning from `count` on.
   LOCKSTEP_INLINE VecI kept(std::int64_t j, const DropoutStream& stream) const {
     VecU v;
-    __builtin_memcpy(&v, begin + j, sizeof(v));
+    __builtin_memcpy(&v, words_ + before_ + j, sizeof(v));
     return v >= stream.threshold - VecU{};
   }
+
+ private:
+  std::uint32_t words_[kAttentionBlock + kPhiloxStep + 4];
+  std::int64_t before_;
 };
 
-/// Zeroes the dropped weights; those kept are not scaled.
-LOCKSTEP_INLINE void drop_row(float* weights,
-                              const DropoutStream& stream,
-                              const HeadOf& head,
-                              std::int64_t query,
-                              std::int64_t key,
-                              std::int64_t count) {
-  const DropWords words(stream, head, query, key, count);
-  for_each_vec(count, [&](std::int64_t j, auto lanes) {
-    store(weights + j, words.kept(j, stream) ? load(weights + j, lanes) : zero(), lanes);
-  });
+/// Zeroes the dropped weights of a part; those kept are not scaled.
+LOCKSTEP_INLINE void drop_part(float* weights,
+                               const DropoutStream& stream,
+                               const HeadOf& head,
+                               const ScorePart& part,
+                               std::int64_t first_query,
+                               std::int64_t key) {
+  for (std::int64_t i = 0; i < part.count; ++i) {
+    const std::int64_t visible = part.visible(i);
+    DropWords words;
+    words.draw(stream, head, first_query + part.row + i, key, visible);
+    float* const row = weights + i * kAttentionRow;
+    for (std::int64_t j = 0; j < visible; j += kLanes)
+      store(row + j, words.kept(j, stream) ? load(row + j) : zero());
+  }
 }
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

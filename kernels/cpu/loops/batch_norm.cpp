@@ -69,14 +69,18 @@ void join_block(double* __restrict mean,
   }
 }
 
-template <typename T>
-void sum_products(const T* x,
-                  const T* dy,
-                  std::int64_t rows,
-                  std::int64_t columns,
-                  const float* mean,
-                  float* sum,
-                  float* products) {
+namespace {
+
+/// `mask(i, x, dy, lanes)` is the dy that counts in column i.
+template <typename T, typename Mask>
+LOCKSTEP_INLINE void masked_products(const T* x,
+                                     const T* dy,
+                                     std::int64_t rows,
+                                     std::int64_t columns,
+                                     const float* mean,
+                                     float* sum,
+                                     float* products,
+                                     Mask mask) {
   for_each_tile(columns, [=](std::int64_t i, auto tile_vectors, auto lanes) {
     constexpr int vectors = decltype(tile_vectors)::count;
     Vec m[vectors], s[vectors], q[vectors];
@@ -86,16 +90,82 @@ void sum_products(const T* x,
     }
     for (std::int64_t row = 0; row < rows; ++row)
       for (int j = 0; j < vectors; ++j) {
-        const std::int64_t at = row * columns + i + j * kLanes;
-        const Vec d = load(dy + at, lanes);
+        const std::int64_t column = i + j * kLanes, at = row * columns + column;
+        const Vec v = load(x + at, lanes);
+        const Vec d = mask(column, v, load(dy + at, lanes), lanes);
         s[j] = s[j] + d;
-        q[j] = fma(d, load(x + at, lanes) - m[j], q[j]);
+        q[j] = fma(d, v - m[j], q[j]);
       }
     for (int j = 0; j < vectors; ++j) {
       store(sum + i + j * kLanes, s[j], lanes);
       store(products + i + j * kLanes, q[j], lanes);
     }
   });
+}
+
+template <typename T, typename Mask>
+LOCKSTEP_INLINE void masked_bwd(T* dx,
+                                const T* dy,
+                                const T* x,
+                                std::int64_t elems,
+                                const float* a,
+                                const float* b,
+                                const float* mean,
+                                const float* c,
+                                std::int64_t period,
+                                Mask mask) {
+  for (std::int64_t row = 0; row < elems; row += period) {
+    const std::int64_t count = elems - row < period ? elems - row : period;
+    for_each_vec(count, [=](std::int64_t i, auto lanes) {
+      const Vec v = load(x + row + i, lanes);
+      const Vec d = mask(i, v, load(dy + row + i, lanes), lanes);
+      const Vec rest = fma(v - load(mean + i, lanes), load(b + i, lanes), load(c + i, lanes));
+      store(dx + row + i, fma(d, load(a + i, lanes), rest), lanes);
+    });
+  }
+}
+
+/// dy where the forward operator's x scale + shift, rounded as there, is above 0.
+struct ReluMask {
+  const float* scale;
+  const float* shift;
+  template <typename Lanes>
+  LOCKSTEP_INLINE Vec operator()(std::int64_t i, Vec x, Vec dy, Lanes lanes) const {
+    return fma(x, load(scale + i, lanes), load(shift + i, lanes)) > zero() ? dy : zero();
+  }
+};
+
+struct NoMask {
+  template <typename Lanes>
+  LOCKSTEP_INLINE Vec operator()(std::int64_t, Vec, Vec dy, Lanes) const {
+    return dy;
+  }
+};
+
+}  // namespace
+
+template <typename T>
+void sum_products(const T* x,
+                  const T* dy,
+                  std::int64_t rows,
+                  std::int64_t columns,
+                  const float* mean,
+                  float* sum,
+                  float* products) {
+  masked_products(x, dy, rows, columns, mean, sum, products, NoMask{});
+}
+
+template <typename T>
+void sum_products_relu(const T* x,
+                       const T* dy,
+                       std::int64_t rows,
+                       std::int64_t columns,
+                       const float* mean,
+                       const float* scale,
+                       const float* shift,
+                       float* sum,
+                       float* products) {
+  masked_products(x, dy, rows, columns, mean, sum, products, ReluMask{scale, shift});
 }
 
 void add_to_f64(double* __restrict total, const float* __restrict part, std::int64_t columns) {
@@ -112,18 +182,28 @@ void batch_norm_bwd(T* dx,
                     const float* mean,
                     const float* c,
                     std::int64_t period) {
-  for (std::int64_t row = 0; row < elems; row += period) {
-    const std::int64_t count = elems - row < period ? elems - row : period;
-    for_each_vec(count, [=](std::int64_t i, auto lanes) {
-      const Vec deviation = load(x + row + i, lanes) - load(mean + i, lanes);
-      const Vec rest = fma(deviation, load(b + i, lanes), load(c + i, lanes));
-      store(dx + row + i, fma(load(dy + row + i, lanes), load(a + i, lanes), rest), lanes);
-    });
-  }
+  masked_bwd(dx, dy, x, elems, a, b, mean, c, period, NoMask{});
+}
+
+template <typename T>
+void batch_norm_bwd_relu(T* dx,
+                         const T* dy,
+                         const T* x,
+                         std::int64_t elems,
+                         const float* a,
+                         const float* b,
+                         const float* mean,
+                         const float* c,
+                         const float* scale,
+                         const float* shift,
+                         std::int64_t period) {
+  masked_bwd(dx, dy, x, elems, a, b, mean, c, period, ReluMask{scale, shift});
 }
 
 LOCKSTEP_INSTANTIATE(sum_deviations);
 LOCKSTEP_INSTANTIATE(sum_products);
+LOCKSTEP_INSTANTIATE(sum_products_relu);
 LOCKSTEP_INSTANTIATE(batch_norm_bwd);
+LOCKSTEP_INSTANTIATE(batch_norm_bwd_relu);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -73,6 +73,41 @@ void affine(T* y,
 }
 
 template <typename T>
+void affine_relu(T* y,
+                 const T* x,
+                 std::int64_t elems,
+                 const float* scale,
+                 const float* shift,
+                 std::int64_t period) {
+  for (std::int64_t row = 0; row < elems; row += period) {
+    const std::int64_t count = elems - row < period ? elems - row : period;
+    for_each_vec(count, [=](std::int64_t i, auto lanes) {
+      const Vec v = load(x + row + i, lanes);
+      const Vec sum = fma(v, load(scale + i, lanes), load(shift + i, lanes));
+      store(y + row + i, max(zero(), sum), lanes);
+    });
+  }
+}
+
+template <typename T>
+void affine_add_relu(T* y,
+                     const T* x,
+                     const T* r,
+                     std::int64_t elems,
+                     const float* scale,
+                     const float* shift,
+                     std::int64_t period) {
+  for (std::int64_t row = 0; row < elems; row += period) {
+    const std::int64_t count = elems - row < period ? elems - row : period;
+    for_each_vec(count, [=](std::int64_t i, auto lanes) {
+      const Vec v = load(x + row + i, lanes);
+      const Vec sum = fma(v, load(scale + i, lanes), load(shift + i, lanes));
+      store(y + row + i, max(zero(), sum + load(r + row + i, lanes)), lanes);
+    });
+  }
+}
+
+template <typename T>
 void affine_f32(T* y,
                 const float* x,
                 std::int64_t elems,
@@ -115,6 +150,8 @@ LOCKSTEP_INSTANTIATE(relu_bwd);
 LOCKSTEP_INSTANTIATE(add);
 LOCKSTEP_INSTANTIATE(scale);
 LOCKSTEP_INSTANTIATE(affine);
+LOCKSTEP_INSTANTIATE(affine_relu);
+LOCKSTEP_INSTANTIATE(affine_add_relu);
 LOCKSTEP_INSTANTIATE(affine_f32);
 LOCKSTEP_INSTANTIATE(affine_u8);
 

@@ -48,8 +48,8 @@ class CrossEntropy {
 };
 
 /// Few classes: rows are lanes, so that no sum crosses lanes.
-template <int K, typename T>
-LossSums few_classes(const CrossEntropyArgs<T>& a) {
+template <int K>
+LossSums few_classes(const CrossEntropyArgs<float>& a) {
   CrossEntropy loss(a);
   const Vec off = broadcast(-loss.weight * loss.smooth);
   const Vec on = broadcast(-loss.weight * (loss.keep + loss.smooth));
@@ -108,6 +108,21 @@ LOCKSTEP_INLINE bool contains(const T* x, std::int64_t count, float wanted) {
   return found > 0;
 }
 
+/// The largest element, in four chains: each waits for the one before.
+template <typename T>
+LOCKSTEP_INLINE float largest_of(const T* x, std::int64_t count) {
+  constexpr int kChains = 4;
+  Vec tops[kChains];
+  for (Vec& top : tops) top = broadcast(-kInfinity);
+  std::int64_t i = 0;
+  for (; i + kChains * kLanes <= count; i += kChains * kLanes)
+    for (int c = 0; c < kChains; ++c) tops[c] = max(load(x + i + c * kLanes), tops[c]);
+  for_each_vec(count - i, [&](std::int64_t k, auto lanes) {
+    tops[0] = max(load_or(x + i + k, lanes, broadcast(-kInfinity)), tops[0]);
+  });
+  return largest(max(max(tops[0], tops[1]), max(tops[2], tops[3])));
+}
+
 /// What a row that is ignored leaves: no loss, no gradient.
 template <typename T>
 LOCKSTEP_INLINE void ignore_row(T* d,
@@ -120,60 +135,89 @@ LOCKSTEP_INLINE void ignore_row(T* d,
   for_each_vec(classes, [=](std::int64_t i, auto lanes) { store(d + i, zero(), lanes); });
 }
 
-/// Statistics of one row; writes e^(x - max) to `exponentials` unless it is null.
-template <typename T>
-LOCKSTEP_INLINE bool reduce_row(const T* x,
+/// Where the exponentials of a row wait for their sum: in the gradient if that is fp32, so that
+/// they need not be computed again.
+LOCKSTEP_INLINE float* exponentials_in(float* d) { return d; }
+LOCKSTEP_INLINE float* exponentials_in(Bf16*) { return nullptr; }
+
+/// Sums over one row whose largest logit is `top`; writes e^(x - top) to `exponentials` unless it
+/// is null.
+template <bool smoothed, typename T>
+LOCKSTEP_INLINE void reduce_row(const T* x,
                                 float* exponentials,
                                 std::int64_t classes,
-                                std::int32_t label,
+                                float top,
                                 RowStatistics& rows,
                                 std::int64_t index) {
-  Vec tops = broadcast(-kInfinity);
-  for_each_vec(classes, [&](std::int64_t i, auto lanes) {
-    tops = max(load_or(x + i, lanes, broadcast(-kInfinity)), tops);
-  });
-  const float top = largest(tops), of_label = widened(x[label]);
-  const bool correct = of_label == top && !contains(x, label, top);
   Vec sum = zero(), all = zero();
   for_each_vec(classes, [&](std::int64_t i, auto lanes) {
     const Vec below = load_or(x + i, lanes, broadcast(-kInfinity)) - broadcast(top);
-    all = all + (load_or(x + i, lanes, broadcast(top)) - broadcast(top));
+    if constexpr (smoothed) all = all + keep_lanes(below, lanes);
     const Vec e = exp_nonpositive(below);
     sum = sum + e;
     if (exponentials != nullptr) store(exponentials + i, e, lanes);
   });
   rows.sum[index] = total(sum);
-  rows.target[index] = of_label - top;
   rows.all[index] = total(all);
-  return correct;
 }
 
-template <typename T>
+/// dlogits from the exponentials, or from the logits where none were kept; they may overwrite both.
+LOCKSTEP_INLINE void write_gradient(float* d,
+                                    const float*,
+                                    std::int64_t classes,
+                                    std::int32_t label,
+                                    float,
+                                    Vec factor,
+                                    float off,
+                                    float on) {
+  for_each_vec(classes, [&](std::int64_t i, auto lanes) {
+    store(d + i, fma(load(d + i, lanes), factor, broadcast(off)), lanes);
+  });
+  d[label] += on;
+}
+LOCKSTEP_INLINE void write_gradient(Bf16* d,
+                                    const Bf16* x,
+                                    std::int64_t classes,
+                                    std::int32_t label,
+                                    float top,
+                                    Vec factor,
+                                    float off,
+                                    float on) {
+  const auto gradient = [&](Vec logits) {
+    return fma(exp_nonpositive(logits - broadcast(top)), factor, broadcast(off));
+  };
+  const float of_label = gradient(broadcast(widened(x[label])))[0] + on;
+  for_each_vec(classes, [&](std::int64_t i, auto lanes) {
+    store(d + i, gradient(load(x + i, lanes)), lanes);
+  });
+  store_one(d + label, of_label);
+}
+
+template <bool smoothed, typename T>
 LossSums many_classes(const CrossEntropyArgs<T>& a) {
   CrossEntropy loss(a);
   const float off = -loss.weight * loss.smooth, on = -loss.weight * loss.keep;
-  float* const exponentials = a.dlogits == nullptr ? nullptr : a.workspace;
   LossSums sums;
   RowStatistics rows;
   for (std::int64_t chunk = 0; chunk < a.rows; chunk += kChunk) {
     const std::int64_t end = at_most(chunk + kChunk, a.rows);
     for (std::int64_t n = chunk; n < end; ++n) {
+      const T* const x = a.logits + n * a.classes;
       T* const d = a.dlogits == nullptr ? nullptr : a.dlogits + n * a.classes;
-      if (a.labels[n] == a.ignored) {
+      const std::int32_t label = a.labels[n];
+      if (label == a.ignored) {
         ignore_row(d, a.classes, rows, n - chunk);
         continue;
       }
       ++sums.counted;
-      const std::int32_t label = a.labels[n];
-      sums.correct +=
-          reduce_row(a.logits + n * a.classes, exponentials, a.classes, label, rows, n - chunk);
+      const float of_label = widened(x[label]);
+      const float top = largest_of(x, a.classes);
+      sums.correct += of_label == top && !contains(x, label, top);
+      rows.target[n - chunk] = of_label - top;
+      reduce_row<smoothed>(x, exponentials_in(d), a.classes, top, rows, n - chunk);
       if (d == nullptr) continue;
-      const float factor = loss.weight / rows.sum[n - chunk];
-      for_each_vec(a.classes, [&](std::int64_t i, auto lanes) {
-        const Vec e = load(exponentials + i, lanes);
-        store(d + i, fma(e, broadcast(factor), broadcast(off)), lanes);
-      });
-      store_one(d + label, __builtin_fmaf(exponentials[label], factor, off) + on);
+      const Vec factor = broadcast(loss.weight / rows.sum[n - chunk]);
+      write_gradient(d, x, a.classes, label, top, factor, off, on);
     }
     loss.add_losses(rows, end - chunk);
   }
@@ -181,10 +225,20 @@ LossSums many_classes(const CrossEntropyArgs<T>& a) {
   return sums;
 }
 
+template <typename T>
+LossSums any_classes(const CrossEntropyArgs<T>& a) {
+  return a.label_smoothing > 0 ? many_classes<true>(a) : many_classes<false>(a);
+}
+
 }  // namespace
 
 template <typename T>
 LossSums cross_entropy(const CrossEntropyArgs<T>& args) {
+  return any_classes(args);
+}
+
+template <>
+LossSums cross_entropy(const CrossEntropyArgs<float>& args) {
   // clang-format off
   switch (args.classes) {
     case 2: return few_classes<2>(args);
@@ -196,10 +250,12 @@ LossSums cross_entropy(const CrossEntropyArgs<T>& args) {
     case 8: return few_classes<8>(args);
     case 9: return few_classes<9>(args);
     case 10: return few_classes<10>(args);
-    default: return many_classes(args);
+    default: return any_classes(args);
   }
   // clang-format on
 }
+
+template LossSums cross_entropy(const CrossEntropyArgs<Bf16>& args);
 
 double squared_error(const SquaredErrorArgs& a) {
   double sum = 0;
@@ -238,7 +294,5 @@ void log_from_one_array(float* y, const float* x, std::int64_t elems) {
     store(y + i, log_from_one(load(x + i, lanes)), lanes);
   });
 }
-
-LOCKSTEP_INSTANTIATE(cross_entropy);
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -52,6 +52,36 @@ LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) {
 #endif
 
 LOCKSTEP_INLINE Vec keep_lanes(Vec v, AllLanes) { return v; }
-LOCKSTEP_INLINE float first_lane(Vec v) { return v[0]; }
+
+/// The reductions of four vectors at once, as four lanes: a third of the instructions.
+template <typename Join256, typename Join128, typename Join>
+LOCKSTEP_INLINE __m128 reduce_four(const Vec (&v)[4], Join256 join256, Join128 join128, Join join) {
+#ifdef __AVX512F__
+  const Vec ab = join(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+  const Vec cd = join(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
+  const Vec all = join(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+  const __m256 half = join256(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+#else
+  const Vec ab = join(_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]));
+  const Vec cd = join(_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]));
+  const __m256 half = join256(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+#endif
+  return join128(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+/// NaN in a lane may be lost.
+LOCKSTEP_INLINE __m128 largest_of_four(const Vec (&v)[4]) {
+  return reduce_four(
+      v,
+      [](__m256 a, __m256 b) { return _mm256_max_ps(a, b); },
+      [](__m128 a, __m128 b) { return _mm_max_ps(a, b); },
+      [](Vec a, Vec b) { return max(a, b); });
+}
+LOCKSTEP_INLINE __m128 total_of_four(const Vec (&v)[4]) {
+  return reduce_four(
+      v,
+      [](__m256 a, __m256 b) { return a + b; },
+      [](__m128 a, __m128 b) { return a + b; },
+      [](Vec a, Vec b) { return a + b; });
+}
 
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

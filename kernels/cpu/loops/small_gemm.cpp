@@ -99,10 +99,10 @@ LOCKSTEP_INLINE void add(StripRow<Vector, width>& sum, const StripRow<Vector, wi
   if constexpr (width == 2) sum.v[1] = old.v[1] + sum.v[1];
 }
 
-/// The strip's columns start where g.b, g.c and g.bias point.
 template <typename Vector>
 struct Strip {
   const SmallGemm& g;
+  std::int64_t column;  // the strip's first one
   typename Vector::Lanes lanes;
   bool accumulate;
 };
@@ -115,12 +115,13 @@ void block(const Strip<Vector>& strip, std::int64_t row) {
   const SmallGemm& g = strip.g;
   const auto lanes = strip.lanes;
   Row sum[rows];
-  const Row start = g.bias ? load_row<Vector, width>(g.bias, lanes) : zero_row<Vector, width>();
+  const Row start =
+      g.bias ? load_row<Vector, width>(g.bias + strip.column, lanes) : zero_row<Vector, width>();
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) sum[r] = start;
 
   const float* a = g.a + row * g.a_row;
-  const float* b = g.b;
+  const float* b = g.b + strip.column;
   const std::int64_t a_row = g.a_row, a_col = g.a_col, b_row = g.b_row;
   for (std::int64_t k = g.k; k > 0; --k, a += a_col, b += b_row) {
     const Row b_k = load_row<Vector, width>(b, lanes);
@@ -129,7 +130,7 @@ void block(const Strip<Vector>& strip, std::int64_t row) {
       add_product<Vector, width>(sum[r], Vector::splat(a[r * a_row]), b_k);
   }
 
-  float* c = g.c + row * g.c_row;
+  float* c = g.c + row * g.c_row + strip.column;
   if (strip.accumulate) {
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r)
@@ -148,8 +149,9 @@ LOCKSTEP_INLINE void last_block(const Strip<Vector>& strip, std::int64_t row, st
 }
 
 template <typename Vector, int width>
-void run_strip(const SmallGemm& g, std::int64_t columns, bool accumulate) {
-  const Strip<Vector> strip{g, Vector::first(columns - (width - 1) * Vector::kCount), accumulate};
+void run_strip(const SmallGemm& g, std::int64_t column, std::int64_t columns, bool accumulate) {
+  const Strip<Vector> strip{
+      g, column, Vector::first(columns - (width - 1) * Vector::kCount), accumulate};
   std::int64_t row = 0;
   for (; row + kMaxRows <= g.m; row += kMaxRows) block<Vector, width, kMaxRows>(strip, row);
   last_block<Vector, width>(strip, row, g.m - row);
@@ -157,21 +159,16 @@ void run_strip(const SmallGemm& g, std::int64_t columns, bool accumulate) {
 
 }  // namespace
 
-void small_gemm(const SmallGemm& gemm, bool accumulate) {
+void small_gemm(const SmallGemm& g, bool accumulate) {
   constexpr std::int64_t kStrip = 2 * kLanes;
-  SmallGemm g = gemm;
-  while (g.n > 0) {
-    const std::int64_t columns = g.n < kStrip ? g.n : kStrip;
+  for (std::int64_t column = 0; column < g.n; column += kStrip) {
+    const std::int64_t columns = at_most(g.n - column, kStrip);
     if (columns > kLanes)
-      run_strip<WideVector, 2>(g, columns, accumulate);
+      run_strip<WideVector, 2>(g, column, columns, accumulate);
     else if (columns > NarrowVector::kCount)
-      run_strip<WideVector, 1>(g, columns, accumulate);
+      run_strip<WideVector, 1>(g, column, columns, accumulate);
     else
-      run_strip<NarrowVector, 1>(g, columns, accumulate);
-    g.n -= columns;
-    g.b += columns;
-    g.c += columns;
-    if (g.bias) g.bias += columns;
+      run_strip<NarrowVector, 1>(g, column, columns, accumulate);
   }
 }
 

@@ -39,13 +39,21 @@ LOCKSTEP_INLINE void transpose_rows(float* out,
     const int rows_here = int(rows - r < kTile ? (rows > r ? rows - r : 0) : kTile);
     for (std::int64_t c = 0; c < cols; c += kTile) {
       const int cols_here = int(cols - c < kTile ? cols - c : kTile);
-      const __m256i lanes = first_of_eight(cols_here);
+      const float* const from = in + r * in_row + c;
+      float* const to = out + c * out_row + r;
       __m256 tile[kTile];
+      if (rows_here == kTile && cols_here == kTile) {
+        for (int i = 0; i < kTile; ++i) tile[i] = _mm256_loadu_ps(from + i * in_row);
+        transpose_tile(tile);
+        for (int i = 0; i < kTile; ++i) _mm256_storeu_ps(to + i * out_row, tile[i]);
+        continue;
+      }
+      const __m256i lanes = first_of_eight(cols_here);
       for (int i = 0; i < kTile; ++i)
-        tile[i] = i < rows_here ? _mm256_maskload_ps(in + (r + i) * in_row + c, lanes)
-                                : _mm256_setzero_ps();
+        tile[i] =
+            i < rows_here ? _mm256_maskload_ps(from + i * in_row, lanes) : _mm256_setzero_ps();
       transpose_tile(tile);
-      for (int i = 0; i < cols_here; ++i) _mm256_storeu_ps(out + (c + i) * out_row + r, tile[i]);
+      for (int i = 0; i < cols_here; ++i) _mm256_storeu_ps(to + i * out_row, tile[i]);
     }
   }
 }

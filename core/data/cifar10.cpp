@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "core/data/input_file.h"
+#include "core/data/mapped_file.h"
+#include "core/data/sources.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::int64_t kSize = 32;
+constexpr std::int64_t kPlane = kSize * kSize;
+constexpr std::int64_t kRecord = 1 + 3 * kPlane;  // bytes: label, red, green, blue
+constexpr int kClasses = 10;
+// Mean and deviation of the training pixels in [0, 1], as everyone rounds them.
+constexpr float kMean[] = {0.4914f, 0.4822f, 0.4465f};
+constexpr float kDeviation[] = {0.2470f, 0.2435f, 0.2616f};
+
+constexpr const char* kHint =
+    "expected the binary version of CIFAR-10: data_batch_1.bin to data_batch_5.bin and "
+    "test_batch.bin in one folder";
+
+class Cifar10 final : public Dataset {
+ public:
+  Cifar10(std::string folder, const std::vector<std::string>& names) : folder_(std::move(folder)) {
+    for (const std::string& name : names) {
+      const std::string path = (std::filesystem::path(folder_) / name).string();
+      check_size(path, std::int64_t(input_file_size(path, kHint)));
+      const MappedFile& file = files_.emplace_back(path);
+      check_labels(file);
+      ends_.push_back(size() + std::int64_t(file.bytes().size()) / kRecord);
+      hash_ = content_hash(file.bytes().data(), file.bytes().size(), hash_);
+    }
+    spec_.input = {{kSize, kSize, 3}, DType::u8};
+    spec_.target = {{}, DType::i32};
+    spec_.classes = kClasses;
+    for (int c = 0; c < 3; ++c) {
+      spec_.scale.push_back(1.0f / 255.0f / kDeviation[c]);
+      spec_.shift.push_back(-kMean[c] / kDeviation[c]);
+    }
+  }
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  void load(std::uint64_t /*epoch*/,
+            std::int64_t index,
+            std::byte* input,
+            std::byte* target) const override {
+    std::size_t file = 0;
+    while (index >= ends_[file]) ++file;
+    if (file > 0) index -= ends_[file - 1];
+    const std::byte* record = files_[file].bytes().data() + index * kRecord;
+    const std::int32_t label = std::to_integer<std::int32_t>(record[0]);
+    std::memcpy(target, &label, sizeof label);
+    const std::byte* red = record + 1;
+    for (std::int64_t i = 0; i < kPlane; ++i) {
+      input[3 * i] = red[i];
+      input[3 * i + 1] = red[i + kPlane];
+      input[3 * i + 2] = red[i + 2 * kPlane];
+    }
+  }
+  std::string describe() const override {
+    return fmt::format("cifar10:{}, {} images of 32x32x3 in 10 classes", folder_, size());
+  }
+  std::vector<std::string> class_names() const override {
+    return {
+        "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+  }
+  std::uint64_t fingerprint() const override { return hash_; }
+
+ private:
+  static void check_size(const std::string& path, std::int64_t bytes) {
+    if (bytes == 0 || bytes % kRecord != 0)
+      throw DataError(fmt::format("{}: expected records of {} bytes, got {} bytes, which is {} "
+                                  "records and {} bytes",
+                                  path,
+                                  kRecord,
+                                  bytes,
+                                  bytes / kRecord,
+                                  bytes % kRecord),
+                      kHint);
+  }
+
+  static void check_labels(const MappedFile& file) {
+    const auto bytes = std::int64_t(file.bytes().size());
+    for (std::int64_t at = 0; at < bytes; at += kRecord) {
+      const int label = std::to_integer<int>(file.bytes()[std::size_t(at)]);
+      LOCKSTEP_CHECK(label < kClasses,
+                     DataError,
+                     "{}: expected a label of 0 to 9 at byte {}, record {}, got {}",
+                     file.path(),
+                     at,
+                     at / kRecord,
+                     label);
+    }
+  }
+
+  std::string folder_;
+  std::vector<MappedFile> files_;
+  std::vector<std::int64_t> ends_;  // samples up to and with each file
+  SampleSpec spec_;
+  std::uint64_t hash_ = 0;
+};
+
+}  // namespace
+
+DataSplit cifar10(const std::string& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder, error))
+    throw DataError(fmt::format("{}: no such folder", folder), kHint);
+  if (!std::filesystem::is_directory(folder, error))
+    throw DataError(fmt::format("{}: expected a folder, got a file", folder), kHint);
+  std::vector<std::string> train;
+  for (int i = 1; i <= 5; ++i) train.push_back(fmt::format("data_batch_{}.bin", i));
+  return {std::make_shared<Cifar10>(folder, train),
+          std::make_shared<Cifar10>(folder, std::vector<std::string>{"test_batch.bin"})};
+}
+
+}  // namespace lockstep::data

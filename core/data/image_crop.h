@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/data/image.h"
+
+namespace lockstep::data {
+
+/// torchvision's RandomResizedCrop: a part of the picture whose area is `min_scale` to 1 of it and
+/// whose aspect ratio 3/4 to 4/3 (uniform in its logarithm); after ten tries that do not fit, the
+/// largest such part in the middle. Drawn from (seed, epoch, sample) alone; the same on every
+/// machine (no library logarithms).
+/// Source: Szegedy et al., "Going Deeper with Convolutions", 2015, section 6.
+Crop random_crop(std::uint64_t seed,
+                 std::uint64_t epoch,
+                 std::int64_t sample,
+                 ImageSize image,
+                 double min_scale);
+
+/// What evaluation looks at: the short side becomes `size` * 256 / 224 pixels, and `size` x `size`
+/// are cut from the middle. A picture of exactly that size is left as it is.
+Crop middle_crop(ImageSize image, int size);
+
+/// The picture with its short side shrunk to `short_side`; smaller ones stay.
+ImageSize shrunk(ImageSize image, int short_side);
+
+/// All of the picture.
+Crop whole(ImageSize image);
+
+}  // namespace lockstep::data

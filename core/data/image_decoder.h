@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/data/image.h"
+
+namespace lockstep::data {
+
+/// Decoded pixels, and where the asked-for box lies among them.
+struct DecodedCrop {
+  ImageView view;  ///< no pixel outside of the crop's limit; valid until the decoder's next call
+  Box box;
+};
+
+/// Turns one kind of image file into RGB pixels. Used by one thread at a time, file after file.
+class ImageDecoder {
+ public:
+  virtual ~ImageDecoder() = default;
+
+  /// Reads the header of a file in memory, which must stay there until decode() is over. `name` is
+  /// for messages. Throws DataError naming file, byte and what is wrong: damaged, of no size, or of
+  /// more than kMaxImagePixels.
+  virtual ImageSize open(const std::string& name, std::span<const std::byte> file) = 0;
+
+  /// Decodes, once per open(), what `crop` needs for a picture of `target` pixels: fewer rows,
+  /// columns and, where the format allows it, a smaller scale that is still at least the target.
+  /// Grey and palettes become RGB, transparency is dropped, 16 bits become 8.
+  /// Throws DataError as open() does.
+  virtual DecodedCrop decode(const Crop& crop, ImageSize target) = 0;
+};
+
+/// Baseline and progressive JPEG: grey, YCbCr, RGB, CMYK, YCCK.
+std::unique_ptr<ImageDecoder> make_jpeg_decoder();
+std::unique_ptr<ImageDecoder> make_png_decoder();
+
+/// A decoder for files of any kind, told by their first bytes, whatever their name says.
+class AnyImageDecoder {
+ public:
+  AnyImageDecoder();
+  /// As ImageDecoder; also throws DataError for a file that is neither JPEG nor PNG.
+  ImageSize open(const std::string& name, std::span<const std::byte> file);
+  DecodedCrop decode(const Crop& crop, ImageSize target);
+
+ private:
+  std::unique_ptr<ImageDecoder> jpeg_, png_;
+  ImageDecoder* current_ = nullptr;
+};
+
+/// Throws DataError: a picture without pixels, or of more than kMaxImagePixels.
+void check_image_size(const std::string& name, std::int64_t width, std::int64_t height);
+
+/// The pixels of `crop.limit` that contribute to `target` pixels of `crop.box`.
+PixelRect contributing(const Crop& crop, ImageSize target);
+
+}  // namespace lockstep::data

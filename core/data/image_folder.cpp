@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/image_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "core/base/error.h"
+#include "core/data/input_file.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHint =
+    "expected DIR/CLASS/*.jpg, or DIR/train/CLASS/*.jpg beside DIR/val, DIR/validation or DIR/test";
+/// Deeper folders are taken for a mistake before the stack is.
+constexpr std::size_t kDeepest = 64;
+constexpr std::int64_t kSizedFiles = 4096;
+
+[[noreturn]] void cannot_read(const fs::path& path, const std::error_code& error) {
+  if (error == std::errc::too_many_symbolic_link_levels)
+    throw DataError(fmt::format("{}: a symbolic link that leads back to itself", path.string()),
+                    "remove the link");
+  throw DataError(fmt::format("{}: cannot be read: {}", path.string(), error.message()),
+                  "check permissions and links");
+}
+
+/// Kind of `entry` behind links.
+fs::file_type kind_of(const fs::directory_entry& entry) {
+  std::error_code error;
+  // The folder itself says it for files that are no links, which saves asking for each.
+  if (entry.is_regular_file(error)) return fs::file_type::regular;
+  if (entry.is_directory(error)) return fs::file_type::directory;
+  const fs::file_status status = entry.status(error);
+  if (error || status.type() == fs::file_type::not_found)
+    cannot_read(entry.path(),
+                error ? error : make_error_code(std::errc::no_such_file_or_directory));
+  return status.type();
+}
+
+bool hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
+
+std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::directory_entry> entries;
+  fs::directory_iterator it(folder, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error))
+    if (!hidden(it->path())) entries.push_back(*it);
+  if (error) cannot_read(folder, error);
+  return entries;
+}
+
+/// Collects the files below a folder; `around` are the folders that lead there.
+void collect(const fs::path& folder,
+             std::size_t root_length,
+             std::vector<fs::path>& around,
+             std::vector<std::string>& files) {
+  std::error_code error;
+  for (const fs::path& outer : around)
+    if (fs::equivalent(outer, folder, error))
+      throw DataError(fmt::format("{}: a symbolic link that leads back to {}, around it",
+                                  folder.string(),
+                                  outer.string()),
+                      "remove the link");
+  LOCKSTEP_CHECK(
+      around.size() < kDeepest, DataError, "{}: folders deeper than {}", folder.string(), kDeepest);
+  around.push_back(folder);
+  for (const fs::directory_entry& entry : entries_of(folder)) {
+    const fs::file_type kind = kind_of(entry);
+    if (kind == fs::file_type::directory) {
+      collect(entry.path(), root_length, around, files);
+    } else if (kind == fs::file_type::regular) {
+      files.push_back(entry.path().native().substr(root_length));
+    } else {
+      throw DataError(
+          fmt::format("{}: expected a file, got a device or pipe", entry.path().string()),
+          "remove it");
+    }
+  }
+  around.pop_back();
+}
+
+}  // namespace
+
+std::string ImageFolder::path(std::int64_t index) const {
+  const auto i = std::size_t(index);
+  const std::uint64_t begin = i == 0 ? 0 : ends[i - 1];
+  return root + "/" + names.substr(begin, ends[i] - begin);
+}
+
+ImageFolder scan_image_folder(const std::string& root) {
+  std::error_code error;
+  const fs::file_status status = fs::status(root, error);
+  if (status.type() == fs::file_type::not_found)
+    throw DataError(fmt::format("{}: no such folder", root), kHint);
+  if (status.type() == fs::file_type::none) cannot_read(root, error);
+  if (!fs::is_directory(status))
+    throw DataError(fmt::format("{}: expected a folder, got a file", root), kHint);
+  ImageFolder result;
+  result.root = root;
+  while (result.root.size() > 1 && result.root.back() == '/') result.root.pop_back();
+  for (const fs::directory_entry& entry : entries_of(result.root))
+    if (kind_of(entry) == fs::file_type::directory)
+      result.classes.push_back(entry.path().filename().native());
+  std::sort(result.classes.begin(), result.classes.end());
+  if (result.classes.empty())
+    throw DataError(fmt::format("{}: there is no class folder in it", root), kHint);
+  std::vector<std::string> files;
+  for (std::size_t label = 0; label < result.classes.size(); ++label) {
+    files.clear();
+    std::vector<fs::path> around{result.root};
+    collect(fs::path(result.root) / result.classes[label], result.root.size() + 1, around, files);
+    if (files.empty())
+      throw DataError(
+          fmt::format("{}/{}: a class folder without files", result.root, result.classes[label]),
+          "remove the folder, or put images into it");
+    std::sort(files.begin(), files.end());
+    for (const std::string& file : files) {
+      result.names += file;
+      result.ends.push_back(result.names.size());
+    }
+    result.labels.resize(result.ends.size(), std::int32_t(label));
+  }
+  return result;
+}
+
+std::uint64_t fingerprint(const ImageFolder& folder) {
+  std::uint64_t hash = content_hash(folder.names.data(), folder.names.size());
+  hash = content_hash(folder.labels.data(), folder.labels.size() * sizeof(std::int32_t), hash);
+  const std::int64_t step = std::max<std::int64_t>(1, folder.size() / kSizedFiles);
+  for (std::int64_t i = 0; i < folder.size(); i += step) {
+    std::error_code error;
+    const std::uint64_t bytes = fs::file_size(folder.path(i), error);
+    hash = content_hash(&bytes, sizeof bytes, hash);
+  }
+  return hash;
+}
+
+std::vector<std::int32_t> ImageFolders::validation_labels() const {
+  std::vector<std::int32_t> labels;
+  const std::vector<std::string>& known = train->classes;
+  for (const std::string& name : validation->classes) {
+    const auto found = std::lower_bound(known.begin(), known.end(), name);
+    if (found == known.end() || *found != name)
+      throw DataError(
+          fmt::format("{}/{}: a class that {} does not have", validation->root, name, train->root),
+          "validation folders are named like training folders");
+    labels.push_back(std::int32_t(found - known.begin()));
+  }
+  return labels;
+}
+
+ImageFolders scan_image_folders(const std::string& folder) {
+  ImageFolders result;
+  std::error_code error;
+  const fs::path root(folder);
+  if (!fs::is_directory(root / "train", error)) {
+    result.train = std::make_shared<ImageFolder>(scan_image_folder(folder));
+    return result;
+  }
+  result.train = std::make_shared<ImageFolder>(scan_image_folder((root / "train").string()));
+  for (const char* name : {"val", "validation", "test"}) {
+    if (!fs::is_directory(root / name, error)) continue;
+    result.validation = std::make_shared<ImageFolder>(scan_image_folder((root / name).string()));
+    result.validation_labels();  // throws where it has a class of its own
+    break;
+  }
+  return result;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace lockstep::data {
+
+/// A packed file: header, class names (each ends with a zero byte), pixels u8 [height, width, 3] of
+/// one sample behind the other, index. Numbers are little-endian; offsets count from the file's
+/// first byte. Training samples come first, in the order of their source.
+struct PackHeader {
+  char magic[8];                     ///< "LOCKPACK"
+  std::uint32_t version;             ///< 1
+  std::uint32_t classes;             ///< at least 1
+  std::uint64_t file_bytes;          ///< of the whole file
+  std::uint64_t train_samples;       ///< at least 1
+  std::uint64_t validation_samples;  ///< 0: no validation part
+  std::uint64_t names_bytes;         ///< class names, right behind the header
+  std::uint64_t index_offset;        ///< PackEntry per sample, to the end of the file
+  std::uint64_t content_hash;        ///< of names, pixels and index
+  std::uint64_t index_hash;          ///< of names and index, checked when the file is opened
+  std::uint32_t short_side;          ///< larger pictures were shrunk to this
+  std::uint32_t reserved;            ///< 0
+  std::uint64_t header_hash;         ///< of the bytes before it
+};
+
+struct PackEntry {
+  std::uint64_t offset;  ///< of the pixels
+  std::uint32_t bytes;   ///< height * width * 3
+  std::uint32_t label;
+  std::uint32_t height;
+  std::uint32_t width;
+};
+
+constexpr char kPackMagic[8] = {'L', 'O', 'C', 'K', 'P', 'A', 'C', 'K'};
+constexpr std::uint32_t kPackVersion = 1;
+
+static_assert(sizeof(PackHeader) == 88 && sizeof(PackEntry) == 24);
+static_assert(std::endian::native == std::endian::little, "packed files are read as they lie");
+
+}  // namespace lockstep::data

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <numeric>
+
+#include "core/base/error.h"
+#include "core/data/image_samples.h"
+#include "core/data/image_workspace.h"
+#include "core/data/input_file.h"
+#include "core/data/mapped_file.h"
+#include "core/data/pack_format.h"
+#include "core/data/row_split.h"
+#include "core/data/sources.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char* kHint = "write the file anew with lockstep pack";
+
+/// A packed file whose header, names and index have been checked against its true size.
+class PackFile {
+ public:
+  explicit PackFile(const std::string& name) : file_(existing(name)) {
+    check_header();
+    check_names();
+    check_index();
+  }
+
+  const std::string& name() const { return file_.path(); }
+  const PackHeader& header() const { return header_; }
+  std::vector<std::string> class_names() const {
+    std::vector<std::string> names;
+    const auto* at = reinterpret_cast<const char*>(file_.bytes().data() + sizeof header_);
+    for (std::uint32_t i = 0; i < header_.classes; ++i) {
+      names.emplace_back(at);
+      at += names.back().size() + 1;
+    }
+    return names;
+  }
+  const PackEntry& entry(std::int64_t i) const { return index_[std::size_t(i)]; }
+  const std::uint8_t* pixels(const PackEntry& entry) const {
+    return reinterpret_cast<const std::uint8_t*>(file_.bytes().data() + entry.offset);
+  }
+
+ private:
+  /// `name`, once it is known to be a file that can be read.
+  static const std::string& existing(const std::string& name) {
+    const std::uint64_t bytes = input_file_size(name, "lockstep pack writes such files");
+    if (bytes == 0) throw DataError(fmt::format("{}: byte 0: the file is empty", name), kHint);
+    return name;
+  }
+
+  void expect(bool good, std::uint64_t at, const std::string& what) const {
+    if (good) return;
+    throw DataError(fmt::format("{}: byte {}: {}", name(), at, what), kHint);
+  }
+
+  void check_header() {
+    const std::uint64_t bytes = file_.bytes().size();
+    expect(bytes >= sizeof header_,
+           bytes,
+           fmt::format("the file ends within the header of {} bytes", sizeof header_));
+    std::memcpy(&header_, file_.bytes().data(), sizeof header_);
+    expect(std::memcmp(header_.magic, kPackMagic, sizeof kPackMagic) == 0,
+           0,
+           "expected the mark LOCKPACK: this is no packed file");
+    expect(header_.version == kPackVersion,
+           offsetof(PackHeader, version),
+           fmt::format("expected version {}, got {}", kPackVersion, header_.version));
+    expect(header_.header_hash == content_hash(&header_, offsetof(PackHeader, header_hash)),
+           offsetof(PackHeader, header_hash),
+           "the header is damaged: its sum does not fit");
+    expect(header_.file_bytes == bytes,
+           offsetof(PackHeader, file_bytes),
+           fmt::format("expected {} bytes as the header says, got {}", header_.file_bytes, bytes));
+    expect(header_.names_bytes <= bytes - sizeof header_,
+           offsetof(PackHeader, names_bytes),
+           fmt::format("class names of {} bytes do not fit", header_.names_bytes));
+    const std::uint64_t pixels = sizeof header_ + header_.names_bytes;
+    expect(header_.index_offset >= pixels && header_.index_offset <= bytes,
+           offsetof(PackHeader, index_offset),
+           fmt::format("an index at byte {} does not fit", header_.index_offset));
+    const std::uint64_t entries = (bytes - header_.index_offset) / sizeof(PackEntry);
+    expect((bytes - header_.index_offset) % sizeof(PackEntry) == 0 && header_.train_samples >= 1 &&
+               header_.train_samples <= entries &&
+               header_.validation_samples == entries - header_.train_samples,
+           offsetof(PackHeader, train_samples),
+           fmt::format("{} and {} samples do not fit an index of {} bytes",
+                       header_.train_samples,
+                       header_.validation_samples,
+                       bytes - header_.index_offset));
+  }
+
+  void check_names() const {
+    const std::byte* names = file_.bytes().data() + sizeof header_;
+    std::uint64_t count = 0;
+    for (std::uint64_t i = 0; i < header_.names_bytes; ++i) count += names[i] == std::byte{0};
+    const bool closed = header_.names_bytes > 0 && names[header_.names_bytes - 1] == std::byte{0};
+    expect(closed && count == header_.classes,
+           sizeof header_,
+           fmt::format("expected {} class names, got {}", header_.classes, count));
+  }
+
+  void check_index() {
+    const std::byte* names = file_.bytes().data() + sizeof header_;
+    const std::byte* at = file_.bytes().data() + header_.index_offset;
+    const std::size_t bytes = file_.bytes().size() - header_.index_offset;
+    const std::uint64_t hash = content_hash(at, bytes, content_hash(names, header_.names_bytes));
+    expect(hash == header_.index_hash, header_.index_offset, "the index is damaged");
+    index_.resize(bytes / sizeof(PackEntry));
+    std::memcpy(index_.data(), at, bytes);
+    for (std::size_t i = 0; i < index_.size(); ++i) {
+      const PackEntry& entry = index_[i];
+      const std::uint64_t pixels = std::uint64_t{entry.height} * entry.width;
+      expect(pixels >= 1 && pixels <= std::uint64_t(kMaxImagePixels) &&
+                 entry.height <= std::uint64_t(kMaxImagePixels) && entry.bytes == pixels * 3 &&
+                 entry.label < header_.classes &&
+                 entry.offset >= sizeof header_ + header_.names_bytes &&
+                 entry.offset <= header_.index_offset &&
+                 entry.bytes <= header_.index_offset - entry.offset,
+             header_.index_offset + i * sizeof(PackEntry),
+             fmt::format("sample {}: {}x{} pixels of class {} in {} bytes at byte {} do not fit",
+                         i,
+                         entry.width,
+                         entry.height,
+                         entry.label,
+                         entry.bytes,
+                         entry.offset));
+    }
+  }
+
+  MappedFile file_;
+  PackHeader header_{};
+  std::vector<PackEntry> index_;
+};
+
+class Packed final : public Dataset {
+ public:
+  Packed(std::shared_ptr<const PackFile> file,
+         std::vector<std::int64_t> rows,
+         ImagePart part,
+         const ImageOptions& options)
+      : file_(std::move(file)),
+        rows_(std::move(rows)),
+        part_(part),
+        options_(options),
+        spec_(image_spec(options.size, int(file_->header().classes))) {
+    const std::uint64_t content = file_->header().content_hash;
+    hash_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), content);
+    hash_ = fold_options(hash_, options_, part_);
+  }
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return std::int64_t(rows_.size()); }
+  void load(std::uint64_t epoch,
+            std::int64_t index,
+            std::byte* input,
+            std::byte* target) const override {
+    const PackEntry& entry = file_->entry(rows_[std::size_t(index)]);
+    const ImageSize stored{int(entry.width), int(entry.height)};
+    const ImageSize wanted{options_.size, options_.size};
+    const Crop crop = sample_crop(options_, part_, epoch, index, stored);
+    const PixelRect& part = crop.limit;
+    const std::int64_t stride = std::int64_t{stored.width} * 3;
+    const ImageView view{file_->pixels(entry) + part.y * stride + std::int64_t{part.x} * 3,
+                         stride,
+                         part.width,
+                         part.height};
+    const Box box{crop.box.x - part.x, crop.box.y - part.y, crop.box.width, crop.box.height};
+    const WorkspacePool::Lease work(workspaces_);
+    work->resampler.run(view, box, wanted, reinterpret_cast<std::uint8_t*>(input));
+    const auto label = std::int32_t(entry.label);
+    std::memcpy(target, &label, sizeof label);
+  }
+  std::string describe() const override {
+    return fmt::format("packed:{}, {} images in {} classes, as {}x{}",
+                       file_->name(),
+                       size(),
+                       spec_.classes,
+                       options_.size,
+                       options_.size);
+  }
+  std::vector<std::string> class_names() const override { return file_->class_names(); }
+  std::uint64_t fingerprint() const override { return hash_; }
+
+ private:
+  std::shared_ptr<const PackFile> file_;
+  std::vector<std::int64_t> rows_;
+  ImagePart part_;
+  ImageOptions options_;
+  SampleSpec spec_;
+  std::uint64_t hash_ = 0;
+  mutable WorkspacePool workspaces_;
+};
+
+}  // namespace
+
+DataSplit packed(const std::string& file, const ImageOptions& options) {
+  check(options);
+  const auto pack = std::make_shared<PackFile>(file);
+  const auto train = std::int64_t(pack->header().train_samples),
+             validation = std::int64_t(pack->header().validation_samples);
+  const auto part = [&](std::vector<std::int64_t> rows, ImagePart kind) {
+    return std::make_shared<Packed>(pack, std::move(rows), kind, options);
+  };
+  RowSplit rows;
+  if (validation > 0) {
+    LOCKSTEP_CHECK(options.validation_fraction == 0,
+                   ConfigError,
+                   "data: {} has a validation part, so a validation fraction ({}) cannot be chosen",
+                   file,
+                   options.validation_fraction);
+    rows = split_rows(train, 0, options.seed, file);
+    rows.validation.resize(std::size_t(validation));
+    std::iota(rows.validation.begin(), rows.validation.end(), train);
+  } else {
+    rows = split_rows(train, options.validation_fraction, options.seed, file);
+  }
+  DataSplit split;
+  split.train = part(std::move(rows.train), ImagePart::train);
+  if (!rows.validation.empty())
+    split.validation = part(std::move(rows.validation), ImagePart::validation);
+  return split;
+}
+
+}  // namespace lockstep::data

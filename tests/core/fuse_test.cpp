@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/fuse.h"
+
+#include <algorithm>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/nn/zoo.h"
+#include "core/ops/batch_norm.h"
+#include "core/ops/conv2d.h"
+#include "core/ops/layer_norm.h"
+#include "core/ops/linear.h"
+#include "tests/core/trace_helpers.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+int count(const Graph& graph, OpKind kind) {
+  return int(std::ranges::count_if(graph.nodes(),
+                                   [&](const Node& node) { return node.op->kind() == kind; }));
+}
+
+/// A forward graph that no pass has seen, and its loss.
+struct Forward {
+  Graph graph;
+  ValueId loss;
+};
+
+Forward forward(const ModelFunction& model, const TensorType& sample, int classes = 10) {
+  Forward f;
+  Builder nn(f.graph, {.micro_batch = 4});
+  std::vector<std::int64_t> dims{4};
+  dims.insert(dims.end(), sample.shape.dims().begin(), sample.shape.dims().end());
+  const Value x(&f.graph, f.graph.add_input(kInputName, {Shape(dims), sample.dtype}));
+  const Value logits = model(nn, x);
+  std::vector<std::int64_t> targets(logits.shape().dims().begin(), logits.shape().dims().end() - 1);
+  const Value target(&f.graph, f.graph.add_input(kTargetName, {Shape(targets), DType::i32}));
+  EXPECT_EQ(logits.shape()[-1], classes);
+  f.loss = nn.softmax_cross_entropy(logits, target).id();
+  return f;
+}
+
+TEST(Fuse, ResnetBlocksBecomeConvolutionsAndBatchNorms) {
+  Forward f = forward(nn::make_model({.name = "resnet18"}), {{64, 64, 3}});
+  const int norms = count(f.graph, OpKind::batch_norm_normalize);
+  EXPECT_EQ(count(f.graph, OpKind::relu), 17);
+  EXPECT_EQ(count(f.graph, OpKind::add), 8);
+  f.loss = fuse_batch_norm_relu(f.graph, f.loss);
+  verify(f.graph);
+  EXPECT_EQ(count(f.graph, OpKind::relu), 0);
+  EXPECT_EQ(count(f.graph, OpKind::add), 0);
+  EXPECT_EQ(count(f.graph, OpKind::batch_norm_normalize), norms);
+  int with_residual = 0;
+  for (const Node& node : f.graph.nodes())
+    if (node.op->kind() == OpKind::batch_norm_normalize)
+      with_residual += op_cast<ops::BatchNormNormalize>(*node.op).residual();
+  EXPECT_EQ(with_residual, 8);
+  EXPECT_THAT(f.graph.notes(), Contains(HasSubstr("batch_norm_normalize 'bn1' takes in relu")));
+}
+
+TEST(Fuse, ActivationsGoIntoTheProductsBeforeThem) {
+  const auto model = [](Builder& nn, Value x) {
+    x = nn.relu(nn.conv2d(x, {.out_channels = 4, .kernel = 3}));
+    x = nn.gelu(nn.linear(nn.flatten(x), {.out_features = 16}), ops::GeluKind::tanh);
+    x = nn.relu(nn.linear(x, {.out_features = 16}));
+    return nn.linear(x, {.out_features = 10});
+  };
+  Forward f = forward(model, {{8, 8, 3}});
+  f.loss = fuse_activation(f.graph, f.loss, true);
+  verify(f.graph);
+  EXPECT_EQ(count(f.graph, OpKind::relu) + count(f.graph, OpKind::gelu), 0);
+  std::vector<ops::Activation> activations;
+  for (const Node& node : f.graph.nodes()) {
+    EXPECT_TRUE(node.op->kind() != OpKind::conv2d || op_cast<ops::Conv2d>(*node.op).attrs().relu);
+    if (node.op->kind() != OpKind::linear) continue;
+    const auto& linear = op_cast<ops::Linear>(*node.op);
+    activations.push_back(linear.activation());
+    EXPECT_EQ(node.outputs.size(), linear.activation() == ops::Activation::gelu_tanh ? 2u : 1u);
+  }
+  EXPECT_EQ(
+      activations,
+      (std::vector{ops::Activation::gelu_tanh, ops::Activation::relu, ops::Activation::none}));
+}
+
+TEST(Fuse, AValueWithTwoReadersStays) {
+  const auto model = [](Builder& nn, Value x) {
+    const Value h = nn.linear(nn.flatten(x), {.out_features = 10});
+    return nn.add(h, nn.relu(h));
+  };
+  Forward f = forward(model, {{8, 8, 3}});
+  const std::string before = to_text(f.graph);
+  f.loss = fuse_activation(f.graph, f.loss, true);
+  EXPECT_EQ(count(f.graph, OpKind::relu), 1);
+  EXPECT_TRUE(f.graph.notes().empty());
+}
+
+TEST(Fuse, LayerNormMakesTheResidualSum) {
+  Forward f = forward(
+      nn::make_model(
+          {.name = "gpt", .outputs = 10, .layers = 3, .heads = 2, .width = 8, .context = 5}),
+      {{5}, DType::i32});
+  const int sums = count(f.graph, OpKind::add), norms = count(f.graph, OpKind::layer_norm);
+  EXPECT_EQ(sums, 6);
+  f.loss = fuse_residual_layer_norm(f.graph, f.loss);
+  verify(f.graph);
+  EXPECT_EQ(count(f.graph, OpKind::add), 0);
+  EXPECT_EQ(count(f.graph, OpKind::layer_norm), norms);
+}
+
+TEST(Fuse, PathsThatKeyRandomNumbersStay) {
+  const auto paths = [](const Graph& graph) {
+    std::vector<std::string> found;
+    for (const Node& node : graph.nodes())
+      if (node.op->kind() == OpKind::dropout) found.push_back(node.path);
+    return found;
+  };
+  Forward f = forward(nn::make_model({.name = "mlp", .hidden = {8, 8}, .dropout = 0.5f}), {{20}});
+  const auto before = paths(f.graph);
+  EXPECT_EQ(before.size(), 2u);
+  f.loss = fuse(f.graph, f.loss, true);
+  EXPECT_EQ(paths(f.graph), before);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <set>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "core/data/image_folder.h"
+#include "core/data/loader.h"
+#include "core/data/sources.h"
+#include "tests/data/data_fixture.h"
+#include "tests/support/image_files.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+using test::jpeg_file;
+using test::make_picture;
+using test::photo_like;
+using test::png_file;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Images : public DataFixture {
+ protected:
+  std::string add(const std::string& name, const std::string& content) {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    return write(name, content);
+  }
+  std::string photo(int number = 1) { return jpeg_file(photo_like(90, 70, std::uint64_t(number))); }
+  /// PNG of one colour, so that a sample says which file it came from.
+  std::string flat(int value) {
+    return png_file(make_picture(40, 30, 3, [value](int, int, int) { return value; }));
+  }
+  std::string error(const ImageOptions& options = {}) {
+    return error_of<DataError>([&] { images(folder_, options); });
+  }
+  static int first_byte(const Dataset& dataset, std::int64_t index) {
+    return std::to_integer<int>(sample_bytes(dataset, 0, index)[0]);
+  }
+};
+
+TEST_F(Images, AreOrderedByClassAndName) {
+  add("b/2.png", flat(12));
+  add("b/10.png", flat(11));
+  add("a/z.jpeg", flat(10));
+  add("c/deep/er/x", flat(13));
+  add("c/.hidden", "no image");
+  add("README.md", "no class");
+  const DataSplit split = images(folder_, {.size = 8});
+  ASSERT_EQ(split.train->size(), 4);
+  EXPECT_EQ(split.validation, nullptr);
+  EXPECT_EQ(split.train->spec().classes, 3);
+  EXPECT_THAT(split.train->class_names(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(split.train->spec().input.to_string(), "u8[8, 8, 3]");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(first_byte(*split.train, i), 10 + i);
+  EXPECT_EQ(label_of(*split.train, 0, 0), 0);
+  EXPECT_EQ(label_of(*split.train, 0, 1), 1);
+  EXPECT_EQ(label_of(*split.train, 0, 2), 1);
+  EXPECT_EQ(label_of(*split.train, 0, 3), 2);
+  EXPECT_THAT(split.train->describe(), HasSubstr("4 files in 3 classes, as 8x8"));
+}
+
+TEST_F(Images, FindsTheValidationFolder) {
+  add("train/cat/1.png", flat(1));
+  add("train/dog/1.png", flat(2));
+  add("test/dog/1.png", flat(3));
+  const DataSplit split = images(folder_, {.size = 8});
+  EXPECT_EQ(split.train->size(), 2);
+  ASSERT_EQ(split.validation->size(), 1);
+  EXPECT_EQ(first_byte(*split.validation, 0), 3);
+  EXPECT_EQ(label_of(*split.validation, 0, 0), 1);  // the number that training gives dogs
+  EXPECT_EQ(split.validation->spec().classes, 2);
+  EXPECT_THAT(error_of<ConfigError>([&] { images(folder_, {.validation_fraction = 0.5}); }),
+              HasSubstr("has a validation folder"));
+  add("val/dog/1.png", flat(4));
+  EXPECT_EQ(first_byte(*images(folder_, {.size = 8}).validation, 0), 4);
+  add("val/fox/1.png", flat(5));
+  EXPECT_THAT(error(), HasSubstr("val/fox: a class that " + folder_ + "/train does not have"));
+}
+
+TEST_F(Images, SplitsAFlatFolderBySeed) {
+  for (int i = 0; i < 20; ++i) add("c" + std::to_string(i % 2) + "/" + std::to_string(i), flat(i));
+  const auto kept = [&](std::uint64_t seed) {
+    const DataSplit split = images(folder_, {.size = 8, .seed = seed, .validation_fraction = 0.25});
+    std::set<int> train, validation;
+    for (int i = 0; i < split.train->size(); ++i) train.insert(first_byte(*split.train, i));
+    for (int i = 0; i < split.validation->size(); ++i)
+      validation.insert(first_byte(*split.validation, i));
+    EXPECT_EQ(train.size(), 15u);
+    EXPECT_EQ(validation.size(), 5u);
+    train.merge(validation);
+    EXPECT_EQ(train.size(), 20u);
+    return validation;
+  };
+  EXPECT_EQ(kept(1), kept(1));
+}
+
+TEST_F(Images, KeepsPicturesOfTheRightSize) {
+  const test::Picture picture =
+      make_picture(16, 16, 3, [](int x, int y, int c) { return x * 10 + y * 3 + c; });
+  add("a/1.png", png_file(picture));
+  const std::vector<std::byte> bytes = sample_bytes(*images(folder_, {.size = 16}).train, 0, 0);
+  for (std::size_t i = 0; i < picture.pixels.size(); ++i)
+    ASSERT_EQ(std::to_integer<int>(bytes[i]), picture.pixels[i]);
+}
+
+TEST_F(Images, CropsTrainingByEpochAndLeavesValidation) {
+  add("train/a/1.jpg", photo());
+  add("val/a/1.jpg", photo());
+  const ImageOptions options{.size = 32, .resized_crop = 0.08};
+  const DataSplit split = images(folder_, options);
+  const auto first = sample_bytes(*split.train, 0, 0);
+  EXPECT_EQ(first, sample_bytes(*images(folder_, options).train, 0, 0));
+  EXPECT_NE(first, sample_bytes(*split.train, 1, 0));
+  EXPECT_EQ(sample_bytes(*split.validation, 0, 0), sample_bytes(*split.validation, 1, 0));
+  const DataSplit other = images(folder_, {.size = 32, .resized_crop = 0.08, .seed = 2});
+  EXPECT_NE(first, sample_bytes(*other.train, 0, 0));
+  EXPECT_NE(split.train->fingerprint(), other.train->fingerprint());
+  EXPECT_EQ(split.validation->fingerprint(), other.validation->fingerprint());
+}
+
+TEST_F(Images, BytesDoNotDependOnWorkers) {
+  for (int i = 0; i < 12; ++i) add("a/" + std::to_string(i), photo(i));
+  const auto train = images(folder_, {.size = 24, .resized_crop = 0.2}).train;
+  const auto all = [&](int workers) {
+    std::int64_t at = 0;
+    Loader loader(train, {.workers = workers, .slots = 4, .micro_batch = 3}, [&](auto& request) {
+      if (at == 24) return false;
+      request.epoch = std::uint64_t(at / 12);
+      for (int i = 0; i < 3; ++i) request.samples.push_back(at++ % 12);
+      return true;
+    });
+    std::vector<std::byte> bytes;
+    for (int i = 0; i < 8; ++i) {
+      const LoadedBatch batch = loader.next();
+      bytes.insert(bytes.end(), batch.input, batch.input + 3 * 24 * 24 * 3);
+    }
+    return bytes;
+  };
+  const auto expected = all(0);
+  EXPECT_EQ(all(1), expected);
+  EXPECT_EQ(all(3), expected);
+  EXPECT_EQ(all(-1), expected);
+}
+
+TEST_F(Images, RefusesFoldersThatHoldNoClasses) {
+  EXPECT_THAT(error(),
+              HasSubstr(folder_ + ": there is no class folder in it | expected DIR/CLASS"));
+  add("a.jpg", photo());
+  EXPECT_THAT(error(), HasSubstr("there is no class folder in it"));
+  fs::create_directories(path("cat"));
+  EXPECT_THAT(error(), HasSubstr(folder_ + "/cat: a class folder without files"));
+  EXPECT_THAT(error_of<DataError>([&] { images(path("nowhere")); }), HasSubstr("no such folder"));
+  EXPECT_THAT(error_of<DataError>([&] { images(path("a.jpg")); }),
+              HasSubstr("expected a folder, got a file"));
+}
+
+TEST_F(Images, RefusesLinksThatLeadNowhereOrBack) {
+  add("cat/1.jpg", photo());
+  fs::create_directory_symlink(folder_, path("cat/around"));
+  EXPECT_THAT(error(), HasSubstr("cat/around: a symbolic link that leads back to " + folder_));
+  fs::remove(path("cat/around"));
+  fs::create_symlink("2.jpg", path("cat/2.jpg"));
+  EXPECT_THAT(error(), HasSubstr("cat/2.jpg: a symbolic link that leads back to itself"));
+  fs::remove(path("cat/2.jpg"));
+  fs::create_symlink("gone.jpg", path("cat/3.jpg"));
+  EXPECT_THAT(error(), HasSubstr("cat/3.jpg: cannot be read: No such file"));
+  fs::remove(path("cat/3.jpg"));
+  add("elsewhere/x/1.jpg", photo());
+  fs::create_directory_symlink(path("elsewhere/x"), path("cat/more"));
+  EXPECT_EQ(error(), "");
+}
+
+TEST_F(Images, RefusesPipesWithoutWaiting) {
+  add("cat/1.jpg", photo());
+  ASSERT_EQ(mkfifo(path("cat/2.jpg").c_str(), 0600), 0);
+  EXPECT_THAT(error(), HasSubstr("cat/2.jpg: expected a file, got a device or pipe"));
+}
+
+TEST_F(Images, NameFilesThatCannotBeOpened) {
+  add("cat/1.jpg", photo());
+  const DataSplit split = images(folder_, {.size = 8});
+  const auto load_error = [&] {
+    return error_of<DataError>([&] { sample_bytes(*split.train, 0, 0); });
+  };
+  fs::remove(path("cat/1.jpg"));
+  EXPECT_THAT(load_error(), HasSubstr("cat/1.jpg: cannot be read: No such file"));
+  ASSERT_EQ(mkfifo(path("cat/1.jpg").c_str(), 0600), 0);
+  EXPECT_THAT(load_error(), HasSubstr("cat/1.jpg: expected a regular file"));
+  fs::remove(path("cat/1.jpg"));
+  add("cat/1.jpg", photo());
+  fs::permissions(path("cat/1.jpg"), fs::perms::none);
+  fs::permissions(folder_, fs::perms::all);
+  // The superuser may read anything, so it steps down for the attempt.
+  const uid_t user = geteuid();
+  if (user == 0) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  const std::string message = load_error();
+  ASSERT_EQ(seteuid(user), 0);
+  EXPECT_THAT(message, HasSubstr("cat/1.jpg: cannot be read: Permission denied"));
+}
+
+TEST_F(Images, RefusesOptionsOutOfRange) {
+  const auto refused = [&](const ImageOptions& options) {
+    return error_of<ConfigError>([&] { images(folder_, options); });
+  };
+  EXPECT_THAT(refused({.size = 0}), HasSubstr("expected a size of 1 to 4096 pixels, got 0"));
+  EXPECT_THAT(refused({.size = 5000}), HasSubstr("got 5000"));
+  EXPECT_THAT(refused({.resized_crop = 1.5}), HasSubstr("smallest crop"));
+}
+
+class SkippedImages : public Images {
+ protected:
+  SkippedImages() {
+    for (int i = 0; i < 8; ++i) add("a/" + std::to_string(i), flat(10 * i));
+    add("a/3", "no image");
+    add("a/4", photo().substr(0, 800));
+    add("a/7", "");
+  }
+  /// The first bytes of all samples as a loader gives them, in micro-batches of 2.
+  std::vector<int> loaded(int workers, bool skip) {
+    const auto train = images(folder_, {.size = 8}).train;
+    std::int64_t at = 0;
+    Loader loader(train,
+                  {.workers = workers, .micro_batch = 2, .skip_bad_samples = skip},
+                  [&](LoadRequest& request) {
+                    if (at == 8) return false;
+                    request.samples = {at, at + 1};
+                    at += 2;
+                    return true;
+                  });
+    std::vector<int> bytes;
+    for (int i = 0; i < 4; ++i) {
+      const LoadedBatch batch = loader.next();
+      EXPECT_EQ(batch.samples, 2);
+      for (const std::size_t offset : {std::size_t{0}, std::size_t{8 * 8 * 3}})
+        bytes.push_back(std::to_integer<int>(batch.input[offset]));
+    }
+    EXPECT_EQ(loader.skipped_samples(), 3);
+    EXPECT_THAT(loader.first_skipped(), HasSubstr("/a/"));
+    return bytes;
+  }
+};
+
+TEST_F(SkippedImages, AreReplacedByTheNextGoodOnesAndCounted) {
+  for (const int workers : {0, 1, 3})
+    EXPECT_THAT(loaded(workers, true), ElementsAre(0, 10, 20, 50, 50, 50, 60, 0)) << workers;
+}
+
+TEST_F(SkippedImages, AreErrorsUnlessAskedFor) {
+  EXPECT_THAT(error_of<DataError>([&] { loaded(0, false); }),
+              HasSubstr("a/3: expected a JPEG or PNG image"));
+}
+
+TEST_F(SkippedImages, AreAnErrorWhereNoneIsGood) {
+  for (int i = 0; i < 8; ++i) add("a/" + std::to_string(i), "no image");
+  EXPECT_THAT(error_of<DataError>([&] { loaded(1, true); }),
+              HasSubstr("8 samples in a row are bad; the last: "));
+}
+
+}  // namespace
+}  // namespace lockstep::data

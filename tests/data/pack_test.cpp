@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/pack.h"
+
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "core/data/input_file.h"
+#include "core/data/pack_format.h"
+#include "core/data/sources.h"
+#include "tests/data/data_fixture.h"
+#include "tests/support/image_files.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+using test::jpeg_file;
+using test::photo_like;
+using testing::HasSubstr;
+
+class Pack : public DataFixture {
+ protected:
+  Pack() {
+    for (int i = 0; i < 6; ++i)
+      add(fmt::format("images/train/{}/{}.jpg", i % 2 == 0 ? "cat" : "dog", i), 120, 90, i);
+    add("images/val/dog/1.jpg", 90, 120, 9);
+  }
+  void add(const std::string& name, int width, int height, int number) {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    write(name, jpeg_file(photo_like(width, height, std::uint64_t(number))));
+  }
+  PackReport pack(const PackOptions& options = {}) {
+    return pack_images(path("images"), path("out.pack"), options);
+  }
+  std::string content() const {
+    std::vector<std::byte> buffer;
+    const auto bytes = read_bytes(path("out.pack"), buffer, "");
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  /// What opening says about the file with `change` made to it and, where asked for, honest sums.
+  template <class Change>
+  std::string error(Change&& change, bool sums = true) {
+    std::string file = content();
+    PackHeader header;
+    std::memcpy(&header, file.data(), sizeof header);
+    change(header, file);
+    if (sums) {
+      const std::size_t names = std::min(header.names_bytes, file.size() - sizeof header);
+      const std::size_t index = std::min(header.index_offset, file.size());
+      header.index_hash = content_hash(file.data() + index,
+                                       file.size() - index,
+                                       content_hash(file.data() + sizeof header, names));
+      header.header_hash = content_hash(&header, offsetof(PackHeader, header_hash));
+    }
+    std::memcpy(file.data(), &header, std::min(sizeof header, file.size()));
+    const std::string name = write("changed.pack", file);
+    return error_of<DataError>([&] { packed(name); });
+  }
+};
+
+TEST_F(Pack, HoldsBothPartsWithTheirLabels) {
+  const PackReport report = pack();
+  EXPECT_EQ(report.train_samples, 6);
+  EXPECT_EQ(report.validation_samples, 1);
+  EXPECT_EQ(report.bytes, fs::file_size(path("out.pack")));
+  const DataSplit folder = images(path("images"), {.size = 24}),
+                  file = packed(path("out.pack"), {.size = 24});
+  ASSERT_EQ(file.train->size(), 6);
+  ASSERT_EQ(file.validation->size(), 1);
+  EXPECT_EQ(file.train->spec().classes, 2);
+  EXPECT_THAT(file.train->class_names(), testing::ElementsAre("cat", "dog"));
+  EXPECT_EQ(file.validation->class_names(), folder.validation->class_names());
+  EXPECT_THAT(file.train->describe(), HasSubstr("6 images in 2 classes, as 24x24"));
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(label_of(*file.train, 0, i), label_of(*folder.train, 0, i));
+  EXPECT_EQ(label_of(*file.validation, 0, 0), 1);
+}
+
+// Pictures that need no shrinking are packed as they are: the same bytes come out.
+TEST_F(Pack, GivesTheSamplesOfTheFolder) {
+  pack();
+  for (const double crop : {0.0, 0.3}) {
+    const ImageOptions options{.size = 80, .resized_crop = crop};
+    const DataSplit folder = images(path("images"), options),
+                    file = packed(path("out.pack"), options);
+    for (int i = 0; i < 6; ++i)
+      EXPECT_EQ(sample_bytes(*file.train, 2, i), sample_bytes(*folder.train, 2, i));
+    EXPECT_EQ(sample_bytes(*file.validation, 0, 0), sample_bytes(*folder.validation, 0, 0));
+  }
+}
+
+TEST_F(Pack, ShrinksToTheShortSide) {
+  pack({.short_side = 45});
+  PackEntry first{}, last{};
+  const std::string file = content();
+  std::memcpy(&last, file.data() + file.size() - sizeof last, sizeof last);
+  std::memcpy(&first, file.data() + file.size() - 7 * sizeof first, sizeof first);
+  EXPECT_EQ(first.height, 45u);
+  EXPECT_EQ(first.width, 60u);
+  EXPECT_EQ(last.height, 60u);
+  EXPECT_EQ(last.width, 45u);
+  EXPECT_EQ(last.bytes, 60u * 45 * 3);
+}
+
+TEST_F(Pack, IsTheSameFileForAnyNumberOfThreads) {
+  pack();
+  const std::string one = content();
+  pack({.threads = 3});
+  EXPECT_EQ(content(), one);
+  EXPECT_EQ(packed(path("out.pack")).train->fingerprint(),
+            packed(path("out.pack")).train->fingerprint());
+  const std::uint64_t before = packed(path("out.pack")).train->fingerprint();
+  add("images/train/cat/0.jpg", 120, 90, 77);
+  pack();
+  EXPECT_NE(packed(path("out.pack")).train->fingerprint(), before);
+}
+
+TEST_F(Pack, LeavesNothingBehindOnAnError) {
+  pack();
+  const std::string before = content();
+  write("images/train/cat/0.jpg", "no image");
+  EXPECT_THAT(error_of<DataError>([&] { pack(); }), HasSubstr("cat/0.jpg: expected a JPEG or PNG"));
+  EXPECT_EQ(content(), before);
+  EXPECT_THAT(error_of<EnvironmentError>([&] { pack_images(path("images"), path("no/out"), {}); }),
+              HasSubstr("cannot create " + path("no/out") + ": No such file or directory"));
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) files += entry.is_regular_file();
+  EXPECT_EQ(files, 1);
+}
+
+TEST_F(Pack, LeavesOutBadSamplesWhereAsked) {
+  write("images/train/cat/0.jpg", "no image");
+  write("images/train/dog/3.jpg", "");
+  const PackReport report = pack({.skip_bad_samples = true});
+  EXPECT_EQ(report.train_samples, 4);
+  EXPECT_EQ(report.skipped, 2);
+  EXPECT_THAT(report.first_skipped, HasSubstr("cat/0.jpg"));
+  EXPECT_EQ(packed(path("out.pack")).train->size(), 4);
+  write("images/val/dog/1.jpg", "");
+  EXPECT_THAT(error_of<DataError>([&] { pack({.skip_bad_samples = true}); }),
+              HasSubstr("images/val: not one of the files could be decoded"));
+}
+
+TEST_F(Pack, RefusesFilesThatAreNoPack) {
+  pack();
+  const auto refused = [&](const std::string& text) {
+    const std::string name = write("other", text);
+    return error_of<DataError>([&] { packed(name); });
+  };
+  EXPECT_THAT(refused(""), HasSubstr("other: byte 0: the file is empty"));
+  EXPECT_THAT(refused(content().substr(0, 50)), HasSubstr("byte 50: the file ends within"));
+  EXPECT_THAT(refused(std::string(200, 'x')), HasSubstr("byte 0: expected the mark LOCKPACK"));
+  EXPECT_THAT(refused(content().substr(0, content().size() - 1)), HasSubstr("as the header says"));
+  EXPECT_THAT(refused(content() + "x"), HasSubstr("as the header says, got"));
+  EXPECT_THAT(error_of<DataError>([&] { packed(path("nowhere")); }), HasSubstr("no such file"));
+}
+
+TEST_F(Pack, RefusesHeadersThatLie) {
+  pack();
+  constexpr std::uint64_t kHuge = ~std::uint64_t{0};
+  EXPECT_EQ(error([](PackHeader&, std::string&) {}), "");
+  EXPECT_THAT(error([](PackHeader& h, std::string&) { h.version = 2; }),
+              HasSubstr("changed.pack: byte 8: expected version 1, got 2"));
+  EXPECT_THAT(error([](PackHeader& h, std::string&) { h.classes = 9; }, false),
+              HasSubstr("byte 80: the header is damaged"));
+  EXPECT_THAT(error([](PackHeader& h, std::string&) { h.classes = 9; }),
+              HasSubstr("expected 9 class names, got 2"));
+  EXPECT_THAT(error([](PackHeader& h, std::string&) { h.file_bytes += 1; }),
+              HasSubstr("as the header says"));
+  for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{5}, std::uint64_t{7}, kHuge})
+    EXPECT_THAT(error([&](PackHeader& h, std::string&) { h.train_samples = value; }),
+                HasSubstr("do not fit an index"));
+  for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{2}, kHuge})
+    EXPECT_THAT(error([&](PackHeader& h, std::string&) { h.validation_samples = value; }),
+                HasSubstr("do not fit an index"));
+  for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{1000000}, kHuge})
+    EXPECT_THAT(error([&](PackHeader& h, std::string&) { h.index_offset = value; }),
+                HasSubstr("changed.pack: byte "));
+  for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{3}, kHuge})
+    EXPECT_THAT(error([&](PackHeader& h, std::string&) { h.names_bytes = value; }),
+                HasSubstr("changed.pack: byte "));
+}
+
+TEST_F(Pack, RefusesEntriesThatLie) {
+  pack();
+  const auto entry_error = [&](auto change, bool sums = true) {
+    return error(
+        [&](PackHeader& header, std::string& file) {
+          PackEntry entry;
+          char* at = file.data() + header.index_offset + 2 * sizeof entry;
+          std::memcpy(&entry, at, sizeof entry);
+          change(entry);
+          std::memcpy(at, &entry, sizeof entry);
+        },
+        sums);
+  };
+  EXPECT_THAT(entry_error([](PackEntry& e) { e.label = 1; }, false), HasSubstr("index is damaged"));
+  EXPECT_THAT(entry_error([](PackEntry& e) { e.label = 2; }), HasSubstr("sample 2: "));
+  EXPECT_THAT(entry_error([](PackEntry& e) { e.bytes += 3; }), HasSubstr("sample 2: "));
+  EXPECT_THAT(entry_error([](PackEntry& e) { e.width = 0; }), HasSubstr("sample 2: "));
+  EXPECT_THAT(entry_error([](PackEntry& e) { e.height = e.width = 0xffffffff; }),
+              HasSubstr("sample 2: 4294967295x4294967295"));
+  EXPECT_THAT(entry_error([](PackEntry& e) { e.offset = 3; }), HasSubstr("sample 2: "));
+  EXPECT_THAT(entry_error([](PackEntry& e) { e.offset = ~std::uint64_t{0} - 10; }),
+              HasSubstr("sample 2: "));
+}
+
+// Pixels are not checked when the file is opened; all that says where they lie is.
+TEST_F(Pack, NoticesEveryDamagedByteAroundThePixels) {
+  pack();
+  const std::string good = content();
+  PackHeader header;
+  std::memcpy(&header, good.data(), sizeof header);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    if (i == sizeof header + header.names_bytes) i = header.index_offset;
+    std::string file = good;
+    file[i] = char(file[i] ^ 0x10);
+    const std::string name = write("changed.pack", file);
+    ASSERT_THAT(error_of<DataError>([&] { packed(name); }), HasSubstr("changed.pack: byte ")) << i;
+  }
+}
+
+TEST_F(Pack, SplitsWhereThereIsNoValidationPart) {
+  fs::remove_all(path("images/val"));
+  pack();
+  const DataSplit split = packed(path("out.pack"), {.validation_fraction = 0.5});
+  EXPECT_EQ(split.train->size(), 3);
+  EXPECT_EQ(split.validation->size(), 3);
+  EXPECT_EQ(packed(path("out.pack")).validation, nullptr);
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the built program on image folders and packed files.
+
+images.py PROGRAM ClassName: the image sources and lockstep pack.
+"""
+import json
+import struct
+import zlib
+
+from program_test import ProgramTest, main
+
+
+def png(width, height, pixel):
+    """An RGB file whose pixel (x, y) is pixel(x, y)."""
+    def chunk(name, body):
+        return (struct.pack(">I", len(body)) + name + body +
+                struct.pack(">I", zlib.crc32(name + body)))
+
+    rows = b"".join(b"\0" + bytes(v for x in range(width) for v in pixel(x, y))
+                    for y in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
+            chunk(b"IEND", b""))
+
+
+class ImageTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        for part, count in (("train", 16), ("val", 4)):
+            for i in range(2 * count):
+                kind = "dark" if i % 2 == 0 else "light"
+                self.write(f"photos/{part}/{kind}/{i:03}.png",
+                           png(20 + i % 5, 18, lambda x, y, i=i: (
+                               i % 2 * 150 + (x * y) % 100, i % 7 * 9, x * 5)))
+
+    def train_images(self, *flags, data="images:photos", **options):
+        return self.train("--model=mlp", "--hidden=8", "--image-size=16", "--log-every=1", *flags,
+                          data=data, **options)
+
+    def pack(self, *flags):
+        return self.run_command([self.program, "pack", "--data", "images:photos", *flags])
+
+    def summary(self, name):
+        return json.loads((self.folder / name / "summary.json").read_text())
+
+
+class Images(ImageTest):
+    def test_a_whole_run(self):
+        result = self.train_images("--augment=resized-crop:0.3,flip", "--out=run", "--workers=2")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("images:photos/train, 32 files in 2 classes, as 16x16", result.stdout)
+        self.assertIn("samples/s could be loaded", result.stdout)
+        summary = self.summary("run")
+        self.assertGreater(summary["loader_samples_per_s"], 0)
+        self.assertGreaterEqual(summary["data_wait_share"], 0)
+        self.assertEqual(summary["skipped_samples"], 0)
+        self.assertIsNotNone(summary["val_accuracy"])
+        step = json.loads((self.folder / "run/metrics.jsonl").read_text().splitlines()[0])
+        self.assertGreater(step["loader_samples_per_s"], 0)
+        again = self.train("--config=run/config.toml", "--data=images:photos", "--out=again",
+                           "--workers=0")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(self.summary("again")["weights_sha256"], summary["weights_sha256"])
+
+    def test_bad_samples(self):
+        self.write("photos/train/dark/000.png", "no image")
+        # Two epochs, so that the bad file comes up in each.
+        flags = ["--epochs=2"]
+        result = self.train_images(*flags)
+        self.expect_error(result, 1, "photos/train/dark/000.png: expected a JPEG or PNG",
+                          "--skip-bad-samples")
+        result = self.train_images(*flags, "--skip-bad-samples", "--out=run")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("2 replaced; the first: photos/train/dark/000.png", result.stdout)
+        self.assertEqual(self.summary("run")["skipped_samples"], 2)
+
+    def test_bad_folders(self):
+        self.expect_error(self.train_images(data="images:nowhere"), 1, "nowhere: no such folder")
+        (self.folder / "photos/train/empty").mkdir()
+        self.expect_error(self.train_images(), 1, "train/empty: a class folder without files")
+
+    def test_bad_usage(self):
+        self.expect_error(self.train("--image-size=32"), 2, "--image-size has no meaning")
+        self.expect_error(self.train("--augment=resized-crop", "--model=convnet", data="glyphs"),
+                          2, "resized-crop has no meaning with --data glyphs")
+        self.expect_error(self.train_images("--val-fraction=0.1"), 2, "has a validation folder")
+        self.expect_error(self.train(data="synthetic:8x8"), 2, "synthetic[:HxWxC[:CLASSES]]")
+
+    def test_synthetic(self):
+        result = self.train("--out=run", data="synthetic:8x8x3:4")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIsNone(self.summary("run")["val_loss"])
+
+    def test_pack(self):
+        result = self.pack("--out=photos.pack", "--image-size=64")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("32 training and 8 validation images of 2 classes", result.stdout)
+        flags = ["--augment=resized-crop,flip"]
+        folder = self.train_images(*flags, "--out=folder")
+        packed = self.train_images(*flags, "--out=packed", data="packed:photos.pack")
+        self.assertEqual(folder.returncode, 0, folder.stderr)
+        self.assertEqual(packed.returncode, 0, packed.stderr)
+        # Nothing had to be shrunk, so the samples are the same.
+        self.assertEqual(self.summary("folder")["weights_sha256"],
+                         self.summary("packed")["weights_sha256"])
+
+    def test_pack_refuses(self):
+        self.expect_error(self.pack(), 2, "expected --out FILE")
+        self.expect_error(self.pack("--out=x", "--data=mnist:y"), 2, "expected --data images:DIR")
+        self.expect_error(self.pack("--out=x", "--imagesize=5"), 2, "--imagesize")
+        self.expect_error(self.pack("--out=nowhere/x"), 3, "cannot create nowhere/x")
+        self.write("there.pack", "mine")
+        self.expect_error(self.pack("--out=there.pack"), 2, "there already", "--force")
+        self.assertEqual((self.folder / "there.pack").read_text(), "mine")
+        self.expect_error(self.train_images(data="packed:there.pack"), 1, "there.pack: byte 4: ")
+        self.write("photos/train/dark/000.png", "no image")
+        self.expect_error(self.pack("--out=x"), 1, "dark/000.png: expected a JPEG or PNG")
+        result = self.pack("--out=x", "--skip-bad-samples")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("left out   1 images; the first: photos/train/dark/000.png", result.stdout)
+
+
+class ImageRanks(ImageTest):
+    def test_same_bits_and_counts_on_any_number_of_ranks(self):
+        self.write("photos/train/dark/000.png", "no image")
+        self.write("photos/train/light/001.png", b"\x89PNG\r\n\x1a\n cut off")
+        results = set()
+        for ranks, workers in ((1, 0), (1, 3), (2, 1)):
+            name = f"run-{ranks}-{workers}"
+            result = self.train_images("--augment=resized-crop,flip", "--skip-bad-samples",
+                                       "--epochs=2", "--shards=2", f"--out={name}",
+                                       f"--ranks={ranks}", f"--workers={workers}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            summary = self.summary(name)
+            results.add((summary["weights_sha256"], summary["skipped_samples"]))
+        self.assertEqual(len(results), 1, results)
+        self.assertEqual(results.pop()[1], 4)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/ops/bf16_variant.h"
+
+#include <bit>
+#include <cmath>
+
+#include "core/ops/embedding.h"
+#include "core/ops/layer_norm.h"
+#include "core/ops/normalize.h"
+
+namespace lockstep::test {
+namespace {
+
+/// Inputs that are activations or their gradients.
+std::vector<int> activations(const Operator& op) {
+  switch (op.kind()) {
+    case OpKind::linear:
+    case OpKind::linear_bwd_data:
+    case OpKind::conv2d:
+    case OpKind::conv2d_bwd_data:
+    case OpKind::batch_norm_moments:
+    case OpKind::batch_norm_normalize:
+    case OpKind::batch_norm_inference:
+    case OpKind::relu:
+    case OpKind::max_pool2d:
+    case OpKind::max_pool2d_bwd:
+    case OpKind::avg_pool2d:
+    case OpKind::avg_pool2d_bwd:
+    case OpKind::global_avg_pool:
+    case OpKind::global_avg_pool_bwd:
+    case OpKind::dropout:
+    case OpKind::embedding_bwd_positions:
+    case OpKind::gelu:
+    case OpKind::attention:
+    case OpKind::scale:
+    case OpKind::softmax_cross_entropy:
+      return {0};
+    case OpKind::linear_bwd_weights:
+    case OpKind::conv2d_bwd_weights:
+    case OpKind::batch_norm_bwd_sums:
+    case OpKind::batch_norm_bwd_data:
+    case OpKind::relu_bwd:
+    case OpKind::add:
+    case OpKind::gelu_bwd:
+      return {0, 1};
+    case OpKind::attention_bwd:
+      return {0, 1, 2};
+    case OpKind::embedding_bwd_tokens:
+      return {1};
+    case OpKind::layer_norm: {
+      const auto& norm = op_cast<ops::LayerNorm>(op);
+      return norm.residual() ? std::vector<int>{0, norm.bias() ? 3 : 2} : std::vector<int>{0};
+    }
+    case OpKind::layer_norm_bwd:
+      return op_cast<ops::LayerNormBwd>(op).residual() ? std::vector<int>{0, 1, 4}
+                                                       : std::vector<int>{0, 1};
+    default:
+      return {};
+  }
+}
+
+/// The input that is packed as bf16, or -1.
+int packed_weight(OpKind kind) {
+  const bool packs = kind == OpKind::linear || kind == OpKind::linear_bwd_data ||
+                     kind == OpKind::conv2d || kind == OpKind::conv2d_bwd_data;
+  return packs ? 1 : -1;
+}
+
+/// Where bf16 comes from an attribute; null elsewhere.
+std::shared_ptr<const Operator> with_bf16_output(const Operator& op) {
+  if (op.kind() == OpKind::normalize) {
+    const auto& normalize = op_cast<ops::Normalize>(op);
+    return std::make_shared<ops::Normalize>(normalize.scale(), normalize.shift(), DType::bf16);
+  }
+  if (op.kind() == OpKind::embedding)
+    return std::make_shared<ops::Embedding>(op_cast<ops::Embedding>(op).positions(), DType::bf16);
+  return nullptr;
+}
+
+std::uint16_t rounded(float value) {
+  if (std::isnan(value)) return 0x7fc0;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t low = bits & 0xffffu, high = bits >> 16;
+  const bool up = low > 0x8000u || (low == 0x8000u && high % 2 == 1);
+  return std::uint16_t(high + (up ? 1 : 0));
+}
+
+}  // namespace
+
+HostTensor rounded_to_bf16(const HostTensor& tensor) {
+  HostTensor result{{tensor.type.shape, DType::bf16}, {}};
+  result.bytes.resize(result.type.bytes());
+  for (std::int64_t i = 0; i < tensor.type.elems(); ++i)
+    result.as<std::uint16_t>()[i] = rounded(tensor.as<float>()[i]);
+  return result;
+}
+
+std::optional<OpCase> bf16_variant(const OpCase& test_case) {
+  OpCase variant = test_case;
+  variant.name += ", bf16";
+  if (auto op = with_bf16_output(*test_case.op)) {
+    variant.op = std::move(op);
+    return variant;
+  }
+  const std::vector<int> inputs = activations(*test_case.op);
+  if (inputs.empty()) return {};
+  for (int i : inputs) {
+    HostTensor& input = variant.inputs[std::size_t(i)];
+    if (input.type.dtype != DType::f32) return {};
+    input = rounded_to_bf16(input);
+  }
+  if (const int weight = packed_weight(test_case.op->kind()); weight >= 0) {
+    HostTensor& values = variant.inputs[std::size_t(weight)];
+    const std::vector<double> exact = rounded_to_bf16(values).to_double();
+    for (std::size_t i = 0; i < exact.size(); ++i) values.as<float>()[i] = float(exact[i]);
+  }
+  return variant;
+}
+
+}  // namespace lockstep::test
