@@ -17,8 +17,10 @@ import pathlib
 import platform
 import random
 import shutil
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 
 from comparison_cases import CASES
@@ -87,10 +89,12 @@ def run_lockstep(program, case, flags, folder, options):
     return 1e3 * summary["wall_s"] / summary["steps"]
 
 
-def run_ceiling(program, case, ceiling):
+def run_ceiling(program, case, ceiling, options):
     """The slower of the ranks that run their convolutions at once; one micro-batch is a step."""
     batch = case.global_batch // case.ranks
-    arguments = (batch, ceiling.image_size, ceiling.channels, 8, ceiling.precision, ceiling.network)
+    repetitions = min(8, steps_of(8, options))
+    arguments = (batch, ceiling.image_size, ceiling.channels, repetitions, ceiling.precision,
+                 ceiling.network)
     out = run_ranks([str(program), *map(str, arguments)], case.ranks)
     return max(float(text.split()[1]) for text in out) if out else None
 
@@ -114,7 +118,7 @@ def contestants_of(case, python, options, folder):
         if program_alone:
             for ceiling in case.ceilings:
                 contestants[ceiling.name] = lambda ceiling=ceiling: run_ceiling(program_alone, case,
-                                                                                ceiling)
+                                                                                ceiling, options)
         else:
             say("conv_ceiling is missing: build it; the ceiling is not measured")
     return contestants
@@ -234,6 +238,7 @@ def has_data(case, options):
 
 def main():
     options, cases = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends ranks, removes files
     load = os.getloadavg()[0]
     peer = find_peer(options.venv) if options.only != "lockstep" else None
     results = []
