@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -84,6 +85,7 @@ def main():
     options = parser.parse_args()
     if not options.text.is_file():
         parser.error(f"no {options.text} (--text FILE)")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the run, removes its files
     print(f"load average at the start {os.getloadavg()[0]:.1f}, "
           f"{len(os.sched_getaffinity(0))} cores")
     results = []
