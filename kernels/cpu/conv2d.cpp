@@ -91,19 +91,20 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p,
 /// The weight layout to try before oneDNN's own choice, measured on Zen 4 with oneDNN 2.6.3. Its
 /// list starts with the batched-product kernel, which the direct one beats for a single input
 /// channel (95 against 63 GFLOP/s), few channels (32 -> 64 at 14 x 14: 124 against 108), 1x1 (86
-/// against 73) and images too small to fill a batch (512 -> 512 at 4 x 4: 148 against 88), and
-/// nowhere else.
+/// against 73; bf16 196 against 170) and images too small to fill a batch (512 -> 512 at 4 x 4: 148
+/// against 88; bf16 332 against 208), and nowhere else.
 Tag preferred_layout(const Problem& p) {
   const bool grouped = p.w.size() != 4;
-  if (p.type != memory::data_type::f32 || isa() != Isa::avx512 || grouped || p.w[0] % 16 != 0)
-    return Tag::any;
+  if (isa() != Isa::avx512 || grouped || p.w[0] % 16 != 0) return Tag::any;
   const std::int64_t out = p.w[0], in = p.w[1];
-  if (in == 1) return Tag::Ohwi16o;
+  const bool is_bf16 = p.type == memory::data_type::bf16;
+  if (in == 1) return is_bf16 ? Tag::any : Tag::Ohwi16o;
   const bool pointwise = p.w[2] == 1 && p.w[3] == 1;
   const bool few_channels = in <= 32 && out >= 32;
   const bool small_image = p.x[2] <= 4 && p.x[3] <= 4;
   const bool direct = in % 16 == 0 && (pointwise || few_channels || small_image);
-  return direct ? Tag::OIhw16i16o : Tag::any;
+  if (!direct) return Tag::any;
+  return is_bf16 ? Tag::OIhw8i16o2i : Tag::OIhw16i16o;
 }
 
 /// Whether the implementation is one of the fast ones.
@@ -115,7 +116,7 @@ dnnl::convolution_forward::primitive_desc choose_forward(const Problem& p, bool 
   const Tag layout = preferred_layout(p);
   if (layout != Tag::any) {
     try {
-      auto desc = forward_desc(p, {p.w, memory::data_type::f32, layout}, bias);
+      auto desc = forward_desc(p, {p.w, p.type, layout}, bias);
       if (is_direct(desc)) return desc;
     } catch (const dnnl::error& error) {
       if (error.status != dnnl_unimplemented) throw;
