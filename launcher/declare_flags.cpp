@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <limits>
 
+#include "core/data/loader.h"
 #include "launcher/flag_values.h"
 #include "launcher/raw_flags.h"
 
@@ -13,7 +14,7 @@ constexpr double kLargest = 3e38;
 /// Keeps products of several numbers of samples and steps far from overflow.
 constexpr std::int64_t kMostCount = std::int64_t{1} << 40;
 constexpr std::int64_t kMostRanks = 1 << 20;
-constexpr std::int64_t kMostWorkers = 1024;
+constexpr std::int64_t kMostWorkers = data::Loader::kMaxWorkers;
 
 /// Adds flags of one group of --help.
 class FlagGroup {

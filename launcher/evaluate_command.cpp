@@ -19,6 +19,11 @@ void print(const EvaluationRecord& record, std::int64_t samples) {
             << fmt::format(
                    "  ({} samples, {:.0f} samples/s)", samples, double(samples) / record.seconds)
             << std::endl;
+  if (record.skipped_samples > 0)
+    std::cout << fmt::format("left out   {} samples that cannot be read; the first: {}",
+                             record.skipped_samples,
+                             record.first_skipped)
+              << std::endl;
 }
 
 }  // namespace
@@ -34,8 +39,13 @@ int evaluate_command(const std::vector<std::string>& arguments) {
                    ConfigError,
                    "--data {} has no validation part; --val-fraction makes one",
                    run.flags.data);
+    check_classes(run, *data.train);
     const data::SampleSpec& spec = data.train->spec();
     TrainOptions options = run.flags.options;
+    // What only training needs must not refuse an evaluation on another number of ranks: batch norm
+    // uses the running statistics here.
+    options.accumulation = 0;
+    options.batch_norm = {};
     options.init = run.weights;
     options.init_skip.clear();
     options.augmentation.resized_crop = 0;  // the source draws it

@@ -98,6 +98,8 @@ void generate(const SavedRun& run,
   const std::int64_t context =
       std::min(run.flags.model.context, std::int64_t(tokens.size()) + count);
   Job job(0, nullptr);
+  LOCKSTEP_CHECK(
+      job.size() == 1, ConfigError, "lockstep generate runs on one rank, not {}", job.size());
   data::SampleSpec spec;
   spec.input = spec.target = {{context}, DType::i32};
   spec.classes = run.classes;
@@ -142,7 +144,9 @@ int generate_command(const std::vector<std::string>& arguments) {
   app.add_option("--sample-seed", sampling.seed, "key of the draws")->capture_default_str();
   const SavedRun run = open_saved_run(app, arguments);
   if (run.weights.empty()) return 0;
-  if (run.names.empty() && app.count("--prompt") == 0) prompt = "0";
+  const bool starts_lines = std::ranges::count(run.names, prompt) > 0;
+  if (app.count("--prompt") == 0 && !starts_lines)
+    prompt = run.names.empty() ? "0" : run.names.front();
   sampling.top_k = std::size_t(to_whole_number(top_k));
   generate(run, prompt, to_whole_number(count), sampling);
   return 0;

@@ -67,6 +67,10 @@ void resolve_tokens(const CLI::App& app, const RawFlags& raw, TrainFlags& flags)
                  raw.model);
   if (!raw.data.starts_with("tokens:"))
     refuse(app, "--vocabulary", chosen, "a text's vocabulary is its characters");
+  LOCKSTEP_CHECK(
+      app.count("--val-fraction") == 0 || raw.val_fraction > 0,
+      ConfigError,
+      "--val-fraction 0 leaves nothing to validate on; --eval-every 0 spares the validation");
   const bool preset = nn::is_gpt2_preset(raw.model);
   flags.context = preset && app.count("--context") == 0 ? flags.model.context : raw.context;
   LOCKSTEP_CHECK(flags.context <= flags.model.context,

@@ -49,14 +49,15 @@ bool model_overrules(const CommandLine& typed, const std::string& flag) {
   return flag == "--batch-norm" && model && (*model == "mlp" || is_gpt(*model));
 }
 
-bool data_overrules(const CommandLine& typed, const std::string& flag) {
+bool data_overrules(const CommandLine& typed, const std::string& flag, std::string_view value) {
   const auto data = typed.value("--data");
   if (!data) return false;
   const bool table = data->starts_with("csv:"), tokens = has_tokens(*data);
   const bool files = data->starts_with("images:") || data->starts_with("packed:");
   if (flag == "--image-size") return !files;
-  if (flag == "--augment") return table || tokens;
-  if (flag == "--val-fraction") return !table && !tokens && !files;
+  if (flag == "--augment")
+    return table || tokens || (!files && value.find("resized-crop") != value.npos);
+  if (flag == "--val-fraction") return true;  // it belonged to the other source
   if (flag == "--vocabulary") return !data->starts_with("tokens:");
   return flag == "--context" && !tokens;
 }
@@ -90,8 +91,9 @@ bool optimizer_overrules(const CommandLine& typed, const std::string& flag) {
 
 bool overruled(const CLI::App& app, const std::string& flag, const std::string& value) {
   const CommandLine typed(app);
-  return app.count(flag) > 0 || model_overrules(typed, flag) || data_overrules(typed, flag) ||
-         batch_overrules(typed, flag, value) || optimizer_overrules(typed, flag);
+  return app.count(flag) > 0 || model_overrules(typed, flag) ||
+         data_overrules(typed, flag, value) || batch_overrules(typed, flag, value) ||
+         optimizer_overrules(typed, flag);
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include "launcher/pack_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -54,8 +55,8 @@ data::PackOptions check(const PackFlags& flags) {
                       "choose another file, or write over it with --force");
   data::PackOptions options;
   options.short_side = int(flags.image_size);
-  options.threads =
-      flags.workers == "auto" ? available_cores().count : int(to_whole_number(flags.workers));
+  options.threads = flags.workers == "auto" ? std::min(available_cores().count, 256)
+                                            : int(to_whole_number(flags.workers));
   options.skip_bad_samples = flags.skip_bad_samples;
   return options;
 }

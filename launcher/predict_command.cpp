@@ -65,7 +65,9 @@ std::string line_of(std::int64_t index,
   return fmt::format("{}  {}  {}  {}",
                      index,
                      class_name(names, label),
-                     best == label ? "right" : "wrong",
+                     label < 0       ? "-"
+                     : best == label ? "right"
+                                     : "wrong",
                      top_classes(prediction, top, names));
 }
 
@@ -74,8 +76,15 @@ void predict(const SavedRun& run, std::int64_t count, std::size_t top) {
                  ConfigError,
                  "lockstep predict is for classes and numbers; lockstep generate is for gpt");
   Job job(0, nullptr);
+  LOCKSTEP_CHECK(
+      job.size() == 1, ConfigError, "lockstep predict runs on one rank, not {}", job.size());
   const data::DataSplit split = open_data(run.flags);
-  const data::Dataset& data = split.validation ? *split.validation : *split.train;
+  LOCKSTEP_CHECK(split.validation != nullptr,
+                 ConfigError,
+                 "--data {} has no validation part; --val-fraction makes one",
+                 run.flags.data);
+  check_classes(run, *split.train);
+  const data::Dataset& data = *split.validation;
   const data::SampleSpec& spec = data.spec();
   const std::int64_t all = count == 0 ? data.size() : std::min(count, data.size());
   const std::int64_t batch = std::min(kBatch, all);
@@ -85,7 +94,7 @@ void predict(const SavedRun& run, std::int64_t count, std::size_t top) {
   std::vector<std::byte> target(std::size_t(batch) * spec.target.bytes());
   std::vector<std::int64_t> indices(static_cast<std::size_t>(batch));
   for (std::int64_t first = 0; first < all; first += batch) {
-    // The last batch is filled up with the sample before its first.
+    // The last batch is filled up with the last sample.
     for (std::int64_t i = 0; i < batch; ++i) indices[std::size_t(i)] = std::min(first + i, all - 1);
     data.load_batch(0, indices, input.data(), target.data());
     const std::vector<float>& result = predictor.run(input.data());

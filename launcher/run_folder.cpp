@@ -169,6 +169,7 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"loader_samples_per_s", summary.loader_samples_per_s},
                    {"loader_workers", std::int64_t(summary.loader_workers)},
                    {"skipped_samples", summary.skipped_samples},
+                   {"planned_bytes", summary.planned_bytes},
                    {"activation_bytes", summary.activation_bytes},
                    {"peak_memory_bytes", summary.peak_memory_bytes},
                    {"weights_sha256", summary.weights_sha256},

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/saved_run.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "core/base/error.h"
 
@@ -40,7 +42,9 @@ SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments
   app.add_option("--from", folder, "folder of a run: its config.toml and model.safetensors")
       ->type_name("DIR");
   app.allow_extras();
-  app.footer("Flags of lockstep train overrule those of the run.");
+  app.footer(
+      "Flags of lockstep train about data and precision (--data, --micro-batch, --precision, ...) "
+      "overrule those of the run.");
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
@@ -57,9 +61,44 @@ SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments
   expect_file(run.weights);
   read_classes(path / "classes.json", run);
   std::vector<std::string> flags = app.remaining();
+  for (const std::string& flag : flags)
+    for (const std::string_view refused : {"--init",
+                                           "--freeze",
+                                           "--ranks",
+                                           "--profile",
+                                           "--steps",
+                                           "--epochs",
+                                           "--out",
+                                           "--lr",
+                                           "--model",
+                                           "--optimizer",
+                                           "--force",
+                                           "--config"})
+      LOCKSTEP_CHECK(flag != refused && !flag.starts_with(std::string(refused) + "=") &&
+                         !(refused == "--init" && flag.starts_with("--init-skip")),
+                     ConfigError,
+                     "{} has no meaning with {}: the run's model is taken as it is",
+                     flag,
+                     app.get_name());
   flags.insert(flags.begin(), {"--config", (path / "config.toml").string()});
   run.flags = parse_train_flags(flags);
   return run;
+}
+
+void check_classes(const SavedRun& run, const data::Dataset& data) {
+  LOCKSTEP_CHECK(run.classes == data.spec().classes,
+                 ConfigError,
+                 "--data has {} classes, the run was trained on {}",
+                 data.spec().classes,
+                 run.classes);
+  const std::vector<std::string> names = data.class_names();
+  for (std::size_t i = 0; i < std::min(names.size(), run.names.size()); ++i)
+    LOCKSTEP_CHECK(names[i] == run.names[i],
+                   ConfigError,
+                   "--data calls class {} '{}', the run was trained with '{}' there",
+                   i,
+                   names[i],
+                   run.names[i]);
 }
 
 std::string classes_json(const data::Dataset& dataset) {

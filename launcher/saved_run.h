@@ -25,6 +25,10 @@ struct SavedRun {
 /// flags; EnvironmentError: the folder holds no finished run.
 SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments);
 
+/// Throws ConfigError where the classes of `data` have other names, or are as many others, than
+/// those the run was trained on: its answers would be read as other classes.
+void check_classes(const SavedRun& run, const data::Dataset& data);
+
 /// classes.json of a run's folder: the number of classes and their names.
 std::string classes_json(const data::Dataset& dataset);
 

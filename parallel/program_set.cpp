@@ -104,6 +104,10 @@ void ProgramSet::allocate_and_bind(Backend& backend) {
     }
 }
 
+std::size_t ProgramSet::planned_bytes(const Optimizer& optimizer) const {
+  return training_bytes(*training_.front().program, space_, optimizer);
+}
+
 void ProgramSet::profile(Profiler* profiler) {
   for (auto* programs : {&training_, &evaluation_})
     for (BoundProgram& bound : *programs) bound.program->profile(profiler);

@@ -66,6 +66,8 @@ class Replica {
 
   StepTimes times() const;
   std::uint64_t bytes_sent() const;
+  /// See training_bytes(); of the program for a whole micro-batch.
+  std::size_t planned_bytes() const;
   /// Bytes of the arena: activations and workspace.
   std::size_t activation_bytes() const;
   /// What was timed; null without TrainOptions::profile.

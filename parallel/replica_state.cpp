@@ -133,6 +133,10 @@ StepResult Replica::State::evaluate(const Schedule& schedule, data::Loader& load
   evaluation_exchange.finish_bucket(0);
   StepResult result;
   read_metrics(result);
+  LOCKSTEP_CHECK(result.counted > 0,
+                 DataError,
+                 "evaluation: all labels of the {} samples are to be ignored",
+                 schedule.samples);
   return result;
 }
 

@@ -34,6 +34,8 @@ struct EvaluationRecord {
   double val_loss = 0;
   double val_accuracy = 0;  ///< negative where there are no classes
   double seconds = 0;
+  std::int64_t skipped_samples = 0;  ///< that could not be read, of this evaluation, over all ranks
+  std::string first_skipped;         ///< what was wrong with the first of rank 0's
 };
 
 struct TrainSummary {
@@ -50,6 +52,7 @@ struct TrainSummary {
   std::int64_t skipped_samples = 0;  ///< that others took the place of, on all ranks
   std::string first_skipped;         ///< what was wrong with the first on rank 0
   std::uint64_t peak_memory_bytes = 0;
+  std::uint64_t planned_bytes = 0;     ///< what memory_limit limits: see training_bytes()
   std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
   std::string weights_sha256;
   int ranks = 1;

@@ -84,8 +84,15 @@ class Trainer::State {
                    "data: there is nothing to evaluate on");
     compare_fingerprints(context_.communicator(), settings_fingerprint(data));
     make_replica(data);
-    TrainSummary unused;
-    return run_evaluation(data, unused);
+    TrainSummary summary;
+    EvaluationRecord record = run_evaluation(data, summary);
+    record.skipped_samples = sum_over_ranks(summary.skipped_samples);
+    record.first_skipped = summary.first_skipped;
+    LOCKSTEP_CHECK(std::isfinite(record.val_loss),
+                   NonFiniteError,
+                   "evaluation: the loss is {}",
+                   record.val_loss);
+    return record;
   }
 
   Replica& replica() {
@@ -283,6 +290,7 @@ class Trainer::State {
     summary.loader_workers = loader.workers();
     summary.skipped_samples = sum_over_ranks(summary.skipped_samples);
     summary.peak_memory_bytes = peak_resident_bytes();
+    summary.planned_bytes = replica_->planned_bytes();
     summary.activation_bytes = replica_->activation_bytes();
     summary.weights_sha256 = io::weights_sha256(replica_->weights());
     summary.ranks = context_.size();

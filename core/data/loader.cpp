@@ -102,12 +102,13 @@ class Loader::State {
       : dataset_(std::move(dataset)), options_(options), next_request_(std::move(next)) {
     check(*dataset_, options_);
     wanted_ = choose_workers(*dataset_, options_);
-    int slots = wanted_ == 0 ? 1 : options_.slots;
+    int most = wanted_;
     if (options_.workers < 0 && wanted_ > 0) {
       control_.emplace(std::min(usable_cpus(), kMostAutomaticWorkers));
-      // Each worker fills one while training uses one and the next is ready.
-      slots = std::max(slots, control_->most() + 2);
+      most = control_->most();
     }
+    // Each worker fills one while training uses one and the next is ready.
+    const int slots = wanted_ == 0 ? 1 : std::max(options_.slots, most + 2);
     slots_.reserve(std::size_t(slots));
     for (int i = 0; i < slots; ++i) slots_.emplace_back(*dataset_, options_);
     try {

@@ -27,8 +27,8 @@ struct LoadedBatch {
 };
 
 struct LoaderOptions {
-  int workers = -1;              ///< -1: auto; 0: the training thread loads by itself
-  int slots = 4;                 ///< micro-batches in flight, the one in use included
+  int workers = -1;  ///< -1: auto; 0: the training thread loads by itself
+  int slots = 4;     ///< micro-batches in flight, the one in use included; workers + 2 at least
   std::int64_t micro_batch = 1;  ///< largest request
   std::uint64_t seed = 0;        ///< keys augmentation with (seed, epoch, sample)
   Augmentation augmentation = {};

@@ -14,7 +14,7 @@
 namespace lockstep::data {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   LOCKSTEP_CHECK(descriptor >= 0, DataError, "{}: {}", path, std::strerror(errno));
   struct stat status {};
   void* data = MAP_FAILED;

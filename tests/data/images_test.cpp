@@ -95,6 +95,7 @@ TEST_F(Images, SplitsAFlatFolderBySeed) {
     return validation;
   };
   EXPECT_EQ(kept(1), kept(1));
+  EXPECT_NE(kept(1), kept(2));
 }
 
 TEST_F(Images, KeepsPicturesOfTheRightSize) {

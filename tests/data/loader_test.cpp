@@ -220,7 +220,7 @@ TEST(Loader, EndsWhileWorkersWaitForAFreeSlotOrHaveFinished) {
 
 TEST(Loader, RunsAtMostSlotsAhead) {
   const auto numbers = std::make_shared<Numbers>(1000);
-  Loader loader(numbers, {.workers = 2, .slots = 3}, singles(1000));
+  Loader loader(numbers, {.workers = 1, .slots = 3}, singles(1000));
   loader.next();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_LE(numbers->loads.load(), 3);

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <set>
+#include <sys/stat.h>
 
 #include "core/base/error.h"
 #include "core/data/ignore_label.h"
@@ -120,6 +121,8 @@ TEST_F(Tokens, NameFileAndPlaceOfWhatIsWrong) {
                          {.context = 4, .vocabulary = 98}),
               HasSubstr("token 98 at position 8 is past the vocabulary of 98"));
   EXPECT_THAT(data_error("tokens:" + file + ".none"), HasSubstr("No such file"));
+  ASSERT_EQ(mkfifo(path("pipe.bin").c_str(), 0600), 0);
+  EXPECT_THAT(data_error("tokens:" + path("pipe.bin")), HasSubstr("expected a regular file"));
   const std::string few = error_of<ConfigError>(
       [&] { open("tokens:" + write_tokens("few.bin", counting(20)), {.context = 64}); });
   EXPECT_THAT(few, HasSubstr("has 18 tokens, a context of 64 needs at least 65"));

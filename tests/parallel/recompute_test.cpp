@@ -68,6 +68,9 @@ TEST_P(RecomputedTraining, AutoKeepsWhatFits) {
   const TrainSummary none = train(GetParam()(), Recompute::none);
   const TrainSummary ample = train(GetParam()(), Recompute::automatic, std::uint64_t{1} << 34);
   EXPECT_EQ(ample.activation_bytes, none.activation_bytes);
+  const TrainSummary tight = train(GetParam()(), Recompute::automatic, none.planned_bytes - 1);
+  EXPECT_LT(tight.planned_bytes, none.planned_bytes);
+  EXPECT_EQ(tight.weights_sha256, none.weights_sha256);
 }
 
 TEST_P(RecomputedTraining, WhatCannotFitIsRefusedBeforeTheFirstStep) {
