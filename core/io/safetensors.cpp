@@ -38,7 +38,8 @@ constexpr TypeName kTypes[] = {{ElementType::f32, "F32", 4},
                                {ElementType::bf16, "BF16", 2},
                                {ElementType::i32, "I32", 4},
                                {ElementType::i64, "I64", 8},
-                               {ElementType::u8, "U8", 1}};
+                               {ElementType::u8, "U8", 1},
+                               {ElementType::boolean, "BOOL", 1}};
 
 const TypeName& type_name(ElementType type) {
   for (const TypeName& known : kTypes)

@@ -16,7 +16,7 @@
 namespace lockstep::io {
 
 /// Element types that Lockstep reads and writes.
-enum class ElementType : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8 };
+enum class ElementType : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8, boolean };
 
 std::size_t size_in_bytes(ElementType type);
 /// As files spell it: "F32".

@@ -189,7 +189,7 @@ ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss) {
 }
 
 ValueId fuse(Graph& graph, ValueId loss, bool training) {
-  (void)training;
+  loss = fuse_activation(graph, loss, training);
   loss = fuse_batch_norm_relu(graph, loss);
   return fuse_residual_layer_norm(graph, loss);
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/cpu/activation_kernel.h"
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/dnnl_common.h"
 #include "kernels/cpu/isa.h"
@@ -356,6 +357,13 @@ bool is_widened(const KernelSpec& spec) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_conv2d_kernel(const ops::Conv2d& op, const KernelSpec& spec) {
+  if (op.attrs().relu) {
+    ops::Conv2dAttrs attrs = op.attrs();
+    attrs.relu = false;
+    return make_with_activation(spec, ops::Activation::relu, false, [&](const KernelSpec& product) {
+      return make_conv2d_kernel(ops::Conv2d(attrs), product);
+    });
+  }
   if (is_widened(spec))
     return make_widened_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_conv2d_kernel(op, wide); });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/activation_kernel.h"
 #include "kernels/cpu/dnnl_common.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/linear_bf16.h"
@@ -190,6 +191,11 @@ bool use_bf16_products(const Extents& e) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSpec& spec) {
+  if (op.activation() != ops::Activation::none)
+    return make_with_activation(
+        spec, op.activation(), op.keeps_input_of_activation(), [&](const KernelSpec& product) {
+          return make_linear_kernel(ops::Linear(op.bias()), product);
+        });
   const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.outputs[0].shape[-1]};
   if (has_bf16(spec)) {
     if (use_bf16_products(e)) return make_bf16_linear({e.samples, e.in, e.out}, op.bias(), spec);

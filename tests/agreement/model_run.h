@@ -20,9 +20,12 @@ namespace lockstep::test {
 struct ModelCase {
   std::string name;
   nn::ModelSpec spec;
-  Shape sample;  ///< PyTorch's [C, H, W], or [features]
+  Shape sample;  ///< PyTorch's [C, H, W], or [features], or [tokens]
   std::int64_t batch;
   float sgd_lr, adamw_lr, adamw_eps;
+
+  /// spec.outputs is then the vocabulary.
+  bool has_tokens() const { return spec.name == "gpt"; }
 };
 
 /// The model's programs for one micro-batch, with memory that nothing shares.
@@ -102,8 +105,9 @@ class Model {
   Graph trace(Mode mode) const {
     data::SampleSpec samples;
     const Shape& s = case_.sample;
-    samples.input = {s.rank() == 3 ? Shape{s[1], s[2], s[0]} : s, DType::f32};
-    samples.target = {{}, DType::i32};
+    samples.input = {s.rank() == 3 ? Shape{s[1], s[2], s[0]} : s,
+                     case_.has_tokens() ? DType::i32 : DType::f32};
+    samples.target = {case_.has_tokens() ? s : Shape{}, DType::i32};
     samples.classes = int(case_.spec.outputs);
     return lockstep::trace(
         nn::make_model(case_.spec),
@@ -127,20 +131,33 @@ class Model {
   }
 
   void load(const Program& program, int step) {
-    const Shape& s = case_.sample;
     const std::string suffix = "." + std::to_string(step);
-    std::vector<float> x = reference::values("x" + suffix, case_.batch * s.elems(), 1.0f);
+    const std::int64_t targets = case_.batch * (case_.has_tokens() ? case_.sample.elems() : 1);
+    const auto labels = reference::labels("labels" + suffix, targets, int(case_.spec.outputs));
+    const float sample_weight = 1.0f / float(case_.batch);
+    if (case_.has_tokens())
+      set(program, kInputName, reference::labels("x" + suffix, targets, int(case_.spec.outputs)));
+    else
+      set(program, kInputName, features("x" + suffix));
+    set(program, kTargetName, labels);
+    backend_->copy_to_device(program.input(kSampleWeightName), &sample_weight, 4);
+  }
+
+  template <typename T>
+  void set(const Program& program, const char* input, const std::vector<T>& values) {
+    backend_->copy_to_device(program.input(input), values.data(), values.size() * sizeof(T));
+  }
+
+  std::vector<float> features(const std::string& name) const {
+    const Shape& s = case_.sample;
+    std::vector<float> x = reference::values(name, case_.batch * s.elems(), 1.0f);
     if (s.rank() == 3) {
       Parameter images;
       images.shape = {case_.batch, s[1], s[2], s[0]};
       images.file_layout = {images.shape, {0, 3, 1, 2}, {case_.batch, s[0], s[1], s[2]}};
       x = io::from_file_layout(images, x);
     }
-    const auto labels = reference::labels("labels" + suffix, case_.batch, int(case_.spec.outputs));
-    const float sample_weight = 1.0f / float(case_.batch);
-    backend_->copy_to_device(program.input(kInputName), x.data(), x.size() * 4);
-    backend_->copy_to_device(program.input(kTargetName), labels.data(), labels.size() * 4);
-    backend_->copy_to_device(program.input(kSampleWeightName), &sample_weight, 4);
+    return x;
   }
 
   float* flat(const std::unique_ptr<DeviceBuffer>& buffer, const std::string& name) const {

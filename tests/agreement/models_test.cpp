@@ -20,6 +20,16 @@ std::vector<ModelCase> model_cases() {
     spec.stem = nn::Stem::cifar;
     return spec;
   };
+  const auto gpt = [](bool bias, ops::GeluKind gelu, bool tied_head) {
+    nn::ModelSpec spec{.name = "gpt", .outputs = 37};
+    spec.layers = spec.heads = 2;
+    spec.width = 32;
+    spec.context = 16;
+    spec.bias = bias;
+    spec.tied_head = tied_head;
+    spec.gelu = gelu;
+    return spec;
+  };
   const nn::ModelSpec iris{.name = "mlp", .outputs = 3, .hidden = {10}};
   return {
       {"mlp_iris", iris, {4}, 16, 0.01f, 0.001f, 1e-8f},
@@ -29,6 +39,8 @@ std::vector<ModelCase> model_cases() {
       {"resnet18_cifar", cifar("resnet18"), {3, 16, 16}, 8, 1e-4f, 3e-5f, 1e-2f},
       {"resnet50", {.name = "resnet50"}, {3, 64, 64}, 4, 1e-4f, 3e-5f, 1e-2f},
       {"vgg11_cifar", cifar("vgg11"), {3, 32, 32}, 8, 1e-4f, 3e-5f, 1e-2f},
+      {"gpt", gpt(true, ops::GeluKind::tanh, true), {16}, 4, 0.01f, 0.001f, 1e-4f},
+      {"gpt_plain", gpt(false, ops::GeluKind::erf, false), {16}, 4, 0.01f, 0.001f, 1e-8f},
   };
 }
 

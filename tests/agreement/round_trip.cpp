@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// round_trip MODEL STEM SIZE FROM TO: logits of two images of SIZExSIZE by a model for 1,000
-// classes, printed one a line; its weights come from the file FROM ("-": from formulas) and are
-// written to TO. tests/reference/roundtrip_pytorch.py compares them with PyTorch's.
+// Logits of two samples, printed one a line, by a model whose weights come from the file FROM ("-":
+// from formulas) and are written to TO; tests/reference/roundtrip_*.py compare them with PyTorch's.
+//   round_trip MODEL imagenet|cifar SIZE FROM TO               images of SIZExSIZE, 1,000 classes
+//   round_trip gpt LAYERS,HEADS,WIDTH,VOCABULARY CONTEXT FROM TO
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -12,12 +13,30 @@
 namespace lockstep::test {
 namespace {
 
+nn::ModelSpec gpt(const std::string& sizes, std::int64_t context) {
+  nn::ModelSpec spec{.name = "gpt"};
+  long long width = 0, vocabulary = 0;
+  const int read =
+      std::sscanf(sizes.c_str(), "%d,%d,%lld,%lld", &spec.layers, &spec.heads, &width, &vocabulary);
+  LOCKSTEP_CHECK(
+      read == 4, ConfigError, "{}: expected LAYERS,HEADS,WIDTH,VOCABULARY of a gpt", sizes);
+  spec.width = width;
+  spec.outputs = vocabulary;
+  spec.context = context;
+  return spec;
+}
+
 void run(char** arguments) {
-  nn::ModelSpec spec{.name = arguments[1], .outputs = 1000};
-  spec.stem = std::string(arguments[2]) == "cifar" ? nn::Stem::cifar : nn::Stem::imagenet;
+  const std::string name = arguments[1], kind = arguments[2], from = arguments[4];
   const std::int64_t size = std::atoll(arguments[3]);
-  const std::string from = arguments[4];
-  Model model({spec.name, spec, {3, size, size}, 2, 0.1f, 0.1f, 1.0f}, Sgd{});
+  nn::ModelSpec spec{.name = name, .outputs = 1000};
+  spec.stem = kind == "cifar" ? nn::Stem::cifar : nn::Stem::imagenet;
+  Shape sample{3, size, size};
+  if (name == "gpt") {
+    spec = gpt(kind, size);
+    sample = {size};
+  }
+  Model model({name, spec, sample, 2, 0.1f, 0.1f, 1.0f}, Sgd{});
   if (from != "-") model.set(io::load_weights(from, model.parameters(), {}));
   for (float logit : model.evaluate()) std::printf("%.9g\n", double(logit));
   io::save_weights(arguments[5], model.weights());
@@ -28,7 +47,10 @@ void run(char** arguments) {
 
 int main(int argc, char** argv) {
   if (argc != 6) {
-    std::fputs("usage: round_trip MODEL imagenet|cifar SIZE FROM TO\n", stderr);
+    std::fputs(
+        "usage: round_trip MODEL imagenet|cifar SIZE FROM TO\n"
+        "       round_trip gpt LAYERS,HEADS,WIDTH,VOCABULARY CONTEXT FROM TO\n",
+        stderr);
     return 2;
   }
   try {

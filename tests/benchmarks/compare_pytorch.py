@@ -3,14 +3,13 @@
 """Lockstep against PyTorch on this machine: both in turn, several repetitions, medians and ratios.
 
 usage: compare_pytorch.py [--cases NAME,...] [--repetitions N] [--build DIR] [--mnist DIR]
-                          [--venv DIR] [--only lockstep|pytorch] [--quick]
+                          [--text FILE] [--venv DIR] [--only lockstep|pytorch] [--quick] [--steps N]
 
 PyTorch is the newest of the package index, in a virtual environment outside the project, made on
 the first call (a GB or so); where the index cannot be reached, Debian's python3-torch; else its
-figures are "not measured". The Markdown table it prints is what RESULTS.md holds.
+figures are "not measured". The Markdown tables it prints are what RESULTS.md holds.
 """
 import argparse
-import dataclasses
 import datetime
 import json
 import os
@@ -18,174 +17,39 @@ import pathlib
 import platform
 import random
 import shutil
-import socket
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
+
+from comparison_cases import CASES
+from peer_python import find_peer
+from rank_processes import run_ranks, say
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 PEER = pathlib.Path(__file__).with_name("torch_peer.py")
-RANKS_TIMEOUT_S = 600
+# Beside the project, where LOCKSTEP_TEST_DATA does not say otherwise.
+DATA = pathlib.Path(os.environ.get("LOCKSTEP_TEST_DATA", PROJECT.parent / "shared/data"))
 
 
-@dataclasses.dataclass
-class Case:
-    name: str
-    goal: str  # what is asked for, in words
-    model: str
-    global_batch: int
-    ranks: int
-    steps: int
-    lockstep: list  # further flags of `lockstep train`
-    widths: tuple = ()  # mlp
-    samples: int = 0  # of the generated table; 0: MNIST
-    log_every: int = 200
-    momentum: float = 0.0
-    peer_steps: int = 0  # 0: steps
-    ceiling: bool = False  # measure the convolutions alone, too
-    modes: tuple = ("eager", "compiled", "compiled-step")
+def steps_of(steps, options):
+    return options.steps or max(1, int(steps * options.scale))
 
 
-def mlp_case(name, goal, widths, batch, ranks, steps, samples=0):
-    hidden = ",".join(str(w) for w in widths[1:-1])
-    micro = batch // ranks
-    return Case(name, goal, "mlp", batch, ranks, steps, ["--hidden", hidden, "--micro-batch",
-                str(micro)], tuple(widths), samples or batch)
-
-
-CASES = [
-    mlp_case("iris", "50x", (4, 10, 3), 120, 1, 20000),
-    mlp_case("iris-2-ranks", "50x", (4, 10, 3), 120, 2, 20000),
-    # The arithmetic alone grows with the batch: at 120 it takes a third of PyTorch's step, whoever
-    # does it. So each network is measured at three sizes.
-    mlp_case("mlp-16-64-64-10-batch-4", "20x", (16, 64, 64, 10), 4, 1, 10000, samples=1600),
-    mlp_case("mlp-16-64-64-10-batch-16", "20x", (16, 64, 64, 10), 16, 1, 10000, samples=1600),
-    mlp_case("mlp-16-64-64-10-batch-120", "20x", (16, 64, 64, 10), 120, 1, 10000, samples=1200),
-    mlp_case("mlp-784-32-10-batch-4", "20x", (784, 32, 10), 4, 1, 10000, samples=1600),
-    mlp_case("mlp-784-32-10-batch-16", "20x", (784, 32, 10), 16, 1, 10000, samples=1600),
-    mlp_case("mlp-784-32-10-batch-120", "20x", (784, 32, 10), 120, 1, 5000, samples=1200),
-    Case("convnet", "1.5x, goal 2x", "convnet", 256, 2, 200, ["--micro-batch", "32"],
-         log_every=50, momentum=0.9, peer_steps=100),
-    Case("resnet18", "90% of the ceiling", "resnet18", 128, 2, 12,
-         ["--stem", "cifar", "--micro-batch", "32"], log_every=4, momentum=0.9, peer_steps=6,
-         ceiling=True, modes=("eager", "compiled")),
-]
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-# The peer.
-
-def torch_version(python):
-    probe = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
-                           capture_output=True, text=True)
-    return probe.stdout.strip() if probe.returncode == 0 else None
-
-
-def succeeds(step, command):
-    """Whether `command` does; says which step failed where it does not."""
-    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
-    if code != 0:
-        say(f"{step} failed with exit code {code}: {' '.join(command)}")
-    return code == 0
-
-
-def make_venv(venv):
-    """Whether `venv` has a Python now; what was half made is removed."""
-    python = venv / "bin" / "python"
-    if python.exists():
-        return True
-    existed = venv.exists()
-    say(f"making {venv}")
-    if succeeds("making the virtual environment", [sys.executable, "-m", "venv", str(venv)]):
-        return True
-    if not existed:
-        shutil.rmtree(venv, ignore_errors=True)
-    return False
-
-
-def find_peer(venv):
-    """(python, version, source), or None where there is no PyTorch."""
-    python = str(venv / "bin" / "python")
-    if make_venv(venv):
-        if not torch_version(python):
-            succeeds("installing torch", [python, "-m", "pip", "install", "--quiet", "torch"])
-        if version := torch_version(python):
-            return python, version, "package index"
-    if version := torch_version("/usr/bin/python3"):
-        say("no PyTorch from the package index: falling back to Debian's")
-        return "/usr/bin/python3", version, "Debian's python3-torch"
-    say("no PyTorch: neither the package index nor Debian's python3-torch; its side is not measured")
-    return None
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for_all(processes):
-    """None when all ended well, else (rank, why) of the first that did not."""
-    deadline = time.monotonic() + RANKS_TIMEOUT_S
-    while True:
-        codes = [process.poll() for process in processes]
-        for rank, code in enumerate(codes):
-            if code not in (None, 0):
-                return rank, f"failed with exit code {code}"
-        if None not in codes:
-            return None
-        if time.monotonic() > deadline:
-            return codes.index(None), f"was not done after {RANKS_TIMEOUT_S} s"
-        time.sleep(0.05)
-
-
-def run_ranks(command, ranks, environment):
-    """Standard output of each rank of a command started once per rank; None where one failed or
-    they took longer than RANKS_TIMEOUT_S, after the others were ended."""
-    shared = {**os.environ, **environment, "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
-              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    with tempfile.TemporaryDirectory(prefix="lockstep-ranks-") as folder:
-        outputs = [pathlib.Path(folder) / f"{rank}.out" for rank in range(ranks)]
-        errors = [pathlib.Path(folder) / f"{rank}.err" for rank in range(ranks)]
-        processes = []
-        try:
-            for rank in range(ranks):
-                with open(outputs[rank], "w") as out, open(errors[rank], "w") as err:
-                    processes.append(subprocess.Popen(
-                        command, env={**shared, "RANK": str(rank)}, stdout=out, stderr=err))
-            failed = wait_for_all(processes)
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                process.wait()
-        if failed is not None:
-            rank, why = failed
-            say(f"{command[:2]}: rank {rank} {why}\n{errors[rank].read_text()[-2000:]}")
-            return None
-        return [path.read_text() for path in outputs]
-
-
-def run_peer(peer, case, mode, options):
-    steps = max(1, int((case.peer_steps or case.steps) * options.scale))
-    uses_mnist = case.samples == 0
+def run_peer(python, case, peer, options):
+    steps = steps_of(case.peer_steps or case.steps, options)
     settings = {
-        "model": case.model, "widths": case.widths, "mode": mode, "steps": steps,
-        "batch": case.global_batch // case.ranks, "classes": case.widths[-1] if case.widths else 10,
-        "input": [1, 28, 28] if uses_mnist else [case.widths[0]],
-        "samples": case.samples, "mnist": str(options.mnist) if uses_mnist else "", "lr": 0.01,
-        "momentum": case.momentum, "log_every": case.log_every,
-        "warmup": min(steps, 3 if case.ceiling else 20)}
-    out = run_ranks([peer[0], str(PEER), json.dumps(settings)], case.ranks, {})
+        "model": case.model, "widths": case.widths, "gpt": case.gpt, "classes": case.classes,
+        "input": [case.widths[0]] if case.widths else case.image, "samples": case.samples,
+        "batch": case.global_batch // peer.ranks, "mode": peer.mode, "precision": peer.precision,
+        "threads": peer.threads, "optimizer": case.optimizer, "steps": steps,
+        "warmup": min(steps, case.warmup), "log_every": case.log_every}
+    if case.data in ("mnist", "text"):
+        settings[case.data] = str(getattr(options, case.data))
+    out = run_ranks([python, str(PEER), json.dumps(settings)], peer.ranks, peer.threads)
     return json.loads(out[0].strip().splitlines()[-1])["step_ms"] if out else None
 
-
-# Lockstep.
 
 def write_table(case, folder):
     """A CSV of standard normal features and uniform labels, every class present."""
@@ -201,22 +65,22 @@ def write_table(case, folder):
     return path
 
 
-def run_lockstep(program, case, folder, options):
+def data_flags(case, folder, options):
+    if case.data == "csv":
+        return ["--data", f"csv:{write_table(case, folder)}", "--val-fraction", "0"]
+    if case.data in ("mnist", "text"):
+        return ["--data", f"{case.data}:{getattr(options, case.data)}"]
+    return ["--data", case.data]
+
+
+def run_lockstep(program, case, flags, folder, options):
     """Milliseconds a step by the run's own summary, which counts training only."""
     out = folder / "run"
     shutil.rmtree(out, ignore_errors=True)
-    if case.samples:
-        data = ["--data", f"csv:{write_table(case, folder)}", "--val-fraction", "0"]
-    else:
-        data = ["--data", f"mnist:{options.mnist}"]
-    steps = max(1, int(case.steps * options.scale))
-    optimizer = ["--optimizer", "sgd", "--lr", "0.01"]
-    if case.momentum:
-        optimizer += ["--momentum", str(case.momentum)]
-    command = [str(program), "train", "--model", case.model, *data, *case.lockstep,
-               "--global-batch", str(case.global_batch), "--steps", str(steps), *optimizer,
-               "--log-every", str(case.log_every), "--eval-every", "0",
-               "--ranks", str(case.ranks), "--out", str(out)]
+    command = [str(program), "train", "--model", case.model, *data_flags(case, folder, options),
+               *case.lockstep, *flags, "--global-batch", str(case.global_batch), "--steps",
+               str(steps_of(case.steps, options)), "--log-every", str(case.log_every),
+               "--eval-every", "0", "--ranks", str(case.ranks), "--out", str(out)]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         say(f"{' '.join(command)}\nfailed:\n{result.stderr[-2000:]}")
@@ -225,33 +89,43 @@ def run_lockstep(program, case, folder, options):
     return 1e3 * summary["wall_s"] / summary["steps"]
 
 
-def run_ceiling(program, case):
+def run_ceiling(program, case, ceiling, options):
     """The slower of the ranks that run their convolutions at once; one micro-batch is a step."""
     batch = case.global_batch // case.ranks
-    out = run_ranks([str(program), str(batch), "28", "1", "8"], case.ranks, {})
+    repetitions = min(8, steps_of(8, options))
+    arguments = (batch, ceiling.image_size, ceiling.channels, repetitions, ceiling.precision,
+                 ceiling.network)
+    out = run_ranks([str(program), *map(str, arguments)], case.ranks)
     return max(float(text.split()[1]) for text in out) if out else None
 
 
-# The report.
-
-def measure(case, peer, options, folder):
-    """{contestant: [ms a step, ...]}, each repetition running all contestants in turn."""
+def contestants_of(case, python, options, folder):
+    """{name: a function that measures it once}"""
     contestants = {}
     program = options.build / "lockstep"
     if options.only != "pytorch":
         if program.exists():
-            contestants["lockstep"] = lambda: run_lockstep(program, case, folder, options)
+            for name, flags in case.ours.items():
+                contestants[name] = lambda flags=flags: run_lockstep(program, case, flags, folder,
+                                                                     options)
         else:
             say(f"{program} is missing: build it; Lockstep's side is not measured")
-    if options.only != "lockstep":
-        for mode in case.modes if peer else ():
-            contestants[mode] = lambda mode=mode: run_peer(peer, case, mode, options)
-    if case.ceiling:
-        ceiling = next(options.build.rglob("conv_ceiling"), None)
-        if ceiling:
-            contestants["ceiling"] = lambda: run_ceiling(ceiling, case)
+    if options.only != "lockstep" and python:
+        for peer in case.peers:
+            contestants[peer.name] = lambda peer=peer: run_peer(python, case, peer, options)
+    if case.ceilings:
+        program_alone = next(options.build.rglob("conv_ceiling"), None)
+        if program_alone:
+            for ceiling in case.ceilings:
+                contestants[ceiling.name] = lambda ceiling=ceiling: run_ceiling(program_alone, case,
+                                                                                ceiling, options)
         else:
             say("conv_ceiling is missing: build it; the ceiling is not measured")
+    return contestants
+
+
+def measure(case, contestants, options):
+    """{contestant: [ms a step, ...]}, each repetition running all contestants in turn."""
     times = {name: [] for name in contestants}
     for repetition in range(options.repetitions):
         for name, run in list(contestants.items()):
@@ -263,22 +137,33 @@ def measure(case, peer, options, folder):
     return {name: values for name, values in times.items() if values}
 
 
-def row(case, times):
+# The report.
+
+def summary_row(case, times):
     median = {name: statistics.median(values) for name, values in times.items()}
+    first = median.get(next(iter(case.ours)))
+    best = min((peer.name for peer in case.peers if peer.name in median), key=median.get,
+               default=None)
+    shown = f"{median[best]:.4g} ({best})" if best else "not measured"
+    ratio = f"{median[best] / first:.2f}x" if best and first else "not measured"
+    share = ""
+    if case.ceilings:
+        ceiling = median.get(case.ceilings[0].name)
+        share = f"{ceiling / first:.0%}" if ceiling and first else "not measured"
+    return [case.name, str(case.ranks), str(case.global_batch),
+            f"{first:.4g}" if first else "not measured", shown, ratio, share, case.goal]
 
-    def show(name):
-        if name not in median:
-            return "not measured"
-        low, high = min(times[name]), max(times[name])
-        return f"{median[name]:.4g} ({low:.4g} to {high:.4g})"
 
-    ours, peers = median.get("lockstep"), [median[m] for m in case.modes if m in median]
-    ratio = f"{min(peers) / ours:.2f}x" if ours and peers else "not measured"
-    share = f"{median['ceiling'] / ours:.0%}" if ours and "ceiling" in median else "not measured"
-    ceiling = f"{show('ceiling')}, {share} of it" if case.ceiling else ""
-    modes = [show(m) if m in case.modes else "" for m in ("eager", "compiled", "compiled-step")]
-    return [case.name, str(case.ranks), str(case.global_batch), show("lockstep"), *modes, ratio,
-            case.goal, ceiling]
+def detail_rows(case, times):
+    first = next(iter(case.ours))
+    for name in [*case.ours, *(peer.name for peer in case.peers), *(c.name for c in case.ceilings)]:
+        if name not in times:
+            yield [case.name, name, "not measured", ""]
+            continue
+        values = times[name]
+        median = statistics.median(values)
+        against = f"{median / statistics.median(times[first]):.2f}x" if first in times else ""
+        yield [case.name, name, f"{median:.4g} ({min(values):.4g} to {max(values):.4g})", against]
 
 
 def processor():
@@ -294,20 +179,29 @@ def commit():
     return git.stdout.strip() or "unknown"
 
 
-def print_report(rows, peer, options, load):
-    header = ["case", "ranks", "global batch", "Lockstep", "PyTorch eager", "compiled",
-              "compiled, optimizer too", "best PyTorch / Lockstep", "asked for",
-              "convolutions alone"]
-    version = f"PyTorch {peer[1]} ({peer[2]})" if peer else "PyTorch: not measured"
-    quick = ", --quick: a tenth of the steps, to try it out" if options.quick else ""
-    print(f"### {datetime.date.today()}, {processor()}, {len(os.sched_getaffinity(0))} cores, "
-          f"commit {commit()}{quick}\n")
-    print(f"{version}, one thread a rank, channels last, fused SGD, DDP with gloo. Milliseconds a "
-          f"step, median (least to most) of {options.repetitions} runs in turn; load average "
-          f"at the start {load:.1f}.\n")
+def print_table(header, rows):
     print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
     for cells in rows:
         print("| " + " | ".join(cells) + " |")
+
+
+def print_report(results, peer, options, load):
+    version = f"PyTorch {peer[1]} ({peer[2]})" if peer else "PyTorch: not measured"
+    shortened = ", --quick: a tenth of the steps, to try it out" if options.quick else ""
+    if options.steps:
+        shortened = f", --steps {options.steps}: to try it out"
+    print(f"### {datetime.date.today()}, {processor()}, {len(os.sched_getaffinity(0))} cores, "
+          f"commit {commit()}{shortened}\n")
+    print(f"{version}, channels last, fused optimizers, scaled_dot_product_attention, DDP with gloo, "
+          f"bf16 by autocast; eager 2x1 is two ranks of one thread. Milliseconds a step, median "
+          f"(least to most) of {options.repetitions} runs in turn; load average at the start "
+          f"{load:.1f}.\n")
+    print_table(["case", "ranks", "global batch", "Lockstep", "best PyTorch",
+                 "best PyTorch / Lockstep", "of the convolutions' ceiling", "asked for"],
+                [summary_row(case, times) for case, times in results])
+    print()
+    print_table(["case", "contestant", "ms a step", "of Lockstep's time"],
+                [row for case, times in results for row in detail_rows(case, times)])
 
 
 def parse():
@@ -315,36 +209,46 @@ def parse():
     parser.add_argument("--cases", default=",".join(case.name for case in CASES))
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--build", type=pathlib.Path, default=PROJECT / "build" / "release")
-    parser.add_argument("--mnist", type=pathlib.Path, default=PROJECT.parent / "shared/data/mnist")
+    parser.add_argument("--mnist", type=pathlib.Path, default=DATA / "mnist")
+    parser.add_argument("--text", type=pathlib.Path, default=DATA / "tinyshakespeare.txt")
     parser.add_argument("--venv", type=pathlib.Path,
                         default=pathlib.Path.home() / ".cache/lockstep/peer-venv")
     parser.add_argument("--only", choices=["lockstep", "pytorch"])
     parser.add_argument("--quick", action="store_true", help="a tenth of the steps, to try it out")
+    parser.add_argument("--steps", type=int, default=0, help="so many of every case, to try it out")
     options = parser.parse_args()
     options.scale = 0.1 if options.quick else 1.0
     known = {case.name: case for case in CASES}
     names = options.cases.split(",")
     if unknown := [name for name in names if name not in known]:
         parser.error(f"unknown case {unknown[0]}; cases: {', '.join(known)}")
-    if options.repetitions < 1:
-        parser.error("--repetitions must be at least 1")
-    options.mnist = options.mnist.resolve()
+    if options.repetitions < 1 or options.steps < 0:
+        parser.error("--repetitions must be at least 1, --steps not negative")
+    options.mnist, options.text = options.mnist.resolve(), options.text.resolve()
     return options, [known[name] for name in names]
+
+
+def has_data(case, options):
+    source = getattr(options, case.data, None) if case.data in ("mnist", "text") else None
+    if source is None or source.exists():
+        return True
+    say(f"{case.name}: no {source} (--{case.data}): not measured")
+    return False
 
 
 def main():
     options, cases = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends ranks, removes files
     load = os.getloadavg()[0]
     peer = find_peer(options.venv) if options.only != "lockstep" else None
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="lockstep-compare-") as folder:
+    results = []
+    with tempfile.TemporaryDirectory(prefix="lockstep-compare-") as name:
         for case in cases:
-            if case.samples == 0 and not options.mnist.is_dir():
-                say(f"{case.name}: no MNIST in {options.mnist} (--mnist DIR): not measured")
-                rows.append(row(case, {}))
-                continue
-            rows.append(row(case, measure(case, peer, options, pathlib.Path(folder))))
-    print_report(rows, peer, options, load)
+            contestants = {}
+            if has_data(case, options):
+                contestants = contestants_of(case, peer and peer[0], options, pathlib.Path(name))
+            results.append((case, measure(case, contestants, options)))
+    print_report(results, peer, options, load)
 
 
 if __name__ == "__main__":

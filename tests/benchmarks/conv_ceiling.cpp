@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time that resnet18's convolutions alone need (3x3 stride-1 stem, no max-pool): forward,
-// backward data and backward weights of one micro-batch through oneDNN, every tensor in the layout
-// that oneDNN likes best, no reorders, nothing else. No program that trains this network through
-// these convolutions can take less. Set OMP_NUM_THREADS=1; run one process per rank at once.
+// The time that a ResNet's convolutions alone need: forward, backward data and backward weights of
+// one micro-batch through oneDNN, every tensor in the layout that oneDNN likes best, no reorders,
+// nothing else. No program that trains this network through these convolutions can take less. Set
+// OMP_NUM_THREADS=1; run one process per rank at once.
 //
-//   conv_ceiling [MICRO_BATCH [IMAGE_SIZE [CHANNELS [REPETITIONS [PRECISION]]]]]  (64 32 3 20 fp32)
+//   conv_ceiling [MICRO_BATCH [IMAGE_SIZE [CHANNELS [REPETITIONS [PRECISION [NETWORK]]]]]]
+//                 64           32          3         20           fp32       resnet18-cifar
 //
+// NETWORK is resnet18-cifar (3x3 stride-1 stem, no max-pool) or resnet50.
 // With bf16 as PRECISION activations, their gradients and weights are bf16, weight gradients fp32.
 //
 // Prints "ms_per_step <median> gflops_per_s <rate>".
@@ -22,31 +24,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tests/benchmarks/conv_layers.h"
+
 namespace {
 
 using dnnl::memory;
-
-struct Layer {
-  int in, out, size, kernel, stride;
-  int out_size() const { return (size - 1) / stride + 1; }
-  int padding() const { return kernel / 2; }
-};
-
-/// He et al. 2016, table 1, 18 layers: four stages of two blocks of two 3x3 convolutions, and a
-/// 1x1 shortcut where a stage halves the image.
-std::vector<Layer> resnet18_layers(int size, int channels) {
-  std::vector<Layer> layers{{channels, 64, size, 3, 1}};
-  int width = 64;
-  for (int stage = 0; stage < 4; ++stage) {
-    const int out = 64 << stage, stride = stage == 0 ? 1 : 2;
-    layers.push_back({width, out, size, 3, stride});
-    if (stride == 2) layers.push_back({width, out, size, 1, 2});
-    size = (size - 1) / stride + 1;
-    for (int i = 0; i < 3; ++i) layers.push_back({out, out, size, 3, 1});
-    width = out;
-  }
-  return layers;
-}
+using lockstep::benchmarks::ConvLayer;
 
 struct Execution {
   dnnl::primitive primitive;
@@ -55,9 +38,9 @@ struct Execution {
 
 class Network {
  public:
-  Network(const std::vector<Layer>& layers, int batch, memory::data_type type)
+  Network(const std::vector<ConvLayer>& layers, int batch, memory::data_type type)
       : engine_(dnnl::engine::kind::cpu, 0), type_(type) {
-    for (const Layer& layer : layers) add(layer, batch, &layer == &layers.front());
+    for (const ConvLayer& layer : layers) add(layer, batch, &layer == &layers.front());
     std::reverse(backward_.begin(), backward_.end());
   }
 
@@ -92,7 +75,7 @@ class Network {
     return result;
   }
 
-  void add(const Layer& layer, int batch, bool first) {
+  void add(const ConvLayer& layer, int batch, bool first) {
     using dnnl::algorithm;
     const memory::dims strides{layer.stride, layer.stride};
     const memory::dims padding{layer.padding(), layer.padding()};
@@ -150,9 +133,10 @@ int main(int argc, char** argv) try {
   const std::string precision = argc > 5 ? argv[5] : "fp32";
   if (precision != "fp32" && precision != "bf16")
     throw std::invalid_argument("the precision is fp32 or bf16, not " + precision);
-  Network network(resnet18_layers(size, channels),
-                  batch,
-                  precision == "bf16" ? memory::data_type::bf16 : memory::data_type::f32);
+  Network network(
+      lockstep::benchmarks::conv_layers(argc > 6 ? argv[6] : "resnet18-cifar", size, channels),
+      batch,
+      precision == "bf16" ? memory::data_type::bf16 : memory::data_type::f32);
   dnnl::stream stream(network.engine());
   for (int i = 0; i < 2; ++i) network.run_ms(stream);
   std::vector<double> times;

@@ -2,13 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """One PyTorch rank of compare_pytorch.py: trains one case and prints one JSON line (rank 0).
 
-The case comes as JSON in argv[1]: model, input, classes, batch (of this rank), samples, mode,
-steps, warmup, log_every, mnist. RANK and WORLD_SIZE as torch.distributed wants them.
-mode: eager; compiled (torch.compile of model and loss); compiled-step (the optimizer as well).
+The case comes as JSON in argv[1]; RANK and WORLD_SIZE as torch.distributed wants them.
+  model, and widths (mlp), gpt (sizes) or input and classes
+  mode       eager; compiled (torch.compile of model and loss); compiled-step (the optimizer as well)
+  precision  fp32, or bf16: autocast around model and loss
+  threads    of this rank
+  batch      of this rank
+  mnist, text (files) or samples (of random data)
+  optimizer  kind, lr and what main() reads of it
+  steps, warmup, log_every
 Samples are tensors in memory; each step takes its batch by index, unless one batch is the data.
 """
+import contextlib
 import gzip
 import json
+import math
 import os
 import sys
 import time
@@ -17,51 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-
-def build(case):
-    if case["model"] == "mlp":
-        widths = case["widths"]
-        layers = []
-        for i in range(len(widths) - 1):
-            layers += [nn.Linear(widths[i], widths[i + 1]), nn.ReLU()]
-        return nn.Sequential(*layers[:-1])
-    channels, height, width = case["input"]
-    if case["model"] == "convnet":
-        layers, previous = [], channels
-        for out in (32, 64):
-            layers += [nn.Conv2d(previous, out, 3, padding=1, bias=False), nn.BatchNorm2d(out),
-                       nn.ReLU(), nn.MaxPool2d(2)]
-            previous = out
-        return nn.Sequential(*layers, nn.Flatten(),
-                             nn.Linear((height // 4) * (width // 4) * 64, case["classes"]))
-    return resnet18(channels, case["classes"])
-
-
-class BasicBlock(nn.Module):
-    def __init__(self, channels, out, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out)
-        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out)
-        self.relu = nn.ReLU(inplace=True)
-        self.shortcut = nn.Identity() if stride == 1 else nn.Sequential(
-            nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
-
-    def forward(self, x):
-        y = self.relu(self.bn1(self.conv1(x)))
-        return self.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
-
-
-def resnet18(channels, classes):
-    """He et al. 2016 with a 3x3 stride-1 stem; torchvision, which Debian lacks, is not needed."""
-    layers = [nn.Conv2d(channels, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(True)]
-    width = 64
-    for stage in range(4):
-        out = 64 << stage
-        layers += [BasicBlock(width, out, 1 if stage == 0 else 2), BasicBlock(out, out, 1)]
-        width = out
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+from torch_models import build
 
 
 def read_idx(path):
@@ -71,7 +35,7 @@ def read_idx(path):
     return torch.frombuffer(bytearray(raw[4 + 4 * raw[3]:]), dtype=torch.uint8).reshape(dims)
 
 
-def load_data(case):
+def load_samples(case):
     if case.get("mnist"):
         images, targets = (
             read_idx(next(p for p in (f"{case['mnist']}/{name}", f"{case['mnist']}/{name}.gz")
@@ -82,8 +46,11 @@ def load_data(case):
     return x, torch.randint(0, case["classes"], (case["samples"],))
 
 
-def batches(case, x, y, rank, world):
+def batches(case, rank, world):
     """Endless batches of this rank, in a new order every epoch."""
+    x, y = load_samples(case)
+    if x.dim() == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
     batch = case["batch"]
     if batch * world == len(x):
         part = slice(rank * batch, (rank + 1) * batch)
@@ -97,61 +64,114 @@ def batches(case, x, y, rank, world):
             yield x[index], y[index]
 
 
-def make_optimizer(parameters, **arguments):
-    """SGD, fused where this PyTorch has that on CPUs (from 2.4 on), else foreach (from 1.13 on)."""
+def text_batches(case, rank):
+    """Endless windows at random places of the first nine tenths of a text, and their next tokens."""
+    with open(case["text"], encoding="utf-8", newline="") as file:
+        text = file.read()
+    number = {character: i for i, character in enumerate(sorted(set(text)))}
+    if len(number) != case["gpt"]["vocabulary"]:
+        raise SystemExit(f"{case['text']}: {len(number)} different characters, expected "
+                         f"{case['gpt']['vocabulary']}")
+    tokens = torch.tensor([number[character] for character in text[:len(text) * 9 // 10]])
+    context = case["gpt"]["context"]
+    generator = torch.Generator().manual_seed(1 + rank)
+    window = torch.arange(context)
+    while True:
+        places = torch.randint(len(tokens) - context, (case["batch"], 1), generator=generator)
+        yield tokens[places + window], tokens[places + window + 1]
+
+
+def make_optimizer(settings, parameters):
+    """Fused where this PyTorch has that on CPUs (from 2.4 on), else foreach (from 1.13 on)."""
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     kind = "fused" if version >= (2, 4) else "foreach"
-    return torch.optim.SGD(parameters, **arguments, **{kind: True}), kind
+    if settings["kind"] == "sgd":
+        return torch.optim.SGD(parameters, lr=settings["lr"], momentum=settings["momentum"],
+                               **{kind: True}), kind
+    matrices, others = [p for p in parameters if p.ndim > 1], [p for p in parameters if p.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": settings["weight_decay"]},
+              {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=settings["lr"], betas=settings["betas"], **{kind: True}), kind
+
+
+def learning_rate(settings, step):
+    """Linear warm-up, then a cosine to min_lr; constant without a schedule."""
+    if "decay_steps" not in settings:
+        return settings["lr"]
+    warmup = settings["warmup_steps"]
+    if step < warmup:
+        return settings["lr"] * (step + 1) / warmup
+    part = min(1.0, (step - warmup) / max(1, settings["decay_steps"] - warmup))
+    least = settings["min_lr"]
+    return least + 0.5 * (1 + math.cos(math.pi * part)) * (settings["lr"] - least)
+
+
+class Training:
+    def __init__(self, case, rank, world):
+        self.case, self.settings = case, case["optimizer"]
+        model = build(case)
+        if "text" in case:
+            self.source = text_batches(case, rank)
+        else:
+            self.source = batches(case, rank, world)
+            if len(case["input"]) == 3:
+                model = model.to(memory_format=torch.channels_last)
+        if world > 1:
+            model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        self.model = model
+        self.parameters = list(model.parameters())
+        self.optimizer, self.optimizer_kind = make_optimizer(self.settings, self.parameters)
+        self.forward, self.update = self.loss, self.optimizer.step
+        if case["mode"] != "eager":
+            self.forward = torch.compile(self.loss)
+        if case["mode"] == "compiled-step":
+            self.update = torch.compile(lambda: self.optimizer.step())
+        self.autocast = contextlib.nullcontext()
+        if case["precision"] == "bf16":
+            self.autocast = torch.autocast("cpu", dtype=torch.bfloat16)
+        self.step, self.last_loss = 0, None
+
+    def loss(self, inputs, targets):
+        return F.cross_entropy(self.model(inputs).flatten(0, -2), targets.flatten())
+
+    def run(self, steps):
+        scheduled = "decay_steps" in self.settings
+        for i in range(steps):
+            if scheduled:
+                rate = learning_rate(self.settings, self.step)
+                for group in self.optimizer.param_groups:
+                    group["lr"] = rate
+            self.optimizer.zero_grad(set_to_none=True)
+            with self.autocast:
+                loss = self.forward(*next(self.source))
+            loss.backward()
+            if clip := self.settings.get("clip"):
+                nn.utils.clip_grad_norm_(self.parameters, clip)
+            self.update()
+            self.step += 1
+            if (i + 1) % self.case["log_every"] == 0:
+                self.last_loss = loss.item()
 
 
 def main():
     case = json.loads(sys.argv[1])
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    torch.set_num_threads(1)
+    torch.set_num_threads(case["threads"])
     torch.manual_seed(1)
-    x, y = load_data(case)
-    model = build(case)
-    if x.dim() == 4:
-        model = model.to(memory_format=torch.channels_last)
-        x = x.contiguous(memory_format=torch.channels_last)
     if world > 1:
         torch.distributed.init_process_group("gloo")
-        model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-    optimizer, optimizer_kind = make_optimizer(
-        model.parameters(), lr=case["lr"], momentum=case["momentum"])
-
-    def forward(inputs, targets):
-        return F.cross_entropy(model(inputs), targets)
-
-    update = optimizer.step
-    if case["mode"] != "eager":
-        forward = torch.compile(forward)
-    if case["mode"] == "compiled-step":
-        update = torch.compile(lambda: optimizer.step())
-
-    source = batches(case, x, y, rank, world)
-    losses = []
-
-    def train(steps):
-        for step in range(steps):
-            optimizer.zero_grad(set_to_none=True)
-            loss = forward(*next(source))
-            loss.backward()
-            update()
-            if (step + 1) % case["log_every"] == 0:
-                losses.append(loss.item())
-
-    train(case["warmup"])
+    training = Training(case, rank, world)
+    training.run(case["warmup"])
     if world > 1:
         torch.distributed.barrier()
     start = time.perf_counter()
-    train(case["steps"])
+    training.run(case["steps"])
     if world > 1:
         torch.distributed.barrier()
     seconds = time.perf_counter() - start
     if rank == 0:
         print(json.dumps({"step_ms": 1e3 * seconds / case["steps"], "torch": torch.__version__,
-                          "optimizer": optimizer_kind, "loss": losses[-1] if losses else None}))
+                          "optimizer": training.optimizer_kind, "loss": training.last_loss}))
     if world > 1:
         torch.distributed.destroy_process_group()
 

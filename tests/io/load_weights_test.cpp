@@ -111,6 +111,76 @@ TEST(LoadWeights, SkippedNamesMayBeMissingUnknownOrOfAnotherShape) {
   EXPECT_THROW(load_weights(path, model, NamePatterns("init-skip", {"fc", "haed"})), ConfigError);
 }
 
+/// A gpt of one table and one bias, in the order of a model that declares the bias first.
+std::vector<Parameter> small_gpt() {
+  return {parameter("transformer.h.0.ln_1.bias", {2}), parameter("transformer.wte.weight", {2, 1})};
+}
+
+TEST(LoadWeights, NamesOfGptMayLackThePrefix) {
+  for (const std::string prefix : {"", "transformer."}) {
+    WeightsFile file;
+    file.add<float>(prefix + "wte.weight", ElementType::f32, {2, 1}, {1, 2});
+    file.add<float>(prefix + "h.0.ln_1.bias", ElementType::f32, {2}, {3, 4});
+    const auto tensors = load_weights(file.write(), small_gpt(), {});
+    ASSERT_EQ(tensors.size(), 2u);
+    EXPECT_THAT(tensors[0].values, ElementsAre(3, 4));
+    EXPECT_THAT(tensors[1].values, ElementsAre(1, 2));
+    const NamePatterns skip("init-skip", {"^transformer\\.wte"});
+    EXPECT_EQ(load_weights(file.write(), small_gpt(), skip).size(), 1u);
+  }
+}
+
+TEST(LoadWeights, NamesWithAndWithoutThePrefixDoNotMix) {
+  WeightsFile file;
+  file.add<float>("transformer.wte.weight", ElementType::f32, {2, 1}, {1, 2});
+  file.add<float>("h.0.ln_1.bias", ElementType::f32, {2}, {3, 4});
+  try {
+    load_weights(file.write(), small_gpt(), {});
+    FAIL() << "expected a DataError";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("transformer.h.0.ln_1.bias: expected [2], got nothing"));
+    EXPECT_THAT(error.what(), HasSubstr("\n  h.0.ln_1.bias: not in the model, got [2]"));
+  }
+}
+
+TEST(LoadWeights, MasksOfGptAreIgnoredAndOtherUnknownNamesAreNot) {
+  for (const std::string prefix : {"", "transformer."}) {
+    WeightsFile file;
+    file.add<float>(prefix + "wte.weight", ElementType::f32, {2, 1}, {1, 2});
+    file.add<float>(prefix + "h.0.ln_1.bias", ElementType::f32, {2}, {3, 4});
+    file.add<std::uint8_t>(
+        prefix + "h.0.attn.bias", ElementType::boolean, {1, 1, 2, 2}, {1, 0, 1, 1});
+    file.add<float>(prefix + "h.11.attn.masked_bias", ElementType::f32, {}, {-1e4f});
+    EXPECT_EQ(load_weights(file.write(), small_gpt(), {}).size(), 2u);
+    file.add<float>(prefix + "h.0.attn.c_attn.bias", ElementType::f32, {1}, {0});
+    EXPECT_THROW(load_weights(file.write(), small_gpt(), {}), DataError);
+  }
+  WeightsFile other;
+  other.add<float>("h.0.attn.bias", ElementType::f32, {1}, {1});
+  EXPECT_THROW(load_weights(other.write(), {}, {}), DataError) << "a model that is no gpt";
+}
+
+TEST(LoadWeights, TiedHeadMustEqualTheTable) {
+  const auto load = [](const std::string& prefix,
+                       const std::vector<std::int64_t>& shape,
+                       const std::vector<float>& head,
+                       const std::vector<Parameter>& model) {
+    WeightsFile file;
+    file.add<float>(prefix + "wte.weight", ElementType::f32, {2, 1}, {1, 2});
+    file.add<float>(prefix + "h.0.ln_1.bias", ElementType::f32, {2}, {3, 4});
+    file.add<float>("lm_head.weight", ElementType::f32, shape, head);
+    return load_weights(file.write(), model, {});
+  };
+  std::vector<Parameter> untied = small_gpt();
+  untied.push_back(parameter("lm_head.weight", {2, 1}));
+  for (const std::string prefix : {"", "transformer."}) {
+    EXPECT_EQ(load(prefix, {2, 1}, {1, 2}, small_gpt()).size(), 2u);
+    EXPECT_THROW(load(prefix, {2, 1}, {1, 3}, small_gpt()), DataError);
+    EXPECT_THROW(load(prefix, {1, 2}, {1, 2}, small_gpt()), DataError);
+    EXPECT_THAT(load(prefix, {2, 1}, {1, 3}, untied)[2].values, ElementsAre(1, 3));
+  }
+}
+
 TEST(LoadWeights, OtherFilesAreRefusedByName) {
   EXPECT_THROW(load_weights("/nowhere/x.safetensors", {}, {}), DataError);
 }

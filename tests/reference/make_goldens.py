@@ -42,6 +42,7 @@ from torch import nn
 
 from formula import initial_parameter, labels, rms, sketch, values
 from golden_operators import operators
+from gpt_model import Gpt
 
 STEPS = 10
 FP32_RUNS = 6
@@ -51,7 +52,9 @@ LEAST_SCALE = 2.0**-12  # of the largest one
 # same table. A deep network has millions of ReLUs, of which some in every run lie within rounding of
 # zero: which of them open is chance, and what follows from it grows with every step. Small rates and
 # an eps of the gradients' size (the optimizer's own condition is 1 / eps) keep that to a few
-# hundredths of the way; the shallow networks have neither and agree to four digits of it.
+# hundredths of the way; the shallow networks have neither and agree to four digits of it. Nothing in
+# gpt jumps, but the keys' biases have no gradient; to a small eps its rounding would be one. Samples
+# and targets of gpt are tokens, the classes its vocabulary.
 MODELS = {
     "mlp_iris": (lambda: mlp(4, 10, 3), (4,), 3, 16, 0.01, 0.001, 1e-8),
     "mlp_mnist": (lambda: mlp(784, 32, 10), (784,), 10, 16, 0.01, 0.001, 1e-8),
@@ -60,6 +63,8 @@ MODELS = {
     "resnet18_cifar": (lambda: resnet("resnet18", True), (3, 16, 16), 10, 8, 1e-4, 3e-5, 1e-2),
     "resnet50": (lambda: resnet("resnet50", False), (3, 64, 64), 10, 4, 1e-4, 3e-5, 1e-2),
     "vgg11_cifar": (lambda: vgg_cifar("vgg11_bn"), (3, 32, 32), 10, 8, 1e-4, 3e-5, 1e-2),
+    "gpt": (lambda: gpt(True, "tanh", True), (16,), 37, 4, 0.01, 0.001, 1e-4),
+    "gpt_plain": (lambda: gpt(False, "none", False), (16,), 37, 4, 0.01, 0.001, 1e-8),
 }
 SHAPES = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg11_bn", "vgg16_bn"]
 
@@ -112,6 +117,22 @@ def vgg_cifar(name: str):
     return VggCifar(name)
 
 
+def gpt(bias: bool, gelu: str, tied_head: bool):
+    return Gpt(layers=2, heads=2, width=32, context=16, vocabulary=37, bias=bias, gelu=gelu,
+               tied_head=tied_head)
+
+
+def step_data(name: str, step: int, dtype):
+    """Samples and targets of a step."""
+    _, sample, classes, batch = MODELS[name][:4]
+    if name.startswith("gpt"):
+        count = batch * sample[0]
+        return (labels(f"x.{step}", count, classes).reshape(batch, *sample),
+                labels(f"labels.{step}", count, classes).reshape(batch, *sample))
+    return (values(f"x.{step}", (batch, *sample), 1.0).to(dtype),
+            labels(f"labels.{step}", batch, classes))
+
+
 def optimizer_for(name: str, model: nn.Module, kind: str):
     sgd_lr, adamw_lr, adamw_eps = MODELS[name][4:]
     groups = [{"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 5e-4},
@@ -121,25 +142,27 @@ def optimizer_for(name: str, model: nn.Module, kind: str):
     return torch.optim.AdamW(groups, lr=adamw_lr, eps=adamw_eps)
 
 
-def train(name: str, kind: str, dtype, order, channels_last: bool):
-    """One run; samples of each batch in the order `order`. Results do not depend on it. Weights and
-    statistics are given with how they started, as pairs (end, start)."""
-    builder, sample, classes, batch = MODELS[name][:4]
+def train(name: str, kind: str, dtype, order, other_kernels: bool):
+    """One run; samples of each batch in the order `order`. Results depend neither on it nor on
+    `other_kernels` (channels last; of gpt, fused attention). Weights and statistics are given with
+    how they started, as pairs (end, start)."""
+    builder, sample = MODELS[name][:2]
     model = builder().to(dtype)
     with torch.no_grad():
         for parameter_name, p in model.named_parameters():
             p.copy_(initial_parameter(parameter_name, tuple(p.shape)))
     start = {key: flattened(t) for key, t in model.state_dict().items()}
-    if channels_last and len(sample) == 3:
+    if other_kernels and len(sample) == 3:
         model = model.to(memory_format=torch.channels_last)
+    if isinstance(model, Gpt):
+        model.use_one_kernel(other_kernels)
     optimizer = optimizer_for(name, model, kind)
     result, losses = {}, []
     for step in range(STEPS):
-        x = values(f"x.{step}", (batch, *sample), 1.0).to(dtype)[order]
-        target = labels(f"labels.{step}", batch, classes)[order]
+        x, target = step_data(name, step, dtype)
         optimizer.zero_grad()
-        logits = model(x)
-        loss = F.cross_entropy(logits, target)
+        logits = model(x[order])
+        loss = F.cross_entropy(logits.flatten(0, -2), target[order].flatten())
         loss.backward()
         losses.append(loss.item())
         if step == 0:
@@ -155,7 +178,7 @@ def train(name: str, kind: str, dtype, order, channels_last: bool):
             result[f"{kind}.stat.{buffer_name}"] = flattened(b), start[buffer_name]
     model.eval()
     with torch.no_grad():
-        x = values("x.0", (batch, *sample), 1.0).to(dtype)[order]
+        x = step_data(name, 0, dtype)[0][order]
         result[f"{kind}.eval_logits"] = in_file_order(model(x), order)
     return result
 

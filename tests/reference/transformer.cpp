@@ -7,6 +7,7 @@
 #include "core/ops/embedding.h"
 #include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
+#include "tests/reference/elementwise.h"
 
 namespace lockstep::test {
 
@@ -49,7 +50,11 @@ ReferenceOutputs layer_norm_reference(const ReferenceArgs& args) {
   const auto width = std::size_t(args.input_types[0].shape[-1]);
   std::vector<double> h = args.inputs[0];
   if (op.residual())
-    for (std::size_t i = 0; i < h.size(); ++i) h[i] += args.inputs.back()[i];
+    for (std::size_t i = 0; i < h.size(); ++i) {
+      h[i] += args.inputs.back()[i];
+      // The sum is stored, and normalised as stored.
+      if (args.input_types[0].dtype == DType::bf16) h[i] = rounded_to_bf16(double(float(h[i])));
+    }
   std::vector<double> y(h.size()), saved;
   for (std::size_t r = 0; r < h.size() / width; ++r) {
     const double* row = &h[r * width];

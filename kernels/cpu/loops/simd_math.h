@@ -25,9 +25,10 @@ LOCKSTEP_INLINE Vec exp_nonpositive(Vec x) {
   p = fma(p, r, broadcast(1.6666576989698775e-1f));
   p = fma(p, r, broadcast(0.5f));
   const Vec result = fma(r * r, p, r) + broadcast(1.0f);
-  const VecI exponent = (bits_of(shifted) - bits_of(magic)) << 23;
+  // Unsigned, since far below zero it overflows.
+  const VecU exponent = (VecU(shifted) - VecU(magic)) << 23;
   // Below -87.33 the exponent would leave the normal range.
-  return x < broadcast(-87.33f) ? zero() : from_bits(bits_of(result) + exponent);
+  return x < broadcast(-87.33f) ? zero() : Vec(VecU(result) + exponent);
 }
 
 /// ln x for finite x >= 1 within 1.5 ulp; NaN stays NaN.

@@ -17,6 +17,9 @@ LOCKSTEP_INLINE Vec load_or(const T* from, AllLanes, Vec) {
 LOCKSTEP_INLINE Vec load_or(const float* from, Mask mask, Vec other) {
   return _mm512_mask_loadu_ps(other, mask, from);
 }
+LOCKSTEP_INLINE Vec load_or(const Bf16* from, Mask mask, Vec other) {
+  return _mm512_mask_mov_ps(other, mask, load(from, mask));
+}
 LOCKSTEP_INLINE float largest(Vec v) { return _mm512_reduce_max_ps(v); }
 LOCKSTEP_INLINE float total(Vec v) { return _mm512_reduce_add_ps(v); }
 /// The two halves, widened and added.
@@ -24,9 +27,6 @@ LOCKSTEP_INLINE VecF64 fold_f64(Vec v) {
   return _mm512_cvtps_pd(_mm512_castps512_ps256(v)) + _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
 }
 LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) { return _mm512_maskz_mov_ps(mask, v); }
-LOCKSTEP_INLINE Vec load_or(const Bf16* from, Mask mask, Vec other) {
-  return _mm512_mask_mov_ps(other, mask, load(from, mask));
-}
 #else
 template <typename T>
 LOCKSTEP_INLINE Vec load_or(const T* from, Mask mask, Vec other) {

@@ -2,17 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the built program on image folders and packed files.
 
-images_end_to_end.py PROGRAM ClassName: as end_to_end.py, whose tests it does not repeat.
+images.py PROGRAM ClassName: the image sources and lockstep pack.
 """
 import json
-import os
 import struct
-import sys
-import unittest
 import zlib
 
-import end_to_end
-from end_to_end import ProgramTest
+from program_test import ProgramTest, main
 
 
 def png(width, height, pixel):
@@ -43,7 +39,7 @@ class ImageTest(ProgramTest):
                           data=data, **options)
 
     def pack(self, *flags):
-        return self.run_command([end_to_end.PROGRAM, "pack", "--data", "images:photos", *flags])
+        return self.run_command([self.program, "pack", "--data", "images:photos", *flags])
 
     def summary(self, name):
         return json.loads((self.folder / name / "summary.json").read_text())
@@ -143,5 +139,4 @@ class ImageRanks(ImageTest):
 
 
 if __name__ == "__main__":
-    end_to_end.PROGRAM = os.path.abspath(sys.argv.pop(1))
-    unittest.main(verbosity=2)
+    main()

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "core/exec/kernel.h"
+#include "core/ops/activation.h"
+
+namespace lockstep::cpu {
+
+/// `product` with `activation` behind it; see make_with_activation().
+std::unique_ptr<Kernel> wrap_activation(std::unique_ptr<Kernel> product,
+                                        ops::Activation activation,
+                                        bool kept_input,
+                                        const TensorType& output);
+
+/// A product followed by an activation, as one kernel. `make_product` makes the product for a spec
+/// with one output; `kept_input` says that the node has a second output for the activation's input.
+/// The activation runs over what the product has just written, with the bits of its own operator.
+/// (oneDNN could apply ReLU on the way out, but turns NaN into 0.)
+template <typename MakeProduct>
+std::unique_ptr<Kernel> make_with_activation(const KernelSpec& spec,
+                                             ops::Activation activation,
+                                             bool kept_input,
+                                             MakeProduct make_product) {
+  KernelSpec one = spec;
+  one.outputs.resize(1);
+  one.output_accumulates.resize(1);
+  return wrap_activation(make_product(one), activation, kept_input, spec.outputs[0]);
+}
+
+}  // namespace lockstep::cpu
