@@ -84,13 +84,18 @@ namespace {
 
 /// Trains `steps` steps after as many for warming up, and calls `middle` in between.
 template <typename Middle>
-void train(const std::string& model, std::int64_t warm_up, std::int64_t steps, Middle middle) {
+void train(const std::string& model,
+           Precision precision,
+           std::int64_t warm_up,
+           std::int64_t steps,
+           Middle middle) {
   testing::CpuContext context(testing::mpi_world());
   // Beside ranks that spin for each other, a thread waits long for its turn on two cores.
   const int workers = context.size() == 1 ? 1 : 0;
   const data::DataSplit glyphs = data::glyphs(1000, 10);
   TrainOptions options{.global_batch = 48, .micro_batch = 8};
   options.optimizer = Adamw{};
+  options.precision = precision;
   options.clip_norm = 1.0f;
   // Several buckets, some above and some below what is gathered whole.
   options.bucket_mb = 0.05;
@@ -117,9 +122,9 @@ void train(const std::string& model, std::int64_t warm_up, std::int64_t steps, M
   }
 }
 
-void expect_no_allocation(const std::string& model) {
+void expect_no_allocation(const std::string& model, Precision precision = Precision::fp32) {
   own_allocations = library_allocations = 0;
-  train(model, 50, 100, [] { counting = true; });
+  train(model, precision, 50, 100, [] { counting = true; });
   counting = false;
   EXPECT_EQ(own_allocations.load(), 0) << model;
   if (testing::mpi_world().rank() == 0)
@@ -138,6 +143,7 @@ TEST(Allocation, CounterSeesAnAllocation) {
 
 TEST(Allocation, NoneInSteadyStateMlp) { expect_no_allocation("mlp"); }
 TEST(Allocation, NoneInSteadyStateConvnet) { expect_no_allocation("convnet"); }
+TEST(Allocation, NoneInSteadyStateBf16) { expect_no_allocation("convnet", Precision::bf16); }
 
 std::int64_t resident_kib() {
   std::ifstream statm("/proc/self/statm");
@@ -148,7 +154,7 @@ std::int64_t resident_kib() {
 
 TEST(Allocation, ResidentMemoryStaysFlatOver10000Steps) {
   std::int64_t before = 0;
-  train("mlp", 1000, 9000, [&] { before = resident_kib(); });
+  train("mlp", Precision::fp32, 1000, 9000, [&] { before = resident_kib(); });
   // A leak of one 16-byte block a step would be 144 KiB in 9,000 steps.
   EXPECT_LE(resident_kib() - before, 128);
 }

@@ -21,10 +21,8 @@ TrainSummary train(Precision precision, std::uint64_t seed) {
   options.seed = seed;
   options.log_every = 0;
   testing::CpuContext context(testing::mpi_world());
-  Trainer trainer(context,
-                  nn::make_model({.name = "convnet", .outputs = 10}),
-                  softmax_cross_entropy,
-                  options);
+  Trainer trainer(
+      context, nn::make_model({.name = "convnet", .outputs = 10}), softmax_cross_entropy, options);
   return trainer.fit(data::glyphs(2048, 512));
 }
 
@@ -43,7 +41,6 @@ TEST(Bf16Training, LossIsThatOfFp32) {
   const TrainSummary bf16 = train(Precision::bf16, 0);
   // A run of the same kind lies within 5.8 estimated deviations of the mean of four in 99% of all
   // cases: Student's t with three degrees of freedom.
-  std::printf("mean %f sd %f bf16 %f\n", mean, deviation, bf16.val_loss);
   EXPECT_LT(bf16.val_loss, mean + 5.8 * std::sqrt(1 + 1.0 / kSeeds) * deviation);
   // Other bits, or bf16 was not computed in.
   EXPECT_NE(bf16.weights_sha256, train(Precision::fp32, 0).weights_sha256);

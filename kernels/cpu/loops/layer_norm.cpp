@@ -23,35 +23,16 @@ LOCKSTEP_INLINE float row_sum(std::int64_t width, Term term) {
   return total((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-template <typename Value>
-LOCKSTEP_INLINE RowMoments moments(std::int64_t width, Value value) {
-  const float mean = row_sum(width, value) / float(width);
+template <typename T>
+LOCKSTEP_INLINE RowMoments moments(const T* h, std::int64_t width) {
+  const float mean =
+      row_sum(width, [=](std::int64_t i, auto lanes) { return load(h + i, lanes); }) / float(width);
   const Vec center = broadcast(mean);
   const float squares = row_sum(width, [=](std::int64_t i, auto lanes) {
-    const Vec d = value(i, lanes) - center;
+    const Vec d = load(h + i, lanes) - center;
     return d * d;
   });
   return {mean, squares / float(width)};
-}
-
-/// `value(i, lanes)`: h.
-template <typename T, typename Value>
-LOCKSTEP_INLINE void normalise_row(const LayerNormArgs<T>& a, std::int64_t r, Value value) {
-  const RowMoments m = moments(a.width, value);
-  const float rstd = 1.0f / __builtin_sqrtf(m.variance + a.eps);
-  a.saved[2 * r] = m.mean;
-  a.saved[2 * r + 1] = rstd;
-  const Vec mean = broadcast(m.mean), scale = broadcast(rstd);
-  T* const y = a.y + r * a.width;
-  for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
-    const Vec h = value(i, lanes);
-    if (a.sum != nullptr) store(a.sum + r * a.width + i, h, lanes);  // perhaps onto x
-    const Vec normal = (h - mean) * scale;
-    const Vec gamma = load(a.gamma + i, lanes);
-    store(y + i,
-          a.beta == nullptr ? normal * gamma : fma(normal, gamma, load(a.beta + i, lanes)),
-          lanes);
-  });
 }
 
 }  // namespace
@@ -59,14 +40,28 @@ LOCKSTEP_INLINE void normalise_row(const LayerNormArgs<T>& a, std::int64_t r, Va
 template <typename T>
 void layer_norm(const LayerNormArgs<T>& a) {
   for (std::int64_t r = 0; r < a.rows; ++r) {
-    const T* const x = a.x + r * a.width;
-    const T* const residual = a.residual + (a.residual == nullptr ? 0 : r * a.width);
-    if (a.residual == nullptr)
-      normalise_row(a, r, [=](std::int64_t i, auto lanes) { return load(x + i, lanes); });
-    else  // the sum before it is rounded to what stores it
-      normalise_row(a, r, [=](std::int64_t i, auto lanes) {
-        return load(x + i, lanes) + load(residual + i, lanes);
+    const T* h = a.x + r * a.width;
+    if (a.residual != nullptr) {
+      const T* const residual = a.residual + r * a.width;
+      T* const sum = a.sum + r * a.width;
+      for_each_vec(a.width, [=](std::int64_t i, auto lanes) {
+        store(sum + i, load(h + i, lanes) + load(residual + i, lanes), lanes);
       });
+      h = sum;
+    }
+    const RowMoments m = moments(h, a.width);
+    const float rstd = 1.0f / __builtin_sqrtf(m.variance + a.eps);
+    a.saved[2 * r] = m.mean;
+    a.saved[2 * r + 1] = rstd;
+    const Vec mean = broadcast(m.mean), scale = broadcast(rstd);
+    T* const y = a.y + r * a.width;
+    for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
+      const Vec normal = (load(h + i, lanes) - mean) * scale;
+      const Vec gamma = load(a.gamma + i, lanes);
+      store(y + i,
+            a.beta == nullptr ? normal * gamma : fma(normal, gamma, load(a.beta + i, lanes)),
+            lanes);
+    });
   }
 }
 
