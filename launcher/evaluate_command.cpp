@@ -46,6 +46,8 @@ int evaluate_command(const std::vector<std::string>& arguments) {
     // uses the running statistics here.
     options.accumulation = 0;
     options.batch_norm = {};
+    options.recompute = Recompute::none;
+    options.memory_limit = 0;
     options.init = run.weights;
     options.init_skip.clear();
     options.augmentation.resized_crop = 0;  // the source draws it

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 namespace lockstep {
@@ -12,7 +13,7 @@ namespace {
 /// Chrome's trace event format: https://chromium.googlesource.com/catapult, "Trace Event Format".
 /// Rows: process = rank, thread = stream. Times in microseconds.
 std::string trace_events(const Profiler& profiler, int rank) {
-  constexpr const char* kStreams[] = {"compute", "communication", "loader"};
+  constexpr const char* kStreams[] = {"compute", "communication"};
   std::string text = fmt::format(
       R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}}}})", rank);
   for (int stream = 0; stream < 2; ++stream)
@@ -24,18 +25,35 @@ std::string trace_events(const Profiler& profiler, int rank) {
         kStreams[stream]);
   for (const Profiler::Event& event : profiler.events()) {
     const ProfiledWork& work = profiler.works()[std::size_t(event.work)];
-    text += fmt::format(
-        ",\n"
-        R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"layer":"{}","flops":{:.0f},"bytes":{:.0f}}}}})",
-        work.name,
-        kStreams[int(work.stream)],
-        rank,
-        int(work.stream),
-        event.begin * 1e6,
-        (event.end - event.begin) * 1e6,
-        work.path,
-        work.cost.flops,
-        work.cost.bytes);
+    const nlohmann::json layer = work.path;
+    const std::string common = fmt::format(R"("name":"{}","cat":"{}","pid":{},"tid":{})",
+                                           work.name,
+                                           kStreams[int(work.stream)],
+                                           rank,
+                                           int(work.stream));
+    const std::string arguments =
+        fmt::format(R"("args":{{"layer":{},"flops":{:.0f},"bytes":{:.0f}}})",
+                    layer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                    work.cost.flops,
+                    work.cost.bytes);
+    // Buckets are under way at the same time, which only asynchronous events may be.
+    if (work.stream == ProfileStream::communication)
+      text += fmt::format(
+          ",\n"
+          R"({{"ph":"b",{0},"id":{1},"ts":{2:.3f},{4}}},{{"ph":"e",{0},"id":{1},"ts":{3:.3f}}})",
+          common,
+          event.work,
+          event.begin * 1e6,
+          event.end * 1e6,
+          arguments);
+    else
+      text += fmt::format(
+          ",\n"
+          R"({{"ph":"X",{},"ts":{:.3f},"dur":{:.3f},{}}})",
+          common,
+          event.begin * 1e6,
+          (event.end - event.begin) * 1e6,
+          arguments);
   }
   return text;
 }

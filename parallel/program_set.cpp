@@ -60,6 +60,7 @@ ProgramSet::ProgramSet(Backend& backend,
                                      .micro_batch = n,
                                      .precision = options.precision,
                                      .fuse = options.fuse,
+                                     .recompute = options.recompute != Recompute::none,
                                      .freeze = options.freeze};
     Graph graph = trace(model, loss, samples, settings);
     if (training_.empty()) space_ = lay_out(graph, bucket_bytes);

@@ -70,11 +70,7 @@ class Trainer::State {
     training_seconds_ = 0;
     // Before anything collective is built: ranks with other settings would wait in other places.
     compare_fingerprints(context_.communicator(), settings_fingerprint(data));
-    make_replica(data);
-    Fingerprint built{{"program", short_hash(replica_->program_text())}};
-    if (!options_.init.empty())
-      built.emplace_back("weights of init", io::weights_sha256(replica_->weights()).substr(0, 16));
-    compare_fingerprints(context_.communicator(), built);
+    build(data);
     return train(data);
   }
 
@@ -83,7 +79,7 @@ class Trainer::State {
                    ConfigError,
                    "data: there is nothing to evaluate on");
     compare_fingerprints(context_.communicator(), settings_fingerprint(data));
-    make_replica(data);
+    build(data);
     TrainSummary summary;
     EvaluationRecord record = run_evaluation(data, summary);
     record.skipped_samples = sum_over_ranks(summary.skipped_samples);
@@ -101,6 +97,15 @@ class Trainer::State {
   }
 
  private:
+  /// Makes the replica, and has the ranks agree that they made the same.
+  void build(const data::DataSplit& data) {
+    make_replica(data);
+    Fingerprint built{{"program", short_hash(replica_->program_text())}};
+    if (!options_.init.empty())
+      built.emplace_back("weights of init", io::weights_sha256(replica_->weights()).substr(0, 16));
+    compare_fingerprints(context_.communicator(), built);
+  }
+
   void make_replica(const data::DataSplit& data) {
     const std::int64_t size = data.train->size(), micro = batch_.micro_batch;
     std::vector<std::int64_t> tails{options_.global_batch % micro,
@@ -138,6 +143,7 @@ class Trainer::State {
         {"bucket-mb", fmt::format("{}", options_.bucket_mb)},
         {"augment", options_.augmentation.to_string()},
         {"skip-bad-samples", options_.skip_bad_samples ? "yes" : "no"},
+        {"profile", options_.profile ? "on" : "off"},
         {"log-every", std::to_string(options_.log_every)},
         {"eval-every", std::to_string(options_.eval_every)},
         {"data content", fmt::format("{:016x}", data.train->fingerprint())},
@@ -239,8 +245,11 @@ class Trainer::State {
         data.validation, loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
     const StepResult result = replica_->evaluate(schedule, loader);
     count_skipped(loader, summary);
-    return {
-        .val_loss = result.loss, .val_accuracy = result.accuracy, .seconds = seconds_since(begin)};
+    EvaluationRecord record;
+    record.val_loss = result.loss;
+    record.val_accuracy = result.accuracy;
+    record.seconds = seconds_since(begin);
+    return record;
   }
 
   void evaluate_after(const TrainingFeed& feed,

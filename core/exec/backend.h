@@ -81,7 +81,7 @@ class Backend {
   virtual std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) = 0;
 
   /// Takes some tenths of a second; other ranks on the machine should do it at the same time, as
-  /// they share its memory. Throws OutOfMemory.
+  /// they share its memory.
   virtual DevicePeaks measure_peaks() = 0;
 
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;

@@ -23,8 +23,9 @@ class Predictor {
             Precision precision,
             const std::string& weights);
 
-  /// input: [samples, ...] as the SampleSpec says -> prediction: [samples, ..., outputs] fp32,
-  /// valid until the next call. Rows depend on their own sample alone.
+  /// input: [samples, ...] as the SampleSpec says, tokens below its classes (not checked) ->
+  /// prediction: [samples, ..., outputs] fp32, valid until the next call. Rows depend on their own
+  /// sample alone.
   const std::vector<float>& run(const void* input);
   /// Of run()'s result.
   const Shape& shape() const { return shape_; }

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// Where work runs: the rows of a trace.
-enum class ProfileStream : std::uint8_t { compute, communication, loader };
+enum class ProfileStream : std::uint8_t { compute, communication };
 
 /// Something that is timed, again and again: a node of a program, a bucket's exchange.
 struct ProfiledWork {

@@ -14,10 +14,11 @@ class GraphRewriter {
  public:
   explicit GraphRewriter(const Graph& source);
 
-  const Graph& source() const { return source_; }
   /// What a value of the source has become; it must have been copied or mapped.
   ValueId mapped(ValueId source) const;
   std::vector<ValueId> mapped(const std::vector<ValueId>& sources) const;
+  /// The element type that a value of the source has become.
+  DType type(ValueId source) const { return result_.value(mapped(source)).type.dtype; }
   /// Whether `source` has become something, or belongs to a skipped node.
   bool has(ValueId source) const {
     return map_[std::size_t(source)] != kNoValue || skipped_[std::size_t(source)];

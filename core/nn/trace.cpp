@@ -26,7 +26,8 @@ void check_loss(const Graph& graph, Value result) {
 /// The passes before differentiation; returns what `value` has become.
 ValueId apply_forward_passes(Graph& graph, ValueId value, const Builder::Settings& settings) {
   if (settings.precision == Precision::bf16) value = lower_to_bf16(graph, value, kInputName);
-  if (settings.fuse) value = fuse(graph, value, settings.mode == Mode::training);
+  if (settings.fuse)
+    value = fuse(graph, value, settings.mode == Mode::training, settings.recompute);
   return value;
 }
 
@@ -62,7 +63,12 @@ Graph trace(const ModelFunction& model,
             const data::SampleSpec& samples,
             const Builder::Settings& settings) {
   Graph graph;
-  Builder nn(graph, settings);
+  Builder::Settings traced = settings;
+  traced.vocabulary = samples.classes;
+  LOCKSTEP_CHECK(samples.input.dtype != DType::i32 || samples.classes > 0,
+                 ConfigError,
+                 "data: samples of tokens need to say how many different ones there are");
+  Builder nn(graph, traced);
   Value x(&graph, graph.add_input(kInputName, batch_of(samples.input, settings.micro_batch)));
   const Value target(&graph,
                      graph.add_input(kTargetName, batch_of(samples.target, settings.micro_batch)));
@@ -88,6 +94,7 @@ Graph trace_prediction(const ModelFunction& model,
   Graph graph;
   Builder::Settings evaluation = settings;
   evaluation.mode = Mode::evaluation;
+  evaluation.vocabulary = samples.classes;
   Builder nn(graph, evaluation);
   Value x(&graph, graph.add_input(kInputName, batch_of(samples.input, settings.micro_batch)));
   if (!samples.scale.empty()) x = nn.normalize(x, samples.scale, samples.shift);

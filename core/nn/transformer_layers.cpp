@@ -18,6 +18,13 @@ Value Builder::embedding(Value tokens, const EmbeddingOptions& o, SourceLoc wher
                  o.width,
                  where.file,
                  where.line);
+  LOCKSTEP_CHECK(tokens.type().dtype != DType::i32 || settings_.vocabulary <= o.vocabulary,
+                 ShapeError,
+                 "embedding: a table of {} rows for data with {} tokens (asked for at {}:{})",
+                 o.vocabulary,
+                 settings_.vocabulary,
+                 where.file,
+                 where.line);
   const std::string path = layer_path(o.name, "embedding");
   const Init init{Init::Kind::normal, o.init_deviation};
   const Shape table{o.vocabulary, o.width};
@@ -42,7 +49,8 @@ Value Builder::layer_norm(Value x, const LayerNormOptions& o, SourceLoc where) {
 }
 
 Value Builder::gelu(Value x, ops::GeluKind kind, SourceLoc where) {
-  return apply(std::make_shared<ops::Gelu>(kind), {x.id()}, layer_path("", "gelu"), where);
+  return keep_layout(
+      x, apply(std::make_shared<ops::Gelu>(kind), {x.id()}, layer_path("", "gelu"), where));
 }
 
 Value Builder::attention(Value qkv, const AttentionOptions& o, SourceLoc where) {

@@ -5,7 +5,7 @@
 
 namespace lockstep::ops {
 
-/// y = a + b, elementwise, equal shapes, f32. y may overwrite a.
+/// y = a + b, elementwise, equal shapes, f32 or bf16. y may overwrite a.
 class Add final : public OpBase<OpKind::add> {
  public:
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention.h"
 
+#include <algorithm>
+
 #include "core/grad/differentiate.h"
 
 namespace lockstep::ops {
@@ -38,6 +40,12 @@ std::vector<TensorType> Attention::infer(std::span<const TensorType> inputs) con
                  ShapeError,
                  "attention: dropout must be in [0, 1), got {}",
                  attrs_.dropout);
+  LOCKSTEP_CHECK(attrs_.dropout == 0.0f || qkv[1] <= (std::int64_t{1} << 34) / attrs_.heads /
+                                                         std::max<std::int64_t>(1, qkv[1]),
+                 ShapeError,
+                 "attention: dropout of more than 2^34 weights a sample, in {} heads of {}",
+                 attrs_.heads,
+                 inputs[0].to_string());
   return {{{qkv[0], qkv[1], qkv[2] / 3}, inputs[0].dtype},
           {{qkv[0], attrs_.heads, qkv[1]}, DType::f32}};
 }

@@ -21,8 +21,8 @@ struct AttentionAttrs {
 /// sample's head at most (online softmax: Dao et al. 2022, algorithm 1; backward recomputes them
 /// from lse).
 /// Dropout keeps weight (h, i, j) of sample n as ops::Dropout keeps element (h T + i) T + j of a
-/// sample [heads, T, T], with this node's path as key, and scales by 1 / (1 - rate).
-/// Shapes: qkv: [N, T, 3 C] f32 or bf16 -> y: [N, T, C] as qkv, lse: [N, heads, T] f32.
+/// sample [heads, T, T] (2^34 weights at most), with this node's path as key, and scales by 1 / (1
+/// - rate). Shapes: qkv: [N, T, 3 C] f32 or bf16 -> y: [N, T, C] as qkv, lse: [N, heads, T] f32.
 class Attention final : public OpBase<OpKind::attention> {
  public:
   explicit Attention(const AttentionAttrs& attrs) : attrs_(attrs) {}

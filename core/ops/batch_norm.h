@@ -10,10 +10,11 @@
 ///   forward:   moments -> [all_gather] -> normalize
 ///   backward:  bwd_sums -> [all_gather] -> bwd_data
 ///
-/// x is [N, C] or [N, H, W, C] f32; a group is `group_size` consecutive samples (0: all N), the
-/// last one may be short. groups = ceil(N / group_size), at least 1. With several ranks groups = 1
-/// and each rank contributes one part. A group with one value per channel is normalised with the
-/// running statistics, which then count as constants, and does not change them.
+/// x is [N, C] or [N, H, W, C] f32 or bf16 (statistics are fp32); a group is `group_size`
+/// consecutive samples (0: all N), the last one may be short. groups = ceil(N / group_size), at
+/// least 1. With several ranks groups = 1 and each rank contributes one part. A group with one
+/// value per channel is normalised with the running statistics, which then count as constants, and
+/// does not change them.
 namespace lockstep::ops {
 
 /// Groups in a micro-batch of `n` samples.

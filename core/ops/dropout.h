@@ -9,8 +9,8 @@ namespace lockstep::ops {
 /// Element e of sample n is kept where word e % 4 of
 ///   philox(random_key(seed, path), step, (first_sample + n) << 32 | e / 4)
 /// is at least round(rate * 2^32). It depends on neither rank nor micro-batch, and the gradient is
-/// the same operator on dy. Shapes: [N, ...] f32, at most 2^34 elements a sample. y may overwrite
-/// x.
+/// the same operator on dy. Shapes: [N, ...] f32 or bf16, at most 2^34 elements a sample. y may
+/// overwrite x.
 class Dropout final : public OpBase<OpKind::dropout> {
  public:
   explicit Dropout(float rate) : rate_(rate) {}

@@ -5,7 +5,7 @@
 
 namespace lockstep::ops {
 
-/// y = max(x, 0); NaN stays NaN. Shapes: any f32. y may overwrite x.
+/// y = max(x, 0); NaN stays NaN. Shapes: any, f32 or bf16. y may overwrite x.
 class Relu final : public OpBase<OpKind::relu> {
  public:
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -16,7 +16,7 @@ class Relu final : public OpBase<OpKind::relu> {
 };
 
 /// dx = y > 0 ? dy : 0, from the output y, so that x need not be kept. dx may overwrite dy.
-/// Inputs: dy, y, any equal shapes, f32.
+/// Inputs: dy, y, any equal shapes, f32 or bf16.
 class ReluBwd final : public OpBase<OpKind::relu_bwd> {
  public:
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;

@@ -17,11 +17,12 @@ namespace {
 /// What every pass looks things up in.
 class Pattern {
  public:
-  explicit Pattern(const Graph& graph) : graph_(graph), uses_(count_uses(graph)) {
+  /// `result`, which the pass has to return, counts as read.
+  Pattern(const Graph& graph, ValueId result) : graph_(graph), uses_(count_uses(graph)) {
     reader_.assign(graph.values().size(), -1);
     for (std::size_t i = 0; i < graph.nodes().size(); ++i)
       for (ValueId input : graph.nodes()[i].inputs) reader_[std::size_t(input)] = NodeId(i);
-    for (const auto& [name, value] : graph.outputs()) ++uses_[std::size_t(value)];
+    ++uses_[std::size_t(result)];
   }
 
   /// The node that alone reads `value`, if it is of one of `kinds`; -1 otherwise.
@@ -78,7 +79,7 @@ std::shared_ptr<const Operator> with_activation(const Operator& op,
 
 ValueId fuse_activation(Graph& graph, ValueId loss, bool training) {
   GraphRewriter rewriter(graph);
-  const Pattern pattern(graph);
+  const Pattern pattern(graph, loss);
   for (const Node& node : graph.nodes()) {
     if (rewriter.has(node.outputs[0])) continue;  // taken in by an earlier node
     const bool product = node.op->kind() == OpKind::linear || node.op->kind() == OpKind::conv2d;
@@ -99,7 +100,7 @@ ValueId fuse_activation(Graph& graph, ValueId loss, bool training) {
 
 ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss) {
   GraphRewriter rewriter(graph);
-  const Pattern pattern(graph);
+  const Pattern pattern(graph, loss);
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     // The norm stands right behind the sum, so that every other reader of the sum comes later.
@@ -162,7 +163,7 @@ std::optional<Tail> tail_of(const Pattern& pattern, const Node& norm) {
 
 ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss) {
   GraphRewriter rewriter(graph);
-  const Pattern pattern(graph);
+  const Pattern pattern(graph, loss);
   for (const Node& node : graph.nodes()) {
     if (rewriter.has(node.outputs[0])) continue;
     const bool norm = node.op->kind() == OpKind::batch_norm_normalize ||
@@ -188,9 +189,10 @@ ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss) {
   return finish(rewriter, graph, loss);
 }
 
-ValueId fuse(Graph& graph, ValueId loss, bool training) {
-  loss = fuse_activation(graph, loss, training);
+ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute) {
   loss = fuse_batch_norm_relu(graph, loss);
+  if (recompute) return loss;
+  loss = fuse_activation(graph, loss, training);
   return fuse_residual_layer_norm(graph, loss);
 }
 

@@ -20,7 +20,8 @@ ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss);
 /// A sum that layer_norm reads: layer_norm makes the sum itself, and hands it on to other readers.
 ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss);
 
-/// All of them.
-ValueId fuse(Graph& graph, ValueId loss, bool training);
+/// All of them. Where activations may be computed again (`recompute`), activations and sums stay
+/// apart from the dear products and from layer_norm, so that they alone can run again.
+ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute = false);
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 #include "core/plan/precision.h"
 
 #include "core/base/error.h"
-#include "core/base/suggest.h"
 #include "core/graph/rewrite.h"
 #include "core/ops/cast.h"
 #include "core/ops/embedding.h"
@@ -57,6 +56,7 @@ class Bf16Pass {
   }
 
   void cast_back(const Node& node, ValueId value) {
+    if (rewriter_.type(value) == DType::f32) return;
     rewriter_.map(value,
                   rewriter_.emit(
                       node, std::make_shared<ops::Cast>(DType::f32), {rewriter_.mapped(value)})[0]);

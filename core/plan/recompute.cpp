@@ -2,7 +2,6 @@
 #include "core/plan/recompute.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "core/base/error.h"
@@ -80,9 +79,6 @@ class Candidates {
     for (std::size_t v = 0; v < values; ++v)
       if (read_by_backward[v] && can_run_again(ValueId(v))) kept_.push_back(ValueId(v));
   }
-
-  /// Forward activations that backward reads and that can be computed again.
-  const std::vector<ValueId>& kept() const { return kept_; }
 
   /// Activations whose producer costs at most `flops_per_byte` of its output; but for cuts, behind
   /// which a residual stream would be computed from its beginning.
@@ -223,7 +219,8 @@ std::vector<RecomputeChoice> recompute_choices(const Graph& graph) {
   // Operations a byte: copies and ReLU, normalisations and GELU, small products.
   for (const double flops_per_byte : {1.0, 8.0, 64.0}) {
     const std::vector<bool> dropped = candidates.cheaper_than(flops_per_byte);
-    if (dropped != choices.back().dropped) choices.push_back({dropped, candidates.cost(dropped)});
+    const double flops = candidates.cost(dropped);
+    if (flops > choices.back().flops) choices.push_back({dropped, flops});
   }
   const std::vector<Cut> cuts = candidates.cuts();
   std::vector<Cut> best;

@@ -42,18 +42,27 @@ void scale(T* y, const T* x, float factor, std::int64_t elems) {
 
 namespace {
 
-template <typename T, typename Load>
+/// What affine loops do to a value before it is stored, unless they say otherwise.
+struct Keep {
+  template <typename Lanes>
+  LOCKSTEP_INLINE Vec operator()(std::int64_t, Vec v, Lanes) const {
+    return v;
+  }
+};
+
+template <typename T, typename Load, typename Finish = Keep>
 LOCKSTEP_INLINE void affine_rows(T* y,
                                  std::int64_t elems,
                                  const float* scale,
                                  const float* shift,
                                  std::int64_t period,
-                                 Load load_x) {
+                                 Load load_x,
+                                 Finish finish = {}) {
   for (std::int64_t row = 0; row < elems; row += period) {
     const std::int64_t count = elems - row < period ? elems - row : period;
     for_each_vec(count, [=](std::int64_t i, auto lanes) {
-      const Vec v = load_x(row + i, lanes);
-      store(y + row + i, fma(v, load(scale + i, lanes), load(shift + i, lanes)), lanes);
+      const Vec v = fma(load_x(row + i, lanes), load(scale + i, lanes), load(shift + i, lanes));
+      store(y + row + i, finish(row + i, v, lanes), lanes);
     });
   }
 }
@@ -79,14 +88,14 @@ void affine_relu(T* y,
                  const float* scale,
                  const float* shift,
                  std::int64_t period) {
-  for (std::int64_t row = 0; row < elems; row += period) {
-    const std::int64_t count = elems - row < period ? elems - row : period;
-    for_each_vec(count, [=](std::int64_t i, auto lanes) {
-      const Vec v = load(x + row + i, lanes);
-      const Vec sum = fma(v, load(scale + i, lanes), load(shift + i, lanes));
-      store(y + row + i, max(zero(), sum), lanes);
-    });
-  }
+  affine_rows(
+      y,
+      elems,
+      scale,
+      shift,
+      period,
+      [=](std::int64_t i, auto lanes) { return load(x + i, lanes); },
+      [](std::int64_t, Vec v, auto) { return max(zero(), v); });
 }
 
 template <typename T>
@@ -97,14 +106,14 @@ void affine_add_relu(T* y,
                      const float* scale,
                      const float* shift,
                      std::int64_t period) {
-  for (std::int64_t row = 0; row < elems; row += period) {
-    const std::int64_t count = elems - row < period ? elems - row : period;
-    for_each_vec(count, [=](std::int64_t i, auto lanes) {
-      const Vec v = load(x + row + i, lanes);
-      const Vec sum = fma(v, load(scale + i, lanes), load(shift + i, lanes));
-      store(y + row + i, max(zero(), sum + load(r + row + i, lanes)), lanes);
-    });
-  }
+  affine_rows(
+      y,
+      elems,
+      scale,
+      shift,
+      period,
+      [=](std::int64_t i, auto lanes) { return load(x + i, lanes); },
+      [=](std::int64_t i, Vec v, auto lanes) { return max(zero(), v + load(r + i, lanes)); });
 }
 
 template <typename T>
