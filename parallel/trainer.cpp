@@ -344,6 +344,8 @@ EvaluationRecord Trainer::evaluate(const data::DataSplit& data) { return state_-
 
 TrainSummary Trainer::fit(const data::DataSplit& data) { return state_->fit(data); }
 
+std::vector<io::NamedTensor> Trainer::weights() { return state_->replica().weights(); }
+
 void Trainer::save_weights(const std::string& file) {
   io::save_weights(file, state_->replica().weights());
 }

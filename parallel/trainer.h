@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/data/sources.h"
+#include "core/io/weights.h"
 #include "core/nn/builder.h"
 #include "parallel/rank_context.h"
 #include "parallel/train_options.h"
@@ -38,6 +39,8 @@ class Trainer {
   /// Throws NonFiniteError: the loss is not finite.
   TrainSummary fit(const data::DataSplit& data);
 
+  /// Copies of parameters and running statistics, as stored, in declaration order. After fit().
+  std::vector<io::NamedTensor> weights();
   /// Writes parameters and running statistics in PyTorch's names and layouts. After fit(), rank 0.
   void save_weights(const std::string& file);
 
