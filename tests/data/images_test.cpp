@@ -90,7 +90,7 @@ TEST_F(Images, SplitsAFlatFolderBySeed) {
       validation.insert(first_byte(*split.validation, i));
     EXPECT_EQ(train.size(), 15u);
     EXPECT_EQ(validation.size(), 5u);
-    train.merge(validation);
+    train.insert(validation.begin(), validation.end());
     EXPECT_EQ(train.size(), 20u);
     return validation;
   };

@@ -35,7 +35,7 @@ class Tokens : public DataFixture {
                            const std::vector<std::uint16_t>& tokens,
                            const std::vector<std::uint32_t>& header = {}) {
     std::string bytes(header.empty() ? 0 : 1024, '\0');
-    std::memcpy(bytes.data(), header.data(), header.size() * 4);
+    if (!header.empty()) std::memcpy(bytes.data(), header.data(), header.size() * 4);
     bytes.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * 2);
     return write(name, bytes);
   }
