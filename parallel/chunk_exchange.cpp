@@ -64,6 +64,10 @@ ChunkExchange::ChunkExchange(Backend& backend,
   if (ranks_ == 1) return;
   exchange_comm_ = communicator.split(0, rank_);
   gather_comm_ = communicator.split(0, rank_);
+  // How many buckets are under way at once depends on the moment, and each may still hold the
+  // request of the step before while it starts its next.
+  exchange_comm_->reserve_requests(2 * bucket_count);
+  gather_comm_->reserve_requests(2 * bucket_count);
   if (reduction_ == Reduction::fast)
     zeros_ = backend_.allocate(kZeros * sizeof(float), "zeros for ranks without shards");
 }

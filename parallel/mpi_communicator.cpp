@@ -100,6 +100,12 @@ class MpiCommunicator final : public Communicator {
 
   void barrier() override { LOCKSTEP_MPI_TRY(MPI_Barrier(comm_)); }
 
+  void reserve_requests(int count) override {
+    pool_.reserve(std::size_t(count));
+    while (pool_.size() < std::size_t(count))
+      pool_.push_back(std::make_unique<MpiRequest>(std::size_t(size_), pool_));
+  }
+
   void broadcast(void* data, std::size_t bytes, int root) override {
     auto* next = static_cast<std::byte*>(data);
     do {  // An empty broadcast still checks its root.

@@ -48,6 +48,9 @@ class Communicator {
   /// Variable sizes: rank r contributes bytes[r]; recv is their concatenation.
   virtual void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) = 0;
 
+  /// Prepares for `count` started collectives at once, so that starting them allocates nothing.
+  virtual void reserve_requests(int /*count*/) {}
+
   /// Sends send[to[r]] to each rank r, receives from each rank r into recv[from[r]].
   virtual CommRequestPtr start_all_to_all(const float* send,
                                           std::span<const CommBlock> to,
