@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/graph/parameter.h"
+
+/// A checkpoint is a folder step_00001000/ with
+///   model.safetensors      parameters and running statistics, PyTorch's names and layouts
+///   optimizer.safetensors  the optimizer's arrays, "<parameter>.momentum_buffer", in those layouts
+///   state.json             CheckpointState
+///   further small files    config.toml, classes.json: as the run's folder has them
+///   manifest.json          bytes and SHA-256 of each file, written last
+/// It is written under a temporary name, every file and folder synced, and then renamed: a folder
+/// of that name is whole. It knows no rank count.
+namespace lockstep::io {
+
+/// Of the format; a higher one than this is refused, naming both.
+inline constexpr int kCheckpointVersion = 1;
+
+/// What a run has to know, beside the tensors, to go on as if nothing had happened. Random numbers
+/// are keyed by seed, step and sample, so that no generator has a state to save.
+struct CheckpointState {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  std::int64_t step = 0;     ///< steps done
+  std::int64_t samples = 0;  ///< training samples in them
+  double wall_s = 0;         ///< of training so far
+  double train_loss = kUnknown;
+  /// Whether the validation that is due after `step` has been done, and what it said.
+  bool evaluated = false;
+  double val_loss = kUnknown, val_accuracy = kUnknown;
+  /// The lowest validation loss so far and the steps done then; -1 where there was none.
+  double best_val_loss = kUnknown;
+  std::int64_t best_step = -1;
+  /// Key and value of everything that decides the bits of the run.
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
+/// A tensor to save; `stored` is in the layout of the flat space.
+struct CheckpointTensor {
+  std::string name;                      ///< in the file
+  const Parameter* parameter = nullptr;  ///< gives shape and layout
+  std::span<const float> stored;
+};
+
+struct CheckpointContent {
+  CheckpointState state;
+  std::vector<CheckpointTensor> model, optimizer;
+  std::map<std::string, std::string> texts;  ///< name and content of further small files
+};
+
+/// "step_00001000"
+std::string checkpoint_name(std::int64_t step);
+
+/// Writes `content` as a new checkpoint in `folder` (RUN/checkpoints, created where missing) and
+/// returns its path. A checkpoint of the same step is replaced in one atomic exchange. Throws
+/// EnvironmentError naming file, what was done with it and the system's reason; then nothing that
+/// was there before has changed, and the temporary folder is gone as far as that is possible.
+std::filesystem::path write_checkpoint(const std::filesystem::path& folder,
+                                       const CheckpointContent& content);
+
+/// Reads every byte of a checkpoint and compares it with the manifest. Throws DataError naming the
+/// file, and the tensor where one is damaged: missing, longer, shorter or changed files, a manifest
+/// that is not as it was written, a newer format version, a folder that is no checkpoint.
+CheckpointState verify_checkpoint(const std::filesystem::path& checkpoint);
+
+/// SHA-256 of the manifest of a checkpoint: equal where checkpoints are.
+std::string checkpoint_digest(const std::filesystem::path& checkpoint);
+
+struct FoundCheckpoint {
+  std::filesystem::path path;
+  CheckpointState state;
+};
+
+/// The newest checkpoint in `folder` that verifies; nothing where there is none (or no folder).
+/// Each newer one that does not is named in `passed_over` with the reason.
+std::optional<FoundCheckpoint> newest_checkpoint(const std::filesystem::path& folder,
+                                                 std::vector<std::string>& passed_over);
+
+/// Removes what saves that were cut off have left in `folder`. Only for who holds the run's lock.
+void remove_temporaries(const std::filesystem::path& folder);
+
+/// Keeps the `keep` newest checkpoints of `folder` and that of step `best_step` (-1: none), and
+/// removes the older others, oldest first. `newest` has just been written: nothing is removed where
+/// it is not there. A checkpoint that cannot be removed is named in the result with the reason.
+std::vector<std::string> remove_old_checkpoints(const std::filesystem::path& folder,
+                                                std::int64_t newest,
+                                                int keep,
+                                                std::int64_t best_step);
+
+}  // namespace lockstep::io
