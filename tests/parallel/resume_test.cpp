@@ -94,30 +94,39 @@ SmallRun gpt() {
   return run;
 }
 
-void expect_resumes_from_every_step(SmallRun run) {
-  const SharedFolder folder;
+/// Stops a run on one rank at every point where one may stop, steps and rounds of evaluations, and
+/// lets it go on elsewhere.
+void expect_resumes_from_every_moment(const SmallRun& run) {
   const Outcome whole = train_on(1, run);
-  run.options.checkpoint = {.folder = folder / "first", .every_steps = 1, .keep = 100};
-  expect_same_end(train_on(2, run), whole);
   const int world = testing::mpi_world().size();
-  for (int step = 1; step <= run.options.steps; ++step) {
-    const std::string from = folder / "first/" + io::checkpoint_name(step);
-    ASSERT_TRUE(fs::exists(from)) << "checkpoints of every step are small and quick";
-    run.options.checkpoint = {.folder = folder / ("from_" + std::to_string(step)), .resume = from};
-    const Outcome resumed = train_on(step % world + 1, run);
-    EXPECT_EQ(resumed.resumed_at, step);
+  int moment = 1;
+  for (bool stopped = true; stopped; ++moment) {
+    const SharedFolder folder;
+    SmallRun part = run;
+    part.options.checkpoint = {.folder = folder / "first"};
+    int asked = 0;
+    part.options.stop = [&] { return ++asked == moment; };
+    const Outcome first = train_on(1, part);
+    stopped = first.stopped;
+    if (!stopped) break;
+    part.options.stop = {};
+    part.options.checkpoint = {.folder = folder / "second",
+                               .resume = folder / "first/" + io::checkpoint_name(first.steps)};
+    const Outcome resumed = train_on(moment % world + 1, part);
+    EXPECT_EQ(resumed.resumed_at, first.steps);
     expect_same_end(resumed, whole);
   }
+  EXPECT_GT(moment, run.options.steps);
 }
 
-TEST(Resume, FromEveryStepOfAConvnet) { expect_resumes_from_every_step(resnet()); }
-TEST(Resume, FromEveryStepOfAGpt) { expect_resumes_from_every_step(gpt()); }
+TEST(Resume, FromEveryMomentOfAConvnet) { expect_resumes_from_every_moment(resnet()); }
+TEST(Resume, FromEveryMomentOfAGpt) { expect_resumes_from_every_moment(gpt()); }
 TEST(Resume, Bf16AndNesterov) {
   SmallRun run = resnet();
   run.options.precision = Precision::bf16;
   run.options.optimizer =
       Sgd{.lr = 0.05f, .momentum = 0.9f, .nesterov = true, .weight_decay = 1e-3f};
-  expect_resumes_from_every_step(run);
+  expect_resumes_from_every_moment(run);
 }
 
 TEST(Resume, WhicheverRankIsAskedToStop) {
