@@ -76,9 +76,9 @@ std::string read_string(pid_t thread, std::uint64_t address) {
     const iovec here{buffer, bytes}, there{reinterpret_cast<void*>(address), bytes};
     const ssize_t got = ::process_vm_readv(thread, &here, 1, &there, 1, 0);
     if (got <= 0) break;
-    const char* end = std::find(buffer, buffer + got, '\0');
-    text.append(buffer, end);
-    if (end != buffer + got) break;
+    const std::size_t length = ::strnlen(buffer, std::size_t(got));
+    text.append(buffer, length);
+    if (length < std::size_t(got)) break;
     address += std::uint64_t(got);
   }
   return text;
