@@ -11,6 +11,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/run_folder.h"
 #include "launcher/self_start.h"
+#include "launcher/stop_signal.h"
 #include "launcher/train_run.h"
 
 namespace lockstep {
@@ -37,7 +38,7 @@ StartConditions start_conditions(const RankDiscovery& discovery, const VariableM
 /// What a process that nobody launched does first: check the folder, and become mpirun where
 /// several ranks are to train. Returns the notice for a run in this process.
 std::string start_alone(const RunSettings& settings, const StartConditions& conditions) {
-  RunFolder::check(settings.flags.out, settings.flags.force);
+  RunFolder::check(settings.flags.out, existing_folder(settings.flags));
   const StartPlan plan = plan_start(settings.flags, settings.arguments, conditions);
   if (plan.ranks <= 1) return plan.message;
   std::cout << plan.message << std::endl;
@@ -70,6 +71,7 @@ int train_command(const std::vector<std::string>& arguments) {
   }
   if (alone) settings.notice = start_alone(settings, start_conditions(discovery, variables));
 
+  catch_stop_signals();
   Job job(0, nullptr);
   ErrorMeeting meeting(job.communicator());
   try {

@@ -64,7 +64,7 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              parameter.momentum});
   }
   squared_norms_.resize(tensors_.size());
-  for (int i = 0; i < state_arrays(optimizer_); ++i)
+  for (int i = 0; i < lockstep::state_arrays(optimizer_); ++i)
     state_.push_back(backend.allocate(std::size_t(space.elems) * 4, "optimizer state"));
 }
 
@@ -113,6 +113,15 @@ void OptimizerStep::update_running_statistics() {
   for (const Statistic& s : statistics_)
     backend_.update_running_statistic(
         parameters_ + s.value, gradients_ + s.value, gradients_ + s.weight, s.momentum, s.elems);
+}
+
+std::vector<FlatArray> OptimizerStep::state_arrays() {
+  const bool sgd = std::holds_alternative<Sgd>(optimizer_);
+  const char* names[] = {sgd ? "momentum_buffer" : "exp_avg", "exp_avg_sq"};
+  std::vector<FlatArray> arrays;
+  for (std::size_t i = 0; i < state_.size(); ++i)
+    arrays.push_back({names[i], state_[i]->as<float>()});
+  return arrays;
 }
 
 std::size_t OptimizerStep::state_bytes() const {
