@@ -27,7 +27,8 @@ LOCKSTEP_INLINE void transpose_tile(__m256 (&v)[kTile]) {
   }
 }
 
-/// transpose_padded of rows that are `in_row` elements apart.
+/// out[c * out_row + r] = in[r * in_row + c] for r < rows, zero up to the next multiple of
+/// kTransposeAlign; out_row is that multiple at least.
 LOCKSTEP_INLINE void transpose_rows(float* out,
                                     std::int64_t out_row,
                                     const float* in,
