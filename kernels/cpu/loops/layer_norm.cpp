@@ -6,140 +6,94 @@
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {
 
-/// Rows that are worked on together: within a row each step waits for the sums of the one before.
-/// A row's bits do not depend on its neighbours.
-constexpr int kGroup = 4;
-
-/// One value a row of a group.
-struct RowValues {
-  float of[kGroup];
+struct RowMoments {
+  float mean, variance;
 };
 
-/// The sums of rows, each over its lanes; rows that are not there count nothing.
-template <int rows>
-LOCKSTEP_INLINE RowValues totals(const Vec (&sums)[rows]) {
-  Vec all[kGroup] = {zero(), zero(), zero(), zero()};
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) all[r] = sums[r];
-  RowValues values;
-  _mm_storeu_ps(values.of, total_of_four(all));
-  return values;
-}
-
-/// Sums of `term(row, offset, lanes)` over each row.
-template <int rows, typename Term>
-LOCKSTEP_INLINE RowValues row_sums(std::int64_t width, Term term) {
-  Vec sums[rows];
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) sums[r] = zero();
-  for_each_vec(width, [&](std::int64_t i, auto lanes) {
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) sums[r] = sums[r] + keep_lanes(term(r, i, lanes), lanes);
+/// Sums in four interleaved chains: additions wait for each other otherwise.
+template <typename Term>
+LOCKSTEP_INLINE float row_sum(std::int64_t width, Term term) {
+  Vec sum[4] = {zero(), zero(), zero(), zero()};
+  std::int64_t i = 0;
+  for (; i + 4 * kLanes <= width; i += 4 * kLanes)
+    for (int j = 0; j < 4; ++j) sum[j] = sum[j] + term(i + j * kLanes, AllLanes{});
+  for_each_vec(width - i, [&](std::int64_t k, auto lanes) {
+    sum[0] = sum[0] + keep_lanes(term(i + k, lanes), lanes);
   });
-  return totals<rows>(sums);
+  return total((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/// Rows [row, row + rows).
-template <int rows, typename T>
-LOCKSTEP_INLINE void normalise(const LayerNormArgs<T>& a, std::int64_t row) {
-  const std::int64_t width = a.width, at = row * width;
-  const T* const h = (a.residual == nullptr ? a.x : a.sum) + at;
-  RowValues mean;
-  if (a.residual == nullptr) {
-    mean = row_sums<rows>(
-        width, [=](int r, std::int64_t i, auto lanes) { return load(h + r * width + i, lanes); });
-  } else {
-    const T *const x = a.x + at, *const residual = a.residual + at;
-    T* const sum = a.sum + at;
-    mean = row_sums<rows>(width, [=](int r, std::int64_t i, auto lanes) {
-      const std::int64_t k = r * width + i;
-      store(sum + k, load(x + k, lanes) + load(residual + k, lanes), lanes);
-      return load(sum + k, lanes);  // as it is stored
-    });
-  }
-  Vec centre[rows], scale[rows];
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) centre[r] = broadcast(mean.of[r] / float(width));
-  const RowValues squares = row_sums<rows>(width, [&](int r, std::int64_t i, auto lanes) {
-    const Vec d = load(h + r * width + i, lanes) - centre[r];
+template <typename T>
+LOCKSTEP_INLINE RowMoments moments(const T* h, std::int64_t width) {
+  const float mean =
+      row_sum(width, [=](std::int64_t i, auto lanes) { return load(h + i, lanes); }) / float(width);
+  const Vec center = broadcast(mean);
+  const float squares = row_sum(width, [=](std::int64_t i, auto lanes) {
+    const Vec d = load(h + i, lanes) - center;
     return d * d;
   });
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) {
-    const float rstd = 1.0f / __builtin_sqrtf(squares.of[r] / float(width) + a.eps);
-    a.saved[2 * (row + r)] = mean.of[r] / float(width);
-    a.saved[2 * (row + r) + 1] = rstd;
-    scale[r] = broadcast(rstd);
-  }
-  T* const y = a.y + at;
-  for_each_vec(width, [&](std::int64_t i, auto lanes) {
-    const Vec gamma = load(a.gamma + i, lanes);
-    const Vec beta = a.beta == nullptr ? zero() : load(a.beta + i, lanes);
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) {
-      const Vec normal = (load(h + r * width + i, lanes) - centre[r]) * scale[r];
-      store(y + r * width + i, fma(normal, gamma, beta), lanes);
-    }
-  });
+  return {mean, squares / float(width)};
 }
 
 }  // namespace
 
 template <typename T>
 void layer_norm(const LayerNormArgs<T>& a) {
-  std::int64_t row = 0;
-  for (; row + kGroup <= a.rows; row += kGroup) normalise<kGroup>(a, row);
-  for (; row < a.rows; ++row) normalise<1>(a, row);
+  for (std::int64_t r = 0; r < a.rows; ++r) {
+    const T* h = a.x + r * a.width;
+    if (a.residual != nullptr) {
+      const T* const residual = a.residual + r * a.width;
+      T* const sum = a.sum + r * a.width;
+      for_each_vec(a.width, [=](std::int64_t i, auto lanes) {
+        store(sum + i, load(h + i, lanes) + load(residual + i, lanes), lanes);
+      });
+      h = sum;
+    }
+    const RowMoments m = moments(h, a.width);
+    const float rstd = 1.0f / __builtin_sqrtf(m.variance + a.eps);
+    a.saved[2 * r] = m.mean;
+    a.saved[2 * r + 1] = rstd;
+    const Vec mean = broadcast(m.mean), scale = broadcast(rstd);
+    T* const y = a.y + r * a.width;
+    for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
+      const Vec normal = (load(h + i, lanes) - mean) * scale;
+      const Vec gamma = load(a.gamma + i, lanes);
+      store(y + i,
+            a.beta == nullptr ? normal * gamma : fma(normal, gamma, load(a.beta + i, lanes)),
+            lanes);
+    });
+  }
 }
 
 namespace {
 
-/// Adds rows [row, row + rows) to the sums of dgamma and dbeta and writes their dh.
-template <int rows, typename T>
-LOCKSTEP_INLINE void rows_bwd(const LayerNormBwdArgs<T>& a,
-                              std::int64_t row,
-                              float* gammas,
-                              float* betas) {
-  const std::int64_t width = a.width, at = row * width;
-  const T *const h = a.h + at, *const dy = a.dy + at;
-  Vec mean[rows], rstd[rows], sums[rows], products[rows];
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) {
-    mean[r] = broadcast(a.saved[2 * (row + r)]);
-    rstd[r] = broadcast(a.saved[2 * (row + r) + 1]);
-    sums[r] = products[r] = zero();
-  }
-  for_each_vec(width, [&](std::int64_t i, auto lanes) {
-    const Vec gamma = load(a.gamma + i, lanes);
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) {
-      const Vec normal = (load(h + r * width + i, lanes) - mean[r]) * rstd[r];
-      const Vec g = load(dy + r * width + i, lanes) * gamma;  // zero outside the lanes
-      sums[r] = sums[r] + g;
-      products[r] = fma(g, normal, products[r]);
-    }
+/// Adds the row to the sums of dgamma and dbeta and writes dh.
+template <typename T>
+LOCKSTEP_INLINE void row_bwd(const LayerNormBwdArgs<T>& a,
+                             std::int64_t r,
+                             float* gammas,
+                             float* betas) {
+  const T *const h = a.h + r * a.width, *const dy = a.dy + r * a.width;
+  const Vec mean = broadcast(a.saved[2 * r]), rstd = broadcast(a.saved[2 * r + 1]);
+  Vec sums[2] = {zero(), zero()}, products[2] = {zero(), zero()};
+  for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
+    const Vec d = load(dy + i, lanes), normal = (load(h + i, lanes) - mean) * rstd;
+    const Vec g = d * load(a.gamma + i, lanes);  // zero outside the lanes, as d is
+    const int chain = int(i / kLanes) & 1;
+    sums[chain] = sums[chain] + g;
+    products[chain] = fma(g, normal, products[chain]);
+    store(gammas + i, fma(d, normal, load(gammas + i, lanes)), lanes);
+    if (a.dbeta != nullptr) store(betas + i, load(betas + i, lanes) + d, lanes);
   });
-  const RowValues sum_g = totals<rows>(sums), sum_product = totals<rows>(products);
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) {
-    sums[r] = broadcast(sum_g.of[r] / float(width));
-    products[r] = broadcast(sum_product.of[r] / float(width));
-  }
-  for_each_vec(width, [&](std::int64_t i, auto lanes) {
-    const Vec gamma = load(a.gamma + i, lanes);
-    Vec dgamma = load(gammas + i, lanes), dbeta = load(betas + i, lanes);
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) {
-      const std::int64_t k = r * width + i;
-      const Vec d = load(dy + k, lanes), normal = (load(h + k, lanes) - mean[r]) * rstd[r];
-      dgamma = fma(d, normal, dgamma);
-      dbeta = dbeta + d;
-      Vec dh = rstd[r] * (d * gamma - sums[r] - normal * products[r]);
-      if (a.dh_in != nullptr) dh = dh + load(a.dh_in + at + k, lanes);
-      store(a.dh + at + k, dh, lanes);
-    }
-    store(gammas + i, dgamma, lanes);
-    store(betas + i, dbeta, lanes);
+  const Vec mean_g = broadcast(total(sums[0] + sums[1]) / float(a.width));
+  const Vec mean_product = broadcast(total(products[0] + products[1]) / float(a.width));
+  T* const dh = a.dh + r * a.width;
+  for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
+    const Vec normal = (load(h + i, lanes) - mean) * rstd;
+    const Vec g = load(dy + i, lanes) * load(a.gamma + i, lanes);
+    Vec d = rstd * (g - mean_g - normal * mean_product);
+    if (a.dh_in != nullptr) d = d + load(a.dh_in + r * a.width + i, lanes);
+    store(dh + i, d, lanes);
   });
 }
 
@@ -165,8 +119,7 @@ void layer_norm_bwd(const LayerNormBwdArgs<T>& a) {
     clear(a.workspace, 2 * a.width);
     const std::int64_t end = at_most(r + kLayerNormBlock, a.rows);
     const bool first = r == 0;
-    for (; r + kGroup <= end; r += kGroup) rows_bwd<kGroup>(a, r, gammas, betas);
-    for (; r < end; ++r) rows_bwd<1>(a, r, gammas, betas);
+    for (; r < end; ++r) row_bwd(a, r, gammas, betas);
     add_block(a.dgamma, gammas, a.width, !first || a.accumulate_gamma);
     add_block(a.dbeta, betas, a.width, !first || a.accumulate_beta);
   } while (r < a.rows);
