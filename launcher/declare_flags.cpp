@@ -261,6 +261,27 @@ void declare_output(FlagGroup group, RawFlags& raw) {
   group.whole("--log-every", raw.log_every, 0, "steps between two log lines; 0: none");
   group.whole(
       "--eval-every", raw.eval_every, -1, "steps between validations; 0: never, -1: every epoch");
+  group
+      .text("--checkpoint-every",
+            raw.checkpoint_every,
+            "steps or time between two checkpoints, and one at the end; 0: only where a signal "
+            "stops the run")
+      ->type_name("N[steps|s|m|h]")
+      ->check(interval("--checkpoint-every"));
+  group.whole("--checkpoint-keep",
+              raw.checkpoint_keep,
+              1,
+              "newest checkpoints that stay, beside the one of the lowest validation loss");
+  group
+      .text("--resume",
+            raw.resume,
+            "auto: go on from the newest whole checkpoint in --out, or begin there; or from a run "
+            "or a checkpoint")
+      ->type_name("auto|DIR")
+      ->default_str("");
+  group.flag("--resume-override",
+             raw.resume_override,
+             "go on although settings differ from the checkpoint's");
   group.flag("--profile",
              raw.profile,
              "print time, FLOPs, bytes and share of the machine's peak per operator, and write "

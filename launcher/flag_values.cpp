@@ -105,6 +105,42 @@ CLI::Validator byte_size(const std::string& flag) {
 
 std::uint64_t to_bytes(const std::string& text) { return parse_bytes(text).value_or(0); }
 
+namespace {
+
+std::optional<Interval> parse_interval(const std::string& text) {
+  constexpr double kMostSeconds = 1e9;
+  constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"s", 1}, {"m", 60}, {"h", 3600}};
+  std::string number = text.ends_with("steps") ? text.substr(0, text.size() - 5) : text;
+  if (const auto steps = parse<std::int64_t>(number)) {
+    if (*steps < 0 || *steps > kMostSteps) return std::nullopt;
+    return Interval{*steps, 0};
+  }
+  for (const auto& [unit, factor] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    const auto value = parse<double>(text.substr(0, text.size() - 1));
+    if (!value || !(*value > 0) || !(*value * factor <= kMostSeconds)) return std::nullopt;
+    return Interval{0, *value * factor};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+CLI::Validator interval(const std::string& flag) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        if (parse_interval(text)) return std::string();
+        throw ConfigError(
+            fmt::format(
+                "{} is '{}', expected a number of steps, seconds, minutes or hours", flag, text),
+            fmt::format("for example {0} 500, {0} 90s, {0} 10m, {0} 1h, or {0} 0 for never", flag));
+      },
+      "");
+}
+
+Interval to_interval(const std::string& text) { return parse_interval(text).value_or(Interval{}); }
+
 CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> words) {
   return CLI::Validator(
       [=](std::string& text) {

@@ -23,6 +23,15 @@ CLI::Validator real_number(const std::string& flag, double least, double most);
 CLI::Validator byte_size(const std::string& flag);
 /// The bytes of a text that was checked; "none" is 0.
 std::uint64_t to_bytes(const std::string& text);
+/// How often: a number of steps or of seconds.
+struct Interval {
+  std::int64_t steps = 0;
+  double seconds = 0;
+};
+/// 500, 500steps, 90s, 10m, 1.5h or 0.
+CLI::Validator interval(const std::string& flag);
+/// The interval of a text that was checked.
+Interval to_interval(const std::string& text);
 /// One of `words`; the nearest one is offered.
 CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> words);
 

@@ -26,6 +26,9 @@ struct TrainFlags {
   std::string device = "auto";
   std::string out;  ///< empty: runs/<time>
   bool force = false;
+  std::string resume;      ///< auto, a run or a checkpoint; empty: from the start
+  bool continues = false;  ///< --resume goes on in `out`, instead of branching off into it
+  std::string checkpoint_every = "10m";  ///< as typed
   /// Not empty: the user asked for this text instead of a run.
   std::string help;
 };
@@ -37,8 +40,9 @@ struct TrainFlags {
 /// that are none, contradictions; EnvironmentError: a device that is not built in.
 TrainFlags parse_train_flags(const std::vector<std::string>& arguments);
 
-/// The same flags as a TOML file that --config reads; without --out and --force, which belong to
-/// one run. Flags that do not apply (momentum with AdamW) are left out.
+/// The same flags as a TOML file that --config reads; without --out, --force, --resume and
+/// --resume-override, which belong to one start. Flags that do not apply (momentum with AdamW) are
+/// left out.
 std::string to_toml(const TrainFlags& flags);
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ std::vector<std::string> profile_table(const std::vector<ProfileLine>& lines, st
 class ProfilePrinter final : public TrainObserver {
  public:
   ProfilePrinter(Console& console, RunFolder& folder) : console_(console), folder_(folder) {}
-  void on_end(const TrainSummary& summary) override { steps_ = summary.steps; }
+  void on_end(const TrainSummary& summary) override { steps_ = summary.steps - summary.resumed_at; }
   void on_profile(const ProfileRecord& record) override;
 
  private:

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "launcher/error_meeting.h"
+
 namespace lockstep {
 namespace {
 
@@ -56,6 +58,23 @@ void Progress::on_evaluation(const EvaluationRecord& record) {
   console_.line(evaluation_line(record));
 }
 
+void Progress::on_checkpoint(const CheckpointRecord& record) {
+  for (const std::string& line : record.not_removed)
+    print_warning("old checkpoint not removed: " + line, 0);
+  if (!record.error.empty()) {
+    print_warning(fmt::format("the checkpoint of step {} was not written, the ones before stay: {}",
+                              record.step,
+                              record.error),
+                  0);
+    return;
+  }
+  console_.line(fmt::format("checkpoint at step {}: {}  ({:.1f} s; training stood still {})",
+                            record.step,
+                            record.path,
+                            record.seconds,
+                            milliseconds(record.stall_ms)));
+}
+
 void Progress::on_end(const TrainSummary& summary) {
   const double steps = double(std::max<std::int64_t>(1, summary.steps));
   console_.line(fmt::format("done       {} steps, {} samples in {:.1f} s of training",
@@ -85,6 +104,12 @@ void Progress::on_end(const TrainSummary& summary) {
       fmt::format("exposed communication  {} a step, {:.1f}% of it",
                   milliseconds(1000 * summary.comm_exposed_share * summary.wall_s / steps),
                   100 * summary.comm_exposed_share));
+  if (summary.checkpoints > 0)
+    console_.line(fmt::format(
+        "checkpoints            {}; training stood still {:.2f}% of the time, {} at most",
+        summary.checkpoints,
+        100 * summary.checkpoint_stall_share,
+        milliseconds(summary.checkpoint_stall_ms)));
   console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
 }
 

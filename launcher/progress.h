@@ -21,6 +21,7 @@ class Progress final : public TrainObserver {
   explicit Progress(Console& console) : console_(console) {}
   void on_step(const StepRecord& record) override;
   void on_evaluation(const EvaluationRecord& record) override;
+  void on_checkpoint(const CheckpointRecord& record) override;
   void on_end(const TrainSummary& summary) override;
 
  private:

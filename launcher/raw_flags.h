@@ -80,6 +80,10 @@ struct RawFlags {
   std::string out;
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
+  std::string checkpoint_every = "10m";
+  std::int64_t checkpoint_keep = 2;
+  std::string resume;
+  bool resume_override = false;
   bool profile = false;
   bool force = false;
 };

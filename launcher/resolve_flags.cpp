@@ -9,6 +9,7 @@
 #include "launcher/flag_values.h"
 #include "launcher/gpt_flags.h"
 #include "launcher/raw_flags.h"
+#include "launcher/resume_target.h"
 #include "parallel/batch_plan.h"
 
 namespace lockstep {
@@ -180,6 +181,30 @@ void resolve_weights(const CLI::App& app, const RawFlags& raw, TrainOptions& opt
   options.no_decay = raw.no_decay;
 }
 
+/// Without `out`, a run or checkpoint that is named goes on where it lies.
+void resolve_checkpoints(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
+  const Interval every = to_interval(raw.checkpoint_every);
+  CheckpointOptions& checkpoint = flags.options.checkpoint;
+  flags.checkpoint_every = raw.checkpoint_every;
+  checkpoint.every_steps = every.steps;
+  checkpoint.every_seconds = every.seconds;
+  checkpoint.keep = int(std::min<std::int64_t>(raw.checkpoint_keep, 1 << 20));
+  checkpoint.resume_override = raw.resume_override;
+  checkpoint.resume = flags.resume = raw.resume;
+  if (raw.resume.empty()) {
+    refuse(app, {"--resume-override"}, "no --resume", "--resume says what to go on from");
+    return;
+  }
+  refuse(app, {"--force"}, "--resume", "a run that goes on writes over nothing");
+  if (raw.resume == "auto") {
+    LOCKSTEP_CHECK(
+        !raw.out.empty(), ConfigError, "--resume auto needs --out DIR, the run's folder");
+    flags.continues = true;
+    return;
+  }
+  settle_resume(flags);
+}
+
 void check_device(const std::string& device) {
   if (device != "cuda") return;
   throw EnvironmentError("--device cuda: the CUDA backend is not built into this program",
@@ -220,6 +245,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   flags.device = raw.device;
   flags.out = raw.out;
   flags.force = raw.force;
+  resolve_checkpoints(app, raw, flags);
   check_device(flags.device);
   return flags;
 }

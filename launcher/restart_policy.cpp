@@ -26,9 +26,8 @@ bool would_happen_again(const Attempt& attempt) {
 }  // namespace
 
 RestartPolicy::Verdict RestartPolicy::next(const Attempt& attempt) {
-  constexpr int kResumable = 75;
   if (attempt.exit_code == 0) return Verdict::done;
-  if (attempt.exit_code == kResumable) return Verdict::stopped;
+  if (attempt.exit_code == int(ExitCode::requeue)) return Verdict::stopped;
   // Ended by the wish to stop, before the ranks could take it or after the grace time.
   if (attempt.stop_asked && attempt.exit_code > 128) return Verdict::stopped;
   if (attempt.stop_asked || would_happen_again(attempt)) return Verdict::failed;

@@ -98,10 +98,8 @@ LaunchSite launch_site(const RunFlags& flags) {
 class Run {
  public:
   explicit Run(const RunFlags& flags)
-      : flags_(flags),
-        site_(launch_site(flags)),
-        policy_(flags.max_restarts, flags.backoff_s),
-        standing_(standing_of(flags.train.out, false)) {
+      : flags_(flags), site_(launch_site(flags)), policy_(flags.max_restarts, flags.backoff_s) {
+    if (goes_on()) standing_ = standing_of(flags_.train.out, false);
     ranks_ = choose_ranks(flags_.train, site_.cores);
     launcher_ = choose_launcher(flags_, site_, ranks_);
   }
@@ -112,13 +110,14 @@ class Run {
     Verdict verdict;
     do {
       const Ending ending = start_once();
-      const Standing before =
-          std::exchange(standing_, standing_of(flags_.train.out, ending.exit_code == 0));
       Attempt attempt{ending.exit_code, ending.stop_asked, starts_ == 1};
       attempt.trained = log_is_new();
-      attempt.progress = standing_.step > before.step;
+      begun_here_ |= attempt.trained;
+      const std::int64_t step_before = standing_.step;
+      if (goes_on()) standing_ = standing_of(flags_.train.out, ending.exit_code == 0);
+      attempt.progress = standing_.step > step_before;
       verdict = policy_.next(attempt);
-      code = verdict == Verdict::stopped ? 75 : ending.exit_code;
+      code = verdict == Verdict::stopped ? int(ExitCode::requeue) : ending.exit_code;
       const bool over = verdict == Verdict::failed || verdict == Verdict::exhausted;
       if (over) say_share(trained_before);
       report(ending, verdict);  // who failed is said last
@@ -146,9 +145,7 @@ class Run {
     child.output_folder = output_folder();
     child.labelled = launcher_ == Launcher::srun;
     child.grace_s = flags_.grace_s;
-    // A restart goes on from this run's own checkpoint, whatever the first start began from.
-    std::vector<std::string> arguments =
-        train_arguments(flags_, starts_ > 1 && standing_.step >= 0);
+    std::vector<std::string> arguments = train_arguments(flags_, goes_on());
     if (launcher_ == Launcher::none) {
       arguments.insert(arguments.end(), {"--ranks", "1"});
     } else {
@@ -172,6 +169,21 @@ class Run {
     return ending;
   }
 
+  /// Whether --out holds this run: from then on a restart goes on there, whatever the first start
+  /// was told to begin from. Another run's checkpoint is given up only for one of our own.
+  bool goes_on() const {
+    const TrainFlags& train = flags_.train;
+    if (train.force || (!train.continues && !train.resume.empty()))
+      return begun_here_ && (train.resume.empty() || holds_checkpoint());
+    return true;
+  }
+
+  bool holds_checkpoint() const {
+    std::vector<std::string> passed_over;
+    return io::newest_checkpoint(fs::path(flags_.train.out) / "checkpoints", passed_over)
+        .has_value();
+  }
+
   /// OUT/logs/output/N, of which N numbers all starts of this run. Created by who writes there.
   std::string output_folder() const {
     const fs::path folder = fs::absolute(flags_.train.out) / "logs/output";
@@ -192,7 +204,7 @@ class Run {
   void report(const Ending& ending, Verdict verdict) const {
     if (verdict == Verdict::done) return;
     if (verdict == Verdict::stopped) {
-      if (ending.exit_code != 75)
+      if (ending.exit_code != int(ExitCode::requeue))
         say(fmt::format("the ranks were ended {}",
                         ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
                                             : std::string("while they started")));
@@ -215,7 +227,7 @@ class Run {
     const double pause = policy_.pause();
     say(fmt::format("restart {} in {:g} s", policy_.restarts(), pause));
     signals_.wait(pause);
-    if (signals_.requested()) return 75;
+    if (signals_.requested()) return int(ExitCode::requeue);
     if (flags_.hosts.empty()) return code;
     site_.hosts = answering_hosts(flags_.hosts, flags_.ssh);
     LOCKSTEP_CHECK(!site_.hosts.empty(),
@@ -239,6 +251,7 @@ class Run {
   RestartPolicy policy_;
   Standing standing_;
   int starts_ = 0;
+  bool begun_here_ = false;  // --out holds what one of our starts has begun
   Clock::time_point begun_ = Clock::now();
   fs::file_time_type started_;
 };

@@ -86,16 +86,17 @@ RunFlags parse_run_flags(const std::vector<std::string>& arguments) {
   return flags;
 }
 
-std::vector<std::string> train_arguments(const RunFlags& flags, bool from_checkpoint) {
+std::vector<std::string> train_arguments(const RunFlags& flags, bool go_on) {
   std::vector<std::string> result;
-  bool resumes = false;
+  bool says_where_from = false;
   for (const std::string& argument : flags.arguments) {
-    if (from_checkpoint && is_flag(argument, "--force")) continue;
-    resumes |= is_flag(argument, "--resume");
+    const bool force = is_flag(argument, "--force");
+    if (go_on && force) continue;
+    says_where_from |= force || is_flag(argument, "--resume");
     result.push_back(argument);
   }
   // Of a flag given twice, the last counts.
-  if (from_checkpoint || !resumes) result.insert(result.end(), {"--resume", "auto"});
+  if (go_on || !says_where_from) result.insert(result.end(), {"--resume", "auto"});
   result.insert(result.end(), {"--ranks", "auto"});
   return result;
 }

@@ -27,9 +27,9 @@ struct RunFlags {
 /// ConfigError: as parse_train_flags(), no --out.
 RunFlags parse_run_flags(const std::vector<std::string>& arguments);
 
-/// The flags of train for a start: as typed for the first one, with --resume auto unless --resume
-/// was given; for a restart from a checkpoint of --out, --resume auto and no --force. The launcher
-/// alone says the number of ranks.
-std::vector<std::string> train_arguments(const RunFlags& flags, bool from_checkpoint);
+/// The flags of train for a start: as typed, and --resume auto unless --resume or --force was
+/// given; where the run in --out is to `go_on`, --resume auto and no --force. The launcher alone
+/// says the number of ranks.
+std::vector<std::string> train_arguments(const RunFlags& flags, bool go_on);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "launcher/metrics_file.h"
 
 namespace lockstep {
 namespace fs = std::filesystem;
@@ -25,6 +26,7 @@ std::string time_stamp() {
   return text;
 }
 
+constexpr const char* kLock = "lock";
 constexpr const char* kHint = "choose a writable place with --out DIR";
 
 [[noreturn]] void cannot_create(const fs::path& folder, const std::error_code& error) {
@@ -60,9 +62,17 @@ std::string create_fresh(std::vector<fs::path>& created) {
   return name;
 }
 
+/// Whether a run that was cut off before it wrote its configuration may have left `name`: then it
+/// can begin here. `lockstep run` has the ranks' raw output in logs/ even before them.
+bool is_of_a_start(const std::string& name, RunFolder::Existing existing) {
+  if (name == kLock) return true;
+  return existing == RunFolder::Existing::own_run &&
+         (name == "logs" || name.starts_with("metrics.jsonl") || name.starts_with(".shared-"));
+}
+
 }  // namespace
 
-void RunFolder::check(const std::string& out, bool force) {
+void RunFolder::check(const std::string& out, Existing existing) {
   if (out.empty()) return;
   std::error_code error;
   const fs::file_status status = fs::status(out, error);
@@ -74,21 +84,34 @@ void RunFolder::check(const std::string& out, bool force) {
   };
   check_readable();
   LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
-  const bool empty = fs::directory_iterator(out, error) == fs::directory_iterator();
+  bool empty = true;
+  for (const auto& entry : fs::directory_iterator(out, error))
+    empty = empty && is_of_a_start(entry.path().filename().string(), existing);
   check_readable();
-  if (force || empty) return;
-  throw ConfigError(fmt::format("the output folder {} already exists and is not empty", out),
-                    "choose another --out, or write over it with --force");
+  if (empty || existing == Existing::anything) return;
+  const bool run = fs::exists(fs::path(out) / "config.toml", error);
+  if (existing == Existing::own_run) {
+    if (run) return;
+    throw ConfigError(fmt::format("the output folder {} holds no run that could go on", out),
+                      "choose another --out");
+  }
+  throw ConfigError(
+      fmt::format("the output folder {} already exists and is not empty", out),
+      run ? "choose another --out, write over it with --force, or go on from its newest checkpoint "
+            "with --resume auto"
+          : "choose another --out, or write over it with --force");
 }
 
-RunFolder::RunFolder(const std::string& out, bool force) : path_(out) {
-  check(path_, force);
+RunFolder::RunFolder(const std::string& out, Existing existing) : path_(out) {
+  check(path_, existing);
   try {
     if (path_.empty()) {
       path_ = create_fresh(created_);
     } else {
       create(fs::path(path_).lexically_normal(), created_);
     }
+    lock_ = std::make_unique<RunLock>(path_);
+    check(path_, existing);  // another run may have come in between
   } catch (...) {
     remove_created();
     throw;
@@ -101,11 +124,12 @@ RunFolder::~RunFolder() {
 
 void RunFolder::remove_created() {
   std::error_code ignored;
+  if (lock_ && !created_.empty()) fs::remove(file(kLock), ignored);
   for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder)
     fs::remove(*folder, ignored);
 }
 
-void RunFolder::begin() {
+void RunFolder::begin(const ResumeRecord* resumed) {
   begun_ = true;
   std::vector<fs::path> ignored_list;
   create(fs::path(path_) / "logs", ignored_list);
@@ -113,10 +137,23 @@ void RunFolder::begin() {
   for (const char* result :
        {"summary.json", "model.safetensors", "classes.json", "profile.txt", "trace.json"})
     fs::remove(fs::path(path_) / result, ignored);
-  for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
+  if (resumed) {
+    keep_metrics_before(file("metrics.jsonl"), *resumed);
+  } else {
+    fs::remove_all(file("checkpoints"), ignored);
+    fs::remove(file("history.jsonl"), ignored);
+    for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
+    }
   }
-  metrics_ = RunLog(file("metrics.jsonl"));
+  metrics_ = RunLog(file("metrics.jsonl"), resumed ? RunLog::Open::append : RunLog::Open::empty);
   if (!metrics_.error().empty()) throw EnvironmentError(metrics_.error(), kHint);
+}
+
+void RunFolder::add_history(const std::string& line) {
+  RunLog log(file("history.jsonl"), RunLog::Open::append);
+  log.write_line(line);
+  log.close();
+  if (!log.error().empty()) errors_.push_back(log.error());
 }
 
 void RunFolder::write_file(const std::string& name, const std::string& text) {
@@ -153,6 +190,15 @@ void RunFolder::on_evaluation(const EvaluationRecord& record) {
                                    {"seconds", record.seconds}}));
 }
 
+void RunFolder::on_checkpoint(const CheckpointRecord& record) {
+  metrics_.write_line(json_object({{"step", record.step},
+                                   {"checkpoint", record.path},
+                                   {"seconds", record.seconds},
+                                   {"stall_ms", record.stall_ms},
+                                   {"error", record.error}}));
+  checkpoint_error_ = record.error;
+}
+
 void RunFolder::on_end(const TrainSummary& summary) {
   constexpr double kNull = std::numeric_limits<double>::quiet_NaN();
   write_file(
@@ -169,6 +215,10 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"loader_samples_per_s", summary.loader_samples_per_s},
                    {"loader_workers", std::int64_t(summary.loader_workers)},
                    {"skipped_samples", summary.skipped_samples},
+                   {"resumed_at", summary.resumed_at},
+                   {"checkpoints", summary.checkpoints},
+                   {"checkpoint_stall_ms", summary.checkpoint_stall_ms},
+                   {"checkpoint_stall_share", summary.checkpoint_stall_share},
                    {"planned_bytes", summary.planned_bytes},
                    {"activation_bytes", summary.activation_bytes},
                    {"peak_memory_bytes", summary.peak_memory_bytes},
@@ -181,7 +231,13 @@ void RunFolder::on_end(const TrainSummary& summary) {
 std::vector<std::string> RunFolder::finish() {
   metrics_.close();
   if (!metrics_.error().empty()) errors_.push_back(metrics_.error());
+  if (!checkpoint_error_.empty()) errors_.push_back(checkpoint_error_);
   return errors_;
+}
+
+RunFolder::Existing existing_folder(const TrainFlags& flags) {
+  if (flags.continues) return RunFolder::Existing::own_run;
+  return flags.force ? RunFolder::Existing::anything : RunFolder::Existing::nothing;
 }
 
 }  // namespace lockstep

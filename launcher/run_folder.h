@@ -2,10 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/io/run_log.h"
+#include "launcher/flags.h"
+#include "launcher/run_lock.h"
 #include "parallel/train_records.h"
 
 namespace lockstep {
@@ -14,33 +17,44 @@ namespace lockstep {
 /// full disk) never stops the training: it is collected in errors().
 class RunFolder final : public TrainObserver {
  public:
-  /// Throws ConfigError where `out` already holds something and `force` does not allow to write
-  /// there; EnvironmentError where that cannot be found out. An empty `out` is a folder to be named
-  /// later.
-  static void check(const std::string& out, bool force);
+  /// What may be in the folder already.
+  enum class Existing {
+    nothing,
+    anything,  ///< --force: to be written over
+    own_run,   ///< --resume: a run, that goes on
+  };
 
-  /// Creates `out` (or a new runs/<local time>), empty. What is there stays as it is.
-  /// Throws as check(); EnvironmentError: it cannot be created, with the system's reason.
-  RunFolder(const std::string& out, bool force);
+  /// Throws ConfigError where `out` already holds something that `existing` does not allow;
+  /// EnvironmentError where that cannot be found out. An empty `out` is a folder to be named later.
+  static void check(const std::string& out, Existing existing);
+
+  /// Creates `out` (or a new runs/<local time>), and locks it. What is there stays as it is.
+  /// Throws as check(); EnvironmentError: it cannot be created, with the system's reason, or
+  /// another run works in it.
+  RunFolder(const std::string& out, Existing existing);
   /// Unless the run began, removes the folders that the constructor created.
   ~RunFolder() override;
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
   /// To be called once, when training starts and before anything is written: creates logs/ and
-  /// metrics.jsonl and removes results and logs of an earlier run.
-  /// Throws EnvironmentError: these cannot be created.
-  void begin();
+  /// metrics.jsonl and removes results of an earlier run. A run that goes on (`resumed`) keeps its
+  /// logs, and of metrics.jsonl what lies before the checkpoint; otherwise logs and checkpoints of
+  /// an earlier run go as well. Throws EnvironmentError: these cannot be created.
+  void begin(const ResumeRecord* resumed = nullptr);
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
 
+  /// Appends a line to history.jsonl, which has one for each process of the run.
+  void add_history(const std::string& line);
   /// Writes a whole small file.
   void write_file(const std::string& name, const std::string& text);
   void add_error(const std::string& error) { errors_.push_back(error); }
 
   void on_step(const StepRecord& record) override;
   void on_evaluation(const EvaluationRecord& record) override;
+  void on_checkpoint(const CheckpointRecord& record) override;
   void on_end(const TrainSummary& summary) override;
 
   /// Closes metrics.jsonl and returns what could not be written, each as "FILE: reason".
@@ -50,10 +64,15 @@ class RunFolder final : public TrainObserver {
   void remove_created();
 
   std::string path_;
+  std::unique_ptr<RunLock> lock_;
   std::vector<std::filesystem::path> created_;  // outermost first
   bool begun_ = false;
   RunLog metrics_;
   std::vector<std::string> errors_;
+  std::string checkpoint_error_;  // of the newest one
 };
+
+/// What `flags` allow to be in --out.
+RunFolder::Existing existing_folder(const TrainFlags& flags);
 
 }  // namespace lockstep

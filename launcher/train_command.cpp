@@ -11,6 +11,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/run_folder.h"
 #include "launcher/self_start.h"
+#include "launcher/stop_signal.h"
 #include "launcher/train_run.h"
 
 namespace lockstep {
@@ -31,7 +32,7 @@ StartConditions start_conditions(const RankDiscovery& discovery, const VariableM
 /// several ranks are to train. Returns its exit code, or nothing where the run is to be done in
 /// this process, with a notice in `settings`.
 std::optional<int> start_alone(RunSettings& settings, const StartConditions& conditions) {
-  RunFolder::check(settings.flags.out, settings.flags.force);
+  RunFolder::check(settings.flags.out, existing_folder(settings.flags));
   const StartPlan plan = plan_start(settings.flags, settings.arguments, conditions);
   settings.notice = plan.message;
   if (plan.ranks <= 1) return std::nullopt;
@@ -67,6 +68,7 @@ int train_command(const std::vector<std::string>& arguments) {
     if (const auto code = start_alone(settings, start_conditions(discovery, variables)))
       return *code;
 
+  catch_stop_signals();
   Job job(0, nullptr);
   ErrorMeeting meeting(job.communicator());
   try {

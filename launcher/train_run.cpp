@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -21,6 +22,8 @@
 #include "launcher/run_folder.h"
 #include "launcher/saved_run.h"
 #include "launcher/self_start.h"
+#include "launcher/shared_folder.h"
+#include "launcher/stop_signal.h"
 #include "parallel/batch_plan.h"
 #include "parallel/trainer.h"
 
@@ -44,7 +47,7 @@ std::string create_folder(Job& job, const TrainFlags& flags, std::unique_ptr<Run
   Notice notice;
   if (job.rank() == 0) {
     try {
-      folder = std::make_unique<RunFolder>(flags.out, flags.force);
+      folder = std::make_unique<RunFolder>(flags.out, existing_folder(flags));
       fill(notice.text, sizeof notice.text, folder->path());
     } catch (...) {
       const ErrorReport report = describe(std::current_exception());
@@ -92,13 +95,17 @@ std::string for_shell(const std::string& argument) {
   return quoted + "'";
 }
 
-std::string environment_json(Job& job, const RunSettings& settings) {
-  const HostFacts facts = host_facts();
+std::string command_line(const RunSettings& settings) {
   std::string command = "lockstep train";
   for (const std::string& argument : settings.arguments) command += " " + for_shell(argument);
+  return command;
+}
+
+std::string environment_json(Job& job, const RunSettings& settings) {
+  const HostFacts facts = host_facts();
   return json_object({{"lockstep", facts.version},
                       {"commit", facts.commit},
-                      {"command", command},
+                      {"command", command_line(settings)},
                       {"host", facts.host},
                       {"os", facts.os},
                       {"kernel", facts.kernel},
@@ -111,6 +118,28 @@ std::string environment_json(Job& job, const RunSettings& settings) {
                       {"build_type", facts.build_type},
                       {"fmt", std::int64_t(FMT_VERSION)}},
                      2);
+}
+
+/// One line of history.jsonl: how a process of the run began.
+std::string history_json(Job& job, const RunSettings& settings, const ResumeRecord* resumed) {
+  const ResumeRecord none, &from = resumed ? *resumed : none;
+  return json_object({{"time", std::int64_t(std::time(nullptr))},
+                      {"step", from.step},
+                      {"checkpoint", from.path},
+                      {"passed_over", fmt::format("{}", fmt::join(from.passed_over, "; "))},
+                      {"overridden", fmt::format("{}", fmt::join(from.overridden, "; "))},
+                      {"ranks", std::int64_t(job.size())},
+                      {"host", host_name()},
+                      {"lockstep", lockstep_version()},
+                      {"command", command_line(settings)}});
+}
+
+void print_resume(Console& console, const ResumeRecord& resumed) {
+  for (const std::string& line : resumed.passed_over)
+    console.line(fmt::format("passed over {}", line));
+  console.line(fmt::format("resume     {}, {} steps done", resumed.path, resumed.step));
+  for (const std::string& line : resumed.overridden)
+    console.line(fmt::format("changed    {}", line));
 }
 
 std::string schedule_words(const LrSchedule& schedule) {
@@ -160,15 +189,16 @@ void warn_of_slow_bf16(Job& job, const TrainOptions& options) {
 /// Does what a run does first, once it is accepted.
 class StartObserver final : public TrainObserver {
  public:
-  explicit StartObserver(std::function<void()> action) : action_(std::move(action)) {}
-  void on_start() override { action_(); }
+  explicit StartObserver(std::function<void(const ResumeRecord*)> action)
+      : action_(std::move(action)) {}
+  void on_start(const ResumeRecord* resumed) override { action_(resumed); }
 
  private:
-  std::function<void()> action_;
+  std::function<void(const ResumeRecord*)> action_;
 };
 
-RunLog open_log(const std::string& file, Job& job) {
-  RunLog log(file);
+RunLog open_log(const std::string& file, Job& job, bool resumed) {
+  RunLog log(file, resumed ? RunLog::Open::append : RunLog::Open::empty);
   log.write_line(fmt::format("rank {} of {} on {}, process {}, {}",
                              job.rank(),
                              job.size(),
@@ -176,6 +206,26 @@ RunLog open_log(const std::string& file, Job& job) {
                              getpid(),
                              job.backend().device_class()));
   return log;
+}
+
+void print_errors(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors)
+    print_error({"could not write " + error,
+                 "training itself is complete; free space, or choose another --out",
+                 1},
+                0);
+}
+
+/// Rank 0's part after a stop: the checkpoint is what counts.
+int finish_stopped(const TrainSummary& summary, RunFolder& folder, Console& console, RunLog& log) {
+  console.line(fmt::format(
+      "stopped    after step {}{}: go on with --resume auto --out {}",
+      summary.steps,
+      *stop_signal_name() != 0 ? fmt::format(" by {}", stop_signal_name()) : std::string(),
+      folder.path()));
+  log.close();
+  for (const std::string& error : folder.finish()) print_warning("could not write " + error, 0);
+  return int(summary.saved ? ExitCode::requeue : ExitCode::error);
 }
 
 /// Rank 0's part after training; whatever fails here must not lose what is still to be written.
@@ -189,13 +239,7 @@ int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& lo
   log.close();
   if (!log.error().empty()) folder.add_error(log.error());
   const std::vector<std::string> errors = folder.finish();
-  for (const std::string& error : errors) {
-    print_error({"could not write " + error,
-                 "training itself is complete; free space, or choose "
-                 "another --out",
-                 1},
-                0);
-  }
+  print_errors(errors);
   return int(errors.empty() ? ExitCode::done : ExitCode::error);
 }
 
@@ -213,23 +257,36 @@ int run_training(Job& job, const RunSettings& settings) {
   const ModelFunction model = nn::make_model(spec);
   const LossFunction loss = make_loss(flags, samples);
   const ParameterCount parameters = count_parameters(model, loss, samples, options.freeze);
-  Trainer trainer(job, model, loss, options);
+  plan_batch(options, job.size());  // before a folder is made
+  validate(options);
 
   std::unique_ptr<RunFolder> folder;
   const std::string path = create_folder(job, flags, folder);
+  check_shared_folder(job.communicator(), path);
+  options.checkpoint.folder = path + "/checkpoints";
+  options.checkpoint.texts = {{"config.toml", to_toml(flags)},
+                              {"classes.json", classes_json(*data.train)}};
+  options.stop = stop_asked;
+  // What the source draws and what a loss is made of, which options do not say.
+  options.settings = {{"augment of the source", flags.options.augmentation.to_string()},
+                      {"label-smoothing", fmt::format("{}", flags.label_smoothing)}};
+  Trainer trainer(job, model, loss, options);
+
   const std::string log_file = fmt::format("{}/logs/rank_{}.log", path, job.rank());
   RunLog log;
   Console console(settings.console);
   Progress progress(console);
   std::optional<ProfilePrinter> profile;
-  StartObserver start([&] {
-    folder->begin();
-    log = open_log(log_file, job);
+  StartObserver start([&](const ResumeRecord* resumed) {
+    folder->begin(resumed);
+    log = open_log(log_file, job, resumed != nullptr);
     console.set_copy(&log);
     folder->write_file("config.toml", to_toml(flags));
     folder->write_file("classes.json", classes_json(*data.train));
     folder->write_file("environment.json", environment_json(job, settings));
+    folder->add_history(history_json(job, settings, resumed));
     print_start(console, job, settings, data, parameters, path);
+    if (resumed) print_resume(console, *resumed);
     warn_of_slow_bf16(job, settings.flags.options);
   });
   if (folder) {
@@ -240,19 +297,22 @@ int run_training(Job& job, const RunSettings& settings) {
     profile.emplace(console, *folder);
     trainer.add_observer(*profile);
   }
+  TrainSummary summary;
   try {
-    trainer.fit(data);
+    summary = trainer.fit(data);
   } catch (...) {
     console.clear_bar();
     log.write_line("error: " + describe(std::current_exception()).message);
     throw;
   }
-  if (folder) return finish_run(trainer, *folder, console, log);
+  if (folder)
+    return summary.stopped ? finish_stopped(summary, *folder, console, log)
+                           : finish_run(trainer, *folder, console, log);
   // Only now does this rank know that the run was accepted, and may write over an earlier log.
-  log = open_log(log_file, job);
+  log = open_log(log_file, job, summary.resumed_at > 0);
   log.close();
   if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
-  return 0;
+  return int(summary.stopped ? ExitCode::requeue : ExitCode::done);
 }
 
 }  // namespace lockstep

@@ -115,6 +115,15 @@ void OptimizerStep::update_running_statistics() {
         parameters_ + s.value, gradients_ + s.value, gradients_ + s.weight, s.momentum, s.elems);
 }
 
+std::vector<FlatArray> OptimizerStep::state_arrays() {
+  const bool sgd = std::holds_alternative<Sgd>(optimizer_);
+  const char* names[] = {sgd ? "momentum_buffer" : "exp_avg", "exp_avg_sq"};
+  std::vector<FlatArray> arrays;
+  for (std::size_t i = 0; i < state_.size(); ++i)
+    arrays.push_back({names[i], state_[i]->as<float>()});
+  return arrays;
+}
+
 std::size_t OptimizerStep::state_bytes() const {
   std::size_t sum = 0;
   for (const auto& buffer : state_) sum += buffer->bytes();

@@ -8,6 +8,7 @@
 #include "core/exec/backend.h"
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
+#include "parallel/flat_array.h"
 #include "parallel/train_options.h"
 
 namespace lockstep {
@@ -37,6 +38,9 @@ class OptimizerStep {
   void update_running_statistics();
 
   std::size_t state_bytes() const;
+  /// The optimizer's arrays under PyTorch's names: "momentum_buffer", or "exp_avg" and
+  /// "exp_avg_sq". Laid out as the parameters are.
+  std::vector<FlatArray> state_arrays();
 
  private:
   struct Statistic {

@@ -47,7 +47,13 @@ StepResult Replica::train_step(const Schedule& schedule,
 }
 
 StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {
-  return state_->evaluate(schedule, loader);
+  return *state_->evaluate(schedule, loader, {});
+}
+
+std::optional<StepResult> Replica::evaluate(const Schedule& schedule,
+                                            data::Loader& loader,
+                                            const std::function<bool()>& interrupted) {
+  return state_->evaluate(schedule, loader, interrupted);
 }
 
 StepTimes Replica::times() const {
@@ -98,6 +104,19 @@ std::vector<io::NamedTensor> Replica::gradients() const {
   State& s = *state_;
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.gradients(), true);
+}
+
+SavedArrays Replica::saved_arrays() const {
+  State& s = *state_;
+  SavedArrays saved{
+      s.context.backend(), s.programs.graph(), s.programs.space(), {{"", s.programs.parameters()}}};
+  for (FlatArray& array : s.optimizer.state_arrays()) saved.arrays.push_back(std::move(array));
+  return saved;
+}
+
+void Replica::restore(const std::string& checkpoint) {
+  lockstep::restore(saved_arrays(), checkpoint);
+  state_->programs.packed().invalidate();
 }
 
 std::string Replica::program_text() const {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "parallel/batch_plan.h"
 #include "parallel/rank_context.h"
 #include "parallel/schedule.h"
+#include "parallel/snapshot.h"
 
 namespace lockstep {
 
@@ -63,6 +66,11 @@ class Replica {
   Schedule evaluation_schedule(std::int64_t samples) const;
   /// Mean loss and accuracy over all of them, with running statistics.
   StepResult evaluate(const Schedule& schedule, data::Loader& loader);
+  /// The same, unless `interrupted` ends it: it is asked before each of schedule.most_rounds
+  /// rounds, equally often on every rank, and has to answer the same on all.
+  std::optional<StepResult> evaluate(const Schedule& schedule,
+                                     data::Loader& loader,
+                                     const std::function<bool()>& interrupted);
 
   StepTimes times() const;
   std::uint64_t bytes_sent() const;
@@ -78,6 +86,12 @@ class Replica {
   /// Sums of the last step's gradients (scaled by one over the samples), in declaration order,
   /// without frozen parameters.
   std::vector<io::NamedTensor> gradients() const;
+
+  /// What a checkpoint saves; valid as long as the replica.
+  SavedArrays saved_arrays() const;
+  /// Takes over parameters, running statistics and optimizer state of a checkpoint, which
+  /// io::verify_checkpoint() has accepted. Throws DataError as lockstep::restore().
+  void restore(const std::string& checkpoint);
 
   /// Text of graph, flat space and plan: equal on every rank, part of the fingerprint.
   std::string program_text() const;

@@ -115,20 +115,28 @@ StepResult Replica::State::train_step(const Schedule& schedule,
   return update(schedule, step, lr, want_grad_norm);
 }
 
-StepResult Replica::State::evaluate(const Schedule& schedule, data::Loader& loader) {
+std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
+                                                   data::Loader& loader,
+                                                   const std::function<bool()>& interrupted) {
   RunState state{.seed = options.seed};
   sample_weight_ = float(1.0 / double(schedule.samples));
+  const auto stop = [&] { return interrupted && interrupted(); };
+  int rounds = 0;
   evaluation_exchange.begin_step(schedule);
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {
     state.accumulate = false;
     for (const MicroBatch& micro_batch : schedule.work[s].micro_batches) {
+      if (stop()) return std::nullopt;
       const BoundProgram& program = programs.evaluation(micro_batch.samples);
       load(program, loader);
       program.program->run_forward(state);
       state.accumulate = true;
+      ++rounds;
     }
     if (s + 1 < schedule.work.size()) evaluation_exchange.finish_shard();
   }
+  for (; rounds < schedule.most_rounds; ++rounds)
+    if (stop()) return std::nullopt;
   evaluation_exchange.start_bucket(0);
   evaluation_exchange.finish_bucket(0);
   StepResult result;

@@ -33,7 +33,9 @@ class Replica::State final : public BucketListener {
                         std::int64_t step,
                         float lr,
                         bool want_grad_norm);
-  StepResult evaluate(const Schedule& schedule, data::Loader& loader);
+  std::optional<StepResult> evaluate(const Schedule& schedule,
+                                     data::Loader& loader,
+                                     const std::function<bool()>& interrupted);
 
   void on_bucket_complete(int bucket) override { start_bucket(bucket); }
   void between_kernels() override { exchange.progress(); }

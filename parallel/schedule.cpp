@@ -92,7 +92,12 @@ Schedule make_schedule(const ScheduleSettings& settings, int rank) {
   schedule.shards = int(per_slot * k);
   schedule.shards_of_rank = shard_owners(schedule.shards, settings.ranks, settings.cluster);
   const ShardRange in_slot_0 = schedule.shards_of_rank[std::size_t(rank - rank % int(k))];
-  schedule.rounds = int(first_round(in_slot_0.last) - first_round(in_slot_0.first));
+  const auto rounds_of = [&](const ShardRange& range) {
+    return int(first_round(range.last) - first_round(range.first));
+  };
+  schedule.rounds = rounds_of(in_slot_0);
+  for (std::size_t r = 0; r < schedule.shards_of_rank.size(); r += std::size_t(k))
+    schedule.most_rounds = std::max(schedule.most_rounds, rounds_of(schedule.shards_of_rank[r]));
   for (ShardRange& range : schedule.shards_of_rank)
     if (!range.empty() && !present(range.last - 1)) --range.last;
 

@@ -51,6 +51,8 @@ struct Schedule {
   /// With clusters: rounds that the cluster's busiest slot runs. A rank with fewer micro-batches
   /// runs its program for zero samples in the missing rounds, to join the collectives.
   int rounds = 0;
+  /// The most rounds that any rank runs: equal on all ranks.
+  int most_rounds = 0;
 };
 
 /// Most micro-batches that one step may have; more is taken for a mistake.

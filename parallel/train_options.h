@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/data/augment.h"
@@ -16,6 +19,21 @@ namespace lockstep {
 
 /// When buckets are exchanged: during the last backward, or all after it.
 enum class Overlap : std::uint8_t { on, off };
+
+/// When and where a run saves checkpoints (core/io/checkpoint.h), and which one it goes on from.
+struct CheckpointOptions {
+  std::string folder = {};       ///< of checkpoints, the same one on every node; empty: none
+  std::int64_t every_steps = 0;  ///< 0: not by steps
+  double every_seconds = 0;      ///< by rank 0's clock; 0: not by time
+  int keep = 2;                  ///< newest that stay, beside the best by validation loss
+  /// "auto": from the newest in `folder` that verifies, from the start where there is none; or the
+  /// path of a checkpoint, or of a run whose newest it is to be; empty: from the start.
+  std::string resume = {};
+  /// Goes on although settings differ that the checkpoint was made with.
+  bool resume_override = false;
+  /// Small files that every checkpoint holds: name and content.
+  std::map<std::string, std::string> texts = {};
+};
 
 /// Everything that decides what a run computes. 0 means "derive it" where a default says so.
 struct TrainOptions {
@@ -62,6 +80,13 @@ struct TrainOptions {
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
   bool profile = false;  ///< time every operator and tell observers at the end
+  CheckpointOptions checkpoint = {};
+  /// Asked by every rank between steps and between the micro-batches of an evaluation: true on any
+  /// of them ends fit() early, after a checkpoint. Empty: nobody stops the run.
+  std::function<bool()> stop = {};
+  /// Further settings, key and value, that decide what is trained and that ranks and checkpoints
+  /// are to compare.
+  std::vector<std::pair<std::string, std::string>> settings = {};
 };
 
 /// Throws ConfigError naming the setting that no run can have: a length that is missing, given

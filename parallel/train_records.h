@@ -38,6 +38,26 @@ struct EvaluationRecord {
   std::string first_skipped;         ///< what was wrong with the first of rank 0's
 };
 
+/// A checkpoint that became whole, or did not.
+struct CheckpointRecord {
+  std::int64_t step = 0;  ///< steps done
+  std::string path;
+  double seconds = 0;   ///< of writing, behind the training
+  double stall_ms = 0;  ///< that training stood still for the snapshot
+  std::string error;    ///< empty: it is whole
+  std::string hint;
+  std::vector<std::string> not_removed;  ///< old ones that could not be removed, and why
+};
+
+/// How a run begins that goes on from a checkpoint.
+struct ResumeRecord {
+  std::int64_t step = 0;   ///< steps done
+  bool evaluated = false;  ///< the validation due after that step is done as well
+  std::string path;
+  std::vector<std::string> passed_over;  ///< newer ones that are damaged: name and reason
+  std::vector<std::string> overridden;   ///< settings that differ, allowed by resume_override
+};
+
 struct TrainSummary {
   std::int64_t steps = 0, samples = 0;
   double train_loss = 0;
@@ -54,6 +74,12 @@ struct TrainSummary {
   std::uint64_t peak_memory_bytes = 0;
   std::uint64_t planned_bytes = 0;     ///< what memory_limit limits: see training_bytes()
   std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
+  std::int64_t resumed_at = 0;         ///< steps that an earlier process had done
+  bool stopped = false;                ///< before the end, because somebody asked for it
+  bool saved = false;              ///< rank 0: its last checkpoint holds the end, or is not wanted
+  std::int64_t checkpoints = 0;    ///< that this process has written
+  double checkpoint_stall_ms = 0;  ///< the longest that training stood still for one
+  double checkpoint_stall_share = 0;  ///< of this process's training time, all of them
   std::string weights_sha256;
   int ranks = 1;
   std::string device;
@@ -83,11 +109,15 @@ struct ProfileRecord {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  /// After every check, before step 1.
-  virtual void on_start() {}
+  /// After every check, before the first step. `resumed`: the checkpoint the run goes on from;
+  /// null: it begins with step 1.
+  virtual void on_start(const ResumeRecord* /*resumed*/) {}
   virtual void on_step(const StepRecord&) {}
   virtual void on_evaluation(const EvaluationRecord&) {}
+  virtual void on_checkpoint(const CheckpointRecord&) {}
+  /// At the end; where the run was stopped early, on_stop() comes instead.
   virtual void on_end(const TrainSummary&) {}
+  virtual void on_stop(const TrainSummary&) {}
   virtual void on_profile(const ProfileRecord&) {}
 };
 

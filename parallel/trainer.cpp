@@ -8,9 +8,14 @@
 #include <sys/resource.h>
 
 #include "core/base/error.h"
+#include "parallel/checkpointing.h"
 #include "parallel/fingerprint.h"
 #include "parallel/profile_report.h"
 #include "parallel/replica.h"
+#include "parallel/resume.h"
+#include "parallel/run_settings.h"
+#include "parallel/step_log.h"
+#include "parallel/stop_agreement.h"
 #include "parallel/training_feed.h"
 
 namespace lockstep {
@@ -67,9 +72,10 @@ class Trainer::State {
     steps_ = total_steps(options_, size);
     schedule_ = options_.lr_schedule;
     if (schedule_.decay_steps == 0) schedule_.decay_steps = steps_ - schedule_.warmup_steps;
-    training_seconds_ = 0;
     // Before anything collective is built: ranks with other settings would wait in other places.
-    compare_fingerprints(context_.communicator(), settings_fingerprint(data));
+    agree_on_settings(data);
+    start_ = find_resume_point(context_.communicator(), options_.checkpoint);
+    if (start_) check_settings(*start_, settings_, options_.checkpoint.resume_override);
     build(data);
     return train(data);
   }
@@ -78,10 +84,10 @@ class Trainer::State {
     LOCKSTEP_CHECK(data.validation != nullptr && data.validation->size() > 0,
                    ConfigError,
                    "data: there is nothing to evaluate on");
-    compare_fingerprints(context_.communicator(), settings_fingerprint(data));
+    agree_on_settings(data);
     build(data);
     TrainSummary summary;
-    EvaluationRecord record = run_evaluation(data, summary);
+    EvaluationRecord record = *run_evaluation(data, summary, {});
     record.skipped_samples = sum_over_ranks(summary.skipped_samples);
     record.first_skipped = summary.first_skipped;
     LOCKSTEP_CHECK(std::isfinite(record.val_loss),
@@ -97,12 +103,22 @@ class Trainer::State {
   }
 
  private:
+  void agree_on_settings(const data::DataSplit& data) {
+    settings_ =
+        run_settings(options_, batch_, steps_, schedule_, data, context_.backend().device_class());
+    settings_.emplace_back("model",
+                           model_hash(model_, loss_, data.train->spec(), options_, batch_));
+    compare_fingerprints(context_.communicator(), settings_);
+  }
+
   /// Makes the replica, and has the ranks agree that they made the same.
   void build(const data::DataSplit& data) {
     make_replica(data);
     Fingerprint built{{"program", short_hash(replica_->program_text())}};
-    if (!options_.init.empty())
-      built.emplace_back("weights of init", io::weights_sha256(replica_->weights()).substr(0, 16));
+    if (start_) replica_->restore(start_->record.path);
+    if (start_ || !options_.init.empty())
+      built.emplace_back("weights at the start",
+                         io::weights_sha256(replica_->weights()).substr(0, 16));
     compare_fingerprints(context_.communicator(), built);
   }
 
@@ -115,50 +131,23 @@ class Trainer::State {
       tails.push_back(n % micro);
     }
     std::erase(tails, 0);
-    replica_.emplace(context_, model_, loss_, data.train->spec(), options_, tails);
-  }
-
-  Fingerprint settings_fingerprint(const data::DataSplit& data) {
-    const BatchPlan& b = batch_;
-    return {
-        {"global-batch", std::to_string(b.global_batch)},
-        {"micro-batch", std::to_string(b.micro_batch)},
-        {"shards", std::to_string(b.shards)},
-        {"batch-norm", options_.batch_norm.to_string()},
-        {"steps", std::to_string(steps_)},
-        {"optimizer", to_string(options_.optimizer)},
-        {"lr-schedule", to_string(schedule_)},
-        {"clip-norm", fmt::format("{}", options_.clip_norm)},
-        {"no-decay",
-         fmt::format("{}{}", fmt::join(options_.no_decay, ","), options_.decay_all ? " all" : "")},
-        {"precision", std::string(name_of(options_.precision))},
-        {"fusion", options_.fuse ? "on" : "off"},
-        {"recompute", std::string(name_of(options_.recompute))},
-        {"memory-limit", std::to_string(options_.memory_limit)},
-        {"freeze", fmt::format("{}", fmt::join(options_.freeze, ","))},
-        {"init", options_.init.empty() ? "no" : "yes"},
-        {"init-skip", fmt::format("{}", fmt::join(options_.init_skip, ","))},
-        {"seed", std::to_string(options_.seed)},
-        {"reduction", options_.reduction == Reduction::fast ? "fast" : "reproducible"},
-        {"bucket-mb", fmt::format("{}", options_.bucket_mb)},
-        {"augment", options_.augmentation.to_string()},
-        {"skip-bad-samples", options_.skip_bad_samples ? "yes" : "no"},
-        {"profile", options_.profile ? "on" : "off"},
-        {"log-every", std::to_string(options_.log_every)},
-        {"eval-every", std::to_string(options_.eval_every)},
-        {"data content", fmt::format("{:016x}", data.train->fingerprint())},
-        {"validation data content",
-         data.validation ? fmt::format("{:016x}", data.validation->fingerprint()) : "none"},
-        {"device class", context_.backend().device_class()}};
+    TrainOptions options = options_;
+    if (start_) options.init.clear();  // the checkpoint has the weights
+    replica_.emplace(context_, model_, loss_, data.train->spec(), options, tails);
   }
 
   TrainSummary train(const data::DataSplit& data) {
-    const std::int64_t size = data.train->size();
+    const std::int64_t size = data.train->size(), first = start_ ? start_->state.step : 0;
     const std::int64_t tail = size % options_.global_batch;
     Schedule full = replica_->schedule(options_.global_batch);
     Schedule last = tail == 0 ? full : replica_->schedule(tail);
-    TrainingFeed feed(
-        size, options_.global_batch, steps_, options_.seed, std::move(full), std::move(last));
+    TrainingFeed feed(size,
+                      options_.global_batch,
+                      steps_,
+                      options_.seed,
+                      std::move(full),
+                      std::move(last),
+                      first);
     TrainingFeed requests = feed;
     data::Loader loader(data.train,
                         {.workers = options_.workers,
@@ -168,27 +157,87 @@ class Trainer::State {
                          .augmentation = options_.augmentation,
                          .skip_bad_samples = options_.skip_bad_samples},
                         [&requests](data::LoadRequest& r) { return requests.next(r); });
-
-    TrainSummary summary;
-    for (TrainObserver* observer : observers_) observer->on_start();
+    StopAgreement agreement(context_.communicator(), options_.stop);
+    std::optional<Checkpointing> checkpointing;
+    if (!options_.checkpoint.folder.empty() && context_.rank() == 0)
+      checkpointing.emplace(options_.checkpoint,
+                            replica_->saved_arrays(),
+                            start_ ? start_->state : io::CheckpointState{},
+                            observers_);
+    tell_start();
     context_.communicator().barrier();
     if (options_.profile) replica_->profiler()->start();
-    mark_ = {0, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
-    for (std::int64_t step = 0; step < steps_; ++step) {
-      const bool last_step = step + 1 == steps_;
-      const bool logs =
-          (options_.log_every > 0 && (step + 1) % options_.log_every == 0) || last_step;
-      const float lr = lr_at(schedule_, learning_rate(options_.optimizer), step);
-      const StepResult result = replica_->train_step(feed.schedule(step), loader, step, lr, logs);
-      if (logs) {
-        log_step(feed, loader, step, lr, result);
-        summary.train_loss = result.loss;
-      }
-      if (data.validation && evaluates_after(feed, step)) evaluate_after(feed, data, step, summary);
+    log_.emplace(*replica_, feed, loader, first, start_ ? start_->state.wall_s : 0.0);
+    TrainSummary summary = summary_at_start();
+    std::int64_t done = first;
+    const auto state = [&] { return state_after(done, feed, summary); };
+    if (first > 0 && !summary.evaluated && data.validation && evaluates_after(feed, first - 1))
+      summary.stopped = !evaluate_after(feed, data, first - 1, summary, agreement);
+    while (done < steps_ && !summary.stopped) {
+      train_one_step(feed, loader, done, summary);
+      ++done;
+      summary.evaluated = false;
+      // The end needs no agreement: every rank is there.
+      if ((summary.stopped = agreement.poll() && done < steps_)) break;
+      if (data.validation && evaluates_after(feed, done - 1))
+        summary.stopped = !evaluate_after(feed, data, done - 1, summary, agreement);
+      if (checkpointing && !summary.stopped)
+        checkpointing->after_step(
+            done, summary.evaluated ? summary.val_loss : io::CheckpointState::kUnknown, state);
     }
     count_skipped(loader, summary);
-    finish(feed, loader, summary);
+    finish(feed, loader, done, checkpointing, summary);
     return summary;
+  }
+
+  void tell_start() {
+    if (start_ && context_.rank() == 0) tidy_checkpoints(options_.checkpoint, start_->record);
+    for (TrainObserver* observer : observers_)
+      observer->on_start(start_ ? &start_->record : nullptr);
+  }
+
+  TrainSummary summary_at_start() const {
+    TrainSummary summary;
+    if (!start_) return summary;
+    const io::CheckpointState& state = start_->state;
+    summary.resumed_at = state.step;
+    summary.train_loss = state.train_loss;
+    summary.evaluated = state.evaluated;
+    summary.val_loss = state.val_loss;
+    summary.val_accuracy = state.val_accuracy;
+    return summary;
+  }
+
+  io::CheckpointState state_after(std::int64_t done,
+                                  const TrainingFeed& feed,
+                                  const TrainSummary& summary) const {
+    io::CheckpointState state;
+    state.step = done;
+    state.samples = feed.samples_before(done);
+    state.wall_s = log_->wall_seconds();
+    state.train_loss = summary.train_loss;
+    state.evaluated = summary.evaluated;
+    if (summary.evaluated) {
+      state.val_loss = summary.val_loss;
+      state.val_accuracy = summary.val_accuracy;
+    }
+    state.settings = settings_;
+    return state;
+  }
+
+  void train_one_step(const TrainingFeed& feed,
+                      data::Loader& loader,
+                      std::int64_t step,
+                      TrainSummary& summary) {
+    const bool logs =
+        (options_.log_every > 0 && (step + 1) % options_.log_every == 0) || step + 1 == steps_;
+    const float lr = lr_at(schedule_, learning_rate(options_.optimizer), step);
+    const StepResult result = replica_->train_step(feed.schedule(step), loader, step, lr, logs);
+    summary.train_loss = result.loss;
+    if (!logs) return;
+    StepRecord record = log_->record(step, lr, result, context_.size());
+    record.steps = steps_;
+    for (TrainObserver* observer : observers_) observer->on_step(record);
   }
 
   bool evaluates_after(const TrainingFeed& feed, std::int64_t step) const {
@@ -198,42 +247,10 @@ class Trainer::State {
     return (step + 1) % every == 0 || step + 1 == steps_;
   }
 
-  /// Closes the interval since the last record, on every rank, so that evaluation and logging are
-  /// in no step's time.
-  void log_step(const TrainingFeed& feed,
-                const data::Loader& loader,
-                std::int64_t step,
-                float lr,
-                const StepResult& result) {
-    const double interval = mark_.seconds + seconds_since(mark_.time);
-    training_seconds_ += interval;
-    const StepTimes now = replica_->times();
-    const double steps = double(step + 1 - mark_.step);
-    const auto ms = [&](double end, double begin) { return (end - begin) / steps * 1e3; };
-    StepRecord record{
-        .step = step + 1,
-        .steps = steps_,
-        .epoch = double(step + 1) / double(feed.steps_per_epoch()),
-        .samples = feed.samples_before(step + 1),
-        .loss = result.loss,
-        .accuracy = result.accuracy,
-        .lr = lr,
-        .grad_norm = result.grad_norm,
-        .samples_per_s =
-            double(feed.samples_before(step + 1) - feed.samples_before(mark_.step)) / interval,
-        .step_ms = interval / steps * 1e3,
-        .data_ms = ms(loader.waited_seconds(), mark_.data_wait),
-        .forward_ms = ms(now.forward, mark_.times.forward),
-        .backward_ms = ms(now.backward, mark_.times.backward),
-        .comm_exposed_ms = ms(now.exposed_communication, mark_.times.exposed_communication),
-        .optimizer_ms = ms(now.optimizer, mark_.times.optimizer),
-        .loader_samples_per_s = loader_rate(loader)};
-    for (TrainObserver* observer : observers_) observer->on_step(record);
-    mark_ = {step + 1, Clock::now(), replica_->times(), loader.waited_seconds(), 0};
-  }
-
-  /// Adds the samples that could not be read to `summary`.
-  EvaluationRecord run_evaluation(const data::DataSplit& data, TrainSummary& summary) {
+  /// Adds the samples that could not be read to `summary`. Nothing where `interrupted` ended it.
+  std::optional<EvaluationRecord> run_evaluation(const data::DataSplit& data,
+                                                 TrainSummary& summary,
+                                                 const std::function<bool()>& interrupted) {
     const auto begin = Clock::now();
     const Schedule schedule = replica_->evaluation_schedule(data.validation->size());
     EvaluationFeed requests(schedule);
@@ -243,38 +260,33 @@ class Trainer::State {
     loading.skip_bad_samples = options_.skip_bad_samples;
     data::Loader loader(
         data.validation, loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
-    const StepResult result = replica_->evaluate(schedule, loader);
+    const auto result = replica_->evaluate(schedule, loader, interrupted);
     count_skipped(loader, summary);
+    if (!result) return std::nullopt;
     EvaluationRecord record;
-    record.val_loss = result.loss;
-    record.val_accuracy = result.accuracy;
+    record.val_loss = result->loss;
+    record.val_accuracy = result->accuracy;
     record.seconds = seconds_since(begin);
     return record;
   }
 
-  void evaluate_after(const TrainingFeed& feed,
+  /// False where the run is to stop instead.
+  bool evaluate_after(const TrainingFeed& feed,
                       const data::DataSplit& data,
                       std::int64_t step,
-                      TrainSummary& summary) {
-    mark_.seconds += seconds_since(mark_.time);
-    EvaluationRecord record = run_evaluation(data, summary);
-    record.step = step + 1;
-    record.epoch = double(step + 1) / double(feed.steps_per_epoch());
-    for (TrainObserver* observer : observers_) observer->on_evaluation(record);
-    summary.val_loss = record.val_loss;
-    summary.val_accuracy = record.val_accuracy;
+                      TrainSummary& summary,
+                      StopAgreement& agreement) {
+    log_->pause();
+    auto record = run_evaluation(data, summary, [&] { return agreement.poll(); });
+    log_->go_on();
+    if (!record) return false;
+    record->step = step + 1;
+    record->epoch = double(step + 1) / double(feed.steps_per_epoch());
+    for (TrainObserver* observer : observers_) observer->on_evaluation(*record);
+    summary.val_loss = record->val_loss;
+    summary.val_accuracy = record->val_accuracy;
     summary.evaluated = true;
-    mark_.time = Clock::now();
-  }
-
-  void report_profile() {
-    if (!options_.profile) return;
-    const ProfileRecord record = make_profile(context_, *replica_->profiler(), steps_);
-    for (TrainObserver* observer : observers_) observer->on_profile(record);
-  }
-
-  double loader_rate(const data::Loader& loader) const {
-    return loader.samples_per_second() * context_.size();
+    return true;
   }
 
   static void count_skipped(const data::Loader& loader, TrainSummary& summary) {
@@ -288,14 +300,20 @@ class Trainer::State {
     return std::accumulate(all.begin(), all.end(), std::int64_t{0});
   }
 
-  void finish(const TrainingFeed& feed, const data::Loader& loader, TrainSummary& summary) {
-    summary.steps = steps_;
-    summary.samples = feed.samples_before(steps_);
-    summary.wall_s = training_seconds_;
-    summary.samples_per_s = double(summary.samples) / training_seconds_;
-    summary.comm_exposed_share = replica_->times().exposed_communication / training_seconds_;
-    summary.data_wait_share = loader.waited_seconds() / training_seconds_;
-    summary.loader_samples_per_s = loader_rate(loader);
+  void finish(const TrainingFeed& feed,
+              const data::Loader& loader,
+              std::int64_t done,
+              std::optional<Checkpointing>& checkpointing,
+              TrainSummary& summary) {
+    const double seconds = log_->process_seconds();
+    summary.steps = done;
+    summary.samples = feed.samples_before(done);
+    summary.wall_s = log_->wall_seconds();
+    summary.samples_per_s =
+        double(summary.samples - feed.samples_before(summary.resumed_at)) / seconds;
+    summary.comm_exposed_share = replica_->times().exposed_communication / seconds;
+    summary.data_wait_share = loader.waited_seconds() / seconds;
+    summary.loader_samples_per_s = loader.samples_per_second() * context_.size();
     summary.loader_workers = loader.workers();
     summary.skipped_samples = sum_over_ranks(summary.skipped_samples);
     summary.peak_memory_bytes = peak_resident_bytes();
@@ -304,18 +322,30 @@ class Trainer::State {
     summary.weights_sha256 = io::weights_sha256(replica_->weights());
     summary.ranks = context_.size();
     summary.device = context_.backend().device_class();
-    for (TrainObserver* observer : observers_) observer->on_end(summary);
-    report_profile();
+    std::optional<ProfileRecord> profile;
+    if (options_.profile && !summary.stopped)
+      profile = make_profile(
+          context_, *replica_->profiler(), std::max<std::int64_t>(1, done - summary.resumed_at));
+    // Behind the last collective: no rank is to wait for the file system inside one.
+    save_at_end(feed, done, checkpointing, summary);
+    for (TrainObserver* observer : observers_)
+      summary.stopped ? observer->on_stop(summary) : observer->on_end(summary);
+    if (!profile) return;
+    for (TrainObserver* observer : observers_) observer->on_profile(*profile);
   }
 
-  /// Where the interval of the next record begins.
-  struct Mark {
-    std::int64_t step = 0;
-    Clock::time_point time;
-    StepTimes times;
-    double data_wait = 0;
-    double seconds = 0;  // of training before `time`, where an evaluation came between
-  };
+  void save_at_end(const TrainingFeed& feed,
+                   std::int64_t done,
+                   std::optional<Checkpointing>& checkpointing,
+                   TrainSummary& summary) {
+    if (!checkpointing) return;
+    const auto state = [&] { return state_after(done, feed, summary); };
+    summary.saved = summary.stopped ? checkpointing->save_now(done, state)
+                                    : checkpointing->save_last(done, state);
+    summary.checkpoints = checkpointing->saves();
+    summary.checkpoint_stall_ms = checkpointing->longest_stall_ms();
+    summary.checkpoint_stall_share = checkpointing->stall_seconds() / log_->process_seconds();
+  }
 
   RankContext& context_;
   ModelFunction model_;
@@ -326,8 +356,9 @@ class Trainer::State {
   std::optional<Replica> replica_;
   LrSchedule schedule_;
   std::int64_t steps_ = 0;
-  double training_seconds_ = 0;
-  Mark mark_;
+  Fingerprint settings_;
+  std::optional<ResumePoint> start_;
+  std::optional<StepLog> log_;
 };
 
 Trainer::Trainer(RankContext& context,

@@ -24,14 +24,16 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
                            std::int64_t steps,
                            std::uint64_t seed,
                            Schedule full,
-                           Schedule tail)
+                           Schedule tail,
+                           std::int64_t first_step)
     : dataset_size_(dataset_size),
       global_batch_(global_batch),
       steps_(steps),
       steps_per_epoch_((dataset_size - 1) / global_batch + 1),
       full_(std::move(full)),
       tail_(std::move(tail)),
-      sampler_(dataset_size, seed, true) {}
+      sampler_(dataset_size, seed, true),
+      step_(first_step) {}
 
 bool TrainingFeed::is_tail(std::int64_t step) const {
   return dataset_size_ % global_batch_ != 0 && step % steps_per_epoch_ == steps_per_epoch_ - 1;

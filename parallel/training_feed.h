@@ -14,13 +14,14 @@ namespace lockstep {
 class TrainingFeed {
  public:
   /// `full` and `tail` are this rank's schedules for whole and for the epoch's last short batch
-  /// (equal to `full` where S divides).
+  /// (equal to `full` where S divides). Requests begin with those of `first_step`.
   TrainingFeed(std::int64_t dataset_size,
                std::int64_t global_batch,
                std::int64_t steps,
                std::uint64_t seed,
                Schedule full,
-               Schedule tail);
+               Schedule tail,
+               std::int64_t first_step = 0);
 
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   bool is_tail(std::int64_t step) const;
@@ -35,7 +36,7 @@ class TrainingFeed {
   std::int64_t dataset_size_, global_batch_, steps_, steps_per_epoch_;
   Schedule full_, tail_;
   data::Sampler sampler_;
-  std::int64_t step_ = 0;
+  std::int64_t step_;
   std::size_t shard_ = 0, micro_batch_ = 0;
 };
 

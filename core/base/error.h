@@ -18,6 +18,7 @@ enum class ExitCode : int {
   environment = 3,
   out_of_memory = 4,
   loss_not_finite = 7,
+  requeue = 75,  ///< stopped by a signal, with a checkpoint to go on from
 };
 
 /// Base of everything Lockstep throws. The message names the operator or file, what was expected

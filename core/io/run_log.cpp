@@ -30,8 +30,9 @@ std::string json_object(std::initializer_list<JsonField> fields, int indent) {
   return object.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-RunLog::RunLog(const std::string& file) : file_(file) {
-  descriptor_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+RunLog::RunLog(const std::string& file, Open open) : file_(file) {
+  const int how = open == Open::append ? O_APPEND : O_TRUNC;
+  descriptor_ = ::open(file.c_str(), O_WRONLY | O_CREAT | how | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail(errno);
 }
 

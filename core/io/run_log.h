@@ -24,8 +24,9 @@ std::string json_object(std::initializer_list<JsonField> fields, int indent = -1
 class RunLog {
  public:
   RunLog() = default;
-  /// Creates or empties `file`.
-  explicit RunLog(const std::string& file);
+  enum class Open { empty, append };
+  /// Creates or empties `file`, or goes on behind what it holds.
+  explicit RunLog(const std::string& file, Open open = Open::empty);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;

@@ -19,6 +19,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+constexpr auto kNothing = RunFolder::Existing::nothing, kAnything = RunFolder::Existing::anything;
+
 class RunFolderTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -38,7 +40,7 @@ class RunFolderTest : public testing::Test {
 };
 
 TEST_F(RunFolderTest, WritesStepsEvaluationsAndSummary) {
-  RunFolder folder(out(), false);
+  RunFolder folder(out(), kNothing);
   folder.begin();
   StepRecord step;
   step.step = 50;
@@ -66,10 +68,10 @@ TEST_F(RunFolderTest, WritesStepsEvaluationsAndSummary) {
 TEST_F(RunFolderTest, KeepsAnEarlierRun) {
   fs::create_directories(out());
   std::ofstream(out() + "/summary.json") << "{}";
-  EXPECT_THROW(RunFolder(out(), false), ConfigError);
-  EXPECT_THROW(RunFolder::check(out(), false), ConfigError);
+  EXPECT_THROW(RunFolder(out(), kNothing), ConfigError);
+  EXPECT_THROW(RunFolder::check(out(), kNothing), ConfigError);
   EXPECT_TRUE(fs::exists(out() + "/summary.json"));
-  RunFolder folder(out(), true);
+  RunFolder folder(out(), kAnything);
   EXPECT_TRUE(fs::exists(out() + "/summary.json")) << "gone before the new run is accepted";
   folder.begin();
   EXPECT_FALSE(fs::exists(out() + "/summary.json")) << "results of the earlier run remain";
@@ -77,19 +79,19 @@ TEST_F(RunFolderTest, KeepsAnEarlierRun) {
 
 TEST_F(RunFolderTest, AnEmptyFolderMayBeUsed) {
   fs::create_directories(out());
-  EXPECT_NO_THROW(RunFolder(out(), false));
+  EXPECT_NO_THROW(RunFolder(out(), kNothing));
 }
 
 TEST_F(RunFolderTest, PlacesThatCannotBeAFolder) {
   std::ofstream(root_ / "file") << "x";
-  EXPECT_THROW(RunFolder((root_ / "file").string(), true), ConfigError);
-  EXPECT_THROW(RunFolder((root_ / "file/run").string(), false), EnvironmentError);
+  EXPECT_THROW(RunFolder((root_ / "file").string(), kAnything), ConfigError);
+  EXPECT_THROW(RunFolder((root_ / "file/run").string(), kNothing), EnvironmentError);
 }
 
 TEST_F(RunFolderTest, AFullDiskIsReportedAndNothingThrown) {
   fs::create_directories(out());
   fs::create_symlink("/dev/full", out() + "/metrics.jsonl");
-  RunFolder folder(out(), true);
+  RunFolder folder(out(), kAnything);
   folder.begin();
   folder.on_step({});
   folder.on_end({});
@@ -100,21 +102,21 @@ TEST_F(RunFolderTest, AFullDiskIsReportedAndNothingThrown) {
 
 TEST_F(RunFolderTest, ARefusedStartLeavesThingsAsTheyWere) {
   const fs::path nested = root_ / "a/b/run";
-  { const RunFolder refused(nested.string(), false); }
+  { const RunFolder refused(nested.string(), kNothing); }
   EXPECT_FALSE(fs::exists(root_ / "a"));
   fs::create_directories(out());
-  { const RunFolder refused(out(), false); }
+  { const RunFolder refused(out(), kNothing); }
   EXPECT_TRUE(fs::is_empty(out()));
-  { RunFolder(nested.string() + "/", false).begin(); }
+  { RunFolder(nested.string() + "/", kNothing).begin(); }
   EXPECT_TRUE(fs::exists(nested / "metrics.jsonl"));
   std::ofstream(root_ / "a/file") << "x";
-  EXPECT_THROW(RunFolder((root_ / "c/../a/file/x").string(), false), EnvironmentError);
+  EXPECT_THROW(RunFolder((root_ / "c/../a/file/x").string(), kNothing), EnvironmentError);
   EXPECT_FALSE(fs::exists(root_ / "c"));
 }
 
 TEST_F(RunFolderTest, AFailedRunKeepsItsFolder) {
   {
-    RunFolder folder(out(), false);
+    RunFolder folder(out(), kNothing);
     folder.begin();
   }
   EXPECT_TRUE(fs::exists(out() + "/metrics.jsonl"));
@@ -124,7 +126,7 @@ TEST_F(RunFolderTest, RunsOfTheSameSecondHaveTheirOwnFolders) {
   const fs::path before = fs::current_path();
   fs::current_path(root_);
   {
-    const RunFolder a("", false), b("", false), c("", false);
+    const RunFolder a("", kNothing), b("", kNothing), c("", kNothing);
     EXPECT_NE(a.path(), b.path());
     EXPECT_NE(b.path(), c.path());
     EXPECT_NE(a.path(), c.path());
@@ -134,8 +136,8 @@ TEST_F(RunFolderTest, RunsOfTheSameSecondHaveTheirOwnFolders) {
 
 TEST_F(RunFolderTest, AFolderThatCannotBeReadIsAnError) {
   const std::string too_long = (root_ / std::string(300, 'x')).string();
-  EXPECT_THROW(RunFolder::check(too_long, false), EnvironmentError);
-  EXPECT_THROW(RunFolder::check(too_long, true), EnvironmentError);
+  EXPECT_THROW(RunFolder::check(too_long, kNothing), EnvironmentError);
+  EXPECT_THROW(RunFolder::check(too_long, kAnything), EnvironmentError);
 }
 
 TEST(JsonObject, EscapesAndReplaces) {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/metrics_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/io/run_log.h"
+
+namespace lockstep {
+namespace {
+
+bool lies_before(const std::string& line, const ResumeRecord& resumed) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
+    return false;
+  const auto step = json["step"].get<std::int64_t>();
+  if (json.contains("val_loss") && step == resumed.step) return resumed.evaluated;
+  return step <= resumed.step;
+}
+
+}  // namespace
+
+void keep_metrics_before(const std::string& file, const ResumeRecord& resumed) {
+  std::ifstream input(file);
+  if (!input) return;  // there is none yet
+  const std::string temporary = file + ".tmp";
+  RunLog output(temporary);
+  for (std::string line; std::getline(input, line);)
+    if (!input.eof() && lies_before(line, resumed)) output.write_line(line);
+  output.close();
+  LOCKSTEP_CHECK(output.error().empty(), EnvironmentError, "{}", output.error());
+  std::error_code error;
+  std::filesystem::rename(temporary, file, error);
+  LOCKSTEP_CHECK(!error,
+                 EnvironmentError,
+                 "{}: cannot be renamed from {}: {}",
+                 file,
+                 temporary,
+                 error.message());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace lockstep {
+
+/// From here on SIGTERM, SIGUSR1 and the first SIGINT only set a flag, which stop_asked() tells. A
+/// second SIGINT ends the process at once; more of the others change nothing.
+void catch_stop_signals();
+
+/// Whether such a signal has come. For TrainOptions::stop.
+bool stop_asked();
+/// "SIGTERM"; empty where none has come to this process.
+const char* stop_signal_name();
+
+}  // namespace lockstep

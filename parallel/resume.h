@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "core/exec/communicator.h"
+#include "core/io/checkpoint.h"
+#include "parallel/fingerprint.h"
+#include "parallel/train_options.h"
+#include "parallel/train_records.h"
+
+namespace lockstep {
+
+/// The checkpoint that a run goes on from.
+struct ResumePoint {
+  ResumeRecord record;
+  io::CheckpointState state;
+};
+
+/// Finds what `options.resume` asks for: rank 0 looks and verifies, the others verify that they see
+/// the same. Nothing: from the start. Collective.
+/// Throws, on every rank alike, ConfigError: a named checkpoint has newer ones beside it in
+/// `options.folder`, which the run would write over; DataError: it is none, or damaged, or all of
+/// several are. Throws EnvironmentError on a rank that sees other files than rank 0.
+std::optional<ResumePoint> find_resume_point(Communicator& communicator,
+                                             const CheckpointOptions& options);
+
+/// Compares the settings of a checkpoint with those of now; how a run is executed (fusion,
+/// recompute, buckets, logging) may differ. Adds what differs to `point.record.overridden`.
+/// Throws ConfigError listing it, unless `allowed`. Another class of device is always allowed.
+void check_settings(ResumePoint& point, const Fingerprint& now, bool allowed);
+
+/// Renames the damaged checkpoints that were passed over, so that no later scan meets them, and
+/// clears away what saves that were cut off have left. On rank 0, once the run is accepted.
+void tidy_checkpoints(const CheckpointOptions& options, const ResumeRecord& record);
+
+}  // namespace lockstep

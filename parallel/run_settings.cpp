@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/run_settings.h"
+
+#include <sstream>
+
+#include "core/nn/trace.h"
+
+namespace lockstep {
+
+Fingerprint run_settings(const TrainOptions& options,
+                         const BatchPlan& batch,
+                         std::int64_t steps,
+                         const LrSchedule& schedule,
+                         const data::DataSplit& data,
+                         const std::string& device_class) {
+  Fingerprint settings{
+      {"global-batch", std::to_string(batch.global_batch)},
+      {"micro-batch", std::to_string(batch.micro_batch)},
+      {"shards", std::to_string(batch.shards)},
+      {"batch-norm", options.batch_norm.to_string()},
+      {"steps", std::to_string(steps)},
+      {"optimizer", to_string(options.optimizer)},
+      {"lr-schedule", to_string(schedule)},
+      {"clip-norm", fmt::format("{}", options.clip_norm)},
+      {"no-decay",
+       fmt::format("{}{}", fmt::join(options.no_decay, ","), options.decay_all ? " all" : "")},
+      {"precision", std::string(name_of(options.precision))},
+      {"fusion", options.fuse ? "on" : "off"},
+      {"recompute", std::string(name_of(options.recompute))},
+      {"memory-limit", std::to_string(options.memory_limit)},
+      {"freeze", fmt::format("{}", fmt::join(options.freeze, ","))},
+      {"init", options.init.empty() ? "no" : "yes"},
+      {"init-skip", fmt::format("{}", fmt::join(options.init_skip, ","))},
+      {"seed", std::to_string(options.seed)},
+      {"reduction", options.reduction == Reduction::fast ? "fast" : "reproducible"},
+      {"bucket-mb", fmt::format("{}", options.bucket_mb)},
+      {"augment", options.augmentation.to_string()},
+      {"skip-bad-samples", options.skip_bad_samples ? "yes" : "no"},
+      {"profile", options.profile ? "on" : "off"},
+      {"log-every", std::to_string(options.log_every)},
+      {"eval-every", std::to_string(options.eval_every)},
+      {"data content", fmt::format("{:016x}", data.train->fingerprint())},
+      {"validation data content",
+       data.validation ? fmt::format("{:016x}", data.validation->fingerprint()) : "none"},
+      {"device class", device_class}};
+  settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+  return settings;
+}
+
+std::string model_hash(const ModelFunction& model,
+                       const LossFunction& loss,
+                       const data::SampleSpec& samples,
+                       const TrainOptions& options,
+                       const BatchPlan& batch) {
+  const Graph graph = trace(model,
+                            loss,
+                            samples,
+                            {.mode = Mode::training,
+                             .batch_norm = {},
+                             .micro_batch = batch.micro_batch,
+                             .precision = options.precision,
+                             .fuse = false,
+                             .freeze = options.freeze});
+  std::istringstream lines(to_text(graph));
+  std::string text;
+  for (std::string line; std::getline(lines, line);)
+    text += line.substr(0, line.rfind("  # ")) + "\n";
+  return short_hash(text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/stop_agreement.h"
+
+#include <algorithm>
+#include <exception>
+
+namespace lockstep {
+namespace {
+
+constexpr int kFloats = 2;
+
+}  // namespace
+
+StopAgreement::StopAgreement(Communicator& world, std::function<bool()> asked)
+    : asked_(std::move(asked)), sent_(std::chrono::steady_clock::now()) {
+  if (world.size() == 1) return;
+  communicator_ = world.split(0, world.rank());
+  communicator_->reserve_requests(1);
+  messages_.resize(std::size_t(kFloats * world.size()));
+  for (int r = 0; r < world.size(); ++r) blocks_.push_back({r * kFloats, kFloats});
+}
+
+// While an exception is in flight the request is not waited for, and MPI may still write here.
+StopAgreement::~StopAgreement() {
+  if (request_ && std::uncaught_exceptions() > 0) new std::vector<float>(std::move(messages_));
+}
+
+bool StopAgreement::poll() {
+  if (stopped_) return true;
+  if (!communicator_) return stopped_ = asked_ && asked_();
+  if (++calls_ < stride_) return false;
+  calls_ = 0;
+  if (request_ && receive()) return stopped_ = true;
+  send();
+  return false;
+}
+
+void StopAgreement::send() {
+  const auto now = std::chrono::steady_clock::now();
+  const double call = std::chrono::duration<double>(now - sent_).count() / stride_;
+  sent_ = now;
+  float* own = messages_.data() + communicator_->rank() * kFloats;
+  own[0] = asked_ && asked_() ? 1.0f : 0.0f;
+  own[1] = float(std::clamp(kSeconds / std::max(call, 1e-9), 1.0, double(kMostCalls)));
+  request_ = communicator_->start_all_gather(messages_.data(), blocks_);
+}
+
+bool StopAgreement::receive() {
+  request_->wait();
+  request_.reset();
+  stride_ = int(messages_[1]);
+  for (std::size_t r = 0; r < messages_.size(); r += kFloats)
+    if (messages_[r] != 0) return true;
+  return false;
+}
+
+}  // namespace lockstep
