@@ -2,6 +2,7 @@
 #include "launcher/stop_signal.h"
 
 #include <csignal>
+#include <initializer_list>
 
 namespace lockstep {
 namespace {

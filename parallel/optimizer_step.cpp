@@ -64,7 +64,7 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              parameter.momentum});
   }
   squared_norms_.resize(tensors_.size());
-  for (int i = 0; i < state_arrays(optimizer_); ++i)
+  for (int i = 0; i < lockstep::state_arrays(optimizer_); ++i)
     state_.push_back(backend.allocate(std::size_t(space.elems) * 4, "optimizer state"));
 }
 

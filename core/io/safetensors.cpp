@@ -8,13 +8,13 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <sys/stat.h>
 #include <tuple>
 #include <unistd.h>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/io/strict_json.h"
 
 namespace lockstep::io {
 
@@ -58,31 +58,6 @@ std::optional<std::uint64_t> dense_bytes(ElementType type, std::span<const std::
   }
   if (too_large) return std::nullopt;
   return std::uint64_t(bytes);
-}
-
-/// Parses JSON that holds no key twice in one object and nests no deeper than headers do.
-json parse_strictly(std::string_view text, const std::string& file) {
-  constexpr int kMaxDepth = 3;  // {name: {"shape": [...]}}
-  std::vector<std::set<std::string>> keys(kMaxDepth + 2);
-  const auto check = [&](int depth, json::parse_event_t event, json& value) {
-    LOCKSTEP_CHECK(depth <= kMaxDepth, DataError, "{}: the header nests too deeply", file);
-    if (event == json::parse_event_t::object_start) keys[std::size_t(depth) + 1].clear();
-    if (event == json::parse_event_t::key) {
-      const std::string name = value.get<std::string>();
-      LOCKSTEP_CHECK(keys[std::size_t(depth)].insert(name).second,
-                     DataError,
-                     "{}: '{}' appears twice in the header",
-                     file,
-                     name);
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, check);
-  } catch (const json::exception& error) {
-    throw DataError(fmt::format("{}: the header is not valid JSON: {}", file, error.what()),
-                    "the file is damaged or is not a safetensors file");
-  }
 }
 
 std::int64_t to_extent(const json& value, const std::string& where) {
@@ -233,7 +208,8 @@ void SafetensorsReader::parse_header(std::string_view header,
                                      std::uint64_t data_offset,
                                      std::uint64_t data_bytes) {
   const std::string file = path_.string();
-  const json parsed = parse_strictly(header, file);
+  constexpr int kMaxDepth = 3;  // {name: {"shape": [...]}}
+  const json parsed = parse_strict_json(header, file + ": the header", kMaxDepth);
   LOCKSTEP_CHECK(parsed.is_object(), DataError, "{}: the header is not a JSON object", file);
   for (const auto& [name, value] : parsed.items()) {
     if (name != kMetadataKey) {

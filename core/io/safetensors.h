@@ -108,13 +108,24 @@ struct TensorView {
   std::span<const std::byte> data;
 };
 
+/// Sees the bytes of a safetensors file, in order, while they are written.
+class WriteObserver {
+ public:
+  virtual ~WriteObserver() = default;
+  virtual void on_bytes(std::span<const std::byte> bytes) = 0;
+  /// The bytes seen so far end with the header, or with this tensor.
+  virtual void on_header_end() = 0;
+  virtual void on_tensor_end(const TensorView& tensor) = 0;
+};
+
 /// Writes `tensors` to `path` and flushes them to the disk (fsync). Equal arguments give equal
-/// bytes. Wider element types come first, so that every tensor is aligned to its elements.
-/// Throws DataError: a name that repeats, is not UTF-8 or is "__metadata__", data of another size
-/// than type and shape say. Throws EnvironmentError: the file cannot be created or written; what
-/// was written of it is then removed.
+/// bytes. `observer` may be null. Wider element types come first, so that every tensor is aligned
+/// to its elements. Throws DataError: a name that repeats, is not UTF-8 or is "__metadata__", data
+/// of another size than type and shape say. Throws EnvironmentError: the file cannot be created or
+/// written; what was written of it is then removed.
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const TensorView> tensors,
-                       const Metadata& metadata = {});
+                       const Metadata& metadata = {},
+                       WriteObserver* observer = nullptr);
 
 }  // namespace lockstep::io

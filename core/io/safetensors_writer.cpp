@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <utility>
 
 #include "core/base/error.h"
+#include "core/io/output_file.h"
 #include "core/io/safetensors.h"
 
 namespace lockstep::io {
@@ -17,58 +12,8 @@ namespace lockstep::io {
 namespace {
 
 constexpr std::size_t kHeaderAlignment = 8;  // of the data that follow
-
-/// A file being written, which disappears unless finish() succeeds.
-class OutputFile {
- public:
-  explicit OutputFile(const std::filesystem::path& path) : path_(path) {
-    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail("cannot create");
-    struct stat status {};
-    is_file_ = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
-  }
-  ~OutputFile() {
-    if (descriptor_ < 0) return;
-    ::close(descriptor_);
-    remove();
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  void write(const void* data, std::size_t bytes) {
-    const char* next = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t written = ::write(descriptor_, next, bytes);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("cannot write");
-      next += written;
-      bytes -= std::size_t(written);
-    }
-  }
-
-  void finish() {
-    if (::fsync(descriptor_) != 0) fail("cannot flush to the disk");
-    if (::close(std::exchange(descriptor_, -1)) != 0) {
-      const int error = errno;
-      remove();
-      errno = error;
-      fail("cannot close");
-    }
-  }
-
- private:
-  void remove() const {
-    if (is_file_) ::unlink(path_.c_str());  // a device stays
-  }
-  [[noreturn]] void fail(std::string_view what) const {
-    throw EnvironmentError(fmt::format("{}: {}: {}", path_.string(), what, std::strerror(errno)),
-                           "check the folder's permissions and the free space");
-  }
-
-  std::filesystem::path path_;
-  int descriptor_ = -1;
-  bool is_file_ = false;
-};
+/// Observers see bytes while they are still in the cache.
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 void check(const std::string& file, const TensorView& tensor, std::set<std::string>& names) {
   LOCKSTEP_CHECK(tensor.name != "__metadata__" && names.insert(tensor.name).second,
@@ -120,7 +65,8 @@ std::string header_of(const std::string& file,
 
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const TensorView> tensors,
-                       const Metadata& metadata) {
+                       const Metadata& metadata,
+                       WriteObserver* observer) {
   const std::string file = path.string();
   std::set<std::string> names;
   std::vector<const TensorView*> order;
@@ -135,9 +81,21 @@ void write_safetensors(const std::filesystem::path& path,
   const std::uint64_t header_bytes = header.size();
 
   OutputFile out(path);
-  out.write(&header_bytes, sizeof header_bytes);
-  out.write(header.data(), header.size());
-  for (const TensorView* tensor : order) out.write(tensor->data.data(), tensor->data.size());
+  const auto put = [&](std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto chunk = bytes.first(std::min(bytes.size(), kChunkBytes));
+      out.write(chunk);
+      if (observer != nullptr) observer->on_bytes(chunk);
+      bytes = bytes.subspan(chunk.size());
+    }
+  };
+  put(std::as_bytes(std::span(&header_bytes, 1)));
+  put(std::as_bytes(std::span(header)));
+  if (observer != nullptr) observer->on_header_end();
+  for (const TensorView* tensor : order) {
+    put(tensor->data);
+    if (observer != nullptr) observer->on_tensor_end(*tensor);
+  }
   out.finish();
 }
 

@@ -2,10 +2,9 @@
 #include "core/io/weights.h"
 
 #include <filesystem>
-#include <memory>
-#include <openssl/evp.h>
 
 #include "core/base/error.h"
+#include "core/base/sha256.h"
 #include "core/io/safetensors.h"
 
 namespace lockstep::io {
@@ -41,11 +40,6 @@ void walk(const Parameter& parameter, Visit visit) {
   }
 }
 
-/// OpenSSL can refuse an algorithm (a restricted provider), which is no bug of ours.
-void check_digest(int result) {
-  LOCKSTEP_CHECK(result == 1, EnvironmentError, "OpenSSL cannot compute SHA-256");
-}
-
 }  // namespace
 
 std::vector<float> to_file_layout(const Parameter& parameter, std::span<const float> stored) {
@@ -63,20 +57,11 @@ std::vector<float> from_file_layout(const Parameter& parameter, std::span<const 
 }
 
 std::string weights_sha256(std::span<const NamedTensor> tensors) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
-                                                                        EVP_MD_CTX_free);
-  LOCKSTEP_CHECK(context, OutOfMemory, "weights: no memory for a SHA-256 context");
-  check_digest(EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr));
-  for (const NamedTensor& tensor : tensors) {
-    const std::vector<float> values = to_file_layout(tensor.parameter, tensor.values);
-    check_digest(EVP_DigestUpdate(context.get(), values.data(), values.size() * sizeof(float)));
-  }
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned length = 0;
-  check_digest(EVP_DigestFinal_ex(context.get(), digest, &length));
-  std::string text;
-  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
-  return text;
+  Sha256 hash;
+  for (const NamedTensor& tensor : tensors)
+    hash.update(
+        std::as_bytes(std::span<const float>(to_file_layout(tensor.parameter, tensor.values))));
+  return hash.hex();
 }
 
 void save_weights(const std::string& file, std::span<const NamedTensor> tensors) {

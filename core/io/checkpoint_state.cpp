@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/io/checkpoint_state.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/io/checkpoint_names.h"
+#include "core/io/strict_json.h"
+
+namespace lockstep::io {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::array kKeys{"step",
+                           "samples",
+                           "wall_s",
+                           "train_loss",
+                           "evaluated",
+                           "val_loss",
+                           "val_accuracy",
+                           "best_val_loss",
+                           "best_step",
+                           "settings"};
+
+ordered_json real_to_json(double value) {
+  if (std::isnan(value)) return nullptr;
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+/// The values of one state.json, each checked.
+class Fields {
+ public:
+  Fields(const std::string& file, std::string_view text)
+      : file_(file), object_(parse_strict_json(text, file, 3)) {
+    LOCKSTEP_CHECK(object_.is_object(), DataError, "{}: expected a JSON object", file);
+    for (const auto& [key, value] : object_.items())
+      LOCKSTEP_CHECK(std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end(),
+                     DataError,
+                     "{}: unknown key '{}'",
+                     file,
+                     key);
+  }
+
+  std::int64_t whole(const char* key, std::int64_t least) const {
+    const json& value = get(key);
+    const bool fits = value.is_number_integer() &&
+                      !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
+    expect(fits && value.get<std::int64_t>() >= least,
+           key,
+           fmt::format("a whole number of at least {}", least));
+    return value.get<std::int64_t>();
+  }
+
+  double real(const char* key) const {
+    const json& value = get(key);
+    if (value.is_null()) return CheckpointState::kUnknown;
+    if (value == "inf") return std::numeric_limits<double>::infinity();
+    if (value == "-inf") return -std::numeric_limits<double>::infinity();
+    expect(value.is_number(), key, "a number or null");
+    return value.get<double>();
+  }
+
+  bool flag(const char* key) const {
+    expect(get(key).is_boolean(), key, "true or false");
+    return get(key).get<bool>();
+  }
+
+  std::vector<std::pair<std::string, std::string>> pairs(const char* key) const {
+    const std::string expected = "a list of pairs of strings";
+    expect(get(key).is_array(), key, expected);
+    std::vector<std::pair<std::string, std::string>> result;
+    for (const json& pair : get(key)) {
+      expect(pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string(),
+             key,
+             expected);
+      result.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
+    }
+    return result;
+  }
+
+ private:
+  const json& get(const char* key) const {
+    const auto found = object_.find(key);
+    LOCKSTEP_CHECK(found != object_.end(), DataError, "{}: '{}' is missing", file_, key);
+    return *found;
+  }
+  void expect(bool condition, const char* key, const std::string& expected) const {
+    LOCKSTEP_CHECK(condition,
+                   DataError,
+                   "{}: '{}' must be {}, got {}",
+                   file_,
+                   key,
+                   expected,
+                   get(key).dump().substr(0, 100));
+  }
+
+  std::string file_;
+  json object_;
+};
+
+ordered_json settings_to_json(const CheckpointState& state) {
+  ordered_json settings = ordered_json::array();
+  for (const auto& [key, value] : state.settings) {
+    ordered_json pair{key, value};
+    try {
+      (void)pair.dump();
+    } catch (const json::exception&) {
+      throw DataError(
+          fmt::format("{}: setting '{}' is not UTF-8 and cannot be saved", kStateFile, key),
+          "rename the file or folder that it names");
+    }
+    settings.push_back(std::move(pair));
+  }
+  return settings;
+}
+
+}  // namespace
+
+std::string to_text(const CheckpointState& state) {
+  const ordered_json object{{"step", state.step},
+                            {"samples", state.samples},
+                            {"wall_s", real_to_json(state.wall_s)},
+                            {"train_loss", real_to_json(state.train_loss)},
+                            {"evaluated", state.evaluated},
+                            {"val_loss", real_to_json(state.val_loss)},
+                            {"val_accuracy", real_to_json(state.val_accuracy)},
+                            {"best_val_loss", real_to_json(state.best_val_loss)},
+                            {"best_step", state.best_step},
+                            {"settings", settings_to_json(state)}};
+  return object.dump() + "\n";
+}
+
+CheckpointState parse_state(const std::string& file, std::string_view text) {
+  const Fields fields(file, text);
+  CheckpointState state;
+  state.step = fields.whole("step", 0);
+  state.samples = fields.whole("samples", 0);
+  state.wall_s = fields.real("wall_s");
+  state.train_loss = fields.real("train_loss");
+  state.evaluated = fields.flag("evaluated");
+  state.val_loss = fields.real("val_loss");
+  state.val_accuracy = fields.real("val_accuracy");
+  state.best_val_loss = fields.real("best_val_loss");
+  state.best_step = fields.whole("best_step", -1);
+  state.settings = fields.pairs("settings");
+  return state;
+}
+
+}  // namespace lockstep::io

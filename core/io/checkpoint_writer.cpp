@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/io/checkpoint_writer.h"
+
+#include <chrono>
+#include <csignal>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace lockstep::io {
+namespace {
+
+/// While it lives, threads that this one starts take no signals: those are for the main thread.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+/// Short enough to need no memory.
+constexpr const char* kNoMemory = "out of memory";
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(std::filesystem::path folder, int keep)
+    : folder_(std::move(folder)), keep_(keep) {
+  const SignalsBlocked blocked;
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error& error) {
+    throw EnvironmentError(
+        fmt::format("cannot start the thread that writes checkpoints: {}", error.what()));
+  }
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+bool CheckpointWriter::idle() const {
+  const std::lock_guard lock(mutex_);
+  return !content_.has_value();
+}
+
+void CheckpointWriter::start(CheckpointContent content) {
+  {
+    const std::lock_guard lock(mutex_);
+    LOCKSTEP_ASSERT(!content_.has_value());
+    results_.reserve(results_.size() + 1);  // so that the thread needs no memory to report
+    content_ = std::move(content);
+  }
+  changed_.notify_all();
+}
+
+void CheckpointWriter::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !content_.has_value(); });
+}
+
+std::vector<CheckpointResult> CheckpointWriter::take_results() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(results_, {});
+}
+
+void CheckpointWriter::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stop_ || content_.has_value(); });
+    if (!content_.has_value()) return;
+    lock.unlock();
+    CheckpointResult result = write(*content_);  // start() leaves it alone until it is empty
+    lock.lock();
+    results_.push_back(std::move(result));
+    const auto done = std::exchange(content_, std::nullopt);
+    changed_.notify_all();
+  }
+}
+
+CheckpointResult CheckpointWriter::write(const CheckpointContent& content) const {
+  CheckpointResult result;
+  result.step = content.state.step;
+  const auto start = std::chrono::steady_clock::now();
+  bool whole = false;
+  try {
+    try {
+      result.path = write_checkpoint(folder_, content);
+      whole = true;
+      result.not_removed =
+          remove_old_checkpoints(folder_, result.step, keep_, content.state.best_step);
+    } catch (const Error& error) {
+      (whole ? result.not_removed.emplace_back() : result.error) = error.what();
+      result.hint = error.hint();
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      (whole ? result.not_removed.emplace_back() : result.error) = error.what();
+    }
+  } catch (...) {
+    if (!whole) result.error = kNoMemory;
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/io/folder.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "core/base/error.h"
+
+namespace lockstep::io {
+namespace fs = std::filesystem;
+namespace {
+
+const char* hint_for(int code) {
+  switch (code) {
+    case ENOSPC:
+    case EDQUOT:
+      return "free space on this file system, or choose another place with --out DIR";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "choose a writable place with --out DIR";
+    case EIO:
+      return "the disk or the connection to it fails: look into the kernel's log";
+    default:
+      return "check the folder's permissions and the free space";
+  }
+}
+
+/// 0 or errno.
+int sync_code(int descriptor) {
+  while (::fsync(descriptor) != 0)
+    if (errno != EINTR) return errno;
+  return 0;
+}
+
+fs::path parent_of(const fs::path& path) {
+  const fs::path parent = path.parent_path();
+  return parent.empty() ? fs::path(".") : parent;
+}
+
+}  // namespace
+
+void fail(const fs::path& path, const std::string& action, int code) {
+  throw EnvironmentError(
+      fmt::format("{}: {}: {}", path.string(), action, std::generic_category().message(code)),
+      hint_for(code));
+}
+
+void sync(const fs::path& path, int descriptor) {
+  if (const int code = sync_code(descriptor); code != 0)
+    fail(path, "cannot flush to the disk", code);
+}
+
+bool name_exists(const fs::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) return true;
+  if (errno != ENOENT) fail(path, "cannot look it up", errno);
+  return false;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  if (error == std::errc::no_such_file_or_directory) return {};
+  if (error) fail(folder, "cannot read the folder", error.value());
+  return names;
+}
+
+void create_folders(const fs::path& folder) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return;
+  const fs::path parent = parent_of(folder);
+  if (parent != folder) create_folders(parent);
+  if (::mkdir(folder.c_str(), 0777) != 0) {
+    const int code = errno == EEXIST ? ENOTDIR : errno;
+    if (fs::is_directory(folder, error)) return;  // another process was faster
+    fail(folder, "cannot create the folder", code);
+  }
+  sync_folder(parent);
+}
+
+void create_folder(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), 0777) != 0) fail(folder, "cannot create the folder", errno);
+}
+
+void sync_folder(const fs::path& folder) {
+  int descriptor = -1;
+  do {
+    descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  } while (descriptor < 0 && errno == EINTR);
+  if (descriptor < 0) fail(folder, "cannot open the folder", errno);
+  const int code = sync_code(descriptor);
+  const int close_code = ::close(descriptor) == 0 ? 0 : errno;
+  // Some file systems keep folders in order by themselves and know no fsync of one.
+  if (code != 0 && code != EINVAL) fail(folder, "cannot flush the folder to the disk", code);
+  if (close_code != 0 && close_code != EINTR) fail(folder, "cannot close the folder", close_code);
+}
+
+void rename_path(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    fail(from, fmt::format("cannot rename to {}", to.filename().string()), errno);
+}
+
+bool exchange_paths(const fs::path& a, const fs::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (errno == EINVAL || errno == ENOSYS) return false;
+  fail(a, fmt::format("cannot exchange with {}", b.filename().string()), errno);
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail(path, "cannot remove", error.value());
+}
+
+}  // namespace lockstep::io

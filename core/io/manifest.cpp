@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/io/manifest.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/sha256.h"
+#include "core/io/checkpoint.h"
+#include "core/io/checkpoint_names.h"
+#include "core/io/strict_json.h"
+
+namespace lockstep::io {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::string_view kVersionPrefix = "{\"version\":";
+constexpr std::string_view kSealPrefix = ",\"sha256\":\"", kSealEnd = "\"}";
+constexpr std::size_t kDigestLetters = 64;
+constexpr std::size_t kSealBytes = kSealPrefix.size() + kDigestLetters + kSealEnd.size();
+
+/// `body`, a JSON object, with its own SHA-256 as last entry.
+std::string sealed(std::string body) {
+  const std::string digest = sha256_of(body);
+  body.pop_back();
+  return body.append(kSealPrefix).append(digest).append(kSealEnd);
+}
+
+ordered_json to_json(const ManifestFile& file) {
+  ordered_json object{{"bytes", file.bytes}, {"sha256", file.sha256}};
+  for (const ManifestPart& part : file.parts) {
+    ordered_json entry = ordered_json::object();
+    if (!part.tensor.empty()) entry["tensor"] = part.tensor;
+    entry["end"] = part.end;
+    entry["sha256"] = part.sha256;
+    object["parts"].push_back(std::move(entry));
+  }
+  return object;
+}
+
+void check_version(const std::string& file, std::string_view text) {
+  int version = kCheckpointVersion;
+  if (text.starts_with(kVersionPrefix)) {
+    const char* first = text.data() + kVersionPrefix.size();
+    std::from_chars(first, text.data() + text.size(), version);
+  }
+  if (version <= kCheckpointVersion) return;
+  throw DataError(fmt::format("{}: written by a newer Lockstep: format version {}, this program "
+                              "knows {}",
+                              file,
+                              version,
+                              kCheckpointVersion),
+                  "go on with the Lockstep that wrote it");
+}
+
+/// Every bit is covered: those before the seal by its digest, those of the seal by comparison.
+void check_seal(const std::string& file, std::string_view text) {
+  const bool whole = text.size() > kSealBytes &&
+                     text == sealed(std::string(text.substr(0, text.size() - kSealBytes)) + "}");
+  LOCKSTEP_CHECK(whole, DataError, "{}: is damaged: it is not as it was written", file);
+}
+
+ManifestFile file_from_json(const json& object) {
+  ManifestFile file;
+  file.bytes = object.at("bytes").get<std::uint64_t>();
+  file.sha256 = object.at("sha256").get<std::string>();
+  if (!object.contains("parts")) return file;
+  for (const json& part : object.at("parts"))
+    file.parts.push_back({part.contains("tensor") ? part.at("tensor").get<std::string>() : "",
+                          part.at("end").get<std::uint64_t>(),
+                          part.at("sha256").get<std::string>()});
+  return file;
+}
+
+Manifest from_json(const std::string& file, std::string_view text) {
+  constexpr int kMaxDepth = 5;  // {"files": {name: {"parts": [{"end": 1}]}}}
+  const json object = parse_strict_json(text, file, kMaxDepth);
+  try {
+    Manifest manifest;
+    manifest.step = object.at("step").get<std::int64_t>();
+    for (const auto& [name, entry] : object.at("files").items())
+      manifest.files[name] = file_from_json(entry);
+    return manifest;
+  } catch (const json::exception& error) {
+    throw DataError(fmt::format("{}: is no manifest: {}", file, error.what()));
+  }
+}
+
+void check_files(const std::string& file, const Manifest& manifest) {
+  for (const auto& [name, entry] : manifest.files) {
+    LOCKSTEP_CHECK(
+        is_file_name(name), DataError, "{}: lists '{}', which is no file of its own", file, name);
+    std::uint64_t end = 0;
+    for (const ManifestPart& part : entry.parts) {
+      LOCKSTEP_CHECK(part.end >= end && part.end <= entry.bytes,
+                     DataError,
+                     "{}: the parts of {} are not in order",
+                     file,
+                     name);
+      end = part.end;
+    }
+  }
+  for (const char* name : {kModelFile, kOptimizerFile, kStateFile})
+    LOCKSTEP_CHECK(manifest.files.contains(name), DataError, "{}: lists no {}", file, name);
+}
+
+}  // namespace
+
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name != kManifestFile &&
+         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+}
+
+std::string to_text(const Manifest& manifest) {
+  ordered_json files = ordered_json::object();
+  for (const auto& [name, file] : manifest.files) files[name] = to_json(file);
+  const ordered_json body{
+      {"version", kCheckpointVersion}, {"step", manifest.step}, {"files", std::move(files)}};
+  return sealed(body.dump());
+}
+
+Manifest parse_manifest(const std::string& file, std::string_view text) {
+  check_version(file, text);
+  check_seal(file, text);
+  const Manifest manifest = from_json(file, text);
+  check_files(file, manifest);
+  LOCKSTEP_CHECK(to_text(manifest) == text, DataError, "{}: holds more than a manifest does", file);
+  return manifest;
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/fs.h>
+#include <set>
+#include <sstream>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/io/checkpoint.h"
+#include "tests/fault/tracer.h"
+#include "tests/support/small_checkpoint.h"
+
+namespace lockstep::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Kind = Interference::Kind;
+
+constexpr int kLastStep = 4, kBest = 1;  // as save_checkpoints.cpp has them
+constexpr std::size_t kKeep = 2;
+
+/// Saves again and again, each time disturbed at another system call. Killing loses nothing that
+/// the kernel has taken, so that memory serves as disk.
+class CrashEverywhere : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = why_no_tracing(); !reason.empty())
+      GTEST_SKIP() << "programs cannot be traced here: " << reason;
+    const fs::path memory = "/dev/shm";
+    const bool usable = ::access(memory.c_str(), W_OK | X_OK) == 0;
+    std::string name =
+        ((usable ? memory : fs::temp_directory_path()) / "lockstep-fault-XXXXXX").string();
+    root_ = ::mkdtemp(name.data());
+    folder_ = root_ / "run" / "checkpoints";
+  }
+  void TearDown() override {
+    if (!root_.empty()) fs::remove_all(root_);
+  }
+
+  bool concerns_folder(const SystemCall& call) const {
+    return call.path.starts_with(root_.string());
+  }
+
+  Ended run(const std::function<Interference(const SystemCall&)>& decide) const {
+    fs::remove_all(root_ / "run");
+    return run_traced({LOCKSTEP_SAVE_CHECKPOINTS, folder_.string(), GetParam()}, decide);
+  }
+
+  /// The steps of which the program said that they were saved, oldest first.
+  static std::vector<int> saved_steps(const Ended& ended) {
+    std::vector<int> steps;
+    std::istringstream lines(ended.out);
+    for (std::string word; lines >> word;)
+      if (word != "saved" && (steps.empty() || steps.back() != std::stoi(word)))
+        steps.push_back(std::stoi(word));
+    return steps;
+  }
+
+  /// What a run finds that is started afterwards: the newest checkpoint that was said to be saved
+  /// or a later one, the best and the one before; all of them are whole, and nothing else is left.
+  /// Returns the newest step; 0: none.
+  int expect_sound(const Ended& ended) const {
+    const std::vector<int> saved = saved_steps(ended);
+    io::remove_temporaries(folder_);
+    std::vector<std::string> passed_over;
+    const auto found = io::newest_checkpoint(folder_, passed_over);
+    EXPECT_THAT(passed_over, IsEmpty());
+    const int newest = found ? int(found->state.step) : 0;
+    EXPECT_GE(newest, saved.empty() ? 0 : saved.back());
+    std::set<int> steps;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folder_, none)) {
+      const std::string name = entry.path().filename().string();
+      EXPECT_TRUE(name.starts_with("step_")) << name << " is left over";
+      const int step = std::stoi(name.substr(5));
+      steps.insert(step);
+      EXPECT_EQ(SmallCheckpoint(step).difference(entry.path()), "");
+    }
+    for (std::size_t i = 0; i < saved.size(); ++i) {
+      const std::size_t age = saved.size() - 1 - i + (newest > saved.back() ? 1 : 0);
+      EXPECT_TRUE(steps.contains(saved[i]) || (saved[i] != kBest && age >= kKeep))
+          << "step " << saved[i] << " is gone";
+    }
+    return newest;
+  }
+
+  /// Kills at every system call from the first on that concerns the folder; `also` is asked before.
+  int kill_everywhere(const std::function<Interference(const SystemCall&)>& also) const {
+    for (int point = 1;; ++point) {
+      int seen = 0;
+      const Ended ended = run([&](const SystemCall& call) -> Interference {
+        if (seen > 0 || concerns_folder(call)) ++seen;
+        if (seen == point) return {Kind::kill};
+        return also(call);
+      });
+      SCOPED_TRACE(fmt::format("killed at system call {} after '{}'", point, ended.out));
+      const std::vector<int> saved = saved_steps(ended);
+      const int newest = expect_sound(ended);
+      EXPECT_LE(newest, saved.empty() ? 1 : saved.back() + 1);
+      EXPECT_EQ(ended.signal, 0);
+      if (HasFailure()) return point;
+      if (!ended.killed) {
+        EXPECT_EQ(ended.exit_code, 0) << ended.err;
+        EXPECT_EQ(newest, kLastStep);
+        return point - 1;
+      }
+    }
+  }
+
+  fs::path root_, folder_;
+};
+
+TEST_P(CrashEverywhere, KilledAtEverySystemCall) {
+  const int points = kill_everywhere([](const SystemCall&) { return Interference{}; });
+  EXPECT_GT(points, 200);
+  std::printf("killed at each of %d system calls\n", points);
+}
+
+bool exchanges(const SystemCall& call) {
+  return call.number == SYS_renameat2 && (call.arguments[4] & RENAME_EXCHANGE) != 0;
+}
+
+TEST_P(CrashEverywhere, KilledWhereNamesCannotBeExchanged) {
+  const int points = kill_everywhere([](const SystemCall& call) {
+    return exchanges(call) ? Interference{Kind::fail, EINVAL} : Interference{};
+  });
+  EXPECT_GT(points, 200);
+  std::printf("killed at each of %d system calls\n", points);
+}
+
+bool may_fail(const SystemCall& call) {
+  switch (call.number) {
+    case SYS_write:
+    case SYS_fsync:
+    case SYS_fdatasync:
+    case SYS_rename:
+    case SYS_renameat2:
+    case SYS_close:
+    case SYS_openat:
+    case SYS_mkdir:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Whether the save is no longer the promised one where this call fails. Folders are also opened
+/// and closed to list or remove what is in them, where a second way may lead to the goal.
+bool must_be_reported(const SystemCall& call) {
+  if (call.number == SYS_openat) return (call.arguments[2] & O_CREAT) != 0;
+  if (call.number == SYS_close) return !fs::is_directory(call.path);
+  return true;
+}
+
+TEST_P(CrashEverywhere, EveryCallFails) {
+  int failures = 0, reported = 0;
+  for (const int error : {ENOSPC, EIO})
+    for (int point = 1;; ++point) {
+      int seen = 0;
+      bool must_report = false;
+      std::string what;
+      const Ended ended = run([&](const SystemCall& call) -> Interference {
+        if (!concerns_folder(call) || !may_fail(call) || ++seen != point) return {};
+        must_report = must_be_reported(call);
+        what = fmt::format("call {} on {} fails with {}", call.number, call.path, error);
+        return {Kind::fail, error};
+      });
+      if (seen < point) {
+        EXPECT_EQ(ended.exit_code, 0) << ended.err;
+        break;
+      }
+      ++failures;
+      SCOPED_TRACE(fmt::format("{}: printed '{}' '{}'", what, ended.out, ended.err));
+      EXPECT_EQ(ended.signal, 0);
+      const bool said = ended.err.find(std::strerror(error)) != std::string::npos &&
+                        ended.err.find(root_.string()) != std::string::npos;
+      EXPECT_THAT(ended.exit_code, AnyOf(0, 3));
+      EXPECT_TRUE(said || (ended.exit_code == 0 && !must_report));
+      reported += said ? 1 : 0;
+      const int newest = expect_sound(ended);
+      const std::vector<int> saved = saved_steps(ended);
+      EXPECT_EQ(newest, saved.empty() ? 0 : saved.back()) << "a failed save left a checkpoint";
+      EXPECT_TRUE(ended.exit_code != 0 || newest == kLastStep);
+      if (HasFailure()) return;
+    }
+  EXPECT_GT(failures, 300);
+  std::printf(
+      "%d calls failed, %d of them reported, the others without effect\n", failures, reported);
+}
+
+TEST_P(CrashEverywhere, InterruptedAndShortWritesAreContinued) {
+  const Interference disturbances[] = {{Kind::fail, EINTR}, {Kind::shorten, 0}};
+  int count = 0;
+  for (const Interference& disturbance : disturbances)
+    for (int point = 1;; ++point) {
+      int seen = 0;
+      const Ended ended = run([&](const SystemCall& call) -> Interference {
+        const bool chosen = call.number == SYS_write ||
+                            (disturbance.kind == Kind::fail && call.number == SYS_fsync);
+        if (!concerns_folder(call) || !chosen || ++seen != point) return {};
+        return disturbance;
+      });
+      EXPECT_EQ(ended.exit_code, 0) << ended.err;
+      EXPECT_EQ(expect_sound(ended), kLastStep);
+      if (seen < point || HasFailure()) break;
+      ++count;
+    }
+  EXPECT_GT(count, 100);
+  std::printf("%d calls interrupted or cut short\n", count);
+}
+
+/// What a power cut would find out, which killing cannot: each file is synced after its last
+/// write, its folder after that and before the rename, and the parent before anything is removed.
+TEST_P(CrashEverywhere, SyncedInOrder) {
+  std::set<std::string> unsynced;  // files, and folders whose names have changed
+  int renames = 0;
+  const Ended ended = run([&](const SystemCall& call) -> Interference {
+    if (!concerns_folder(call)) return {};
+    const std::string parent = fs::path(call.path).parent_path().string();
+    switch (call.number) {
+      case SYS_openat:
+        if ((call.arguments[2] & O_CREAT) != 0) unsynced.insert({call.path, parent});
+        break;
+      case SYS_write:
+        unsynced.insert(call.path);
+        break;
+      case SYS_fsync:
+        unsynced.erase(call.path);
+        break;
+      case SYS_mkdir:
+        if (parent != folder_.string()) unsynced.insert(parent);
+        break;
+      case SYS_rename:
+      case SYS_renameat2:
+        EXPECT_THAT(unsynced, IsEmpty()) << "before the rename of " << call.path;
+        unsynced.insert(parent);
+        ++renames;
+        break;
+      case SYS_unlinkat:
+      case SYS_unlink:
+      case SYS_rmdir:
+        EXPECT_THAT(unsynced, IsEmpty()) << "before the removal of " << call.path;
+        break;
+      default:
+        break;
+    }
+    return {};
+  });
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(unsynced, IsEmpty());
+  EXPECT_GE(renames, 6);  // five saves and a removal
+}
+
+INSTANTIATE_TEST_SUITE_P(Saving,
+                         CrashEverywhere,
+                         ::testing::Values("direct", "writer"),
+                         [](const auto& mode) { return std::string(mode.param); });
+
+}  // namespace
+}  // namespace lockstep::testing
