@@ -44,7 +44,8 @@ std::string ErrorOutput::take_line(const std::string& line) {
   const bool rule = is_rule(line);
   if (box_.empty() && !rule) {
     read_line(line);
-    return line + "\n";
+    // What mpirun says of each signal that the supervisor sends it.
+    return line.starts_with("mpirun: Forwarding signal ") ? std::string() : line + "\n";
   }
   box_.push_back(line);
   return rule && box_.size() > 1 ? close_box() : std::string();

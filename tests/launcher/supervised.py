@@ -172,7 +172,7 @@ class Supervised(SupervisedTest):
             self.await_that(lambda: not set(ranks) & set(self.ranks()), "ranks go on")
         self.assertEqual(self.finish(process), 137, self.texts())
         out, err = self.texts()
-        self.assertEqual(err.count("was ended by signal 9"), 3)
+        self.assertEqual(err.count("was ended by signal 9"), 3, err)
         self.assertIn("was ended by signal 9", err.splitlines()[-1])
         self.assertIn("2 restarts", out.splitlines()[-1])
 

@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 ChildPlan shell(const std::string& script) {
   ChildPlan plan;
-  plan.command = {"/bin/bash", "-c", script};
+  // bash cannot trap what it inherits as ignored.
+  plan.command = {"/usr/bin/env", "--default-signal=USR1", "bash", "-c", script};
   return plan;
 }
 
