@@ -41,7 +41,10 @@ void StopAgreement::send() {
   sent_ = now;
   float* own = messages_.data() + communicator_->rank() * kFloats;
   own[0] = asked_ && asked_() ? 1.0f : 0.0f;
-  own[1] = float(std::clamp(kSeconds / std::max(call, 1e-9), 1.0, double(kMostCalls)));
+  // At most twice as many as before, since a short time may be the exception: between the end of a
+  // step and the evaluation behind it.
+  const double most = std::min(2 * stride_, kMostCalls);
+  own[1] = float(std::clamp(kSeconds / std::max(call, 1e-9), 1.0, most));
   request_ = communicator_->start_all_gather(messages_.data(), blocks_);
 }
 

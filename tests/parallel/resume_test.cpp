@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/io/checkpoint.h"
@@ -151,7 +152,7 @@ TEST(Resume, WhicheverRankIsAskedToStop) {
   }
 }
 
-/// Says when one of its samples is loaded.
+/// Says when one of its samples is loaded, which takes a while.
 class Telltale final : public data::Dataset {
  public:
   Telltale(std::shared_ptr<const data::Dataset> inside, std::atomic<bool>& loaded)
@@ -160,6 +161,7 @@ class Telltale final : public data::Dataset {
   std::int64_t size() const override { return inside_->size(); }
   void load(std::uint64_t epoch, std::int64_t i, std::byte* x, std::byte* y) const override {
     loaded_ = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
     inside_->load(epoch, i, x, y);
   }
   std::string describe() const override { return inside_->describe(); }

@@ -16,18 +16,20 @@ namespace {
 Communicator* world = nullptr;
 
 class FailuresOnly final : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo& info) override { test_ = &info; }
+  // Called with a lock held that current_test_info() would wait for.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     std::printf("[rank %d] %s.%s\n%s:%d: %s\n",
                 world->rank(),
-                info ? info->test_suite_name() : "?",
-                info ? info->name() : "?",
+                test_ ? test_->test_suite_name() : "?",
+                test_ ? test_->name() : "?",
                 result.file_name() ? result.file_name() : "?",
                 result.line_number(),
                 result.message());
     std::fflush(stdout);
   }
+  const ::testing::TestInfo* test_ = nullptr;
 };
 
 }  // namespace
