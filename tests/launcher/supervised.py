@@ -7,6 +7,7 @@ supervised.py PROGRAM Supervised|SelfStarted
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -198,13 +199,11 @@ class SelfStarted(SupervisedTest):
     def test_a_signal_becomes_a_checkpoint(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             process = self.start("train", "--ranks=2", "--resume=auto")
-            self.await_that(lambda: "step 100/" in self.texts()[0], "no step")
+            self.await_that(lambda: re.search(r"step \d+/", self.texts()[0]), "no step")
             process.send_signal(number)
             self.assertEqual(self.finish(process), 75, self.texts())
             self.await_checkpoint()
-            break_at = self.texts()[0]
-            self.assertIn("starting 2 ranks", break_at)
-            # The second signal meets the run further on.
+            self.assertIn("starting 2 ranks", self.texts()[0])
         self.assertEqual(self.finish(self.start("train", "--ranks=2", "--resume=auto")), 0)
         self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
 

@@ -98,7 +98,7 @@ TEST(Supervisor, TwoInterruptsEndAtOnce) {
     }
   });
   const auto start = Clock::now();
-  const Ending ending = supervise(shell("while :; do sleep 0.1; done"), signals);
+  const Ending ending = supervise(shell("trap '' USR1; while :; do sleep 0.1; done"), signals);
   sender.join();
   EXPECT_EQ(ending.exit_code, 128 + SIGTERM);
   EXPECT_TRUE(ending.out_of_grace);
@@ -108,7 +108,7 @@ TEST(Supervisor, TwoInterruptsEndAtOnce) {
 TEST(Supervisor, TheGraceEnds) {
   StopSignals signals;
   kill(getpid(), SIGTERM);
-  ChildPlan plan = shell("while :; do sleep 0.1; done");
+  ChildPlan plan = shell("trap '' USR1; while :; do sleep 0.1; done");
   plan.grace_s = 0.5;
   const auto start = Clock::now();
   const Ending ending = supervise(plan, signals);
