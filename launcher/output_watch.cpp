@@ -71,8 +71,12 @@ void ErrorOutput::read_box() {
   static const std::regex kStatus(
       "Process name: +\\[\\[\\d+,\\d+\\],(\\d+)\\] +Exit code: +(\\d+)");
   static const std::regex kImproper("process rank (\\d+) with PID \\d+ on node (\\S+) exiting");
+  static const std::regex kHost(
+      "lost communication with .* Remote daemon: +\\[\\S+ on node (\\S+)");
   std::smatch found;
-  if (std::regex_search(text, found, kSignal))
+  if (std::regex_search(text, found, kHost))
+    set_once(by_launcher_, fmt::format("host {} went away", found.str(1)));
+  else if (std::regex_search(text, found, kSignal))
     set_once(by_launcher_,
              fmt::format(
                  "rank {} on {} was ended by signal {}", found.str(1), found.str(2), found.str(3)));

@@ -44,7 +44,7 @@ def is_rank(pid):
 
 
 class SupervisedTest(ProgramTest):
-    def start(self, command, *flags):
+    def start(self, command, *flags, environment=None):
         """Starts the program in the background, its output in files."""
         arguments = [self.program, command, "--data", f"csv:{self.table}", *FLAGS,
                      "--out", self.folder / "run", *flags]
@@ -53,7 +53,7 @@ class SupervisedTest(ProgramTest):
         self.addCleanup(self.err.close)
         process = subprocess.Popen([str(a) for a in arguments], cwd=self.folder, stdout=self.out,
                                    stderr=self.err, stdin=subprocess.DEVNULL,
-                                   env=clean_environment())
+                                   env={**clean_environment(), **(environment or {})})
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
@@ -185,6 +185,34 @@ class Supervised(SupervisedTest):
             self.assertEqual(result.returncode, code, result.stderr)
             self.assertNotIn("restart 1", result.stdout)
             self.assertIn(text, result.stderr)
+
+    def test_a_host_that_is_gone_is_left_out(self):
+        # Plays ssh to two hosts, which are this machine, until one of them is gone.
+        ssh = self.write("ssh", f"""#!/bin/bash
+while [[ $1 == -* ]]; do [[ $1 == -o ]] && shift; shift; done
+[[ $1 == hostb && -e {self.folder}/gone ]] && exit 255
+shift
+exec bash -c "$*"
+""")
+        ssh.chmod(0o755)
+        loopback = {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_btl_tcp_if_include": "lo",
+                    "OMPI_MCA_oob_tcp_if_include": "lo", "OMPI_MCA_mpi_yield_when_idle": "1"}
+        process = self.start("run", "--hosts=hosta:1,hostb:1", f"--ssh={ssh}", "--backoff=0.1",
+                             "--checkpoint-every=50", environment=loopback)
+        step = self.await_checkpoint()
+        second = next(p for p in self.await_ranks(2) if b"OMPI_COMM_WORLD_RANK=1\0" in
+                      pathlib.Path(f"/proc/{p}/environ").read_bytes())
+        daemon = int(re.search(r"(?m)^PPid:\s+(\d+)",
+                               pathlib.Path(f"/proc/{second}/status").read_text())[1])
+        self.write("gone", "")
+        os.kill(daemon, signal.SIGKILL)
+        os.kill(second, signal.SIGKILL)
+        self.assertEqual(self.finish(process), 0, self.texts())
+        out, err = self.texts()
+        self.assertIn("host hostb went away", err)
+        self.assertRegex(out, r"starting 1 rank under mpirun on hosta:1, from step \d+")
+        self.assertGreaterEqual(int(re.search(r"from step (\d+)", out)[1]), step)
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
 
     def test_refusals(self):
         self.expect_error(self.run_command([self.program, "run"]), 2, "--out")

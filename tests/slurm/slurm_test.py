@@ -163,7 +163,7 @@ class SlurmTest(unittest.TestCase):
         """The job waits in the queue, by Slurm's rule for two minutes: changes it, and lets it run."""
         self.await_state("PENDING")
         self.slurm("scontrol", "update", f"JobId={self.job}", f"NumTasks={tasks}",
-                   f"NumNodes={nodes}", f"NumCPUs={tasks}", "StartTime=now")
+                   f"NumNodes={nodes}-{nodes}", f"NumCPUs={tasks}", "StartTime=now")
 
 
 class Slurm(SlurmTest):
