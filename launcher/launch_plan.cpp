@@ -2,6 +2,8 @@
 #include "launcher/launch_plan.h"
 
 #include <fmt/format.h>
+#include <regex>
+#include <sstream>
 
 namespace lockstep {
 namespace {
@@ -37,6 +39,18 @@ Words mpirun_words(int ranks, const LaunchSite& site, const std::string& output_
 }
 
 }  // namespace
+
+int allocated_tasks(const std::string& tasks_per_node) {
+  static const std::regex kPart("(\\d{1,6})(?:\\(x(\\d{1,6})\\))?");
+  std::istringstream parts(tasks_per_node);
+  int tasks = 0;
+  for (std::string part; std::getline(parts, part, ',');) {
+    std::smatch found;
+    if (!std::regex_match(part, found, kPart)) return 0;
+    tasks += std::stoi(found.str(1)) * (found[2].matched ? std::stoi(found.str(2)) : 1);
+  }
+  return tasks;
+}
 
 std::vector<std::string> launch_command(Launcher launcher,
                                         int ranks,

@@ -25,6 +25,11 @@ struct LaunchSite {
   std::vector<std::string> carried_variables;
 };
 
+/// The tasks of an allocation as Slurm writes them into SLURM_TASKS_PER_NODE, "2(x3),1" being 7;
+/// 0 where it is nothing of that kind. SLURM_NTASKS may say what an earlier allocation of a
+/// requeued job had.
+int allocated_tasks(const std::string& tasks_per_node);
+
 /// The command that starts `lockstep train` with `arguments` on `ranks` ranks. Raw output of each
 /// rank is copied below `output_folder` unless it is empty: mpirun writes 1/rank.0/stdout and
 /// stderr itself, srun prefixes lines with the rank.

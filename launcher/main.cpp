@@ -71,8 +71,9 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A reader that goes away must not end the training.
+  // Neither a reader that goes away nor a limit on the size of files must end the training.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return run({argv + 1, argv + argc});
   } catch (...) {

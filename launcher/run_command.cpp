@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run_command.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -87,8 +88,11 @@ LaunchSite launch_site(const RunFlags& flags) {
   site.ssh = flags.ssh;
   site.cores = available_cores();
   if (!site.hosts.empty()) site.cores = {slots_of(site.hosts), true};
-  if (site.slurm_allocation && site.hosts.empty() && discovery.slurm_tasks_unused > 1)
-    site.cores.count = discovery.slurm_tasks_unused;
+  if (site.slurm_allocation && site.hosts.empty()) {
+    const auto per_node = variables.find("SLURM_TASKS_PER_NODE");
+    const int tasks = per_node == variables.end() ? 0 : allocated_tasks(per_node->second);
+    site.cores.count = std::max({1, tasks, tasks == 0 ? discovery.slurm_tasks_unused : 0});
+  }
   for (const auto& [name, value] : variables)
     if (name.starts_with("LOCKSTEP_")) site.carried_variables.push_back(name);
   site.carried_variables.emplace_back("LOCKSTEP_STARTED");

@@ -21,8 +21,12 @@ std::string state_name(const Parameter& parameter, const FlatArray& array) {
 /// Loads `wanted` from `file` and hands out each one's values with its place in `wanted`.
 template <typename Place>
 void load(const std::string& file, const std::vector<Parameter>& wanted, Place place) {
-  const std::vector<io::NamedTensor> tensors =
-      io::load_weights(file, wanted, NamePatterns("init-skip", {}));
+  std::vector<io::NamedTensor> tensors;
+  try {
+    tensors = io::load_weights(file, wanted, NamePatterns("init-skip", {}));
+  } catch (const DataError& error) {
+    throw DataError(error.what(), "the checkpoint is of another model or optimizer");
+  }
   LOCKSTEP_ASSERT(tensors.size() == wanted.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) place(i, tensors[i].values);
 }

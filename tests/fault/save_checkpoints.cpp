@@ -3,8 +3,9 @@
 //
 //   save_checkpoints FOLDER direct|writer
 //
-// Saves steps 1, 2, 3, 4 and 4 again, keeping the newest two and the best, step 1. Prints a line
-// after each; ends with the exit code of the first error (direct), or goes on after it (writer).
+// Saves steps 1, 2, 3, 4 and 4 again, keeping the newest two and the best, step 1. Each holds the
+// number of the attempt in attempt.txt. Prints "saved STEP ATTEMPT" after each; ends with the exit
+// code of the first error (direct), or goes on after it (writer).
 #include <cstdio>
 #include <cstring>
 
@@ -19,9 +20,18 @@ using lockstep::testing::SmallCheckpoint;
 constexpr std::int64_t kSteps[] = {1, 2, 3, 4, 4};
 constexpr int kKeep = 2;
 
-void report(std::int64_t step, const std::vector<std::string>& not_removed) {
-  std::printf("saved %d\n", int(step));
+lockstep::io::CheckpointContent content(const SmallCheckpoint& small, int attempt) {
+  lockstep::io::CheckpointContent result = small.content();
+  result.texts["attempt.txt"] = std::to_string(attempt);
+  return result;
+}
+
+void announce(std::int64_t step, int attempt) {
+  std::printf("saved %d %d\n", int(step), attempt);
   std::fflush(stdout);
+}
+
+void complain(const std::vector<std::string>& not_removed) {
   for (const std::string& reason : not_removed)
     std::fprintf(stderr, "not removed: %s\n", reason.c_str());
 }
@@ -33,12 +43,12 @@ int fail(const std::string& message, lockstep::ExitCode code) {
 
 int save_directly(const char* folder) {
   try {
+    int attempt = 0;
     for (std::int64_t step : kSteps) {
-      lockstep::io::write_checkpoint(folder, SmallCheckpoint(step).content());
-      std::printf("saved %d\n", int(step));
-      std::fflush(stdout);
-      for (const std::string& reason : lockstep::io::remove_old_checkpoints(folder, step, kKeep, 1))
-        std::fprintf(stderr, "not removed: %s\n", reason.c_str());
+      const SmallCheckpoint small(step);
+      lockstep::io::write_checkpoint(folder, content(small, ++attempt));
+      announce(step, attempt);
+      complain(lockstep::io::remove_old_checkpoints(folder, step, kKeep, 1));
     }
     return 0;
   } catch (const lockstep::Error& error) {
@@ -47,15 +57,16 @@ int save_directly(const char* folder) {
 }
 
 int save_in_background(const char* folder) {
-  int code = 0;
+  int code = 0, attempt = 0;
   lockstep::io::CheckpointWriter writer(folder, kKeep);
   for (std::int64_t step : kSteps) {
     const SmallCheckpoint small(step);
-    writer.start(small.content());
+    writer.start(content(small, ++attempt));
     writer.wait();
     for (const lockstep::io::CheckpointResult& result : writer.take_results()) {
       if (result.error.empty()) {
-        report(result.step, result.not_removed);
+        announce(result.step, attempt);
+        complain(result.not_removed);
       } else {
         code = fail(result.error, lockstep::ExitCode::environment);
       }

@@ -124,6 +124,13 @@ TEST(LaunchCommand, Srun) {
                           "1"));
 }
 
+TEST(LaunchCommand, TasksOfAnAllocation) {
+  EXPECT_EQ(allocated_tasks("2(x3),1"), 7);
+  EXPECT_EQ(allocated_tasks("4"), 4);
+  EXPECT_EQ(allocated_tasks(""), 0);
+  EXPECT_EQ(allocated_tasks("many"), 0);
+}
+
 TEST(LaunchCommand, MpirunOnOtherHosts) {
   LaunchSite two = site();
   two.hosts = parse_hosts("a:2,b:1");

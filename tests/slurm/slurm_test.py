@@ -170,7 +170,7 @@ class Slurm(SlurmTest):
     def test_srun_connects_the_ranks_of_two_nodes(self):
         text = self.slurm("srun", "--mpi=pmix", "--nodes=2", "--ntasks=2", self.program, "train",
                           *self.flags())
-        self.assertIn("2, told by: srun", text)
+        self.assertRegex(text, r"ranks +2, told by: srun")
         self.assertEqual(self.sha(), self.undisturbed())
 
     def test_preempted_and_requeued_on_another_number_of_tasks(self):
@@ -181,7 +181,7 @@ class Slurm(SlurmTest):
         self.await_state("COMPLETED", "FAILED")
         self.assertEqual(self.field("ExitCode"), "0:0", self.logs())
         self.assertEqual(self.field("Restarts"), "1")
-        self.assertIn("3, told by: srun", self.logs())
+        self.assertRegex(self.logs(), r"ranks +3, told by: srun")
         self.assertEqual(self.sha(), self.undisturbed())
 
     def test_a_dead_node_is_left_behind(self):
