@@ -162,6 +162,9 @@ class SlurmTest(unittest.TestCase):
     def continue_requeued(self, tasks, nodes):
         """The job waits in the queue, by Slurm's rule for two minutes: changes it, and lets it run."""
         self.await_state("PENDING")
+        # Steps keep their numbers: the earlier one must have given up its sockets.
+        self.await_that(lambda: not list(self.cluster.folder.glob(f"spool/*/*pmix.{self.job}.*")),
+                        "the earlier step is not gone")
         self.slurm("scontrol", "update", f"JobId={self.job}", f"NumTasks={tasks}",
                    f"NumNodes={nodes}-{nodes}", f"NumCPUs={tasks}", "StartTime=now")
 
