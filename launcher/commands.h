@@ -18,4 +18,7 @@ int predict_command(const std::vector<std::string>& arguments);
 /// Text that a gpt continues.
 int generate_command(const std::vector<std::string>& arguments);
 
+/// Writes the weights of a run or a checkpoint as one safetensors file.
+int export_command(const std::vector<std::string>& arguments);
+
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/pack_command.h"
+#include "launcher/run_command.h"
 #include "launcher/train_command.h"
 
 namespace {
@@ -22,9 +23,11 @@ constexpr std::string_view kUsage =
     "\n"
     "commands\n"
     "  train      trains a model of the zoo on a data source (lockstep train --help)\n"
+    "  run        starts the ranks of a training and restarts them after a failure\n"
     "  evaluate   loss and accuracy of a saved run\n"
     "  predict    what a saved run says of single samples\n"
     "  generate   text that a saved gpt continues\n"
+    "  export     weights of a run or checkpoint as one safetensors file for PyTorch\n"
     "  pack       writes an image folder as one file that loads faster (lockstep pack --help)\n"
     "\n"
     "flags\n"
@@ -50,14 +53,16 @@ int run(const std::vector<std::string>& arguments) {
   }
   constexpr std::pair<std::string_view, int (*)(const std::vector<std::string>&)> kRun[] = {
       {"train", lockstep::train_command},
+      {"run", lockstep::run_command},
       {"evaluate", lockstep::evaluate_command},
       {"predict", lockstep::predict_command},
       {"generate", lockstep::generate_command},
+      {"export", lockstep::export_command},
       {"pack", lockstep::pack_command}};
   for (const auto& [name, run_command] : kRun)
     if (command == name) return run_command({arguments.begin() + 1, arguments.end()});
   constexpr std::string_view kCommands[] = {
-      "train", "evaluate", "predict", "generate", "pack", "--help", "--version"};
+      "train", "run", "evaluate", "predict", "generate", "export", "pack", "--help", "--version"};
   const std::string best = lockstep::nearest(command, kCommands);
   throw ConfigError(fmt::format("unknown command '{}'", command),
                     best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");

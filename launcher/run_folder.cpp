@@ -62,6 +62,14 @@ std::string create_fresh(std::vector<fs::path>& created) {
   return name;
 }
 
+/// Whether a run that was cut off before it wrote its configuration may have left `name`: then it
+/// can begin here. `lockstep run` has the ranks' raw output in logs/ even before them.
+bool is_of_a_start(const std::string& name, RunFolder::Existing existing) {
+  if (name == kLock) return true;
+  return existing == RunFolder::Existing::own_run &&
+         (name == "logs" || name.starts_with("metrics.jsonl") || name.starts_with(".shared-"));
+}
+
 }  // namespace
 
 void RunFolder::check(const std::string& out, Existing existing) {
@@ -78,7 +86,7 @@ void RunFolder::check(const std::string& out, Existing existing) {
   LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
   bool empty = true;
   for (const auto& entry : fs::directory_iterator(out, error))
-    empty = empty && entry.path().filename() == kLock;
+    empty = empty && is_of_a_start(entry.path().filename().string(), existing);
   check_readable();
   if (empty || existing == Existing::anything) return;
   const bool run = fs::exists(fs::path(out) / "config.toml", error);

@@ -9,24 +9,18 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "launcher/saved_weights.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-void expect_file(const fs::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error))
-    throw EnvironmentError(
-        fmt::format("{}: no such file", file.string()),
-        "--from is the folder of a run that has ended (lockstep train --out DIR)");
-}
-
 void read_classes(const fs::path& file, SavedRun& run) {
-  expect_file(file);
+  std::ifstream text(file);
+  if (!text) throw EnvironmentError(fmt::format("{}: no such file", file.string()));
   try {
-    const auto json = nlohmann::json::parse(std::ifstream(file));
+    const auto json = nlohmann::json::parse(text);
     run.classes = json.at("classes").get<int>();
     run.names = json.at("names").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception& error) {
@@ -39,8 +33,7 @@ void read_classes(const fs::path& file, SavedRun& run) {
 SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments) {
   std::string folder;
   app.get_formatter()->column_width(34);
-  app.add_option("--from", folder, "folder of a run: its config.toml and model.safetensors")
-      ->type_name("DIR");
+  app.add_option("--from", folder, "folder of a run, or of a checkpoint")->type_name("DIR");
   app.allow_extras();
   app.footer(
       "Flags of lockstep train about data and precision (--data, --micro-batch, --precision, ...) "
@@ -54,11 +47,10 @@ SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments
     throw ConfigError(error.what(), app.get_name() + " --help lists its flags");
   }
   LOCKSTEP_CHECK(!folder.empty(), ConfigError, "{} needs --from DIR", app.get_name());
-  const fs::path path = folder;
+  const SavedWeights saved = find_weights(folder);
+  const fs::path path = saved.folder;
   SavedRun run;
-  run.weights = (path / "model.safetensors").string();
-  expect_file(path / "config.toml");
-  expect_file(run.weights);
+  run.weights = saved.file().string();
   read_classes(path / "classes.json", run);
   std::vector<std::string> flags = app.remaining();
   for (const std::string& flag : flags)

@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-/// A finished run's model, as commands take it up again: its flags, with those typed now over them,
-/// its weights, and what its classes are called.
+/// A run's or a checkpoint's model, as commands take it up again: its flags, with those typed now
+/// over them, its weights, and what its classes are called.
 struct SavedRun {
   TrainFlags flags;
-  std::string weights;             ///< DIR/model.safetensors
+  std::string weights;             ///< model.safetensors
   int classes = 0;                 ///< or tokens; 0: unknown or regression
   std::vector<std::string> names;  ///< of classes or tokens; empty where they have none
 };
@@ -22,7 +22,7 @@ struct SavedRun {
 /// Parses `arguments` with `app`, to which it adds --from DIR; what `app` does not know are flags
 /// of train that overrule the run's (--data, --micro-batch, --precision, ...). An empty
 /// result.weights says that help was asked for and printed. Throws ConfigError: no --from, unknown
-/// flags; EnvironmentError: the folder holds no finished run.
+/// flags; what find_weights() throws.
 SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments);
 
 /// Throws ConfigError where the classes of `data` have other names, or are as many others, than

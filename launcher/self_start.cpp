@@ -2,13 +2,15 @@
 #include "launcher/self_start.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
+#include <climits>
+#include <iostream>
 #include <sstream>
-#include <system_error>
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "launcher/launch_plan.h"
+#include "launcher/segment_folder.h"
+#include "launcher/supervisor.h"
 #include "parallel/batch_plan.h"
 
 namespace lockstep {
@@ -71,29 +73,13 @@ StartPlan plan_start(const TrainFlags& flags,
         ranks);
     return plan;
   }
-  const bool oversubscribed = ranks > conditions.cores.count;
+  LaunchSite site;
+  site.mpirun = conditions.mpirun;
+  site.program = conditions.program;
+  site.cores = conditions.cores;
+  site.root = conditions.root;
   plan.ranks = ranks;
-  // Quiet: the failing rank has said what is wrong. The host list tells the slots, which mpirun
-  // would otherwise guess without a look at mask and quota. It binds to cores of the whole host, so
-  // that only whole hosts are bound.
-  plan.command = {conditions.mpirun, "--quiet", "-np", std::to_string(ranks)};
-  if (oversubscribed) {
-    plan.command.push_back("--oversubscribe");
-  } else {
-    plan.command.insert(plan.command.end(), {"--host", fmt::format("localhost:{}", ranks)});
-  }
-  const bool bind = !oversubscribed && conditions.cores.all_of_host;
-  plan.command.insert(plan.command.end(), {"--bind-to", bind ? "core" : "none"});
-  if (conditions.root) plan.command.push_back("--allow-run-as-root");
-  plan.command.push_back(conditions.program);
-  plan.command.push_back("train");
-  for (const std::string& argument : arguments) {
-    // mpirun would take a lone colon for the start of another program.
-    if (argument == ":")
-      plan.command.back() += "=:";
-    else
-      plan.command.push_back(argument);
-  }
+  plan.command = launch_command(Launcher::mpirun, ranks, site, arguments, {});
   plan.message = fmt::format("starting {} ranks under mpirun on {} cores (--ranks 1 for one)",
                              ranks,
                              conditions.cores.count);
@@ -111,16 +97,23 @@ std::string find_program(const std::string& program, const VariableMap& variable
   return {};
 }
 
-void start(const StartPlan& plan, bool terminal) {
-  setenv("LOCKSTEP_STARTED", terminal ? "terminal" : "plain", 1);
-  std::vector<char*> arguments;
-  for (const std::string& argument : plan.command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  execv(arguments[0], arguments.data());
-  throw EnvironmentError(
-      fmt::format("{}: {}", plan.command[0], std::generic_category().message(errno)),
-      "use --ranks 1");
+int start(const StartPlan& plan, bool terminal) {
+  ChildPlan child;
+  child.command = plan.command;
+  child.variables["LOCKSTEP_STARTED"] = terminal ? "terminal" : "plain";
+  const SegmentFolder segments(child);
+  StopSignals signals;
+  const Ending ending = supervise(child, signals);
+  if (!ending.stop_asked && !ending.culprit.said && !ending.culprit.text.empty())
+    std::cerr << fmt::format("error: {}\n", ending.culprit.text) << std::flush;
+  return ending.exit_code;
+}
+
+std::string own_path() {
+  char path[PATH_MAX] = {};
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  LOCKSTEP_CHECK(length > 0, EnvironmentError, "/proc/self/exe cannot be read");
+  return path;
 }
 
 }  // namespace lockstep

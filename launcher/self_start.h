@@ -45,8 +45,12 @@ StartPlan plan_start(const TrainFlags& flags,
 /// Path of `program` in $PATH; empty where there is none.
 std::string find_program(const std::string& program, const VariableMap& variables);
 
-/// Replaces this process by `plan.command`, so that signals, streams and the exit code are mpirun's
-/// own. Returns only by throwing EnvironmentError.
-[[noreturn]] void start(const StartPlan& plan, bool terminal);
+/// Runs `plan.command` under supervise() and returns its exit code: streams pass through, signals
+/// become a wish to stop at the end of a step. A rank that could not say why it ended is named on
+/// standard error. Throws EnvironmentError: it cannot be started.
+int start(const StartPlan& plan, bool terminal);
+
+/// Path of this program.
+std::string own_path();
 
 }  // namespace lockstep

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/train_command.h"
 
-#include <climits>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <unistd.h>
 
 #include "core/base/env.h"
@@ -17,13 +17,6 @@
 namespace lockstep {
 namespace {
 
-std::string own_path() {
-  char path[PATH_MAX] = {};
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  LOCKSTEP_CHECK(length > 0, EnvironmentError, "/proc/self/exe cannot be read");
-  return path;
-}
-
 StartConditions start_conditions(const RankDiscovery& discovery, const VariableMap& variables) {
   StartConditions conditions;
   conditions.discovery = discovery;
@@ -35,14 +28,16 @@ StartConditions start_conditions(const RankDiscovery& discovery, const VariableM
   return conditions;
 }
 
-/// What a process that nobody launched does first: check the folder, and become mpirun where
-/// several ranks are to train. Returns the notice for a run in this process.
-std::string start_alone(const RunSettings& settings, const StartConditions& conditions) {
+/// What a process that nobody launched does first: check the folder, and start mpirun where
+/// several ranks are to train. Returns its exit code, or nothing where the run is to be done in
+/// this process, with a notice in `settings`.
+std::optional<int> start_alone(RunSettings& settings, const StartConditions& conditions) {
   RunFolder::check(settings.flags.out, existing_folder(settings.flags));
   const StartPlan plan = plan_start(settings.flags, settings.arguments, conditions);
-  if (plan.ranks <= 1) return plan.message;
+  settings.notice = plan.message;
+  if (plan.ranks <= 1) return std::nullopt;
   std::cout << plan.message << std::endl;
-  start(plan, settings.console == Console::Kind::terminal);
+  return start(plan, settings.console == Console::Kind::terminal);
 }
 
 }  // namespace
@@ -69,7 +64,9 @@ int train_command(const std::vector<std::string>& arguments) {
     if (discovery.rank == 0) std::cout << settings.flags.help << std::flush;
     return 0;
   }
-  if (alone) settings.notice = start_alone(settings, start_conditions(discovery, variables));
+  if (alone)
+    if (const auto code = start_alone(settings, start_conditions(discovery, variables)))
+      return *code;
 
   catch_stop_signals();
   Job job(0, nullptr);

@@ -26,6 +26,14 @@ class SavedRuns(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads((self.folder / "gpt/summary.json").read_text())
 
+    def run_with_checkpoints(self, *flags):
+        """Trains 600 steps; returns an earlier checkpoint and the last."""
+        result = self.train("--steps=600", "--checkpoint-every=100", "--out=run", *flags)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        checkpoints = sorted((self.folder / "run/checkpoints").glob("step_*"))
+        self.assertGreater(len(checkpoints), 1)
+        return checkpoints[0], checkpoints[-1]
+
     def test_evaluate_says_what_training_said(self):
         self.assertEqual(self.train("--steps=40", "--lr=0.3", "--out=run").returncode, 0)
         summary = json.loads((self.folder / "run/summary.json").read_text())
@@ -56,6 +64,47 @@ class SavedRuns(ProgramTest):
         again = self.command("generate", "--from=gpt", "--prompt=the dog ", "--tokens=40",
                              "--temperature=0")
         self.assertEqual(again.stdout, result.stdout)
+
+    def test_a_checkpoint_is_as_good_as_a_run(self):
+        earlier, newest = self.run_with_checkpoints("--lr=0.3")
+        last = self.command("evaluate", "--from=run").stdout.split("  (")[0]
+        (self.folder / "run/model.safetensors").unlink()
+        for place in ("run", newest):
+            result = self.command("evaluate", f"--from={place}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stdout.split("  (")[0], last)
+        result = self.command("predict", f"--from={earlier}", "--count=2")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        weights = newest / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.write_bytes(content)
+        self.expect_error(self.command("evaluate", f"--from={newest}"), 1, "model.safetensors")
+        passed_over = self.command("evaluate", "--from=run")
+        self.assertEqual(passed_over.returncode, 0, passed_over.stderr)
+        self.assertIn("passed over", passed_over.stderr)
+        self.assertIn(newest.name, passed_over.stderr)
+
+    def test_export(self):
+        earlier, newest = self.run_with_checkpoints()
+        result = self.command("export", "--from=run", "--to=a.safetensors")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("4, named as in PyTorch", result.stdout)
+        saved = (self.folder / "run/model.safetensors").read_bytes()
+        self.assertEqual((self.folder / "a.safetensors").read_bytes(), saved)
+        (self.folder / "run/model.safetensors").unlink()
+        self.expect_error(self.command("export", "--from=run", "--to=a.safetensors"), 2, "--force")
+        result = self.command("export", "--from=run", "--to=a.safetensors", "--force")
+        self.assertIn(f"{newest.name}, step 600", result.stdout)
+        result = self.command("export", f"--from={earlier}", "--to=b.safetensors")
+        self.assertIn(f"{earlier.name}, step ", result.stdout)
+        again = self.train("--init=b.safetensors", "--out=again")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.expect_error(self.command("export", "--from=run"), 2, "--to")
+        self.expect_error(self.command("export", "--from=run", "--to=none/x"), 3, "none/x")
+        self.expect_error(self.command("export", "--from=none", "--to=x"), 3, "none/config.toml")
+        self.assertEqual(sorted(p.name for p in self.folder.glob("*.safetensors*")),
+                         ["a.safetensors", "b.safetensors"])
 
     def test_refusals(self):
         self.assertEqual(self.train("--out=run").returncode, 0)

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/launch_plan.h"
+
+#include <fmt/format.h>
+#include <regex>
+#include <sstream>
+
+namespace lockstep {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+Words mpirun_words(int ranks, const LaunchSite& site, const std::string& output_folder) {
+  Words words{site.mpirun, "-np", std::to_string(ranks)};
+  if (!output_folder.empty()) append(words, {"--output-filename", output_folder});
+  if (!site.hosts.empty()) {
+    append(words, {"--host", to_string(site.hosts)});
+    if (site.ssh != "ssh") append(words, {"--mca", "plm_rsh_agent", site.ssh});
+    for (const std::string& name : site.carried_variables) append(words, {"-x", name});
+    append(words, {"--bind-to", "core:overload-allowed"});
+  } else if (site.slurm_allocation) {
+    append(words, {"--bind-to", "core:overload-allowed"});
+  } else {
+    const bool oversubscribed = ranks > site.cores.count;
+    // The host list tells the slots, which mpirun would otherwise guess without a look at mask and
+    // quota.
+    if (oversubscribed)
+      words.push_back("--oversubscribe");
+    else
+      append(words, {"--host", fmt::format("localhost:{}", ranks)});
+    append(words, {"--bind-to", !oversubscribed && site.cores.all_of_host ? "core" : "none"});
+  }
+  if (site.root) words.push_back("--allow-run-as-root");
+  return words;
+}
+
+}  // namespace
+
+int allocated_tasks(const std::string& tasks_per_node) {
+  static const std::regex kPart("(\\d{1,6})(?:\\(x(\\d{1,6})\\))?");
+  std::istringstream parts(tasks_per_node);
+  int tasks = 0;
+  for (std::string part; std::getline(parts, part, ',');) {
+    std::smatch found;
+    if (!std::regex_match(part, found, kPart)) return 0;
+    tasks += std::stoi(found.str(1)) * (found[2].matched ? std::stoi(found.str(2)) : 1);
+  }
+  return tasks;
+}
+
+std::vector<std::string> launch_command(Launcher launcher,
+                                        int ranks,
+                                        const LaunchSite& site,
+                                        const std::vector<std::string>& arguments,
+                                        const std::string& output_folder) {
+  Words words;
+  if (launcher == Launcher::mpirun) words = mpirun_words(ranks, site, output_folder);
+  // Without --kill-on-bad-exit, ranks on other nodes would wait for a dead one for ever.
+  if (launcher == Launcher::srun)
+    words = {site.srun,
+             "--mpi=pmix",
+             "--ntasks",
+             std::to_string(ranks),
+             "--kill-on-bad-exit=1",
+             "--label"};
+  append(words, {site.program, "train"});
+  for (const std::string& argument : arguments) {
+    // mpirun would take a lone colon for the start of another program.
+    if (argument == ":" && launcher == Launcher::mpirun)
+      words.back() += "=:";
+    else
+      words.push_back(argument);
+  }
+  return words;
+}
+
+}  // namespace lockstep

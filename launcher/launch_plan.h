@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/cores.h"
+#include "launcher/hosts.h"
+
+namespace lockstep {
+
+/// How ranks are started. `none`: a single rank, as a plain process.
+enum class Launcher { none, mpirun, srun };
+
+/// What is known of the machine when ranks are to be started.
+struct LaunchSite {
+  std::string mpirun, srun;  ///< their paths; empty where there is none
+  std::string program;       ///< path of this program
+  Cores cores;
+  bool root = false;              ///< mpirun needs a permission
+  bool slurm_allocation = false;  ///< mpirun and srun know the hosts themselves
+  std::vector<Host> hosts;        ///< empty: this one, or those of the allocation
+  std::string ssh = "ssh";
+  /// Of this process: LOCKSTEP_* ones are carried to other hosts.
+  std::vector<std::string> carried_variables;
+};
+
+/// The tasks of an allocation as Slurm writes them into SLURM_TASKS_PER_NODE, "2(x3),1" being 7;
+/// 0 where it is nothing of that kind. SLURM_NTASKS may say what an earlier allocation of a
+/// requeued job had.
+int allocated_tasks(const std::string& tasks_per_node);
+
+/// The command that starts `lockstep train` with `arguments` on `ranks` ranks. Raw output of each
+/// rank is copied below `output_folder` unless it is empty: mpirun writes 1/rank.0/stdout and
+/// stderr itself, srun prefixes lines with the rank.
+///
+/// Binding is the launchers' own, which know the topology (mpirun by hwloc): each rank to a core,
+/// and from three ranks on mpirun deals them to NUMA domains in turn. Nothing is bound where more
+/// ranks than cores share a host, or where a mask or quota hides cores from this process, since
+/// mpirun would bind to hidden ones. Under Slurm the site's own configuration binds.
+std::vector<std::string> launch_command(Launcher launcher,
+                                        int ranks,
+                                        const LaunchSite& site,
+                                        const std::vector<std::string>& arguments,
+                                        const std::string& output_folder);
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Who ended a job, as far as its output tells.
+struct Culprit {
+  std::string text;  ///< "[rank 1 node7] error: ...", or what the launcher says; empty: unknown
+  std::string hint;
+  bool said = false;  ///< the rank itself has said so, on the output that was passed on
+};
+
+/// What a launcher and its ranks write to standard error, line by line: finds the first error
+/// record of a rank (what peers say later are its consequences), else what mpirun or srun say of
+/// a rank that could not speak any more, and keeps mpirun's boxes about that off the screen.
+class ErrorOutput {
+ public:
+  /// Takes a piece of the stream; returns what is to be shown of it.
+  std::string take(std::string_view piece);
+  /// The rest, once the stream has ended.
+  std::string end();
+  Culprit culprit() const;
+
+ private:
+  std::string take_line(const std::string& line);
+  std::string close_box();
+  void read_box();
+  void read_line(const std::string& line);
+
+  std::string rest_;               // of a line that has not ended
+  std::vector<std::string> box_;   // of mpirun, with its two rules; empty outside
+  Culprit by_rank_, by_launcher_;  // the first of each
+  bool hint_follows_ = false;
+};
+
+/// The lines of srun --label: "1: text". Copies the text of each task to a file of its own.
+class LabelledOutput {
+ public:
+  /// Files are FOLDER/rank.1/STREAM; an empty `folder` writes none.
+  LabelledOutput(std::string folder, std::string stream)
+      : folder_(std::move(folder)), stream_(std::move(stream)) {}
+  ~LabelledOutput();
+  LabelledOutput(const LabelledOutput&) = delete;
+  LabelledOutput& operator=(const LabelledOutput&) = delete;
+
+  /// Takes a piece of the stream and returns it without labels.
+  std::string take(std::string_view piece);
+  std::string end();
+
+ private:
+  std::string take_line(const std::string& line);
+  int file_of(const std::string& rank);
+
+  std::string folder_, stream_;
+  std::string rest_;
+  std::map<std::string, int> files_;  // descriptor of each rank; -1: could not be opened
+};
+
+}  // namespace lockstep

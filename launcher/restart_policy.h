@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace lockstep {
+
+/// What one start of the ranks came to.
+struct Attempt {
+  int exit_code = 0;        ///< of the launcher; 128 + signal where one ended it or a rank
+  bool stop_asked = false;  ///< this process was asked to stop meanwhile
+  bool first = false;       ///< nothing was started before it
+  bool trained = true;      ///< the ranks got as far as training
+  bool progress = false;    ///< there is a newer checkpoint than before it
+};
+
+/// Decides what follows on an attempt. Not retried: 0 done; 75 stopped on request; 2 (usage) and 7
+/// (the loss is not finite), since the same bits would give the same end; 1, 3 and 4 (data,
+/// environment, memory) of a first start that never came to train, since what is wrong there is
+/// for people to put right. Everything else is, above all signals: a machine or a neighbour failed.
+class RestartPolicy {
+ public:
+  enum class Verdict { done, stopped, failed, exhausted, restart };
+
+  /// At most `max_restarts` in a row without a newer checkpoint. Pauses double from `backoff_s` on
+  /// to at most five minutes.
+  RestartPolicy(int max_restarts, double backoff_s)
+      : max_restarts_(max_restarts), backoff_s_(backoff_s) {}
+
+  Verdict next(const Attempt& attempt);
+  /// Seconds to wait before the restart that next() has allowed.
+  double pause() const;
+  int restarts() const { return restarts_; }
+
+ private:
+  int max_restarts_;
+  double backoff_s_;
+  int restarts_ = 0;
+  int without_progress_ = 0;
+};
+
+}  // namespace lockstep

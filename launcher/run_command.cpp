@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run_command.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unistd.h>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/io/checkpoint.h"
+#include "launcher/console.h"
+#include "launcher/launch_plan.h"
+#include "launcher/rank_discovery.h"
+#include "launcher/restart_policy.h"
+#include "launcher/run_flags.h"
+#include "launcher/segment_folder.h"
+#include "launcher/self_start.h"
+#include "launcher/supervisor.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Verdict = RestartPolicy::Verdict;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// One line of our own, between those of the ranks.
+void say(const std::string& text) { std::cout << "lockstep run: " << text << std::endl; }
+
+/// Where a run has got to on the disk.
+struct Standing {
+  std::int64_t step = -1;  ///< of the newest checkpoint that verifies; -1: none
+  double trained_s = 0;    ///< time of training that it holds
+};
+
+Standing standing_of(const std::string& out, bool ended) {
+  std::vector<std::string> passed_over;
+  const auto newest = io::newest_checkpoint(fs::path(out) / "checkpoints", passed_over);
+  Standing standing;
+  if (newest) standing = {newest->state.step, newest->state.wall_s};
+  if (!ended) return standing;
+  try {
+    standing.trained_s =
+        nlohmann::json::parse(std::ifstream(fs::path(out) / "summary.json")).at("wall_s");
+  } catch (const nlohmann::json::exception&) {
+    // Then the newest checkpoint says it.
+  }
+  return standing;
+}
+
+Launcher choose_launcher(const RunFlags& flags, const LaunchSite& site, int ranks) {
+  const bool srun = flags.launcher == "srun" ||
+                    (flags.launcher == "auto" && site.slurm_allocation && site.hosts.empty());
+  if (srun && !site.srun.empty()) {
+    LOCKSTEP_CHECK(site.hosts.empty(), ConfigError, "--hosts is for mpirun: Slurm knows its own");
+    return Launcher::srun;
+  }
+  if (flags.launcher == "srun")
+    throw EnvironmentError("--launcher srun: srun is not in PATH", "use --launcher mpirun");
+  if (!site.mpirun.empty()) return Launcher::mpirun;
+  if (flags.launcher == "auto" && ranks == 1 && site.hosts.empty()) return Launcher::none;
+  throw EnvironmentError("mpirun is not in PATH", "on Debian: apt install openmpi-bin");
+}
+
+LaunchSite launch_site(const RunFlags& flags) {
+  const VariableMap variables = process_variables();
+  const RankDiscovery discovery = discover_rank(variables);
+  if (discovery.launched_by != LaunchedBy::nobody)
+    throw EnvironmentError(
+        fmt::format("lockstep run was itself started as a rank, by {}", discovery.source),
+        "lockstep run starts mpirun or srun; under them, use lockstep train");
+  LaunchSite site;
+  site.mpirun = find_program("mpirun", variables);
+  site.srun = find_program("srun", variables);
+  site.program = own_path();
+  site.root = geteuid() == 0;
+  site.slurm_allocation = discovery.slurm_allocation;
+  site.hosts = flags.hosts;
+  site.ssh = flags.ssh;
+  site.cores = available_cores();
+  if (!site.hosts.empty()) site.cores = {slots_of(site.hosts), true};
+  if (site.slurm_allocation && site.hosts.empty()) {
+    const auto per_node = variables.find("SLURM_TASKS_PER_NODE");
+    const int tasks = per_node == variables.end() ? 0 : allocated_tasks(per_node->second);
+    site.cores.count = std::max({1, tasks, tasks == 0 ? discovery.slurm_tasks_unused : 0});
+  }
+  for (const auto& [name, value] : variables)
+    if (name.starts_with("LOCKSTEP_")) site.carried_variables.push_back(name);
+  site.carried_variables.emplace_back("LOCKSTEP_STARTED");
+  return site;
+}
+
+class Run {
+ public:
+  explicit Run(const RunFlags& flags)
+      : flags_(flags), site_(launch_site(flags)), policy_(flags.max_restarts, flags.backoff_s) {
+    if (goes_on()) standing_ = standing_of(flags_.train.out, false);
+    ranks_ = choose_ranks(flags_.train, site_.cores);
+    launcher_ = choose_launcher(flags_, site_, ranks_);
+  }
+
+  int supervise_all() {
+    const double trained_before = standing_.trained_s;
+    int code = 0;
+    Verdict verdict;
+    do {
+      const Ending ending = start_once();
+      Attempt attempt{ending.exit_code, ending.stop_asked, starts_ == 1};
+      attempt.trained = log_is_new();
+      begun_here_ |= attempt.trained;
+      const std::int64_t step_before = standing_.step;
+      if (goes_on()) standing_ = standing_of(flags_.train.out, ending.exit_code == 0);
+      attempt.progress = standing_.step > step_before;
+      verdict = policy_.next(attempt);
+      code = verdict == Verdict::stopped ? int(ExitCode::requeue) : ending.exit_code;
+      const bool over = verdict == Verdict::failed || verdict == Verdict::exhausted;
+      if (over) say_share(trained_before);
+      report(ending, verdict);  // who failed is said last
+      if (over) return code;
+      if (verdict == Verdict::restart) code = pause_and_prepare(code);
+    } while (verdict == Verdict::restart && !signals_.requested());
+    say_share(trained_before);
+    return code;
+  }
+
+ private:
+  void say_share(double trained_before) const {
+    const double elapsed = seconds_since(begun_);
+    const double trained = std::max(0.0, standing_.trained_s - trained_before);
+    say(fmt::format("{} restarts, {:.1f}% of {} was training that counts",
+                    policy_.restarts(),
+                    100 * std::min(1.0, trained / elapsed),
+                    duration(elapsed)));
+  }
+
+  Ending start_once() {
+    ++starts_;
+    started_ = fs::file_time_type::clock::now();
+    ChildPlan child;
+    child.output_folder = output_folder();
+    child.labelled = launcher_ == Launcher::srun;
+    child.grace_s = flags_.grace_s;
+    std::vector<std::string> arguments = train_arguments(flags_, goes_on());
+    if (launcher_ == Launcher::none) {
+      arguments.insert(arguments.end(), {"--ranks", "1"});
+    } else {
+      const bool bar = !child.labelled && console_kind() == Console::Kind::terminal;
+      child.variables["LOCKSTEP_STARTED"] = bar ? "terminal" : "plain";
+    }
+    child.command = launch_command(launcher_, ranks_, site_, arguments, child.output_folder);
+    say(fmt::format("starting {} rank{} under {}{}{}",
+                    ranks_,
+                    ranks_ == 1 ? "" : "s",
+                    launcher_ == Launcher::srun     ? "srun"
+                    : launcher_ == Launcher::mpirun ? "mpirun"
+                                                    : "no launcher",
+                    site_.hosts.empty() ? "" : " on " + to_string(site_.hosts),
+                    standing_.step < 0 ? "" : fmt::format(", from step {}", standing_.step)));
+    std::optional<SegmentFolder> segments;
+    if (launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation)
+      segments.emplace(child);
+    const Ending ending = supervise(child, signals_);
+    if (child.variables["LOCKSTEP_STARTED"] == "terminal") std::cout << "\r\033[K" << std::flush;
+    return ending;
+  }
+
+  /// Whether --out holds this run: from then on a restart goes on there, whatever the first start
+  /// was told to begin from. Another run's checkpoint is given up only for one of our own.
+  bool goes_on() const {
+    const TrainFlags& train = flags_.train;
+    if (train.force || (!train.continues && !train.resume.empty()))
+      return begun_here_ && (train.resume.empty() || holds_checkpoint());
+    return true;
+  }
+
+  bool holds_checkpoint() const {
+    std::vector<std::string> passed_over;
+    return io::newest_checkpoint(fs::path(flags_.train.out) / "checkpoints", passed_over)
+        .has_value();
+  }
+
+  /// OUT/logs/output/N, of which N numbers all starts of this run. Created by who writes there.
+  std::string output_folder() const {
+    const fs::path folder = fs::absolute(flags_.train.out) / "logs/output";
+    std::error_code ignored;
+    for (int number = 1;; ++number) {
+      const fs::path path = folder / std::to_string(number);
+      if (!fs::exists(path, ignored)) return path.string();
+    }
+  }
+
+  /// Rank 0 opens its log once the run is accepted.
+  bool log_is_new() const {
+    std::error_code error;
+    const auto written = fs::last_write_time(fs::path(flags_.train.out) / "logs/rank_0.log", error);
+    return !error && written >= started_;
+  }
+
+  void report(const Ending& ending, Verdict verdict) const {
+    if (verdict == Verdict::done) return;
+    if (verdict == Verdict::stopped) {
+      if (ending.exit_code != int(ExitCode::requeue))
+        say(fmt::format("the ranks were ended {}",
+                        ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
+                                            : std::string("while they started")));
+      say(standing_.step < 0 ? std::string("stopped, before the first checkpoint")
+                             : fmt::format("stopped; the run goes on from step {} with the same "
+                                           "command",
+                                           standing_.step));
+      return;
+    }
+    const Culprit& culprit = ending.culprit;
+    std::cout << std::flush;
+    std::cerr << fmt::format("lockstep run: the ranks ended with exit code {}; first of them:\n",
+                             ending.exit_code)
+              << (culprit.text.empty() ? "nobody said why" : culprit.text) << "\n"
+              << (culprit.hint.empty() ? "" : "hint: " + culprit.hint + "\n") << std::flush;
+  }
+
+  /// Returns `code`, or 75 where a stop was asked for meanwhile.
+  int pause_and_prepare(int code) {
+    const double pause = policy_.pause();
+    say(fmt::format("restart {} in {:g} s", policy_.restarts(), pause));
+    signals_.wait(pause);
+    if (signals_.requested()) return int(ExitCode::requeue);
+    if (flags_.hosts.empty()) return code;
+    site_.hosts = answering_hosts(flags_.hosts, flags_.ssh);
+    LOCKSTEP_CHECK(!site_.hosts.empty(),
+                   EnvironmentError,
+                   "none of the hosts {} answers",
+                   to_string(flags_.hosts));
+    TrainFlags train = flags_.train;
+    site_.cores.count = slots_of(site_.hosts);
+    if (train.ranks > site_.cores.count) train.ranks = 0;
+    ranks_ = choose_ranks(train, site_.cores);
+    if (site_.hosts.size() < flags_.hosts.size())
+      say(fmt::format("only {} answer", to_string(site_.hosts)));
+    return code;
+  }
+
+  const RunFlags& flags_;
+  StopSignals signals_;
+  LaunchSite site_;
+  Launcher launcher_ = Launcher::none;
+  int ranks_ = 1;
+  RestartPolicy policy_;
+  Standing standing_;
+  int starts_ = 0;
+  bool begun_here_ = false;  // --out holds what one of our starts has begun
+  Clock::time_point begun_ = Clock::now();
+  fs::file_time_type started_;
+};
+
+}  // namespace
+
+int run_command(const std::vector<std::string>& arguments) {
+  env();
+  const RunFlags flags = parse_run_flags(arguments);
+  if (!flags.help.empty()) {
+    std::cout << flags.help << std::flush;
+    return 0;
+  }
+  return Run(flags).supervise_all();
+}
+
+}  // namespace lockstep

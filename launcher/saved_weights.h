@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace lockstep {
+
+/// Where a model's weights and what belongs to them lie: config.toml, classes.json and
+/// model.safetensors of one folder.
+struct SavedWeights {
+  std::filesystem::path folder;
+  bool checkpoint = false;
+  std::int64_t step = -1;  ///< of a checkpoint
+
+  std::filesystem::path file() const { return folder / "model.safetensors"; }
+};
+
+/// What --from names: a checkpoint, verified; a run that has ended; or the newest checkpoint that
+/// verifies of one that has not (those passed over are named on standard error). Throws
+/// EnvironmentError: there is nothing of that kind, naming the file that is missing; DataError: the
+/// checkpoint is damaged.
+SavedWeights find_weights(const std::filesystem::path& from);
+
+}  // namespace lockstep

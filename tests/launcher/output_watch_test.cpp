@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/output_watch.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+
+namespace lockstep {
+namespace {
+
+const std::string kRule(74, '-');
+
+/// Byte by byte, as a pipe may deliver it.
+std::string shown_of(ErrorOutput& output, const std::string& text) {
+  std::string shown;
+  for (const char c : text) shown += output.take(std::string(1, c));
+  return shown + output.end();
+}
+
+TEST(ErrorOutput, MpirunNamesARankThatWasKilled) {
+  ErrorOutput output;
+  const std::string box = kRule +
+                          "\nmpirun noticed that process rank 1 with PID 0 on node vm "
+                          "exited on signal 9 (Killed).\n" +
+                          kRule + "\n";
+  EXPECT_EQ(shown_of(output, "a warning\n" + box + "the last"), "a warning\nthe last\n");
+  EXPECT_EQ(output.culprit().text, "rank 1 on vm was ended by signal 9 (Killed)");
+  EXPECT_FALSE(output.culprit().said);
+}
+
+TEST(ErrorOutput, MpirunNamesAnExitCode) {
+  ErrorOutput output;
+  const std::string boxes =
+      kRule +
+      "\nPrimary job  terminated normally, but 1 process returned\na non-zero exit code. "
+      "Per user-direction, the job has been aborted.\n" +
+      kRule + "\n" + kRule +
+      "\nmpirun detected that one or more processes exited with non-zero status, thus causing\n"
+      "the job to be terminated. The first process to do so was:\n\n"
+      "  Process name: [[43013,1],3]\n  Exit code:    9\n" +
+      kRule + "\n";
+  EXPECT_EQ(shown_of(output, boxes), "");
+  EXPECT_EQ(output.culprit().text, "rank 3 ended with exit code 9");
+}
+
+TEST(ErrorOutput, OtherBoxesAreShown) {
+  ErrorOutput output;
+  const std::string box = kRule + "\nThere are not enough slots available\n" + kRule + "\n";
+  EXPECT_EQ(shown_of(output, box), box);
+  EXPECT_EQ(shown_of(output, kRule + "\nno end"), kRule + "\nno end\n");
+  EXPECT_EQ(output.culprit().text, "");
+}
+
+TEST(ErrorOutput, ARankThatSpokeIsMoreThanTheLauncher) {
+  ErrorOutput output;
+  shown_of(output,
+           "srun: error: n2: task 1: Exited with exit code 1\n"
+           "[rank 1 n2] error: no such file\n");
+  EXPECT_EQ(output.culprit().text, "[rank 1 n2] error: no such file");
+  EXPECT_EQ(output.culprit().hint, "");
+}
+
+TEST(ErrorOutput, SrunNamesTasks) {
+  ErrorOutput output;
+  shown_of(output, "srun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Terminated\n");
+  EXPECT_EQ(output.culprit().text, "rank 1 on n2: Killed");
+}
+
+TEST(LabelledOutput, TasksGetFilesOfTheirOwn) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / "lockstep_labels";
+  fs::remove_all(folder);
+  {
+    LabelledOutput output(folder.string(), "stdout");
+    EXPECT_EQ(output.take(" 0: one\n1"), "one\n");
+    EXPECT_EQ(output.take("1: two: 3\nsrun: error\n 0: mo"), "two: 3\nsrun: error\n");
+    EXPECT_EQ(output.end(), "mo\n");
+  }
+  const auto text = [&](const std::string& name) {
+    std::ifstream file(folder / name);
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  };
+  EXPECT_EQ(text("rank.0/stdout"), "one\nmo\n");
+  EXPECT_EQ(text("rank.11/stdout"), "two: 3\n");
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace lockstep

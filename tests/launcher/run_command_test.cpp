@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run_command.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "launcher/hosts.h"
+#include "launcher/launch_plan.h"
+#include "launcher/restart_policy.h"
+#include "launcher/run_flags.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using Verdict = RestartPolicy::Verdict;
+
+Attempt attempt(int exit_code) {
+  Attempt result;
+  result.exit_code = exit_code;
+  return result;
+}
+
+TEST(RestartPolicy, WhatIsNotRetried) {
+  RestartPolicy policy(3, 1);
+  EXPECT_EQ(policy.next(attempt(0)), Verdict::done);
+  EXPECT_EQ(policy.next(attempt(75)), Verdict::stopped);
+  EXPECT_EQ(policy.next(attempt(2)), Verdict::failed);
+  EXPECT_EQ(policy.next(attempt(7)), Verdict::failed);
+  for (const int code : {1, 3, 4}) {
+    Attempt first = attempt(code);
+    first.first = true;
+    first.trained = false;
+    EXPECT_EQ(policy.next(first), Verdict::failed) << code;
+    first.trained = true;
+    EXPECT_EQ(policy.next(first), Verdict::restart) << code;
+  }
+}
+
+TEST(RestartPolicy, AStopIsNoFailure) {
+  RestartPolicy policy(3, 1);
+  Attempt stopped = attempt(137);
+  stopped.stop_asked = true;
+  EXPECT_EQ(policy.next(stopped), Verdict::stopped);
+  stopped.exit_code = 1;
+  EXPECT_EQ(policy.next(stopped), Verdict::failed);
+}
+
+TEST(RestartPolicy, ProgressResetsCountAndPause) {
+  RestartPolicy policy(2, 5);
+  EXPECT_EQ(policy.next(attempt(137)), Verdict::restart);
+  EXPECT_EQ(policy.pause(), 5);
+  EXPECT_EQ(policy.next(attempt(137)), Verdict::restart);
+  EXPECT_EQ(policy.pause(), 10);
+  Attempt further = attempt(137);
+  further.progress = true;
+  EXPECT_EQ(policy.next(further), Verdict::restart);
+  EXPECT_EQ(policy.pause(), 5);
+  EXPECT_EQ(policy.next(attempt(137)), Verdict::restart);
+  EXPECT_EQ(policy.next(attempt(137)), Verdict::exhausted);
+  EXPECT_EQ(policy.restarts(), 4);
+}
+
+TEST(RestartPolicy, PausesEndAtFiveMinutesAndNoRestartsAreAllowed) {
+  RestartPolicy policy(100, 5);
+  for (int i = 0; i < 50; ++i) policy.next(attempt(137));
+  EXPECT_EQ(policy.pause(), 300);
+  EXPECT_EQ(RestartPolicy(0, 5).next(attempt(137)), Verdict::exhausted);
+}
+
+TEST(Hosts, ListsAndFiles) {
+  EXPECT_THAT(parse_hosts("a:2,b,a:1"), ElementsAre(Host{"a", 3}, Host{"b", 1}));
+  const fs::path file = fs::path(testing::TempDir()) / "lockstep_hosts";
+  std::ofstream(file) << "# ours\na slots=2 max_slots=4\n\nb:3  # new\nc 4\n";
+  const std::vector<Host> hosts = parse_hosts(file.string());
+  EXPECT_EQ(to_string(hosts), "a:2,b:3,c:4");
+  EXPECT_EQ(slots_of(hosts), 9);
+  fs::remove(file);
+}
+
+TEST(Hosts, Refusals) {
+  for (const char* text : {"", "a:0", "a:two", "a:2x", "-oProxyCommand=x:1", "no/such/file", ","})
+    EXPECT_THROW(parse_hosts(text), ConfigError) << text;
+}
+
+TEST(Hosts, OnlyThoseThatAnswerRemain) {
+  const fs::path probe = fs::path(testing::TempDir()) / "lockstep_ssh";
+  std::ofstream(probe)
+      << "#!/bin/bash\n[[ $* == '-o BatchMode=yes -o ConnectTimeout=5 b true' ]]\n";
+  fs::permissions(probe, fs::perms::owner_all);
+  EXPECT_EQ(to_string(answering_hosts(parse_hosts("a:1,b:2,localhost:4"), probe.string())),
+            "b:2,localhost:4");
+  EXPECT_TRUE(answering_hosts(parse_hosts("a"), "/no/such/ssh").empty());
+  fs::remove(probe);
+}
+
+LaunchSite site() {
+  LaunchSite result;
+  result.mpirun = "/usr/bin/mpirun";
+  result.srun = "/usr/bin/srun";
+  result.program = "/opt/lockstep";
+  result.cores = {4, true};
+  return result;
+}
+
+TEST(LaunchCommand, Srun) {
+  EXPECT_THAT(launch_command(Launcher::srun, 3, site(), {"--lr", "1"}, "/out"),
+              ElementsAre("/usr/bin/srun",
+                          "--mpi=pmix",
+                          "--ntasks",
+                          "3",
+                          "--kill-on-bad-exit=1",
+                          "--label",
+                          "/opt/lockstep",
+                          "train",
+                          "--lr",
+                          "1"));
+}
+
+TEST(LaunchCommand, TasksOfAnAllocation) {
+  EXPECT_EQ(allocated_tasks("2(x3),1"), 7);
+  EXPECT_EQ(allocated_tasks("4"), 4);
+  EXPECT_EQ(allocated_tasks(""), 0);
+  EXPECT_EQ(allocated_tasks("many"), 0);
+}
+
+TEST(LaunchCommand, MpirunOnOtherHosts) {
+  LaunchSite two = site();
+  two.hosts = parse_hosts("a:2,b:1");
+  two.ssh = "rsh";
+  two.carried_variables = {"LOCKSTEP_PLAN"};
+  const std::string text =
+      testing::PrintToString(launch_command(Launcher::mpirun, 3, two, {}, "/out"));
+  EXPECT_THAT(text, HasSubstr("\"--host\", \"a:2,b:1\""));
+  EXPECT_THAT(text, HasSubstr("\"plm_rsh_agent\", \"rsh\""));
+  EXPECT_THAT(text, HasSubstr("\"-x\", \"LOCKSTEP_PLAN\""));
+  EXPECT_THAT(text, HasSubstr("\"--output-filename\", \"/out\""));
+}
+
+TEST(RunFlags, OwnFlagsAndThoseOfTrain) {
+  const RunFlags flags = parse_run_flags({"train",
+                                          "--max-restarts=7",
+                                          "--out",
+                                          "x",
+                                          "--lr",
+                                          "0.5",
+                                          "--hosts=a:2",
+                                          "--ranks",
+                                          "2",
+                                          "--grace",
+                                          "9",
+                                          "--force"});
+  EXPECT_EQ(flags.max_restarts, 7);
+  EXPECT_EQ(flags.grace_s, 9);
+  EXPECT_EQ(flags.train.ranks, 2);
+  EXPECT_EQ(flags.train.out, "x");
+  EXPECT_THAT(
+      train_arguments(flags, false),
+      ElementsAre("--out", "x", "--lr", "0.5", "--force", "--resume", "auto", "--ranks", "auto"));
+  EXPECT_THAT(train_arguments(flags, true), Not(Contains("--force")));
+}
+
+TEST(RunFlags, Refusals) {
+  EXPECT_THROW(parse_run_flags({}), ConfigError);
+  EXPECT_THROW(parse_run_flags({"--out=x", "--max-restarts=-1"}), ConfigError);
+  EXPECT_THROW(parse_run_flags({"--out=x", "--grcae=3"}), ConfigError);
+  EXPECT_THROW(parse_run_flags({"--out=x", "--launcher=prun"}), ConfigError);
+  EXPECT_THAT(parse_run_flags({"--help"}).help, HasSubstr("--max-restarts"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `lockstep run`, and `lockstep train` where it starts itself, do with failures and signals.
+
+supervised.py PROGRAM Supervised|SelfStarted
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+from program_test import TIMEOUT_S, ProgramTest, clean_environment, main
+
+STEPS = 3000
+# Momentum, decay and an uneven last batch of each epoch: state that a restart could lose.
+FLAGS = ("--model=mlp", "--hidden=256,256", "--global-batch=16", "--micro-batch=4", "--lr=0.01",
+         "--momentum=0.9", "--weight-decay=0.001", f"--steps={STEPS}", "--eval-every=0",
+         "--log-every=100")
+
+
+def processes_with(text):
+    """Numbers of the processes whose command line holds `text`."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if text in command and int(entry.name) != os.getpid():
+            found.append(int(entry.name))
+    return found
+
+
+def is_rank(pid):
+    try:
+        return b"OMPI_COMM_WORLD_RANK=" in pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+class SupervisedTest(ProgramTest):
+    def start(self, command, *flags, environment=None):
+        """Starts the program in the background, its output in files."""
+        arguments = [self.program, command, "--data", f"csv:{self.table}", *FLAGS,
+                     "--out", self.folder / "run", *flags]
+        self.out, self.err = (open(self.folder / name, "w+b") for name in ("stdout", "stderr"))
+        self.addCleanup(self.out.close)
+        self.addCleanup(self.err.close)
+        process = subprocess.Popen([str(a) for a in arguments], cwd=self.folder, stdout=self.out,
+                                   stderr=self.err, stdin=subprocess.DEVNULL,
+                                   env={**clean_environment(), **(environment or {})})
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def texts(self):
+        return [(self.folder / name).read_text() for name in ("stdout", "stderr")]
+
+    def finish(self, process):
+        code = process.wait(timeout=TIMEOUT_S)
+        self.assertEqual(self.leftovers(), [], "processes are left")
+        return code
+
+    def leftovers(self):
+        deadline = time.monotonic() + 2
+        while (left := processes_with(str(self.folder / "run"))) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return left
+
+    def await_that(self, condition, what):
+        deadline = time.monotonic() + 60
+        while not (value := condition()):
+            self.assertLess(time.monotonic(), deadline, f"{what}:\n" + "\n".join(self.texts()))
+            time.sleep(0.005)
+        return value
+
+    def await_checkpoint(self, after=-1):
+        """Waits for one that is newer, and returns its step."""
+        def newer():
+            steps = [int(p.name[5:]) for p in (self.folder / "run/checkpoints").glob("step_*")]
+            return max(steps, default=-1) if max(steps, default=-1) > after else None
+        return self.await_that(newer, "no checkpoint")
+
+    def ranks(self):
+        return sorted(p for p in processes_with(str(self.folder / "run")) if is_rank(p))
+
+    def await_ranks(self, count):
+        return self.await_that(lambda: len(r := self.ranks()) == count and r, f"no {count} ranks")
+
+    def summary(self, name="run"):
+        return json.loads((self.folder / name / "summary.json").read_text())
+
+    def undisturbed(self):
+        result = self.train(*FLAGS, "--out=undisturbed")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return self.summary("undisturbed")["weights_sha256"]
+
+
+class Supervised(SupervisedTest):
+    def run_supervised(self, *flags):
+        return self.start("run", "--ranks=2", "--checkpoint-every=200", "--backoff=0.1", *flags)
+
+    def test_a_killed_rank_costs_no_bit(self):
+        process = self.run_supervised()
+        for _ in range(2):
+            step = self.await_checkpoint()
+            os.kill(self.await_ranks(2)[1], signal.SIGKILL)
+            self.await_checkpoint(after=step)
+        self.assertEqual(self.finish(process), 0, self.texts())
+        out, err = self.texts()
+        self.assertIn("2 restarts", out)
+        self.assertRegex(err, r"rank \d on \S+ was ended by signal 9")
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+        for start in (1, 2, 3):
+            raw = self.folder / f"run/logs/output/{start}/1/rank.0/stdout"
+            self.assertIn("told by", raw.read_text())
+
+    def test_a_killed_launcher_leaves_no_ranks(self):
+        process = self.run_supervised()
+        self.await_checkpoint()
+        mpirun = [p for p in processes_with(str(self.folder / "run"))
+                  if pathlib.Path(f"/proc/{p}/comm").read_text().strip() in ("mpirun", "orterun")]
+        ranks = self.await_ranks(2)
+        os.kill(mpirun[0], signal.SIGKILL)
+        self.await_that(lambda: not set(ranks) & set(self.ranks()), "ranks outlive mpirun")
+        self.assertEqual(self.finish(process), 0, self.texts())
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+    def test_a_killed_supervisor_leaves_no_ranks(self):
+        process = self.run_supervised()
+        self.await_checkpoint()
+        process.kill()
+        process.wait()
+        self.await_that(lambda: not processes_with(str(self.folder / "run")), "ranks are left")
+        self.assertEqual(self.finish(self.run_supervised()), 0, self.texts())
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+    def test_stopped_and_continued(self):
+        process = self.run_supervised("--checkpoint-every=100000")
+        self.await_that(lambda: "step 100/" in self.texts()[0], "no step")
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(process), 75, self.texts())
+        step = self.await_checkpoint()
+        self.assertLess(step, STEPS)
+        self.assertIn(f"goes on from step {step}", self.texts()[0])
+        again = self.run_supervised("--ranks=3")
+        self.assertEqual(self.finish(again), 0, self.texts())
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+        done = self.run_supervised()
+        self.assertEqual(self.finish(done), 0, "a run that is complete is left as it is")
+
+    def test_stopped_before_the_first_step(self):
+        process = self.run_supervised()
+        self.await_ranks(2)
+        process.send_signal(signal.SIGUSR1)
+        self.assertEqual(self.finish(process), 75, self.texts())
+        self.assertEqual(self.finish(self.run_supervised()), 0, self.texts())
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+    def test_restarts_are_limited_and_the_culprit_is_last(self):
+        process = self.run_supervised("--max-restarts=2", "--checkpoint-every=100000")
+        for _ in range(3):
+            ranks = self.await_ranks(2)
+            self.await_that(lambda: (self.folder / "run/metrics.jsonl").exists(), "no start")
+            os.kill(ranks[0], signal.SIGKILL)
+            self.await_that(lambda: not set(ranks) & set(self.ranks()), "ranks go on")
+        self.assertEqual(self.finish(process), 137, self.texts())
+        out, err = self.texts()
+        self.assertEqual(err.count("was ended by signal 9"), 3, err)
+        self.assertIn("was ended by signal 9", err.splitlines()[-1])
+        self.assertIn("2 restarts", out.splitlines()[-1])
+
+    def test_what_would_fail_again_is_not_tried_again(self):
+        for flags, code, text in ((["--lr=1e38"], 7, "loss"), (["--lr=none"], 2, "--lr"),
+                                  (["--data=csv:none.csv"], 1, "none.csv")):
+            result = self.run_command([self.program, "run", "--data", f"csv:{self.table}", *FLAGS,
+                                       "--ranks=2", f"--out=run{code}", *flags])
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertNotIn("restart 1", result.stdout)
+            self.assertIn(text, result.stderr)
+
+    def test_a_host_that_is_gone_is_left_out(self):
+        # Plays ssh to two hosts, which are this machine, until one of them is gone.
+        ssh = self.write("ssh", f"""#!/bin/bash
+while [[ $1 == -* ]]; do [[ $1 == -o ]] && shift; shift; done
+[[ $1 == hostb && -e {self.folder}/gone ]] && exit 255
+shift
+exec bash -c "$*"
+""")
+        ssh.chmod(0o755)
+        loopback = {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_btl_tcp_if_include": "lo",
+                    "OMPI_MCA_oob_tcp_if_include": "lo", "OMPI_MCA_mpi_yield_when_idle": "1"}
+        process = self.start("run", "--hosts=hosta:1,hostb:1", f"--ssh={ssh}", "--backoff=0.1",
+                             "--checkpoint-every=50", environment=loopback)
+        step = self.await_checkpoint()
+        second = next(p for p in self.await_ranks(2) if b"OMPI_COMM_WORLD_RANK=1\0" in
+                      pathlib.Path(f"/proc/{p}/environ").read_bytes())
+        daemon = int(re.search(r"(?m)^PPid:\s+(\d+)",
+                               pathlib.Path(f"/proc/{second}/status").read_text())[1])
+        self.write("gone", "")
+        os.kill(daemon, signal.SIGKILL)
+        os.kill(second, signal.SIGKILL)
+        self.assertEqual(self.finish(process), 0, self.texts())
+        out, err = self.texts()
+        self.assertIn("host hostb went away", err)
+        self.assertRegex(out, r"starting 1 rank under mpirun on hosta:1, from step \d+")
+        self.assertGreaterEqual(int(re.search(r"from step (\d+)", out)[1]), step)
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+    def test_refusals(self):
+        self.expect_error(self.run_command([self.program, "run"]), 2, "--out")
+        self.expect_error(self.run_command([self.program, "run", "--out=x", "--hosts=a:none"]), 2,
+                          "--hosts")
+        self.expect_error(self.run_command([self.program, "run", "--out=x", "--ranks=2"],
+                                           environment={"PATH": "/nonexistent"}), 3, "mpirun")
+        self.assertFalse((self.folder / "x").exists())
+
+
+class SelfStarted(SupervisedTest):
+    def test_a_signal_becomes_a_checkpoint(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process = self.start("train", "--ranks=2", "--resume=auto")
+            self.await_that(lambda: re.search(r"step \d+/", self.texts()[0]), "no step")
+            process.send_signal(number)
+            self.assertEqual(self.finish(process), 75, self.texts())
+            self.await_checkpoint()
+            self.assertIn("starting 2 ranks", self.texts()[0])
+        self.assertEqual(self.finish(self.start("train", "--ranks=2", "--resume=auto")), 0)
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+    def test_a_killed_rank_is_named(self):
+        process = self.start("train", "--ranks=2")
+        os.kill(self.await_ranks(2)[1], signal.SIGKILL)
+        self.assertEqual(self.finish(process), 137, self.texts())
+        self.assertRegex(self.texts()[1], r"error: rank \d on \S+ was ended by signal 9")
+
+    def test_a_killed_parent_leaves_no_ranks(self):
+        process = self.start("train", "--ranks=2")
+        self.await_ranks(2)
+        process.kill()
+        process.wait()
+        self.await_that(lambda: not processes_with(str(self.folder / "run")), "ranks are left")
+
+
+if __name__ == "__main__":
+    main()

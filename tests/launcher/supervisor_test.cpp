@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <thread>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "launcher/segment_folder.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+ChildPlan shell(const std::string& script) {
+  ChildPlan plan;
+  // bash cannot trap what it inherits as ignored.
+  plan.command = {"/usr/bin/env", "--default-signal=USR1", "bash", "-c", script};
+  return plan;
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+TEST(Supervisor, ExitCodesAndSignalsOfTheChild) {
+  StopSignals signals;
+  EXPECT_EQ(supervise(shell("exit 5"), signals).exit_code, 5);
+  EXPECT_EQ(supervise(shell("kill -9 $$"), signals).exit_code, 137);
+  EXPECT_FALSE(signals.requested());
+  ChildPlan missing;
+  missing.command = {"/no/such/launcher"};
+  EXPECT_THROW(supervise(missing, signals), EnvironmentError);
+}
+
+TEST(Supervisor, NeverTheTerminalsInputAndVariablesArrive) {
+  StopSignals signals;
+  ChildPlan plan = shell("read -r line && exit 1; [[ $COLOUR == blue ]]");
+  plan.variables["COLOUR"] = "blue";
+  EXPECT_EQ(supervise(plan, signals).exit_code, 0);
+}
+
+TEST(Supervisor, TheFirstRecordOfARankIsTheCulprit) {
+  StopSignals signals;
+  const Ending ending =
+      supervise(shell("echo '[rank 2 b] error: disk gone' >&2; echo 'hint: another disk' >&2;"
+                      "echo '[rank 0 a] error: rank 2 went away' >&2; exit 1"),
+                signals);
+  EXPECT_EQ(ending.culprit.text, "[rank 2 b] error: disk gone");
+  EXPECT_EQ(ending.culprit.hint, "another disk");
+  EXPECT_TRUE(ending.culprit.said);
+}
+
+TEST(Supervisor, EverySignalBecomesOneWishToStop) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
+    StopSignals signals;
+    std::thread sender([&] {
+      // To the process, as a user or Slurm sends it.
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      kill(getpid(), signal);
+    });
+    const Ending ending =
+        supervise(shell("trap 'exit 75' USR1; while :; do sleep 0.05; done"), signals);
+    sender.join();
+    EXPECT_EQ(ending.exit_code, 75) << signal;
+    EXPECT_TRUE(ending.stop_asked);
+    EXPECT_FALSE(ending.out_of_grace);
+  }
+}
+
+TEST(Supervisor, ASecondSignalChangesNothingWithinTheGrace) {
+  StopSignals signals;
+  std::thread sender([] {
+    for (int i = 0; i < 3; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      kill(getpid(), i == 1 ? SIGINT : SIGTERM);
+    }
+  });
+  const Ending ending = supervise(
+      shell("trap 'stop=1' USR1; while [[ -z ${stop-} ]]; do sleep 0.05; done; sleep 1; exit 75"),
+      signals);
+  sender.join();
+  EXPECT_EQ(ending.exit_code, 75);
+  EXPECT_FALSE(ending.out_of_grace);
+}
+
+TEST(Supervisor, TwoInterruptsEndAtOnce) {
+  StopSignals signals;
+  std::thread sender([] {
+    for (int i = 0; i < 2; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      kill(getpid(), SIGINT);
+    }
+  });
+  const auto start = Clock::now();
+  const Ending ending = supervise(shell("trap '' USR1; while :; do sleep 0.1; done"), signals);
+  sender.join();
+  EXPECT_EQ(ending.exit_code, 128 + SIGTERM);
+  EXPECT_TRUE(ending.out_of_grace);
+  EXPECT_LT(seconds_since(start), 4);
+}
+
+TEST(Supervisor, TheGraceEnds) {
+  StopSignals signals;
+  kill(getpid(), SIGTERM);
+  ChildPlan plan = shell("trap '' USR1; while :; do sleep 0.1; done");
+  plan.grace_s = 0.5;
+  const auto start = Clock::now();
+  const Ending ending = supervise(plan, signals);
+  EXPECT_EQ(ending.exit_code, 128 + SIGTERM);
+  EXPECT_TRUE(ending.out_of_grace);
+  EXPECT_GE(seconds_since(start), 0.5);
+  EXPECT_LT(seconds_since(start), 4);
+}
+
+TEST(Supervisor, WhatAKilledLauncherLeavesIsKilled) {
+  StopSignals signals;
+  const std::string file = testing::TempDir() + "lockstep_orphan";
+  std::filesystem::remove(file);
+  const Ending ending = supervise(shell("setsid bash -c 'echo $$ > " + file +
+                                        "; trap \"\" TERM; sleep 300' &"
+                                        "while [[ ! -s " +
+                                        file + " ]]; do sleep 0.05; done; kill -9 $$"),
+                                  signals);
+  EXPECT_EQ(ending.exit_code, 137);
+  pid_t orphan = 0;
+  std::ifstream(file) >> orphan;
+  ASSERT_GT(orphan, 0);
+  EXPECT_EQ(kill(orphan, 0), -1) << "the orphan lives";
+}
+
+TEST(Supervisor, SharedMemoryOfTheRanksIsRemoved) {
+  ChildPlan plan = shell(
+      "touch $OMPI_MCA_btl_vader_backing_directory/segment &&"
+      "echo $OMPI_MCA_btl_vader_backing_directory > " +
+      testing::TempDir() + "lockstep_segments; kill -9 $$");
+  StopSignals signals;
+  {
+    const SegmentFolder segments(plan);
+    EXPECT_EQ(supervise(plan, signals).exit_code, 137);
+  }
+  std::string folder;
+  std::ifstream(testing::TempDir() + "lockstep_segments") >> folder;
+  EXPECT_THAT(folder, testing::StartsWith("/dev/shm/"));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+}  // namespace
+}  // namespace lockstep

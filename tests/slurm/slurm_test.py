@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training under a real Slurm: srun, sbatch, USR1, requeue, a dead node, other numbers of tasks.
+
+slurm_test.py PROGRAM [TEST...]
+
+Starts a cluster of three nodes on the loopback device (slurm_cluster.sh) in a temporary folder.
+Exit code 77, for CTest's SKIP_RETURN_CODE, where Slurm or munge are not installed.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLES = HERE.parent.parent / "examples/slurm"
+TOOLS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "sinfo")
+SKIPPED = 77
+NODES = 3
+STEPS = 3000
+FLAGS = ("--model=mlp", "--hidden=256,256", "--global-batch=16", "--micro-batch=4", "--lr=0.01",
+         "--momentum=0.9", f"--steps={STEPS}", "--eval-every=0", "--log-every=100",
+         "--checkpoint-every=200")
+
+
+def free_ports(count):
+    """The first of `count` neighbouring ports that nobody uses."""
+    for first in range(17800, 32000, count):
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+    raise RuntimeError("no free ports")
+
+
+class Cluster:
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-slurm-"))
+        self.folder.chmod(0o755)  # munge looks at it
+        environment = {**os.environ, "FIRST_PORT": str(free_ports(NODES + 1))}
+        self.script("start", str(NODES), "4", env=environment)
+        shown = subprocess.run(["bash", "-c", f"source {self.folder}/env.sh && env -0"], check=True,
+                               stdout=subprocess.PIPE).stdout
+        self.environment = dict(entry.split("=", 1) for entry in shown.decode().split("\0") if entry)
+        for name in [n for n in self.environment if n.startswith("LOCKSTEP_")]:
+            del self.environment[name]
+
+    def script(self, command, *arguments, **options):
+        subprocess.run([HERE / "slurm_cluster.sh", command, self.folder, *arguments], check=True,
+                       timeout=60, stdout=subprocess.DEVNULL, **options)
+
+    def stop(self):
+        self.script("stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def processes_of(self, node):
+        """The node daemon, then the processes of its steps, then those that watch over them."""
+        ranks = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if (b"SLURMD_NODENAME=" + node.encode() in variables and
+                    b"SLURM_CONF=" + bytes(self.folder / "slurm.conf") in variables):
+                ranks.append(int(entry.name))
+        watchers = set()
+        for rank in ranks:
+            status = pathlib.Path(f"/proc/{rank}/status").read_text()
+            parent = int(re.search(r"(?m)^PPid:\s+(\d+)", status)[1])
+            if "slurmstepd" in pathlib.Path(f"/proc/{parent}/comm").read_text():
+                watchers.add(parent)
+        return [int((self.folder / f"run/slurmd.{node}.pid").read_text())], sorted(watchers), ranks
+
+    def kill_node(self, node):
+        for pid in sum(self.processes_of(node), []):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # went with the others
+
+
+class SlurmTest(unittest.TestCase):
+    program = ""
+    cluster = None
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-test-"))
+        self.folder.chmod(0o755)
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        rows = [f"{i % 3 + 0.01 * (i % 7)},{2 - i % 3 + 0.01 * (i % 5)},k{i % 3}" for i in range(60)]
+        (self.folder / "table.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
+        self.job = None
+        self.addCleanup(self.end_job)
+
+    def end_job(self):
+        if self.job:
+            self.slurm("scancel", self.job, check=False)
+
+    def slurm(self, *command, check=True, **variables):
+        result = subprocess.run([str(c) for c in command], cwd=self.folder, text=True, timeout=90,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                stdin=subprocess.DEVNULL,
+                                env={**self.cluster.environment, **variables})
+        if check:
+            self.assertEqual(result.returncode, 0, f"{command}:\n{result.stdout}")
+        return result.stdout
+
+    def submit(self, *arguments, **variables):
+        output = self.slurm("sbatch", "--parsable", *arguments, PROGRAM=self.program, **variables)
+        self.job = output.strip().split(";")[0]
+        return self.job
+
+    def flags(self, out="run", *more):
+        return [f"--data=csv:{self.folder}/table.csv", *FLAGS, f"--out={self.folder}/{out}", *more]
+
+    def field(self, name):
+        return re.search(rf"\b{name}=(\S*)", self.slurm("scontrol", "show", "job", self.job))[1]
+
+    def logs(self):
+        return "\n".join(p.read_text() for p in sorted(self.folder.glob("*.out")))
+
+    def await_that(self, condition, what, seconds=60):
+        deadline = time.monotonic() + seconds
+        while not (value := condition()):
+            self.assertLess(time.monotonic(), deadline, f"{what}:\n{self.logs()}")
+            time.sleep(0.02)
+        return value
+
+    def await_state(self, *states, seconds=60):
+        self.await_that(lambda: self.field("JobState") in states, f"never {states}", seconds)
+
+    def newest_step(self):
+        folder = self.folder / "run/checkpoints"
+        return max((int(p.name[5:]) for p in folder.glob("step_*")), default=-1)
+
+    def await_checkpoint(self, after=-1):
+        return self.await_that(lambda: self.newest_step() > after and self.newest_step(),
+                               "no newer checkpoint")
+
+    def sha(self, name="run"):
+        return json.loads((self.folder / name / "summary.json").read_text())["weights_sha256"]
+
+    def undisturbed(self):
+        """Of the same training on one rank, without Slurm."""
+        if not hasattr(SlurmTest, "undisturbed_sha"):
+            self.slurm(self.program, "train", "--ranks=1", *self.flags("undisturbed"))
+            SlurmTest.undisturbed_sha = self.sha("undisturbed")
+        return SlurmTest.undisturbed_sha
+
+    def continue_requeued(self, tasks, nodes):
+        """The job waits in the queue, by Slurm's rule for two minutes: changes it, and lets it run."""
+        self.await_state("PENDING")
+        # Steps keep their numbers: the earlier one must have given up its sockets.
+        self.await_that(lambda: not list(self.cluster.folder.glob(f"spool/*/*pmix.{self.job}.*")),
+                        "the earlier step is not gone")
+        self.slurm("scontrol", "update", f"JobId={self.job}", f"NumTasks={tasks}",
+                   f"NumNodes={nodes}-{nodes}", f"NumCPUs={tasks}", "StartTime=now")
+
+
+class Slurm(SlurmTest):
+    def test_srun_connects_the_ranks_of_two_nodes(self):
+        text = self.slurm("srun", "--mpi=pmix", "--nodes=2", "--ntasks=2", self.program, "train",
+                          *self.flags())
+        self.assertRegex(text, r"ranks +2, told by: srun")
+        self.assertEqual(self.sha(), self.undisturbed())
+
+    def test_preempted_and_requeued_on_another_number_of_tasks(self):
+        self.submit("--nodes=1", "--ntasks=2", EXAMPLES / "train.sbatch", *self.flags())
+        self.await_checkpoint()
+        self.slurm("scancel", "--batch", "--signal=USR1", self.job)
+        self.continue_requeued(tasks=3, nodes=2)
+        self.await_state("COMPLETED", "FAILED")
+        self.assertEqual(self.field("ExitCode"), "0:0", self.logs())
+        self.assertEqual(self.field("Restarts"), "1")
+        self.assertRegex(self.logs(), r"ranks +3, told by: srun")
+        self.assertEqual(self.sha(), self.undisturbed())
+
+    def test_a_dead_node_is_left_behind(self):
+        self.submit("--nodes=2", "--ntasks=2", "--nodelist=n1,n3", EXAMPLES / "train.sbatch",
+                    *self.flags())
+        step = self.await_checkpoint()
+        self.cluster.kill_node("n3")
+        # Slurm asks the daemon in vain for a while before it requeues.
+        self.await_that(lambda: self.field("JobState") == "PENDING", "never requeued", 60)
+        self.assertGreaterEqual(self.newest_step(), step)
+        self.slurm("scontrol", "update", f"JobId={self.job}", "ReqNodeList=", "NumNodes=1",
+                   "StartTime=now")
+        self.await_state("COMPLETED", "FAILED")
+        self.assertEqual(self.field("NodeList"), "n1")
+        self.assertEqual(self.sha(), self.undisturbed())
+
+    def test_lockstep_run_restarts_inside_an_allocation(self):
+        command = " ".join([str(self.program), "run", "--backoff=0.1", *self.flags()])
+        self.submit("--nodes=2", "--ntasks=2", f"--output={self.folder}/job.out",
+                    f"--wrap=exec {command}")
+        step = self.await_checkpoint()
+        ranks = self.await_that(lambda: self.cluster.processes_of("n2")[2], "no rank on n2")
+        os.kill(ranks[0], signal.SIGKILL)
+        self.await_checkpoint(after=step)
+        # The end of the allocation comes near: the supervisor hands on the wish to stop.
+        self.slurm("scancel", "--batch", "--signal=USR1", self.job)
+        self.await_state("COMPLETED", "FAILED")
+        self.assertEqual(self.field("ExitCode"), "75:0", self.logs())
+        self.assertIn("starting 2 ranks under srun, from step", self.logs())
+        self.assertIn("Killed", self.logs())
+        raw = self.folder / "run/logs/output/1/rank.0/stdout"
+        self.assertIn("told by: srun", raw.read_text())
+        self.submit("--ntasks=1", EXAMPLES / "train.sbatch", *self.flags())
+        self.await_state("COMPLETED", "FAILED")
+        self.assertEqual(self.sha(), self.undisturbed())
+
+    def test_an_array_over_rank_counts(self):
+        flags = [f for f in self.flags() if not f.startswith("--out")]
+        self.submit("--array=0-1", "--ntasks=2", EXAMPLES / "scaling_array.sbatch", *flags,
+                    "--steps=50", COUNTS="1 2", OUT=str(self.folder / "scaling"))
+        done = self.await_that(lambda: len(list(self.folder.glob("scaling/*/summary.json"))) == 2,
+                               "the array does not end")
+        self.assertTrue(done)
+        self.assertEqual(self.sha("scaling/ranks_1"), self.sha("scaling/ranks_2"))
+        self.await_that(lambda: self.logs().count("samples/s, weights") == 2, "no speeds printed")
+
+
+def main():
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        print(f"skipped: not installed: {', '.join(missing)} (on Debian: apt install slurm-wlm munge)")
+        sys.exit(SKIPPED)
+    SlurmTest.program = os.path.abspath(sys.argv.pop(1))
+    SlurmTest.cluster = Cluster()
+    try:
+        result = unittest.main(verbosity=2, exit=False).result
+    finally:
+        SlurmTest.cluster.stop()
+    sys.exit(not result.wasSuccessful())
+
+
+if __name__ == "__main__":
+    main()
