@@ -27,6 +27,13 @@ std::string time_stamp() {
 }
 
 constexpr const char* kLock = "lock";
+/// Or nothing at all.
+bool holds_only_a_lock(const fs::path& folder, std::error_code& error) {
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.path().filename() != kLock) return false;
+  return !error;
+}
+
 constexpr const char* kHint = "choose a writable place with --out DIR";
 
 [[noreturn]] void cannot_create(const fs::path& folder, const std::error_code& error) {
@@ -124,7 +131,7 @@ RunFolder::~RunFolder() {
 
 void RunFolder::remove_created() {
   std::error_code ignored;
-  if (lock_ && !created_.empty()) fs::remove(file(kLock), ignored);
+  if (lock_ && holds_only_a_lock(path_, ignored)) fs::remove(file(kLock), ignored);
   for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder)
     fs::remove(*folder, ignored);
 }

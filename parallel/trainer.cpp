@@ -308,7 +308,7 @@ class Trainer::State {
     const double seconds = log_->process_seconds();
     summary.steps = done;
     summary.samples = feed.samples_before(done);
-    summary.wall_s = log_->wall_seconds();
+    summary.wall_s = seconds + (start_ ? start_->state.wall_s : 0.0);
     summary.samples_per_s =
         double(summary.samples - feed.samples_before(summary.resumed_at)) / seconds;
     summary.comm_exposed_share = replica_->times().exposed_communication / seconds;

@@ -156,7 +156,7 @@ TEST(FineTuning, RanksThatReadOtherWeightsAreNamed) {
   train(self, options, file);
   TrainOptions reading = short_run();
   reading.init = file;
-  EXPECT_THAT(error_of(reading), HasSubstr("weights of init is"));
+  EXPECT_THAT(error_of(reading), HasSubstr("weights at the start is"));
   std::filesystem::remove(file);
 }
 

@@ -50,7 +50,7 @@ TEST(Trainer, RanksWithOtherBatchNormAreNamed) {
 TEST(Trainer, RanksWithAnotherModelAreNamed) {
   const char* name = rank() == 1 ? "mlp" : "convnet";
   EXPECT_THAT(error_of(nn::make_model({.name = name, .outputs = 10}), small_options()),
-              HasSubstr("program is"));
+              HasSubstr("model is"));
 }
 
 TEST(Trainer, ModelWithOtherParametersInEvaluationIsRefused) {
