@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "core/exec/roofline.h"
+
 namespace lockstep {
 namespace {
 
@@ -82,9 +84,7 @@ void add(Lines& lines,
   line.runs_a_step += double(total.runs);
   line.flops += work.cost.flops * double(total.runs);
   line.bytes += work.cost.bytes * double(total.runs);
-  const double flops = work.bf16 && peaks.bf16_flops > 0 ? peaks.bf16_flops : peaks.fp32_flops;
-  line.roofline +=
-      double(total.runs) * std::max(work.cost.flops / flops, work.cost.bytes / peaks.bytes);
+  line.roofline += double(total.runs) * least_seconds(work.cost, work.bf16, peaks);
 }
 
 std::vector<ProfileLine> finish(const Lines& lines, std::int64_t steps) {

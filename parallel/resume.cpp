@@ -52,6 +52,7 @@ json look(const CheckpointOptions& options) {
             {"passed_over", json::array()}};
   }
   const fs::path folder = automatic ? from : from / "checkpoints";
+  if (automatic) io::remove_temporaries(folder);  // first: it also brings back what was cut off
   std::vector<std::string> passed_over;
   const auto found = io::newest_checkpoint(folder, passed_over);
   if (!found) {
@@ -142,8 +143,7 @@ void check_settings(ResumePoint& point, const Fingerprint& now, bool allowed) {
       point.record.overridden.end(), differences.begin(), differences.end());
 }
 
-void tidy_checkpoints(const CheckpointOptions& options, const ResumeRecord& record) {
-  io::remove_temporaries(options.folder);
+void set_damaged_aside(const CheckpointOptions& options, const ResumeRecord& record) {
   for (const std::string& line : record.passed_over) {
     const fs::path damaged = fs::path(options.folder) / line.substr(0, line.find(':'));
     std::error_code missing;

@@ -18,10 +18,11 @@ struct ResumePoint {
 };
 
 /// Finds what `options.resume` asks for: rank 0 looks and verifies, the others verify that they see
-/// the same. Nothing: from the start. Collective.
-/// Throws, on every rank alike, ConfigError: a named checkpoint has newer ones beside it in
-/// `options.folder`, which the run would write over; DataError: it is none, or damaged, or all of
-/// several are. Throws EnvironmentError on a rank that sees other files than rank 0.
+/// the same. For "auto" what saves that were cut off have left in `options.folder` is cleared away.
+/// Nothing: from the start. Collective. Throws, on every rank alike, ConfigError: a named
+/// checkpoint has newer ones beside it in `options.folder`, which the run would write over;
+/// DataError: it is none, or damaged, or all of several are. Throws EnvironmentError on a rank that
+/// sees other files than rank 0.
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
                                              const CheckpointOptions& options);
 
@@ -30,8 +31,8 @@ std::optional<ResumePoint> find_resume_point(Communicator& communicator,
 /// Throws ConfigError listing it, unless `allowed`. Another class of device is always allowed.
 void check_settings(ResumePoint& point, const Fingerprint& now, bool allowed);
 
-/// Renames the damaged checkpoints that were passed over, so that no later scan meets them, and
-/// clears away what saves that were cut off have left. On rank 0, once the run is accepted.
-void tidy_checkpoints(const CheckpointOptions& options, const ResumeRecord& record);
+/// Renames the damaged checkpoints that were passed over, so that no later scan meets them. On rank
+/// 0, once the run is accepted.
+void set_damaged_aside(const CheckpointOptions& options, const ResumeRecord& record);
 
 }  // namespace lockstep

@@ -191,7 +191,7 @@ class Trainer::State {
   }
 
   void tell_start() {
-    if (start_ && context_.rank() == 0) tidy_checkpoints(options_.checkpoint, start_->record);
+    if (start_ && context_.rank() == 0) set_damaged_aside(options_.checkpoint, start_->record);
     for (TrainObserver* observer : observers_)
       observer->on_start(start_ ? &start_->record : nullptr);
   }

@@ -2,6 +2,7 @@
 #include "core/exec/program.h"
 
 #include "core/base/error.h"
+#include "core/exec/roofline.h"
 
 namespace lockstep {
 namespace {
@@ -134,7 +135,7 @@ void Program::profile(Profiler* profiler) {
       const auto inputs = graph_.types_of(node.inputs), outputs = graph_.types_of(node.outputs);
       step.work = profiler->declare({.name = std::string(name_of(node.op->kind())),
                                      .path = node.path,
-                                     .bf16 = !inputs.empty() && inputs[0].dtype == DType::bf16,
+                                     .bf16 = computes_in_bf16(inputs),
                                      .cost = node.op->cost(inputs, outputs)});
     }
 }

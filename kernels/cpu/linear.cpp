@@ -48,13 +48,17 @@ struct LargeGemm {
 class SmallLinear final : public Kernel {
  public:
   SmallLinear(const Extents& e, bool bias)
-      : bias_(bias), transpose_(LOCKSTEP_CHOOSE(transpose_padded)) {
-    const std::int64_t padded = (e.out + kTransposeAlign - 1) / kTransposeAlign * kTransposeAlign;
-    gemm_ = {.m = e.samples, .n = e.out, .k = e.in, .a_row = e.in, .b_row = padded, .c_row = e.out};
-  }
+      : bias_(bias),
+        gemm_{.m = e.samples,
+              .n = e.out,
+              .k = e.in,
+              .a_row = e.in,
+              .b_row = kPanel,
+              .c_row = e.out,
+              .b_panel = e.in * kPanel} {}
 
   std::vector<PackedCopy> packed_copies() const override {
-    return {{1, "linear.wt.pad16", std::size_t(gemm_.k * gemm_.b_row) * sizeof(float)}};
+    return {{1, "linear.wt.panels", std::size_t(panels_elems(gemm_.k, gemm_.n)) * sizeof(float)}};
   }
   void bind(const KernelBuffers& buffers) override {
     gemm_.a = static_cast<const float*>(buffers.inputs[0]);
@@ -64,7 +68,7 @@ class SmallLinear final : public Kernel {
     gemm_.b = packed_;
     gemm_.c = static_cast<float*>(buffers.outputs[0]);
   }
-  void pack(int) override { transpose_(packed_, gemm_.b_row, weight_, gemm_.n, gemm_.k); }
+  void pack(int) override { transpose_(packed_, weight_, gemm_.k, gemm_.n); }
   void run(const RunState&) override { product_(gemm_, false); }
 
  private:
@@ -73,7 +77,7 @@ class SmallLinear final : public Kernel {
   const float* weight_ = nullptr;
   float* packed_ = nullptr;
   decltype(&avx2::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
-  decltype(&avx2::transpose_padded) transpose_;
+  decltype(&avx2::transpose_to_panels) transpose_ = LOCKSTEP_CHOOSE(transpose_to_panels);
 };
 
 class LargeLinear final : public Kernel {

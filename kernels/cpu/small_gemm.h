@@ -8,16 +8,20 @@
 
 namespace lockstep::cpu {
 
+/// Columns of a panel; see SmallGemm.
+inline constexpr std::int64_t kPanel = 32;
+
 /// C(m, n) = bias(n) + sum_k A(m, k) B(k, n), or C += that sum. Strides in elements.
 struct SmallGemm {
   std::int64_t m = 0, n = 0, k = 0;
   const float* a = nullptr;  ///< A(m, k) = a[m * a_row + k * a_col], any strides
   std::int64_t a_row = 0, a_col = 1;
-  const float* b = nullptr;  ///< B(k, n) = b[k * b_row + n]
+  const float* b = nullptr;  ///< B(k, n) = b[k * b_row + n / kPanel * b_panel + n % kPanel]
   std::int64_t b_row = 0;
   float* c = nullptr;  ///< C(m, n) = c[m * c_row + n]
   std::int64_t c_row = 0;
-  const float* bias = nullptr;  ///< [n] or null
+  const float* bias = nullptr;    ///< [n] or null
+  std::int64_t b_panel = kPanel;  ///< kPanel: plain rows; else panels, which are read as they lie
 };
 
 /// Matrix products whose operands fit the L2 cache, at a cost of some 20 ns beside the arithmetic.
@@ -30,12 +34,16 @@ LOCKSTEP_LOOP(void, small_gemm, (const SmallGemm& gemm, bool accumulate));
 /// Columns of the packed transpose are padded to this many elements.
 inline constexpr std::int64_t kTransposeAlign = 16;
 
-/// out[c * out_row + r] = in[r * cols + c] for r < rows, zero up to the next multiple of
-/// kTransposeAlign; out_row is that multiple at least.
-LOCKSTEP_LOOP(
-    void,
-    transpose_padded,
-    (float* out, std::int64_t out_row, const float* in, std::int64_t rows, std::int64_t cols));
+/// Elements of a matrix B of `rows` rows and `cols` columns in panels.
+inline std::int64_t panels_elems(std::int64_t rows, std::int64_t cols) {
+  return (cols + kPanel - 1) / kPanel * kPanel * rows;
+}
+
+/// The transpose of in [cols, rows] in panels: b_row is kPanel, b_panel rows * kPanel. What a last
+/// panel has beyond `cols` is not written, or zero.
+LOCKSTEP_LOOP(void,
+              transpose_to_panels,
+              (float* panels, const float* in, std::int64_t rows, std::int64_t cols));
 
 inline constexpr std::int64_t kColumnSumBlock = 256;
 

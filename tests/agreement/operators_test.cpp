@@ -6,12 +6,14 @@
 #include "core/ops/add.h"
 #include "core/ops/avg_pool2d.h"
 #include "core/ops/batch_norm.h"
+#include "core/ops/cast.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/global_avg_pool.h"
 #include "core/ops/linear.h"
 #include "core/ops/max_pool2d.h"
 #include "core/ops/mean_squared_error.h"
 #include "core/ops/relu.h"
+#include "core/ops/scale.h"
 #include "core/ops/softmax_cross_entropy.h"
 #include "tests/agreement/golden_case.h"
 
@@ -128,6 +130,26 @@ TEST(AgreementOperators, Add) {
   golden.expect("y", y, 1);
   golden.expect("grad_input", grads[0], 1, 0);
   golden.expect("grad_other", grads[1], 1, 0);
+}
+
+TEST(AgreementOperators, Scale) {
+  GoldenCase golden("scale.small");
+  const ValueId y = golden.apply<ops::Scale>({golden.parameter("x")}, 0.375f)[0];
+  const auto grads = golden.gradients(y, golden.input("grad_y"));
+  golden.run();
+  golden.expect("y", y, 1, 1);
+  golden.expect("grad_x", grads[0], 1, 1);
+}
+
+TEST(AgreementOperators, CastIsExact) {
+  GoldenCase golden("cast.bf16");
+  const ValueId narrow = golden.apply<ops::Cast>({golden.parameter("x")}, DType::bf16)[0];
+  const ValueId y = golden.apply<ops::Cast>({narrow}, DType::f32)[0];
+  const auto narrow_grad = golden.gradients(y, golden.input("grad_y"));
+  const auto grads = golden.gradients(narrow, narrow_grad[0]);
+  golden.run();
+  golden.expect("y", y, 1, 0);
+  golden.expect("grad_x", grads[0], 1, 0);
 }
 
 template <typename Pool>

@@ -1,37 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operator of a transformer in the sizes of nanoGPT on a CPU (4 layers, 4 heads, width 128,
 // 64 tokens) and of GPT-2 124M (12 heads, width 768, 1024 tokens): the shortest of several timings,
-// GFLOP/s by the operator's own count and GB/s of the bytes that it must move.
+// GFLOP/s by the operator's own count, GB/s of the bytes that it must move, and the share of the
+// roofline of peaks measured at the start.
 //
 // usage: transformer_benchmark [PART_OF_A_NAME]
 #include <algorithm>
-#include <cstring>
-#include <ctime>
 #include <string>
 
-#include "core/base/random.h"
 #include "core/ops/attention.h"
+#include "core/ops/cast.h"
 #include "core/ops/embedding.h"
 #include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
+#include "core/ops/scale.h"
 #include "core/ops/softmax_cross_entropy.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "tests/benchmarks/operator_run.h"
 
 namespace lockstep {
 namespace {
 
-/// CPU time of this thread: what neighbours take from it does not count.
-double now() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
-}
-
 class Bench {
  public:
-  Bench(Backend& backend, std::string filter) : backend_(backend), filter_(std::move(filter)) {
-    fmt::print("{:44} {:>11} {:>9} {:>8}\n", "operator", "us", "GFLOP/s", "GB/s");
+  Bench(Backend& backend, std::string filter)
+      : backend_(backend), filter_(std::move(filter)), peaks_(backend.measure_peaks()) {
+    fmt::print(
+        "peaks: {:.1f} GFLOP/s fp32, {:.1f} bf16, {:.1f} GB/s\n{:44} {:>11} {:>9} {:>8} {:>8}\n",
+        peaks_.fp32_flops * 1e-9,
+        peaks_.bf16_flops * 1e-9,
+        peaks_.bytes * 1e-9,
+        "operator",
+        "us",
+        "GFLOP/s",
+        "GB/s",
+        "roofline");
   }
 
   /// Integers are drawn below `bound`.
@@ -40,28 +44,16 @@ class Bench {
            const std::vector<TensorType>& inputs,
            std::uint32_t bound = 1) {
     if (name.find(filter_) == std::string::npos) return;
-    KernelSpec spec{op, inputs, op.infer(inputs), "benchmark", {}, {}};
-    spec.input_parameter.assign(inputs.size(), 0);
-    spec.output_accumulates.assign(spec.outputs.size(), false);
-    const std::unique_ptr<Kernel> kernel = backend_.make_kernel(spec);
-    KernelBuffers buffers;
-    for (const TensorType& type : spec.inputs) buffers.inputs.push_back(memory(type, bound));
-    for (const TensorType& type : spec.outputs) buffers.outputs.push_back(memory(type, bound));
-    buffers.workspace = bytes(kernel->workspace_bytes());
-    for (const PackedCopy& copy : kernel->packed_copies())
-      buffers.packed.push_back(bytes(copy.bytes));
-    kernel->bind(buffers);
-    for (std::size_t i = 0; i < buffers.packed.size(); ++i) kernel->pack(int(i));
-
-    const double seconds = shortest([&] { kernel->run({}); });
-    const Cost cost = op.cost(spec.inputs, spec.outputs);
-    fmt::print("{:44} {:11.2f} {:9.1f} {:8.1f}\n",
+    OperatorRun run(backend_, op, inputs, bound);
+    const double seconds = shortest([&] { run.run(); });
+    const Cost cost = run.cost();
+    fmt::print("{:44} {:11.2f} {:9.1f} {:8.1f} {:7.0f}%\n",
                name,
                seconds * 1e6,
                cost.flops / seconds * 1e-9,
-               cost.bytes / seconds * 1e-9);
+               cost.bytes / seconds * 1e-9,
+               run.roofline_percent(seconds, peaks_));
     std::fflush(stdout);
-    memory_.clear();
   }
 
  private:
@@ -70,36 +62,21 @@ class Bench {
     constexpr double kTiming = 0.01;  // seconds a timing takes at least
     constexpr int kTimings = 15;
     call();
-    const double start = now();
+    const double start = thread_seconds();
     call();
-    const int calls = std::max(1, int(kTiming / std::max(now() - start, 1e-9)));
+    const int calls = std::max(1, int(kTiming / std::max(thread_seconds() - start, 1e-9)));
     double best = 1e9;
     for (int timing = 0; timing < kTimings; ++timing) {
-      const double begin = now();
+      const double begin = thread_seconds();
       for (int i = 0; i < calls; ++i) call();
-      best = std::min(best, (now() - begin) / calls);
+      best = std::min(best, (thread_seconds() - begin) / calls);
     }
     return best;
   }
 
-  void* bytes(std::size_t count) {
-    memory_.push_back(backend_.allocate(count, "benchmark"));
-    return memory_.back()->data();
-  }
-  void* memory(const TensorType& type, std::uint32_t bound) {
-    void* const data = bytes(type.bytes());
-    RandomStream stream(1, memory_.size());
-    for (std::int64_t i = 0; i < type.elems(); ++i)
-      if (type.dtype == DType::f32)
-        static_cast<float*>(data)[i] = stream.uniform(-1, 1);
-      else
-        static_cast<std::int32_t*>(data)[i] = std::int32_t(stream.below(bound));
-    return data;
-  }
-
   Backend& backend_;
   std::string filter_;
-  std::vector<std::unique_ptr<DeviceBuffer>> memory_;
+  DevicePeaks peaks_;
 };
 
 TensorType f32(const Shape& shape) { return {shape, DType::f32}; }
@@ -157,6 +134,8 @@ void add_elementwise(Bench& bench, const Model& m) {
     bench.run("gelu " + what, ops::Gelu(kind), {wide});
     bench.run("gelu_bwd " + what, ops::GeluBwd(kind), {wide, wide});
   }
+  bench.run("scale " + name, ops::Scale(0.5f), {x});
+  bench.run("cast to bf16 " + name, ops::Cast(DType::bf16), {x});
   bench.run("softmax_cross_entropy " + name,
             ops::SoftmaxCrossEntropy(0.0f, true, -1),
             {f32({m.samples, m.tokens, m.vocabulary}), tokens, f32({1})},

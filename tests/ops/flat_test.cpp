@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/flat.h"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -117,6 +118,48 @@ TEST(SmallGemm, InstructionSetsAgreeToTheBit) {
             ASSERT_EQ(wide[at], j < n ? c[at] + sum : c[at]) << m << " " << n << " " << k;
           }
       }
+}
+
+/// Rows that end in a part of a block, sums long enough for C to be fetched ahead, and B as plain
+/// rows and in panels.
+TEST(SmallGemm, PanelsChangeNoBit) {
+  for_each_isa([] {
+    for (std::int64_t n : {1, 31, 32, 33, 65, 96}) {
+      const std::int64_t m = 53, k = 70;
+      const std::vector<float> a = floats(m * k, 8), b = floats(k * n, 9), bias = floats(n, 10);
+      std::vector<float> transposed(b.size()), want, c(std::size_t(m * n));
+      for (std::int64_t l = 0; l < k; ++l)
+        for (std::int64_t j = 0; j < n; ++j)
+          transposed[std::size_t(j * k + l)] = b[std::size_t(l * n + j)];
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          want.push_back(bias[std::size_t(j)]);
+          for (std::int64_t l = 0; l < k; ++l)
+            want.back() =
+                std::fma(a[std::size_t(i * k + l)], b[std::size_t(l * n + j)], want.back());
+        }
+      std::vector<float> panels(std::size_t(cpu::panels_elems(k, n)), NAN);
+      LOCKSTEP_CHOOSE(transpose_to_panels)(panels.data(), transposed.data(), k, n);
+      cpu::SmallGemm g{.m = m,
+                       .n = n,
+                       .k = k,
+                       .a = a.data(),
+                       .a_row = k,
+                       .b = b.data(),
+                       .b_row = n,
+                       .c = c.data(),
+                       .c_row = n,
+                       .bias = bias.data()};
+      LOCKSTEP_CHOOSE(small_gemm)(g, false);
+      EXPECT_EQ(c, want) << n;
+      std::ranges::fill(c, NAN);
+      g.b = panels.data();
+      g.b_row = cpu::kPanel;
+      g.b_panel = k * cpu::kPanel;
+      LOCKSTEP_CHOOSE(small_gemm)(g, false);
+      EXPECT_EQ(c, want) << n;
+    }
+  });
 }
 
 }  // namespace

@@ -81,6 +81,11 @@ def add_elementwise_and_pools(ops: Operators):
     ops.run("relu.small", lambda x: F.relu(x), x=ops.input("relu.small", "x", (3, 37)))
     ops.run("add.small", torch.add, input=ops.input("add.small", "input", (3, 37)),
             other=ops.input("add.small", "other", (3, 37)))
+    # 0.375 has two significant bits, so that only the product rounds.
+    ops.run("scale.small", lambda x: 0.375 * x, x=ops.input("scale.small", "x", (3, 37)))
+    # There and back: the gradient of a cast is a cast.
+    ops.run("cast.bf16", lambda x: x.to(torch.bfloat16).double(),
+            x=ops.input("cast.bf16", "x", (3, 37)))
     pools = {"halving": (2, 2, 0), "overlapping": (3, 2, 1), "dense": (3, 1, 1)}
     for name, (kernel, stride, padding) in pools.items():
         for operator, function in (("max_pool2d", F.max_pool2d), ("avg_pool2d", F.avg_pool2d)):

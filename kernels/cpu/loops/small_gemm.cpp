@@ -15,10 +15,16 @@ constexpr int kMaxRows = 12;  // 24 sums, 2 vectors of B and a broadcast in 32 r
 constexpr int kMaxRows = 6;  // 12 sums, 2 vectors of B and a broadcast in 16 registers
 #endif
 
+/// Sums of so many products take long enough for C to be fetched meanwhile.
+constexpr std::int64_t kPrefetchedDepth = 64;
+/// Steps of k from asking for elements of A and B to using them: some 100 ns.
+constexpr std::int64_t kAhead = 16;
+
 struct WideVector {
   using Type = Vec;
   using Lanes = Mask;
   static constexpr int kCount = kLanes;
+  static constexpr bool kHasWholeStrips = true;
   LOCKSTEP_INLINE static Lanes first(std::int64_t count) { return first_lanes(count); }
   LOCKSTEP_INLINE static Type splat(float value) { return broadcast(value); }
   template <typename Which>
@@ -39,6 +45,7 @@ struct NarrowVector {
   using Type = __m256;
   using Lanes = __mmask8;
   static constexpr int kCount = 8;
+  static constexpr bool kHasWholeStrips = false;  // not worth the code
   LOCKSTEP_INLINE static Lanes first(std::int64_t count) { return Lanes((1u << count) - 1u); }
   LOCKSTEP_INLINE static Type splat(float value) { return _mm256_set1_ps(value); }
   LOCKSTEP_INLINE static Type load_lanes(const float* from, Lanes lanes) {
@@ -61,18 +68,16 @@ struct StripRow {
   typename Vector::Type v[width];
 };
 
-template <typename Vector, int width>
-LOCKSTEP_INLINE StripRow<Vector, width> load_row(const float* from, typename Vector::Lanes lanes) {
+template <typename Vector, int width, typename Lanes>
+LOCKSTEP_INLINE StripRow<Vector, width> load_row(const float* from, Lanes lanes) {
   StripRow<Vector, width> row;
   if constexpr (width == 2) row.v[0] = Vector::load_lanes(from, AllLanes{});
   row.v[width - 1] = Vector::load_lanes(from + (width - 1) * Vector::kCount, lanes);
   return row;
 }
 
-template <typename Vector, int width>
-LOCKSTEP_INLINE void store_row(float* to,
-                               const StripRow<Vector, width>& row,
-                               typename Vector::Lanes lanes) {
+template <typename Vector, int width, typename Lanes>
+LOCKSTEP_INLINE void store_row(float* to, const StripRow<Vector, width>& row, Lanes lanes) {
   if constexpr (width == 2) Vector::store_lanes(to, row.v[0], AllLanes{});
   Vector::store_lanes(to + (width - 1) * Vector::kCount, row.v[width - 1], lanes);
 }
@@ -102,18 +107,38 @@ LOCKSTEP_INLINE void add(StripRow<Vector, width>& sum, const StripRow<Vector, wi
 template <typename Vector>
 struct Strip {
   const SmallGemm& g;
-  std::int64_t column;  // the strip's first one
-  typename Vector::Lanes lanes;
+  std::int64_t column;           // the strip's first one
+  const float* b;                // B(0, column)
+  typename Vector::Lanes lanes;  // of the last vector
   bool accumulate;
 };
 
+/// Lanes of the last vector of a strip; of a whole one those need no mask.
+template <bool whole, typename Vector>
+LOCKSTEP_INLINE auto lanes_of(const Strip<Vector>& strip) {
+  if constexpr (whole)
+    return AllLanes{};
+  else
+    return strip.lanes;
+}
+
 /// Rows [row, row + rows) of a strip. Every loop over rows is unrolled: sums that are indexed by a
 /// variable would live in memory.
-template <typename Vector, int width, int rows>
+template <typename Vector, int width, bool whole, int rows>
 void block(const Strip<Vector>& strip, std::int64_t row) {
   using Row = StripRow<Vector, width>;
   const SmallGemm& g = strip.g;
-  const auto lanes = strip.lanes;
+  const auto lanes = lanes_of<whole>(strip);
+  float* const c = g.c + row * g.c_row + strip.column;
+  // C mostly lies far away; it arrives while the products are summed.
+  if (g.k >= kPrefetchedDepth) {
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      __builtin_prefetch(c + r * g.c_row, 1);
+      if constexpr (width == 2) __builtin_prefetch(c + r * g.c_row + Vector::kCount, 1);
+    }
+  }
+
   Row sum[rows];
   const Row start =
       g.bias ? load_row<Vector, width>(g.bias + strip.column, lanes) : zero_row<Vector, width>();
@@ -121,16 +146,22 @@ void block(const Strip<Vector>& strip, std::int64_t row) {
   for (int r = 0; r < rows; ++r) sum[r] = start;
 
   const float* a = g.a + row * g.a_row;
-  const float* b = g.b + strip.column;
+  const float* b = strip.b;
   const std::int64_t a_row = g.a_row, a_col = g.a_col, b_row = g.b_row;
   for (std::int64_t k = g.k; k > 0; --k, a += a_col, b += b_row) {
     const Row b_k = load_row<Vector, width>(b, lanes);
+    // Strided rows of B, and columns of A, come in time only if they are asked for.
+    if constexpr (width == 2) {
+      __builtin_prefetch(b + kAhead * b_row);
+      __builtin_prefetch(b + kAhead * b_row + Vector::kCount);
+      __builtin_prefetch(a + kAhead * a_col);
+      __builtin_prefetch(a + kAhead * a_col + (rows - 1));
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r)
       add_product<Vector, width>(sum[r], Vector::splat(a[r * a_row]), b_k);
   }
 
-  float* c = g.c + row * g.c_row + strip.column;
   if (strip.accumulate) {
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r)
@@ -140,35 +171,56 @@ void block(const Strip<Vector>& strip, std::int64_t row) {
   for (int r = 0; r < rows; ++r) store_row<Vector, width>(c + r * g.c_row, sum[r], lanes);
 }
 
-template <typename Vector, int width, int rows = kMaxRows>
+template <typename Vector, int width, bool whole, int rows = kMaxRows>
 LOCKSTEP_INLINE void last_block(const Strip<Vector>& strip, std::int64_t row, std::int64_t left) {
   if constexpr (rows > 0) {
-    if (left == rows) return block<Vector, width, rows>(strip, row);
-    last_block<Vector, width, rows - 1>(strip, row, left);
+    if (left == rows) return block<Vector, width, whole, rows>(strip, row);
+    last_block<Vector, width, whole, rows - 1>(strip, row, left);
   }
 }
 
+template <typename Vector, int width, bool whole>
+LOCKSTEP_INLINE void run_strip(const Strip<Vector>& strip, std::int64_t row, std::int64_t left) {
+  if (left >= kMaxRows)
+    block<Vector, width, whole, kMaxRows>(strip, row);
+  else
+    last_block<Vector, width, whole>(strip, row, left);
+}
+
+/// Columns [column, column + columns) of the first `left` rows from `row` on, kMaxRows at most.
 template <typename Vector, int width>
-void run_strip(const SmallGemm& g, std::int64_t column, std::int64_t columns, bool accumulate) {
-  const Strip<Vector> strip{
-      g, column, Vector::first(columns - (width - 1) * Vector::kCount), accumulate};
-  std::int64_t row = 0;
-  for (; row + kMaxRows <= g.m; row += kMaxRows) block<Vector, width, kMaxRows>(strip, row);
-  last_block<Vector, width>(strip, row, g.m - row);
+LOCKSTEP_INLINE void run_columns(const SmallGemm& g,
+                                 std::int64_t column,
+                                 std::int64_t columns,
+                                 std::int64_t row,
+                                 std::int64_t left,
+                                 bool accumulate) {
+  const float* const b = g.b + column / kPanel * g.b_panel + column % kPanel;
+  const std::int64_t in_last = columns - (width - 1) * Vector::kCount;
+  const Strip<Vector> strip{g, column, b, Vector::first(in_last), accumulate};
+  if constexpr (Vector::kHasWholeStrips)
+    if (in_last == Vector::kCount) return run_strip<Vector, width, true>(strip, row, left);
+  run_strip<Vector, width, false>(strip, row, left);
 }
 
 }  // namespace
 
+// Rows outermost: B comes from the L2 cache again and again, but A and C, which lie further away,
+// come and go once.
 void small_gemm(const SmallGemm& g, bool accumulate) {
   constexpr std::int64_t kStrip = 2 * kLanes;
-  for (std::int64_t column = 0; column < g.n; column += kStrip) {
-    const std::int64_t columns = at_most(g.n - column, kStrip);
-    if (columns > kLanes)
-      run_strip<WideVector, 2>(g, column, columns, accumulate);
-    else if (columns > NarrowVector::kCount)
-      run_strip<WideVector, 1>(g, column, columns, accumulate);
-    else
-      run_strip<NarrowVector, 1>(g, column, columns, accumulate);
+  static_assert(kPanel % kStrip == 0);
+  for (std::int64_t row = 0; row < g.m; row += kMaxRows) {
+    const std::int64_t left = at_most(g.m - row, kMaxRows);
+    for (std::int64_t column = 0; column < g.n; column += kStrip) {
+      const std::int64_t columns = at_most(g.n - column, kStrip);
+      if (columns > kLanes)
+        run_columns<WideVector, 2>(g, column, columns, row, left, accumulate);
+      else if (columns > NarrowVector::kCount)
+        run_columns<WideVector, 1>(g, column, columns, row, left, accumulate);
+      else
+        run_columns<NarrowVector, 1>(g, column, columns, row, left, accumulate);
+    }
   }
 }
 

@@ -20,9 +20,9 @@ LOCKSTEP_INLINE Vec block_sums(const T* in, std::int64_t rows, std::int64_t cols
 
 }  // namespace
 
-void transpose_padded(
-    float* out, std::int64_t out_row, const float* in, std::int64_t rows, std::int64_t cols) {
-  transpose_rows(out, out_row, in, cols, rows, cols);
+void transpose_to_panels(float* panels, const float* in, std::int64_t rows, std::int64_t cols) {
+  for (std::int64_t c = 0; c < cols; c += kPanel)
+    transpose_rows(panels + c * rows, kPanel, in + c * rows, rows, at_most(kPanel, cols - c), rows);
 }
 
 template <typename T>

@@ -27,7 +27,43 @@ LOCKSTEP_INLINE void transpose_tile(__m256 (&v)[kTile]) {
   }
 }
 
-/// transpose_padded of rows that are `in_row` elements apart.
+#ifdef __AVX512F__
+
+/// Two tiles beside each other go out as whole vectors, a cache line each. Does what fills such
+/// pairs of `rows` and `cols` and returns how many rows that is.
+LOCKSTEP_INLINE std::int64_t transpose_pairs(float* out,
+                                             std::int64_t out_row,
+                                             const float* in,
+                                             std::int64_t in_row,
+                                             std::int64_t rows,
+                                             std::int64_t cols) {
+  std::int64_t r = 0;
+  for (; r + 2 * kTile <= rows; r += 2 * kTile)
+    for (std::int64_t c = 0; c + kTile <= cols; c += kTile) {
+      const float* const from = in + r * in_row + c;
+      __m256 left[kTile], right[kTile];
+      for (int i = 0; i < kTile; ++i) left[i] = _mm256_loadu_ps(from + i * in_row);
+      for (int i = 0; i < kTile; ++i) right[i] = _mm256_loadu_ps(from + (kTile + i) * in_row);
+      transpose_tile(left);
+      transpose_tile(right);
+      float* const to = out + c * out_row + r;
+      for (int i = 0; i < kTile; ++i)
+        store(to + i * out_row, _mm512_insertf32x8(_mm512_castps256_ps512(left[i]), right[i], 1));
+    }
+  return r;
+}
+
+#else
+
+LOCKSTEP_INLINE std::int64_t transpose_pairs(
+    float*, std::int64_t, const float*, std::int64_t, std::int64_t, std::int64_t) {
+  return 0;
+}
+
+#endif
+
+/// out[c * out_row + r] = in[r * in_row + c] for r < rows, zero up to the next multiple of
+/// kTransposeAlign; out_row is that multiple at least.
 LOCKSTEP_INLINE void transpose_rows(float* out,
                                     std::int64_t out_row,
                                     const float* in,
@@ -35,9 +71,11 @@ LOCKSTEP_INLINE void transpose_rows(float* out,
                                     std::int64_t rows,
                                     std::int64_t cols) {
   const std::int64_t padded = (rows + kTransposeAlign - 1) / kTransposeAlign * kTransposeAlign;
+  const std::int64_t in_pairs = transpose_pairs(out, out_row, in, in_row, rows, cols);
   for (std::int64_t r = 0; r < padded; r += kTile) {
     const int rows_here = int(rows - r < kTile ? (rows > r ? rows - r : 0) : kTile);
-    for (std::int64_t c = 0; c < cols; c += kTile) {
+    const std::int64_t done = r < in_pairs ? cols / kTile * kTile : 0;
+    for (std::int64_t c = done; c < cols; c += kTile) {
       const int cols_here = int(cols - c < kTile ? cols - c : kTile);
       const float* const from = in + r * in_row + c;
       float* const to = out + c * out_row + r;
