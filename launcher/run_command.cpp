@@ -148,6 +148,7 @@ class Run {
     ChildPlan child;
     child.output_folder = output_folder();
     child.labelled = launcher_ == Launcher::srun;
+    child.ranks_are_children = launcher_ == Launcher::mpirun;
     child.grace_s = flags_.grace_s;
     std::vector<std::string> arguments = train_arguments(flags_, goes_on());
     if (launcher_ == Launcher::none) {

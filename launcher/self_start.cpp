@@ -100,6 +100,7 @@ std::string find_program(const std::string& program, const VariableMap& variable
 int start(const StartPlan& plan, bool terminal) {
   ChildPlan child;
   child.command = plan.command;
+  child.ranks_are_children = true;
   child.variables["LOCKSTEP_STARTED"] = terminal ? "terminal" : "plain";
   const SegmentFolder segments(child);
   StopSignals signals;

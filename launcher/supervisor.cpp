@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "launcher/idle_launcher.h"
 
 namespace lockstep {
 namespace {
@@ -182,14 +183,25 @@ class Supervision {
     child_ = spawn(plan_, signals_, out_ ? out_->write : -1, err_.write);
     if (out_) out_->close_write();
     err_.close_write();
+    std::optional<IdleLauncher> idle;
+    if (plan_.ranks_are_children) idle.emplace(child_);
     while (!reap()) {
       ask_to_stop();
       wait();
+      if (!idle || !idle->hangs()) continue;
+      launcher_hung_ = true;
+      kill(child_, SIGKILL);
     }
     end_leftovers(child_);
     drain();
     Ending ending;
     ending.exit_code = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
+    if (launcher_hung_) {
+      ending.exit_code = int(ExitCode::error);  // what it would have been is lost
+      pass_on(STDERR_FILENO,
+              fmt::format("warning: {} did not end although its ranks had, and was killed\n",
+                          plan_.command[0]));
+    }
     ending.stop_asked = signals_.requested();
     ending.out_of_grace = stage_ >= Stage::terminated;
     ending.culprit = errors_.culprit();
@@ -286,6 +298,7 @@ class Supervision {
   std::array<char, 65536> buffer_;
   pid_t child_ = -1;
   int status_ = 0;
+  bool launcher_hung_ = false;
   Stage stage_ = Stage::running;
   Clock::time_point asked_, repeated_, terminated_;
 };

@@ -18,7 +18,8 @@ struct ChildPlan {
   /// to a file below `output_folder`. Otherwise standard output stays that of this process.
   bool labelled = false;
   std::string output_folder;
-  double grace_s = 60;  ///< from the wish to stop until SIGTERM
+  bool ranks_are_children = false;  ///< of the launcher: it is to end soon after them
+  double grace_s = 60;              ///< from the wish to stop until SIGTERM
 };
 
 /// How a child has ended.

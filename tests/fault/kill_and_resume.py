@@ -68,6 +68,19 @@ def kill(pids):
             pass
 
 
+def states(pids):
+    """A line for each process that is left: number, state, command."""
+    lines = []
+    for pid in pids:
+        try:
+            state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        except OSError:
+            continue
+        lines.append(f"{pid} {state} {command.decode(errors='replace')}\n")
+    return "".join(lines)
+
+
 class Trainings:
     def __init__(self, program, seed):
         self.program = os.path.abspath(program)
@@ -108,7 +121,8 @@ class Trainings:
             try:
                 process.wait(timeout=60)
             except subprocess.TimeoutExpired:
-                raise SystemExit("a run did not end within 60 s of the death of a rank")
+                raise SystemExit("a run did not end within 60 s of the death of a rank:\n" +
+                                 states([process.pid, *children(process.pid)]) + self.output())
         else:
             kill(own if way == "all ranks" else [process.pid, *below])
             process.wait(timeout=60)

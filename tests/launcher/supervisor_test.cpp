@@ -62,6 +62,17 @@ TEST(Supervisor, ExitCodesAndSignalsOfTheChild) {
   EXPECT_THROW(supervise(missing, signals), EnvironmentError);
 }
 
+TEST(Supervisor, ALauncherThatHangsBehindItsRanksIsEnded) {
+  StopSignals signals;
+  const auto start = Clock::now();
+  // A child that dies unreaped, as those of an mpirun that waits for a lock.
+  ChildPlan plan = shell("sleep 2 & exec sleep 600");
+  plan.ranks_are_children = true;
+  EXPECT_EQ(supervise(plan, signals).exit_code, 1);
+  EXPECT_GT(seconds_since(start), 10);
+  EXPECT_LT(seconds_since(start), 60);
+}
+
 TEST(Supervisor, NeverTheTerminalsInputAndVariablesArrive) {
   StopSignals signals;
   ChildPlan plan = shell("read -r line && exit 1; [[ $COLOUR == blue ]]");
