@@ -169,7 +169,7 @@ TEST(Supervisor, SharedMemoryOfTheRanksIsRemoved) {
   }
   std::string folder;
   std::ifstream(testing::TempDir() + "lockstep_segments") >> folder;
-  EXPECT_THAT(folder, testing::StartsWith("/dev/shm/"));
+  EXPECT_THAT(folder, testing::StartsWith("/dev/shm/lockstep-segments-"));
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
