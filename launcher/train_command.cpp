@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/train_command.h"
 
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <optional>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "core/base/env.h"
@@ -69,6 +71,8 @@ int train_command(const std::vector<std::string>& arguments) {
       return *code;
 
   catch_stop_signals();
+  // Where mpirun and who supervises it are killed together, nobody else ends this rank.
+  if (discovery.launched_by == LaunchedBy::mpi && env().started) prctl(PR_SET_PDEATHSIG, SIGKILL);
   Job job(0, nullptr);
   ErrorMeeting meeting(job.communicator());
   try {

@@ -161,10 +161,12 @@ TEST(RunFlags, OwnFlagsAndThoseOfTrain) {
   EXPECT_EQ(flags.grace_s, 9);
   EXPECT_EQ(flags.train.ranks, 2);
   EXPECT_EQ(flags.train.out, "x");
-  EXPECT_THAT(
-      train_arguments(flags, false),
-      ElementsAre("--out", "x", "--lr", "0.5", "--force", "--resume", "auto", "--ranks", "auto"));
-  EXPECT_THAT(train_arguments(flags, true), Not(Contains("--force")));
+  EXPECT_THAT(train_arguments(flags, false),
+              ElementsAre("--out", "x", "--lr", "0.5", "--force", "--ranks", "auto"));
+  EXPECT_THAT(train_arguments(flags, true),
+              ElementsAre("--out", "x", "--lr", "0.5", "--resume", "auto", "--ranks", "auto"));
+  EXPECT_THAT(train_arguments(parse_run_flags({"--out=x"}), false),
+              ElementsAre("--out=x", "--resume", "auto", "--ranks", "auto"));
 }
 
 TEST(RunFlags, Refusals) {

@@ -140,6 +140,16 @@ class Supervised(SupervisedTest):
         self.assertEqual(self.finish(self.run_supervised()), 0, self.texts())
         self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
 
+    def test_supervisor_and_launcher_killed_at_once_leave_no_ranks(self):
+        process = self.run_supervised()
+        self.await_ranks(2)
+        self.await_checkpoint()
+        for pid in processes_with(str(self.folder / "run")):
+            if not is_rank(pid):
+                os.kill(pid, signal.SIGKILL)
+        self.await_that(lambda: not processes_with(str(self.folder / "run")), "ranks are left")
+        process.wait()
+
     def test_stopped_and_continued(self):
         process = self.run_supervised("--checkpoint-every=100000")
         self.await_that(lambda: "step 100/" in self.texts()[0], "no step")

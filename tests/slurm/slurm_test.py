@@ -159,12 +159,23 @@ class SlurmTest(unittest.TestCase):
             SlurmTest.undisturbed_sha = self.sha("undisturbed")
         return SlurmTest.undisturbed_sha
 
+    def steps_alive(self):
+        """Sockets and daemons of the job's steps."""
+        alive = [str(p) for p in self.cluster.folder.glob(f"spool/*/*pmix.{self.job}.*")]
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                title = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if title.startswith(f"slurmstepd: [{self.job}.".encode()):
+                alive.append(entry.name)
+        return alive
+
     def continue_requeued(self, tasks, nodes):
         """The job waits in the queue, by Slurm's rule for two minutes: changes it, and lets it run."""
         self.await_state("PENDING")
         # Steps keep their numbers: the earlier one must have given up its sockets.
-        self.await_that(lambda: not list(self.cluster.folder.glob(f"spool/*/*pmix.{self.job}.*")),
-                        "the earlier step is not gone")
+        self.await_that(lambda: not self.steps_alive(), "the earlier steps are not gone")
         self.slurm("scontrol", "update", f"JobId={self.job}", f"NumTasks={tasks}",
                    f"NumNodes={nodes}-{nodes}", f"NumCPUs={tasks}", "StartTime=now")
 
@@ -195,6 +206,7 @@ class Slurm(SlurmTest):
         # Slurm asks the daemon in vain for a while before it requeues.
         self.await_that(lambda: self.field("JobState") == "PENDING", "never requeued", 60)
         self.assertGreaterEqual(self.newest_step(), step)
+        self.await_that(lambda: not self.steps_alive(), "the earlier steps are not gone")
         self.slurm("scontrol", "update", f"JobId={self.job}", "ReqNodeList=", "NumNodes=1",
                    "StartTime=now")
         self.await_state("COMPLETED", "FAILED")
