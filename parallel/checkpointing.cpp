@@ -3,15 +3,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace lockstep {
+namespace {
+
+constexpr double kUnknown = io::CheckpointState::kUnknown;
+
+}  // namespace
 
 Checkpointing::Checkpointing(const CheckpointOptions& options,
                              const SavedArrays& saved,
                              const io::CheckpointState& resumed,
                              std::vector<TrainObserver*> observers)
     : options_(options),
-      snapshot_(saved),
+      snapshots_{Snapshot(saved), Snapshot(saved)},
       observers_(std::move(observers)),
       writer_(options.folder, options.keep),
       best_val_loss_(resumed.best_val_loss),
@@ -31,32 +37,34 @@ bool Checkpointing::due(std::int64_t step) {
   return due_;
 }
 
+bool Checkpointing::is_best(double val_loss) const {
+  double lowest = std::fmin(best_val_loss_, written_val_loss_);  // ignores what is unknown
+  if (waiting_) lowest = std::fmin(lowest, waiting_->state.best_val_loss);
+  return !std::isnan(val_loss) && !(val_loss >= lowest);
+}
+
 void Checkpointing::after_step(std::int64_t step, double val_loss, const StateFunction& state) {
   if (!periodic()) return;
   if (writing_) tell_results();
-  const bool best = !std::isnan(val_loss) && !(val_loss >= best_val_loss_);
+  const bool best = is_best(val_loss);
   if (!due(step) && !best) return;
-  if (writing_ && best) {
-    // The next step changes the weights, and only the best ones are worth a wait.
-    writer_.wait();
-    tell_results();
-  }
-  if (writing_) return;
   if (best) {
-    best_val_loss_ = val_loss;
-    best_step_ = step;
+    waiting_ = take(step, val_loss, state);  // in the place of a best one that is none any more
+    if (!writing_) start(*std::exchange(waiting_, std::nullopt));
+  } else if (!writing_) {
+    start(take(step, kUnknown, state));
   }
-  save(step, state);
 }
 
 bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
-  writer_.wait();
-  tell_results();
-  if (saved_step_ != step || whole_step_ != step) {
-    save(step, state);
+  while (writing_) {
     writer_.wait();
     tell_results();
   }
+  if (whole_step_ == step) return true;
+  start(take(step, kUnknown, state));
+  writer_.wait();
+  tell_results();
   return whole_step_ == step;
 }
 
@@ -64,21 +72,31 @@ bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {
   return !periodic() || save_now(step, state);
 }
 
-void Checkpointing::save(std::int64_t step, const StateFunction& state) {
+io::CheckpointContent Checkpointing::take(std::int64_t step,
+                                          double val_loss,
+                                          const StateFunction& state) {
   const auto begin = Clock::now();
-  snapshot_.take();
-  io::CheckpointContent content{state(), snapshot_.model(), snapshot_.optimizer(), options_.texts};
-  content.state.best_val_loss = best_val_loss_;
-  content.state.best_step = best_step_;
-  writer_.start(std::move(content));
-  writing_ = true;
+  Snapshot& snapshot = snapshots_[std::size_t(free_snapshot_)];
+  snapshot.take();
+  io::CheckpointContent content{state(), snapshot.model(), snapshot.optimizer(), options_.texts};
+  const bool best = !std::isnan(val_loss);
+  content.state.best_val_loss = best ? val_loss : best_val_loss_;
+  content.state.best_step = best ? step : best_step_;
   due_ = false;
-  saved_step_ = step;
   last_save_ = Clock::now();
   const double seconds = std::chrono::duration<double>(last_save_ - begin).count();
   stall_seconds_ += seconds;
   longest_stall_ms_ = std::max(longest_stall_ms_, seconds * 1e3);
   stall_ms_[step] = seconds * 1e3;
+  return content;
+}
+
+void Checkpointing::start(io::CheckpointContent content) {
+  const io::CheckpointState& state = content.state;
+  written_val_loss_ = state.best_step == state.step ? state.best_val_loss : kUnknown;
+  writer_.start(std::move(content));
+  writing_ = true;
+  free_snapshot_ = 1 - free_snapshot_;
 }
 
 void Checkpointing::tell_results() {
@@ -87,7 +105,12 @@ void Checkpointing::tell_results() {
     if (result.error.empty()) {
       ++saves_;
       whole_step_ = result.step;
+      if (!std::isnan(written_val_loss_)) {
+        best_val_loss_ = written_val_loss_;
+        best_step_ = result.step;
+      }
     }
+    written_val_loss_ = kUnknown;
     const CheckpointRecord record{.step = result.step,
                                   .path = result.path.string(),
                                   .seconds = result.seconds,
@@ -98,6 +121,7 @@ void Checkpointing::tell_results() {
     stall_ms_.erase(result.step);
     for (TrainObserver* observer : observers_) observer->on_checkpoint(record);
   }
+  if (!writing_ && waiting_) start(*std::exchange(waiting_, std::nullopt));
 }
 
 }  // namespace lockstep

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/io/checkpoint_writer.h"
@@ -14,14 +16,15 @@
 namespace lockstep {
 
 /// Saves a run's checkpoints, on rank 0 alone and without the other ranks' knowledge: replicas are
-/// equal. Training stands still for the copy into the snapshot; files are written behind it. What
-/// is due while the save before is still under way is saved when that has ended.
+/// equal. Training stands still for the copy into a snapshot; files are written behind it. What is
+/// due while the save before is still under way is saved when that has ended. The weights of the
+/// lowest validation loss, which the next step would change, go into a second snapshot meanwhile.
 class Checkpointing {
  public:
   /// What a checkpoint says beside tensors; best_val_loss and best_step are filled in here.
   using StateFunction = std::function<io::CheckpointState()>;
 
-  /// Reserves the snapshot. `resumed`: what the run goes on from; step 0: from the start.
+  /// Reserves the snapshots. `resumed`: what the run goes on from; step 0: from the start.
   /// Observers must outlive it.
   Checkpointing(const CheckpointOptions& options,
                 const SavedArrays& saved,
@@ -31,7 +34,7 @@ class Checkpointing {
   ~Checkpointing();
 
   /// After each step, and after the validation that follows it: saves where that is due, or where
-  /// `val_loss` (NaN: there was no validation) is the lowest so far.
+  /// `val_loss` (NaN: there was no validation) is the lowest so far. Never waits for the files.
   void after_step(std::int64_t step, double val_loss, const StateFunction& state);
   /// Saves the state as it is, unless that has been done, and waits until it is whole. False where
   /// that failed, of which the observers know.
@@ -47,17 +50,23 @@ class Checkpointing {
   using Clock = std::chrono::steady_clock;
   bool periodic() const;
   bool due(std::int64_t step);
-  void save(std::int64_t step, const StateFunction& state);
+  bool is_best(double val_loss) const;
+  /// Copies the weights as they are into the snapshot that nobody writes.
+  io::CheckpointContent take(std::int64_t step, double val_loss, const StateFunction& state);
+  void start(io::CheckpointContent content);
   void tell_results();
 
   CheckpointOptions options_;
-  Snapshot snapshot_;
+  std::array<Snapshot, 2> snapshots_;
+  int free_snapshot_ = 0;
   std::vector<TrainObserver*> observers_;
   io::CheckpointWriter writer_;
-  std::map<std::int64_t, double> stall_ms_;  // of saves whose result has not been told
-  double best_val_loss_;
+  std::optional<io::CheckpointContent> waiting_;  // a best one, in the snapshot that is not written
+  std::map<std::int64_t, double> stall_ms_;       // of saves whose result has not been told
+  double best_val_loss_;                          // of the best one that is whole
   std::int64_t best_step_;
-  std::int64_t saved_step_ = -1, whole_step_ = -1;  // newest that was handed over, that is whole
+  double written_val_loss_ = io::CheckpointState::kUnknown;  // of a best one that is being written
+  std::int64_t whole_step_ = -1;                             // the newest that is whole
   Clock::time_point last_save_ = Clock::now();
   bool due_ = false, writing_ = false;
   std::int64_t saves_ = 0;

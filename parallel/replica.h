@@ -67,7 +67,8 @@ class Replica {
   /// Mean loss and accuracy over all of them, with running statistics.
   StepResult evaluate(const Schedule& schedule, data::Loader& loader);
   /// The same, unless `interrupted` ends it: it is asked before each of schedule.most_rounds
-  /// rounds, equally often on every rank, and has to answer the same on all.
+  /// rounds, equally often on every rank, and has to answer the same on all. Then the replica can
+  /// be saved, but neither trained nor evaluated any more.
   std::optional<StepResult> evaluate(const Schedule& schedule,
                                      data::Loader& loader,
                                      const std::function<bool()>& interrupted);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/io/checkpoint_names.h"
 
 namespace lockstep {
 namespace {
@@ -25,13 +26,8 @@ void refuse_newer(const fs::path& chosen, std::int64_t step, const fs::path& fol
   std::error_code error;
   if (!fs::equivalent(chosen.parent_path(), folder, error)) return;
   std::vector<std::string> newer;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step_") && name.find('.') == name.npos &&
-        name.size() >= io::checkpoint_name(step).size() && name > io::checkpoint_name(step))
-      newer.push_back(name);
-  }
-  std::ranges::sort(newer);
+  for (const std::int64_t other : io::steps_in(folder))
+    if (other > step) newer.push_back(io::checkpoint_name(other));
   if (!newer.empty())
     throw ConfigError(fmt::format("{} holds newer checkpoints, which this run would write over: {}",
                                   folder.string(),
@@ -39,37 +35,51 @@ void refuse_newer(const fs::path& chosen, std::int64_t step, const fs::path& fol
                       "choose another --out for a run that branches off here, or move them away");
 }
 
-/// What rank 0 finds, as it tells the others: {"path", "digest", "passed_over"}, or {} for the
-/// start, or {"error", "hint", "code"}.
+/// What a user typed, without a slash at its end.
+fs::path normal(const std::string& typed) {
+  const fs::path path = fs::absolute(typed).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / io::kManifestFile, error);
+}
+
+/// Where rank 0 searches: in the run's own folder of checkpoints or in that of the named run.
+fs::path searched_folder(const CheckpointOptions& options) {
+  return options.resume == "auto" ? fs::path(options.folder)
+                                  : fs::path(options.resume) / "checkpoints";
+}
+
+/// What rank 0 finds, as it tells the others: {"name", "digest", "passed_over"}, where the name in
+/// the searched folder is empty for a checkpoint that is named itself; {} for the start; or
+/// {"error", "hint", "code"}. Paths do not travel, since they need not be UTF-8.
 json look(const CheckpointOptions& options) {
-  const bool automatic = options.resume == "auto";
-  const fs::path from = automatic ? fs::path(options.folder) : fs::path(options.resume);
-  if (!automatic && fs::exists(from / "manifest.json")) {
-    const io::CheckpointState state = io::verify_checkpoint(from);
-    refuse_newer(fs::absolute(from).lexically_normal(), state.step, options.folder);
-    return {{"path", options.resume},
-            {"digest", io::checkpoint_digest(from)},
-            {"passed_over", json::array()}};
+  io::remove_temporaries(options.folder);  // first: it also brings back what was cut off
+  if (options.resume != "auto" && is_checkpoint(options.resume)) {
+    const fs::path chosen = normal(options.resume);
+    refuse_newer(chosen, io::verify_checkpoint(chosen).step, options.folder);
+    return {
+        {"name", ""}, {"digest", io::checkpoint_digest(chosen)}, {"passed_over", json::array()}};
   }
-  const fs::path folder = automatic ? from : from / "checkpoints";
-  if (automatic) io::remove_temporaries(folder);  // first: it also brings back what was cut off
+  const fs::path folder = searched_folder(options);
   std::vector<std::string> passed_over;
   const auto found = io::newest_checkpoint(folder, passed_over);
-  if (!found) {
-    LOCKSTEP_CHECK(automatic || !passed_over.empty(),
-                   DataError,
-                   "{} is neither a checkpoint nor a run that has one",
-                   from.string());
-    if (!passed_over.empty())
-      throw DataError(
-          fmt::format(
-              "{}: no checkpoint is whole: {}", options.folder, fmt::join(passed_over, "; ")),
-          "to start from the beginning, move them away or choose another --out");
-    return json::object();
-  }
-  return {{"path", found->path.string()},
-          {"digest", io::checkpoint_digest(found->path)},
-          {"passed_over", passed_over}};
+  if (found)
+    return {{"name", found->path.filename().string()},
+            {"digest", io::checkpoint_digest(found->path)},
+            {"passed_over", passed_over}};
+  if (!passed_over.empty())
+    throw DataError(
+        fmt::format(
+            "{}: no checkpoint is whole: {}", folder.string(), fmt::join(passed_over, "; ")),
+        "to start from the beginning, move them away or choose another --out");
+  LOCKSTEP_CHECK(options.resume == "auto",
+                 DataError,
+                 "{} is neither a checkpoint nor a run that has one",
+                 options.resume);
+  return json::object();
 }
 
 std::string look_or_error(const CheckpointOptions& options) {
@@ -78,6 +88,8 @@ std::string look_or_error(const CheckpointOptions& options) {
     found = look(options);
   } catch (const Error& error) {
     found = {{"error", error.what()}, {"hint", error.hint()}, {"code", int(error.exit_code())}};
+  } catch (const std::exception& error) {
+    found = {{"error", error.what()}, {"hint", ""}, {"code", int(ExitCode::error)}};
   }
   return found.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -88,6 +100,19 @@ std::string broadcast(Communicator& communicator, std::string text) {
   text.resize(bytes);
   communicator.broadcast(text.data(), bytes, 0);
   return text;
+}
+
+void expect_digest(const fs::path& checkpoint, const std::string& digest) {
+  std::string seen;
+  try {
+    seen = io::checkpoint_digest(checkpoint);
+  } catch (const Error& error) {
+    seen = error.what();
+  }
+  if (seen != digest)
+    throw EnvironmentError(
+        fmt::format("{} is not the checkpoint that rank 0 sees", checkpoint.string()),
+        "the run's folder must lie on a file system that all nodes share");
 }
 
 }  // namespace
@@ -103,15 +128,13 @@ std::optional<ResumePoint> find_resume_point(Communicator& communicator,
                 found["hint"].get<std::string>(),
                 ExitCode(found["code"].get<int>()));
   if (found.empty()) return std::nullopt;
+  const std::string name = found["name"].get<std::string>();
+  const fs::path path = name.empty() ? fs::path(options.resume) : searched_folder(options) / name;
   ResumePoint point;
-  point.record.path = found["path"].get<std::string>();
+  point.record.path = path.string();
   point.record.passed_over = found["passed_over"].get<std::vector<std::string>>();
-  point.state = io::verify_checkpoint(point.record.path);
-  LOCKSTEP_CHECK(
-      io::checkpoint_digest(point.record.path) == found["digest"].get<std::string>(),
-      EnvironmentError,
-      "{} is not the checkpoint that rank 0 sees: the folder must be shared by all nodes",
-      point.record.path);
+  if (!root) expect_digest(path, found["digest"].get<std::string>());
+  point.state = io::verify_checkpoint(path);
   point.record.step = point.state.step;
   point.record.evaluated = point.state.evaluated;
   return point;
@@ -144,10 +167,9 @@ void check_settings(ResumePoint& point, const Fingerprint& now, bool allowed) {
 }
 
 void set_damaged_aside(const CheckpointOptions& options, const ResumeRecord& record) {
+  if (options.resume != "auto") return;  // they lie in another run
   for (const std::string& line : record.passed_over) {
     const fs::path damaged = fs::path(options.folder) / line.substr(0, line.find(':'));
-    std::error_code missing;
-    if (!fs::exists(damaged, missing)) continue;  // it lies in another run
     fs::path aside = damaged.string() + ".damaged";
     std::error_code ignored;
     for (int i = 2; fs::exists(aside, ignored); ++i)

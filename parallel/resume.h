@@ -18,7 +18,7 @@ struct ResumePoint {
 };
 
 /// Finds what `options.resume` asks for: rank 0 looks and verifies, the others verify that they see
-/// the same. For "auto" what saves that were cut off have left in `options.folder` is cleared away.
+/// the same. What saves that were cut off have left in `options.folder` is cleared away.
 /// Nothing: from the start. Collective. Throws, on every rank alike, ConfigError: a named
 /// checkpoint has newer ones beside it in `options.folder`, which the run would write over;
 /// DataError: it is none, or damaged, or all of several are. Throws EnvironmentError on a rank that

@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/name_patterns.h"
+#include "core/io/checkpoint_names.h"
 #include "core/io/load_weights.h"
 
 namespace lockstep {
@@ -86,8 +87,8 @@ void restore(const SavedArrays& saved, const std::string& checkpoint) {
       saved.backend.copy_to_device(places[i], values.data(), values.size() * sizeof(float));
     };
   };
-  load(checkpoint + "/model.safetensors", model, put(model_places));
-  load(checkpoint + "/optimizer.safetensors", state, put(state_places));
+  load(checkpoint + "/" + io::kModelFile, model, put(model_places));
+  load(checkpoint + "/" + io::kOptimizerFile, state, put(state_places));
 }
 
 }  // namespace lockstep

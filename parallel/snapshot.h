@@ -32,7 +32,6 @@ class Snapshot {
   /// Views of the copy, under the names that files have.
   std::vector<io::CheckpointTensor> model() const;
   std::vector<io::CheckpointTensor> optimizer() const;
-  std::size_t bytes() const { return values_.size() * sizeof(float); }
 
  private:
   std::vector<io::CheckpointTensor> tensors(bool model) const;

@@ -17,7 +17,7 @@ class StopAgreement {
  public:
   /// Between two messages, where steps are shorter.
   static constexpr double kSeconds = 0.02;
-  static constexpr int kMostCalls = 4096;
+  static constexpr int kMostCalls = 256;
 
   /// Collective. `asked` is called on this rank; empty: never asks, but still takes part.
   StopAgreement(Communicator& world, std::function<bool()> asked);

@@ -76,7 +76,9 @@ struct TrainSummary {
   std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
   std::int64_t resumed_at = 0;         ///< steps that an earlier process had done
   bool stopped = false;                ///< before the end, because somebody asked for it
-  bool saved = false;              ///< rank 0: its last checkpoint holds the end, or is not wanted
+  /// Rank 0, and where the run was stopped every rank: the last checkpoint holds the end, or none
+  /// is wanted.
+  bool saved = false;
   std::int64_t checkpoints = 0;    ///< that this process has written
   double checkpoint_stall_ms = 0;  ///< the longest that training stood still for one
   double checkpoint_stall_share = 0;  ///< of this process's training time, all of them

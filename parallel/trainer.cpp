@@ -75,7 +75,7 @@ class Trainer::State {
     // Before anything collective is built: ranks with other settings would wait in other places.
     agree_on_settings(data);
     start_ = find_resume_point(context_.communicator(), options_.checkpoint);
-    if (start_) check_settings(*start_, settings_, options_.checkpoint.resume_override);
+    if (start_) check_start(size);
     build(data);
     return train(data);
   }
@@ -109,6 +109,21 @@ class Trainer::State {
     settings_.emplace_back("model",
                            model_hash(model_, loss_, data.train->spec(), options_, batch_));
     compare_fingerprints(context_.communicator(), settings_);
+  }
+
+  void check_start(std::int64_t dataset_size) {
+    check_settings(*start_, settings_, options_.checkpoint.resume_override);
+    const io::CheckpointState& state = start_->state;
+    LOCKSTEP_CHECK(state.step <= steps_,
+                   ConfigError,
+                   "{} has {} steps done, the run is to have {}",
+                   start_->record.path,
+                   state.step,
+                   steps_);
+    const std::int64_t samples = samples_before(state.step, dataset_size, options_.global_batch);
+    if (samples != state.samples)
+      start_->record.overridden.push_back(
+          fmt::format("position in the data was {} samples, is {}", state.samples, samples));
   }
 
   /// Makes the replica, and has the ranks agree that they made the same.
@@ -157,7 +172,8 @@ class Trainer::State {
                          .augmentation = options_.augmentation,
                          .skip_bad_samples = options_.skip_bad_samples},
                         [&requests](data::LoadRequest& r) { return requests.next(r); });
-    StopAgreement agreement(context_.communicator(), options_.stop);
+    std::optional<StopAgreement> agreement;
+    agreement.emplace(context_.communicator(), options_.stop);
     std::optional<Checkpointing> checkpointing;
     if (!options_.checkpoint.folder.empty() && context_.rank() == 0)
       checkpointing.emplace(options_.checkpoint,
@@ -170,21 +186,26 @@ class Trainer::State {
     log_.emplace(*replica_, feed, loader, first, start_ ? start_->state.wall_s : 0.0);
     TrainSummary summary = summary_at_start();
     std::int64_t done = first;
-    const auto state = [&] { return state_after(done, feed, summary); };
+    const Checkpointing::StateFunction state = [&] { return state_after(done, feed, summary); };
+    const auto save_when_due = [&] {
+      if (checkpointing && !summary.stopped)
+        checkpointing->after_step(
+            done, summary.evaluated ? summary.val_loss : io::CheckpointState::kUnknown, state);
+    };
     if (first > 0 && !summary.evaluated && data.validation && evaluates_after(feed, first - 1))
-      summary.stopped = !evaluate_after(feed, data, first - 1, summary, agreement);
+      if (!(summary.stopped = !evaluate_after(feed, data, first - 1, summary, *agreement)))
+        save_when_due();
     while (done < steps_ && !summary.stopped) {
       train_one_step(feed, loader, done, summary);
       ++done;
       summary.evaluated = false;
       // The end needs no agreement: every rank is there.
-      if ((summary.stopped = agreement.poll() && done < steps_)) break;
+      if ((summary.stopped = agreement->poll() && done < steps_)) break;
       if (data.validation && evaluates_after(feed, done - 1))
-        summary.stopped = !evaluate_after(feed, data, done - 1, summary, agreement);
-      if (checkpointing && !summary.stopped)
-        checkpointing->after_step(
-            done, summary.evaluated ? summary.val_loss : io::CheckpointState::kUnknown, state);
+        summary.stopped = !evaluate_after(feed, data, done - 1, summary, *agreement);
+      save_when_due();
     }
+    agreement.reset();  // it ends with a message, which must not wait for the last save
     count_skipped(loader, summary);
     finish(feed, loader, done, checkpointing, summary);
     return summary;
@@ -328,6 +349,8 @@ class Trainer::State {
           context_, *replica_->profiler(), std::max<std::int64_t>(1, done - summary.resumed_at));
     // Behind the last collective: no rank is to wait for the file system inside one.
     save_at_end(feed, done, checkpointing, summary);
+    // A stopped run ends with one exit code: only now is it known.
+    if (summary.stopped) context_.communicator().broadcast(&summary.saved, sizeof summary.saved, 0);
     for (TrainObserver* observer : observers_)
       summary.stopped ? observer->on_stop(summary) : observer->on_end(summary);
     if (!profile) return;

@@ -19,6 +19,13 @@ const MicroBatch* take(const Schedule& schedule, std::size_t& shard, std::size_t
 
 }  // namespace
 
+std::int64_t samples_before(std::int64_t step,
+                            std::int64_t dataset_size,
+                            std::int64_t global_batch) {
+  const std::int64_t steps_per_epoch = (dataset_size - 1) / global_batch + 1;
+  return step / steps_per_epoch * dataset_size + step % steps_per_epoch * global_batch;
+}
+
 TrainingFeed::TrainingFeed(std::int64_t dataset_size,
                            std::int64_t global_batch,
                            std::int64_t steps,
@@ -37,10 +44,6 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
 
 bool TrainingFeed::is_tail(std::int64_t step) const {
   return dataset_size_ % global_batch_ != 0 && step % steps_per_epoch_ == steps_per_epoch_ - 1;
-}
-
-std::int64_t TrainingFeed::samples_before(std::int64_t step) const {
-  return step / steps_per_epoch_ * dataset_size_ + step % steps_per_epoch_ * global_batch_;
 }
 
 bool TrainingFeed::next(data::LoadRequest& request) {

@@ -9,6 +9,11 @@
 
 namespace lockstep {
 
+/// Samples in the steps before `step`, where an epoch's last batch may be short.
+std::int64_t samples_before(std::int64_t step,
+                            std::int64_t dataset_size,
+                            std::int64_t global_batch);
+
 /// Which samples this rank loads for which micro-batch, step after step: the requests of its
 /// Loader. An epoch of S samples is ceil(S / B) steps, the last of which may be short.
 class TrainingFeed {
@@ -26,8 +31,9 @@ class TrainingFeed {
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   bool is_tail(std::int64_t step) const;
   const Schedule& schedule(std::int64_t step) const { return is_tail(step) ? tail_ : full_; }
-  /// Samples in the steps before `step`.
-  std::int64_t samples_before(std::int64_t step) const;
+  std::int64_t samples_before(std::int64_t step) const {
+    return lockstep::samples_before(step, dataset_size_, global_batch_);
+  }
 
   /// The next micro-batch of this rank, in the order in which Replica::train_step takes them.
   bool next(data::LoadRequest& request);

@@ -74,7 +74,12 @@ class TokenWindows final : public Dataset {
   }
   std::vector<std::string> class_names() const override { return sequence_.token_names; }
   std::uint64_t fingerprint() const override {
-    return sequence_.hash * 31 + std::uint64_t(tokens()) * 31 + std::uint64_t(context_);
+    return random_key(sequence_.hash,
+                      fmt::format("{} {} {} {}",
+                                  tokens(),
+                                  context_,
+                                  random_,
+                                  ignored_ ? std::to_string(*ignored_) : "none"));
   }
 
  private:

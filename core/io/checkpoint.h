@@ -70,7 +70,8 @@ std::filesystem::path write_checkpoint(const std::filesystem::path& folder,
 
 /// Reads every byte of a checkpoint and compares it with the manifest. Throws DataError naming the
 /// file, and the tensor where one is damaged: missing, longer, shorter or changed files, a manifest
-/// that is not as it was written, a newer format version, a folder that is no checkpoint.
+/// that is not as it was written, a folder that is no checkpoint. Throws EnvironmentError for what
+/// is no damage: a newer format version, files that may not be read.
 CheckpointState verify_checkpoint(const std::filesystem::path& checkpoint);
 
 /// SHA-256 of the manifest of a checkpoint: equal where checkpoints are.
@@ -82,7 +83,8 @@ struct FoundCheckpoint {
 };
 
 /// The newest checkpoint in `folder` that verifies; nothing where there is none (or no folder).
-/// Each newer one that does not is named in `passed_over` with the reason.
+/// Each newer one that is damaged is named in `passed_over` with the reason. Throws
+/// EnvironmentError as verify_checkpoint(): going back behind those would lose work.
 std::optional<FoundCheckpoint> newest_checkpoint(const std::filesystem::path& folder,
                                                  std::vector<std::string>& passed_over);
 

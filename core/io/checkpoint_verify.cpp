@@ -12,6 +12,7 @@
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/checkpoint_state.h"
+#include "core/io/folder.h"
 #include "core/io/manifest.h"
 
 namespace lockstep::io {
@@ -33,7 +34,8 @@ class InputFile {
     } while (descriptor_ < 0 && errno == EINTR);
     if (descriptor_ < 0 && errno == ELOOP) refuse(name_ + ": is a symbolic link, not a file");
     if (descriptor_ < 0 && errno == ENOENT) refuse(name_ + ": is missing");
-    if (descriptor_ < 0) refuse(reason("cannot open"));
+    if (descriptor_ < 0 && errno == EIO) refuse(reason("cannot open"));
+    if (descriptor_ < 0) fail(path, "cannot open", errno);  // which is no damage
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
       ::close(descriptor_);
@@ -53,7 +55,8 @@ class InputFile {
     while (!to.empty()) {
       const ssize_t got = ::read(descriptor_, to.data(), to.size());
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) refuse(reason("cannot read"));
+      if (got < 0 && errno == EIO) refuse(reason("cannot read"));
+      if (got < 0) fail(name_, "cannot read", errno);
       if (got == 0) refuse(name_ + ": became shorter while it was read");
       to = to.subspan(std::size_t(got));
     }
@@ -137,7 +140,7 @@ std::string read_manifest(const fs::path& checkpoint) {
                  DataError,
                  "{}: is no checkpoint: it does not exist",
                  name);
-  LOCKSTEP_CHECK(!error, DataError, "{}: cannot be read: {}", name, error.message());
+  LOCKSTEP_CHECK(!error, EnvironmentError, "{}: cannot be read: {}", name, error.message());
   LOCKSTEP_CHECK(
       fs::is_directory(folder), DataError, "{}: is no checkpoint: it is not a folder", name);
   const fs::path manifest = checkpoint / kManifestFile;

@@ -47,7 +47,7 @@ void check_version(const std::string& file, std::string_view text) {
     std::from_chars(first, text.data() + text.size(), version);
   }
   if (version <= kCheckpointVersion) return;
-  throw DataError(fmt::format("{}: written by a newer Lockstep: format version {}, this program "
+  throw EnvironmentError(fmt::format("{}: written by a newer Lockstep: format version {}, this program "
                               "knows {}",
                               file,
                               version,
@@ -122,8 +122,8 @@ std::string to_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(const std::string& file, std::string_view text) {
-  check_version(file, text);
   check_seal(file, text);
+  check_version(file, text);
   const Manifest manifest = from_json(file, text);
   check_files(file, manifest);
   LOCKSTEP_CHECK(to_text(manifest) == text, DataError, "{}: holds more than a manifest does", file);

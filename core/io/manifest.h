@@ -35,7 +35,7 @@ struct Manifest {
 
 std::string to_text(const Manifest& manifest);
 
-/// Throws DataError naming `file`: of a newer version, not to the last bit as it was written, or
+/// Throws EnvironmentError: of a newer version. DataError naming `file`: not to the last bit as it was written, or
 /// listing what no checkpoint holds.
 Manifest parse_manifest(const std::string& file, std::string_view text);
 
