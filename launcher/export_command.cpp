@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <fcntl.h>
 #include <filesystem>
 #include <iostream>
-#include <system_error>
 #include <unistd.h>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/io/folder.h"
 #include "core/io/safetensors.h"
 #include "launcher/commands.h"
 #include "launcher/saved_weights.h"
@@ -24,12 +23,6 @@ struct ExportFlags {
   std::string from, to;
   bool force = false;
 };
-
-[[noreturn]] void fail(const std::string& what, const fs::path& file) {
-  throw EnvironmentError(
-      fmt::format("{} {}: {}", what, file.string(), std::generic_category().message(errno)),
-      "nothing was changed; choose a writable place with --to");
-}
 
 void check(const ExportFlags& flags) {
   if (flags.from.empty()) throw ConfigError("export: expected --from RUN or CHECKPOINT");
@@ -62,17 +55,6 @@ std::vector<std::vector<std::byte>> read_all(const io::SafetensorsReader& file) 
   return contents;
 }
 
-void sync_folder(const fs::path& folder) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail("cannot open", folder);
-  const bool synced = fsync(descriptor) == 0;
-  const int error = errno;
-  close(descriptor);
-  errno = error;
-  // Some file systems cannot sync a folder, and say so.
-  if (!synced && error != EINVAL) fail("cannot sync", folder);
-}
-
 /// To a temporary name beside it, synced, then renamed; link() where nothing may be written over.
 void write(const io::SafetensorsReader& from, const fs::path& to, bool force) {
   const std::vector<std::vector<std::byte>> contents = read_all(from);
@@ -87,9 +69,8 @@ void write(const io::SafetensorsReader& from, const fs::path& to, bool force) {
                            : link(temporary.c_str(), to.c_str()) == 0;
   const int error = errno;
   if (!moved || !force) unlink(temporary.c_str());
-  errno = error;
-  if (!moved) fail("cannot create", to);
-  sync_folder(to.has_parent_path() ? to.parent_path() : ".");
+  if (!moved) io::fail(to, "cannot create", error);
+  io::sync_folder(to.has_parent_path() ? to.parent_path() : ".");
 }
 
 }  // namespace

@@ -8,22 +8,25 @@ namespace lockstep {
 
 /// Notices a launcher that lives on although its children, the ranks of this host, have ended:
 /// mpirun has been seen to wait for ever for a lock in its own clean-up (Open MPI 4.1.4, in
-/// PMIx_server_finalize, after the death of a rank that was starting).
+/// PMIx_server_finalize, after the death of a rank that was starting). One that waits for anything
+/// else, for who reads its output or for other hosts, is left alone.
 class IdleLauncher {
  public:
   static constexpr double kPatienceSeconds = 10;
 
-  explicit IdleLauncher(pid_t launcher) : launcher_(launcher) {}
-  /// Whether it has had children, and none alive for kPatienceSeconds. Looks once a second. Never
-  /// where the kernel does not list children, or the launcher starts ranks elsewhere only.
+  explicit IdleLauncher(pid_t launcher, double patience_s = kPatienceSeconds)
+      : launcher_(launcher), patience_s_(patience_s) {}
+  /// Whether it has had children, and for the time of patience none was alive and its first thread
+  /// waited for a lock at every look. Looks twice a second. Never where the system does not tell.
   bool hangs();
 
  private:
   using Clock = std::chrono::steady_clock;
 
   pid_t launcher_;
+  double patience_s_;
   bool had_children_ = false;
-  Clock::time_point looked_{}, alive_ = Clock::now();
+  Clock::time_point looked_{}, active_ = Clock::now();
 };
 
 }  // namespace lockstep

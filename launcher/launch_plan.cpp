@@ -16,7 +16,9 @@ void append(Words& words, const Words& more) {
 
 Words mpirun_words(int ranks, const LaunchSite& site, const std::string& output_folder) {
   Words words{site.mpirun, "-np", std::to_string(ranks)};
-  if (!output_folder.empty()) append(words, {"--output-filename", output_folder});
+  // What follows a colon would be options of --output-filename.
+  if (!output_folder.empty() && output_folder.find(':') == std::string::npos)
+    append(words, {"--output-filename", output_folder});
   if (!site.hosts.empty()) {
     append(words, {"--host", to_string(site.hosts)});
     if (site.ssh != "ssh") append(words, {"--mca", "plm_rsh_agent", site.ssh});

@@ -32,7 +32,7 @@ int allocated_tasks(const std::string& tasks_per_node);
 
 /// The command that starts `lockstep train` with `arguments` on `ranks` ranks. Raw output of each
 /// rank is copied below `output_folder` unless it is empty: mpirun writes 1/rank.0/stdout and
-/// stderr itself, srun prefixes lines with the rank.
+/// stderr itself (not where the path has a colon), srun prefixes lines with the rank.
 ///
 /// Binding is the launchers' own, which know the topology (mpirun by hwloc): each rank to a core,
 /// and from three ranks on mpirun deals them to NUMA domains in turn. Nothing is bound where more

@@ -25,11 +25,15 @@ bool would_happen_again(const Attempt& attempt) {
 
 }  // namespace
 
+bool was_stopped(const Attempt& attempt) {
+  if (attempt.exit_code == int(ExitCode::requeue)) return true;
+  return attempt.exit_code != 0 && attempt.stop_asked &&
+         (attempt.out_of_grace || attempt.exit_code > 128);
+}
+
 RestartPolicy::Verdict RestartPolicy::next(const Attempt& attempt) {
   if (attempt.exit_code == 0) return Verdict::done;
-  if (attempt.exit_code == int(ExitCode::requeue)) return Verdict::stopped;
-  // Ended by the wish to stop, before the ranks could take it or after the grace time.
-  if (attempt.stop_asked && attempt.exit_code > 128) return Verdict::stopped;
+  if (was_stopped(attempt)) return Verdict::stopped;
   if (attempt.stop_asked || would_happen_again(attempt)) return Verdict::failed;
   if (attempt.progress) without_progress_ = 0;
   if (without_progress_ >= max_restarts_) return Verdict::exhausted;

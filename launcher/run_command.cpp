@@ -4,20 +4,20 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unistd.h>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/io/checkpoint.h"
 #include "launcher/console.h"
 #include "launcher/launch_plan.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_flags.h"
+#include "launcher/run_folder.h"
+#include "launcher/run_lock.h"
+#include "launcher/run_standing.h"
 #include "launcher/segment_folder.h"
 #include "launcher/self_start.h"
 #include "launcher/supervisor.h"
@@ -35,27 +35,6 @@ double seconds_since(Clock::time_point start) {
 
 /// One line of our own, between those of the ranks.
 void say(const std::string& text) { std::cout << "lockstep run: " << text << std::endl; }
-
-/// Where a run has got to on the disk.
-struct Standing {
-  std::int64_t step = -1;  ///< of the newest checkpoint that verifies; -1: none
-  double trained_s = 0;    ///< time of training that it holds
-};
-
-Standing standing_of(const std::string& out, bool ended) {
-  std::vector<std::string> passed_over;
-  const auto newest = io::newest_checkpoint(fs::path(out) / "checkpoints", passed_over);
-  Standing standing;
-  if (newest) standing = {newest->state.step, newest->state.wall_s};
-  if (!ended) return standing;
-  try {
-    standing.trained_s =
-        nlohmann::json::parse(std::ifstream(fs::path(out) / "summary.json")).at("wall_s");
-  } catch (const nlohmann::json::exception&) {
-    // Then the newest checkpoint says it.
-  }
-  return standing;
-}
 
 Launcher choose_launcher(const RunFlags& flags, const LaunchSite& site, int ranks) {
   const bool srun = flags.launcher == "srun" ||
@@ -95,7 +74,8 @@ LaunchSite launch_site(const RunFlags& flags) {
   }
   for (const auto& [name, value] : variables)
     if (name.starts_with("LOCKSTEP_")) site.carried_variables.push_back(name);
-  site.carried_variables.emplace_back("LOCKSTEP_STARTED");
+  site.carried_variables.insert(site.carried_variables.end(),
+                                {"LOCKSTEP_STARTED", "LOCKSTEP_RESTARTED"});
   return site;
 }
 
@@ -103,9 +83,13 @@ class Run {
  public:
   explicit Run(const RunFlags& flags)
       : flags_(flags), site_(launch_site(flags)), policy_(flags.max_restarts, flags.backoff_s) {
-    if (goes_on()) standing_ = standing_of(flags_.train.out, false);
+    RunFolder::check(out(), existing_folder(flags_.train));
     ranks_ = choose_ranks(flags_.train, site_.cores);
     launcher_ = choose_launcher(flags_, site_, ranks_);
+    std::error_code ignored;  // the lock says it better
+    fs::create_directories(out(), ignored);
+    lock_.emplace(out(), RunLock::kSupervisor);
+    if (may_go_on()) standing_ = glance_at(out(), standing_);
   }
 
   int supervise_all() {
@@ -114,18 +98,23 @@ class Run {
     Verdict verdict;
     do {
       const Ending ending = start_once();
-      Attempt attempt{ending.exit_code, ending.stop_asked, starts_ == 1};
-      attempt.trained = log_is_new();
+      Attempt attempt{.exit_code = ending.exit_code,
+                      .stop_asked = ending.stop_asked,
+                      .out_of_grace = ending.out_of_grace,
+                      .first = starts_ == 1};
+      attempt.trained = history_time() != history_before_;
       begun_here_ |= attempt.trained;
-      const std::int64_t step_before = standing_.step;
-      if (goes_on()) standing_ = standing_of(flags_.train.out, ending.exit_code == 0);
-      attempt.progress = standing_.step > step_before;
+      const Standing before = standing_;
+      // Reading every byte of a checkpoint is for those that a restart would begin from.
+      const bool over = ending.exit_code == 0 || was_stopped(attempt);
+      if (may_go_on()) standing_ = over ? glance_at(out(), before) : verify_in(out(), before);
+      attempt.progress = standing_.step > before.step;
       verdict = policy_.next(attempt);
       code = verdict == Verdict::stopped ? int(ExitCode::requeue) : ending.exit_code;
-      const bool over = verdict == Verdict::failed || verdict == Verdict::exhausted;
-      if (over) say_share(trained_before);
+      const bool failed = verdict == Verdict::failed || verdict == Verdict::exhausted;
+      if (failed) say_share(trained_before);
       report(ending, verdict);  // who failed is said last
-      if (over) return code;
+      if (failed) return code;
       if (verdict == Verdict::restart) code = pause_and_prepare(code);
     } while (verdict == Verdict::restart && !signals_.requested());
     say_share(trained_before);
@@ -144,11 +133,12 @@ class Run {
 
   Ending start_once() {
     ++starts_;
-    started_ = fs::file_time_type::clock::now();
+    history_before_ = history_time();
     ChildPlan child;
     child.output_folder = output_folder();
     child.labelled = launcher_ == Launcher::srun;
-    child.ranks_are_children = launcher_ == Launcher::mpirun;
+    child.ranks_are_children =
+        launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
     child.grace_s = flags_.grace_s;
     std::vector<std::string> arguments = train_arguments(flags_, goes_on());
     if (launcher_ == Launcher::none) {
@@ -157,6 +147,7 @@ class Run {
       const bool bar = !child.labelled && console_kind() == Console::Kind::terminal;
       child.variables["LOCKSTEP_STARTED"] = bar ? "terminal" : "plain";
     }
+    child.variables["LOCKSTEP_RESTARTED"] = starts_ > 1 ? "1" : "";
     child.command = launch_command(launcher_, ranks_, site_, arguments, child.output_folder);
     say(fmt::format("starting {} rank{} under {}{}{}",
                     ranks_,
@@ -167,31 +158,31 @@ class Run {
                     site_.hosts.empty() ? "" : " on " + to_string(site_.hosts),
                     standing_.step < 0 ? "" : fmt::format(", from step {}", standing_.step)));
     std::optional<SegmentFolder> segments;
-    if (launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation)
-      segments.emplace(child);
+    if (child.ranks_are_children) segments.emplace(child);
     const Ending ending = supervise(child, signals_);
     if (child.variables["LOCKSTEP_STARTED"] == "terminal") std::cout << "\r\033[K" << std::flush;
     return ending;
   }
 
-  /// Whether --out holds this run: from then on a restart goes on there, whatever the first start
-  /// was told to begin from. Another run's checkpoint is given up only for one of our own.
-  bool goes_on() const {
-    const TrainFlags& train = flags_.train;
-    if (train.force || (!train.continues && !train.resume.empty()))
-      return begun_here_ && (train.resume.empty() || holds_checkpoint());
-    return true;
+  const std::string& out() const { return flags_.train.out; }
+
+  /// The flags say what to begin from, other than the newest checkpoint.
+  bool begins_elsewhere() const {
+    return flags_.train.force || (!flags_.train.resume.empty() && flags_.train.resume != "auto");
   }
 
-  bool holds_checkpoint() const {
-    std::vector<std::string> passed_over;
-    return io::newest_checkpoint(fs::path(flags_.train.out) / "checkpoints", passed_over)
-        .has_value();
+  /// What --out holds is this run's.
+  bool may_go_on() const { return begun_here_ || !begins_elsewhere(); }
+
+  /// With --resume auto, whatever the first start was told to begin from. The checkpoint that was
+  /// named to begin from is given up only for one that is in --out.
+  bool goes_on() const {
+    return may_go_on() && (!begins_elsewhere() || flags_.train.force || standing_.step >= 0);
   }
 
   /// OUT/logs/output/N, of which N numbers all starts of this run. Created by who writes there.
   std::string output_folder() const {
-    const fs::path folder = fs::absolute(flags_.train.out) / "logs/output";
+    const fs::path folder = fs::absolute(out()) / "logs/output";
     std::error_code ignored;
     for (int number = 1;; ++number) {
       const fs::path path = folder / std::to_string(number);
@@ -199,11 +190,10 @@ class Run {
     }
   }
 
-  /// Rank 0 opens its log once the run is accepted.
-  bool log_is_new() const {
+  /// Rank 0 writes there once in a start, when the run is accepted.
+  fs::file_time_type history_time() const {
     std::error_code error;
-    const auto written = fs::last_write_time(fs::path(flags_.train.out) / "logs/rank_0.log", error);
-    return !error && written >= started_;
+    return fs::last_write_time(fs::path(out()) / "history.jsonl", error);
   }
 
   void report(const Ending& ending, Verdict verdict) const {
@@ -213,10 +203,11 @@ class Run {
         say(fmt::format("the ranks were ended {}",
                         ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
                                             : std::string("while they started")));
-      say(standing_.step < 0 ? std::string("stopped, before the first checkpoint")
-                             : fmt::format("stopped; the run goes on from step {} with the same "
-                                           "command",
-                                           standing_.step));
+      const std::string how =
+          begins_elsewhere() ? "--resume auto --out " + out() : std::string("the same command");
+      say(standing_.step < 0
+              ? std::string("stopped, before the first checkpoint")
+              : fmt::format("stopped; the run goes on from step {} with {}", standing_.step, how));
       return;
     }
     const Culprit& culprit = ending.culprit;
@@ -229,27 +220,38 @@ class Run {
 
   /// Returns `code`, or 75 where a stop was asked for meanwhile.
   int pause_and_prepare(int code) {
-    const double pause = policy_.pause();
-    say(fmt::format("restart {} in {:g} s", policy_.restarts(), pause));
-    signals_.wait(pause);
-    if (signals_.requested()) return int(ExitCode::requeue);
-    if (flags_.hosts.empty()) return code;
+    do {
+      const double pause = policy_.pause();
+      say(fmt::format("restart {} in {:g} s", policy_.restarts(), pause));
+      signals_.wait(pause);
+      if (signals_.requested()) return int(ExitCode::requeue);
+      if (flags_.hosts.empty()) return code;
+    } while (!find_hosts());
+    return code;
+  }
+
+  /// Leaves out hosts that are gone. False where none answers, which is one more failed attempt.
+  /// Throws EnvironmentError: that was the last one.
+  bool find_hosts() {
     site_.hosts = answering_hosts(flags_.hosts, flags_.ssh);
-    LOCKSTEP_CHECK(!site_.hosts.empty(),
-                   EnvironmentError,
-                   "none of the hosts {} answers",
-                   to_string(flags_.hosts));
+    if (site_.hosts.empty()) {
+      const std::string text = fmt::format("none of the hosts {} answers", to_string(flags_.hosts));
+      if (policy_.next({.exit_code = int(ExitCode::environment)}) != Verdict::restart)
+        throw EnvironmentError(text);
+      say(text);
+      return false;
+    }
     TrainFlags train = flags_.train;
     site_.cores.count = slots_of(site_.hosts);
     if (train.ranks > site_.cores.count) train.ranks = 0;
     ranks_ = choose_ranks(train, site_.cores);
     if (site_.hosts.size() < flags_.hosts.size())
       say(fmt::format("only {} answer", to_string(site_.hosts)));
-    return code;
+    return true;
   }
 
   const RunFlags& flags_;
-  StopSignals signals_;
+  SupervisorSignals signals_;
   LaunchSite site_;
   Launcher launcher_ = Launcher::none;
   int ranks_ = 1;
@@ -258,7 +260,8 @@ class Run {
   int starts_ = 0;
   bool begun_here_ = false;  // --out holds what one of our starts has begun
   Clock::time_point begun_ = Clock::now();
-  fs::file_time_type started_;
+  fs::file_time_type history_before_;
+  std::optional<RunLock> lock_;
 };
 
 }  // namespace

@@ -28,8 +28,8 @@ struct RunFlags {
 RunFlags parse_run_flags(const std::vector<std::string>& arguments);
 
 /// The flags of train for a start: as typed, and --resume auto unless --resume or --force was
-/// given; where the run in --out is to `go_on`, --resume auto and no --force. The launcher alone
-/// says the number of ranks.
+/// given; where the run in flags.train.out is to `go_on`, --resume auto, that --out and no --force.
+/// The launcher alone says the number of ranks.
 std::vector<std::string> train_arguments(const RunFlags& flags, bool go_on);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/metrics_file.h"
 
@@ -26,11 +27,20 @@ std::string time_stamp() {
   return text;
 }
 
-constexpr const char* kLock = "lock";
+bool is_lock(const fs::path& name) { return name == RunLock::kRun || name == RunLock::kSupervisor; }
+
 /// Or nothing at all.
-bool holds_only_a_lock(const fs::path& folder, std::error_code& error) {
+bool holds_only_locks(const fs::path& folder, std::error_code& error) {
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.path().filename() != kLock) return false;
+    if (!is_lock(entry.path().filename())) return false;
+  return !error;
+}
+
+/// What `lockstep run` makes before the ranks decide about the folder; or nothing at all.
+bool holds_only_raw_output(const fs::path& logs) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(logs, error))
+    if (entry.path().filename() != "output") return false;
   return !error;
 }
 
@@ -69,12 +79,14 @@ std::string create_fresh(std::vector<fs::path>& created) {
   return name;
 }
 
-/// Whether a run that was cut off before it wrote its configuration may have left `name`: then it
-/// can begin here. `lockstep run` has the ranks' raw output in logs/ even before them.
-bool is_of_a_start(const std::string& name, RunFolder::Existing existing) {
-  if (name == kLock) return true;
+/// Whether a run that was cut off before it wrote its configuration may have left `path`: then it
+/// can begin here.
+bool is_of_a_start(const fs::path& path, RunFolder::Existing existing) {
+  const std::string name = path.filename().string();
+  if (is_lock(name) || name.starts_with(".shared-")) return true;
+  if (name == "logs" && holds_only_raw_output(path)) return true;
   return existing == RunFolder::Existing::own_run &&
-         (name == "logs" || name.starts_with("metrics.jsonl") || name.starts_with(".shared-"));
+         (name == "logs" || name.starts_with("metrics.jsonl"));
 }
 
 }  // namespace
@@ -93,7 +105,7 @@ void RunFolder::check(const std::string& out, Existing existing) {
   LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
   bool empty = true;
   for (const auto& entry : fs::directory_iterator(out, error))
-    empty = empty && is_of_a_start(entry.path().filename().string(), existing);
+    empty = empty && is_of_a_start(entry.path(), existing);
   check_readable();
   if (empty || existing == Existing::anything) return;
   const bool run = fs::exists(fs::path(out) / "config.toml", error);
@@ -131,7 +143,7 @@ RunFolder::~RunFolder() {
 
 void RunFolder::remove_created() {
   std::error_code ignored;
-  if (lock_ && holds_only_a_lock(path_, ignored)) fs::remove(file(kLock), ignored);
+  if (lock_ && holds_only_locks(path_, ignored)) fs::remove(file(RunLock::kRun), ignored);
   for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder)
     fs::remove(*folder, ignored);
 }
@@ -243,7 +255,8 @@ std::vector<std::string> RunFolder::finish() {
 }
 
 RunFolder::Existing existing_folder(const TrainFlags& flags) {
-  if (flags.continues) return RunFolder::Existing::own_run;
+  if (flags.continues || (!flags.resume.empty() && env().restarted))
+    return RunFolder::Existing::own_run;
   return flags.force ? RunFolder::Existing::anything : RunFolder::Existing::nothing;
 }
 

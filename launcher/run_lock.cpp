@@ -40,7 +40,7 @@ bool try_lock(int descriptor) {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& folder) : file_(folder + "/lock") {
+RunLock::RunLock(const std::string& folder, const std::string& name) : file_(folder + "/" + name) {
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0)
     throw EnvironmentError(fmt::format("{}: cannot be created: {}", file_, std::strerror(errno)),

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <climits>
 #include <iostream>
+#include <limits>
 #include <sstream>
 #include <unistd.h>
 
 #include "core/base/error.h"
 #include "launcher/launch_plan.h"
+#include "launcher/restart_policy.h"
 #include "launcher/segment_folder.h"
 #include "launcher/supervisor.h"
 #include "parallel/batch_plan.h"
@@ -101,13 +103,17 @@ int start(const StartPlan& plan, bool terminal) {
   ChildPlan child;
   child.command = plan.command;
   child.ranks_are_children = true;
+  child.grace_s = std::numeric_limits<double>::infinity();  // only a second SIGINT loses steps
   child.variables["LOCKSTEP_STARTED"] = terminal ? "terminal" : "plain";
   const SegmentFolder segments(child);
-  StopSignals signals;
+  SupervisorSignals signals;
   const Ending ending = supervise(child, signals);
   if (!ending.stop_asked && !ending.culprit.said && !ending.culprit.text.empty())
     std::cerr << fmt::format("error: {}\n", ending.culprit.text) << std::flush;
-  return ending.exit_code;
+  const Attempt attempt{.exit_code = ending.exit_code,
+                        .stop_asked = ending.stop_asked,
+                        .out_of_grace = ending.out_of_grace};
+  return was_stopped(attempt) ? int(ExitCode::requeue) : ending.exit_code;
 }
 
 std::string own_path() {

@@ -46,8 +46,9 @@ StartPlan plan_start(const TrainFlags& flags,
 std::string find_program(const std::string& program, const VariableMap& variables);
 
 /// Runs `plan.command` under supervise() and returns its exit code: streams pass through, signals
-/// become a wish to stop at the end of a step. A rank that could not say why it ended is named on
-/// standard error. Throws EnvironmentError: it cannot be started.
+/// become a wish to stop at the end of a step, for which there is all the time it takes; a second
+/// SIGINT ends the ranks at once. 75 where they were stopped, either way. A rank that could not say
+/// why it ended is named on standard error. Throws EnvironmentError: it cannot be started.
 int start(const StartPlan& plan, bool terminal);
 
 /// Path of this program.

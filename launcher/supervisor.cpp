@@ -5,164 +5,38 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <csignal>
-#include <cstdlib>
-#include <fcntl.h>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <system_error>
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "launcher/child_process.h"
 #include "launcher/idle_launcher.h"
+#include "launcher/process_table.h"
 
 namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kKillAfterSeconds = 5;
-
-struct Pipe {
-  int read = -1, write = -1;
-  Pipe() {
-    int ends[2];
-    LOCKSTEP_CHECK(pipe2(ends, O_CLOEXEC) == 0,
-                   EnvironmentError,
-                   "pipe: {}",
-                   std::generic_category().message(errno));
-    read = ends[0];
-    write = ends[1];
-  }
-  ~Pipe() {
-    close_read();
-    close_write();
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  void close_read() {
-    if (read >= 0) close(read);
-    read = -1;
-  }
-  void close_write() {
-    if (write >= 0) close(write);
-    write = -1;
-  }
-};
-
-/// A reader that has gone away must not stop the training.
-void pass_on(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    text.remove_prefix(std::size_t(written));
-  }
-}
-
-/// The child's side of fork(): only calls that are safe there.
-[[noreturn]] void become(char* const* arguments,
-                         char* const* variables,
-                         const StopSignals& signals,
-                         pid_t parent,
-                         int out,
-                         int err,
-                         int failure) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(1);
-  // Inherited by mpirun, and from it by the ranks: one that comes before they can take it does not
-  // end them.
-  std::signal(SIGUSR1, SIG_IGN);
-  // A background process must not read from the terminal.
-  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null >= 0) dup2(null, STDIN_FILENO);
-  if (out >= 0) dup2(out, STDOUT_FILENO);
-  dup2(err, STDERR_FILENO);
-  sigprocmask(SIG_SETMASK, &signals.before(), nullptr);
-  execve(arguments[0], arguments, variables);
-  const int error = errno;
-  if (::write(failure, &error, sizeof error) < 0) _exit(126);
-  _exit(127);
-}
-
-std::vector<std::string> variables_of(const ChildPlan& plan) {
-  VariableMap all = process_variables();
-  for (const auto& [name, value] : plan.variables) all[name] = value;
-  std::vector<std::string> result;
-  for (const auto& [name, value] : all) result.push_back(name + "=" + value);
-  return result;
-}
-
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
-  result.push_back(nullptr);
-  return result;
-}
-
-pid_t spawn(const ChildPlan& plan, const StopSignals& signals, int out, int err) {
-  const std::vector<std::string> variables = variables_of(plan);
-  const std::vector<char*> argument_pointers = pointers(plan.command);
-  const std::vector<char*> variable_pointers = pointers(variables);
-  Pipe failure;
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child == 0)
-    become(argument_pointers.data(),
-           variable_pointers.data(),
-           signals,
-           parent,
-           out,
-           err,
-           failure.write);
-  const int fork_error = errno;
-  failure.close_write();
-  int error = 0;
-  if (child < 0)
-    error = fork_error;
-  else if (::read(failure.read, &error, sizeof error) > 0)
-    waitpid(child, nullptr, 0);
-  LOCKSTEP_CHECK(error == 0,
-                 EnvironmentError,
-                 "{} cannot be started: {}",
-                 plan.command[0],
-                 std::generic_category().message(error));
-  return child;
-}
-
-/// Processes whose parent is this one: orphans of a launcher, once it is gone itself.
-std::vector<pid_t> children() {
-  std::vector<pid_t> result;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end;
-       entry.increment(error)) {
-    const pid_t pid = pid_t(std::atol(entry->path().filename().c_str()));
-    if (pid <= 0) continue;
-    std::ifstream file(entry->path() / "stat");
-    std::string text;
-    std::getline(file, text);
-    // "PID (name) state parent ...", where the name may hold anything.
-    const std::size_t name_end = text.rfind(") ");
-    if (name_end == std::string::npos) continue;
-    if (std::atol(text.c_str() + std::min(name_end + 4, text.size())) == getpid())
-      result.push_back(pid);
-  }
-  return result;
-}
+constexpr int kSlowReaderMs = 200;
 
 /// Kills and reaps every descendant that the launcher, now gone, has left; theirs become ours.
-void end_leftovers(pid_t group) {
+/// `others` were children of this process before: a shell that became it by exec had started them.
+void end_leftovers(pid_t group, const std::vector<pid_t>& others) {
   kill(-group, SIGKILL);
   const auto give_up = Clock::now() + std::chrono::seconds(10);
   while (Clock::now() < give_up) {
-    const std::vector<pid_t> left = children();
+    std::vector<pid_t> left = children_of(getpid());
+    std::erase_if(left, [&](pid_t pid) { return std::ranges::find(others, pid) != others.end(); });
     if (left.empty()) return;
-    for (const pid_t pid : left) kill(pid, SIGKILL);
-    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    for (const pid_t pid : left) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, WNOHANG);
     }
     poll(nullptr, 0, 10);
   }
@@ -170,7 +44,7 @@ void end_leftovers(pid_t group) {
 
 class Supervision {
  public:
-  Supervision(const ChildPlan& plan, StopSignals& signals)
+  Supervision(const ChildPlan& plan, SupervisorSignals& signals)
       : plan_(plan),
         signals_(signals),
         out_text_(plan.output_folder, "stdout"),
@@ -180,7 +54,9 @@ class Supervision {
     // Whatever a killed launcher leaves becomes a child of this process, and can be found.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (plan_.labelled) out_.emplace();
-    child_ = spawn(plan_, signals_, out_ ? out_->write : -1, err_.write);
+    const std::vector<pid_t> others = children_of(getpid());
+    child_ = spawn(
+        plan_.command, plan_.variables, signals_.before(), out_ ? out_->write : -1, err_.write);
     if (out_) out_->close_write();
     err_.close_write();
     std::optional<IdleLauncher> idle;
@@ -192,16 +68,14 @@ class Supervision {
       launcher_hung_ = true;
       kill(child_, SIGKILL);
     }
-    end_leftovers(child_);
+    end_leftovers(child_, others);
     drain();
     Ending ending;
     ending.exit_code = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
-    if (launcher_hung_) {
-      ending.exit_code = int(ExitCode::error);  // what it would have been is lost
+    if (launcher_hung_)
       pass_on(STDERR_FILENO,
               fmt::format("warning: {} did not end although its ranks had, and was killed\n",
                           plan_.command[0]));
-    }
     ending.stop_asked = signals_.requested();
     ending.out_of_grace = stage_ >= Stage::terminated;
     ending.culprit = errors_.culprit();
@@ -236,6 +110,28 @@ class Supervision {
     if (stage_ == Stage::terminated && dying.count() >= kKillAfterSeconds) {
       stage_ = Stage::killed;
       kill(-child_, SIGKILL);
+    }
+  }
+
+  /// Waits for a slow reader; but once a stop is asked for, none may hold up what is to follow, and
+  /// what it does not take in time is lost. One that has gone away does not stop the training.
+  void pass_on(int descriptor, std::string_view text) {
+    while (!text.empty()) {
+      std::array<pollfd, 2> waited{pollfd{descriptor, POLLOUT, 0},
+                                   pollfd{signals_.descriptor(), POLLIN, 0}};
+      const bool stopping = signals_.requested();
+      poll(waited.data(), waited.size(), stopping ? kSlowReaderMs : -1);
+      if (waited[1].revents != 0) signals_.read();
+      if (waited[0].revents == 0) {
+        if (stopping && waited[1].revents == 0) return;
+        continue;
+      }
+      // A pipe that is ready takes that much without blocking.
+      const ssize_t written =
+          ::write(descriptor, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+      if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (written <= 0) return;
+      text.remove_prefix(std::size_t(written));
     }
   }
 
@@ -290,7 +186,7 @@ class Supervision {
   }
 
   const ChildPlan& plan_;
-  StopSignals& signals_;
+  SupervisorSignals& signals_;
   std::optional<Pipe> out_;
   Pipe err_;
   LabelledOutput out_text_, err_text_;
@@ -305,7 +201,7 @@ class Supervision {
 
 }  // namespace
 
-Ending supervise(const ChildPlan& plan, StopSignals& signals) {
+Ending supervise(const ChildPlan& plan, SupervisorSignals& signals) {
   return Supervision(plan, signals).run();
 }
 

@@ -6,7 +6,7 @@
 
 #include "core/base/env.h"
 #include "launcher/output_watch.h"
-#include "launcher/stop_signals.h"
+#include "launcher/supervisor_signals.h"
 
 namespace lockstep {
 
@@ -18,7 +18,7 @@ struct ChildPlan {
   /// to a file below `output_folder`. Otherwise standard output stays that of this process.
   bool labelled = false;
   std::string output_folder;
-  bool ranks_are_children = false;  ///< of the launcher: it is to end soon after them
+  bool ranks_are_children = false;  ///< of the launcher, all of them: it is to end after them
   double grace_s = 60;              ///< from the wish to stop until SIGTERM
 };
 
@@ -31,12 +31,12 @@ struct Ending {
 };
 
 /// Runs a launcher in a process group of its own and waits until it and all its descendants on
-/// this host are gone: what a killed launcher left behind is killed. Whichever of StopSignals
-/// comes is handed on as SIGUSR1, which mpirun and srun forward to every rank, and repeated every
-/// second, since ranks that are still starting ignore it; further ones change nothing. After the
-/// grace time, and at the second SIGINT, SIGTERM follows and 5 s later SIGKILL. Where this process
-/// dies, the child gets SIGTERM.
-/// Throws EnvironmentError: the child cannot be started.
-Ending supervise(const ChildPlan& plan, StopSignals& signals);
+/// this host are gone: what a killed launcher left behind is killed, and mpirun where it hangs
+/// after the end of its ranks (exit code 137). Whichever of SupervisorSignals comes is handed on as
+/// SIGUSR1, which mpirun and srun forward to every rank, and repeated every second, since ranks
+/// that are still starting ignore it; further ones change nothing. After the grace time, and at the
+/// second SIGINT, SIGTERM follows and 5 s later SIGKILL. Where this process dies, the child gets
+/// SIGTERM. Throws EnvironmentError: the child cannot be started.
+Ending supervise(const ChildPlan& plan, SupervisorSignals& signals);
 
 }  // namespace lockstep

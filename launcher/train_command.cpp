@@ -11,9 +11,9 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/error_meeting.h"
+#include "launcher/rank_stop.h"
 #include "launcher/run_folder.h"
 #include "launcher/self_start.h"
-#include "launcher/stop_signal.h"
 #include "launcher/train_run.h"
 
 namespace lockstep {
@@ -42,9 +42,16 @@ std::optional<int> start_alone(RunSettings& settings, const StartConditions& con
   return start(plan, settings.console == Console::Kind::terminal);
 }
 
+/// From here on this process is killed when its parent dies; at once where it has.
+void die_with(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (parent == 1 || getppid() != parent) std::raise(SIGKILL);
+}
+
 }  // namespace
 
 int train_command(const std::vector<std::string>& arguments) {
+  const pid_t parent = getppid();
   env();
   const VariableMap variables = process_variables();
   const RankDiscovery discovery = discover_rank(variables);
@@ -72,7 +79,7 @@ int train_command(const std::vector<std::string>& arguments) {
 
   catch_stop_signals();
   // Where mpirun and who supervises it are killed together, nobody else ends this rank.
-  if (discovery.launched_by == LaunchedBy::mpi && env().started) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (discovery.launched_by == LaunchedBy::mpi && env().started) die_with(parent);
   Job job(0, nullptr);
   ErrorMeeting meeting(job.communicator());
   try {

@@ -19,11 +19,11 @@
 #include "launcher/open_data.h"
 #include "launcher/profile_table.h"
 #include "launcher/progress.h"
+#include "launcher/rank_stop.h"
 #include "launcher/run_folder.h"
 #include "launcher/saved_run.h"
 #include "launcher/self_start.h"
 #include "launcher/shared_folder.h"
-#include "launcher/stop_signal.h"
 #include "parallel/batch_plan.h"
 #include "parallel/trainer.h"
 

@@ -25,6 +25,7 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_WORLD_SIZE", &Env::world_size},
     Entry{"LOCKSTEP_LOCAL_RANK", &Env::local_rank},
     Entry{"LOCKSTEP_STARTED", &Env::started},
+    Entry{"LOCKSTEP_RESTARTED", &Env::restarted},
     Entry{"LOCKSTEP_TEST_DATA", &Env::test_data},
     Entry{"LOCKSTEP_DUMP", &Env::dump},
     Entry{"LOCKSTEP_PLAN", &Env::plan},

@@ -18,6 +18,9 @@ struct Env {
   /// LOCKSTEP_STARTED: set by the program for the ranks that it starts itself: "terminal" where
   /// their output ends on one, otherwise "plain".
   std::optional<std::string> started;
+  /// LOCKSTEP_RESTARTED: set by `lockstep run` from the second start on: what is in --out comes
+  /// from an earlier one.
+  std::optional<std::string> restarted;
   std::optional<std::string> test_data;  ///< LOCKSTEP_TEST_DATA: folder of real data for tests
   std::optional<std::string> dump;       ///< LOCKSTEP_DUMP: folder for graphs and plans as text
   /// LOCKSTEP_PLAN: "off" lets no two tensors share memory, "poison" fills memory with NaN as soon

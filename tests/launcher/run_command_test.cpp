@@ -11,6 +11,7 @@
 #include "launcher/launch_plan.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_flags.h"
+#include "launcher/run_standing.h"
 
 namespace lockstep {
 namespace {
@@ -51,6 +52,10 @@ TEST(RestartPolicy, AStopIsNoFailure) {
   EXPECT_EQ(policy.next(stopped), Verdict::stopped);
   stopped.exit_code = 1;
   EXPECT_EQ(policy.next(stopped), Verdict::failed);
+  stopped.out_of_grace = true;  // mpirun that was ended with its ranks
+  EXPECT_EQ(policy.next(stopped), Verdict::stopped);
+  stopped.exit_code = 0;
+  EXPECT_EQ(policy.next(stopped), Verdict::done);
 }
 
 TEST(RestartPolicy, ProgressResetsCountAndPause) {
@@ -167,6 +172,36 @@ TEST(RunFlags, OwnFlagsAndThoseOfTrain) {
               ElementsAre("--out", "x", "--lr", "0.5", "--resume", "auto", "--ranks", "auto"));
   EXPECT_THAT(train_arguments(parse_run_flags({"--out=x"}), false),
               ElementsAre("--out=x", "--resume", "auto", "--ranks", "auto"));
+}
+
+TEST(LaunchCommand, AColonInThePathOfRawOutput) {
+  EXPECT_THAT(launch_command(Launcher::mpirun, 2, site(), {}, "/runs/12:30/logs"),
+              Not(Contains("--output-filename")));
+}
+
+TEST(RunFlags, ARestartGoesOnInTheFolderThatResumeNamed) {
+  const fs::path run = fs::path(testing::TempDir()) / "lockstep_resumed";
+  fs::create_directories(run);
+  const std::string named = "--resume=" + run.string();
+  const RunFlags flags = parse_run_flags({named});
+  EXPECT_THAT(train_arguments(flags, false), ElementsAre(named, "--ranks", "auto"));
+  EXPECT_THAT(train_arguments(flags, true),
+              ElementsAre(named, "--resume", "auto", "--out", run.string(), "--ranks", "auto"));
+  fs::remove(run);
+}
+
+TEST(Standing, IsKeptWhereItCannotBeRead) {
+  const fs::path out = fs::path(testing::TempDir()) / "lockstep_standing";
+  fs::remove_all(out);
+  fs::create_directories(out / "checkpoints/step_00000007");
+  EXPECT_EQ(glance_at(out, {}).step, 7);
+  EXPECT_EQ(verify_in(out, {}).step, -1) << "it is damaged";
+  fs::remove_all(out / "checkpoints");
+  std::ofstream(out / "checkpoints") << "no folder";
+  const Standing before{5, 2.5};
+  EXPECT_EQ(glance_at(out, before).step, 5);
+  EXPECT_EQ(verify_in(out, before).step, 5);
+  fs::remove_all(out);
 }
 
 TEST(RunFlags, Refusals) {

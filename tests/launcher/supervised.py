@@ -44,10 +44,12 @@ def is_rank(pid):
 
 
 class SupervisedTest(ProgramTest):
-    def start(self, command, *flags, environment=None):
+    def start(self, command, *flags, environment=None, out=True):
         """Starts the program in the background, its output in files."""
-        arguments = [self.program, command, "--data", f"csv:{self.table}", *FLAGS,
-                     "--out", self.folder / "run", *flags]
+        arguments = [self.program, command, "--data", f"csv:{self.table}", *FLAGS]
+        if out:
+            arguments += ["--out", self.folder / "run"]
+        arguments += flags
         self.out, self.err = (open(self.folder / name, "w+b") for name in ("stdout", "stderr"))
         self.addCleanup(self.out.close)
         self.addCleanup(self.err.close)
@@ -195,6 +197,68 @@ class Supervised(SupervisedTest):
             self.assertEqual(result.returncode, code, result.stderr)
             self.assertNotIn("restart 1", result.stdout)
             self.assertIn(text, result.stderr)
+
+    def test_another_run_is_branched_off(self):
+        process = self.run_supervised("--checkpoint-every=100000")
+        self.await_that(lambda: "step 100/" in self.texts()[0], "no step")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(process), 75, self.texts())
+        begun = self.await_checkpoint()
+        (self.folder / "run").rename(self.folder / "other")
+        process = self.run_supervised("--resume=other", "--checkpoint-every=100000",
+                                      "--max-restarts=9")
+        self.await_that(lambda: (self.folder / "run/history.jsonl").exists(), "no start")
+        os.kill(self.await_ranks(2)[1], signal.SIGKILL)  # before the first checkpoint of its own
+        self.await_that(lambda: self.texts()[0].count(" steps done\n") == 2, "no restart")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(process), 75, self.texts())
+        out, err = self.texts()
+        self.assertEqual(out.count(f" {begun} steps done"), 2, out + err)
+        self.assertIn("1 restarts", out)
+        # The folder says where the run goes on.
+        process = self.start("run", "--ranks=2", f"--resume={self.folder}/run", out=False)
+        self.assertEqual(self.finish(process), 0, self.texts())
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+    def test_a_stop_that_ranks_do_not_heed(self):
+        for command, flags, signals in (("run", ["--grace=0.5"], [signal.SIGTERM]),
+                                        ("run", [], [signal.SIGINT] * 2),
+                                        ("train", ["--resume=auto"], [signal.SIGINT] * 2)):
+            process = self.start(command, "--ranks=2", "--checkpoint-every=200", *flags)
+            self.await_that(lambda: re.search(r"step \d+/", self.texts()[0]), "no step")
+            ranks = self.await_ranks(2)
+            os.kill(ranks[0], signal.SIGSTOP)
+            for number in signals:
+                process.send_signal(number)
+                time.sleep(0.3)  # two at once may be seen as one
+            self.assertEqual(self.finish(process), 75, self.texts())
+
+    def test_one_supervisor_for_a_folder(self):
+        process = self.run_supervised("--steps=100000000")
+        self.await_checkpoint()
+        second = self.run_command([self.program, "run", "--ranks=1", "--data", f"csv:{self.table}",
+                                   *FLAGS, "--out=run"])
+        self.expect_error(second, 3, "another run works in run")
+        self.assertNotIn("starting", second.stdout)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(process), 75, self.texts())
+        # Nor is the progress of a run that nobody supervises taken for that of our ranks.
+        process = self.start("train", "--ranks=1", "--resume=auto", "--steps=100000000",
+                             "--checkpoint-every=200")
+        self.await_checkpoint(after=self.await_checkpoint())
+        second = self.run_command([self.program, "run", "--ranks=1", "--data", f"csv:{self.table}",
+                                   *FLAGS, "--out=run"])
+        self.assertEqual(second.returncode, 3, second.stderr)
+        self.assertNotIn("restart 1", second.stdout)
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual(self.finish(process), 75, self.texts())
+
+    def test_a_folder_of_others_is_left_alone(self):
+        self.write("run/notes", "ours")
+        result = self.run_command([self.program, "run", "--ranks=2", "--data", f"csv:{self.table}",
+                                   *FLAGS, "--out=run"])
+        self.expect_error(result, 2, "holds no run")
+        self.assertEqual([p.name for p in (self.folder / "run").iterdir()], ["notes"])
 
     def test_a_host_that_is_gone_is_left_out(self):
         # Plays ssh to two hosts, which are this machine, until one of them is gone.

@@ -2,14 +2,21 @@
 #include "launcher/supervisor.h"
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "launcher/child_process.h"
+#include "launcher/idle_launcher.h"
 #include "launcher/segment_folder.h"
 
 namespace lockstep {
@@ -53,7 +60,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 TEST(Supervisor, ExitCodesAndSignalsOfTheChild) {
-  StopSignals signals;
+  SupervisorSignals signals;
   EXPECT_EQ(supervise(shell("exit 5"), signals).exit_code, 5);
   EXPECT_EQ(supervise(shell("kill -9 $$"), signals).exit_code, 137);
   EXPECT_FALSE(signals.requested());
@@ -63,25 +70,31 @@ TEST(Supervisor, ExitCodesAndSignalsOfTheChild) {
 }
 
 TEST(Supervisor, ALauncherThatHangsBehindItsRanksIsEnded) {
-  StopSignals signals;
+  SupervisorSignals signals;
   const auto start = Clock::now();
-  // A child that dies unreaped, as those of an mpirun that waits for a lock.
-  ChildPlan plan = shell("sleep 2 & exec sleep 600");
+  ChildPlan plan;
+  plan.command = {"/usr/bin/env",
+                  "python3",
+                  "-c",
+                  "import subprocess, threading\n"
+                  "subprocess.run(['sleep', '2'])\n"
+                  "lock = threading.Lock()\n"
+                  "lock.acquire()\n"
+                  "lock.acquire()\n"};
   plan.ranks_are_children = true;
-  EXPECT_EQ(supervise(plan, signals).exit_code, 1);
-  EXPECT_GT(seconds_since(start), 10);
-  EXPECT_LT(seconds_since(start), 60);
+  EXPECT_EQ(supervise(plan, signals).exit_code, 128 + SIGKILL);
+  EXPECT_GE(seconds_since(start), IdleLauncher::kPatienceSeconds);
 }
 
 TEST(Supervisor, NeverTheTerminalsInputAndVariablesArrive) {
-  StopSignals signals;
+  SupervisorSignals signals;
   ChildPlan plan = shell("read -r line && exit 1; [[ $COLOUR == blue ]]");
   plan.variables["COLOUR"] = "blue";
   EXPECT_EQ(supervise(plan, signals).exit_code, 0);
 }
 
 TEST(Supervisor, TheFirstRecordOfARankIsTheCulprit) {
-  StopSignals signals;
+  SupervisorSignals signals;
   const Ending ending =
       supervise(shell("echo '[rank 2 b] error: disk gone' >&2; echo 'hint: another disk' >&2;"
                       "echo '[rank 0 a] error: rank 2 went away' >&2; exit 1"),
@@ -92,8 +105,9 @@ TEST(Supervisor, TheFirstRecordOfARankIsTheCulprit) {
 }
 
 TEST(Supervisor, EverySignalBecomesOneWishToStop) {
+  const auto hangup = std::signal(SIGHUP, SIG_DFL);  // nohup ignores it, and we with it
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
-    StopSignals signals;
+    SupervisorSignals signals;
     Sender sender;
     sender.send({signal});
     const Ending ending =
@@ -102,10 +116,11 @@ TEST(Supervisor, EverySignalBecomesOneWishToStop) {
     EXPECT_TRUE(ending.stop_asked);
     EXPECT_FALSE(ending.out_of_grace);
   }
+  std::signal(SIGHUP, hangup);
 }
 
 TEST(Supervisor, ASecondSignalChangesNothingWithinTheGrace) {
-  StopSignals signals;
+  SupervisorSignals signals;
   Sender sender;
   sender.send({SIGTERM, SIGINT, SIGTERM});
   const Ending ending =
@@ -117,7 +132,7 @@ TEST(Supervisor, ASecondSignalChangesNothingWithinTheGrace) {
 }
 
 TEST(Supervisor, TwoInterruptsEndAtOnce) {
-  StopSignals signals;
+  SupervisorSignals signals;
   Sender sender;
   sender.send({SIGINT, SIGINT});
   const auto start = Clock::now();
@@ -129,7 +144,7 @@ TEST(Supervisor, TwoInterruptsEndAtOnce) {
 }
 
 TEST(Supervisor, TheGraceEnds) {
-  StopSignals signals;
+  SupervisorSignals signals;
   Sender sender;
   sender.send({SIGTERM});
   ChildPlan plan = sender.child("trap '' USR1", "while :; do sleep 0.1; done");
@@ -142,7 +157,7 @@ TEST(Supervisor, TheGraceEnds) {
 }
 
 TEST(Supervisor, WhatAKilledLauncherLeavesIsKilled) {
-  StopSignals signals;
+  SupervisorSignals signals;
   const std::string file = testing::TempDir() + "lockstep_orphan";
   std::filesystem::remove(file);
   const Ending ending = supervise(shell("setsid bash -c 'echo $$ > " + file +
@@ -157,12 +172,84 @@ TEST(Supervisor, WhatAKilledLauncherLeavesIsKilled) {
   EXPECT_EQ(kill(orphan, 0), -1) << "the orphan lives";
 }
 
+TEST(Supervisor, ChildrenOfBeforeAreLeftAlone) {
+  const pid_t earlier = fork();
+  if (earlier == 0) {
+    pause();
+    _exit(0);
+  }
+  SupervisorSignals signals;
+  supervise(shell("sleep 300 & exit 3"), signals);
+  EXPECT_EQ(waitpid(earlier, nullptr, WNOHANG), 0) << "it was killed";
+  kill(earlier, SIGKILL);
+  waitpid(earlier, nullptr, 0);
+}
+
+TEST(Supervisor, AReaderThatDoesNotReadHoldsUpNoStop) {
+  Pipe full;
+  const int error_output = dup(STDERR_FILENO);
+  dup2(full.write, STDERR_FILENO);
+  Ending ending;
+  {
+    SupervisorSignals signals;
+    Sender sender;
+    sender.send({SIGTERM});
+    ending = supervise(
+        sender.child("trap 'exit 75' USR1", "while :; do echo {1..10000} >&2; sleep 0.01; done"),
+        signals);
+  }
+  dup2(error_output, STDERR_FILENO);
+  close(error_output);
+  EXPECT_EQ(ending.exit_code, 75);
+}
+
+/// A process with a child that ends soon, and then `waits`.
+pid_t launcher_that(void (*waits)()) {
+  const pid_t launcher = fork();
+  if (launcher != 0) return launcher;
+  const pid_t child = fork();
+  if (child == 0) {
+    poll(nullptr, 0, 1500);
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  for (;;) waits();
+}
+
+bool is_taken_for_hanging(pid_t launcher) {
+  IdleLauncher idle(launcher, 1);
+  const auto start = Clock::now();
+  bool hangs = false;
+  while (!hangs && seconds_since(start) < 5) {
+    hangs = idle.hangs();
+    poll(nullptr, 0, 20);
+  }
+  kill(launcher, SIGKILL);
+  waitpid(launcher, nullptr, 0);
+  return hangs;
+}
+
+TEST(IdleLauncher, WaitsForALock) {
+  EXPECT_TRUE(is_taken_for_hanging(launcher_that([] {
+    int lock = 0;
+    syscall(SYS_futex, &lock, FUTEX_WAIT, 0, nullptr, nullptr, 0);
+  })));
+}
+
+TEST(IdleLauncher, WhoWaitsForAReaderIsLeftAlone) {
+  EXPECT_FALSE(is_taken_for_hanging(launcher_that([] {
+    static Pipe full;
+    char text[65536] = {};
+    if (write(full.write, text, sizeof text) < 0) _exit(1);
+  })));
+}
+
 TEST(Supervisor, SharedMemoryOfTheRanksIsRemoved) {
   ChildPlan plan = shell(
       "touch $OMPI_MCA_btl_vader_backing_directory/segment &&"
       "echo $OMPI_MCA_btl_vader_backing_directory > " +
       testing::TempDir() + "lockstep_segments; kill -9 $$");
-  StopSignals signals;
+  SupervisorSignals signals;
   {
     const SegmentFolder segments(plan);
     EXPECT_EQ(supervise(plan, signals).exit_code, 137);

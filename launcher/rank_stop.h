@@ -3,8 +3,9 @@
 
 namespace lockstep {
 
-/// From here on SIGTERM, SIGUSR1 and the first SIGINT only set a flag, which stop_asked() tells. A
-/// second SIGINT ends the process at once; more of the others change nothing.
+/// From here on SIGTERM, SIGUSR1, SIGHUP (unless it was ignored: nohup) and the first SIGINT only
+/// set a flag, which stop_asked() tells. A second SIGINT ends the process at once; more of the
+/// others change nothing.
 void catch_stop_signals();
 
 /// Whether such a signal has come. For TrainOptions::stop.

@@ -8,13 +8,13 @@ namespace lockstep {
 /// The signals that ask a supervised job to stop: SIGTERM, SIGINT, SIGUSR1 and, unless it was
 /// ignored (nohup), SIGHUP. While it lives they, and SIGCHLD, are blocked in the process and read
 /// from a descriptor, so that none is lost and none interrupts. For programs of one thread.
-class StopSignals {
+class SupervisorSignals {
  public:
   /// Throws EnvironmentError: the system has no descriptors left.
-  StopSignals();
-  ~StopSignals();
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
+  SupervisorSignals();
+  ~SupervisorSignals();
+  SupervisorSignals(const SupervisorSignals&) = delete;
+  SupervisorSignals& operator=(const SupervisorSignals&) = delete;
 
   /// Becomes readable with a signal; read() takes what has come.
   int descriptor() const { return descriptor_; }

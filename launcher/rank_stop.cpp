@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/stop_signal.h"
+#include "launcher/rank_stop.h"
 
 #include <csignal>
 #include <initializer_list>
@@ -17,7 +17,10 @@ void catch_stop_signals() {
   struct sigaction action {};
   action.sa_handler = receive;
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGUSR1, SIGHUP, SIGINT}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (signal == SIGHUP && before.sa_handler == SIG_IGN) continue;  // nohup
     action.sa_flags = SA_RESTART | (signal == SIGINT ? int(SA_RESETHAND) : 0);
     sigaction(signal, &action, nullptr);
   }
@@ -31,6 +34,8 @@ const char* stop_signal_name() {
       return "SIGTERM";
     case SIGUSR1:
       return "SIGUSR1";
+    case SIGHUP:
+      return "SIGHUP";
     case SIGINT:
       return "SIGINT";
     default:

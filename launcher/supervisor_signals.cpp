@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/stop_signals.h"
+#include "launcher/supervisor_signals.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-StopSignals::StopSignals() {
+SupervisorSignals::SupervisorSignals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCHLD}) sigaddset(&set, signal);
@@ -26,12 +26,12 @@ StopSignals::StopSignals() {
   sigprocmask(SIG_BLOCK, &set, &before_);
 }
 
-StopSignals::~StopSignals() {
+SupervisorSignals::~SupervisorSignals() {
   close(descriptor_);
   sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
-void StopSignals::read() {
+void SupervisorSignals::read() {
   signalfd_siginfo info{};
   while (::read(descriptor_, &info, sizeof info) == ssize_t(sizeof info)) {
     if (info.ssi_signo == SIGCHLD) continue;
@@ -40,7 +40,7 @@ void StopSignals::read() {
   }
 }
 
-void StopSignals::wait(double seconds) {
+void SupervisorSignals::wait(double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (!requested_) {

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run_standing.h"
+
+#include <exception>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/checkpoint.h"
+#include "core/io/checkpoint_names.h"
+
+namespace lockstep {
+namespace {
+
+std::optional<double> wall_s_in(const std::filesystem::path& file) {
+  try {
+    return nlohmann::json::parse(std::ifstream(file)).at("wall_s").get<double>();
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Standing glance_at(const std::filesystem::path& out, const Standing& before) {
+  Standing now;
+  try {
+    const std::vector<std::int64_t> steps = io::steps_in(out / "checkpoints");
+    if (!steps.empty()) now.step = steps.back();
+  } catch (const std::exception&) {
+    return before;
+  }
+  std::optional<double> trained = wall_s_in(out / "summary.json");
+  if (!trained && now.step >= 0)
+    trained = wall_s_in(out / "checkpoints" / io::checkpoint_name(now.step) / io::kStateFile);
+  now.trained_s = trained.value_or(before.trained_s);
+  return now;
+}
+
+Standing verify_in(const std::filesystem::path& out, const Standing& before) {
+  try {
+    std::vector<std::string> passed_over;
+    const auto newest = io::newest_checkpoint(out / "checkpoints", passed_over);
+    return newest ? Standing{newest->state.step, newest->state.wall_s} : Standing{};
+  } catch (const std::exception&) {
+    return before;
+  }
+}
+
+}  // namespace lockstep
