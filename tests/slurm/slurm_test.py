@@ -117,8 +117,9 @@ class SlurmTest(unittest.TestCase):
             self.assertEqual(result.returncode, 0, f"{command}:\n{result.stdout}")
         return result.stdout
 
-    def submit(self, *arguments, **variables):
-        output = self.slurm("sbatch", "--parsable", *arguments, PROGRAM=self.program, **variables)
+    def submit(self, *arguments, program=None, **variables):
+        output = self.slurm("sbatch", "--parsable", *arguments,
+                            PROGRAM=str(program or self.program), **variables)
         self.job = output.strip().split(";")[0]
         return self.job
 
@@ -198,6 +199,22 @@ class Slurm(SlurmTest):
         self.assertEqual(self.field("ExitCode"), "0:0", self.logs())
         self.assertEqual(self.field("Restarts"), "1")
         self.assertRegex(self.logs(), r"ranks +3, told by: srun")
+        self.assertEqual(self.sha(), self.undisturbed())
+
+    def test_a_stop_before_the_ranks_can_take_it(self):
+        early = self.folder / "early"
+        early.write_text(f"""#!/bin/bash
+[[ -e {self.folder}/asked ]] && exec {self.program} "$@"
+touch {self.folder}/asked
+scancel --batch --signal=USR1 "$SLURM_JOB_ID"
+sleep 30
+""")
+        early.chmod(0o755)
+        self.submit("--ntasks=1", EXAMPLES / "train.sbatch", *self.flags(), program=early)
+        self.await_that(lambda: (self.folder / "asked").exists(), "no start")
+        self.continue_requeued(tasks=1, nodes=1)
+        self.await_state("COMPLETED", "FAILED")
+        self.assertEqual(self.field("ExitCode"), "0:0", self.logs())
         self.assertEqual(self.sha(), self.undisturbed())
 
     def test_a_dead_node_is_left_behind(self):
