@@ -6,13 +6,12 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <unistd.h>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/console.h"
 #include "launcher/launch_plan.h"
-#include "launcher/rank_discovery.h"
+#include "launcher/launch_site.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_flags.h"
 #include "launcher/run_folder.h"
@@ -35,49 +34,6 @@ double seconds_since(Clock::time_point start) {
 
 /// One line of our own, between those of the ranks.
 void say(const std::string& text) { std::cout << "lockstep run: " << text << std::endl; }
-
-Launcher choose_launcher(const RunFlags& flags, const LaunchSite& site, int ranks) {
-  const bool srun = flags.launcher == "srun" ||
-                    (flags.launcher == "auto" && site.slurm_allocation && site.hosts.empty());
-  if (srun && !site.srun.empty()) {
-    LOCKSTEP_CHECK(site.hosts.empty(), ConfigError, "--hosts is for mpirun: Slurm knows its own");
-    return Launcher::srun;
-  }
-  if (flags.launcher == "srun")
-    throw EnvironmentError("--launcher srun: srun is not in PATH", "use --launcher mpirun");
-  if (!site.mpirun.empty()) return Launcher::mpirun;
-  if (flags.launcher == "auto" && ranks == 1 && site.hosts.empty()) return Launcher::none;
-  throw EnvironmentError("mpirun is not in PATH", "on Debian: apt install openmpi-bin");
-}
-
-LaunchSite launch_site(const RunFlags& flags) {
-  const VariableMap variables = process_variables();
-  const RankDiscovery discovery = discover_rank(variables);
-  if (discovery.launched_by != LaunchedBy::nobody)
-    throw EnvironmentError(
-        fmt::format("lockstep run was itself started as a rank, by {}", discovery.source),
-        "lockstep run starts mpirun or srun; under them, use lockstep train");
-  LaunchSite site;
-  site.mpirun = find_program("mpirun", variables);
-  site.srun = find_program("srun", variables);
-  site.program = own_path();
-  site.root = geteuid() == 0;
-  site.slurm_allocation = discovery.slurm_allocation;
-  site.hosts = flags.hosts;
-  site.ssh = flags.ssh;
-  site.cores = available_cores();
-  if (!site.hosts.empty()) site.cores = {slots_of(site.hosts), true};
-  if (site.slurm_allocation && site.hosts.empty()) {
-    const auto per_node = variables.find("SLURM_TASKS_PER_NODE");
-    const int tasks = per_node == variables.end() ? 0 : allocated_tasks(per_node->second);
-    site.cores.count = std::max({1, tasks, tasks == 0 ? discovery.slurm_tasks_unused : 0});
-  }
-  for (const auto& [name, value] : variables)
-    if (name.starts_with("LOCKSTEP_")) site.carried_variables.push_back(name);
-  site.carried_variables.insert(site.carried_variables.end(),
-                                {"LOCKSTEP_STARTED", "LOCKSTEP_RESTARTED"});
-  return site;
-}
 
 class Run {
  public:

@@ -108,12 +108,16 @@ int start(const StartPlan& plan, bool terminal) {
   const SegmentFolder segments(child);
   SupervisorSignals signals;
   const Ending ending = supervise(child, signals);
-  if (!ending.stop_asked && !ending.culprit.said && !ending.culprit.text.empty())
-    std::cerr << fmt::format("error: {}\n", ending.culprit.text) << std::flush;
   const Attempt attempt{.exit_code = ending.exit_code,
                         .stop_asked = ending.stop_asked,
                         .out_of_grace = ending.out_of_grace};
-  return was_stopped(attempt) ? int(ExitCode::requeue) : ending.exit_code;
+  if (was_stopped(attempt)) return int(ExitCode::requeue);
+  std::string text = ending.culprit.text;
+  if (text.empty() && ending.exit_code > 128)
+    text = fmt::format("the ranks ended with exit code {}, and nobody said why", ending.exit_code);
+  if (!ending.culprit.said && !text.empty())
+    std::cerr << fmt::format("error: {}\n", text) << std::flush;
+  return ending.exit_code;
 }
 
 std::string own_path() {

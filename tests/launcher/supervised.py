@@ -312,6 +312,8 @@ class SelfStarted(SupervisedTest):
 
     def test_a_killed_rank_is_named(self):
         process = self.start("train", "--ranks=2")
+        # mpirun may hang where a rank dies earlier, and say nothing of it.
+        self.await_that(lambda: "told by" in self.texts()[0], "no start")
         os.kill(self.await_ranks(2)[1], signal.SIGKILL)
         self.assertEqual(self.finish(process), 137, self.texts())
         self.assertRegex(self.texts()[1], r"error: rank \d on \S+ was ended by signal 9")
