@@ -77,6 +77,15 @@ TEST_F(RunFolderTest, KeepsAnEarlierRun) {
   EXPECT_FALSE(fs::exists(out() + "/summary.json")) << "results of the earlier run remain";
 }
 
+TEST_F(RunFolderTest, WhatASupervisorMakesIsNoRun) {
+  fs::create_directories(out() + "/logs/output/1");
+  std::ofstream(out() + "/supervisor.lock") << "\n";
+  std::ofstream(out() + "/.shared-1") << "\n";
+  EXPECT_NO_THROW(RunFolder::check(out(), kNothing));
+  std::ofstream(out() + "/logs/rank_0.log") << "\n";
+  EXPECT_THROW(RunFolder::check(out(), kNothing), ConfigError);
+}
+
 TEST_F(RunFolderTest, AnEmptyFolderMayBeUsed) {
   fs::create_directories(out());
   EXPECT_NO_THROW(RunFolder(out(), kNothing));

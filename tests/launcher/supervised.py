@@ -262,10 +262,10 @@ class Supervised(SupervisedTest):
         self.assertEqual([p.name for p in (self.folder / "run").iterdir()], ["notes"])
 
     def test_a_host_that_is_gone_is_left_out(self):
-        # Plays ssh to two hosts, which are this machine, until one of them is gone.
+        # Plays ssh to two hosts, which are this machine, until those that `gone` names are gone.
         ssh = self.write("ssh", f"""#!/bin/bash
 while [[ $1 == -* ]]; do [[ $1 == -o ]] && shift; shift; done
-[[ $1 == hostb && -e {self.folder}/gone ]] && exit 255
+grep -sqw "$1" {self.folder}/gone && exit 255
 shift
 exec bash -c "$*"
 """)
@@ -273,15 +273,17 @@ exec bash -c "$*"
         loopback = {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_btl_tcp_if_include": "lo",
                     "OMPI_MCA_oob_tcp_if_include": "lo", "OMPI_MCA_mpi_yield_when_idle": "1"}
         process = self.start("run", "--hosts=hosta:1,hostb:1", f"--ssh={ssh}", "--backoff=0.1",
-                             "--checkpoint-every=50", environment=loopback)
+                             "--checkpoint-every=50", "--max-restarts=30", environment=loopback)
         step = self.await_checkpoint()
         second = next(p for p in self.await_ranks(2) if b"OMPI_COMM_WORLD_RANK=1\0" in
                       pathlib.Path(f"/proc/{p}/environ").read_bytes())
         daemon = int(re.search(r"(?m)^PPid:\s+(\d+)",
                                pathlib.Path(f"/proc/{second}/status").read_text())[1])
-        self.write("gone", "")
+        self.write("gone", "hosta hostb")
         os.kill(daemon, signal.SIGKILL)
         os.kill(second, signal.SIGKILL)
+        self.await_that(lambda: "none of the hosts" in self.texts()[0], "hosts are not tried")
+        self.write("gone", "hostb")
         self.assertEqual(self.finish(process), 0, self.texts())
         out, err = self.texts()
         self.assertIn("host hostb went away", err)
