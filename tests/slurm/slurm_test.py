@@ -160,8 +160,10 @@ class SlurmTest(unittest.TestCase):
         return SlurmTest.undisturbed_sha
 
     def steps_alive(self):
-        """Sockets and daemons of the job's steps."""
-        alive = [str(p) for p in self.cluster.folder.glob(f"spool/*/*pmix.{self.job}.*")]
+        """Daemons of the job's steps, and what they keep on nodes that were not killed."""
+        alive = [str(p) for node in ("n1", "n2") for pattern in
+                 (f"spool/{node}/*pmix.{self.job}.*", f"tmp/{node}/spmix_appdir_*_{self.job}.*")
+                 for p in self.cluster.folder.glob(pattern)]
         for entry in pathlib.Path("/proc").iterdir():
             try:
                 title = (entry / "cmdline").read_bytes()
