@@ -7,6 +7,8 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/io/checkpoint_names.h"
+#include "core/io/folder.h"
 #include "launcher/metrics_file.h"
 
 namespace lockstep {
@@ -44,12 +46,20 @@ bool holds_only_raw_output(const fs::path& logs) {
   return !error;
 }
 
+constexpr const char* kHistory = "history.jsonl";  // the first file of every run
+constexpr const char* kCheckpoints = "checkpoints";
 constexpr const char* kHint = "choose a writable place with --out DIR";
 
 [[noreturn]] void cannot_create(const fs::path& folder, const std::error_code& error) {
   throw EnvironmentError(
       fmt::format("cannot create the output folder {}: {}", folder.string(), error.message()),
       kHint);
+}
+
+/// The name of a new folder outlasts a power cut as what lies in it does.
+void sync_parent(const fs::path& folder) {
+  const fs::path parent = folder.parent_path();
+  io::sync_folder(parent.empty() ? fs::path(".") : parent);
 }
 
 /// Creates `folder` and its parents; appends those that were not there, outermost first.
@@ -60,8 +70,11 @@ void create(const fs::path& folder, std::vector<fs::path>& created) {
     cannot_create(folder, std::make_error_code(std::errc::not_a_directory));
   if (folder.has_parent_path() && folder.parent_path() != folder)
     create(folder.parent_path(), created);
-  if (fs::create_directory(folder, error)) created.push_back(folder);
+  const bool made = fs::create_directory(folder, error);
   if (error && !fs::is_directory(folder)) cannot_create(folder, error);
+  if (!made) return;
+  created.push_back(folder);
+  sync_parent(folder);
 }
 
 /// Creates a folder that no other run has.
@@ -76,6 +89,7 @@ std::string create_fresh(std::vector<fs::path>& created) {
     name = fmt::format("{}-{}", base, i);
   }
   created.push_back(name);
+  sync_parent(name);
   return name;
 }
 
@@ -87,6 +101,27 @@ bool is_of_a_start(const fs::path& path, RunFolder::Existing existing) {
   if (name == "logs" && holds_only_raw_output(path)) return true;
   return existing == RunFolder::Existing::own_run &&
          (name == "logs" || name.starts_with("metrics.jsonl"));
+}
+
+/// What save, removal and resuming of checkpoints call their folders.
+bool is_of_checkpoints(const std::string& name) {
+  return io::step_of(name.substr(0, name.find(".damaged"))) || name.starts_with(".step_");
+}
+
+/// Throws ConfigError where a run would begin anew over results that nothing else holds.
+void check_begins_anew(const std::string& out) {
+  const fs::path folder = fs::path(out) / kCheckpoints;
+  if (!io::steps_in(folder).empty()) return;  // it goes on, or says why it cannot
+  std::string kept;
+  std::error_code ignored;
+  for (const char* result : {"summary.json", "model.safetensors"})
+    if (fs::exists(fs::path(out) / result, ignored)) kept = result;
+  for (const std::string& name : io::names_in(folder))
+    if (!name.starts_with(".step_")) kept = fmt::format("{}/{}", kCheckpoints, name);
+  if (!kept.empty())
+    throw ConfigError(
+        fmt::format("the run in {} has no checkpoint to go on from, but {}", out, kept),
+        "choose another --out, or begin again over it with --force instead of --resume");
 }
 
 }  // namespace
@@ -108,9 +143,9 @@ void RunFolder::check(const std::string& out, Existing existing) {
     empty = empty && is_of_a_start(entry.path(), existing);
   check_readable();
   if (empty || existing == Existing::anything) return;
-  const bool run = fs::exists(fs::path(out) / "config.toml", error);
+  const bool run = fs::exists(fs::path(out) / kHistory, error);
   if (existing == Existing::own_run) {
-    if (run) return;
+    if (run) return check_begins_anew(out);
     throw ConfigError(fmt::format("the output folder {} holds no run that could go on", out),
                       "choose another --out");
   }
@@ -152,20 +187,33 @@ void RunFolder::begin(const ResumeRecord* resumed) {
   begun_ = true;
   std::vector<fs::path> ignored_list;
   create(fs::path(path_) / "logs", ignored_list);
-  std::error_code ignored;
-  for (const char* result :
-       {"summary.json", "model.safetensors", "classes.json", "profile.txt", "trace.json"})
-    fs::remove(fs::path(path_) / result, ignored);
   if (resumed) {
     keep_metrics_before(file("metrics.jsonl"), *resumed);
+    results_are_old_ = true;
   } else {
-    fs::remove_all(file("checkpoints"), ignored);
-    fs::remove(file("history.jsonl"), ignored);
-    for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
-    }
+    remove_earlier_run();
   }
   metrics_ = RunLog(file("metrics.jsonl"), resumed ? RunLog::Open::append : RunLog::Open::empty);
   if (!metrics_.error().empty()) throw EnvironmentError(metrics_.error(), kHint);
+}
+
+void RunFolder::remove_results() {
+  std::error_code ignored;
+  for (const char* result : {"summary.json", "model.safetensors", "profile.txt", "trace.json"})
+    fs::remove(fs::path(path_) / result, ignored);
+  results_are_old_ = false;
+}
+
+void RunFolder::remove_earlier_run() {
+  remove_results();
+  std::error_code ignored;
+  fs::remove(file(kHistory), ignored);
+  for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
+  }
+  const fs::path folder = file(kCheckpoints);
+  for (const std::string& name : io::names_in(folder))
+    if (is_of_checkpoints(name)) fs::remove_all(folder / name, ignored);
+  fs::remove(folder, ignored);  // unless somebody else's files lie in it
 }
 
 void RunFolder::add_history(const std::string& line) {
@@ -176,14 +224,20 @@ void RunFolder::add_history(const std::string& line) {
 }
 
 void RunFolder::write_file(const std::string& name, const std::string& text) {
-  RunLog log(file(name));
+  const std::string temporary = file(name + ".tmp");
+  RunLog log(temporary);
   const bool ends = !text.empty() && text.back() == '\n';
   log.write_line(std::string_view(text).substr(0, text.size() - (ends ? 1 : 0)));
   log.close();
+  std::error_code error;
+  if (log.error().empty()) fs::rename(temporary, file(name), error);
+  if (error) errors_.push_back(fmt::format("{}: {}", file(name), error.message()));
   if (!log.error().empty()) errors_.push_back(log.error());
+  if (error || !log.error().empty()) fs::remove(temporary, error);
 }
 
 void RunFolder::on_step(const StepRecord& record) {
+  if (results_are_old_) remove_results();
   metrics_.write_line(json_object({{"step", record.step},
                                    {"epoch", record.epoch},
                                    {"samples", record.samples},
@@ -216,6 +270,10 @@ void RunFolder::on_checkpoint(const CheckpointRecord& record) {
                                    {"stall_ms", record.stall_ms},
                                    {"error", record.error}}));
   checkpoint_error_ = record.error;
+}
+
+void RunFolder::on_stop(const TrainSummary& summary) {
+  if (results_are_old_ && summary.steps > summary.resumed_at) remove_results();
 }
 
 void RunFolder::on_end(const TrainSummary& summary) {

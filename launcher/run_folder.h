@@ -21,7 +21,7 @@ class RunFolder final : public TrainObserver {
   enum class Existing {
     nothing,
     anything,  ///< --force: to be written over
-    own_run,   ///< --resume: a run, that goes on
+    own_run,   ///< --resume: a run that goes on, or was cut off before its first checkpoint
   };
 
   /// Throws ConfigError where `out` already holds something that `existing` does not allow;
@@ -38,9 +38,10 @@ class RunFolder final : public TrainObserver {
   RunFolder& operator=(const RunFolder&) = delete;
 
   /// To be called once, when training starts and before anything is written: creates logs/ and
-  /// metrics.jsonl and removes results of an earlier run. A run that goes on (`resumed`) keeps its
-  /// logs, and of metrics.jsonl what lies before the checkpoint; otherwise logs and checkpoints of
-  /// an earlier run go as well. Throws EnvironmentError: these cannot be created.
+  /// metrics.jsonl. A run that goes on (`resumed`) keeps its logs, of metrics.jsonl what lies
+  /// before the checkpoint, and earlier results until it does a step; otherwise results, logs and
+  /// checkpoints of an earlier run are removed, and nothing else. Throws EnvironmentError: a file
+  /// cannot be created.
   void begin(const ResumeRecord* resumed = nullptr);
 
   const std::string& path() const { return path_; }
@@ -55,6 +56,7 @@ class RunFolder final : public TrainObserver {
   void on_step(const StepRecord& record) override;
   void on_evaluation(const EvaluationRecord& record) override;
   void on_checkpoint(const CheckpointRecord& record) override;
+  void on_stop(const TrainSummary& summary) override;
   void on_end(const TrainSummary& summary) override;
 
   /// Closes metrics.jsonl and returns what could not be written, each as "FILE: reason".
@@ -62,11 +64,14 @@ class RunFolder final : public TrainObserver {
 
  private:
   void remove_created();
+  void remove_results();
+  void remove_earlier_run();
 
   std::string path_;
   std::unique_ptr<RunLock> lock_;
   std::vector<std::filesystem::path> created_;  // outermost first
   bool begun_ = false;
+  bool results_are_old_ = false;  // of before the run went on, until it does a step
   RunLog metrics_;
   std::vector<std::string> errors_;
   std::string checkpoint_error_;  // of the newest one

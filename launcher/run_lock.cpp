@@ -7,8 +7,10 @@
 #include <ctime>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "core/base/error.h"
 #include "launcher/host_facts.h"
@@ -41,12 +43,9 @@ bool try_lock(int descriptor) {
 }  // namespace
 
 RunLock::RunLock(const std::string& folder, const std::string& name) : file_(folder + "/" + name) {
-  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0)
-    throw EnvironmentError(fmt::format("{}: cannot be created: {}", file_, std::strerror(errno)),
-                           "choose a writable place with --out DIR");
+  open_file();
   const auto start = std::chrono::steady_clock::now();
-  while (!try_lock(descriptor_)) {
+  while (!try_lock(descriptor_) || !still_has_its_name()) {
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (waited.count() > kPatienceSeconds) {
       const std::string holder = read_start(descriptor_);
@@ -64,6 +63,25 @@ RunLock::RunLock(const std::string& folder, const std::string& name) : file_(fol
       ::pwrite(descriptor_, line.data(), line.size(), 0) != ssize_t(line.size())) {
     // A full disk: the lock holds all the same, it only cannot say who holds it.
   }
+}
+
+void RunLock::open_file() {
+  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0)
+    throw EnvironmentError(fmt::format("{}: cannot be created: {}", file_, std::strerror(errno)),
+                           "choose a writable place with --out DIR");
+}
+
+// A refused start removes the file that it has locked: a lock on that one keeps nobody out.
+bool RunLock::still_has_its_name() {
+  struct stat own {
+  }, named{};
+  if (::fstat(descriptor_, &own) == 0 && ::stat(file_.c_str(), &named) == 0 &&
+      own.st_ino == named.st_ino && own.st_dev == named.st_dev)
+    return true;
+  ::close(std::exchange(descriptor_, -1));
+  open_file();
+  return false;
 }
 
 // The file stays: removing it could hand the next two runs different files to lock.

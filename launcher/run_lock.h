@@ -22,6 +22,9 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
 
  private:
+  void open_file();
+  bool still_has_its_name();
+
   std::string file_;
   int descriptor_ = -1;
 };

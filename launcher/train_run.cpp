@@ -218,11 +218,19 @@ void print_errors(const std::vector<std::string>& errors) {
 
 /// Rank 0's part after a stop: the checkpoint is what counts.
 int finish_stopped(const TrainSummary& summary, RunFolder& folder, Console& console, RunLog& log) {
-  console.line(fmt::format(
-      "stopped    after step {}{}: go on with --resume auto --out {}",
-      summary.steps,
-      *stop_signal_name() != 0 ? fmt::format(" by {}", stop_signal_name()) : std::string(),
-      folder.path()));
+  const std::string by =
+      *stop_signal_name() != 0 ? fmt::format(" by {}", stop_signal_name()) : std::string();
+  console.line(
+      summary.saved
+          ? fmt::format("stopped    after step {}{}: go on with --resume auto --out {}",
+                        summary.steps,
+                        by,
+                        folder.path())
+          : fmt::format(
+                "stopped    after step {}{}, but its checkpoint was not written: steps since "
+                "the one before are lost",
+                summary.steps,
+                by));
   log.close();
   for (const std::string& error : folder.finish()) print_warning("could not write " + error, 0);
   return int(summary.saved ? ExitCode::requeue : ExitCode::error);
@@ -279,12 +287,12 @@ int run_training(Job& job, const RunSettings& settings) {
   std::optional<ProfilePrinter> profile;
   StartObserver start([&](const ResumeRecord* resumed) {
     folder->begin(resumed);
+    folder->add_history(history_json(job, settings, resumed));
     log = open_log(log_file, job, resumed != nullptr);
     console.set_copy(&log);
     folder->write_file("config.toml", to_toml(flags));
     folder->write_file("classes.json", classes_json(*data.train));
     folder->write_file("environment.json", environment_json(job, settings));
-    folder->add_history(history_json(job, settings, resumed));
     print_start(console, job, settings, data, parameters, path);
     if (resumed) print_resume(console, *resumed);
     warn_of_slow_bf16(job, settings.flags.options);
@@ -312,7 +320,8 @@ int run_training(Job& job, const RunSettings& settings) {
   log = open_log(log_file, job, summary.resumed_at > 0);
   log.close();
   if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
-  return int(summary.stopped ? ExitCode::requeue : ExitCode::done);
+  if (!summary.stopped) return 0;
+  return int(summary.saved ? ExitCode::requeue : ExitCode::error);
 }
 
 }  // namespace lockstep

@@ -79,8 +79,8 @@ struct TrainSummary {
   /// Rank 0, and where the run was stopped every rank: the last checkpoint holds the end, or none
   /// is wanted.
   bool saved = false;
-  std::int64_t checkpoints = 0;    ///< that this process has written
-  double checkpoint_stall_ms = 0;  ///< the longest that training stood still for one
+  std::int64_t checkpoints = 0;       ///< that this process has written
+  double checkpoint_stall_ms = 0;     ///< the longest that training stood still for one
   double checkpoint_stall_share = 0;  ///< of this process's training time, all of them
   std::string weights_sha256;
   int ranks = 1;

@@ -47,12 +47,13 @@ void check_version(const std::string& file, std::string_view text) {
     std::from_chars(first, text.data() + text.size(), version);
   }
   if (version <= kCheckpointVersion) return;
-  throw EnvironmentError(fmt::format("{}: written by a newer Lockstep: format version {}, this program "
-                              "knows {}",
-                              file,
-                              version,
-                              kCheckpointVersion),
-                  "go on with the Lockstep that wrote it");
+  throw EnvironmentError(
+      fmt::format("{}: written by a newer Lockstep: format version {}, this program "
+                  "knows {}",
+                  file,
+                  version,
+                  kCheckpointVersion),
+      "go on with the Lockstep that wrote it");
 }
 
 /// Every bit is covered: those before the seal by its digest, those of the seal by comparison.

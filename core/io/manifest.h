@@ -35,8 +35,8 @@ struct Manifest {
 
 std::string to_text(const Manifest& manifest);
 
-/// Throws EnvironmentError: of a newer version. DataError naming `file`: not to the last bit as it was written, or
-/// listing what no checkpoint holds.
+/// Throws EnvironmentError: of a newer version. DataError naming `file`: not to the last bit as it
+/// was written, or listing what no checkpoint holds.
 Manifest parse_manifest(const std::string& file, std::string_view text);
 
 /// Whether a checkpoint may hold a file of this name beside the manifest.

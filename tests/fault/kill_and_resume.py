@@ -6,8 +6,8 @@ they end: every run must end with the bits of the one that was never disturbed.
 kill_and_resume.py PROGRAM [--kills N] [--seed S] [--log FILE]
 
 A kill is SIGKILL to one rank, to all of them, or to the launcher and all of them, at a moment drawn
-from the time that a run takes. Exits 1 where the bits differ, a start refuses to go on, or a process
-is left over.
+from the time that a run takes. Exits 1 where the bits differ, metrics.jsonl repeats a step, a start
+refuses to go on, or a rank lives on 5 s after the end of its run.
 """
 import argparse
 import collections
@@ -126,7 +126,11 @@ class Trainings:
         else:
             kill(own if way == "all ranks" else [process.pid, *below])
             process.wait(timeout=60)
-        kill(below)
+        end = time.monotonic() + 5
+        while left := [pid for pid in below if pid_runs(pid, self.program)]:
+            if time.monotonic() > end:
+                raise SystemExit("left over:\n" + states(left))
+            time.sleep(0.05)
 
 
 def pid_runs(pid, program):

@@ -61,8 +61,8 @@ class Resuming(ProgramTest):
 
     def stop_and_go_on(self, ranks, signal_number, whom):
         """`whom` picks a process of the run, which gets the signal twice."""
-        self.finish("--steps=400", "--out=whole")
-        process = self.start("--steps=400", "--out=run", f"--ranks={ranks}")
+        self.finish("--steps=1500", "--out=whole")
+        process = self.start("--steps=1500", "--out=run", f"--ranks={ranks}")
         self.wait_for_step(20)
         victim = whom(process)
         os.kill(victim, signal_number)
@@ -70,9 +70,9 @@ class Resuming(ProgramTest):
         output, _ = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 75, output)
         self.assertIn("stopped    after step", output)
-        self.assertEqual(len(self.checkpoints()), 1, output)
+        self.assertGreater(len(self.checkpoints()), 0, output)
         self.assertFalse((self.folder / "run/summary.json").exists(), "a stopped run has no result")
-        result = self.finish("--steps=400", "--out=run", "--resume=auto", "--ranks=1")
+        result = self.finish("--steps=1500", "--out=run", "--resume=auto", "--ranks=1")
         self.assertIn("resume     run/checkpoints/step_", result.stdout)
         self.assertEqual(self.summary()["weights_sha256"], self.summary("whole")["weights_sha256"])
         self.assertEqual(self.summary()["val_loss"], self.summary("whole")["val_loss"])
@@ -99,7 +99,7 @@ class ResumedRun(Resuming):
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 75, output)
-        self.assertEqual(len(self.checkpoints()), 1)
+        self.assertGreater(len(self.checkpoints()), 0)
 
     def test_checkpoints_are_kept_and_removed(self):
         self.finish("--steps=60", "--out=run", "--checkpoint-every=1", "--eval-every=0")
@@ -213,6 +213,30 @@ class ResumedRun(Resuming):
         self.assertEqual(os.listdir(self.folder / "run/checkpoints"), [], "leftovers")
         self.assertEqual(self.summary()["steps"], 60, "training itself went on")
 
+    def test_results_that_nothing_else_holds_stay(self):
+        self.finish("--steps=20", "--out=run", "--checkpoint-every=0")
+        before = self.summary()
+        again = self.run_command(self.run_flags("--steps=20", "--out=run", "--resume=auto"))
+        self.expect_error(again, 2, "no checkpoint to go on from", "model.safetensors", "--force")
+        self.assertEqual(self.summary(), before)
+        user_file = self.write("run/checkpoints/last.ckpt", "of another program")
+        self.finish("--steps=20", "--out=run", "--force")
+        self.assertEqual(user_file.read_text(), "of another program")
+        self.write("exp/config.toml", "model = 'mlp'")
+        weights = self.write("exp/model.safetensors", "precious")
+        self.expect_error(self.run_command(self.run_flags("--steps=20", "--out=exp",
+                                                          "--resume=auto")),
+                          2, "holds no run that could go on")
+        self.assertEqual(weights.read_text(), "precious")
+
+    def test_a_run_cut_off_before_its_first_checkpoint_begins_again(self):
+        process = self.start("--steps=100000", "--out=run", "--eval-every=0")
+        self.wait_for_step(10)
+        process.kill()
+        process.wait()
+        self.finish("--steps=20", "--out=run", "--resume=auto")
+        self.assertEqual(self.summary()["resumed_at"], 0)
+
     def test_sgd_without_momentum_has_no_state(self):
         flags = ("--steps=60", "--momentum=0", "--out=run", "--checkpoint-every=20",
                  "--checkpoint-keep=9")
@@ -235,6 +259,15 @@ class ResumedRanks(Resuming):
             except OSError:
                 continue
         return sorted(set(found) - {process.pid})
+
+    def test_a_stop_whose_checkpoint_fails_is_an_error_on_every_rank(self):
+        process = self.start("--steps=100000", "--out=run", "--ranks=2", "--eval-every=0")
+        self.wait_for_step(10)
+        self.write("run/checkpoints", "in the way")
+        os.kill(self.ranks_of(process)[-1], signal.SIGUSR1)
+        output, _ = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, 1, output)
+        self.assertIn("its checkpoint was not written", output)
 
     def test_sigusr1_to_one_rank_of_two(self):
         self.stop_and_go_on(2, signal.SIGUSR1, lambda process: self.ranks_of(process)[-1])

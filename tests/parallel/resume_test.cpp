@@ -230,6 +230,7 @@ TEST(Resume, OtherSettingsAreRefusedUnlessAllowed) {
   run.options.checkpoint.resume_override = true;
   EXPECT_EQ(train_on(ranks, run).steps, 8);
   SmallRun other = gpt();
+  other.options.steps = 9;
   other.options.checkpoint = run.options.checkpoint;
   EXPECT_THROW(train_on(ranks, other), DataError) << "parameters of another model";
 }

@@ -175,12 +175,15 @@ class SlurmTest(unittest.TestCase):
         return alive
 
     def continue_requeued(self, tasks, nodes):
-        """The job waits in the queue, by Slurm's rule for two minutes: changes it, and lets it run."""
+        """The job waits in the queue, by Slurm's rule for two minutes: changes it, and lets it run.
+
+        Not in the same second: credentials of the earlier start are revoked to the second.
+        """
         self.await_state("PENDING")
         # Steps keep their numbers: the earlier one must have given up its sockets.
         self.await_that(lambda: not self.steps_alive(), "the earlier steps are not gone")
         self.slurm("scontrol", "update", f"JobId={self.job}", f"NumTasks={tasks}",
-                   f"NumNodes={nodes}-{nodes}", f"NumCPUs={tasks}", "StartTime=now")
+                   f"NumNodes={nodes}-{nodes}", f"NumCPUs={tasks}", "StartTime=now+2")
 
 
 class Slurm(SlurmTest):
@@ -227,7 +230,7 @@ sleep 30
         self.assertGreaterEqual(self.newest_step(), step)
         self.await_that(lambda: not self.steps_alive(), "the earlier steps are not gone")
         self.slurm("scontrol", "update", f"JobId={self.job}", "ReqNodeList=", "NumNodes=1",
-                   "StartTime=now")
+                   "StartTime=now+2")
         self.await_state("COMPLETED", "FAILED")
         self.assertEqual(self.field("NodeList"), "n1")
         self.assertEqual(self.sha(), self.undisturbed())

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/training_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <sys/resource.h>
+
+#include "core/optim/lr_schedule.h"
+#include "parallel/profile_report.h"
+
+namespace lockstep {
+namespace {
+
+std::uint64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return std::uint64_t(usage.ru_maxrss) * 1024;
+}
+
+void count_skipped(const data::Loader& loader, TrainSummary& summary) {
+  if (summary.skipped_samples == 0) summary.first_skipped = loader.first_skipped();
+  summary.skipped_samples += loader.skipped_samples();
+}
+
+data::LoaderOptions training_loader(const TrainOptions& options, std::int64_t micro_batch) {
+  return {.workers = options.workers,
+          .slots = 4,
+          .micro_batch = micro_batch,
+          .seed = options.seed,
+          .augmentation = options.augmentation,
+          .skip_bad_samples = options.skip_bad_samples};
+}
+
+}  // namespace
+
+std::int64_t sum_over_ranks(Communicator& communicator, std::int64_t own) {
+  std::vector<std::int64_t> all(std::size_t(communicator.size()));
+  communicator.all_gather(&own, all.data(), sizeof own);
+  return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+}
+
+std::optional<EvaluationRecord> evaluate_all(Replica& replica,
+                                             const TrainOptions& options,
+                                             std::shared_ptr<const data::Dataset> data,
+                                             TrainSummary& summary,
+                                             const std::function<bool()>& interrupted) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Schedule schedule = replica.evaluation_schedule(data->size());
+  EvaluationFeed requests(schedule);
+  data::LoaderOptions loading;
+  loading.workers = options.workers;
+  loading.micro_batch = replica.batch().micro_batch;
+  loading.skip_bad_samples = options.skip_bad_samples;
+  data::Loader loader(
+      std::move(data), loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
+  const auto result = replica.evaluate(schedule, loader, interrupted);
+  count_skipped(loader, summary);
+  if (!result) return std::nullopt;
+  EvaluationRecord record;
+  record.val_loss = result->loss;
+  record.val_accuracy = result->accuracy;
+  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return record;
+}
+
+TrainingRun::TrainingRun(const Parts& parts)
+    : p_(parts),
+      feed_(make_feed()),
+      requests_(feed_),
+      loader_(p_.data.train,
+              training_loader(p_.options, p_.replica.batch().micro_batch),
+              [this](data::LoadRequest& r) { return requests_.next(r); }) {
+  agreement_.emplace(p_.context.communicator(), p_.options.stop);
+  if (!p_.options.checkpoint.folder.empty() && p_.context.rank() == 0)
+    checkpointing_.emplace(p_.options.checkpoint,
+                           p_.replica.saved_arrays(),
+                           p_.start ? p_.start->state : io::CheckpointState{},
+                           p_.observers);
+}
+
+TrainingFeed TrainingRun::make_feed() const {
+  const std::int64_t size = p_.data.train->size(), batch = p_.options.global_batch;
+  Schedule full = p_.replica.schedule(batch);
+  Schedule last = size % batch == 0 ? full : p_.replica.schedule(size % batch);
+  return TrainingFeed(size,
+                      batch,
+                      p_.steps,
+                      p_.options.seed,
+                      std::move(full),
+                      std::move(last),
+                      p_.start ? p_.start->state.step : 0);
+}
+
+TrainSummary TrainingRun::run() {
+  take_over_start();
+  tell_start();
+  p_.context.communicator().barrier();
+  if (p_.options.profile) p_.replica.profiler()->start();
+  log_.emplace(p_.replica, feed_, loader_, done_, p_.start ? p_.start->state.wall_s : 0.0);
+  // A validation that the run before did not come to.
+  if (done_ > 0 && !summary_.evaluated) {
+    evaluate();
+    if (summary_.evaluated) save_when_due();
+  }
+  while (done_ < p_.steps && !summary_.stopped) {
+    train_one_step();
+    // The end needs no agreement: every rank is there.
+    summary_.stopped = agreement_->poll() && done_ < p_.steps;
+    evaluate();
+    save_when_due();
+  }
+  agreement_.reset();  // it ends with a message, which must not wait for the last save
+  count_skipped(loader_, summary_);
+  finish();
+  return summary_;
+}
+
+void TrainingRun::take_over_start() {
+  if (!p_.start) return;
+  const io::CheckpointState& state = p_.start->state;
+  done_ = summary_.resumed_at = state.step;
+  summary_.train_loss = state.train_loss;
+  summary_.evaluated = state.evaluated;
+  summary_.val_loss = state.val_loss;
+  summary_.val_accuracy = state.val_accuracy;
+}
+
+void TrainingRun::tell_start() {
+  if (p_.start && p_.context.rank() == 0)
+    set_damaged_aside(p_.options.checkpoint, p_.start->record);
+  for (TrainObserver* observer : p_.observers)
+    observer->on_start(p_.start ? &p_.start->record : nullptr);
+}
+
+void TrainingRun::train_one_step() {
+  const std::int64_t step = done_;
+  const bool logs =
+      (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
+  const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
+  const StepResult result = p_.replica.train_step(feed_.schedule(step), loader_, step, lr, logs);
+  ++done_;
+  summary_.train_loss = result.loss;
+  summary_.evaluated = false;
+  if (!logs) return;
+  StepRecord record = log_->record(step, lr, result, p_.context.size());
+  record.steps = p_.steps;
+  for (TrainObserver* observer : p_.observers) observer->on_step(record);
+}
+
+bool TrainingRun::evaluates_now() const {
+  if (!p_.data.validation || p_.options.eval_every == 0) return false;
+  const std::int64_t every =
+      p_.options.eval_every > 0 ? p_.options.eval_every : feed_.steps_per_epoch();
+  return done_ % every == 0 || done_ == p_.steps;
+}
+
+/// Where a validation is due; it may end in the wish to stop.
+void TrainingRun::evaluate() {
+  if (summary_.stopped || !evaluates_now()) return;
+  log_->pause();
+  auto record = evaluate_all(
+      p_.replica, p_.options, p_.data.validation, summary_, [this] { return agreement_->poll(); });
+  log_->go_on();
+  summary_.stopped = !record.has_value();
+  if (!record) return;
+  record->step = done_;
+  record->epoch = double(done_) / double(feed_.steps_per_epoch());
+  for (TrainObserver* observer : p_.observers) observer->on_evaluation(*record);
+  summary_.val_loss = record->val_loss;
+  summary_.val_accuracy = record->val_accuracy;
+  summary_.evaluated = true;
+}
+
+void TrainingRun::save_when_due() {
+  if (!checkpointing_ || summary_.stopped) return;
+  checkpointing_->after_step(
+      done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
+}
+
+io::CheckpointState TrainingRun::state() const {
+  io::CheckpointState state;
+  state.step = done_;
+  state.samples = feed_.samples_before(done_);
+  state.wall_s = log_->wall_seconds();
+  state.train_loss = summary_.train_loss;
+  state.evaluated = summary_.evaluated;
+  if (summary_.evaluated) {
+    state.val_loss = summary_.val_loss;
+    state.val_accuracy = summary_.val_accuracy;
+  }
+  state.settings = p_.settings;
+  return state;
+}
+
+void TrainingRun::finish() {
+  TrainSummary& s = summary_;
+  const double seconds = log_->process_seconds();
+  s.steps = done_;
+  s.samples = feed_.samples_before(done_);
+  s.wall_s = seconds + (p_.start ? p_.start->state.wall_s : 0.0);
+  s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / seconds;
+  s.comm_exposed_share = p_.replica.times().exposed_communication / seconds;
+  s.data_wait_share = loader_.waited_seconds() / seconds;
+  s.loader_samples_per_s = loader_.samples_per_second() * p_.context.size();
+  s.loader_workers = loader_.workers();
+  s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
+  s.peak_memory_bytes = peak_resident_bytes();
+  s.planned_bytes = p_.replica.planned_bytes();
+  s.activation_bytes = p_.replica.activation_bytes();
+  s.weights_sha256 = io::weights_sha256(p_.replica.weights());
+  s.ranks = p_.context.size();
+  s.device = p_.context.backend().device_class();
+  std::optional<ProfileRecord> profile;
+  if (p_.options.profile && !s.stopped)
+    profile = make_profile(
+        p_.context, *p_.replica.profiler(), std::max<std::int64_t>(1, done_ - s.resumed_at));
+  save_at_end();
+  for (TrainObserver* observer : p_.observers)
+    s.stopped ? observer->on_stop(s) : observer->on_end(s);
+  if (!profile) return;
+  for (TrainObserver* observer : p_.observers) observer->on_profile(*profile);
+}
+
+/// Behind the last collective, so that no rank waits for the file system inside one; but a stopped
+/// run has to end with one exit code on all ranks, and only then is it known.
+void TrainingRun::save_at_end() {
+  TrainSummary& s = summary_;
+  if (checkpointing_) {
+    s.saved = s.stopped ? checkpointing_->save_now(done_, state_)
+                        : checkpointing_->save_last(done_, state_);
+    s.checkpoints = checkpointing_->saves();
+    s.checkpoint_stall_ms = checkpointing_->longest_stall_ms();
+    s.checkpoint_stall_share = checkpointing_->stall_seconds() / log_->process_seconds();
+  }
+  if (s.stopped) p_.context.communicator().broadcast(&s.saved, sizeof s.saved, 0);
+}
+
+}  // namespace lockstep

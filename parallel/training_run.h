@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/data/sources.h"
+#include "parallel/checkpointing.h"
+#include "parallel/fingerprint.h"
+#include "parallel/rank_context.h"
+#include "parallel/replica.h"
+#include "parallel/resume.h"
+#include "parallel/step_log.h"
+#include "parallel/stop_agreement.h"
+#include "parallel/train_records.h"
+#include "parallel/training_feed.h"
+
+namespace lockstep {
+
+/// Loss and accuracy of all of `data`; adds the samples that could not be read to `summary`.
+/// Nothing where `interrupted` (may be empty; see Replica::evaluate) ended it. Collective.
+std::optional<EvaluationRecord> evaluate_all(Replica& replica,
+                                             const TrainOptions& options,
+                                             std::shared_ptr<const data::Dataset> data,
+                                             TrainSummary& summary,
+                                             const std::function<bool()>& interrupted);
+
+/// `own` of every rank, added. Collective.
+std::int64_t sum_over_ranks(Communicator& communicator, std::int64_t own);
+
+/// What a training run goes through once ranks have agreed on everything: steps, validations,
+/// checkpoints, a stop before the end, and what observers (on rank 0) are told of it.
+class TrainingRun {
+ public:
+  /// All of it must outlive the run. `start`: null where it begins with step 1.
+  struct Parts {
+    RankContext& context;
+    Replica& replica;
+    const TrainOptions& options;
+    const data::DataSplit& data;
+    const LrSchedule& schedule;  ///< with its decay_steps
+    std::int64_t steps = 0;      ///< of the whole run
+    const Fingerprint& settings;
+    const ResumePoint* start = nullptr;
+    const std::vector<TrainObserver*>& observers;
+  };
+
+  /// Reserves what it needs: loader, snapshots. Collective.
+  explicit TrainingRun(const Parts& parts);
+  TrainSummary run();
+
+ private:
+  TrainingFeed make_feed() const;
+  void take_over_start();
+  void tell_start();
+  void train_one_step();
+  bool evaluates_now() const;
+  void evaluate();
+  void save_when_due();
+  io::CheckpointState state() const;
+  void finish();
+  void save_at_end();
+
+  Parts p_;
+  TrainingFeed feed_, requests_;
+  data::Loader loader_;
+  std::optional<StopAgreement> agreement_;
+  std::optional<Checkpointing> checkpointing_;  // on rank 0
+  std::optional<StepLog> log_;
+  const Checkpointing::StateFunction state_ = [this] { return state(); };
+  TrainSummary summary_;
+  std::int64_t done_ = 0;  // steps
+};
+
+}  // namespace lockstep

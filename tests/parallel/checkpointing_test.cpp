@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which checkpoints stay while the disk is slow or takes nothing.
+#include "parallel/checkpointing.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "core/io/checkpoint_names.h"
+#include "core/io/safetensors.h"
+#include "core/nn/trace.h"
+#include "core/nn/zoo.h"
+#include "tests/support/null_backend.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+
+constexpr double kNone = io::CheckpointState::kUnknown;
+
+class CheckpointingTest : public ::testing::Test, public TrainObserver {
+ protected:
+  CheckpointingTest() {
+    fs::remove_all(root_);
+    data::SampleSpec samples;
+    samples.input = {Shape{4}, DType::f32};
+    samples.target = {Shape{}, DType::i32};
+    samples.classes = 3;
+    graph_ = trace(nn::make_model({.name = "mlp", .outputs = 3, .hidden = {8}}),
+                   softmax_cross_entropy,
+                   samples,
+                   {.micro_batch = 2});
+    space_ = lay_out(graph_, 1 << 20);
+    values_.assign(std::size_t(space_.elems), 1.0f);
+  }
+  ~CheckpointingTest() override { fs::remove_all(root_); }
+
+  void begin(int keep, std::int64_t every_steps) {
+    saving_ = std::make_unique<Checkpointing>(
+        CheckpointOptions{.folder = folder_, .every_steps = every_steps, .keep = keep},
+        SavedArrays{backend_, graph_, space_, {{"", values_.data()}}},
+        io::CheckpointState{},
+        std::vector<TrainObserver*>{this});
+  }
+  void step(std::int64_t step, double val_loss = kNone) {
+    saving_->after_step(step, val_loss, [step] {
+      io::CheckpointState state;
+      state.step = step;
+      return state;
+    });
+  }
+  /// Goes on with `step` until `saves` have ended.
+  void step_until(std::size_t saves, std::int64_t step_number) {
+    for (int i = 0; i < 5000 && records_.size() < saves; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      step(step_number);
+    }
+    ASSERT_EQ(records_.size(), saves);
+  }
+  void on_checkpoint(const CheckpointRecord& record) override { records_.push_back(record); }
+
+  const fs::path root_ = fs::path(::testing::TempDir()) /
+                         (std::string("checkpointing_") +
+                          ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  const fs::path folder_ = root_ / "checkpoints";
+  testing::NullBackend backend_;
+  Graph graph_;
+  FlatSpace space_;
+  std::vector<float> values_;
+  std::vector<CheckpointRecord> records_;
+  std::unique_ptr<Checkpointing> saving_;
+};
+
+TEST_F(CheckpointingTest, TheBestStaysBesideTheNewest) {
+  begin(1, 10);
+  step(3, 0.5);
+  step_until(1, 4);
+  step(6, 0.7);
+  step(10);
+  step_until(2, 11);
+  step(20);
+  step_until(3, 21);
+  EXPECT_THAT(io::steps_in(folder_), ElementsAre(3, 20));
+  EXPECT_EQ(io::verify_checkpoint(folder_ / "step_00000020").best_step, 3);
+}
+
+TEST_F(CheckpointingTest, ABestOneWhileTheDiskIsBusyHoldsItsOwnWeights) {
+  begin(1, 1000);
+  values_.assign(values_.size(), 1.0f);
+  step(1, 0.9);  // is being written, or not: both must do
+  values_.assign(values_.size(), 2.0f);
+  step(2, 0.8);
+  values_.assign(values_.size(), 3.0f);
+  step(3, 0.6);
+  values_.assign(values_.size(), 4.0f);
+  step(4, 0.7);
+  EXPECT_TRUE(saving_->save_now(5, [] {
+    io::CheckpointState state;
+    state.step = 5;
+    return state;
+  }));
+  EXPECT_THAT(io::steps_in(folder_), ElementsAre(3, 5));
+  const io::SafetensorsReader best(folder_ / "step_00000003/model.safetensors");
+  for (const io::TensorEntry& entry : best.entries())
+    EXPECT_THAT(best.read<float>(entry.name), ::testing::Each(3.0f)) << entry.name;
+  EXPECT_EQ(io::verify_checkpoint(folder_ / "step_00000005").best_val_loss, 0.6);
+}
+
+TEST_F(CheckpointingTest, ABestOneThatCouldNotBeWrittenTakesNobodysPlace) {
+  begin(1, 10);
+  step(5, 0.5);
+  step_until(1, 6);
+  const fs::path moved = root_ / "elsewhere";
+  fs::rename(folder_, moved);
+  std::ofstream(folder_.string()) << "in the way";
+  step(7, 0.3);
+  step_until(2, 8);
+  EXPECT_NE(records_[1].error, "");
+  fs::remove(folder_);
+  fs::rename(moved, folder_);
+  step(10);
+  step_until(3, 11);
+  EXPECT_THAT(io::steps_in(folder_), ElementsAre(5, 10)) << "the best whole one is gone";
+  step(12, 0.4);
+  step_until(4, 13);
+  EXPECT_THAT(io::steps_in(folder_), ElementsAre(12)) << "it is the newest and the best";
+}
+
+}  // namespace
+}  // namespace lockstep
