@@ -13,20 +13,34 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+# Host compiler's options, also for the host half of CUDA sources.
+function(lockstep_host_options out)
+  set(options)
+  foreach(option ${ARGN})
+    list(APPEND options $<$<COMPILE_LANGUAGE:CXX>:${option}> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${option}>)
+  endforeach()
+  set(${out} ${options} PARENT_SCOPE)
+endfunction()
+
+lockstep_host_options(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror
+  ${warnings}
+  $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>
   # GCC 12 takes fmt 9's fill character for an overflow.
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>
   # GCC 12 sees overlaps in std::string that cannot be (GCC bug 105651).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 
 # Bits are promised: a*b+c may become one FMA only where the code says so.
-add_compile_options(-ffp-contract=off)
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
 if(LOCKSTEP_SANITIZE)
   # GCC 12 takes std::regex for uninitialised under sanitizers.
-  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
+  lockstep_host_options(sanitizers
+    -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options(${sanitizers})
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()

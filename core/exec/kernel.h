@@ -23,6 +23,10 @@ struct KernelSpec {
   std::vector<bool> output_accumulates;
 };
 
+/// "conv2d layer1.conv1 (f32[32, 28, 28, 1], f32[32, 3, 3, 1]) -> (f32[32, 28, 28, 32])": names
+/// the node in errors.
+std::string describe(const KernelSpec& spec);
+
 /// Memory that a kernel wants beside its inputs and outputs.
 struct PackedCopy {
   int input = -1;      ///< which input (a parameter) it is derived from

@@ -113,7 +113,7 @@ class CpuBackend final : public Backend {
       default:
         break;
     }
-    throw InternalError(fmt::format("{} is a view and has no kernel", cpu::describe(spec)));
+    throw InternalError(fmt::format("{} is a view and has no kernel", describe(spec)));
   }
 
   DevicePeaks measure_peaks() override { return cpu::measure_peaks(); }

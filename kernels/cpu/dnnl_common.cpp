@@ -14,12 +14,6 @@ std::string list(const Number* values, int count) {
   return fmt::format("{}", fmt::join(values, values + count, "x"));
 }
 
-std::string list(const std::vector<TensorType>& types) {
-  std::string text;
-  for (const TensorType& type : types) text += (text.empty() ? "" : ", ") + type.to_string();
-  return "(" + text + ")";
-}
-
 }  // namespace
 
 void use_one_thread() {
@@ -32,11 +26,6 @@ void use_one_thread() {
 const dnnl::engine& dnnl_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
-}
-
-std::string describe(const KernelSpec& spec) {
-  return fmt::format(
-      "{} {} {} -> {}", name_of(spec.op.kind()), spec.path, list(spec.inputs), list(spec.outputs));
 }
 
 void throw_translated(const std::string& what, const dnnl::error& error) {

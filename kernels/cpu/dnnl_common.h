@@ -17,9 +17,6 @@ void use_one_thread();
 
 const dnnl::engine& dnnl_engine();
 
-/// "conv2d layer1.conv1 (f32[32, 28, 28, 1], f32[32, 3, 3, 1]) -> (f32[32, 28, 28, 32])"
-std::string describe(const KernelSpec& spec);
-
 /// Throws OutOfMemory or Error with `what` and oneDNN's message.
 [[noreturn]] void throw_translated(const std::string& what, const dnnl::error& error);
 

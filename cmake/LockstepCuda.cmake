@@ -1,0 +1,27 @@
+# Whether the CUDA backend is built, and for which devices.
+set(LOCKSTEP_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where nvcc is found), ON, OFF")
+set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+set(LOCKSTEP_HAS_CUDA OFF)
+if(NOT LOCKSTEP_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    # Machine code for A100 and H100, and PTX from which drivers make code for later devices.
+    # "native": the devices of this machine alone.
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    if(CCACHE)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+    endif()
+    enable_language(CUDA)
+    find_package(CUDAToolkit 13.0 REQUIRED)
+    set(LOCKSTEP_HAS_CUDA ON)
+  elseif(LOCKSTEP_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "LOCKSTEP_CUDA=ON, but no nvcc was found: put it on PATH or set CMAKE_CUDA_COMPILER")
+  endif()
+endif()
+message(STATUS "CUDA backend: ${LOCKSTEP_HAS_CUDA}")

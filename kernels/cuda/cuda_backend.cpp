@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/cuda_backend.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/ops/add.h"
+#include "core/ops/all_gather.h"
+#include "core/ops/attention.h"
+#include "core/ops/avg_pool2d.h"
+#include "core/ops/batch_norm.h"
+#include "core/ops/cast.h"
+#include "core/ops/conv2d.h"
+#include "core/ops/dropout.h"
+#include "core/ops/embedding.h"
+#include "core/ops/gelu.h"
+#include "core/ops/global_avg_pool.h"
+#include "core/ops/layer_norm.h"
+#include "core/ops/linear.h"
+#include "core/ops/max_pool2d.h"
+#include "core/ops/mean_squared_error.h"
+#include "core/ops/normalize.h"
+#include "core/ops/relu.h"
+#include "core/ops/scale.h"
+#include "core/ops/softmax_cross_entropy.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/flat.h"
+#include "kernels/cuda/kernel_list.h"
+#include "kernels/cuda/library_versions.h"
+#include "kernels/cuda/peaks.h"
+
+namespace lockstep {
+namespace {
+
+using cuda::check;
+
+std::string free_memory() {
+  std::size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return "an unknown part of the device is free";
+  return fmt::format("{} of {} bytes are free", free, total);
+}
+
+class CudaBuffer final : public DeviceBuffer {
+ public:
+  CudaBuffer(std::size_t bytes, const std::string& what, const cuda::Device& device)
+      : bytes_(bytes) {
+    if (bytes == 0) return;
+    const cudaError_t status = cudaMalloc(&data_, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw OutOfMemory(
+          fmt::format("{}: {} bytes of {} wanted, {}", what, bytes, device.name, free_memory()),
+          "use a smaller micro-batch or model; nvidia-smi shows who else uses the device");
+    }
+    check(status, what);
+    check(cudaMemsetAsync(data_, 0, bytes, device.compute), what);
+  }
+  CudaBuffer(const CudaBuffer&) = delete;
+  CudaBuffer& operator=(const CudaBuffer&) = delete;
+  ~CudaBuffer() override { cudaFree(data_); }
+
+  std::byte* data() override { return static_cast<std::byte*>(data_); }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+cuda::Device open_device(const CudaOptions& options) {
+  cuda::Device device;
+  device.ordinal = options.device;
+  device.tf32 = options.tf32;
+  // Before anything that would make a context on device 0.
+  check(cudaSetDevice(options.device), fmt::format("cuda: device {}", options.device));
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, options.device), "cuda: device properties");
+  device.name = properties.name;
+  device.multiprocessors = properties.multiProcessorCount;
+  check(cudaStreamCreateWithFlags(&device.compute, cudaStreamNonBlocking), "cuda: compute stream");
+  return device;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const CudaOptions& options) : device_(open_device(options)) {}
+  ~CudaBackend() override { cudaStreamDestroy(device_.compute); }
+
+  std::string device_class() const override {
+    return fmt::format("cuda, {}, {}{}",
+                       device_.name,
+                       cuda::library_versions(),
+                       device_.tf32 ? ", tf32 products" : "");
+  }
+
+  std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
+    return std::make_unique<CudaBuffer>(bytes, what, device_);
+  }
+
+  std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
+    switch (spec.op.kind()) {
+#define LOCKSTEP_VIEW_OP(Type, stem)
+#define LOCKSTEP_OP(Type, stem) \
+  case OpKind::stem:            \
+    return cuda::make_##stem##_kernel(op_cast<ops::Type>(spec.op), spec, device_);
+#include "core/ops/op_list.inc"
+#undef LOCKSTEP_OP
+      default:
+        break;
+    }
+    throw InternalError(fmt::format("{} is a view and has no kernel", describe(spec)));
+  }
+
+  DevicePeaks measure_peaks() override { return cuda::measure_peaks(device_); }
+
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override {
+    // From pageable memory this returns once the bytes are staged, so that `host` may change.
+    copy(device, host, bytes, cudaMemcpyHostToDevice);
+  }
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override {
+    copy(host, device, bytes, cudaMemcpyDeviceToHost);
+    check(cudaStreamSynchronize(device_.compute), "copy to host");
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToDevice);
+  }
+
+  void add(float* out, const float* a, const float* b, std::int64_t elems) override {
+    cuda::add(device_, out, a, b, elems);
+  }
+  void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
+    cuda::sgd_update(device_, update, ranges);
+  }
+  void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) override {
+    cuda::adamw_update(device_, update, ranges);
+  }
+  void squared_norms(const float* values,
+                     std::span<const FlatRange> ranges,
+                     double* result) override {
+    const std::size_t bytes = ranges.size() * sizeof(double);
+    const std::size_t workspace = cuda::squared_norms_workspace(ranges);
+    // The first call sees the most ranges: later ones allocate nothing.
+    if (!norms_ || norms_->bytes() < bytes + workspace)
+      norms_ = allocate(bytes + workspace, "gradient norms");
+    cuda::squared_norms(device_, values, ranges, norms_->as<double>(), norms_->data() + bytes);
+    copy_to_host(result, norms_->data(), bytes);
+  }
+  void update_running_statistic(float* value,
+                                const float* sum,
+                                const float* weight,
+                                float momentum,
+                                std::int64_t elems) override {
+    cuda::update_running_statistic(device_, value, sum, weight, momentum, elems);
+  }
+
+ private:
+  void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    if (bytes > 0 && to != from)
+      check(cudaMemcpyAsync(to, from, bytes, kind, device_.compute), "copy");
+  }
+
+  cuda::Device device_;
+  std::unique_ptr<DeviceBuffer> norms_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
+
+}  // namespace lockstep

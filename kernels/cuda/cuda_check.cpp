@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/cuda_check.h"
+
+#include "core/base/error.h"
+
+namespace lockstep::cuda {
+namespace {
+
+std::string hint_for(cudaError_t status) {
+  switch (status) {
+    case cudaErrorInsufficientDriver:
+      return "update the NVIDIA driver, or build with an older CUDA toolkit";
+    case cudaErrorNoKernelImageForDevice:
+      return "build with -DCMAKE_CUDA_ARCHITECTURES=native on this machine";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorAssert:
+      return "a kernel faulted: run once more under compute-sanitizer, and report what it says";
+    case cudaErrorECCUncorrectable:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorHardwareStackError:
+      return "the device is broken or taken: nvidia-smi -q shows its state; use another one";
+    default:
+      return "nvidia-smi shows the state of the device, dmesg the driver's messages";
+  }
+}
+
+}  // namespace
+
+void check(cudaError_t status, std::string_view what) {
+  if (status == cudaSuccess) return;
+  const std::string message =
+      fmt::format("{}: {} ({})", what, cudaGetErrorName(status), cudaGetErrorString(status));
+  if (status == cudaErrorMemoryAllocation)
+    throw OutOfMemory(message, "use a smaller micro-batch or model, or a device with more memory");
+  throw EnvironmentError(message, hint_for(status));
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+#include <string>
+#include <string_view>
+
+namespace lockstep::cuda {
+
+/// Throws for a status that is not success: OutOfMemory where memory is what lacked, otherwise
+/// EnvironmentError; the message holds `what`, CUDA's name for the error and its explanation, the
+/// hint says what usually causes it.
+void check(cudaError_t status, std::string_view what);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/exec/backend.h"
+#include "kernels/cuda/device.h"
+
+/// Backend's functions of the same names, enqueued on the device's compute stream.
+namespace lockstep::cuda {
+
+void add(const Device& device, float* out, const float* a, const float* b, std::int64_t elems);
+void sgd_update(const Device& device, const SgdUpdate& update, std::span<const FlatRange> ranges);
+void adamw_update(const Device& device,
+                  const AdamwUpdate& update,
+                  std::span<const FlatRange> ranges);
+/// `result` in device memory, one fp64 a range; `workspace`: squared_norms_workspace(ranges) bytes.
+void squared_norms(const Device& device,
+                   const float* values,
+                   std::span<const FlatRange> ranges,
+                   double* result,
+                   void* workspace);
+std::size_t squared_norms_workspace(std::span<const FlatRange> ranges);
+void update_running_statistic(const Device& device,
+                              float* value,
+                              const float* sum,
+                              const float* weight,
+                              float momentum,
+                              std::int64_t elems);
+
+}  // namespace lockstep::cuda

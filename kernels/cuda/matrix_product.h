@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/base/shape.h"
+#include "kernels/cuda/device.h"
+
+namespace lockstep::cuda {
+
+/// What a product does beside multiplying, inside the library's kernel.
+enum class MatrixEpilogue : std::uint8_t {
+  none,
+  bias,            ///< + bias[n], to every row
+  bias_gelu_tanh,  ///< aux = product + bias, C = gelu_tanh(aux); see ops::Gelu
+};
+
+/// C = epilogue(op(A) op(B)) + (accumulate ? C : 0), row-major, without gaps:
+///   op(A): [m, k], A stored as [m, k], or [k, m] where transpose_a;
+///   op(B): [k, n], B stored as [k, n], or [n, k] where transpose_b;  C, aux: [m, n]; bias: [n]
+///   f32.
+/// A and B have one type, f32 or bf16; C is that type or f32. Sums are fp32. All extents >= 1.
+struct MatrixProductSpec {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  DType factors = DType::f32;
+  DType result = DType::f32;
+  MatrixEpilogue epilogue = MatrixEpilogue::none;
+};
+
+struct MatrixArguments {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const float* bias = nullptr;
+  void* aux = nullptr;      ///< as C; where the epilogue has one
+  bool accumulate = false;  ///< only without an epilogue
+  void* workspace = nullptr;
+};
+
+/// One product with its algorithm, which is chosen at construction and gives the same bits in every
+/// run. cuBLASLt on a device; plain loops in the emulator.
+class MatrixProduct {
+ public:
+  virtual ~MatrixProduct() = default;
+  virtual std::size_t workspace_bytes() const = 0;
+  /// Enqueues it on the device's compute stream.
+  virtual void run(const MatrixArguments& arguments) = 0;
+};
+
+/// `what` names the operator in errors. Throws Error where the library has no algorithm.
+std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
+                                                   const MatrixProductSpec& spec,
+                                                   const std::string& what);
+
+}  // namespace lockstep::cuda
