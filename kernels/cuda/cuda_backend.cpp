@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cuda_backend.h"
 
-#include <algorithm>
+#include <cstring>
 
 #include "core/base/error.h"
 #include "core/ops/add.h"
@@ -67,6 +67,25 @@ class CudaBuffer final : public DeviceBuffer {
   std::size_t bytes_;
 };
 
+class PinnedBuffer final : public DeviceBuffer {
+ public:
+  PinnedBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
+    if (bytes == 0) return;
+    check(cudaMallocHost(&data_, bytes), fmt::format("{}: {} bytes of pinned memory", what, bytes));
+    std::memset(data_, 0, bytes);
+  }
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  ~PinnedBuffer() override { cudaFreeHost(data_); }
+
+  std::byte* data() override { return static_cast<std::byte*>(data_); }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
 cuda::Device open_device(const CudaOptions& options) {
   cuda::Device device;
   device.ordinal = options.device;
@@ -97,6 +116,16 @@ class CudaBackend final : public Backend {
     return std::make_unique<CudaBuffer>(bytes, what, device_);
   }
 
+  std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
+    return std::make_unique<PinnedBuffer>(bytes, what);
+  }
+
+  bool is_host_memory(const void* memory) const override {
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, memory), "kind of memory");
+    return attributes.type != cudaMemoryTypeDevice;
+  }
+
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
     switch (spec.op.kind()) {
 #define LOCKSTEP_VIEW_OP(Type, stem)
@@ -113,13 +142,16 @@ class CudaBackend final : public Backend {
 
   DevicePeaks measure_peaks() override { return cuda::measure_peaks(device_); }
 
+  void synchronize() override {
+    check(cudaStreamSynchronize(device_.compute), "waiting for the device");
+  }
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
     // From pageable memory this returns once the bytes are staged, so that `host` may change.
     copy(device, host, bytes, cudaMemcpyHostToDevice);
   }
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
     copy(host, device, bytes, cudaMemcpyDeviceToHost);
-    check(cudaStreamSynchronize(device_.compute), "copy to host");
+    synchronize();
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
     copy(to, from, bytes, cudaMemcpyDeviceToDevice);
