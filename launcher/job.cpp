@@ -23,8 +23,9 @@ class Job::State {
  public:
   RankDiscovery discovery;
   std::optional<MpiSession> mpi;
-  std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Communicator> staged;  // where MPI does not reach the device's memory
   std::string device_note;
 };
 
@@ -77,14 +78,15 @@ Job::Job(int /*argc*/, char** /*argv*/, const std::string& device)
   }
   state_->backend = make_cuda_backend({.device = choice.ordinal});
   if (state_->communicator->size() > 1)
-    state_->communicator =
-        make_staged_communicator(std::move(state_->communicator), *state_->backend);
+    state_->staged = make_staged_communicator(*state_->communicator, *state_->backend);
 }
 
 Job::~Job() = default;
 
 Backend& Job::backend() { return *state_->backend; }
-Communicator& Job::communicator() { return *state_->communicator; }
+Communicator& Job::communicator() {
+  return state_->staged ? *state_->staged : *state_->communicator;
+}
 const std::string& Job::source() const { return state_->discovery.source; }
 const std::string& Job::device_note() const { return state_->device_note; }
 

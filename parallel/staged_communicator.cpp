@@ -103,8 +103,8 @@ class StagedRequest final : public CommRequest {
 
 class StagedCommunicator final : public Communicator {
  public:
-  StagedCommunicator(std::unique_ptr<Communicator> host, Backend& backend)
-      : host_(std::move(host)), backend_(backend), send_(backend), receive_(backend) {}
+  StagedCommunicator(Communicator& host, Backend& backend)
+      : host_(&host), backend_(backend), send_(backend), receive_(backend) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -186,7 +186,10 @@ class StagedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
-    return make_staged_communicator(host_->split(color, key), backend_);
+    std::unique_ptr<Communicator> part = host_->split(color, key);
+    auto staged = std::make_unique<StagedCommunicator>(*part, backend_);
+    staged->owned_ = std::move(part);
+    return staged;
   }
   void abort(int exit_code) override { host_->abort(exit_code); }
 
@@ -233,7 +236,8 @@ class StagedCommunicator final : public Communicator {
     return request;
   }
 
-  std::unique_ptr<Communicator> host_;
+  std::unique_ptr<Communicator> owned_;  // a part that split() made
+  Communicator* host_;
   Backend& backend_;
   Stage send_, receive_;
   RequestPool pool_;
@@ -241,9 +245,8 @@ class StagedCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host,
-                                                       Backend& backend) {
-  return std::make_unique<StagedCommunicator>(std::move(host), backend);
+std::unique_ptr<Communicator> make_staged_communicator(Communicator& host, Backend& backend) {
+  return std::make_unique<StagedCommunicator>(host, backend);
 }
 
 }  // namespace lockstep

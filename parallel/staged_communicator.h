@@ -10,8 +10,7 @@ namespace lockstep {
 
 /// A communicator for a device whose memory the network does not reach: what is in device memory
 /// travels through pinned buffers of the host, which grow to the largest message and are kept. What
-/// is in host memory passes straight through. `backend` outlives it.
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host,
-                                                       Backend& backend);
+/// is in host memory passes straight through. `host` and `backend` outlive it.
+std::unique_ptr<Communicator> make_staged_communicator(Communicator& host, Backend& backend);
 
 }  // namespace lockstep
