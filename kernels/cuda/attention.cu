@@ -80,7 +80,7 @@ __device__ inline void drop_weights(Sums& weights,
 }
 
 template <typename T, int slices>
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kBlock, 2)
     attention_kernel(AttentionArgs<T> a, AttentionShape s, WeightDropout dropout) {
   float* const queries = dynamic_shared<float>();  // [column][query]
   float* const keys = queries + kTileElems;        // [column][key], then values [key][column]

@@ -120,7 +120,7 @@ __device__ inline void weights_and_gradients(Sums& weights,
 }
 
 template <typename T, int slices>
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kBlock, 1)
     attention_bwd_keys_kernel(AttentionBwdArgs<T> a, AttentionShape s, WeightDropout dropout) {
   float* const left = dynamic_shared<float>();
   float* const right = left + kTileElems;
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 template <typename T, int slices>
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
     attention_bwd_queries_kernel(AttentionBwdArgs<T> a, AttentionShape s, WeightDropout dropout) {
   float* const left = dynamic_shared<float>();
   float* const right = left + kTileElems;

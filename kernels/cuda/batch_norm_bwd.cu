@@ -3,13 +3,15 @@
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"
 
-// Note [Tiles of batch norm] says how the work is divided. Sums: fp32 over kSumBatch rows, fp64
+// Note [Tiles of batch norm] says how the work is divided. Sums: fp32 over a few rows, fp64
 // over batches, threads and tiles, in a fixed order. Bytes: sums: x and dy once; data: x, dy and dx
 // once. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kSumBatch = 4;
+/// Rows of 16 bytes with 16 elements.
+template <typename T>
+constexpr int kSumBatch = 16 / Pack<T>::kElems;
 constexpr std::int64_t kSumBlocks = 528;  // four for each multiprocessor of the largest devices
 
 /// Of this thread's channels of a group: [2 or 4, channels] in memory.
@@ -55,7 +57,8 @@ struct SumArgs {
 };
 
 template <typename T, int width>
-__global__ void batch_norm_bwd_sums_kernel(SumArgs<T> a, BatchNormTiles tiles) {
+__global__ void __launch_bounds__(kBlock, 2)
+    batch_norm_bwd_sums_kernel(SumArgs<T> a, BatchNormTiles tiles) {
   const TilePlace place(tiles);
   const std::int64_t step = place.row_lanes;
   Sums<width> sums;
@@ -64,10 +67,10 @@ __global__ void batch_norm_bwd_sums_kernel(SumArgs<T> a, BatchNormTiles tiles) {
         a.saved + place.group * (a.relu ? 4 : 2) * tiles.channels + place.channel,
         tiles.channels,
         a.relu);
-    for (std::int64_t row = place.first_row; row < place.end_row; row += kSumBatch * step) {
-      Chunk<T, width> x[kSumBatch], dy[kSumBatch];
+    for (std::int64_t row = place.first_row; row < place.end_row; row += kSumBatch<T> * step) {
+      Chunk<T, width> x[kSumBatch<T>], dy[kSumBatch<T>];
 #pragma unroll
-      for (int k = 0; k < kSumBatch; ++k) {
+      for (int k = 0; k < kSumBatch<T>; ++k) {
         const std::int64_t at = (row + k * step) * tiles.channels + place.channel;
         if (row + k * step >= place.end_row) continue;
         x[k] = load_chunk<width>(a.x + at);
@@ -76,7 +79,7 @@ __global__ void batch_norm_bwd_sums_kernel(SumArgs<T> a, BatchNormTiles tiles) {
       for (int i = 0; i < width; ++i) {
         float sum = 0, product = 0;
 #pragma unroll
-        for (int k = 0; k < kSumBatch; ++k) {
+        for (int k = 0; k < kSumBatch<T>; ++k) {
           if (row + k * step >= place.end_row) continue;
           const float v = to_float(x[k].values[i]);
           const float d = saved.masked(i, v, to_float(dy[k].values[i]));
@@ -96,8 +99,7 @@ __global__ void batch_norm_bwd_sums_kernel(SumArgs<T> a, BatchNormTiles tiles) {
                tiles.lanes,
                AddSums{});
   if (place.row_lane > 0 || !place.has_channels(tiles)) return;
-  double* const result =
-      a.partial + (place.group * tiles.tiles + place.tile) * 2 * tiles.channels + place.channel;
+  double* const result = a.partial + TilePlace::number(tiles) * 2 * tiles.channels + place.channel;
   for (int i = 0; i < width; ++i) {
     result[i] = sums.dy[i];
     result[tiles.channels + i] = sums.product[i];
@@ -171,7 +173,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
                          const KernelSpec& spec,
                          const Device& device)
       : BoundKernel(device),
-        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kSumBlocks, kSumBatch),
+        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kSumBlocks, kSumBatch<T>),
         relu_(op.relu()),
         adds_dgamma_(spec.output_accumulates[1]),
         adds_dbeta_(spec.output_accumulates[2]) {}
@@ -259,7 +261,8 @@ __global__ void bwd_factors_kernel(DataArgs<T> a, BatchNormTiles tiles) {
 }
 
 template <typename T, int width>
-__global__ void batch_norm_bwd_data_kernel(DataArgs<T> a, BatchNormTiles tiles) {
+__global__ void __launch_bounds__(kBlock, 2)
+    batch_norm_bwd_data_kernel(DataArgs<T> a, BatchNormTiles tiles) {
   const TilePlace place(tiles);
   if (place.first_row >= place.end_row) return;
   const std::int64_t channels = tiles.channels, step = place.row_lanes;
@@ -269,17 +272,17 @@ __global__ void batch_norm_bwd_data_kernel(DataArgs<T> a, BatchNormTiles tiles) 
   const Chunk<float, width> of_dy = load_chunk<width>(factors);
   const Chunk<float, width> of_x = load_chunk<width>(factors + channels);
   const Chunk<float, width> rest = load_chunk<width>(factors + 2 * channels);
-  for (std::int64_t row = place.first_row; row < place.end_row; row += kMapBatch * step) {
-    Chunk<T, width> x[kMapBatch], dy[kMapBatch];
+  for (std::int64_t row = place.first_row; row < place.end_row; row += kMapBatch<T> * step) {
+    Chunk<T, width> x[kMapBatch<T>], dy[kMapBatch<T>];
 #pragma unroll
-    for (int k = 0; k < kMapBatch; ++k) {
+    for (int k = 0; k < kMapBatch<T>; ++k) {
       const std::int64_t at = (row + k * step) * channels + place.channel;
       if (row + k * step >= place.end_row) continue;
       x[k] = load_chunk<width>(a.x + at);
       dy[k] = load_chunk<width>(a.dy + at);
     }
 #pragma unroll
-    for (int k = 0; k < kMapBatch; ++k) {
+    for (int k = 0; k < kMapBatch<T>; ++k) {
       if (row + k * step >= place.end_row) continue;
       for (int i = 0; i < width; ++i) {
         const float v = to_float(x[k].values[i]);
@@ -299,7 +302,7 @@ class BatchNormBwdDataKernel final : public BoundKernel {
                          const KernelSpec& spec,
                          const Device& device)
       : BoundKernel(device),
-        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kMapBlocks, kMapBatch),
+        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kMapBlocks, kMapBatch<T>),
         relu_(op.relu()),
         parts_(spec.inputs[4].shape[1]) {}
 

@@ -34,7 +34,7 @@ class BatchNormInferenceKernel final : public BoundKernel {
                            const KernelSpec& spec,
                            const Device& device)
       : BoundKernel(device),
-        tiles_(spec.inputs[0].shape, 0, Pack<T>::kElems, kMapBlocks, kMapBatch),
+        tiles_(spec.inputs[0].shape, 0, Pack<T>::kElems, kMapBlocks, kMapBatch<T>),
         eps_(op.eps()),
         relu_(op.relu()),
         residual_(op.residual()) {}

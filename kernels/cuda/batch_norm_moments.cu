@@ -3,16 +3,18 @@
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"
 
-// Note [Tiles of batch norm] says how the work is divided. A thread takes kBatch rows of its chunk
+// Note [Tiles of batch norm] says how the work is divided. A thread takes a few rows of its chunk
 // into registers, finds in fp32 the sum of deviations from a pivot near their mean, and of their
 // squares, and joins that to its mean and sum of squared deviations in fp64, by Chan's formula
 // (Chan, Golub and LeVeque 1979, eq. 2.1); so do threads, and then tiles, in a fixed order. The
-// fp32 sums are of eight numbers of the size of a deviation, whatever the mean. Bytes: x once.
-// Bound by memory: fp64 does about one operation for each element.
+// fp32 sums are of at most eight numbers of the size of a deviation, whatever the mean. Bytes: x
+// once. Bound by memory: fp64 does about one operation for each element.
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kBatch = 8;
+/// Rows of 16 bytes with 32 elements.
+template <typename T>
+constexpr int kBatch = 32 / Pack<T>::kElems;
 constexpr std::int64_t kBlocks = 528;  // four for each multiprocessor of the largest devices
 
 template <int width>
@@ -36,49 +38,55 @@ struct Join {
   }
 };
 
-/// Of the first `count` of some rows. The pivot need not be exact: its distance from the mean is
+/// Joins the first `count` of some rows. The pivot need not be exact: its distance from the mean is
 /// taken out again.
 template <typename T, int width>
-__device__ inline Moments<width> moments_of(const Chunk<T, width> (&rows)[kBatch], int count) {
-  Moments<width> result;
-  result.count = count;
+__device__ inline void join_rows(Moments<width>& all,
+                                 const Chunk<T, width> (&rows)[kBatch<T>],
+                                 int count) {
   const float inverse = 1.0f / float(count);
+  // Off by a rounding in fp32, which moves the mean by less than 2^-24 deviations.
+  const double share = double(float(count) / float(all.count + double(count)));
+  const double weight = all.count * share;
+#pragma unroll
   for (int i = 0; i < width; ++i) {
     float pivot = 0, sum = 0, squares = 0;
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k)
+    for (int k = 0; k < kBatch<T>; ++k)
       if (k < count) pivot += to_float(rows[k].values[i]);
     pivot *= inverse;
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k)
+    for (int k = 0; k < kBatch<T>; ++k)
       if (k < count) {
         const float deviation = to_float(rows[k].values[i]) - pivot;
         sum += deviation;
         squares = fmaf(deviation, deviation, squares);
       }
     const double offset = double(sum) * double(inverse);
-    result.mean[i] = double(pivot) + offset;
-    result.deviations[i] = double(squares) - double(sum) * offset;
+    const double delta = double(pivot) + offset - all.mean[i];
+    all.deviations[i] += double(squares) - double(sum) * offset + delta * delta * weight;
+    all.mean[i] += delta * share;
   }
-  return result;
+  all.count += double(count);
 }
 
 /// partial: [groups, tiles, 2, channels], mean and squared deviations.
 template <typename T, int width>
-__global__ void batch_norm_moments_kernel(const T* x, double* partial, BatchNormTiles tiles) {
+__global__ void __launch_bounds__(kBlock, 2)
+    batch_norm_moments_kernel(const T* x, double* partial, BatchNormTiles tiles) {
   const TilePlace place(tiles);
   const std::int64_t step = place.row_lanes;
   Moments<width> moments;
-  for (std::int64_t row = place.first_row; row < place.end_row; row += kBatch * step) {
-    Chunk<T, width> rows[kBatch];
+  for (std::int64_t row = place.first_row; row < place.end_row; row += kBatch<T> * step) {
+    Chunk<T, width> rows[kBatch<T>];
     int count = 0;
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k)
+    for (int k = 0; k < kBatch<T>; ++k)
       if (row + k * step < place.end_row) {
         rows[k] = load_chunk<width>(x + (row + k * step) * tiles.channels + place.channel);
         ++count;
       }
-    Join{}(moments, moments_of(rows, count));
+    join_rows(moments, rows, count);
   }
   combine_rows(moments,
                dynamic_shared<Moments<width>>(),
@@ -88,8 +96,7 @@ __global__ void batch_norm_moments_kernel(const T* x, double* partial, BatchNorm
                tiles.lanes,
                Join{});
   if (place.row_lane > 0 || !place.has_channels(tiles)) return;
-  double* const means =
-      partial + (place.group * tiles.tiles + place.tile) * 2 * tiles.channels + place.channel;
+  double* const means = partial + TilePlace::number(tiles) * 2 * tiles.channels + place.channel;
   for (int i = 0; i < width; ++i) {
     means[i] = moments.mean[i];
     means[tiles.channels + i] = moments.deviations[i];
@@ -128,7 +135,7 @@ class BatchNormMomentsKernel final : public BoundKernel {
                          const KernelSpec& spec,
                          const Device& device)
       : BoundKernel(device),
-        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kBlocks, kBatch) {}
+        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kBlocks, kBatch<T>) {}
 
   std::size_t workspace_bytes() const override {
     return std::size_t(tiles_.groups * tiles_.tiles * 2 * tiles_.channels) * sizeof(double);

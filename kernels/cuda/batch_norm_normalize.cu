@@ -93,7 +93,7 @@ class BatchNormNormalizeKernel final : public BoundKernel {
                            const KernelSpec& spec,
                            const Device& device)
       : BoundKernel(device),
-        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kMapBlocks, kMapBatch),
+        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kMapBlocks, kMapBatch<T>),
         parts_(spec.inputs[3].shape[1]),
         eps_(op.eps()),
         relu_(op.relu()),

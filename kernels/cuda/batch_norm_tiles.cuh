@@ -78,6 +78,10 @@ struct TilePlace {
     first_row = begin + row_lane;
     end_row = has_channels(tiles) ? begin + tiles.rows_in_tile(group, tile) : 0;
   }
+  /// Of this block's tile among those of all groups.
+  __device__ static std::int64_t number(const BatchNormTiles& tiles) {
+    return blockIdx.x / tiles.chunks;
+  }
   __device__ bool has_channels(const BatchNormTiles& tiles) const {
     return channel < tiles.channels;
   }
