@@ -3,44 +3,59 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <memory>
 #include <vector>
+
+#include "core/exec/backend.h"
 
 namespace lockstep::test {
 
-/// Memory for one tensor between two red zones, aligned to 64 bytes as kernels are promised. The
-/// zones are NaN as f32, so that a read outside shows in the results.
+/// Memory of a backend for one tensor, aligned to 64 bytes as kernels are promised, and where asked
+/// for between two red zones. The zones are NaN as f32, so that a read outside shows in the
+/// results.
 class GuardedBuffer {
  public:
   /// `shift_bytes` moves the tensor by a multiple of 64 bytes.
-  GuardedBuffer(std::size_t bytes, std::size_t shift_bytes)
-      : bytes_(bytes), memory_(bytes + shift_bytes + 2 * kGuard + kAlignment, kSentinel) {
-    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
-    offset_ = (kAlignment - address % kAlignment) % kAlignment + kGuard + shift_bytes;
+  GuardedBuffer(Backend& backend, std::size_t bytes, std::size_t shift_bytes, bool red_zones)
+      : backend_(&backend),
+        bytes_(bytes),
+        offset_((red_zones ? kGuard : 0) + shift_bytes),
+        memory_(backend.allocate(offset_ + bytes + (red_zones ? kGuard : 0), "a test's tensor")) {
+    copy_in(0, std::vector<std::byte>(memory_->bytes(), kSentinel));
   }
 
-  std::byte* data() { return memory_.data() + offset_; }
-  void fill_from(const std::vector<std::byte>& content) {
-    std::copy(content.begin(), content.end(), data());
-  }
+  std::byte* data() { return memory_->data() + offset_; }
+  void fill_from(const std::vector<std::byte>& content) { copy_in(offset_, content); }
   /// All bits set: NaN as f32.
-  void fill_with_nan() { std::fill_n(data(), bytes_, std::byte{0xff}); }
-  std::vector<std::byte> content() { return {data(), data() + bytes_}; }
+  void fill_with_nan() { copy_in(offset_, std::vector<std::byte>(bytes_, std::byte{0xff})); }
+  std::vector<std::byte> content() const { return copy_out(offset_, bytes_); }
 
   bool guards_intact() const {
-    const auto is_sentinel = [](std::byte b) { return b == kSentinel; };
-    const auto begin = memory_.begin() + std::ptrdiff_t(offset_);
-    return std::all_of(memory_.begin(), begin, is_sentinel) &&
-           std::all_of(begin + std::ptrdiff_t(bytes_), memory_.end(), is_sentinel);
+    const std::size_t end = offset_ + bytes_;
+    for (const auto& zone : {copy_out(0, offset_), copy_out(end, memory_->bytes() - end)})
+      if (!std::all_of(zone.begin(), zone.end(), [](std::byte b) { return b == kSentinel; }))
+        return false;
+    return true;
   }
 
  private:
-  static constexpr std::size_t kGuard = 512, kAlignment = 4096;
+  static constexpr std::size_t kGuard = 512;
   static constexpr std::byte kSentinel{0xff};
 
+  void copy_in(std::size_t offset, const std::vector<std::byte>& content) {
+    if (!content.empty())
+      backend_->copy_to_device(memory_->data() + offset, content.data(), content.size());
+  }
+  std::vector<std::byte> copy_out(std::size_t offset, std::size_t bytes) const {
+    std::vector<std::byte> content(bytes);
+    if (bytes > 0) backend_->copy_to_host(content.data(), memory_->data() + offset, bytes);
+    return content;
+  }
+
+  Backend* backend_;
   std::size_t bytes_;
-  std::vector<std::byte> memory_;
-  std::size_t offset_ = 0;
+  std::size_t offset_;
+  std::unique_ptr<DeviceBuffer> memory_;
 };
 
 }  // namespace lockstep::test

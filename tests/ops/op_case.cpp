@@ -5,19 +5,20 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <set>
+#include <map>
 
 #include "core/base/random.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/guarded_buffer.h"
+#include "tests/support/null_backend.h"
 
 namespace lockstep::test {
 namespace {
 
-std::set<OpKind>& tested_kinds() {
-  static std::set<OpKind> kinds;
-  return kinds;
+std::map<OpKind, OpSuite>& suites() {
+  static std::map<OpKind, OpSuite> suites;
+  return suites;
 }
 
 template <typename T, typename Draw>
@@ -50,8 +51,11 @@ struct RunOptions {
 /// A kernel bound to guarded memory, as a program would hold it.
 class BoundKernel {
  public:
-  BoundKernel(const OpCase& test_case, const KernelFactory& factory, const RunOptions& options)
-      : case_(test_case), options_(options) {
+  BoundKernel(const OpCase& test_case,
+              const KernelFactory& factory,
+              const TestMemory& memory,
+              const RunOptions& options)
+      : case_(test_case), memory_(memory), options_(options) {
     KernelSpec spec{*case_.op, {}, {}, case_.path, {}, {}};
     for (const HostTensor& input : case_.inputs) spec.inputs.push_back(input.type);
     spec.outputs = case_.op->infer(spec.inputs);
@@ -97,20 +101,24 @@ class BoundKernel {
                                         : outputs_memory_[std::size_t(i)];
   }
 
+  GuardedBuffer guarded(std::size_t bytes) const {
+    const bool red_zones = !memory_.exact || options_.shift_bytes > 0;
+    return GuardedBuffer(memory_.backend, bytes, options_.shift_bytes, red_zones);
+  }
+
   void allocate() {
     KernelBuffers buffers;
     for (const HostTensor& input : case_.inputs) {
-      inputs_memory_.emplace_back(input.bytes.size(), options_.shift_bytes);
+      inputs_memory_.push_back(guarded(input.bytes.size()));
       buffers.inputs.push_back(inputs_memory_.back().data());
     }
-    for (const TensorType& type : outputs_)
-      outputs_memory_.emplace_back(type.bytes(), options_.shift_bytes);
+    for (const TensorType& type : outputs_) outputs_memory_.push_back(guarded(type.bytes()));
     for (std::size_t i = 0; i < outputs_.size(); ++i)
       buffers.outputs.push_back(output_memory(int(i)).data());
-    workspace_ = std::make_unique<GuardedBuffer>(kernel_->workspace_bytes(), options_.shift_bytes);
+    workspace_ = std::make_unique<GuardedBuffer>(guarded(kernel_->workspace_bytes()));
     buffers.workspace = workspace_->data();
     for (const PackedCopy& copy : kernel_->packed_copies()) {
-      packed_memory_.emplace_back(copy.bytes, options_.shift_bytes);
+      packed_memory_.push_back(guarded(copy.bytes));
       buffers.packed.push_back(packed_memory_.back().data());
     }
     kernel_->bind(buffers);
@@ -132,6 +140,7 @@ class BoundKernel {
   }
 
   const OpCase& case_;
+  TestMemory memory_;
   RunOptions options_;
   std::vector<TensorType> outputs_;
   std::vector<bool> accumulates_;
@@ -261,26 +270,37 @@ ReferenceArgs reference_args(const OpCase& test_case) {
   return args;
 }
 
-std::vector<HostTensor> run_kernel(const OpCase& test_case, const KernelFactory& factory) {
-  return BoundKernel(test_case, factory, {}).run({});
+TestMemory host_memory() {
+  static testing::NullBackend backend;
+  return {backend};
 }
 
-void check_case(const OpCase& test_case, const KernelFactory& factory, Reference reference) {
+std::vector<HostTensor> run_kernel(const OpCase& test_case,
+                                   const KernelFactory& factory,
+                                   const TestMemory& memory) {
+  return BoundKernel(test_case, factory, memory, {}).run({});
+}
+
+void check_case(const OpCase& test_case,
+                const KernelFactory& factory,
+                Reference reference,
+                const TestMemory& memory) {
   SCOPED_TRACE(fmt::format("{} {}, case '{}'",
                            name_of(test_case.op->kind()),
                            test_case.op->attributes(),
                            test_case.name));
   const ReferenceOutputs expected = reference(reference_args(test_case));
 
-  BoundKernel plain(test_case, factory, {});
+  const auto bound = [&](const RunOptions& options) {
+    return BoundKernel(test_case, factory, memory, options);
+  };
+  BoundKernel plain = bound({});
   const std::vector<HostTensor> first = plain.run({});
   expect_close(first, expected, test_case, nullptr);
   expect_same_bits(plain.run({}), first, "a second run");
   const std::vector<HostTensor> prior = prior_outputs(first);
-  expect_same_bits(BoundKernel(test_case, factory, {.shift_bytes = 192}).run({}),
-                   first,
-                   "a kernel at other addresses");
-  expect_same_bits(BoundKernel(test_case, factory, {.accumulate = true}).run({}),
+  expect_same_bits(bound({.shift_bytes = 192}).run({}), first, "a kernel at other addresses");
+  expect_same_bits(bound({.accumulate = true}).run({}),
                    first,
                    "RunState::accumulate without KernelSpec::output_accumulates");
 
@@ -290,15 +310,15 @@ void check_case(const OpCase& test_case, const KernelFactory& factory, Reference
     if (const int input = test_case.op->in_place_input(i); input >= 0) {
       ASSERT_EQ(first[std::size_t(i)].bytes.size(),
                 test_case.inputs[std::size_t(input)].bytes.size());
-      expect_same_bits(BoundKernel(test_case, factory, {.aliased_output = i}).run({}),
+      expect_same_bits(bound({.aliased_output = i}).run({}),
                        first,
                        fmt::format("output {} in place of input {}", i, input));
     }
   }
   if (!any_accumulates) return;
-  BoundKernel overwriting(test_case, factory, {.marked_accumulating = true});
+  BoundKernel overwriting = bound({.marked_accumulating = true});
   expect_same_bits(overwriting.run(prior), first, "an accumulating node's first micro-batch");
-  BoundKernel adding(test_case, factory, {.marked_accumulating = true, .accumulate = true});
+  BoundKernel adding = bound({.marked_accumulating = true, .accumulate = true});
   const std::vector<HostTensor> sum = adding.run(prior);
   expect_close(sum, expected, test_case, &prior);
   expect_same_bits(adding.run(prior), sum, "a second accumulating run");
@@ -315,8 +335,11 @@ void check_cpu_cases(const std::vector<OpCase>& cases,
   });
 }
 
-bool register_op_test(OpKind kind) { return tested_kinds().insert(kind).second; }
+bool register_op_suite(const OpSuite& suite) { return suites().emplace(suite.kind, suite).second; }
 
-bool has_op_test(OpKind kind) { return tested_kinds().count(kind) > 0; }
+const OpSuite* find_op_suite(OpKind kind) {
+  const auto found = suites().find(kind);
+  return found == suites().end() ? nullptr : &found->second;
+}
 
 }  // namespace lockstep::test

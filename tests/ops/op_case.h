@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/exec/kernel.h"
+#include "core/exec/backend.h"
 #include "core/ops/op_base.h"
 #include "tests/reference/reference.h"
 
@@ -61,8 +61,21 @@ using KernelFactory = std::function<std::unique_ptr<Kernel>(const KernelSpec&)>;
 /// The arguments of the reference for `test_case`.
 ReferenceArgs reference_args(const OpCase& test_case);
 
+/// Where the tensors of a case lie: in what `backend` allocates, copied by it.
+struct TestMemory {
+  Backend& backend;
+  /// Tensors have allocations of exactly their bytes, so that who watches bounds sees the first one
+  /// outside; only those at other addresses have red zones. Otherwise all have.
+  bool exact = false;
+};
+
+/// Host memory, for kernels of the CPU.
+TestMemory host_memory();
+
 /// The outputs of one run without accumulation, for tests that compare kernels with each other.
-std::vector<HostTensor> run_kernel(const OpCase& test_case, const KernelFactory& factory);
+std::vector<HostTensor> run_kernel(const OpCase& test_case,
+                                   const KernelFactory& factory,
+                                   const TestMemory& memory = host_memory());
 
 /// Runs `test_case` through the kernel that `factory` makes and adds a GoogleTest failure that
 /// names operator, case and worst element unless
@@ -72,7 +85,10 @@ std::vector<HostTensor> run_kernel(const OpCase& test_case, const KernelFactory&
 ///     not written (memory starts as NaN),
 ///   - a second run, a second kernel at other addresses, and every permitted aliasing of an output
 ///     with an input give the same bits.
-void check_case(const OpCase& test_case, const KernelFactory& factory, Reference reference);
+void check_case(const OpCase& test_case,
+                const KernelFactory& factory,
+                Reference reference,
+                const TestMemory& memory = host_memory());
 
 /// check_case for every case as it is and with bf16 activations (bf16_variant.h), with the loops of
 /// each instruction set that this processor has.
@@ -80,16 +96,23 @@ void check_cpu_cases(const std::vector<OpCase>& cases,
                      const KernelFactory& factory,
                      Reference reference);
 
-/// Which operators have an OpCase suite; the completeness test asks.
-bool register_op_test(OpKind kind);
-bool has_op_test(OpKind kind);
+/// The cases of one operator, for the kernels of every backend.
+struct OpSuite {
+  OpKind kind;
+  std::vector<OpCase> (*cases)();
+  Reference reference;
+};
+bool register_op_suite(const OpSuite& suite);
+/// Null: the operator has none.
+const OpSuite* find_op_suite(OpKind kind);
 
 }  // namespace lockstep::test
 
-/// One test per operator: `cases` is a function that returns std::vector<OpCase>.
+/// One test per operator: `cases` is a function that returns std::vector<OpCase>. The CPU's kernel
+/// is tested here, those of other backends take the suite from find_op_suite().
 #define LOCKSTEP_OP_TEST(Type, stem, reference, cases)                                       \
   [[maybe_unused]] static const bool registered_##stem =                                     \
-      ::lockstep::test::register_op_test(::lockstep::OpKind::stem);                          \
+      ::lockstep::test::register_op_suite({::lockstep::OpKind::stem, cases, reference});     \
   TEST(CpuKernel, stem) {                                                                    \
     const ::lockstep::test::KernelFactory factory = [](const ::lockstep::KernelSpec& spec) { \
       return ::lockstep::cpu::make_##stem##_kernel(                                          \

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flat-array functions of the CUDA backend.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "core/base/error.h"
+#include "tests/ops/cuda_fixture.h"
+#include "tests/ops/op_case.h"
+#include "tests/reference/optimizers.h"
+
+namespace lockstep::test {
+namespace {
+
+constexpr std::int64_t kElems = 2100;
+const std::int64_t kLengths[] = {0, 1, 3, 4, 31, 1025, 4096, 4097, 3 * 4096 + 5};
+
+/// Ranges of every kind of tail, one at an odd address, a gap between them, one empty.
+const std::vector<FlatRange> kRanges = {
+    {0, 1025, 0.01f, 1.0f}, {1027, 3, 0.0f, 0.5f}, {1030, 0, 0.1f, 1.0f}, {1088, 1000, 0.1f, 2.0f}};
+
+/// The same elements in other ranges.
+std::vector<FlatRange> cut(const std::vector<FlatRange>& ranges) {
+  std::vector<FlatRange> pieces;
+  for (FlatRange r : ranges)
+    for (std::int64_t step = 5; r.elems > 0; step = step * 3 + 1) {
+      FlatRange piece = r;
+      piece.elems = std::min(step, r.elems);
+      r.offset += piece.elems;
+      r.elems -= piece.elems;
+      pieces.push_back(piece);
+    }
+  return pieces;
+}
+
+std::vector<float> floats(std::int64_t elems, std::uint64_t seed, float low = -1, float high = 1) {
+  const HostTensor t = random_f32({elems}, seed, low, high);
+  return {t.as<float>(), t.as<float>() + elems};
+}
+
+std::vector<double> doubles(const std::vector<float>& v) { return {v.begin(), v.end()}; }
+
+/// Floats in device memory.
+class DeviceArray {
+ public:
+  DeviceArray(Backend& backend, const std::vector<float>& values)
+      : backend_(backend), memory_(backend.allocate(values.size() * sizeof(float), "floats")) {
+    backend.copy_to_device(memory_->data(), values.data(), memory_->bytes());
+  }
+  float* data() { return memory_->as<float>(); }
+  std::vector<float> values() {
+    std::vector<float> values(memory_->bytes() / sizeof(float));
+    backend_.copy_to_host(values.data(), memory_->data(), memory_->bytes());
+    return values;
+  }
+
+ private:
+  Backend& backend_;
+  std::unique_ptr<DeviceBuffer> memory_;
+};
+
+struct OptimizerArrays {
+  OptimizerArrays(Backend& backend, float first)
+      : params(backend, floats(kElems, 1)),
+        first_moment(backend, std::vector<float>(kElems, first)),
+        second_moment(backend, std::vector<float>(kElems)) {}
+  DeviceArray params, first_moment, second_moment;
+};
+
+/// Values are below 4; each of `steps` steps makes about `roundings` of them.
+void expect_close(const std::vector<float>& got,
+                  const std::vector<double>& want,
+                  int steps,
+                  int roundings) {
+  const double allowed = 4 * 0x1p-24 * steps * roundings;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], allowed) << "element " << i;
+}
+
+class CudaFlat : public CudaTest {
+ protected:
+  void check_sgd(float momentum, bool nesterov);
+};
+
+void CudaFlat::check_sgd(float momentum, bool nesterov) {
+  SCOPED_TRACE(fmt::format("momentum {} nesterov {}", momentum, nesterov));
+  OptimizerArrays state(backend(), NAN), pieces(backend(), NAN);  // the first step reads none
+  ReferenceState expected{doubles(floats(kElems, 1)), std::vector<double>(kElems), {}};
+  for (int step = 0; step < 3; ++step) {
+    const std::vector<float> values = floats(kElems, 10 + std::uint64_t(step));
+    DeviceArray grads(backend(), values);
+    SgdUpdate update{.params = state.params.data(),
+                     .grads = grads.data(),
+                     .momentum_buffer = momentum > 0 ? state.first_moment.data() : nullptr,
+                     .lr = 0.1f,
+                     .momentum = momentum,
+                     .grad_scale = 0.5f,
+                     .nesterov = nesterov,
+                     .first = step == 0};
+    backend().sgd_update(update, kRanges);
+    sgd_reference(expected, doubles(values), update, momentum > 0, kRanges);
+    update.params = pieces.params.data();
+    if (momentum > 0) update.momentum_buffer = pieces.first_moment.data();
+    backend().sgd_update(update, cut(kRanges));
+  }
+  expect_close(state.params.values(), expected.params, 3, 6);
+  EXPECT_EQ(state.params.values(), pieces.params.values()) << "cutting ranges changed bits";
+}
+
+TEST_F(CudaFlat, SgdFollowsTheFormula) {
+  check_sgd(0, false);
+  check_sgd(0.9f, false);
+  check_sgd(0.9f, true);
+}
+
+TEST_F(CudaFlat, AdamwFollowsTheFormula) {
+  OptimizerArrays state(backend(), 0), pieces(backend(), 0);
+  const std::vector<double> zero(kElems);
+  ReferenceState expected{doubles(floats(kElems, 1)), zero, zero};
+  for (std::uint64_t t = 1; t <= 3; ++t) {
+    const std::vector<float> values = floats(kElems, 20 + t, 0.1f, 1);
+    DeviceArray grads(backend(), values);
+    AdamwUpdate update{.params = state.params.data(),
+                       .grads = grads.data(),
+                       .first_moment = state.first_moment.data(),
+                       .second_moment = state.second_moment.data(),
+                       .lr = 0.01f,
+                       .beta1 = 0.9f,
+                       .beta2 = 0.999f,
+                       .eps = 1e-8f,
+                       .grad_scale = 0.5f,
+                       .t = t};
+    backend().adamw_update(update, kRanges);
+    adamw_reference(expected, doubles(values), update, kRanges);
+    update.params = pieces.params.data();
+    update.first_moment = pieces.first_moment.data();
+    update.second_moment = pieces.second_moment.data();
+    backend().adamw_update(update, cut(kRanges));
+  }
+  expect_close(state.params.values(), expected.params, 3, 10);
+  expect_close(state.first_moment.values(), expected.first_moment, 3, 4);
+  expect_close(state.second_moment.values(), expected.second_moment, 3, 4);
+  EXPECT_EQ(state.params.values(), pieces.params.values()) << "cutting ranges changed bits";
+  EXPECT_EQ(state.second_moment.values(), pieces.second_moment.values())
+      << "cutting ranges changed bits";
+}
+
+TEST_F(CudaFlat, AddsInPlaceAndBesides) {
+  for (std::int64_t n : kLengths) {
+    const std::vector<float> a = floats(n, 4), b = floats(n, 5);
+    std::vector<float> sum(a);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += b[i];
+    DeviceArray out(backend(), std::vector<float>(std::size_t(n), NAN)), first(backend(), a);
+    DeviceArray second(backend(), b);
+    backend().add(out.data(), first.data(), second.data(), n);
+    EXPECT_EQ(out.values(), sum) << n;
+    backend().add(first.data(), first.data(), second.data(), n);
+    EXPECT_EQ(first.values(), sum) << n;
+  }
+}
+
+TEST_F(CudaFlat, SquaredNormsAgreeWithDoubleAndNotOnTheirPlace) {
+  std::vector<FlatRange> together;
+  std::vector<float> all;
+  for (std::int64_t n : kLengths) {
+    together.push_back({.offset = std::int64_t(all.size()), .elems = n});
+    const std::vector<float> values = floats(n, 1 + std::uint64_t(n));
+    all.insert(all.end(), values.begin(), values.end());
+    all.push_back(NAN);  // between ranges: read by nobody, and odd places for the next
+  }
+  DeviceArray values(backend(), all);
+  std::vector<double> norms(together.size(), -1);
+  backend().squared_norms(values.data(), together, norms.data());
+  for (std::size_t r = 0; r < together.size(); ++r) {
+    const auto begin = all.begin() + together[r].offset;
+    const std::vector<float> own(begin, begin + together[r].elems);
+    double expected = 0;
+    for (float x : own) expected += double(x) * double(x);
+    // Squares of fp32 values are exact in fp64; each of n additions rounds.
+    EXPECT_NEAR(norms[r], expected, 0x1p-53 * double(own.size()) * expected) << own.size();
+    DeviceArray alone(backend(), own);
+    const FlatRange range{.offset = 0, .elems = together[r].elems};
+    double norm = -1;
+    backend().squared_norms(alone.data(), {&range, 1}, &norm);
+    EXPECT_EQ(norm, norms[r]) << own.size() << " elements elsewhere";
+  }
+}
+
+TEST_F(CudaFlat, RunningStatisticMovesTowardsTheWeightedSum) {
+  for (std::int64_t n : kLengths) {
+    const std::vector<float> before = floats(n, 6), sums = floats(n, 7);
+    DeviceArray value(backend(), before), sum(backend(), sums), weight(backend(), {0.75f});
+    backend().update_running_statistic(value.data(), sum.data(), weight.data(), 0.1f, n);
+    const std::vector<float> got = value.values();
+    for (std::size_t i = 0; i < got.size(); ++i)
+      // Four roundings of values below 2.
+      ASSERT_NEAR(got[i], before[i] + 0.1 * (double(sums[i]) - 0.75 * before[i]), 4 * 0x1p-23);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <tuple>
+#include <type_traits>
+
+#include "tests/support/cuda_emulator/runtime_api.h"
+
+namespace lockstep::emulator {
+
+/// A kernel with its arguments, to be called once by each thread of the grid.
+struct Launch {
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+  const void* kernel = nullptr;  ///< its address, which attributes are kept under
+  void (*call)(const void* arguments) = nullptr;
+  const void* arguments = nullptr;
+};
+
+/// Runs all of it. cudaErrorInvalidConfiguration or cudaErrorInvalidValue for a shape that no
+/// device takes; cudaErrorLaunchFailure, cudaErrorIllegalAddress or cudaErrorMisalignedAddress for
+/// a kernel that does wrong. Then cudaGetErrorString() tells what.
+cudaError_t run(const Launch& launch);
+
+/// Holds a kernel and what it is called with. Parameters lie in memory that kernels must not see,
+/// so that handing them over is not watched.
+template <typename... Parameters>
+struct BoundCall {
+  void (*kernel)(Parameters...);
+  std::tuple<std::remove_cv_t<Parameters>...> parameters;
+
+  __attribute__((no_sanitize("thread"))) static void call(const void* self) {
+    const auto& bound = *static_cast<const BoundCall*>(self);
+    hand_over(bound, std::index_sequence_for<Parameters...>());
+  }
+  template <std::size_t... I>
+  __attribute__((no_sanitize("thread"), always_inline)) static inline void hand_over(
+      const BoundCall& bound, std::index_sequence<I...>) {
+    bound.kernel(std::get<I>(bound.parameters)...);
+  }
+};
+
+}  // namespace lockstep::emulator
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
+                               void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  using Call = lockstep::emulator::BoundCall<Parameters...>;
+  const Call call{kernel, {static_cast<Parameters>(arguments)...}};
+  return lockstep::emulator::run({config->gridDim,
+                                  config->blockDim,
+                                  config->dynamicSmemBytes,
+                                  reinterpret_cast<const void*>(kernel),
+                                  Call::call,
+                                  &call});
+}
