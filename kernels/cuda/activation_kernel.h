@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "core/exec/kernel.h"
+#include "core/ops/activation.h"
+#include "kernels/cuda/device.h"
+
+namespace lockstep::cuda {
+
+/// `product` with `activation` behind it; see make_with_activation().
+std::unique_ptr<Kernel> wrap_activation(std::unique_ptr<Kernel> product,
+                                        ops::Activation activation,
+                                        bool kept_input,
+                                        const TensorType& output,
+                                        const Device& device);
+
+/// A product followed by an activation, as one kernel: for those that the library's epilogue does
+/// not apply. `make_product` makes the product for a spec with one output; `kept_input` says that
+/// the node has a second output for the activation's input. The activation is a launch of its own
+/// over what the product has just written, with the bits of its own operator.
+template <typename MakeProduct>
+std::unique_ptr<Kernel> make_with_activation(const KernelSpec& spec,
+                                             ops::Activation activation,
+                                             bool kept_input,
+                                             const Device& device,
+                                             MakeProduct make_product) {
+  KernelSpec one = spec;
+  one.outputs.resize(1);
+  one.output_accumulates.resize(1);
+  return wrap_activation(make_product(one), activation, kept_input, spec.outputs[0], device);
+}
+
+}  // namespace lockstep::cuda

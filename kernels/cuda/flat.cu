@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/flat.h"
+#include "kernels/cuda/range_table.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+// Work on flat arrays. Sums of squares have the CPU's order and so its bits: sixteen threads take a
+// block of kNormBlock elements, thread j every sixteenth from j on, and add pairwise; then the sums
+// of a range's blocks are added one after another by one thread, which other threads feed through
+// shared memory. Bytes: the values once. Bound by memory; the last step by the latency of one fp64
+// addition for every 16 KiB of the longest range.
+namespace lockstep::cuda {
+namespace {
+
+struct Sum2 {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+
+__global__ void add_unaligned_kernel(float* out,
+                                     const float* a,
+                                     const float* b,
+                                     std::int64_t elems) {
+  for (std::int64_t i = global_thread(); i < elems; i += all_threads()) out[i] = a[i] + b[i];
+}
+
+__global__ void update_statistic_kernel(
+    float* value, const float* sum, const float* weight, float momentum, std::int64_t elems) {
+  for (std::int64_t i = global_thread(); i < elems; i += all_threads())
+    value[i] = value[i] + momentum * (sum[i] - weight[0] * value[i]);
+}
+
+constexpr int kLanes = 16;  // running sums of a block, whatever computes them
+constexpr std::int64_t kNormTile = kBlock / kLanes * kNormBlock;
+
+struct NormRange {
+  std::int64_t offset, elems;
+  std::int64_t partial;  ///< number of its first block among those of all ranges
+};
+
+/// partials[b] = the sum of the squares of block b.
+__global__ void block_norms_kernel(double* partials,
+                                   const float* values,
+                                   const RangeTable<NormRange> table) {
+  const auto place = table.place_of(std::int32_t(blockIdx.x));
+  const int lane = int(threadIdx.x) % kLanes;
+  const std::int64_t block = place.tile * (kBlock / kLanes) + threadIdx.x / kLanes;
+  const std::int64_t begin = block * kNormBlock, elems = place.range.elems;
+  const std::int64_t end = begin + kNormBlock < elems ? begin + kNormBlock : elems;
+  double sum = 0;
+#pragma unroll 16
+  for (std::int64_t i = begin + lane; i < end; i += kLanes) {
+    const auto v = double(values[place.range.offset + i]);
+    sum += v * v;
+  }
+  for (int distance = kLanes / 2; distance > 0; distance /= 2)
+    sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  if (lane == 0 && begin < elems) partials[place.range.partial + block] = sum;
+}
+
+/// Blocks of consecutive ranges: those of range i are [first[i], first[i + 1]).
+struct RangeBlocks {
+  static constexpr int kMost = 256;
+  std::int64_t first[kMost + 1];
+};
+
+/// A block a range.
+__global__ void add_norms_kernel(double* result, const double* partials, const RangeBlocks ranges) {
+  double* const staged = dynamic_shared<double>();
+  const std::int64_t begin = ranges.first[blockIdx.x], end = ranges.first[blockIdx.x + 1];
+  double sum = 0;
+  for (std::int64_t batch = begin; batch < end; batch += blockDim.x) {
+    const std::int64_t left = end - batch;
+    const int count = int(left < blockDim.x ? left : blockDim.x);
+    if (int(threadIdx.x) < count) staged[threadIdx.x] = partials[batch + threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+#pragma unroll 8
+      for (int i = 0; i < count; ++i) sum += staged[i];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) result[blockIdx.x] = sum;
+}
+
+}  // namespace
+
+void add(const Device& device, float* out, const float* a, const float* b, std::int64_t elems) {
+  if (aligned_to_packs(out, a, b))
+    map("flat_add", Sum2{}, out, elems, device.compute, a, b);
+  else
+    launch("flat_add", cover(elems), device.compute, add_unaligned_kernel, out, a, b, elems);
+}
+
+void update_running_statistic(const Device& device,
+                              float* value,
+                              const float* sum,
+                              const float* weight,
+                              float momentum,
+                              std::int64_t elems) {
+  launch("running_statistic",
+         cover(elems),
+         device.compute,
+         update_statistic_kernel,
+         value,
+         sum,
+         weight,
+         momentum,
+         elems);
+}
+
+std::size_t squared_norms_workspace(std::span<const FlatRange> ranges) {
+  std::int64_t blocks = 0;
+  for (const FlatRange& range : ranges) blocks += ceil_div(range.elems, kNormBlock);
+  return std::size_t(blocks) * sizeof(double);
+}
+
+void squared_norms(const Device& device,
+                   const float* values,
+                   std::span<const FlatRange> ranges,
+                   double* result,
+                   void* workspace) {
+  auto* const partials = static_cast<double*>(workspace);
+  std::int64_t blocks = 0;
+  for_each_table<NormRange>(
+      ranges,
+      kNormTile,
+      [&](const FlatRange& range) {
+        const std::int64_t first = blocks;
+        blocks += ceil_div(range.elems, kNormBlock);
+        return NormRange{range.offset, range.elems, first};
+      },
+      [&](const RangeTable<NormRange>& table) {
+        launch("block_norms",
+               {.grid = dim3(unsigned(table.tiles()))},
+               device.compute,
+               block_norms_kernel,
+               partials,
+               values,
+               table);
+      });
+  std::int64_t first = 0;
+  for (std::size_t done = 0; done < ranges.size(); done += RangeBlocks::kMost) {
+    const auto part =
+        ranges.subspan(done, std::min(ranges.size() - done, std::size_t{RangeBlocks::kMost}));
+    RangeBlocks table{};
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      table.first[i] = first;
+      table.first[i + 1] = first += ceil_div(part[i].elems, kNormBlock);
+    }
+    launch("add_norms",
+           {.grid = dim3(unsigned(part.size())), .shared_bytes = kBlock * sizeof(double)},
+           device.compute,
+           add_norms_kernel,
+           result + done,
+           partials,
+           table);
+  }
+}
+
+}  // namespace lockstep::cuda

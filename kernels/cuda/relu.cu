@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/relu.h"
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/bound_kernel.h"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/kernel_list.h"
+
+namespace lockstep::cuda {
+namespace {
+
+template <typename T>
+class ReluKernel final : public BoundKernel {
+ public:
+  ReluKernel(std::int64_t elems, const Device& device) : BoundKernel(device), elems_(elems) {}
+  void run(const RunState&) override {
+    map("relu", Relu{}, output<T>(0), elems_, stream(), input<T>(0));
+  }
+
+ private:
+  std::int64_t elems_;
+};
+
+template <typename T>
+class ReluBwdKernel final : public BoundKernel {
+ public:
+  ReluBwdKernel(std::int64_t elems, const Device& device) : BoundKernel(device), elems_(elems) {}
+  void run(const RunState&) override {
+    map("relu_bwd", ReluGradient{}, output<T>(0), elems_, stream(), input<T>(0), input<T>(1));
+  }
+
+ private:
+  std::int64_t elems_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_relu_kernel(const ops::Relu&,
+                                         const KernelSpec& spec,
+                                         const Device& device) {
+  return make_stored<ReluKernel>(spec.inputs[0].dtype, spec.inputs[0].elems(), device);
+}
+
+std::unique_ptr<Kernel> make_relu_bwd_kernel(const ops::ReluBwd&,
+                                             const KernelSpec& spec,
+                                             const Device& device) {
+  return make_stored<ReluBwdKernel>(spec.inputs[0].dtype, spec.inputs[0].elems(), device);
+}
+
+}  // namespace lockstep::cuda
