@@ -13,23 +13,26 @@ namespace lockstep::cuda {
 
 enum class ConvolutionPass : std::uint8_t { forward, data_gradient, weight_gradient };
 
-/// x: [n, h, w, c], weight: [k, kernel, kernel, c / groups], y: [n, out_h, out_w, k], all of one
-/// type, f32 or bf16, NHWC without gaps; sums are fp32. All extents >= 1.
+/// x: [n, h, w, c], weight: [k, kernel_h, kernel_w, c / groups], y: [n, out_h, out_w, k], all of
+/// one type, f32 or bf16, NHWC without gaps; sums are fp32, what is stored as bf16 is rounded once.
+/// All extents >= 1.
 struct ConvolutionSpec {
   ConvolutionPass pass = ConvolutionPass::forward;
   DType type = DType::f32;
+  DType weight_gradient = DType::f32;  ///< `type` or f32; of that pass alone
+  bool bias = false;                   ///< y += bias: [k] f32; of the forward pass alone
   std::int64_t n = 0, h = 0, w = 0, c = 0;
-  std::int64_t k = 0, kernel = 0, out_h = 0, out_w = 0;
-  std::int64_t stride = 1, padding = 0, groups = 1;
+  std::int64_t k = 0, kernel_h = 0, kernel_w = 0, out_h = 0, out_w = 0;
+  std::int64_t stride_h = 1, stride_w = 1, padding_h = 0, padding_w = 0, groups = 1;
 };
 
-/// forward: x, weight -> y; data_gradient: y (= dy), weight -> x (= dx); weight_gradient:
-/// x, y (= dy) -> weight (= dweight) + (accumulate ? weight : 0).
+/// forward: x, weight (, bias) -> y; data_gradient: y (= dy), weight -> x (= dx);
+/// weight_gradient: x, y (= dy) -> weight (= dweight).
 struct ConvolutionArguments {
   void* x = nullptr;
   void* weight = nullptr;
   void* y = nullptr;
-  bool accumulate = false;  ///< only weight_gradient in f32
+  const float* bias = nullptr;
   void* workspace = nullptr;
 };
 
@@ -43,9 +46,13 @@ class Convolution {
   virtual void run(const ConvolutionArguments& arguments) = 0;
 };
 
-/// `what` names the operator in errors. Throws Error where the library has no algorithm.
+/// `what` names the operator in errors. Null where the library has no deterministic algorithm.
 std::unique_ptr<Convolution> make_convolution(const Device& device,
                                               const ConvolutionSpec& spec,
                                               const std::string& what);
+
+/// The same by an own kernel without tensor cores, for what the library lacks. Takes every spec.
+std::unique_ptr<Convolution> make_direct_convolution(const Device& device,
+                                                     const ConvolutionSpec& spec);
 
 }  // namespace lockstep::cuda

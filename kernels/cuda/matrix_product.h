@@ -20,22 +20,23 @@ enum class MatrixEpilogue : std::uint8_t {
 
 /// C = epilogue(op(A) op(B)) + (accumulate ? C : 0), row-major, without gaps:
 ///   op(A): [m, k], A stored as [m, k], or [k, m] where transpose_a;
-///   op(B): [k, n], B stored as [k, n], or [n, k] where transpose_b;  C, aux: [m, n]; bias: [n]
-///   f32.
-/// A and B have one type, f32 or bf16; C is that type or f32. Sums are fp32. All extents >= 1.
+///   op(B): [k, n], B stored as [k, n], or [n, k] where transpose_b;  C, aux: [m, n]; bias: [n].
+/// A and B have one type, f32 or bf16; C is that type or f32; the bias is f32 or of C's type. Sums
+/// are fp32; what is stored as bf16 is rounded once. All extents >= 1.
 struct MatrixProductSpec {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   DType factors = DType::f32;
   DType result = DType::f32;
   MatrixEpilogue epilogue = MatrixEpilogue::none;
+  DType bias = DType::f32;  ///< type of the epilogue's bias
 };
 
 struct MatrixArguments {
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;
-  const float* bias = nullptr;
+  const void* bias = nullptr;
   void* aux = nullptr;      ///< as C; where the epilogue has one
   bool accumulate = false;  ///< only without an epilogue
   void* workspace = nullptr;
@@ -51,7 +52,8 @@ class MatrixProduct {
   virtual void run(const MatrixArguments& arguments) = 0;
 };
 
-/// `what` names the operator in errors. Throws Error where the library has no algorithm.
+/// `what` names the operator in errors. Null where the library has no algorithm with this epilogue
+/// (then do its work behind a product without one); throws Error where it has none without.
 std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
                                                    const MatrixProductSpec& spec,
                                                    const std::string& what);

@@ -6,6 +6,7 @@
 
 #include "core/ops/embedding.h"
 #include "core/ops/layer_norm.h"
+#include "core/ops/linear.h"
 #include "core/ops/normalize.h"
 
 namespace lockstep::test {
@@ -59,11 +60,19 @@ std::vector<int> activations(const Operator& op) {
   }
 }
 
-/// The input that is packed as bf16, or -1.
-int packed_weight(OpKind kind) {
-  const bool packs = kind == OpKind::linear || kind == OpKind::linear_bwd_data ||
-                     kind == OpKind::conv2d || kind == OpKind::conv2d_bwd_data;
-  return packs ? 1 : -1;
+/// Parameters that kernels may read from bf16 copies.
+std::vector<std::size_t> packed_parameters(const Operator& op) {
+  switch (op.kind()) {
+    case OpKind::linear:
+      return op_cast<ops::Linear>(op).bias() ? std::vector<std::size_t>{1, 2}
+                                             : std::vector<std::size_t>{1};
+    case OpKind::linear_bwd_data:
+    case OpKind::conv2d:
+    case OpKind::conv2d_bwd_data:
+      return {1};
+    default:
+      return {};
+  }
 }
 
 /// Where bf16 comes from an attribute; null elsewhere.
@@ -109,8 +118,8 @@ std::optional<OpCase> bf16_variant(const OpCase& test_case) {
     if (input.type.dtype != DType::f32) return {};
     input = rounded_to_bf16(input);
   }
-  if (const int weight = packed_weight(test_case.op->kind()); weight >= 0) {
-    HostTensor& values = variant.inputs[std::size_t(weight)];
+  for (const std::size_t parameter : packed_parameters(*test_case.op)) {
+    HostTensor& values = variant.inputs[parameter];
     const std::vector<double> exact = rounded_to_bf16(values).to_double();
     for (std::size_t i = 0; i < exact.size(); ++i) values.as<float>()[i] = float(exact[i]);
   }

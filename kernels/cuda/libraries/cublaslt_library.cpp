@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/libraries/cublaslt_library.h"
+
+#include <map>
+
+#include "core/base/error.h"
+
+namespace lockstep::cuda {
+namespace {
+
+std::string hint_for(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "the device has no memory left for cuBLASLt, or the driver is too old: see nvidia-smi";
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+      return "cuBLASLt does not know this device: a newer CUDA toolkit may";
+    default:
+      return "CUBLASLT_LOG_LEVEL=5 makes cuBLASLt say more";
+  }
+}
+
+int version_part(const CublasLt& library, libraryPropertyType part) {
+  int value = 0;
+  check(library.cublasLtGetProperty(part, &value), "cuBLASLt: version");
+  return value;
+}
+
+}  // namespace
+
+LibraryName cublaslt_name() {
+  return {
+      .file = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+      .version = fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH),
+      .how_to_install = fmt::format(
+          "install cuBLAS {} (of the CUDA toolkit {})", CUBLAS_VER_MAJOR, CUDART_VERSION / 1000)};
+}
+
+CublasLt load_cublaslt(const DynamicLibrary& library) {
+  CublasLt functions;
+#define LOCKSTEP_FIND(name) library.find(functions.name, #name);
+  LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_FIND)
+#undef LOCKSTEP_FIND
+  int major = 0;
+  // Of all statuses, none has a meaning before the library is known to be the right one.
+  if (functions.cublasLtGetProperty(MAJOR_VERSION, &major) != CUBLAS_STATUS_SUCCESS) major = 0;
+  check_major_version(library.name(), major, CUBLAS_VER_MAJOR);
+  return functions;
+}
+
+const CublasLt& cublaslt() {
+  static const CublasLt functions = load_cublaslt(DynamicLibrary(cublaslt_name()));
+  return functions;
+}
+
+std::string cublaslt_version() {
+  const CublasLt& library = cublaslt();
+  return fmt::format("{}.{}.{}",
+                     version_part(library, MAJOR_VERSION),
+                     version_part(library, MINOR_VERSION),
+                     version_part(library, PATCH_LEVEL));
+}
+
+void check(cublasStatus_t status, std::string_view what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const CublasLt& library = cublaslt();
+  const std::string message = fmt::format("{}: {} ({})",
+                                          what,
+                                          library.cublasLtGetStatusName(status),
+                                          library.cublasLtGetStatusString(status));
+  if (status == CUBLAS_STATUS_ALLOC_FAILED)
+    throw OutOfMemory(message, "use a smaller micro-batch or model, or a device with more memory");
+  throw EnvironmentError(message, hint_for(status));
+}
+
+std::shared_ptr<cublasLtContext> cublaslt_handle(const Device& device) {
+  // A process makes its kernels in one thread.
+  static std::map<int, std::weak_ptr<cublasLtContext>> handles;
+  std::weak_ptr<cublasLtContext>& known = handles[device.ordinal];
+  if (auto handle = known.lock()) return handle;
+  cublasLtHandle_t made = nullptr;
+  check(cublaslt().cublasLtCreate(&made), "cuBLASLt: handle");
+  const std::shared_ptr<cublasLtContext> handle(
+      made, [](cublasLtHandle_t last) { cublaslt().cublasLtDestroy(last); });
+  known = handle;
+  return handle;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "core/base/error.h"
+#include "kernels/cuda/libraries/cublaslt_library.h"
+#include "kernels/cuda/matrix_product.h"
+
+// Note [Row-major products in cuBLASLt]
+//
+// cuBLASLt's fast paths are column-major. Memory that holds a row-major matrix holds, read column
+// by column, its transpose; and C = A B is C^T = B^T A^T. So cuBLASLt's A is our B, its B our A,
+// its m our n, its n our m; a matrix that we do not transpose it does not either, and its bias, one
+// element for each of its rows, is ours, one for each column. Leading dimensions are our rows'
+// lengths.
+//
+// Sums over k may be split among blocks, but only where the parts are fp32, go into the workspace
+// and are added by a kernel of its own: the other schemes round parts to bf16, or add in the order
+// in which blocks come.
+namespace lockstep::cuda {
+namespace {
+
+constexpr std::size_t kMostWorkspace = std::size_t(32) << 20;
+constexpr std::uint32_t kPointerAlignment = 64;
+constexpr int kCandidates = 8;
+
+cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+cublasComputeType_t compute_type(const Device& device, DType factors) {
+  const bool tf32 = device.tf32 && factors == DType::f32;
+  return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+/// One of cuBLASLt's descriptions, destroyed with its owner.
+template <typename Description>
+using Owned = std::unique_ptr<Description, cublasStatus_t (*)(Description*)>;
+
+using Layout = Owned<cublasLtMatrixLayoutOpaque_t>;
+using Operation = Owned<cublasLtMatmulDescOpaque_t>;
+using Preference = Owned<cublasLtMatmulPreferenceOpaque_t>;
+
+/// Of the row-major matrix [rows, columns].
+Layout layout(DType dtype, std::int64_t rows, std::int64_t columns, const std::string& what) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(cublaslt().cublasLtMatrixLayoutCreate(
+            &made, type_of(dtype), std::uint64_t(columns), std::uint64_t(rows), columns),
+        what);
+  return {made, cublaslt().cublasLtMatrixLayoutDestroy};
+}
+
+class CublasLtProduct final : public MatrixProduct {
+ public:
+  CublasLtProduct(const Device& device, const MatrixProductSpec& spec, const std::string& what)
+      : what_(what),
+        spec_(spec),
+        stream_(device.compute),
+        handle_(cublaslt_handle(device)),
+        a_(spec.transpose_a ? layout(spec.factors, spec.k, spec.m, what)
+                            : layout(spec.factors, spec.m, spec.k, what)),
+        b_(spec.transpose_b ? layout(spec.factors, spec.n, spec.k, what)
+                            : layout(spec.factors, spec.k, spec.n, what)),
+        c_(layout(spec.result, spec.m, spec.n, what)) {
+    describe_operation(device);
+  }
+
+  /// Whether there is an algorithm; without one this must not run.
+  bool choose_algorithm() {
+    const Preference preference = describe_preference();
+    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
+    int count = 0;
+    const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(handle_.get(),
+                                                                            operation_.get(),
+                                                                            b_.get(),
+                                                                            a_.get(),
+                                                                            c_.get(),
+                                                                            c_.get(),
+                                                                            preference.get(),
+                                                                            kCandidates,
+                                                                            found.data(),
+                                                                            &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+    // So it may call a type of bias that does not go with the others.
+    if (status == CUBLAS_STATUS_INVALID_VALUE && spec_.epilogue != MatrixEpilogue::none)
+      return false;
+    check(status, what_);
+    for (int i = 0; i < count; ++i)
+      if (is_usable(found[std::size_t(i)])) {
+        algorithm_ = found[std::size_t(i)].algo;
+        workspace_bytes_ = found[std::size_t(i)].workspaceSize;
+        return true;
+      }
+    return false;
+  }
+
+  std::size_t workspace_bytes() const override { return workspace_bytes_; }
+
+  void run(const MatrixArguments& arguments) override {
+    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);
+    if (spec_.epilogue != MatrixEpilogue::none)
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.bias);
+    if (spec_.epilogue == MatrixEpilogue::bias_gelu_tanh)
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, arguments.aux);
+    const float alpha = 1.0f, beta = arguments.accumulate ? 1.0f : 0.0f;
+    check(cublaslt().cublasLtMatmul(handle_.get(),
+                                    operation_.get(),
+                                    &alpha,
+                                    arguments.b,
+                                    b_.get(),
+                                    arguments.a,
+                                    a_.get(),
+                                    &beta,
+                                    arguments.c,
+                                    c_.get(),
+                                    arguments.c,
+                                    c_.get(),
+                                    &algorithm_,
+                                    arguments.workspace,
+                                    workspace_bytes_,
+                                    stream_),
+          what_);
+  }
+
+ private:
+  void describe_operation(const Device& device) {
+    cublasLtMatmulDesc_t made = nullptr;
+    check(
+        cublaslt().cublasLtMatmulDescCreate(&made, compute_type(device, spec_.factors), CUDA_R_32F),
+        what_);
+    operation_ = {made, cublaslt().cublasLtMatmulDescDestroy};
+    set(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t(spec_.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
+    set(CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t(spec_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
+    if (spec_.epilogue != MatrixEpilogue::none) describe_epilogue();
+  }
+
+  void describe_epilogue() {
+    const bool gelu = spec_.epilogue == MatrixEpilogue::bias_gelu_tanh;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+        std::uint32_t(gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t(type_of(spec_.bias)));
+    // The heuristic reads from a pointer how well it is aligned; run() sets the real ones.
+    const auto aligned = reinterpret_cast<const void*>(std::uintptr_t(kPointerAlignment));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
+    if (!gelu) return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, spec_.n);
+  }
+
+  template <typename Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    check(cublaslt().cublasLtMatmulDescSetAttribute(
+              operation_.get(), attribute, &value, sizeof(value)),
+          what_);
+  }
+
+  Preference describe_preference() const {
+    cublasLtMatmulPreference_t made = nullptr;
+    check(cublaslt().cublasLtMatmulPreferenceCreate(&made), what_);
+    Preference preference{made, cublaslt().cublasLtMatmulPreferenceDestroy};
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      check(cublaslt().cublasLtMatmulPreferenceSetAttribute(
+                preference.get(), attribute, &value, sizeof(value)),
+            what_);
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kMostWorkspace));
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      prefer(attribute, kPointerAlignment);
+    return preference;
+  }
+
+  bool is_usable(const cublasLtMatmulHeuristicResult_t& candidate) const {
+    if (candidate.state != CUBLAS_STATUS_SUCCESS || candidate.workspaceSize > kMostWorkspace)
+      return false;
+    std::uint32_t scheme = 0;
+    check(cublaslt().cublasLtMatmulAlgoConfigGetAttribute(&candidate.algo,
+                                                          CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                          &scheme,
+                                                          sizeof(scheme),
+                                                          nullptr),
+          what_);
+    return scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
+           scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  }
+
+  std::string what_;
+  MatrixProductSpec spec_;
+  cudaStream_t stream_;
+  std::shared_ptr<cublasLtContext> handle_;
+  Operation operation_{nullptr, nullptr};
+  Layout a_, b_, c_;
+  cublasLtMatmulAlgo_t algorithm_{};
+  std::size_t workspace_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
+                                                   const MatrixProductSpec& spec,
+                                                   const std::string& what) {
+  // Rules that cuBLASLt states but need not check: its second output begins every row at a multiple
+  // of eight elements.
+  if (spec.epilogue == MatrixEpilogue::bias_gelu_tanh && spec.n % 8 != 0) return nullptr;
+  auto product = std::make_unique<CublasLtProduct>(device, spec, what);
+  if (product->choose_algorithm()) return product;
+  if (spec.epilogue != MatrixEpilogue::none) return nullptr;
+  throw Error(fmt::format("{}: cuBLASLt has no algorithm for a product of {} x {} x {}, {} -> {}",
+                          what,
+                          spec.m,
+                          spec.n,
+                          spec.k,
+                          name_of(spec.factors),
+                          name_of(spec.result)),
+              "CUBLASLT_LOG_LEVEL=5 makes cuBLASLt say why");
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cudnn_graph.h>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/libraries/dynamic_library.h"
+
+#define LOCKSTEP_CUDNN_FUNCTIONS(FUNCTION) \
+  FUNCTION(cudnnCreate)                    \
+  FUNCTION(cudnnDestroy)                   \
+  FUNCTION(cudnnSetStream)                 \
+  FUNCTION(cudnnGetErrorString)            \
+  FUNCTION(cudnnGetLastErrorString)        \
+  FUNCTION(cudnnGetProperty)               \
+  FUNCTION(cudnnGetCudartVersion)          \
+  FUNCTION(cudnnBackendCreateDescriptor)   \
+  FUNCTION(cudnnBackendDestroyDescriptor)  \
+  FUNCTION(cudnnBackendSetAttribute)       \
+  FUNCTION(cudnnBackendGetAttribute)       \
+  FUNCTION(cudnnBackendFinalize)           \
+  FUNCTION(cudnnBackendExecute)
+
+namespace lockstep::cuda {
+
+/// cuDNN's functions under their own names.
+struct Cudnn {
+#define LOCKSTEP_MEMBER(name) decltype(&::name) name = nullptr;
+  LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_MEMBER)
+#undef LOCKSTEP_MEMBER
+};
+
+LibraryName cudnn_name();
+
+/// Finds every function of `library` and checks its version and the CUDA version it is made for.
+/// Throws EnvironmentError.
+Cudnn load_cudnn(const DynamicLibrary& library);
+
+/// cuDNN, opened by the first call. Throws EnvironmentError where that fails, at every call.
+const Cudnn& cudnn();
+
+/// "9.19.0"
+std::string cudnn_version();
+
+/// Throws for a status that is not success, as check(cudaError_t) does, with cuDNN's own words.
+void check(cudnnStatus_t status, std::string_view what);
+
+/// The handle for `device` and its compute stream, shared by all convolutions that are alive.
+std::shared_ptr<cudnnContext> cudnn_handle(const Device& device);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "core/exec/kernel.h"
+
+namespace lockstep::cuda {
+
+/// Where the parts of a workspace begin, each at a multiple of 256 bytes as libraries like it.
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// The bf16 copy of the fp32 parameter `input`, in its own layout: one for all kernels that read
+/// the parameter.
+inline PackedCopy bf16_copy(int input, const TensorType& parameter) {
+  return {input, "bf16", std::size_t(parameter.elems()) * size_in_bytes(DType::bf16)};
+}
+
+/// Whether output `i` adds to what is there in a run with `state`.
+inline bool accumulates(const std::vector<bool>& output_accumulates,
+                        std::size_t i,
+                        const RunState& state) {
+  return state.accumulate && i < output_accumulates.size() && output_accumulates[i];
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/convolution.h"
+
+#include "tests/support/cuda_emulator/host_values.h"
+#include "tests/support/cuda_emulator/library_limits.h"
+
+namespace lockstep::cuda {
+namespace {
+
+/// Calls `visit(x index, weight index, y index)` for every product, in a fixed order.
+template <typename Visit>
+void for_each_product(const ConvolutionSpec& s, Visit visit) {
+  const std::int64_t in = s.c / s.groups, out = s.k / s.groups;
+  for (std::int64_t n = 0; n < s.n; ++n)
+    for (std::int64_t p = 0; p < s.out_h; ++p)
+      for (std::int64_t q = 0; q < s.out_w; ++q)
+        for (std::int64_t o = 0; o < s.k; ++o)
+          for (std::int64_t r = 0; r < s.kernel_h; ++r)
+            for (std::int64_t t = 0; t < s.kernel_w; ++t) {
+              const std::int64_t h = p * s.stride_h - s.padding_h + r;
+              const std::int64_t w = q * s.stride_w - s.padding_w + t;
+              if (h < 0 || h >= s.h || w < 0 || w >= s.w) continue;
+              for (std::int64_t i = 0; i < in; ++i)
+                visit(std::size_t(((n * s.h + h) * s.w + w) * s.c + o / out * in + i),
+                      std::size_t(((o * s.kernel_h + r) * s.kernel_w + t) * in + i),
+                      std::size_t(((n * s.out_h + p) * s.out_w + q) * s.k + o));
+            }
+}
+
+class EmulatedConvolution final : public Convolution {
+ public:
+  explicit EmulatedConvolution(const ConvolutionSpec& spec) : spec_(spec) {}
+  std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
+
+  void run(const ConvolutionArguments& arguments) override {
+    use_workspace(arguments.workspace);
+    const ConvolutionSpec& s = spec_;
+    const std::int64_t x_elems = s.n * s.h * s.w * s.c, y_elems = s.n * s.out_h * s.out_w * s.k;
+    const std::int64_t weight_elems = s.k * s.kernel_h * s.kernel_w * s.c / s.groups;
+    const auto read = [&](ConvolutionPass result, const void* values, std::int64_t elems) {
+      return s.pass == result ? std::vector<float>(std::size_t(elems))
+                              : widened(values, s.type, elems);
+    };
+    std::vector<float> x = read(ConvolutionPass::data_gradient, arguments.x, x_elems);
+    std::vector<float> w = read(ConvolutionPass::weight_gradient, arguments.weight, weight_elems);
+    std::vector<float> y = read(ConvolutionPass::forward, arguments.y, y_elems);
+    for_each_product(s, [&](std::size_t i, std::size_t j, std::size_t k) {
+      if (s.pass == ConvolutionPass::forward) y[k] += x[i] * w[j];
+      if (s.pass == ConvolutionPass::data_gradient) x[i] += y[k] * w[j];
+      if (s.pass == ConvolutionPass::weight_gradient) w[j] += x[i] * y[k];
+    });
+    switch (s.pass) {
+      case ConvolutionPass::forward:
+        if (s.bias)
+          for (std::size_t i = 0; i < y.size(); ++i) y[i] += arguments.bias[i % std::size_t(s.k)];
+        return write(y, arguments.y, s.type);
+      case ConvolutionPass::data_gradient:
+        return write(x, arguments.x, s.type);
+      case ConvolutionPass::weight_gradient:
+        return write(w, arguments.weight, s.weight_gradient);
+    }
+  }
+
+ private:
+  static void write(const std::vector<float>& from, void* to, DType type) {
+    for (std::size_t i = 0; i < from.size(); ++i) store(from[i], to, type, std::int64_t(i));
+  }
+
+  ConvolutionSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Convolution> make_convolution(const Device&,
+                                              const ConvolutionSpec& spec,
+                                              const std::string&) {
+  const bool forward = spec.pass == ConvolutionPass::forward;
+  LOCKSTEP_ASSERT(forward || !spec.bias);
+  // Refused, so that what is there for windows that a library does not take is run.
+  if (spec.padding_h >= spec.kernel_h || spec.padding_w >= spec.kernel_w) return nullptr;
+  if (spec.bias && (spec.type == DType::f32 || !library_limits().convolution_bias)) return nullptr;
+  const bool mixed = spec.pass == ConvolutionPass::weight_gradient && spec.type == DType::bf16 &&
+                     spec.weight_gradient == DType::f32;
+  if (mixed && !library_limits().fp32_gradients_from_bf16) return nullptr;
+  return std::make_unique<EmulatedConvolution>(spec);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <cuda_bf16.h>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/shape.h"
+
+/// Tensors of the emulated device as its libraries' twins read and write them.
+namespace lockstep::cuda {
+
+inline std::vector<float> widened(const void* values, DType type, std::int64_t elems) {
+  std::vector<float> result(static_cast<std::size_t>(elems));
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = type == DType::bf16 ? __bfloat162float(static_cast<const __nv_bfloat16*>(values)[i])
+                                    : static_cast<const float*>(values)[i];
+  return result;
+}
+
+/// Rounds to nearest even.
+inline void store(float value, void* values, DType type, std::int64_t i) {
+  if (type == DType::bf16)
+    static_cast<__nv_bfloat16*>(values)[i] = __float2bfloat16_rn(value);
+  else
+    static_cast<float*>(values)[i] = value;
+}
+
+/// What the twins want of workspace: enough to see that nobody else keeps something there.
+inline constexpr std::size_t kEmulatedWorkspace = 100;
+inline void use_workspace(void* workspace) {
+  LOCKSTEP_ASSERT(workspace != nullptr);
+  std::memset(workspace, 0xff, kEmulatedWorkspace);
+}
+
+}  // namespace lockstep::cuda
