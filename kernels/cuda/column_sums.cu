@@ -24,6 +24,24 @@ std::int64_t slice_rows(std::int64_t rows, std::int64_t columns) {
   return std::max(ceil_div(rows, slices), kSliceRows * narrow);
 }
 
+/// How many of `lane`, lane + lanes, lane + 2 lanes, ... are below `end`.
+__device__ inline int steps(std::int64_t end, int lane, int lanes) {
+  return lane < end ? int((end - lane - 1) / lanes) + 1 : 0;
+}
+
+/// The sum of `count` groups that lie `stride` elements apart, in order. A loop that counts can be
+/// unrolled so that several groups are on their way at once.
+template <int N, typename T>
+__device__ inline Floats<N> sum_with_stride(const T* from, std::int64_t stride, int count) {
+  Floats<N> sum{};
+#pragma unroll 8
+  for (int i = 0; i < count; ++i) {
+    const Floats<N> x = load_floats<N>(from + i * stride);
+    for (int j = 0; j < N; ++j) sum.values[j] += x.values[j];
+  }
+  return sum;
+}
+
 /// Adds value i of the threads `across` apart, pairwise; the first `across` threads get the sums.
 /// `shared`: blockDim.x floats for each of the N values.
 template <int N>
@@ -52,13 +70,10 @@ __global__ void slice_sums_kernel(float* partial,
   const std::int64_t begin = std::int64_t(blockIdx.y) * slice_rows;
   const std::int64_t end = begin + slice_rows < rows ? begin + slice_rows : rows;
   Floats<N> sum{};
-  if (column < columns) {
-#pragma unroll 4
-    for (std::int64_t row = begin + lane; row < end; row += lanes) {
-      const Floats<N> x = load_floats<N>(values + row * columns + column);
-      for (int i = 0; i < N; ++i) sum.values[i] += x.values[i];
-    }
-  }
+  if (column < columns)
+    sum = sum_with_stride<N>(values + (begin + lane) * columns + column,
+                             lanes * columns,
+                             steps(end - begin, lane, lanes));
   add_over_lanes(sum, across, dynamic_shared<float>());
   if (lane == 0 && column < columns)
     for (int i = 0; i < N; ++i)
@@ -71,11 +86,9 @@ __global__ void add_slices_kernel(
   const std::int64_t column = std::int64_t(blockIdx.x) * kWarp + threadIdx.x % kWarp;
   const int lane = int(threadIdx.x) / kWarp, lanes = int(blockDim.x) / kWarp;
   Floats<1> sum{};
-  if (column < columns) {
-#pragma unroll 4
-    for (std::int64_t slice = lane; slice < slices; slice += lanes)
-      sum.values[0] += partial[slice * columns + column];
-  }
+  if (column < columns)
+    sum = sum_with_stride<1>(
+        partial + lane * columns + column, lanes * columns, steps(slices, lane, lanes));
   add_over_lanes(sum, kWarp, dynamic_shared<float>());
   if (lane == 0 && column < columns)
     sums[column] = accumulate ? sums[column] + sum.values[0] : sum.values[0];

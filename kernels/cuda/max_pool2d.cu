@@ -6,70 +6,75 @@
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/pool_windows.cuh"
 
-// Max pooling. A thread computes one group of neighbouring channels (16 bytes where rows of
-// channels allow) of one output position forward, of one input position backward, where it adds
-// over the windows that it lies in: nothing is scattered. Bytes: x, y and the winners once; windows
-// that overlap meet in the caches. Bound by memory.
+// Max pooling. A thread computes groups of neighbouring channels (16 bytes where the channels
+// allow), each of one output position forward, of one input position backward, where it adds over
+// the windows that the position lies in: nothing is scattered. Bytes: x, y and the winners once;
+// windows that overlap meet in the caches. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 
 template <typename T, int N>
-__global__ void max_pool_kernel(T* y, std::uint8_t* winner, const T* x, PoolShape s) {
-  const std::int64_t groups = s.c / N;
-  for (std::int64_t item = global_thread(); item < s.n * s.p * s.q * groups;
-       item += all_threads()) {
-    const PoolPlace at = pool_place(item, s.p, s.q, groups);
-    const PoolRange rows = covered(at.row, s.stride_h, s.padding_h, s.kernel_h, s.h);
-    const PoolRange columns = covered(at.column, s.stride_w, s.padding_w, s.kernel_w, s.w);
-    const std::int64_t top = at.row * s.stride_h - s.padding_h;
-    const std::int64_t left = at.column * s.stride_w - s.padding_w;
-    const int first = int((rows.begin - top) * s.kernel_w + columns.begin - left);
-    Floats<N> best;
-    int position[N];
-    for (int i = 0; i < N; ++i) {
-      best.values[i] = -INFINITY;
-      position[i] = first;
-    }
-    for (std::int64_t row = rows.begin; row < rows.end; ++row)
-      for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-        const Floats<N> v =
-            load_floats<N>(x + ((at.n * s.h + row) * s.w + column) * s.c + at.group * N);
-        const int here = int((row - top) * s.kernel_w + column - left);
+__global__ void max_pool_kernel(
+    T* y, std::uint8_t* winner, const T* x, PoolShape s, Divisor groups) {
+  for_each_in_lines<N>(
+      s.y.output,
+      s.x.output,
+      s.c,
+      groups,
+      [&](std::int64_t n, int p, int q, int channel, std::int64_t at) {
+        const PoolRange rows = covered(p, s.y), columns = covered(q, s.x);
+        const int top = p * s.y.stride - s.y.padding, left = q * s.x.stride - s.x.padding;
+        const T* const image = x + n * s.y.input * s.x.input * s.c + channel;
+        Floats<N> best;
+        int position[N];
         for (int i = 0; i < N; ++i) {
-          // PyTorch's rule: the first of equal values wins, and the first NaN over everything.
-          const float b = best.values[i];
-          const bool larger = !(v.values[i] <= b) && b == b;
-          best.values[i] = larger ? v.values[i] : b;
-          position[i] = larger ? here : position[i];
+          best.values[i] = -INFINITY;
+          position[i] = (rows.begin - top) * s.x.kernel + columns.begin - left;
         }
-      }
-    Group<std::uint8_t, N> winners;
-    for (int i = 0; i < N; ++i) winners.values[i] = std::uint8_t(position[i]);
-    store_floats(y + item * N, best);
-    store_group(winner + item * N, winners);
-  }
+        for (int row = rows.begin; row < rows.end; ++row)
+          for (int column = columns.begin; column < columns.end; ++column) {
+            const Floats<N> v =
+                load_floats<N>(image + (std::int64_t{row} * s.x.input + column) * s.c);
+            const int here = (row - top) * s.x.kernel + column - left;
+            for (int i = 0; i < N; ++i) {
+              // PyTorch's rule: the first of equal values wins, and the first NaN over everything.
+              const float b = best.values[i];
+              const bool larger = !(v.values[i] <= b) && b == b;
+              best.values[i] = larger ? v.values[i] : b;
+              position[i] = larger ? here : position[i];
+            }
+          }
+        Group<std::uint8_t, N> winners;
+        for (int i = 0; i < N; ++i) winners.values[i] = std::uint8_t(position[i]);
+        store_floats(y + at, best);
+        store_group(winner + at, winners);
+      });
 }
 
 template <typename T, int N>
-__global__ void max_pool_bwd_kernel(T* dx, const T* dy, const std::uint8_t* winner, PoolShape s) {
-  const std::int64_t groups = s.c / N;
-  for (std::int64_t item = global_thread(); item < s.n * s.h * s.w * groups;
-       item += all_threads()) {
-    const PoolPlace at = pool_place(item, s.h, s.w, groups);
-    const PoolRange rows = windows(at.row, s.stride_h, s.padding_h, s.kernel_h, s.p);
-    const PoolRange columns = windows(at.column, s.stride_w, s.padding_w, s.kernel_w, s.q);
-    Floats<N> sum{};
-    for (std::int64_t p = rows.begin; p < rows.end; ++p)
-      for (std::int64_t q = columns.begin; q < columns.end; ++q) {
-        const std::int64_t window = ((at.n * s.p + p) * s.q + q) * s.c + at.group * N;
-        const int here = int((at.row - p * s.stride_h + s.padding_h) * s.kernel_w +
-                             (at.column - q * s.stride_w + s.padding_w));
-        const Group<std::uint8_t, N> winners = load_group<N>(winner + window);
-        const Floats<N> d = load_floats<N>(dy + window);
-        for (int i = 0; i < N; ++i) sum.values[i] += winners.values[i] == here ? d.values[i] : 0.0f;
-      }
-    store_floats(dx + item * N, sum);
-  }
+__global__ void max_pool_bwd_kernel(
+    T* dx, const T* dy, const std::uint8_t* winner, PoolShape s, Divisor groups) {
+  for_each_in_lines<N>(s.y.input,
+                       s.x.input,
+                       s.c,
+                       groups,
+                       [&](std::int64_t n, int h, int w, int channel, std::int64_t at) {
+                         const PoolRange rows = windows(h, s.y), columns = windows(w, s.x);
+                         const std::int64_t image = n * s.y.output * s.x.output * s.c + channel;
+                         Floats<N> sum{};
+                         for (int p = rows.begin; p < rows.end; ++p)
+                           for (int q = columns.begin; q < columns.end; ++q) {
+                             const std::int64_t window =
+                                 image + (std::int64_t{p} * s.x.output + q) * s.c;
+                             const int here = (h - p * s.y.stride + s.y.padding) * s.x.kernel + w -
+                                              q * s.x.stride + s.x.padding;
+                             const Group<std::uint8_t, N> winners = load_group<N>(winner + window);
+                             const Floats<N> d = load_floats<N>(dy + window);
+                             for (int i = 0; i < N; ++i)
+                               sum.values[i] += winners.values[i] == here ? d.values[i] : 0.0f;
+                           }
+                         store_floats(dx + at, sum);
+                       });
 }
 
 template <typename T>
@@ -81,13 +86,14 @@ class MaxPool2dKernel final : public BoundKernel {
     with_width<T>(shape_.c, [&](auto width) {
       constexpr int kWidth = decltype(width)::value;
       launch("max_pool2d",
-             cover(shape_.n * shape_.p * shape_.q * (shape_.c / kWidth)),
+             cover_lines(shape_.n, shape_.y.output, shape_.x.output * (shape_.c / kWidth)),
              stream(),
              max_pool_kernel<T, kWidth>,
              output<T>(0),
              output<std::uint8_t>(1),
              input<T>(0),
-             shape_);
+             shape_,
+             Divisor(shape_.c / kWidth));
     });
   }
 
@@ -104,13 +110,14 @@ class MaxPool2dBwdKernel final : public BoundKernel {
     with_width<T>(shape_.c, [&](auto width) {
       constexpr int kWidth = decltype(width)::value;
       launch("max_pool2d_bwd",
-             cover(shape_.n * shape_.h * shape_.w * (shape_.c / kWidth)),
+             cover_lines(shape_.n, shape_.y.input, shape_.x.input * (shape_.c / kWidth)),
              stream(),
              max_pool_bwd_kernel<T, kWidth>,
              output<T>(0),
              input<T>(0),
              input<std::uint8_t>(1),
-             shape_);
+             shape_,
+             Divisor(shape_.c / kWidth));
     });
   }
 
