@@ -80,7 +80,7 @@ __device__ inline void drop_weights(Sums& weights,
 }
 
 template <typename T, int slices>
-__global__ void __launch_bounds__(kBlock, 2)
+__global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
     attention_kernel(AttentionArgs<T> a, AttentionShape s, WeightDropout dropout) {
   float* const queries = dynamic_shared<float>();  // [column][query]
   float* const keys = queries + kTileElems;        // [column][key], then values [key][column]
@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(kBlock, 2)
       if (key == 0 || s.depth > kTile) load_columns(queries, source(0, first, column), s.scale);
       load_columns(keys, source(1, key, column), 1.0f);
       __syncthreads();
-      multiply_tiles<false>(scores, queries, keys, s.depth - column, block);
+      multiply_tiles<false>(
+          scores, queries, keys, {s.tokens - first, s.tokens - key, s.depth - column}, block);
     }
     float factors[kQuad];
     softmax_tile(scores, state, factors, s, block, key);
@@ -126,7 +127,8 @@ __global__ void __launch_bounds__(kBlock, 2)
       __syncthreads();
       for (int r = 0; r < kQuad; ++r)
         for (int c = 0; c < kQuad; ++c) sums[slice][r][c] *= factors[r];
-      multiply_tiles<true>(sums[slice], weights, keys, s.tokens - key, block);
+      multiply_tiles<true>(
+          sums[slice], weights, keys, {s.tokens - first, s.depth - column, s.tokens - key}, block);
     }
   }
 
@@ -141,6 +143,7 @@ __global__ void __launch_bounds__(kBlock, 2)
                s.depth - column,
                sums[slice],
                inverse,
+               s.packs,
                block);
   }
   if (block.column > 0 || block.first_slice > 0) return;

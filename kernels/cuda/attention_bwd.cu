@@ -90,16 +90,17 @@ __device__ inline void weights_and_gradients(Sums& weights,
   const AttentionShape& s = tiles.s;
   const HeadBlock& block = tiles.block;
   for (int column = 0; column < s.depth; column += kTile) {
+    const Extents extents{s.tokens - first_query, s.tokens - first_key, s.depth - column};
     __syncthreads();
     load_columns(left, tiles.packed(0, first_query, column), s.scale);
     load_columns(right, tiles.packed(1, first_key, column), 1.0f);
     __syncthreads();
-    multiply_tiles<false>(weights, left, right, s.depth - column, block);
+    multiply_tiles<false>(weights, left, right, extents, block);
     __syncthreads();
     load_columns(left, tiles.gradient(first_query, column), 1.0f);
     load_columns(right, tiles.packed(2, first_key, column), 1.0f);
     __syncthreads();
-    multiply_tiles<false>(gradients, left, right, s.depth - column, block);
+    multiply_tiles<false>(gradients, left, right, extents, block);
   }
 #pragma unroll
   for (int r = 0; r < kQuad; ++r) {
@@ -142,7 +143,11 @@ __global__ void __launch_bounds__(kBlock, 1)
         __syncthreads();
         load_rows(left, queries ? tiles.packed(0, query, column) : tiles.gradient(query, column));
         __syncthreads();
-        multiply_tiles<false>(sums[slice], weights, left, s.tokens - query, block);
+        multiply_tiles<false>(sums[slice],
+                              weights,
+                              left,
+                              {s.tokens - key, s.depth - column, s.tokens - query},
+                              block);
       }
     };
     add(dv, p, false);
@@ -159,6 +164,7 @@ __global__ void __launch_bounds__(kBlock, 1)
                  s.depth - column,
                  sums,
                  factors,
+                 s.packs,
                  block);
     };
     store(1, dk[slice], scales);
@@ -188,7 +194,8 @@ __global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
       __syncthreads();
       load_rows(right, tiles.packed(1, key, column));
       __syncthreads();
-      multiply_tiles<true>(dq[slice], gradients, right, s.tokens - key, block);
+      multiply_tiles<true>(
+          dq[slice], gradients, right, {s.tokens - query, s.depth - column, s.tokens - key}, block);
     }
   }
   const float scales[kQuad] = {s.scale, s.scale, s.scale, s.scale};
@@ -201,6 +208,7 @@ __global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
                s.depth - column,
                dq[slice],
                scales,
+               s.packs,
                block);
   }
 }

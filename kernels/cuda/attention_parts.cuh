@@ -8,8 +8,8 @@
 #include "core/base/random.h"
 #include "core/exec/run_state.h"
 #include "core/ops/attention.h"
+#include "kernels/cuda/chunk.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/vector_access.cuh"
 
 // Note [Tiles of attention]
 //
@@ -110,6 +110,11 @@ struct TileSource {
   bool packs;
 };
 
+/// The part of a tile that products read where the tensor ends after `count`.
+__device__ inline int whole_quads(std::int64_t count) {
+  return count < kTile ? (int(count) + kQuad - 1) / kQuad * kQuad : kTile;
+}
+
 /// to[column][row] = factor * from[row][column]. Neighbouring threads take neighbouring rows, so
 /// that they write to different banks; the rest of their sectors waits in the cache.
 template <typename T>
@@ -118,17 +123,18 @@ __device__ inline void load_columns(float* to, const TileSource<T>& from, float 
   const int row = int(threadIdx.x) % kTile, first = int(threadIdx.x) / kTile;
   constexpr int kStep = kBlock / kTile;
   const T* const line = from.first + row * from.row_stride;
-  const std::int64_t columns = row < from.rows ? from.columns : 0;
+  const bool exists = row < from.rows;
   if (from.packs) {
 #pragma unroll
     for (int c = first * kPack; c < kTile; c += kStep * kPack) {
+      if (c >= from.columns) continue;
       Pack<T> pack{};
-      if (c < columns) pack = load_pack(line + c);
+      if (exists) pack = load_pack(line + c);
       for (int i = 0; i < kPack; ++i) to[(c + i) * kTile + row] = factor * to_float(pack.values[i]);
     }
   } else {
-    for (int c = first; c < kTile; c += kStep)
-      to[c * kTile + row] = c < columns ? factor * to_float(line[c]) : 0.0f;
+    for (int c = first; c < whole_quads(from.columns); c += kStep)
+      to[c * kTile + row] = exists && c < from.columns ? factor * to_float(line[c]) : 0.0f;
   }
 }
 
@@ -141,9 +147,9 @@ __device__ inline void load_rows(float* to, const TileSource<T>& from) {
 #pragma unroll
     for (int p = int(threadIdx.x); p < kTile * kPacks; p += kBlock) {
       const int row = p / kPacks, c = p % kPacks * kPack;
+      if (row >= whole_quads(from.rows) || c >= from.columns) continue;
       Pack<T> pack{};
-      if (row < from.rows && c < from.columns)
-        pack = load_pack(from.first + row * from.row_stride + c);
+      if (row < from.rows) pack = load_pack(from.first + row * from.row_stride + c);
       for (int i = 0; i < kPack; i += kQuad) {
         Pack<float> quad;
         for (int k = 0; k < kQuad; ++k) quad.values[k] = to_float(pack.values[i + k]);
@@ -153,6 +159,7 @@ __device__ inline void load_rows(float* to, const TileSource<T>& from) {
   } else {
     for (int e = int(threadIdx.x); e < kTileElems; e += kBlock) {
       const int row = e / kTile, c = e % kTile;
+      if (row >= whole_quads(from.rows) || c >= whole_quads(from.columns)) continue;
       to[e] = row < from.rows && c < from.columns ? to_float(from.first[row * from.row_stride + c])
                                                   : 0.0f;
     }
@@ -167,12 +174,18 @@ __device__ inline int mixed_column(int k, int column) {
   return column ^ (k / kQuad * kQuad % kTile);
 }
 
-/// sums[r][c] += sum over k < count of a[k][row + r] * b[k][column + c]; quads of `a` lie at
-/// mixed_column() where `mixed`. `count` is rounded up to a multiple of 4.
+/// What of a product lies inside the tensors; each may be more than a tile.
+struct Extents {
+  std::int64_t rows, columns, summed;
+};
+
+/// sums[r][c] += sum over k of a[k][row + r] * b[k][column + c]; quads of `a` lie at mixed_column()
+/// where `mixed`.
 template <bool mixed>
 __device__ inline void multiply_tiles(
-    Sums& sums, const float* a, const float* b, std::int64_t count, const HeadBlock& block) {
-  const int end = int(count < kTile ? count : kTile);
+    Sums& sums, const float* a, const float* b, const Extents& extents, const HeadBlock& block) {
+  if (block.row >= extents.rows || block.column >= extents.columns) return;
+  const int end = whole_quads(extents.summed);
   for (int first = 0; first < end; first += kQuad) {
     const int row = mixed ? mixed_column(first, block.row) : block.row;
 #pragma unroll
@@ -242,12 +255,20 @@ __device__ inline void store_sums(T* out,
                                   std::int64_t columns,
                                   const Sums& sums,
                                   const float (&factors)[kQuad],
+                                  bool packs,
                                   const HeadBlock& block) {
-  for (int r = 0; r < kQuad; ++r)
-    for (int c = 0; c < kQuad; ++c)
-      if (block.row + r < rows && block.column + c < columns)
-        out[(block.row + r) * row_stride + block.column + c] =
-            from_float<T>(factors[r] * sums[r][c]);
+  if (block.column >= columns) return;
+  for (int r = 0; r < kQuad; ++r) {
+    if (block.row + r >= rows) return;
+    T* const line = out + (block.row + r) * row_stride + block.column;
+    Chunk<T, kQuad> quad;
+    for (int c = 0; c < kQuad; ++c) quad.values[c] = from_float<T>(factors[r] * sums[r][c]);
+    if (packs)
+      store_chunk(line, quad);
+    else
+      for (int c = 0; c < kQuad; ++c)
+        if (block.column + c < columns) line[c] = quad.values[c];
+  }
 }
 
 /// Calls `body` with the slices that a block keeps sums of as a constant.

@@ -76,14 +76,14 @@ std::unique_ptr<CudnnPlan> plan_for(cudnnHandle_t handle,
 }  // namespace
 
 std::unique_ptr<CudnnPlan> choose_plan(cudnnHandle_t handle,
-                                       const std::vector<const CudnnDescriptor*>& operations,
+                                       const std::vector<CudnnDescriptor>& operations,
                                        bool rounded_factors,
                                        const std::string& what) {
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, what);
   std::vector<cudnnBackendDescriptor_t> listed;
-  for (const CudnnDescriptor* operation : operations) {
-    listed.push_back(operation->get());
-    graph.keep(*operation);
+  for (const CudnnDescriptor& operation : operations) {
+    listed.push_back(operation.get());
+    graph.keep(operation);
   }
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
   graph.set(

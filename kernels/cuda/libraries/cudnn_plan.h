@@ -19,7 +19,7 @@ struct CudnnPlan {
 /// fp32 and transforms nothing (no Winograd, no FFT); null where there is none. `rounded_factors`:
 /// whether fp32 factors may be rounded for tensor cores (tf32).
 std::unique_ptr<CudnnPlan> choose_plan(cudnnHandle_t handle,
-                                       const std::vector<const CudnnDescriptor*>& operations,
+                                       const std::vector<CudnnDescriptor>& operations,
                                        bool rounded_factors,
                                        const std::string& what);
 

@@ -131,6 +131,7 @@ void start_block(uint3 index, std::size_t shared_bytes) {
   progress.block_start = progress.barrier = ++progress.now;
   std::ranges::fill(progress.warp_sync, progress.now);
   blocks_of_launch().push_back({progress.now, index});
+  shared_memory().forget(std::max(shared_bytes, shared_bytes_of_block));
   shared_bytes_of_block = shared_bytes;
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(cuda::lockstep_dynamic_shared, kMaxSharedBytes);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "kernels/cuda/libraries/convolution_graph.h"
+#include "kernels/cuda/libraries/cublaslt_library.h"
+#include "kernels/cuda/library_versions.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// What `action` throws, as "message | hint"; it must be an EnvironmentError.
+template <typename Action>
+std::string environment_error(Action action) {
+  try {
+    action();
+  } catch (const EnvironmentError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::environment);
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  ADD_FAILURE() << "no EnvironmentError";
+  return {};
+}
+
+bool is_installed(const LibraryName& name) {
+  try {
+    DynamicLibrary library(name);
+    return true;
+  } catch (const EnvironmentError&) {
+    return false;
+  }
+}
+
+#define LOCKSTEP_NEEDS(name) \
+  if (!is_installed(name)) GTEST_SKIP() << (name).file << " is not installed"
+
+TEST(CudaLibraries, EveryFunctionOfCublasLtIsFound) {
+  LOCKSTEP_NEEDS(cublaslt_name());
+  const CublasLt functions = load_cublaslt(DynamicLibrary(cublaslt_name()));
+#define LOCKSTEP_FOUND(name) EXPECT_NE(functions.name, nullptr) << #name;
+  LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_FOUND)
+  EXPECT_THAT(cublaslt_version(), StartsWith(std::to_string(CUBLAS_VER_MAJOR) + "."));
+}
+
+TEST(CudaLibraries, EveryFunctionOfCudnnIsFound) {
+  LOCKSTEP_NEEDS(cudnn_name());
+  const Cudnn functions = load_cudnn(DynamicLibrary(cudnn_name()));
+  LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_FOUND)
+  EXPECT_THAT(cudnn_version(), StartsWith(std::to_string(CUDNN_MAJOR) + "."));
+}
+
+TEST(CudaLibraries, VersionsAreNamedTogether) {
+  LOCKSTEP_NEEDS(cublaslt_name());
+  LOCKSTEP_NEEDS(cudnn_name());
+  EXPECT_EQ(library_versions(),
+            fmt::format("CUDA {}.{}, cuBLASLt {}, cuDNN {}",
+                        CUDART_VERSION / 1000,
+                        CUDART_VERSION % 1000 / 10,
+                        cublaslt_version(),
+                        cudnn_version()));
+}
+
+TEST(CudaLibraries, AMissingFileIsNamedWithTheWantedVersionAndTheRemedy) {
+  const LibraryName missing{"libnobody_has_this.so.9", "9.19.0", "install cuDNN 9 for CUDA 13"};
+  EXPECT_THAT(environment_error([&] { DynamicLibrary library(missing); }),
+              AllOf(HasSubstr("libnobody_has_this.so.9"),
+                    HasSubstr("9.19.0"),
+                    HasSubstr("No such file"),
+                    HasSubstr("install cuDNN 9 for CUDA 13"),
+                    HasSubstr("LD_LIBRARY_PATH")));
+}
+
+TEST(CudaLibraries, AnotherLibraryUnderTheNameLacksAFunction) {
+  const LibraryName other{"libm.so.6", "9.19.0", "install cuDNN 9 for CUDA 13"};
+  EXPECT_THAT(environment_error([&] { load_cudnn(DynamicLibrary(other)); }),
+              AllOf(HasSubstr("libm.so.6"), HasSubstr("cudnnCreate"), HasSubstr("install cuDNN")));
+  EXPECT_THAT(environment_error([&] { load_cublaslt(DynamicLibrary(other)); }),
+              AllOf(HasSubstr("libm.so.6"), HasSubstr("cublasLtCreate")));
+}
+
+TEST(CudaLibraries, AnotherMajorVersionIsRefused) {
+  const LibraryName name{"libcudnn.so.9", "9.19.0", "install cuDNN 9 for CUDA 13"};
+  check_major_version(name, 9, 9);
+  EXPECT_THAT(environment_error([&] { check_major_version(name, 10, 9); }),
+              AllOf(HasSubstr("libcudnn.so.9 is version 10"), HasSubstr("9.19.0")));
+}
+
+TEST(CudaLibraries, StatusesAreNamed) {
+  LOCKSTEP_NEEDS(cublaslt_name());
+  LOCKSTEP_NEEDS(cudnn_name());
+  check(CUBLAS_STATUS_SUCCESS, "fc1");
+  check(CUDNN_STATUS_SUCCESS, "conv1");
+  EXPECT_THAT(environment_error([] { check(CUBLAS_STATUS_EXECUTION_FAILED, "linear fc1"); }),
+              AllOf(StartsWith("linear fc1: "), HasSubstr("CUBLAS_STATUS_EXECUTION_FAILED")));
+  EXPECT_THAT(environment_error([] { check(CUDNN_STATUS_EXECUTION_FAILED, "conv2d conv1"); }),
+              AllOf(StartsWith("conv2d conv1: "), HasSubstr("CUDNN_STATUS_EXECUTION_FAILED")));
+  EXPECT_THROW(check(CUBLAS_STATUS_ALLOC_FAILED, "linear fc1"), OutOfMemory);
+  EXPECT_THROW(check(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, "conv1"), OutOfMemory);
+}
+
+TEST(CudaLibraries, CudnnTakesTheDescriptionsOfConvolutions) {
+  LOCKSTEP_NEEDS(cudnn_name());
+  const ConvolutionSpec usual{.n = 2,
+                              .h = 17,
+                              .w = 15,
+                              .c = 16,
+                              .k = 32,
+                              .kernel_h = 3,
+                              .kernel_w = 3,
+                              .out_h = 9,
+                              .out_w = 15,
+                              .stride_h = 2,
+                              .stride_w = 1,
+                              .padding_h = 1,
+                              .padding_w = 1};
+  ConvolutionSpec grouped = usual;
+  grouped.groups = 16;
+  for (ConvolutionSpec spec : {usual, grouped})
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const auto pass : {ConvolutionPass::forward,
+                              ConvolutionPass::data_gradient,
+                              ConvolutionPass::weight_gradient})
+        for (const bool bias : {false, pass == ConvolutionPass::forward}) {
+          spec.type = type;
+          spec.pass = pass;
+          spec.bias = bias;
+          EXPECT_EQ(describe_convolution(spec, "conv1").size(), bias ? 2u : 1u);
+        }
+}
+
+TEST(CudaLibraries, AConvolutionThatCudnnRefusesIsNamed) {
+  LOCKSTEP_NEEDS(cudnn_name());
+  const ConvolutionSpec wrong{
+      .n = 1, .h = 8, .w = 8, .c = 4, .k = 4, .kernel_h = 3, .kernel_w = 3, .out_h = 7, .out_w = 7};
+  EXPECT_THAT(environment_error([&] { describe_convolution(wrong, "conv2d conv1"); }),
+              StartsWith("conv2d conv1: CUDNN_STATUS_"));
+}
+
+}  // namespace
+}  // namespace lockstep::cuda

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What linear and conv2d do where a library refuses a part of their work.
+#include "core/ops/conv2d.h"
+#include "core/ops/linear.h"
+#include "tests/ops/bf16_variant.h"
+#include "tests/ops/cuda_fixture.h"
+#include "tests/ops/op_case.h"
+#include "tests/ops/product_tolerance.h"
+#include "tests/reference/conv2d.h"
+#include "tests/reference/linear.h"
+#include "tests/support/cuda_emulator/library_limits.h"
+
+namespace lockstep::test {
+namespace {
+
+class CudaFallbacks : public CudaTest {
+ protected:
+  void TearDown() override { limits() = {}; }
+  static cuda::LibraryLimits& limits() { return cuda::library_limits(); }
+
+  void check(const OpCase& test_case, Reference reference) {
+    const auto factory = [this](const KernelSpec& spec) { return backend().make_kernel(spec); };
+    check_case(test_case, factory, reference, {backend(), /*exact=*/true});
+  }
+};
+
+OpCase linear_case(std::int64_t rows, std::int64_t in, std::int64_t out) {
+  return {.name = fmt::format("{}x{}->{}", rows, in, out),
+          .op = std::make_shared<ops::Linear>(true),
+          .inputs = {random_f32({rows, in}, 1), random_f32({out, in}, 2), random_f32({out}, 3)},
+          .tolerances = {of_products(in)},
+          .parameters = {1, 2}};
+}
+
+TEST_F(CudaFallbacks, ABiasBehindAProductIsAddedBeforeRounding) {
+  limits().matrix_bias = false;
+  for (const auto& [rows, in, out] :
+       {std::array{1, 1, 1}, {7, 16, 64}, {13, 31, 33}, {300, 9, 48}, {3, 5, 4096}}) {
+    const OpCase plain = linear_case(rows, in, out);
+    check(plain, linear_reference);
+    // The bias itself is not rounded.
+    OpCase bf16 = *bf16_variant(plain);
+    bf16.inputs[2] = plain.inputs[2];
+    check(bf16, linear_reference);
+  }
+}
+
+/// Half of the eight bits of values up to 4.5 standard deviations, beside the products' tolerance.
+Tolerance rounded_products(std::int64_t n) {
+  const double root = std::sqrt(double(n));
+  const Tolerance products = of_products(n);
+  const double allowed = products.c * 0x1p-24 * root * products.scale + 0x1p-8 * (1.5 * root + 1);
+  return {.c = allowed / (0x1p-24 * root), .n = double(n), .scale = 1};
+}
+
+TEST_F(CudaFallbacks, ABiasBehindABf16ConvolutionCostsOneMoreRounding) {
+  limits().convolution_bias = false;
+  for (const std::int64_t k : {7, 16}) {
+    const ops::Conv2dAttrs attrs{.padding_h = 1, .padding_w = 1, .bias = true};
+    const OpCase plain{
+        .name = "bias",
+        .op = std::make_shared<ops::Conv2d>(attrs),
+        .inputs = {random_f32({2, 7, 5, 8}, 1), random_f32({k, 3, 3, 8}, 2), random_f32({k}, 3)},
+        .tolerances = {rounded_products(9 * 8)},
+        .parameters = {1, 2}};
+    check(*bf16_variant(plain), conv2d_reference);
+  }
+}
+
+TEST_F(CudaFallbacks, Bf16GradientsOfWeightsAreConvertedAndAccumulated) {
+  limits().fp32_gradients_from_bf16 = false;
+  for (const std::int64_t k : {7, 16}) {
+    const ops::Conv2dAttrs attrs{.padding_h = 1, .padding_w = 1, .bias = true};
+    const OpCase plain{.name = "weight gradient",
+                       .op = std::make_shared<ops::Conv2dBwdWeights>(attrs, Shape{k, 3, 3, 8}),
+                       .inputs = {random_f32({2, 7, 5, 8}, 6), random_f32({2, 7, 5, k}, 7)},
+                       .tolerances = {rounded_products(2 * 7 * 5), of_products(2 * 7 * 5)}};
+    check(*bf16_variant(plain), conv2d_bwd_weights_reference);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
