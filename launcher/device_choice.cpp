@@ -12,9 +12,9 @@ DeviceChoice choose_device(const std::string& asked,
   if (asked == "cpu") return {};
   if (probe.devices == 0) {
     if (asked == "cuda") throw EnvironmentError("--device cuda: " + probe.reason, probe.hint);
-    return {.note = "--device auto: " + probe.reason};
+    return {.cuda = false, .ordinal = 0, .note = "--device auto: " + probe.reason};
   }
-  DeviceChoice choice{.cuda = true, .ordinal = local_rank % probe.devices};
+  DeviceChoice choice{.cuda = true, .ordinal = local_rank % probe.devices, .note = {}};
   if (local_ranks > probe.devices)
     choice.note =
         fmt::format("{} ranks of this host share {} GPU{}: they take turns, and gain little",

@@ -57,12 +57,14 @@ TEST(DeviceProbe, CountsDevices) {
 }
 
 TEST(DeviceProbe, NoDriver) {
-  EXPECT_THAT(explain_devices({.runtime_version = 13000}).reason, HasSubstr("no NVIDIA driver"));
+  EXPECT_THAT(explain_devices(DeviceFacts{}).reason, HasSubstr("no NVIDIA driver"));
 }
 
 TEST(DeviceProbe, DriverOutsideTheContainer) {
-  const DeviceProbe probe =
-      explain_devices({.runtime_version = 13000, .installed = 1, .kernel_driver = true});
+  DeviceFacts inside;
+  inside.kernel_driver = true;
+  inside.installed = 1;
+  const DeviceProbe probe = explain_devices(inside);
   EXPECT_THAT(probe.reason, HasSubstr("libcuda.so.1"));
   EXPECT_THAT(probe.hint, HasSubstr("--gpus all"));
 }

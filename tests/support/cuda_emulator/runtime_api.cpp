@@ -92,6 +92,10 @@ cudaError_t cudaFreeHost(void* data) {
   std::free(data);
   return cudaSuccess;
 }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  attributes->type = on_device(memory, 0) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *free = device_memory().free_bytes();
   *total = lockstep::emulator::DeviceMemory::kBytes;
