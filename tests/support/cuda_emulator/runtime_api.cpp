@@ -93,7 +93,7 @@ cudaError_t cudaFreeHost(void* data) {
   return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
-  attributes->type = on_device(memory, 0) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  attributes->type = on_device(memory, 1) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
