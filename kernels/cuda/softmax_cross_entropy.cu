@@ -83,14 +83,17 @@ __device__ inline void visit_packs(const T* row,
   }
 }
 
-/// Calls `visit(index)` for this thread's elements that lie in no pack.
+/// Calls `visit(index)` for this thread's element before the packs, and behind them, if it has one.
 template <typename T, typename Visit>
-__device__ inline void visit_rest(const RowParts<T>& parts, std::int64_t classes, Visit visit) {
+__device__ inline void visit_head(const RowParts<T>& parts, Visit visit) {
   if (threadIdx.x < parts.head) visit(std::int64_t(threadIdx.x));
+}
+template <typename T, typename Visit>
+__device__ inline void visit_tail(const RowParts<T>& parts, std::int64_t classes, Visit visit) {
   if (parts.tail + threadIdx.x < classes) visit(parts.tail + threadIdx.x);
 }
 
-/// What a thread knows of the elements that it has met.
+/// What a thread knows of the elements that it has met, in the order of their indices.
 template <typename T>
 class RowSums {
  public:
@@ -151,7 +154,9 @@ __device__ inline void write_gradient(
       pack.values[i] = gradient_of(first + i, pack.values[i], g);
     store_pack(d + first, pack);
   });
-  visit_rest(parts, classes, [&](std::int64_t i) { d[i] = gradient_of(i, x[i], g); });
+  const auto visit_one = [&](std::int64_t i) { d[i] = gradient_of(i, x[i], g); };
+  visit_head(parts, visit_one);
+  visit_tail(parts, classes, visit_one);
 }
 
 /// What a row that is ignored leaves: no loss, no gradient.
@@ -168,7 +173,9 @@ __device__ inline void ignore_row(const CrossEntropy<T>& a, std::int64_t row) {
   for (T& zero : zeros.values) zero = from_float<T>(0.0f);
   for (std::int64_t p = threadIdx.x; p < parts.packs; p += blockDim.x)
     store_pack(d + parts.head + p * Pack<T>::kElems, zeros);
-  visit_rest(parts, a.classes, [&](std::int64_t i) { d[i] = zeros.values[0]; });
+  const auto visit_one = [&](std::int64_t i) { d[i] = zeros.values[0]; };
+  visit_head(parts, visit_one);
+  visit_tail(parts, a.classes, visit_one);
 }
 
 /// A block a row.
@@ -183,13 +190,15 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(CrossEntrop
   const float of_label = to_float(x[label]);
 
   RowSums<T> sums;
+  const auto add_one = [&](std::int64_t i) {
+    const T value[1] = {x[i]};
+    sums.add(i, value, smoothed);
+  };
+  visit_head(parts, add_one);
   visit_packs(x, parts, false, [&](std::int64_t first, const Pack<T>& pack) {
     sums.add(first, pack.values, smoothed);
   });
-  visit_rest(parts, a.classes, [&](std::int64_t i) {
-    const T value[1] = {x[i]};
-    sums.add(i, value, smoothed);
-  });
+  visit_tail(parts, a.classes, add_one);
   const float top = block_reduce(sums.top(), Max{}, dynamic_shared<float>());
   const std::int32_t winner =
       block_reduce(sums.index_of(top), Least{}, dynamic_shared<std::int32_t>());
