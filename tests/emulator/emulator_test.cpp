@@ -74,9 +74,11 @@ bool is_nan(float x) { return std::isnan(x); }
 
 /// Thread t has `factor` times t + `distance`, counted modulo `period`.
 void expect_rotated(const std::vector<float>& y, int distance, int period, float factor = 1) {
-  for (int t = 0; t < kThreads; ++t)
-    EXPECT_EQ(y[std::size_t(t)], factor * float(t / period * period + (t + distance) % period))
-        << t;
+  for (int i = 0; i < int(y.size()); ++i) {
+    const int t = i % kThreads;
+    EXPECT_EQ(y[std::size_t(i)], factor * float(t / period * period + (t + distance) % period))
+        << i;
+  }
 }
 
 TEST(Emulator, OutOfBounds) {

@@ -38,7 +38,7 @@ class Floats {
 
 constexpr std::size_t kSharedBytes = kThreads * sizeof(float);
 
-/// Launches one block (or `blocks`) of kThreads threads with `elems` floats to write.
+/// Launches a block of kThreads threads, which has `elems` floats to write.
 template <typename... Parameters, typename... Arguments>
 std::vector<float> launched(const char* what,
                             int elems,
@@ -71,7 +71,7 @@ __global__ void rotate_kernel(float* y, bool bug) {
   const int t = int(threadIdx.x);
   shared[t] = float(t);
   if (!bug) __syncthreads();
-  y[t] = shared[(t + 1) % kThreads];
+  y[global_thread()] = shared[(t + 1) % kThreads];
 }
 
 __global__ void reuse_kernel(float* y, bool bug) {
@@ -192,7 +192,14 @@ std::vector<float> past_shared_memory(bool bug) {
   return launched("shared", kThreads, shared_kernel, bug ? 1 : 0);
 }
 std::vector<float> rotate_without_barrier(bool bug) {
-  return launched("rotate", kThreads, rotate_kernel, bug);
+  Floats y(2 * kThreads);
+  launch("rotate",
+         {.grid = 2, .block = kThreads, .shared_bytes = kSharedBytes},
+         {},
+         rotate_kernel,
+         y.data(),
+         bug);
+  return y.values();
 }
 std::vector<float> reuse_without_barrier(bool bug) {
   return launched("reuse", kThreads, reuse_kernel, bug);

@@ -19,8 +19,8 @@ std::vector<float> copy_past_the_end(bool bug);
 std::vector<float> copy_from_host(bool bug);
 /// "shared": the bug uses one element more than the launch asked for.
 std::vector<float> past_shared_memory(bool bug);
-/// "rotate": thread t gets t + 1 through shared memory; the bug leaves the barrier out that orders
-/// the writes before the reads.
+/// "rotate": in two blocks thread t gets t + 1 through shared memory; the bug leaves the barrier
+/// out that orders the writes before the reads.
 std::vector<float> rotate_without_barrier(bool bug);
 /// "reuse": two rotations; the bug leaves out the barrier between reading the first and writing the
 /// second.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -28,6 +29,10 @@ class Region {
     return std::uintptr_t(address) - std::uintptr_t(data_);
   }
 
+  /// Nobody has touched the first `bytes`.
+  void forget(std::size_t bytes) {
+    std::fill_n(cells_.begin(), std::min(cells_.size(), (bytes >> shift_) + 1), Cell{});
+  }
   /// The first cell for which `note(Cell&)` is true, or null; of the words in [offset, + bytes).
   template <typename Note>
   Cell* find_cell(std::size_t offset, std::size_t bytes, Note note) {
