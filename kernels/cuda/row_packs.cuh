@@ -4,25 +4,25 @@
 #include "kernels/cuda/vector_access.cuh"
 
 /// Rows of a matrix without gaps, each taken by one block: they may start and end in the middle of
-/// 16 bytes.
+/// 16 bytes; the matrix starts at a multiple of 16.
 namespace lockstep::cuda {
 
-/// How a block cuts a row into packs: [0, head) singly, `packs` packs, and what is left singly.
+/// How a block cuts a row of `elems` elements into packs: [0, head) singly, `packs` packs, and what
+/// is left singly.
 template <typename T>
 struct RowParts {
-  __device__ RowParts(std::int64_t row, std::int64_t classes) {
+  __device__ RowParts(std::int64_t row, std::int64_t elems) {
     constexpr int kElems = Pack<T>::kElems;
-    const std::int64_t to_pack = (kElems - row * classes % kElems) % kElems;
-    head = to_pack < classes ? to_pack : classes;
-    packs = (classes - head) / kElems;
+    const std::int64_t to_pack = (kElems - row * elems % kElems) % kElems;
+    head = to_pack < elems ? to_pack : elems;
+    packs = (elems - head) / kElems;
     tail = head + packs * kElems;
   }
   std::int64_t head, packs, tail;
 };
 
 /// Calls `visit(first, pack)` for this thread's packs of a row, `first` being the index of a pack's
-/// first element; kBatch packs are read before the first of them is visited. A thread has the same
-/// packs in either direction.
+/// first element; kBatch packs are read before the first of them is visited.
 template <typename T, typename Visit>
 __device__ inline void visit_packs(const T* row,
                                    const RowParts<T>& parts,
@@ -49,8 +49,8 @@ __device__ inline void visit_head(const RowParts<T>& parts, Visit visit) {
   if (threadIdx.x < parts.head) visit(std::int64_t(threadIdx.x));
 }
 template <typename T, typename Visit>
-__device__ inline void visit_tail(const RowParts<T>& parts, std::int64_t classes, Visit visit) {
-  if (parts.tail + threadIdx.x < classes) visit(parts.tail + threadIdx.x);
+__device__ inline void visit_tail(const RowParts<T>& parts, std::int64_t elems, Visit visit) {
+  if (parts.tail + threadIdx.x < elems) visit(parts.tail + threadIdx.x);
 }
 
 }  // namespace lockstep::cuda
