@@ -22,7 +22,12 @@ struct Progress {
   std::uint64_t block_start = 0;
   std::uint64_t barrier = 0;  ///< the block's last, or its start
   std::uint64_t warp_sync[kMaxBlockThreads / kWarpLanes] = {};
+  std::uintptr_t stacks = 0;  ///< of the threads, whose own they are
+  std::size_t stack_bytes = 0;
 
+  bool on_a_stack(const volatile void* address) const {
+    return std::uintptr_t(address) - stacks < stack_bytes;
+  }
   std::uint64_t& own_warp_sync() { return warp_sync[thread / kWarpLanes]; }
 };
 extern Progress progress;

@@ -13,7 +13,7 @@ namespace {
 
 bool same(const Site& a, const Site& b) {
   return a.line() == b.line() && a.column() == b.column() &&
-         std::strcmp(a.file_name(), b.file_name()) == 0;
+         (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
 
 std::string text_of(const Site& site) {
@@ -30,6 +30,11 @@ std::string text_of(uint3 index) { return fmt::format("({}, {}, {})", index.x, i
 BlockRun& block_run() {
   static BlockRun run;
   return run;
+}
+
+BlockRun::BlockRun() {
+  progress.stacks = std::uintptr_t(stacks_.memory());
+  progress.stack_bytes = stacks_.bytes();
 }
 
 void BlockRun::run(const Launch& launch, uint3 index) {

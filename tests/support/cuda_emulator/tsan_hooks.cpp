@@ -7,14 +7,13 @@
 namespace {
 
 using lockstep::emulator::Access;
+using lockstep::emulator::progress;
 
 inline void note(const volatile void* address, std::size_t bytes, Access access, bool aligned) {
-  bool& watched = lockstep::emulator::progress.watched;
-  if (!watched) [[likely]]
-    return;
-  watched = false;  // what the check itself touches
+  if (!progress.watched || progress.on_a_stack(address)) return;
+  progress.watched = false;  // what the check itself touches
   lockstep::emulator::check_access(const_cast<const void*>(address), bytes, access, aligned);
-  watched = true;
+  progress.watched = true;
 }
 
 }  // namespace
