@@ -76,7 +76,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const std::string& device)
     state_->backend = make_cpu_backend();
     return;
   }
-  state_->backend = make_cuda_backend({.device = choice.ordinal});
+  state_->backend = make_cuda_backend(choice.ordinal);
   if (state_->communicator->size() > 1)
     state_->staged = make_staged_communicator(*state_->communicator, *state_->backend);
 }

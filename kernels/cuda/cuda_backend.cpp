@@ -86,14 +86,13 @@ class PinnedBuffer final : public DeviceBuffer {
   std::size_t bytes_;
 };
 
-cuda::Device open_device(const CudaOptions& options) {
+cuda::Device open_device(int ordinal) {
   cuda::Device device;
-  device.ordinal = options.device;
-  device.tf32 = options.tf32;
+  device.ordinal = ordinal;
   // Before anything that would make a context on device 0.
-  check(cudaSetDevice(options.device), fmt::format("cuda: device {}", options.device));
+  check(cudaSetDevice(ordinal), fmt::format("cuda: device {}", ordinal));
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, options.device), "cuda: device properties");
+  check(cudaGetDeviceProperties(&properties, ordinal), "cuda: device properties");
   device.name = properties.name;
   device.multiprocessors = properties.multiProcessorCount;
   check(cudaStreamCreateWithFlags(&device.compute, cudaStreamNonBlocking), "cuda: compute stream");
@@ -102,7 +101,7 @@ cuda::Device open_device(const CudaOptions& options) {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const CudaOptions& options) : device_(open_device(options)) {}
+  explicit CudaBackend(int ordinal) : device_(open_device(ordinal)) {}
   ~CudaBackend() override { cudaStreamDestroy(device_.compute); }
 
   std::string device_class() const override {
@@ -110,6 +109,11 @@ class CudaBackend final : public Backend {
                        device_.name,
                        cuda::library_versions(),
                        device_.tf32 ? ", tf32 products" : "");
+  }
+
+  bool allow_tf32() override {
+    device_.tf32 = true;
+    return true;
   }
 
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
@@ -197,8 +201,8 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
-  return std::make_unique<CudaBackend>(options);
+std::unique_ptr<Backend> make_cuda_backend(int device) {
+  return std::make_unique<CudaBackend>(device);
 }
 
 }  // namespace lockstep

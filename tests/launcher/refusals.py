@@ -53,6 +53,14 @@ class BadUsage(ProgramTest):
         self.expect_error(result, 3, "--device cuda: ", "hint: ")
         self.assertRegex(result.stderr, "not built into this program|no NVIDIA driver answers")
 
+    def test_tf32_on_the_cpu(self):
+        self.expect_error(self.train("--device=cpu", "--precision=tf32"), 2, "no tf32 products",
+                          "--device cuda")
+
+    def test_sync_is_a_switch(self):
+        self.expect_error(self.train(environment={"LOCKSTEP_SYNC": "yes"}), 2, "LOCKSTEP_SYNC",
+                          "one of 0 and 1")
+
     @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "this machine has a GPU")
     def test_auto_says_why_it_takes_the_cpu(self):
         run = self.train("--out", self.folder / "run")

@@ -5,7 +5,7 @@
 
 namespace lockstep::testing {
 
-std::unique_ptr<Backend> make_test_backend() { return make_cuda_backend({}); }
+std::unique_ptr<Backend> make_test_backend() { return make_cuda_backend(0); }
 std::string missing_device() { return probe_cuda().reason; }
 
 }  // namespace lockstep::testing
