@@ -46,7 +46,9 @@ bool holds_only_raw_output(const fs::path& logs) {
   return !error;
 }
 
-constexpr const char* kHistory = "history.jsonl";  // the first file of every run
+// The first file of every run, and its mark: it is written over, never missing in between, so that
+// a start killed at any moment leaves a folder in which the run can go on.
+constexpr const char* kHistory = "history.jsonl";
 constexpr const char* kCheckpoints = "checkpoints";
 constexpr const char* kHint = "choose a writable place with --out DIR";
 
@@ -185,6 +187,7 @@ void RunFolder::remove_created() {
 
 void RunFolder::begin(const ResumeRecord* resumed) {
   begun_ = true;
+  goes_on_ = resumed != nullptr;
   std::vector<fs::path> ignored_list;
   create(fs::path(path_) / "logs", ignored_list);
   if (resumed) {
@@ -207,7 +210,6 @@ void RunFolder::remove_results() {
 void RunFolder::remove_earlier_run() {
   remove_results();
   std::error_code ignored;
-  fs::remove(file(kHistory), ignored);
   for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
   }
   const fs::path folder = file(kCheckpoints);
@@ -217,7 +219,8 @@ void RunFolder::remove_earlier_run() {
 }
 
 void RunFolder::add_history(const std::string& line) {
-  RunLog log(file("history.jsonl"), RunLog::Open::append);
+  RunLog log(file(kHistory), goes_on_ ? RunLog::Open::append : RunLog::Open::empty);
+  goes_on_ = true;
   log.write_line(line);
   log.close();
   if (!log.error().empty()) errors_.push_back(log.error());

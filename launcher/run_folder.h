@@ -47,7 +47,8 @@ class RunFolder final : public TrainObserver {
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
 
-  /// Appends a line to history.jsonl, which has one for each process of the run.
+  /// Appends a line to history.jsonl, which has one for each process of the run; the first of a run
+  /// that begins anew takes the place of an earlier run's.
   void add_history(const std::string& line);
   /// Writes a whole small file.
   void write_file(const std::string& name, const std::string& text);
@@ -71,6 +72,7 @@ class RunFolder final : public TrainObserver {
   std::unique_ptr<RunLock> lock_;
   std::vector<std::filesystem::path> created_;  // outermost first
   bool begun_ = false;
+  bool goes_on_ = false;  // history.jsonl is this run's and keeps its lines
   bool results_are_old_ = false;  // of before the run went on, until it does a step
   RunLog metrics_;
   std::vector<std::string> errors_;

@@ -77,6 +77,21 @@ TEST_F(RunFolderTest, KeepsAnEarlierRun) {
   EXPECT_FALSE(fs::exists(out() + "/summary.json")) << "results of the earlier run remain";
 }
 
+// A start over an earlier one, killed at any moment, leaves a folder that the next may go on in.
+TEST_F(RunFolderTest, AFolderIsARunsFromItsFirstStartOn) {
+  constexpr auto kOwn = RunFolder::Existing::own_run;
+  for (const char* line : {"first", "second"}) {
+    RunFolder folder(out(), kOwn);
+    folder.begin();
+    if (std::string(line) == "second") {
+      EXPECT_EQ(read(out() + "/history.jsonl"), "first\n");
+    }
+    folder.add_history(line);
+    folder.write_file("config.toml", "seed = 1\n");
+  }
+  EXPECT_EQ(read(out() + "/history.jsonl"), "second\n");
+}
+
 TEST_F(RunFolderTest, WhatASupervisorMakesIsNoRun) {
   fs::create_directories(out() + "/logs/output/1");
   std::ofstream(out() + "/supervisor.lock") << "\n";
