@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention.h"
+#include "kernels/cuda/attention_mma.cuh"
 #include "kernels/cuda/attention_parts.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"
@@ -162,6 +163,14 @@ class AttentionKernel final : public BoundKernel {
         path_(spec.path) {}
 
   void run(const RunState& state) override {
+    if constexpr (std::is_same_v<T, Bf16>)
+      if (fits_mma(shape_)) {
+        start_attention_mma(AttentionMmaArgs{input<T>(0), output<T>(0), output(1)},
+                            shape_,
+                            WeightDropout(rate_, path_, state),
+                            stream());
+        return;
+      }
     with_slices(shape_.slices(), [&](auto slices) {
       launch("attention",
              shape_.launch_shape(),

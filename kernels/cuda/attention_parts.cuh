@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 
 #include "core/base/random.h"
 #include "core/exec/run_state.h"
@@ -221,8 +222,9 @@ __device__ inline void store_rows(float* to, const Sums& values, const HeadBlock
   }
 }
 
-/// Whether weights (query, key) to (query, key + 3) of a head are kept.
-__device__ inline void kept_weights(bool (&kept)[kQuad],
+/// Whether weights (query, key), (query, key + 1).. of a head are kept, four at most.
+template <int count>
+__device__ inline void kept_weights(bool (&kept)[count],
                                     const WeightDropout& dropout,
                                     const AttentionShape& s,
                                     const HeadBlock& block,
@@ -239,7 +241,7 @@ __device__ inline void kept_weights(bool (&kept)[kQuad],
   // Moved in two steps, so that every index is a constant.
   for (int i = 0; i < 5; ++i) words[i] = (skip & 2) != 0 ? words[i + 2] : words[i];
   for (int i = 0; i < kQuad; ++i) words[i] = (skip & 1) != 0 ? words[i + 1] : words[i];
-  for (int c = 0; c < kQuad; ++c) kept[c] = words[c] >= dropout.threshold;
+  for (int c = 0; c < count; ++c) kept[c] = words[c] >= dropout.threshold;
 }
 
 /// Whether query i of the head sees key j; neither need exist.
