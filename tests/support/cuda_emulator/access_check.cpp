@@ -36,24 +36,18 @@ std::vector<BlockStart>& blocks_of_launch() {
   return blocks;
 }
 
-Region& shared_memory() {
-  static Region region(reinterpret_cast<std::byte*>(cuda::lockstep_dynamic_shared),
-                       kMaxSharedBytes);
-  return region;
-}
-
+Region shared_memory(reinterpret_cast<std::byte*>(cuda::lockstep_dynamic_shared), kMaxSharedBytes);
 std::size_t shared_bytes_of_block = 0;
 
 bool is_write(Access access) { return access == Access::write || access == Access::atomic; }
 
 std::string text_of_access(const void* address, std::size_t bytes, Access access) {
-  const Region& shared = shared_memory();
-  const std::size_t offset = shared.offset_of(address);
+  const std::size_t offset = shared_memory.offset_of(address);
   return fmt::format("{} {} bytes at {}",
                      is_write(access) ? "writes" : "reads",
                      bytes,
-                     offset < shared.bytes() ? fmt::format("byte {} of shared memory", offset)
-                                             : device_memory().describe(address));
+                     offset < kMaxSharedBytes ? fmt::format("byte {} of shared memory", offset)
+                                              : device_memory().describe(address));
 }
 
 uint3 block_of(std::uint64_t stamp) {
@@ -83,8 +77,8 @@ uint3 thread_of(int number) {
                                same_block ? "barrier" : "order of blocks"));
 }
 
-void check_races(
-    Region& region, const void* address, std::size_t bytes, Access access, bool must_be_written) {
+void check_races(Region& region, const void* address, std::size_t bytes, Access access) {
+  const bool must_be_written = &region == &shared_memory && !is_write(access);
   const Record* other = nullptr;
   bool unwritten = false;
   const Cell* cell = region.find_cell(region.offset_of(address), bytes, [&](Cell& c) {
@@ -103,7 +97,7 @@ void check_races(
 
 [[noreturn]] void fail_bounds(const void* address, std::size_t bytes, Access access) {
   std::string text = "out of bounds: " + text_of_access(address, bytes, access);
-  if (shared_memory().holds(address, 1))
+  if (shared_memory.holds(address, 1))
     text += fmt::format(", of which the launch asked for {} bytes", shared_bytes_of_block);
   block_run().fail(cudaErrorIllegalAddress, text);
 }
@@ -131,7 +125,7 @@ void start_block(uint3 index, std::size_t shared_bytes) {
   progress.block_start = progress.barrier = ++progress.now;
   std::ranges::fill(progress.warp_sync, progress.now);
   blocks_of_launch().push_back({progress.now, index});
-  shared_memory().forget(std::max(shared_bytes, shared_bytes_of_block));
+  shared_memory.forget(std::max(shared_bytes, shared_bytes_of_block));
   shared_bytes_of_block = shared_bytes;
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(cuda::lockstep_dynamic_shared, kMaxSharedBytes);
@@ -144,24 +138,21 @@ void start_block(uint3 index, std::size_t shared_bytes) {
 }
 
 void check_access(const void* address, std::size_t bytes, Access access, bool aligned) {
-  if (block_run().on_a_stack(address)) return;
-  // Whatever goes wrong below is found before the access, and is not itself one.
-  if (shared_memory().holds(address, 1)) {
-    if (shared_memory().offset_of(address) + bytes > shared_bytes_of_block)
-      fail_bounds(address, bytes, access);
-  } else if (!device_memory().holds(address, bytes)) {
+  Region* region = &shared_memory;
+  std::size_t end = shared_bytes_of_block;
+  if (shared_memory.offset_of(address) >= kMaxSharedBytes) {
     if (access == Access::read && is_constant_of_program(address)) return;
-    fail_bounds(address, bytes, access);
+    region = device_memory().find(address);
+    if (region == nullptr) fail_bounds(address, bytes, access);
+    end = region->bytes();
   }
+  if (region->offset_of(address) + bytes > end) fail_bounds(address, bytes, access);
   if (aligned && std::uintptr_t(address) % bytes != 0)
     block_run().fail(cudaErrorMisalignedAddress,
                      fmt::format("unaligned: {}, which is not a multiple of {} bytes",
                                  text_of_access(address, bytes, access),
                                  bytes));
-  if (shared_memory().holds(address, 1))
-    check_races(shared_memory(), address, bytes, access, !is_write(access));
-  else
-    check_races(*device_memory().find(address), address, bytes, access, false);
+  check_races(*region, address, bytes, access);
 }
 
 }  // namespace lockstep::emulator

@@ -43,6 +43,7 @@ class Fault : public std::runtime_error {
 /// Runs one block after another; one object a process.
 class BlockRun {
  public:
+  BlockRun();
   /// All of block `index`. Throws Fault.
   void run(const Launch& launch, uint3 index);
 
@@ -52,7 +53,6 @@ class BlockRun {
       WarpOperation operation, unsigned mask, std::uint64_t bits, int source, const Site& site);
   /// Ends the whole launch with a Fault whose text is where this thread is, and `text`.
   [[noreturn]] void fail(cudaError_t status, const std::string& text);
-  bool on_a_stack(const void* address) const { return stacks_.contains(address); }
 
  private:
   enum class State : std::uint8_t { ready, at_barrier, in_warp_operation, ended };

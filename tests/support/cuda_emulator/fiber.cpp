@@ -63,8 +63,8 @@ FiberStacks::FiberStacks() {
     char* bottom = memory_ + i * kStackBytes;
     mprotect(bottom, kGuardBytes, PROT_NONE);  // what overflows its stack faults
     contexts_[i].stack = bottom + kGuardBytes;
-    // Other depths for neighbours, or all would share the same sets of the caches.
-    contexts_[i].stack_bytes = kStackBytes - kGuardBytes - i % 16 * 256;
+    // Other depths, over half the stack, or all would share the same few sets of the caches.
+    contexts_[i].stack_bytes = kStackBytes - kGuardBytes - i * 576 % (kStackBytes / 2);
   }
   give_back_all();
 }

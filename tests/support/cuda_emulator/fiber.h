@@ -29,9 +29,8 @@ class FiberStacks {
   /// Every stack is free again, whatever ran on it.
   void give_back_all();
 
-  bool contains(const void* address) const {
-    return address >= memory_ && address < memory_ + kStacks * kStackBytes;
-  }
+  const void* memory() const { return memory_; }
+  static constexpr std::size_t bytes() { return kStacks * kStackBytes; }
 
  private:
   static constexpr std::size_t kStacks = 1024, kStackBytes = std::size_t{256} << 10;

@@ -7,11 +7,11 @@
 namespace {
 
 using lockstep::emulator::Access;
+using lockstep::emulator::progress;
+using lockstep::emulator::watched;
 
 inline void note(const volatile void* address, std::size_t bytes, Access access, bool aligned) {
-  bool& watched = lockstep::emulator::progress.watched;
-  if (!watched) [[likely]]
-    return;
+  if (!watched || progress.on_a_stack(address)) return;
   watched = false;  // what the check itself touches
   lockstep::emulator::check_access(const_cast<const void*>(address), bytes, access, aligned);
   watched = true;
