@@ -37,7 +37,7 @@ struct TrainFlags {
 /// key in --config FILE.toml, and over keys that lose their meaning by it (momentum, where the
 /// command line says --optimizer adamw; any other length). Of a flag given twice, the last counts.
 /// Throws ConfigError: unknown flags, models and keys (the nearest valid one is the hint), values
-/// that are none, contradictions; EnvironmentError: a device that is not built in.
+/// that are none, contradictions.
 TrainFlags parse_train_flags(const std::vector<std::string>& arguments);
 
 /// The same flags as a TOML file that --config reads; without --out, --force, --resume and

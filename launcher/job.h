@@ -13,15 +13,18 @@ namespace lockstep {
 /// MPI is initialised only where there is more than one rank.
 class Job final : public RankContext {
  public:
-  /// Throws EnvironmentError: the launcher's variables contradict each other, or no MPI connects
-  /// several ranks; ConfigError: a misspelt LOCKSTEP_* variable.
-  Job(int argc, char** argv);
+  /// `device`: "auto", "cpu" or "cuda"; auto takes a GPU where one answers.
+  /// Throws EnvironmentError: the launcher's variables contradict each other, no MPI connects
+  /// several ranks, or there is no such device; ConfigError: a misspelt LOCKSTEP_* variable.
+  Job(int argc, char** argv, const std::string& device = "auto");
   ~Job() override;
 
   Backend& backend() override;
   Communicator& communicator() override;
   /// "mpirun (OMPI_COMM_WORLD_RANK)": the source that told the rank.
   const std::string& source() const;
+  /// What the user should know of the choice of the device; may be empty.
+  const std::string& device_note() const;
 
  private:
   class State;

@@ -17,12 +17,15 @@ struct LaunchSite {
   std::string mpirun, srun;  ///< their paths; empty where there is none
   std::string program;       ///< path of this program
   Cores cores;
+  int gpus = 0;                   ///< of this host, that ranks would work on; 0: they work on cores
   bool root = false;              ///< mpirun needs a permission
   bool slurm_allocation = false;  ///< mpirun and srun know the hosts themselves
   std::vector<Host> hosts;        ///< empty: this one, or those of the allocation
   std::string ssh = "ssh";
   /// Of this process: LOCKSTEP_* ones are carried to other hosts.
   std::vector<std::string> carried_variables;
+
+  int devices() const { return gpus > 0 ? gpus : cores.count; }
 };
 
 /// The tasks of an allocation as Slurm writes them into SLURM_TASKS_PER_NODE, "2(x3),1" being 7;

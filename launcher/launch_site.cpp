@@ -6,6 +6,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/device_choice.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/self_start.h"
 
@@ -41,6 +42,8 @@ LaunchSite launch_site(const RunFlags& flags) {
   site.hosts = flags.hosts;
   site.ssh = flags.ssh;
   site.cores = available_cores();
+  // Hosts and allocations say how many ranks they take.
+  if (site.hosts.empty() && !site.slurm_allocation) site.gpus = usable_gpus(flags.train.device);
   if (!site.hosts.empty()) site.cores = {slots_of(site.hosts), true};
   if (site.slurm_allocation && site.hosts.empty()) {
     const auto per_node = variables.find("SLURM_TASKS_PER_NODE");

@@ -205,12 +205,6 @@ void resolve_checkpoints(const CLI::App& app, const RawFlags& raw, TrainFlags& f
   settle_resume(flags);
 }
 
-void check_device(const std::string& device) {
-  if (device != "cuda") return;
-  throw EnvironmentError("--device cuda: the CUDA backend is not built into this program",
-                         "use --device cpu");
-}
-
 }  // namespace
 
 TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
@@ -246,7 +240,6 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   flags.out = raw.out;
   flags.force = raw.force;
   resolve_checkpoints(app, raw, flags);
-  check_device(flags.device);
   return flags;
 }
 

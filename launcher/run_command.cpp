@@ -40,7 +40,7 @@ class Run {
   explicit Run(const RunFlags& flags)
       : flags_(flags), site_(launch_site(flags)), policy_(flags.max_restarts, flags.backoff_s) {
     RunFolder::check(out(), existing_folder(flags_.train));
-    ranks_ = choose_ranks(flags_.train, site_.cores);
+    ranks_ = choose_ranks(flags_.train, site_.devices());
     launcher_ = choose_launcher(flags_, site_, ranks_);
     std::error_code ignored;  // the lock says it better
     fs::create_directories(out(), ignored);
@@ -200,7 +200,7 @@ class Run {
     TrainFlags train = flags_.train;
     site_.cores.count = slots_of(site_.hosts);
     if (train.ranks > site_.cores.count) train.ranks = 0;
-    ranks_ = choose_ranks(train, site_.cores);
+    ranks_ = choose_ranks(train, site_.devices());
     if (site_.hosts.size() < flags_.hosts.size())
       say(fmt::format("only {} answer", to_string(site_.hosts)));
     return true;

@@ -16,9 +16,9 @@
 #include "parallel/batch_plan.h"
 
 namespace lockstep {
-int choose_ranks(const TrainFlags& flags, const Cores& cores) {
+int choose_ranks(const TrainFlags& flags, int devices) {
   if (flags.ranks > 0) return plan_batch(flags.options, flags.ranks).ranks;
-  for (int ranks = cores.count; ranks > 1; --ranks) {
+  for (int ranks = devices; ranks > 1; --ranks) {
     try {
       return plan_batch(flags.options, ranks).ranks;
     } catch (const ConfigError&) {
@@ -28,7 +28,7 @@ int choose_ranks(const TrainFlags& flags, const Cores& cores) {
   try {
     return plan_batch(flags.options, 1).ranks;
   } catch (const ConfigError&) {
-    return plan_batch(flags.options, cores.count).ranks;
+    return plan_batch(flags.options, devices).ranks;
   }
 }
 
@@ -62,7 +62,9 @@ StartPlan plan_start(const TrainFlags& flags,
     }
     return plan;
   }
-  const int ranks = choose_ranks(flags, conditions.cores);
+  const int devices = conditions.gpus > 0 ? conditions.gpus : conditions.cores.count;
+  const char* const kind = conditions.gpus > 0 ? "GPUs" : "cores";
+  const int ranks = choose_ranks(flags, devices);
   if (ranks <= 1) return plan;
   if (conditions.mpirun.empty()) {
     LOCKSTEP_CHECK(flags.ranks == 0,
@@ -70,9 +72,10 @@ StartPlan plan_start(const TrainFlags& flags,
                    "--ranks {}: mpirun is not in PATH (on Debian: apt install openmpi-bin)",
                    ranks);
     plan.message = fmt::format(
-        "{} cores could train, but mpirun is not in PATH (on Debian: apt install openmpi-bin): "
+        "{} {} could train, but mpirun is not in PATH (on Debian: apt install openmpi-bin): "
         "training on one rank",
-        ranks);
+        ranks,
+        kind);
     return plan;
   }
   LaunchSite site;
@@ -82,9 +85,8 @@ StartPlan plan_start(const TrainFlags& flags,
   site.root = conditions.root;
   plan.ranks = ranks;
   plan.command = launch_command(Launcher::mpirun, ranks, site, arguments, {});
-  plan.message = fmt::format("starting {} ranks under mpirun on {} cores (--ranks 1 for one)",
-                             ranks,
-                             conditions.cores.count);
+  plan.message = fmt::format(
+      "starting {} ranks under mpirun on {} {} (--ranks 1 for one)", ranks, devices, kind);
   return plan;
 }
 

@@ -17,10 +17,11 @@ struct StartPlan {
   std::string message;               ///< what the user is told; may be empty
 };
 
-/// The ranks to use: --ranks, or the most that the cores allow and the batch can be planned for
-/// (no more than shards, a multiple of the ranks that a batch-norm group needs).
-/// Throws ConfigError of plan_batch(): the batch cannot be planned for --ranks, or for any number.
-int choose_ranks(const TrainFlags& flags, const Cores& cores);
+/// The ranks to use: --ranks, or the most that the devices (cores or GPUs) of this host allow and
+/// the batch can be planned for (no more than shards, a multiple of the ranks that a batch-norm
+/// group needs). Throws ConfigError of plan_batch(): the batch cannot be planned for --ranks, or
+/// for any number.
+int choose_ranks(const TrainFlags& flags, int devices);
 
 /// Throws ConfigError where --ranks contradicts the ranks that a launcher started.
 void check_launched_ranks(const TrainFlags& flags, int ranks);
@@ -28,6 +29,7 @@ void check_launched_ranks(const TrainFlags& flags, int ranks);
 struct StartConditions {
   RankDiscovery discovery;
   Cores cores;
+  int gpus = 0;                  ///< that ranks would work on; 0: they work on cores
   std::string mpirun;            ///< its path; empty where there is none
   std::string program;           ///< path of this program
   bool started_already = false;  ///< the recursion marker is set

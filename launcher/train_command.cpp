@@ -10,6 +10,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/device_choice.h"
 #include "launcher/error_meeting.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_folder.h"
@@ -19,10 +20,13 @@
 namespace lockstep {
 namespace {
 
-StartConditions start_conditions(const RankDiscovery& discovery, const VariableMap& variables) {
+StartConditions start_conditions(const TrainFlags& flags,
+                                 const RankDiscovery& discovery,
+                                 const VariableMap& variables) {
   StartConditions conditions;
   conditions.discovery = discovery;
   conditions.cores = available_cores();
+  conditions.gpus = usable_gpus(flags.device);
   conditions.mpirun = find_program("mpirun", variables);
   conditions.program = own_path();
   conditions.started_already = env().started.has_value();
@@ -74,13 +78,14 @@ int train_command(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (alone)
-    if (const auto code = start_alone(settings, start_conditions(discovery, variables)))
+    if (const auto code =
+            start_alone(settings, start_conditions(settings.flags, discovery, variables)))
       return *code;
 
   catch_stop_signals();
   // Where mpirun and who supervises it are killed together, nobody else ends this rank.
   if (discovery.launched_by == LaunchedBy::mpi && env().started) die_with(parent);
-  Job job(0, nullptr);
+  Job job(0, nullptr, settings.flags.device);
   ErrorMeeting meeting(job.communicator());
   try {
     if (usage_error) std::rethrow_exception(usage_error);

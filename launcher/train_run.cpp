@@ -174,6 +174,7 @@ void print_start(Console& console,
   console.line(fmt::format(
       "optimizer  {}, {}", to_string(options.optimizer), schedule_words(options.lr_schedule)));
   console.line(fmt::format("device     {}", job.backend().device_class()));
+  if (!job.device_note().empty()) console.line(fmt::format("           {}", job.device_note()));
   console.line(fmt::format("ranks      {}, told by: {}", job.size(), job.source()));
   console.line(fmt::format("output     {}", folder));
 }

@@ -47,6 +47,10 @@ ProgramSet::ProgramSet(Backend& backend,
                        const BatchPlan& batch,
                        std::vector<std::int64_t> sizes)
     : reuse_(reuse_of_environment()) {
+  LOCKSTEP_CHECK(options.precision != Precision::tf32 || backend.allow_tf32(),
+                 ConfigError,
+                 "--precision tf32: {} has no tf32 products (GPUs have: --device cuda)",
+                 backend.device_class());
   const auto bucket_bytes = std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
   int choice = -1;  // of recomputation: the whole micro-batch, which comes first, decides
   for (std::int64_t n : distinct_sizes(batch, std::move(sizes))) {
@@ -76,6 +80,9 @@ ProgramSet::ProgramSet(Backend& backend,
         {n, std::make_unique<Program>(std::move(evaluating), backend, space_, reuse_)});
   }
   allocate_and_bind(backend);
+  if (env().sync == "1")
+    for (auto* programs : {&training_, &evaluation_})
+      for (BoundProgram& bound : *programs) bound.program->name_faults();
 }
 
 void ProgramSet::check_parameters(std::int64_t samples, const Graph& graph) const {

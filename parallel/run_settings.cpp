@@ -26,7 +26,7 @@ Fingerprint run_settings(const TrainOptions& options,
        fmt::format("{}{}", fmt::join(options.no_decay, ","), options.decay_all ? " all" : "")},
       {"precision", std::string(name_of(options.precision))},
       // Only in fp32 are the bits the same: a fused sum is rounded once.
-      {options.precision == Precision::fp32 ? "fusion" : "fusion in bf16",
+      {options.precision != Precision::bf16 ? "fusion" : "fusion in bf16",
        options.fuse ? "on" : "off"},
       {"recompute", std::string(name_of(options.recompute))},
       {"memory-limit", std::to_string(options.memory_limit)},

@@ -29,6 +29,7 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_TEST_DATA", &Env::test_data},
     Entry{"LOCKSTEP_DUMP", &Env::dump},
     Entry{"LOCKSTEP_PLAN", &Env::plan},
+    Entry{"LOCKSTEP_SYNC", &Env::sync},
 };
 
 [[noreturn]] void unknown_variable(std::string_view name) {
@@ -55,6 +56,9 @@ Env parse_env(const VariableMap& variables) {
   const std::string plan = result.plan.value_or("off");
   if (plan != "off" && plan != "poison")
     throw ConfigError(fmt::format("LOCKSTEP_PLAN is '{}'", plan), "it is one of off and poison");
+  const std::string sync = result.sync.value_or("0");
+  if (sync != "0" && sync != "1")
+    throw ConfigError(fmt::format("LOCKSTEP_SYNC is '{}'", sync), "it is one of 0 and 1");
   return result;
 }
 

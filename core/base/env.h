@@ -26,11 +26,13 @@ struct Env {
   /// LOCKSTEP_PLAN: "off" lets no two tensors share memory, "poison" fills memory with NaN as soon
   /// as its tensor is dead.
   std::optional<std::string> plan;
+  /// LOCKSTEP_SYNC=1: waits for the device after every kernel, so that an error names the operator.
+  std::optional<std::string> sync;
 };
 
 /// Picks the LOCKSTEP_* variables out of `variables`; an empty value counts as unset.
 /// Throws ConfigError: an unknown LOCKSTEP_* name (the nearest valid one is offered), a value of
-/// LOCKSTEP_PLAN that is none of its two.
+/// LOCKSTEP_PLAN or LOCKSTEP_SYNC that is none of its two.
 Env parse_env(const VariableMap& variables);
 
 /// The variables of this process.

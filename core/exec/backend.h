@@ -76,14 +76,28 @@ class Backend {
   /// Whether the device multiplies bf16 itself; otherwise bf16 runs on fp32 arithmetic, and slower
   /// than fp32.
   virtual bool multiplies_bf16() const { return true; }
+  /// From now on kernels may round the factors of fp32 products to tf32 (10 bits of mantissa); false
+  /// where the device has no such products.
+  virtual bool allow_tf32() { return false; }
   /// Throws OutOfMemory naming `what` and the bytes.
   virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;
+  /// Host memory from which copies to the device run at full speed (pinned, on CUDA).
+  virtual std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) {
+    return allocate(bytes, what);
+  }
+  /// Whether the processor reads and writes `memory` itself; no where it is a device's.
+  virtual bool is_host_memory(const void* /*memory*/) const { return true; }
   virtual std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) = 0;
 
   /// Takes some tenths of a second; other ranks on the machine should do it at the same time, as
   /// they share its memory.
   virtual DevicePeaks measure_peaks() = 0;
 
+  /// Waits until everything that was asked for is done.
+  virtual void synchronize() {}
+  /// Copies happen in the order of the calls and of the programs around them. `host` may be changed
+  /// once copy_to_device() returns; where it came from allocate_host(), only after synchronize() or
+  /// a copy_to_host(), which waits for everything before it.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;

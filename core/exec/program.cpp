@@ -36,7 +36,7 @@ class PoisonKernel final : public Kernel {
 }  // namespace
 
 Program::Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse)
-    : graph_(std::move(graph)), space_(space), reuse_(reuse) {
+    : graph_(std::move(graph)), backend_(backend), space_(space), reuse_(reuse) {
   std::vector<std::size_t> workspace;
   for (const Node& node : graph_.nodes()) {
     kernels_.push_back(node.op->is_view() ? nullptr : backend.make_kernel(spec_of(graph_, node)));
@@ -144,6 +144,22 @@ const void* Program::output(std::string_view name) const {
   for (const auto& [output, address] : outputs_)
     if (output == name) return address;
   return nullptr;
+}
+
+void Program::run_watched(const Step& step, const RunState& state) {
+  const ProfileScope scope(profiler_, step.work);
+  try {
+    step.kernel->run(state);
+    backend_.synchronize();
+  } catch (const Error& error) {
+    if (!names_faults_) throw;
+    const std::string name =
+        step.node < 0 ? "filling of dead memory"
+                      : fmt::format("{} {}",
+                                    name_of(graph_.nodes()[std::size_t(step.node)].op->kind()),
+                                    graph_.nodes()[std::size_t(step.node)].path);
+    throw Error(fmt::format("{}: {}", name, error.what()), error.hint(), error.exit_code());
+  }
 }
 
 void Program::run_forward(const RunState& state) {

@@ -40,9 +40,12 @@ class Program {
 
   void bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed);
 
-  /// From now on every kernel's run is recorded; null: no longer. Each operator is declared under
+  /// From now on every kernel's run is waited for and recorded; null: no longer. Each operator is declared under
   /// its name and path.
   void profile(Profiler* profiler);
+
+  /// From now on each kernel is waited for, so that what it throws names its node; LOCKSTEP_SYNC.
+  void name_faults() { names_faults_ = true; }
 
   /// Device memory of input `name` ("x", "target", "sample_weight"); write it before each run,
   /// since the arena reuses it. Null where the program has no such input.
@@ -73,18 +76,18 @@ class Program {
     int work = -1;  ///< the profiler's number
   };
   void run(const Step& step, const RunState& state) {
-    if (profiler_ == nullptr) {
+    if (profiler_ == nullptr && !names_faults_)
       step.kernel->run(state);
-    } else {
-      const ProfileScope scope(profiler_, step.work);
-      step.kernel->run(state);
-    }
+    else
+      run_watched(step, state);
   }
+  void run_watched(const Step& step, const RunState& state);
   void add_step(int node, const ProgramMemory& memory, Backend& backend);
   KernelBuffers buffers_of(int node, const ProgramMemory& memory) const;
   void* address_of(ValueId value, const ProgramMemory& memory) const;
 
   Graph graph_;
+  Backend& backend_;
   const FlatSpace& space_;
   MemoryReuse reuse_;
   ProgramPlan plan_;
@@ -98,6 +101,7 @@ class Program {
   std::vector<std::pair<std::string, void*>> inputs_;
   std::vector<std::pair<std::string, const void*>> outputs_;
   Profiler* profiler_ = nullptr;
+  bool names_faults_ = false;
   int packing_work_ = -1;
 };
 

@@ -71,12 +71,21 @@ class Bf16Pass {
 
 Precision parse_precision(const std::string& text) {
   if (text == "fp32") return Precision::fp32;
+  if (text == "tf32") return Precision::tf32;
   if (text == "bf16") return Precision::bf16;
-  throw ConfigError(fmt::format("precision: expected fp32 or bf16, got '{}'", text));
+  throw ConfigError(fmt::format("precision: expected fp32, tf32 or bf16, got '{}'", text));
 }
 
 std::string_view name_of(Precision precision) {
-  return precision == Precision::bf16 ? "bf16" : "fp32";
+  switch (precision) {
+    case Precision::tf32:
+      return "tf32";
+    case Precision::bf16:
+      return "bf16";
+    case Precision::fp32:
+      break;
+  }
+  return "fp32";
 }
 
 ValueId lower_to_bf16(Graph& graph, ValueId loss, std::string_view input) {

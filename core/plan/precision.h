@@ -6,9 +6,9 @@
 namespace lockstep {
 
 /// The element type that a program computes in.
-enum class Precision : std::uint8_t { fp32, bf16 };
+enum class Precision : std::uint8_t { fp32, tf32, bf16 };
 
-/// "fp32" or "bf16". Throws ConfigError.
+/// "fp32", "tf32" or "bf16". Throws ConfigError.
 Precision parse_precision(const std::string& text);
 std::string_view name_of(Precision precision);
 

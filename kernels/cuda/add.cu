@@ -4,6 +4,8 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/kernel_list.h"
 
+// map() of elementwise.cuh. Bytes: a, b and y once; where the output accumulates, that once more.
+// Bound by memory.
 namespace lockstep::cuda {
 namespace {
 

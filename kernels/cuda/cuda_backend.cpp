@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cuda_backend.h"
 
-#include <algorithm>
+#include <cstring>
 
 #include "core/base/error.h"
 #include "core/ops/add.h"
@@ -67,14 +67,32 @@ class CudaBuffer final : public DeviceBuffer {
   std::size_t bytes_;
 };
 
-cuda::Device open_device(const CudaOptions& options) {
+class PinnedBuffer final : public DeviceBuffer {
+ public:
+  PinnedBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
+    if (bytes == 0) return;
+    check(cudaMallocHost(&data_, bytes), fmt::format("{}: {} bytes of pinned memory", what, bytes));
+    std::memset(data_, 0, bytes);
+  }
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  ~PinnedBuffer() override { cudaFreeHost(data_); }
+
+  std::byte* data() override { return static_cast<std::byte*>(data_); }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+cuda::Device open_device(int ordinal) {
   cuda::Device device;
-  device.ordinal = options.device;
-  device.tf32 = options.tf32;
+  device.ordinal = ordinal;
   // Before anything that would make a context on device 0.
-  check(cudaSetDevice(options.device), fmt::format("cuda: device {}", options.device));
+  check(cudaSetDevice(ordinal), fmt::format("cuda: device {}", ordinal));
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, options.device), "cuda: device properties");
+  check(cudaGetDeviceProperties(&properties, ordinal), "cuda: device properties");
   device.name = properties.name;
   device.multiprocessors = properties.multiProcessorCount;
   check(cudaStreamCreateWithFlags(&device.compute, cudaStreamNonBlocking), "cuda: compute stream");
@@ -83,7 +101,7 @@ cuda::Device open_device(const CudaOptions& options) {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const CudaOptions& options) : device_(open_device(options)) {}
+  explicit CudaBackend(int ordinal) : device_(open_device(ordinal)) {}
   ~CudaBackend() override { cudaStreamDestroy(device_.compute); }
 
   std::string device_class() const override {
@@ -93,8 +111,23 @@ class CudaBackend final : public Backend {
                        device_.tf32 ? ", tf32 products" : "");
   }
 
+  bool allow_tf32() override {
+    device_.tf32 = true;
+    return true;
+  }
+
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
     return std::make_unique<CudaBuffer>(bytes, what, device_);
+  }
+
+  std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
+    return std::make_unique<PinnedBuffer>(bytes, what);
+  }
+
+  bool is_host_memory(const void* memory) const override {
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, memory), "kind of memory");
+    return attributes.type != cudaMemoryTypeDevice;
   }
 
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
@@ -113,13 +146,16 @@ class CudaBackend final : public Backend {
 
   DevicePeaks measure_peaks() override { return cuda::measure_peaks(device_); }
 
+  void synchronize() override {
+    check(cudaStreamSynchronize(device_.compute), "waiting for the device");
+  }
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
     // From pageable memory this returns once the bytes are staged, so that `host` may change.
     copy(device, host, bytes, cudaMemcpyHostToDevice);
   }
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
     copy(host, device, bytes, cudaMemcpyDeviceToHost);
-    check(cudaStreamSynchronize(device_.compute), "copy to host");
+    synchronize();
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
     copy(to, from, bytes, cudaMemcpyDeviceToDevice);
@@ -165,8 +201,8 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
-  return std::make_unique<CudaBackend>(options);
+std::unique_ptr<Backend> make_cuda_backend(int device) {
+  return std::make_unique<CudaBackend>(device);
 }
 
 }  // namespace lockstep

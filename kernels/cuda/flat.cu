@@ -14,7 +14,7 @@
 namespace lockstep::cuda {
 namespace {
 
-struct Sum2 {
+struct AddTwo {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
 
@@ -88,7 +88,7 @@ __global__ void add_norms_kernel(double* result, const double* partials, const R
 
 void add(const Device& device, float* out, const float* a, const float* b, std::int64_t elems) {
   if (aligned_to_packs(out, a, b))
-    map("flat_add", Sum2{}, out, elems, device.compute, a, b);
+    map("flat_add", AddTwo{}, out, elems, device.compute, a, b);
   else
     launch("flat_add", cover(elems), device.compute, add_unaligned_kernel, out, a, b, elems);
 }

@@ -5,6 +5,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/kernel_list.h"
 
+// map() of elementwise.cuh. Bytes: each tensor once. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 

@@ -5,9 +5,9 @@
 #include "core/ops/softmax_cross_entropy.h"
 #include "kernels/cuda/arithmetic.cuh"
 #include "kernels/cuda/bound_kernel.h"
-#include "kernels/cuda/group_access.cuh"
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/row_packs.cuh"
 
 // Softmax, cross-entropy and its gradient. First kernel: a block of 32 to 512 threads takes a row
 // and passes over it twice: each thread keeps the largest logit that it has met, where it stood,
@@ -47,50 +47,7 @@ __device__ inline float row_weight(const float* sample_weight, std::int64_t toke
   return tokens == 0 ? 0.0f : sample_weight[0] / float(tokens);
 }
 
-/// How a block cuts a row into packs: [0, head) singly, `packs` packs, and what is left singly.
-template <typename T>
-struct RowParts {
-  __device__ RowParts(std::int64_t row, std::int64_t classes) {
-    constexpr int kElems = Pack<T>::kElems;
-    const std::int64_t to_pack = (kElems - row * classes % kElems) % kElems;
-    head = to_pack < classes ? to_pack : classes;
-    packs = (classes - head) / kElems;
-    tail = head + packs * kElems;
-  }
-  std::int64_t head, packs, tail;
-};
-
-/// Calls `visit(first, pack)` for this thread's packs of a row, `first` being the index of a pack's
-/// first element; kBatch packs are read before the first of them is visited. A thread has the same
-/// packs in either direction.
-template <typename T, typename Visit>
-__device__ inline void visit_packs(const T* row,
-                                   const RowParts<T>& parts,
-                                   bool from_the_end,
-                                   Visit visit) {
-  constexpr int kElems = Pack<T>::kElems, kBatch = 4;
-  const std::int64_t threads = blockDim.x;
-  for (std::int64_t p = threadIdx.x; p < parts.packs; p += kBatch * threads) {
-    Pack<T> loaded[kBatch];
-    std::int64_t first[kBatch];
-    for (int b = 0; b < kBatch; ++b) {
-      const std::int64_t at = p + b * threads;
-      first[b] = parts.head + (from_the_end ? parts.packs - 1 - at : at) * kElems;
-      if (at < parts.packs) loaded[b] = load_pack(row + first[b]);
-    }
-    for (int b = 0; b < kBatch; ++b)
-      if (p + b * threads < parts.packs) visit(first[b], loaded[b]);
-  }
-}
-
-/// Calls `visit(index)` for this thread's elements that lie in no pack.
-template <typename T, typename Visit>
-__device__ inline void visit_rest(const RowParts<T>& parts, std::int64_t classes, Visit visit) {
-  if (threadIdx.x < parts.head) visit(std::int64_t(threadIdx.x));
-  if (parts.tail + threadIdx.x < classes) visit(parts.tail + threadIdx.x);
-}
-
-/// What a thread knows of the elements that it has met.
+/// What a thread knows of the elements that it has met, in the order of their indices.
 template <typename T>
 class RowSums {
  public:
@@ -151,7 +108,9 @@ __device__ inline void write_gradient(
       pack.values[i] = gradient_of(first + i, pack.values[i], g);
     store_pack(d + first, pack);
   });
-  visit_rest(parts, classes, [&](std::int64_t i) { d[i] = gradient_of(i, x[i], g); });
+  const auto visit_one = [&](std::int64_t i) { d[i] = gradient_of(i, x[i], g); };
+  visit_head(parts, visit_one);
+  visit_tail(parts, classes, visit_one);
 }
 
 /// What a row that is ignored leaves: no loss, no gradient.
@@ -168,7 +127,9 @@ __device__ inline void ignore_row(const CrossEntropy<T>& a, std::int64_t row) {
   for (T& zero : zeros.values) zero = from_float<T>(0.0f);
   for (std::int64_t p = threadIdx.x; p < parts.packs; p += blockDim.x)
     store_pack(d + parts.head + p * Pack<T>::kElems, zeros);
-  visit_rest(parts, a.classes, [&](std::int64_t i) { d[i] = zeros.values[0]; });
+  const auto visit_one = [&](std::int64_t i) { d[i] = zeros.values[0]; };
+  visit_head(parts, visit_one);
+  visit_tail(parts, a.classes, visit_one);
 }
 
 /// A block a row.
@@ -183,13 +144,15 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(CrossEntrop
   const float of_label = to_float(x[label]);
 
   RowSums<T> sums;
+  const auto add_one = [&](std::int64_t i) {
+    const T value[1] = {x[i]};
+    sums.add(i, value, smoothed);
+  };
+  visit_head(parts, add_one);
   visit_packs(x, parts, false, [&](std::int64_t first, const Pack<T>& pack) {
     sums.add(first, pack.values, smoothed);
   });
-  visit_rest(parts, a.classes, [&](std::int64_t i) {
-    const T value[1] = {x[i]};
-    sums.add(i, value, smoothed);
-  });
+  visit_tail(parts, a.classes, add_one);
   const float top = block_reduce(sums.top(), Max{}, dynamic_shared<float>());
   const std::int32_t winner =
       block_reduce(sums.index_of(top), Least{}, dynamic_shared<std::int32_t>());

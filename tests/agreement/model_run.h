@@ -10,9 +10,9 @@
 #include "core/io/weights.h"
 #include "core/nn/trace.h"
 #include "core/nn/zoo.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "parallel/optimizer_step.h"
 #include "tests/reference/formula.h"
+#include "tests/support/test_backend.h"
 
 namespace lockstep::test {
 
@@ -33,7 +33,7 @@ class Model {
  public:
   Model(const ModelCase& test_case, const Optimizer& optimizer)
       : case_(test_case),
-        backend_(make_cpu_backend()),
+        backend_(testing::make_test_backend()),
         space_(lay_out(trace(Mode::training), 1 << 20)),
         training_(trace(Mode::training), *backend_, space_, MemoryReuse::off),
         evaluation_(trace(Mode::evaluation), *backend_, space_, MemoryReuse::off),
@@ -73,7 +73,9 @@ class Model {
     load(training_, step);
     training_.run_forward({});
     training_.run_backward({});
-    return flat(gradients_, "loss")[0];
+    float loss = 0;
+    backend_->copy_to_host(&loss, flat(gradients_, "loss"), sizeof loss);
+    return loss;
   }
   void update(int step) {
     for (int bucket = 0; bucket < int(space_.buckets.size()); ++bucket)

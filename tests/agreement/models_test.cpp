@@ -148,7 +148,7 @@ TEST(AgreementWeights, PytorchsFileGivesItsLogits) {
     EXPECT_NEAR(logits[i], golden[i], 8 * 0x1p-24 * std::sqrt(576.0) * largest) << i;
 }
 
-class AgreementModels : public testing::TestWithParam<std::tuple<ModelCase, const char*>> {};
+class AgreementModels : public ::testing::TestWithParam<std::tuple<ModelCase, const char*>> {};
 
 TEST_P(AgreementModels, TenStepsAsPyTorch) {
   check_training(std::get<0>(GetParam()), std::get<1>(GetParam()));
@@ -156,8 +156,8 @@ TEST_P(AgreementModels, TenStepsAsPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Zoo,
                          AgreementModels,
-                         testing::Combine(testing::ValuesIn(model_cases()),
-                                          testing::Values("sgd", "adamw")),
+                         ::testing::Combine(::testing::ValuesIn(model_cases()),
+                                          ::testing::Values("sgd", "adamw")),
                          [](const auto& instance) {
                            return std::get<0>(instance.param).name + "_" +
                                   std::get<1>(instance.param);

@@ -189,7 +189,7 @@ ReferenceOutputs doubled(const ReferenceArgs& args) {
 }
 
 TEST(Emulator, UnwrittenOutput) {
-  const auto backend = make_cuda_backend({});
+  const auto backend = make_cuda_backend(0);
   const OpCase scale{
       "planted", std::make_shared<ops::Scale>(2.0f), {random_f32({33}, 1)}, {{.c = 1}}};
   for (const bool bug : {false, true}) {
@@ -250,7 +250,7 @@ TEST(Emulator, CopiesStayWithinAllocations) {
 TEST(Emulator, MemoryThatIsNotThere) {
   void* data = nullptr;
   EXPECT_EQ(cudaMalloc(&data, std::size_t{1} << 40), cudaErrorMemoryAllocation);
-  EXPECT_THROW(make_cuda_backend({})->allocate(std::size_t{1} << 40, "arena"), OutOfMemory);
+  EXPECT_THROW(make_cuda_backend(0)->allocate(std::size_t{1} << 40, "arena"), OutOfMemory);
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 
 refusals.py PROGRAM BadUsage|BadData
 """
+import os
+import unittest
+
 from program_test import ProgramTest, csv_text, idx, main
 
 
@@ -44,8 +47,25 @@ class BadUsage(ProgramTest):
         config = self.write("c.toml", "momentun = 0.5\n")
         self.expect_error(self.train("--config", config), 2, "momentun", "did you mean momentum?")
 
-    def test_cuda_is_not_built_in(self):
-        self.expect_error(self.train("--device=cuda"), 3, "cuda", "hint: use --device cpu")
+    @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "this machine has a GPU")
+    def test_cuda_without_a_device(self):
+        result = self.train("--device=cuda")
+        self.expect_error(result, 3, "--device cuda: ", "hint: ")
+        self.assertRegex(result.stderr, "not built into this program|no NVIDIA driver answers")
+
+    def test_tf32_on_the_cpu(self):
+        self.expect_error(self.train("--device=cpu", "--precision=tf32"), 2, "no tf32 products",
+                          "--device cuda")
+
+    def test_sync_is_a_switch(self):
+        self.expect_error(self.train(environment={"LOCKSTEP_SYNC": "yes"}), 2, "LOCKSTEP_SYNC",
+                          "one of 0 and 1")
+
+    @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "this machine has a GPU")
+    def test_auto_says_why_it_takes_the_cpu(self):
+        run = self.train("--out", self.folder / "run")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, "--device auto: .*(not built|no NVIDIA driver)")
 
     def test_misspelt_variable(self):
         self.expect_error(self.train(environment={"LOCKSTEP_DUPM": "x"}), 2, "LOCKSTEP_DUPM",

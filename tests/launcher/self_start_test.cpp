@@ -28,20 +28,19 @@ StartConditions conditions(int cores) {
 }
 
 TEST(SelfStart, OneRankACoreButNoMoreThanShards) {
-  EXPECT_EQ(choose_ranks(flags_of({}), {4, true}), 4);
-  EXPECT_EQ(choose_ranks(flags_of({}), {100, true}), 8);  // 256 / 32 micro-batches
-  EXPECT_EQ(choose_ranks(flags_of({"--shards=2"}), {4, true}), 2);
-  EXPECT_EQ(choose_ranks(flags_of({"--global-batch=32"}), {4, true}), 1);
-  EXPECT_EQ(choose_ranks(flags_of({"--batch-norm=group:64"}), {3, true}), 2);
-  EXPECT_EQ(choose_ranks(flags_of({"--accumulation=4", "--micro-batch=32"}), {4, true}), 2);
-  EXPECT_EQ(choose_ranks(flags_of({"--ranks=3"}), {1, true}), 3);
+  EXPECT_EQ(choose_ranks(flags_of({}), 4), 4);
+  EXPECT_EQ(choose_ranks(flags_of({}), 100), 8);  // 256 / 32 micro-batches
+  EXPECT_EQ(choose_ranks(flags_of({"--shards=2"}), 4), 2);
+  EXPECT_EQ(choose_ranks(flags_of({"--global-batch=32"}), 4), 1);
+  EXPECT_EQ(choose_ranks(flags_of({"--batch-norm=group:64"}), 3), 2);
+  EXPECT_EQ(choose_ranks(flags_of({"--accumulation=4", "--micro-batch=32"}), 4), 2);
+  EXPECT_EQ(choose_ranks(flags_of({"--ranks=3"}), 1), 3);
 }
 
 TEST(SelfStart, ImpossibleBatchesAreRefusedBeforeAnythingStarts) {
-  EXPECT_THROW(choose_ranks(flags_of({"--ranks=9"}), {1, true}), ConfigError);
-  EXPECT_THROW(choose_ranks(flags_of({"--ranks=8", "--global-batch=4"}), {1, true}), ConfigError);
-  EXPECT_THROW(choose_ranks(flags_of({"--accumulation=3", "--micro-batch=32"}), {4, true}),
-               ConfigError);
+  EXPECT_THROW(choose_ranks(flags_of({"--ranks=9"}), 1), ConfigError);
+  EXPECT_THROW(choose_ranks(flags_of({"--ranks=8", "--global-batch=4"}), 1), ConfigError);
+  EXPECT_THROW(choose_ranks(flags_of({"--accumulation=3", "--micro-batch=32"}), 4), ConfigError);
 }
 
 TEST(SelfStart, CommandLine) {

@@ -21,7 +21,8 @@ struct Size {
   std::int64_t depth;
 };
 
-// Empty, one token, one head, depths off the vector widths, and around the kernel's block of 96.
+// Empty, one token, one head, depths off the vector widths, and around the kernels' blocks of 96
+// tokens (CPU), of 64 tokens and of 64 and 128 columns (CUDA).
 const Size kSizes[] = {{0, 5, 2, 4},
                        {2, 0, 2, 4},
                        {2, 1, 3, 5},
@@ -32,7 +33,10 @@ const Size kSizes[] = {{0, 5, 2, 4},
                        {1, 64, 2, 32},
                        {1, 95, 1, 33},
                        {1, 97, 2, 16},
-                       {1, 200, 1, 64}};
+                       {1, 200, 1, 64},
+                       {1, 66, 2, 80},
+                       {1, 20, 1, 131},
+                       {1, 20, 1, 256}};
 
 OpCase forward_case(const Size& s, bool causal, float dropout, float range = 1) {
   const ops::AttentionAttrs attrs{.heads = s.heads, .causal = causal, .dropout = dropout};

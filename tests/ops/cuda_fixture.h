@@ -15,7 +15,7 @@ class CudaTest : public ::testing::Test {
   void SetUp() override {
     const DeviceProbe probe = probe_cuda();
     if (probe.devices == 0) GTEST_SKIP() << probe.reason << "; " << probe.hint;
-    backend_ = make_cuda_backend({});
+    backend_ = make_cuda_backend(0);
   }
   Backend& backend() { return *backend_; }
 

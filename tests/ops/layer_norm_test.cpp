@@ -23,7 +23,13 @@ const std::vector<Shape> kShapes = {{0, 7},
                                     {7, 33},
                                     {2, 65, 64},
                                     {1, 130, 100},
-                                    {2, 3, 769}};
+                                    {2, 3, 769},
+                                    {9, 264},
+                                    {5, 1000},
+                                    {3, 2056},
+                                    {1, 8192},
+                                    {2, 8200},
+                                    {1, 16400}};
 
 OpCase forward_case(const Shape& shape, bool bias, bool residual, float center) {
   const std::int64_t width = shape[-1];

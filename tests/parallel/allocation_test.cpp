@@ -16,7 +16,7 @@
 #include "core/nn/zoo.h"
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
-#include "tests/support/cpu_context.h"
+#include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
 namespace {
@@ -89,7 +89,7 @@ void train(const std::string& model,
            std::int64_t warm_up,
            std::int64_t steps,
            Middle middle) {
-  testing::CpuContext context(testing::mpi_world());
+  testing::DeviceContext context(testing::mpi_world());
   // Beside ranks that spin for each other, a thread waits long for its turn on two cores.
   const int workers = context.size() == 1 ? 1 : 0;
   const data::DataSplit glyphs = data::glyphs(1000, 10);

@@ -8,7 +8,7 @@
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
 #include "parallel/trainer.h"
-#include "tests/support/cpu_context.h"
+#include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
@@ -20,7 +20,7 @@ TrainSummary train(Precision precision, std::uint64_t seed) {
   options.precision = precision;
   options.seed = seed;
   options.log_every = 0;
-  testing::CpuContext context(testing::mpi_world());
+  testing::DeviceContext context(testing::mpi_world());
   Trainer trainer(
       context, nn::make_model({.name = "convnet", .outputs = 10}), softmax_cross_entropy, options);
   return trainer.fit(data::glyphs(2048, 512));

@@ -6,7 +6,9 @@
 #include "core/base/error.h"
 #include "parallel/mpi_session.h"
 #include "parallel/self_communicator.h"
+#include "parallel/staged_communicator.h"
 #include "tests/support/mpi_world.h"
+#include "tests/support/null_backend.h"
 
 namespace lockstep {
 namespace {
@@ -115,6 +117,106 @@ TEST(Communicator, SelfDoesEverythingAlone) {
   check_everything(*self.split(3, 1));
   EXPECT_THROW(self.broadcast(nullptr, 0, 1), CommError);
   self.abort(1);  // Nobody to end: returns.
+}
+
+/// Takes all memory for its device's but that of allocate_host(), and counts the copies.
+class FarBackend final : public testing::NullBackend {
+ public:
+  std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
+    auto buffer = NullBackend::allocate(bytes, what);
+    host_.emplace_back(buffer->data(), bytes);
+    return buffer;
+  }
+  bool is_host_memory(const void* memory) const override {
+    const auto* byte = static_cast<const std::byte*>(memory);
+    for (const auto& [begin, bytes] : host_)
+      if (byte >= begin && byte < begin + bytes) return true;
+    return false;
+  }
+  void copy_to_device(void* to, const void* from, std::size_t bytes) override {
+    EXPECT_TRUE(bytes == 0 || (is_host_memory(from) && !is_host_memory(to)));
+    to_device += bytes;
+    copy(to, from, bytes);
+  }
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override {
+    EXPECT_TRUE(bytes == 0 || (is_host_memory(to) && !is_host_memory(from)));
+    to_host += bytes;
+    copy(to, from, bytes);
+  }
+
+  std::size_t to_device = 0, to_host = 0;
+
+ private:
+  std::vector<std::pair<const std::byte*, std::size_t>> host_;
+};
+
+/// Fails a test that hands it the device's memory.
+class HostOnly final : public Communicator {
+ public:
+  HostOnly(Communicator& inner, const FarBackend& backend) : inner_(inner), backend_(backend) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  void barrier() override { inner_.barrier(); }
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    expect_host(data);
+    inner_.broadcast(data, bytes, root);
+  }
+  void all_gather(const void* send, void* recv, std::size_t bytes) override {
+    expect_host(send), expect_host(recv);
+    inner_.all_gather(send, recv, bytes);
+  }
+  void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
+    expect_host(send), expect_host(recv);
+    inner_.all_gather_v(send, recv, bytes);
+  }
+  CommRequestPtr start_all_to_all(const float* send,
+                                  std::span<const CommBlock> to,
+                                  float* recv,
+                                  std::span<const CommBlock> from) override {
+    expect_host(send), expect_host(recv);
+    return inner_.start_all_to_all(send, to, recv, from);
+  }
+  CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) override {
+    expect_host(data);
+    return inner_.start_all_gather(data, blocks);
+  }
+  CommRequestPtr start_all_reduce(float* data, std::int64_t elems) override {
+    expect_host(data);
+    return inner_.start_all_reduce(data, elems);
+  }
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return inner_.split(color, key);
+  }
+  void abort(int code) override { inner_.abort(code); }
+
+ private:
+  void expect_host(const void* memory) const { EXPECT_TRUE(memory == nullptr || backend_.is_host_memory(memory)); }
+  Communicator& inner_;
+  const FarBackend& backend_;
+};
+
+TEST(Communicator, StagedCarriesWhatTheNetworkDoesNotReach) {
+  FarBackend backend;
+  HostOnly host(testing::mpi_world(), backend);
+  const auto staged = make_staged_communicator(host, backend);
+  staged->reserve_requests(2);
+  check_everything(*staged);
+  EXPECT_GT(backend.to_device, 0u);
+  EXPECT_GT(backend.to_host, 0u);
+  const int allocations = backend.allocations();
+  check_everything(*staged);
+  EXPECT_EQ(backend.allocations(), allocations) << "the stages do not grow twice";
+}
+
+TEST(Communicator, StagedPassesHostMemoryThrough) {
+  FarBackend backend;
+  HostOnly host(testing::mpi_world(), backend);
+  const auto staged = make_staged_communicator(host, backend);
+  const auto memory = backend.allocate_host(sizeof(int), "test");
+  *memory->as<int>() = staged->rank();
+  staged->broadcast(memory->data(), sizeof(int), staged->size() - 1);
+  EXPECT_EQ(*memory->as<int>(), staged->size() - 1);
+  EXPECT_EQ(backend.to_device + backend.to_host, 0u);
 }
 
 TEST(Communicator, MpiDoesEverything) { check_everything(testing::mpi_world()); }

@@ -11,7 +11,7 @@
 #include "parallel/self_communicator.h"
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
-#include "tests/support/cpu_context.h"
+#include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
@@ -40,7 +40,7 @@ TrainOptions base_options() {
 }
 
 TrainSummary train(Communicator& communicator, const TrainOptions& options) {
-  testing::CpuContext context(communicator);
+  testing::DeviceContext context(communicator);
   Trainer trainer(context, small_convnet, softmax_cross_entropy, options);
   // 110 = 3 x 30 + 20 samples; 37 for validation: a tail there as well.
   return trainer.fit(data::glyphs(110, 37));
@@ -118,7 +118,7 @@ TEST(EqualBits, GroupOverTwoRanksOnTwoAndFourRanks) {
 
 std::vector<io::NamedTensor> gradients_after_one_step(Communicator& communicator,
                                                       const TrainOptions& options) {
-  testing::CpuContext context(communicator);
+  testing::DeviceContext context(communicator);
   const data::DataSplit glyphs = data::glyphs(110, 37);
   Replica replica(context, small_convnet, softmax_cross_entropy, glyphs.train->spec(), options, {});
   const Schedule schedule = replica.schedule(options.global_batch);

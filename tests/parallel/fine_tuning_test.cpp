@@ -11,7 +11,7 @@
 #include "parallel/replica.h"
 #include "parallel/self_communicator.h"
 #include "parallel/trainer.h"
-#include "tests/support/cpu_context.h"
+#include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
@@ -41,7 +41,7 @@ std::string own_file(const std::string& name) {
 }
 
 TrainSummary train(Communicator& communicator, const TrainOptions& options, std::string file = {}) {
-  testing::CpuContext context(communicator);
+  testing::DeviceContext context(communicator);
   Trainer trainer(context, convnet(), softmax_cross_entropy, options);
   const TrainSummary summary = trainer.fit(glyphs());
   if (!file.empty()) trainer.save_weights(file);
@@ -51,7 +51,7 @@ TrainSummary train(Communicator& communicator, const TrainOptions& options, std:
 /// As a run with these options begins.
 std::vector<io::NamedTensor> start_of(const TrainOptions& options) {
   SelfCommunicator self;
-  testing::CpuContext context(self);
+  testing::DeviceContext context(self);
   return Replica(context, convnet(), softmax_cross_entropy, glyphs().train->spec(), options, {})
       .weights();
 }
@@ -117,7 +117,7 @@ TEST(FineTuning, OnlyWhatIsTrainedHasGradients) {
   TrainOptions options = short_run();
   options.freeze = {"^conv", "^bn"};
   SelfCommunicator self;
-  testing::CpuContext context(self);
+  testing::DeviceContext context(self);
   const Replica replica(
       context, convnet(), softmax_cross_entropy, glyphs().train->spec(), options, {});
   std::vector<std::string> names;

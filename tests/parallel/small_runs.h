@@ -7,7 +7,7 @@
 #include "core/data/token_windows.h"
 #include "core/nn/zoo.h"
 #include "parallel/trainer.h"
-#include "tests/support/cpu_context.h"
+#include "tests/support/device_context.h"
 
 namespace lockstep::testing {
 
@@ -47,7 +47,7 @@ inline SmallRun small_gpt(std::optional<std::int32_t> ignored = {}) {
 }
 
 inline TrainSummary train(const SmallRun& run, Communicator& communicator) {
-  CpuContext context(communicator);
+  DeviceContext context(communicator);
   const auto ignored = run.data.train->spec().ignore_index;
   const auto loss = [ignored](Builder& nn, Value logits, Value labels) {
     return nn.softmax_cross_entropy(logits, labels, 0.0f, ignored);

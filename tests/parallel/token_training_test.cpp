@@ -64,7 +64,7 @@ class Points final : public data::Dataset {
 std::vector<float> weights_after_a_step(const std::shared_ptr<const data::Dataset>& data,
                                         float clip_norm,
                                         double& loss) {
-  testing::CpuContext context(testing::mpi_world());
+  testing::DeviceContext context(testing::mpi_world());
   TrainOptions options{.global_batch = data->size(), .micro_batch = 4, .steps = 1};
   options.optimizer = Sgd{.lr = 0.5f};
   options.clip_norm = clip_norm;

@@ -11,7 +11,7 @@
 #include "core/nn/zoo.h"
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
-#include "tests/support/cpu_context.h"
+#include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
@@ -28,7 +28,7 @@ TrainOptions small_options() {
 }
 
 std::string error_of(const ModelFunction& model, const TrainOptions& options) {
-  testing::CpuContext context(testing::mpi_world());
+  testing::DeviceContext context(testing::mpi_world());
   try {
     Trainer(context, model, softmax_cross_entropy, options).fit(data::glyphs(64, 16));
   } catch (const Error& error) {
@@ -91,7 +91,7 @@ class SteepData final : public data::Dataset {
 };
 
 TEST(Replica, AGradientThatIsNotFiniteStopsBeforeTheWeightsChange) {
-  testing::CpuContext context(testing::mpi_world());
+  testing::DeviceContext context(testing::mpi_world());
   const auto model = [](Builder& nn, Value x) {
     return nn.linear(x, {.out_features = 1, .normal_init = 1e-30f});
   };
@@ -122,7 +122,7 @@ TEST(Trainer, ALossThatIsNotFiniteStopsTheRun) {
 }
 
 TEST(Trainer, ASecondFitCountsItsOwnTime) {
-  testing::CpuContext context(testing::mpi_world());
+  testing::DeviceContext context(testing::mpi_world());
   Trainer trainer(context, convnet(), softmax_cross_entropy, small_options());
   const data::DataSplit data = data::glyphs(64, 16);
   const TrainSummary first = trainer.fit(data), second = trainer.fit(data);

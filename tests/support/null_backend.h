@@ -34,7 +34,7 @@ class HostBuffer final : public DeviceBuffer {
 
 /// A device of plain host memory and plain loops, without kernels: for tests of ordering, planning
 /// and exchange that need no matrix library. Whatever it cannot do throws.
-class NullBackend final : public Backend {
+class NullBackend : public Backend {
  public:
   std::string device_class() const override { return "null"; }
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {

@@ -15,7 +15,7 @@ DeviceProbe probe_cuda() {
               "or use --device cpu"};
 }
 
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions&) {
+std::unique_ptr<Backend> make_cuda_backend(int) {
   const DeviceProbe probe = probe_cuda();
   throw EnvironmentError("cuda: " + probe.reason, probe.hint);
 }

@@ -95,6 +95,10 @@ cudaError_t cudaFreeHost(void* data) {
   std::free(data);
   return cudaSuccess;
 }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  attributes->type = on_device(memory, 1) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   const std::lock_guard lock(device_in_use());
   *free = device_memory().free_bytes();

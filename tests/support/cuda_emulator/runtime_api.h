@@ -55,6 +55,10 @@ struct cudaDeviceProp {
   std::size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
   int multiProcessorCount, major, minor, warpSize, maxThreadsPerBlock, l2CacheSize;
 };
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice };
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   std::size_t dynamicSmemBytes = 0;
@@ -88,6 +92,7 @@ cudaError_t cudaFree(void* data);
 cudaError_t cudaMallocHost(void** data, std::size_t bytes);
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* data);
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
 /// cudaErrorInvalidValue unless the side on the device lies within one allocation.

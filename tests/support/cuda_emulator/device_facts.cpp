@@ -3,6 +3,6 @@
 
 namespace lockstep {
 
-DeviceProbe probe_cuda() { return {.devices = 1, .reason = {}, .hint = {}}; }
+DeviceProbe probe_cuda() { return {1, "", ""}; }
 
 }  // namespace lockstep

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <cuda_runtime.h>
+#include <filesystem>
+#include <fmt/format.h>
+
+#include "kernels/cuda/device_probe.h"
+
+namespace lockstep {
+namespace {
+
+int listed_gpus() {
+  std::error_code none;
+  int count = 0;
+  for (std::filesystem::directory_iterator gpus("/proc/driver/nvidia/gpus", none), end;
+       !none && gpus != end;
+       gpus.increment(none))
+    ++count;
+  return count;
+}
+
+}  // namespace
+
+DeviceProbe probe_cuda() {
+  DeviceFacts facts;
+  facts.runtime_version = CUDART_VERSION;
+  cudaDriverGetVersion(&facts.driver_version);
+  const cudaError_t status = cudaGetDeviceCount(&facts.devices);
+  if (status != cudaSuccess) {
+    facts.devices = 0;
+    facts.status = fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status));
+    cudaGetLastError();
+  }
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) facts.visible_devices = visible;
+  std::error_code none;
+  facts.kernel_driver = std::filesystem::exists("/proc/driver/nvidia/version", none);
+  facts.installed = listed_gpus();
+  facts.slurm_without_gpu = std::getenv("SLURM_JOB_ID") != nullptr &&
+                            std::getenv("SLURM_JOB_GPUS") == nullptr &&
+                            std::getenv("SLURM_STEP_GPUS") == nullptr;
+  return explain_devices(facts);
+}
+
+}  // namespace lockstep

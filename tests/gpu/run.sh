@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that needs a GPU: builds for the devices of this machine, runs the tests with the label
+# gpu, the operator tests again under compute-sanitizer, and a few steps of training on one GPU
+# against the CPU, and writes one table.
+#
+#   tests/gpu/run.sh [--build DIR] [--results FILE] [--quick]
+#
+#   --build DIR      where to build (default: build/gpu)
+#   --results FILE   where the table goes (default: BUILD/RESULTS.md)
+#   --quick          without compute-sanitizer
+#
+# Needs nvcc, CMake, ninja and a C++ compiler. LOCKSTEP_PREFIX names a folder with the libraries that
+# the machine lacks (a root file system's usr: include, lib, bin). Exit code 3 without a GPU; 1 where
+# anything failed, with the table written all the same.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+build=build/gpu results= quick=false
+while (($#)); do
+  case $1 in
+    --build) build=$2 && shift 2 ;;
+    --results) results=$2 && shift 2 ;;
+    --quick) quick=true && shift ;;
+    -h | --help) sed -n '3,16s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    *) echo "run.sh: unknown option '$1' (known: --build, --results, --quick)" >&2 && exit 2 ;;
+  esac
+done
+results=${results:-$build/RESULTS.md}
+
+if ! device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1); then
+  echo "run.sh: no GPU answers here: $device" >&2
+  exit 3
+fi
+if [[ -n ${LOCKSTEP_PREFIX:-} ]]; then
+  export CMAKE_PREFIX_PATH=$LOCKSTEP_PREFIX${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
+  export PATH=$LOCKSTEP_PREFIX/bin:$PATH
+  export LD_LIBRARY_PATH=$LOCKSTEP_PREFIX/lib:$LOCKSTEP_PREFIX/lib/x86_64-linux-gnu:${LD_LIBRARY_PATH:-}
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+
+failed=0
+rows=()
+# stage NAME COMMAND...: one row of the table; what it prints goes to BUILD/NAME.log.
+stage() {
+  local name=$1 log=$build/$1.log start=$SECONDS verdict=passed
+  shift
+  echo "--- $name"
+  "$@" >"$log" 2>&1 || { verdict="FAILED ($?)" && failed=1 && tail -n 30 "$log"; }
+  local count
+  count=$(grep -E 'tests passed|ERROR SUMMARY' "$log" | tail -n 1 || true)
+  rows+=("| $name | $verdict | ${count:-} | $((SECONDS - start)) |")
+}
+
+# train OUT FLAG...: the loss after ten steps.
+train() {
+  local out=$1
+  shift
+  rm -rf "$out"
+  "$build/lockstep" train --out "$out" --steps 10 --eval-every 0 --log-every 1 --global-batch 64 \
+    --micro-batch 16 --checkpoint-every 0 "$@"
+}
+
+# same_bits: four micro-batches on one rank, and one on each of four ranks that share the GPU.
+same_bits() {
+  train "$build/one" --device cuda --ranks 1 --data glyphs --model convnet --batch-norm group:16
+  train "$build/four" --device cuda --ranks 4 --data glyphs --model convnet --batch-norm group:16
+  cmp "$build/one/model.safetensors" "$build/four/model.safetensors"
+}
+
+# sanitize TOOL: the operator tests, each kernel once.
+sanitize() {
+  "$sanitizer" --tool "$1" --error-exitcode 1 "$build/tests/ops/cuda_ops_test_gpu"
+}
+
+mkdir -p "$build"
+stage configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DLOCKSTEP_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native
+stage build cmake --build "$build"
+stage tests ctest --test-dir "$build" --label-regex gpu --output-on-failure --no-tests=error
+stage same-bits same_bits
+if ! $quick; then
+  for tool in memcheck racecheck initcheck; do stage "$tool" sanitize "$tool"; done
+fi
+
+{
+  echo "## $(date -u +%Y-%m-%d), $device, commit $(git describe --always --dirty)"
+  echo
+  echo "| stage | verdict | what it counted | seconds |"
+  echo "|---|---|---|---|"
+  printf '%s\n' "${rows[@]}"
+} >"$results"
+cat "$results"
+exit $failed

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/device_choice.h"
+
+#include <gmock/gmock.h>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+const DeviceProbe kNone{0, "no NVIDIA driver answers", "install it"};
+const DeviceProbe kTwo{2, "", ""};
+
+/// Facts of a machine with a driver for CUDA 13 and a program built with 13.0.
+DeviceFacts facts() {
+  DeviceFacts facts;
+  facts.driver_version = 13010;
+  facts.runtime_version = 13000;
+  facts.kernel_driver = true;
+  facts.installed = 4;
+  facts.status = "cudaErrorNoDevice: no CUDA-capable device is detected";
+  return facts;
+}
+
+TEST(DeviceChoice, AutoTakesADeviceWhereOneAnswers) {
+  EXPECT_TRUE(choose_device("auto", kTwo, 0, 1).cuda);
+  EXPECT_FALSE(choose_device("cpu", kTwo, 0, 1).cuda);
+  const DeviceChoice cpu = choose_device("auto", kNone, 0, 1);
+  EXPECT_FALSE(cpu.cuda);
+  EXPECT_THAT(cpu.note, HasSubstr(kNone.reason));
+}
+
+TEST(DeviceChoice, CudaWithoutADeviceSaysWhy) {
+  try {
+    choose_device("cuda", kNone, 0, 1);
+    FAIL() << "no error";
+  } catch (const EnvironmentError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(kNone.reason));
+    EXPECT_EQ(error.hint(), kNone.hint);
+  }
+}
+
+TEST(DeviceChoice, RanksOfAHostAreDealtToItsDevices) {
+  EXPECT_EQ(choose_device("auto", kTwo, 1, 2).ordinal, 1);
+  EXPECT_EQ(choose_device("auto", kTwo, 1, 2).note, "");
+  EXPECT_EQ(choose_device("auto", kTwo, 3, 4).ordinal, 1);
+  EXPECT_THAT(choose_device("auto", kTwo, 3, 4).note, HasSubstr("4 ranks"));
+}
+
+TEST(DeviceProbe, CountsDevices) {
+  DeviceFacts some = facts();
+  some.devices = 4;
+  some.status.clear();
+  EXPECT_EQ(explain_devices(some).devices, 4);
+}
+
+TEST(DeviceProbe, NoDriver) {
+  EXPECT_THAT(explain_devices(DeviceFacts{}).reason, HasSubstr("no NVIDIA driver"));
+}
+
+TEST(DeviceProbe, DriverOutsideTheContainer) {
+  DeviceFacts inside;
+  inside.kernel_driver = true;
+  inside.installed = 1;
+  const DeviceProbe probe = explain_devices(inside);
+  EXPECT_THAT(probe.reason, HasSubstr("libcuda.so.1"));
+  EXPECT_THAT(probe.hint, HasSubstr("--gpus all"));
+}
+
+TEST(DeviceProbe, DriverTooOld) {
+  DeviceFacts old = facts();
+  old.driver_version = 12040;
+  old.status = "cudaErrorInsufficientDriver: CUDA driver version is insufficient";
+  EXPECT_THAT(explain_devices(old).reason, HasSubstr("does CUDA 12.4, this program needs 13.0"));
+}
+
+TEST(DeviceProbe, HiddenDevices) {
+  DeviceFacts hidden = facts();
+  for (const char* list : {"", "7", "-1"}) {
+    hidden.visible_devices = list;
+    EXPECT_THAT(explain_devices(hidden).reason,
+                HasSubstr(fmt::format("(4 in this machine): CUDA_VISIBLE_DEVICES='{}'", list)));
+  }
+}
+
+TEST(DeviceProbe, SlurmGaveNone) {
+  DeviceFacts job = facts();
+  job.slurm_without_gpu = true;
+  EXPECT_THAT(explain_devices(job).reason, HasSubstr("Slurm gave this job none"));
+  EXPECT_THAT(explain_devices(job).hint, HasSubstr("--gpus-per-task"));
+}
+
+TEST(DeviceProbe, BrokenDevice) {
+  DeviceFacts broken = facts();
+  broken.status = "cudaErrorSystemDriverMismatch: versions do not match";
+  EXPECT_THAT(explain_devices(broken).reason, HasSubstr("cudaErrorSystemDriverMismatch"));
+}
+
+}  // namespace
+}  // namespace lockstep
