@@ -6,6 +6,7 @@
 #include "kernels/cuda/libraries/convolution_graph.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
 #include "kernels/cuda/library_versions.h"
+#include "kernels/cuda/matrix_product.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -131,6 +132,30 @@ TEST(CudaLibraries, CudnnTakesTheDescriptionsOfConvolutions) {
           spec.bias = bias;
           EXPECT_EQ(describe_convolution(spec, "conv1").size(), bias ? 2u : 1u);
         }
+}
+
+TEST(CudaLibraries, CublasLtTakesTheDescriptionsOfProducts) {
+  LOCKSTEP_NEEDS(cublaslt_name());
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const auto epilogue :
+         {MatrixEpilogue::none, MatrixEpilogue::bias, MatrixEpilogue::bias_gelu_tanh})
+      for (const bool transpose : {false, true}) {
+        const MatrixProductSpec spec{.m = 24,
+                                     .n = 16,
+                                     .k = 40,
+                                     .transpose_a = transpose,
+                                     .transpose_b = !transpose,
+                                     .factors = type,
+                                     .result = type,
+                                     .epilogue = epilogue,
+                                     .bias = type};
+        try {
+          make_matrix_product(Device{}, spec, "linear fc1");
+        } catch (const EnvironmentError& error) {
+          // The first thing that needs a device.
+          EXPECT_THAT(error.what(), StartsWith("cuBLASLt: handle: CUBLAS_STATUS_NOT_INITIALIZED"));
+        }
+      }
 }
 
 TEST(CudaLibraries, AConvolutionThatCudnnRefusesIsNamed) {

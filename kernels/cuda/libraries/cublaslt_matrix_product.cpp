@@ -53,7 +53,6 @@ class CublasLtProduct final : public MatrixProduct {
       : what_(what),
         spec_(spec),
         stream_(device.compute),
-        handle_(cublaslt_handle(device)),
         a_(spec.transpose_a ? layout(spec.factors, spec.k, spec.m, what)
                             : layout(spec.factors, spec.m, spec.k, what)),
         b_(spec.transpose_b ? layout(spec.factors, spec.n, spec.k, what)
@@ -63,7 +62,8 @@ class CublasLtProduct final : public MatrixProduct {
   }
 
   /// Whether there is an algorithm; without one this must not run.
-  bool choose_algorithm() {
+  bool choose_algorithm(const Device& device) {
+    handle_ = cublaslt_handle(device);
     const Preference preference = describe_preference();
     std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
     int count = 0;
@@ -204,7 +204,7 @@ std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
   // of eight elements.
   if (spec.epilogue == MatrixEpilogue::bias_gelu_tanh && spec.n % 8 != 0) return nullptr;
   auto product = std::make_unique<CublasLtProduct>(device, spec, what);
-  if (product->choose_algorithm()) return product;
+  if (product->choose_algorithm(device)) return product;
   if (spec.epilogue != MatrixEpilogue::none) return nullptr;
   throw Error(fmt::format("{}: cuBLASLt has no algorithm for a product of {} x {} x {}, {} -> {}",
                           what,
