@@ -221,11 +221,12 @@ void declare_optimizer(FlagGroup group, RawFlags& raw) {
 
 void declare_engine(FlagGroup group, RawFlags& raw) {
   group.words("--device", raw.device, {"auto", "cpu", "cuda"}, "kind of device");
-  group.words("--precision",
-              raw.precision,
-              {"fp32", "tf32", "bf16"},
-              "activations and products (tf32: the factors of products, GPUs only); parameters, sums "
-              "and losses are always fp32");
+  group.words(
+      "--precision",
+      raw.precision,
+      {"fp32", "tf32", "bf16"},
+      "activations and products (tf32: the factors of products, GPUs only); parameters, sums "
+      "and losses are always fp32");
   group.words(
       "--fusion",
       raw.fusion,

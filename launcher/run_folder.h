@@ -72,7 +72,7 @@ class RunFolder final : public TrainObserver {
   std::unique_ptr<RunLock> lock_;
   std::vector<std::filesystem::path> created_;  // outermost first
   bool begun_ = false;
-  bool goes_on_ = false;  // history.jsonl is this run's and keeps its lines
+  bool goes_on_ = false;          // history.jsonl is this run's and keeps its lines
   bool results_are_old_ = false;  // of before the run went on, until it does a step
   RunLog metrics_;
   std::vector<std::string> errors_;

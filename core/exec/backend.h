@@ -76,8 +76,8 @@ class Backend {
   /// Whether the device multiplies bf16 itself; otherwise bf16 runs on fp32 arithmetic, and slower
   /// than fp32.
   virtual bool multiplies_bf16() const { return true; }
-  /// From now on kernels may round the factors of fp32 products to tf32 (10 bits of mantissa); false
-  /// where the device has no such products.
+  /// From now on kernels may round the factors of fp32 products to tf32 (10 bits of mantissa);
+  /// false where the device has no such products.
   virtual bool allow_tf32() { return false; }
   /// Throws OutOfMemory naming `what` and the bytes.
   virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;

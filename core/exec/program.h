@@ -40,8 +40,8 @@ class Program {
 
   void bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed);
 
-  /// From now on every kernel's run is waited for and recorded; null: no longer. Each operator is declared under
-  /// its name and path.
+  /// From now on every kernel's run is waited for and recorded; null: no longer. Each operator is
+  /// declared under its name and path.
   void profile(Profiler* profiler);
 
   /// From now on each kernel is waited for, so that what it throws names its node; LOCKSTEP_SYNC.

@@ -7,10 +7,11 @@
 
 namespace lockstep {
 
-/// GPU `device`, an ordinal among the visible ones, through cuBLASLt, cuDNN and own kernels. Selects the device before it allocates anything,
-/// so that no context is left on another one. Work is enqueued on one stream; copy_to_host() and
-/// squared_norms() wait for it. Throws EnvironmentError: not built in, no such device, libraries
-/// missing or of other versions than those built against.
+/// GPU `device`, an ordinal among the visible ones, through cuBLASLt, cuDNN and own kernels.
+/// Selects the device before it allocates anything, so that no context is left on another one. Work
+/// is enqueued on one stream; copy_to_host() and squared_norms() wait for it. Throws
+/// EnvironmentError: not built in, no such device, libraries missing or of other versions than
+/// those built against.
 std::unique_ptr<Backend> make_cuda_backend(int device);
 
 }  // namespace lockstep

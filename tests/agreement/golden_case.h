@@ -39,7 +39,8 @@ std::vector<T> to_stored(const std::vector<std::int64_t>& s, const std::vector<T
 /// gradient; kernels then also choose their packed copies.
 class GoldenCase {
  public:
-  explicit GoldenCase(std::string name) : name_(std::move(name)), backend_(testing::make_test_backend()) {}
+  explicit GoldenCase(std::string name)
+      : name_(std::move(name)), backend_(testing::make_test_backend()) {}
 
   ValueId parameter(const std::string& tensor) {
     const io::TensorEntry& entry = goldens().entry(name_ + "." + tensor);

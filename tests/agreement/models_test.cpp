@@ -157,7 +157,7 @@ TEST_P(AgreementModels, TenStepsAsPyTorch) {
 INSTANTIATE_TEST_SUITE_P(Zoo,
                          AgreementModels,
                          ::testing::Combine(::testing::ValuesIn(model_cases()),
-                                          ::testing::Values("sgd", "adamw")),
+                                            ::testing::Values("sgd", "adamw")),
                          [](const auto& instance) {
                            return std::get<0>(instance.param).name + "_" +
                                   std::get<1>(instance.param);

@@ -190,7 +190,9 @@ class HostOnly final : public Communicator {
   void abort(int code) override { inner_.abort(code); }
 
  private:
-  void expect_host(const void* memory) const { EXPECT_TRUE(memory == nullptr || backend_.is_host_memory(memory)); }
+  void expect_host(const void* memory) const {
+    EXPECT_TRUE(memory == nullptr || backend_.is_host_memory(memory));
+  }
   Communicator& inner_;
   const FarBackend& backend_;
 };

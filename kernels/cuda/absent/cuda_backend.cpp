@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for the CUDA backend where the build found no nvcc.
+// What stands in for the CUDA backend where the build did not find what it is made with.
 #include "kernels/cuda/cuda_backend.h"
 
 #include "core/base/error.h"
@@ -8,11 +8,11 @@
 namespace lockstep {
 
 DeviceProbe probe_cuda() {
-  return {.devices = 0,
-          .reason = "the CUDA backend is not built into this program",
-          .hint =
-              "install the CUDA toolkit 13.0 or later, so that nvcc is on PATH, and build again; "
-              "or use --device cpu"};
+  return {
+      0,
+      "the CUDA backend is not built into this program (" LOCKSTEP_NO_CUDA_BECAUSE ")",
+      "install the CUDA toolkit 13.0 or later, with nvcc on PATH, and cuDNN 9, and build again; or "
+      "use --device cpu"};
 }
 
 std::unique_ptr<Backend> make_cuda_backend(int) {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A compiled program on a device without arithmetic: what it says of kernels that fail.
+#include "core/exec/program.h"
+
+#include <gmock/gmock.h>
+
+#include "core/base/error.h"
+#include "core/ops/relu.h"
+#include "core/plan/flat_space.h"
+#include "tests/support/null_backend.h"
+
+namespace lockstep {
+namespace {
+
+/// A device that notices only when it is waited for, as a GPU does, that kernel `faulty` failed.
+class LateBackend final : public testing::NullBackend {
+ public:
+  std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
+    class Recording final : public Kernel {
+     public:
+      Recording(LateBackend& backend, std::string path)
+          : backend_(backend), path_(std::move(path)) {}
+      void bind(const KernelBuffers&) override {}
+      void run(const RunState&) override {
+        backend_.failed_ = path_ == "second" || (backend_.failed_ && path_ == "third");
+      }
+
+     private:
+      LateBackend& backend_;
+      std::string path_;
+    };
+    return std::make_unique<Recording>(*this, spec.path);
+  }
+  void synchronize() override {
+    if (failed_)
+      throw EnvironmentError("waiting for the device: cudaErrorIllegalAddress", "use a sanitizer");
+  }
+
+ private:
+  bool failed_ = false;
+};
+
+Graph three_relus() {
+  Graph graph;
+  ValueId value = graph.add_input("x", {{4}, DType::f32});
+  for (const char* path : {"first", "second", "third"})
+    value = graph.add_node(std::make_shared<ops::Relu>(), {value}, path, SourceLoc::current())[0];
+  graph.add_output("y", value);
+  return graph;
+}
+
+TEST(Program, AFaultIsNamedWhereItIsLookedFor) {
+  LateBackend backend;
+  const Graph graph = three_relus();
+  const FlatSpace space = lay_out(graph, 1 << 20);
+  Program program(graph, backend, space, MemoryReuse::off);
+  const auto arena = backend.allocate(program.arena_bytes(), "arena");
+  PackedCopies packed;
+  program.bind({arena->data(), nullptr, nullptr}, backend, packed);
+  EXPECT_NO_THROW(program.run_forward({})) << "nobody waits in steady state";
+  program.name_faults();
+  try {
+    program.run_forward({});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(
+        error.what(),
+        ::testing::HasSubstr("relu second: waiting for the device: cudaErrorIllegalAddress"));
+    EXPECT_EQ(error.exit_code(), ExitCode::environment);
+    EXPECT_EQ(error.hint(), "use a sanitizer");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
