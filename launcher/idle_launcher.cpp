@@ -12,7 +12,8 @@ bool IdleLauncher::hangs() {
   const bool children = has_living_children(launcher_);
   had_children_ |= children;
   if (children || !waits_for_lock(launcher_)) active_ = now;
-  return had_children_ && std::chrono::duration<double>(now - active_).count() >= patience_s_;
+  const double patience = had_children_ ? patience_s_ : kUnseen * patience_s_;
+  return std::chrono::duration<double>(now - active_).count() >= patience;
 }
 
 }  // namespace lockstep

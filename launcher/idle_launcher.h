@@ -16,12 +16,15 @@ class IdleLauncher {
 
   explicit IdleLauncher(pid_t launcher, double patience_s = kPatienceSeconds)
       : launcher_(launcher), patience_s_(patience_s) {}
-  /// Whether it has had children, and for the time of patience none was alive and its first thread
-  /// waited for a lock at every look. Looks twice a second. Never where the system does not tell.
+  /// Whether for the time of patience no child of it was alive and its first thread waited for a
+  /// lock at every look; three times as long where no child was ever seen, since it may not have
+  /// started any or they died between two looks. Looks twice a second. Never where the system does
+  /// not tell.
   bool hangs();
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr double kUnseen = 3;
 
   pid_t launcher_;
   double patience_s_;

@@ -258,8 +258,10 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
       outputs.values[i] = output(i);
       outputs.add[i] = accumulates_[i] && state.accumulate;
     }
+    // No more than find a row: the order of the sums depends on the rows alone.
+    const auto threads = int(std::min<std::int64_t>(kSumThreads, ceil_div(work_.rows, kWarp) * kWarp));
     launch("softmax_cross_entropy_sums",
-           {.block = dim3(kSumThreads), .shared_bytes = kSumThreads / kWarp * sizeof(double)},
+           {.block = dim3(unsigned(threads)), .shared_bytes = std::size_t(threads) / kWarp * sizeof(double)},
            stream(),
            add_rows_kernel,
            outputs,

@@ -203,13 +203,13 @@ TEST(Supervisor, AReaderThatDoesNotReadHoldsUpNoStop) {
   EXPECT_EQ(ending.exit_code, 75);
 }
 
-/// A process with a child that ends soon, and then `waits`.
-pid_t launcher_that(void (*waits)()) {
+/// A process with a child that ends after so long, and then `waits`.
+pid_t launcher_that(void (*waits)(), int child_ms = 1500) {
   const pid_t launcher = fork();
   if (launcher != 0) return launcher;
   const pid_t child = fork();
   if (child == 0) {
-    poll(nullptr, 0, 1500);
+    poll(nullptr, 0, child_ms);
     _exit(0);
   }
   waitpid(child, nullptr, 0);
@@ -229,11 +229,18 @@ bool is_taken_for_hanging(pid_t launcher) {
   return hangs;
 }
 
+void wait_for_a_lock() {
+  int lock = 0;
+  syscall(SYS_futex, &lock, FUTEX_WAIT, 0, nullptr, nullptr, 0);
+}
+
 TEST(IdleLauncher, WaitsForALock) {
-  EXPECT_TRUE(is_taken_for_hanging(launcher_that([] {
-    int lock = 0;
-    syscall(SYS_futex, &lock, FUTEX_WAIT, 0, nullptr, nullptr, 0);
-  })));
+  EXPECT_TRUE(is_taken_for_hanging(launcher_that(wait_for_a_lock)));
+}
+
+// Ranks that are killed as they start may never be seen.
+TEST(IdleLauncher, WaitsForALockAndWasNeverSeenWithChildren) {
+  EXPECT_TRUE(is_taken_for_hanging(launcher_that(wait_for_a_lock, 0)));
 }
 
 TEST(IdleLauncher, WhoWaitsForAReaderIsLeftAlone) {
