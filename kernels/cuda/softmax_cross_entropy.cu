@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 
@@ -259,9 +260,11 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
       outputs.add[i] = accumulates_[i] && state.accumulate;
     }
     // No more than find a row: the order of the sums depends on the rows alone.
-    const auto threads = int(std::min<std::int64_t>(kSumThreads, ceil_div(work_.rows, kWarp) * kWarp));
+    const std::int64_t wanted = std::max<std::int64_t>(1, ceil_div(work_.rows, kWarp)) * kWarp;
+    const auto sum_threads = int(std::min<std::int64_t>(kSumThreads, wanted));
     launch("softmax_cross_entropy_sums",
-           {.block = dim3(unsigned(threads)), .shared_bytes = std::size_t(threads) / kWarp * sizeof(double)},
+           {.block = dim3(unsigned(sum_threads)),
+            .shared_bytes = std::size_t(sum_threads) / kWarp * sizeof(double)},
            stream(),
            add_rows_kernel,
            outputs,
