@@ -161,7 +161,7 @@ TEST(Emulator, DivergentWarp) {
 }
 
 TEST(Emulator, UnalignedVectorAccess) {
-  EXPECT_EQ(unaligned_packs(false).back(), 4 * kThreads - 1);
+  EXPECT_EQ(unaligned_packs(false).back(), 2 * (4 * kThreads - 1));
   expect_bad_access(unaligned_packs,
                     "packs",
                     "unaligned: reads 16 bytes at byte 4 of an allocation",

@@ -128,7 +128,9 @@ __global__ void other_mask_kernel(float* y, bool bug) {
 }
 
 __global__ void packs_kernel(float* y, const float* x) {
-  store_pack(y + 4 * threadIdx.x, load_pack(x + 4 * threadIdx.x));
+  Pack<float> result, loaded = load_pack(x + 4 * threadIdx.x);
+  for (int i = 0; i < 4; ++i) result.values[i] = 2 * loaded.values[i];
+  store_pack(y + 4 * threadIdx.x, result);
 }
 
 __global__ void sum_up_kernel(float* y, int* counter, bool bug) {

@@ -37,7 +37,7 @@ std::vector<float> return_before_barrier(bool bug);
 std::vector<float> return_before_shuffle(bool bug);
 /// "other_mask": a shuffle among half a warp; the bug has it read a lane of the other half.
 std::vector<float> shuffle_beyond_mask(bool bug);
-/// "packs": loads of 16 bytes; the bug moves them by 4.
+/// "packs": 4 floats at a time, doubled; the bug moves them by 4.
 std::vector<float> unaligned_packs(bool bug);
 /// "sum_up": every block adds to a counter; the bug does it without an atomic.
 std::vector<float> count_blocks(bool bug);

@@ -15,8 +15,7 @@ inline constexpr std::size_t kMaxSharedBytes = std::size_t{227} << 10;
 /// one count, and every access is stamped with the count as it stands: so an access came before an
 /// event if its stamp is lower.
 struct Progress {
-  bool watched = false;  ///< a thread of a kernel runs, whose accesses count
-  int thread = 0;        ///< its number in the block
+  int thread = 0;  ///< the one that runs: its number in the block
   std::uint64_t now = 0;
   std::uint64_t launch_start = 0;
   std::uint64_t block_start = 0;
@@ -31,6 +30,9 @@ struct Progress {
   std::uint64_t& own_warp_sync() { return warp_sync[thread / kWarpLanes]; }
 };
 extern Progress progress;
+
+/// A thread of a kernel runs on this thread of the host, and its accesses count.
+extern constinit thread_local bool watched;
 
 enum class Access : std::uint8_t { read, write, atomic, atomic_read };
 

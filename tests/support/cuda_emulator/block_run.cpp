@@ -24,6 +24,7 @@ std::string text_of(const Site& site) {
 }  // namespace
 
 Progress progress;
+constinit thread_local bool watched = false;
 
 std::string text_of(uint3 index) { return fmt::format("({}, {}, {})", index.x, index.y, index.z); }
 
@@ -62,9 +63,9 @@ void BlockRun::enter() {
   BlockRun& run = block_run();
   arrive(run.scheduler_);
   const auto thread = std::size_t(progress.thread);
-  progress.watched = true;
+  watched = true;
   run.launch_->call(run.launch_->arguments);
-  progress.watched = false;
+  watched = false;
   run.threads_[thread].state = State::ended;
   Context* own = run.threads_[thread].context;
   run.threads_[thread].context = nullptr;
@@ -86,11 +87,11 @@ void BlockRun::wait(State state, const Site& site) {
   thread.state = state;
   thread.site = site;
   switch_context(*thread.context, scheduler_);
-  progress.watched = true;
+  watched = true;
 }
 
 void BlockRun::fail(cudaError_t status, const std::string& text) {
-  progress.watched = false;
+  watched = false;
   failed_ = true;
   status_ = status;
   text_ = fmt::format("{}: {}", place_of(progress.thread), text);
@@ -195,7 +196,7 @@ bool BlockRun::pass_barrier() {
 }
 
 int BlockRun::block_barrier(bool predicate, const Site& site) {
-  progress.watched = false;
+  watched = false;
   barrier_count_ += predicate;
   wait(State::at_barrier, site);
   return barrier_result_;
@@ -203,7 +204,7 @@ int BlockRun::block_barrier(bool predicate, const Site& site) {
 
 std::uint64_t BlockRun::warp_operation(
     WarpOperation operation, unsigned mask, std::uint64_t bits, int source, const Site& site) {
-  progress.watched = false;
+  watched = false;
   Thread& thread = threads_[std::size_t(progress.thread)];
   if ((mask >> (progress.thread % kWarpLanes) & 1) == 0)
     fail(cudaErrorLaunchFailure,

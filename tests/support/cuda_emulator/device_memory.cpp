@@ -81,4 +81,9 @@ DeviceMemory& device_memory() {
   return memory;
 }
 
+std::mutex& device_in_use() {
+  static std::mutex& mutex = *new std::mutex;
+  return mutex;
+}
+
 }  // namespace lockstep::emulator

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -77,5 +77,7 @@ class DeviceMemory {
 };
 
 DeviceMemory& device_memory();
+/// Held while the device does something: it does one thing at a time.
+std::mutex& device_in_use();
 
 }  // namespace lockstep::emulator

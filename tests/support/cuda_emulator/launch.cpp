@@ -7,6 +7,7 @@
 
 #include "tests/support/cuda_emulator/access_check.h"
 #include "tests/support/cuda_emulator/block_run.h"
+#include "tests/support/cuda_emulator/device_memory.h"
 #include "tests/support/cuda_emulator/status.h"
 
 namespace lockstep::emulator {
@@ -58,8 +59,7 @@ void run_grid(const Launch& launch) {
 }  // namespace
 
 cudaError_t run(const Launch& launch) {
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
+  const std::lock_guard lock(device_in_use());
   try {
     run_grid(launch);
     return cudaSuccess;
@@ -73,6 +73,7 @@ cudaError_t run(const Launch& launch) {
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   using namespace lockstep::emulator;
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  const std::lock_guard lock(device_in_use());
   if (value < 0 || std::size_t(value) > kMaxSharedBytes)
     return set_status(
         cudaErrorInvalidValue,

@@ -9,6 +9,7 @@
 #include "tests/support/cuda_emulator/device_memory.h"
 #include "tests/support/cuda_emulator/status.h"
 
+using lockstep::emulator::device_in_use;
 using lockstep::emulator::device_memory;
 using lockstep::emulator::set_status;
 
@@ -77,10 +78,12 @@ cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(ve
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   *data = nullptr;
   if (bytes == 0) return cudaSuccess;
+  const std::lock_guard lock(device_in_use());
   *data = device_memory().allocate(bytes);
   return *data ? cudaSuccess : set_status(cudaErrorMemoryAllocation, "out of memory");
 }
 cudaError_t cudaFree(void* data) {
+  const std::lock_guard lock(device_in_use());
   if (data == nullptr || device_memory().free(data)) return cudaSuccess;
   return set_status(cudaErrorInvalidValue, "freed what is not allocated");
 }
@@ -93,12 +96,14 @@ cudaError_t cudaFreeHost(void* data) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const std::lock_guard lock(device_in_use());
   *free = device_memory().free_bytes();
   *total = lockstep::emulator::DeviceMemory::kBytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  const std::lock_guard lock(device_in_use());
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (to_device && !on_device(to, bytes)) return bad_range("copy to the device", to, bytes);
@@ -111,6 +116,7 @@ cudaError_t cudaMemcpyAsync(
   return cudaMemcpy(to, from, bytes, kind);
 }
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
+  const std::lock_guard lock(device_in_use());
   if (!on_device(data, bytes)) return bad_range("fill", data, bytes);
   if (bytes > 0) std::memset(data, value, bytes);
   return cudaSuccess;

@@ -8,12 +8,13 @@ namespace {
 
 using lockstep::emulator::Access;
 using lockstep::emulator::progress;
+using lockstep::emulator::watched;
 
 inline void note(const volatile void* address, std::size_t bytes, Access access, bool aligned) {
-  if (!progress.watched || progress.on_a_stack(address)) return;
-  progress.watched = false;  // what the check itself touches
+  if (!watched || progress.on_a_stack(address)) return;
+  watched = false;  // what the check itself touches
   lockstep::emulator::check_access(const_cast<const void*>(address), bytes, access, aligned);
-  progress.watched = true;
+  watched = true;
 }
 
 }  // namespace
