@@ -28,7 +28,8 @@ const std::vector<Shape> kShapes = {{0, 7},
                                     {5, 1000},
                                     {3, 2056},
                                     {1, 8192},
-                                    {2, 8200}};
+                                    {2, 8200},
+                                    {2200, 8}};
 
 OpCase forward_case(const Shape& shape, bool bias, bool residual, float center) {
   const std::int64_t width = shape[-1];
