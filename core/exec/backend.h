@@ -10,7 +10,8 @@
 
 namespace lockstep {
 
-/// Device memory with an owner. Zeroed, aligned to 256 bytes at least, touched, so that pages exist.
+/// Device memory with an owner. Zeroed, aligned to 256 bytes at least, touched, so that pages
+/// exist.
 class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
