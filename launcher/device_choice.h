@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "kernels/cuda/device_probe.h"
@@ -11,20 +12,33 @@ namespace lockstep {
 struct DeviceChoice {
   bool cuda = false;
   int ordinal = 0;   ///< of the visible GPUs
-  std::string note;  ///< what the user should know of it; may be empty
+  std::string note;  ///< why "auto" is the CPU; otherwise empty
 };
 
 /// `asked`: "auto", "cpu" or "cuda". auto takes CUDA where a device answers and the CPU elsewhere.
-/// The ranks of a host are dealt to its GPUs in turn, so that they share them where they are more.
-/// `local_rank`: among the `local_ranks` of this host. Pure.
-/// Throws EnvironmentError with the probe's reason: "cuda" without a device.
-DeviceChoice choose_device(const std::string& asked,
-                           const DeviceProbe& probe,
-                           int local_rank,
-                           int local_ranks);
+/// The ranks of a host are dealt to its visible GPUs in turn, so that they share them where they
+/// are more. Pure. Throws EnvironmentError with the probe's reason: "cuda" without a device.
+DeviceChoice choose_device(const std::string& asked, const DeviceProbe& probe, int local_rank);
 
 /// The GPUs that ranks started here would work on: those visible, 0 where they work on the CPU.
 /// Throws what choose_device() throws.
 int usable_gpus(const std::string& asked);
+
+/// What every rank tells the others when it has opened its device, or failed to.
+struct DeviceCard {
+  int exit_code = 0;  ///< 0: opened
+  int cuda = 0;
+  char host[64] = {};
+  char device[32] = {};  ///< PCI bus of the GPU
+  char text[768] = {};   ///< the error, or why it is the CPU
+  char hint[256] = {};
+};
+
+/// The same on all ranks. Throws Error naming the first rank that failed, with its code;
+/// EnvironmentError: some ranks have a GPU and others none, whose replicas would differ in bits.
+void check_devices(std::span<const DeviceCard> cards);
+
+/// "3 ranks share GPU 0000:01:00.0 of node7", for the busiest GPU; empty where each has its own.
+std::string sharing_note(std::span<const DeviceCard> cards);
 
 }  // namespace lockstep

@@ -34,6 +34,7 @@ int evaluate_command(const std::vector<std::string>& arguments) {
   const SavedRun run = open_saved_run(app, arguments);
   if (run.weights.empty()) return 0;
   return run_job(0, nullptr, [&](Job& job) {
+    job.open_device(run.device);
     const data::DataSplit data = open_data(run.flags);
     LOCKSTEP_CHECK(data.validation != nullptr,
                    ConfigError,
@@ -47,6 +48,8 @@ int evaluate_command(const std::vector<std::string>& arguments) {
     options.accumulation = 0;
     options.batch_norm = {};
     options.recompute = Recompute::none;
+    if (options.precision == Precision::tf32 && !job.backend().allow_tf32(true))
+      options.precision = Precision::fp32;
     options.memory_limit = 0;
     options.init = run.weights;
     options.init_skip.clear();

@@ -98,6 +98,7 @@ void generate(const SavedRun& run,
   const std::int64_t context =
       std::min(run.flags.model.context, std::int64_t(tokens.size()) + count);
   Job job(0, nullptr);
+  job.open_device(run.device);
   LOCKSTEP_CHECK(
       job.size() == 1, ConfigError, "lockstep generate runs on one rank, not {}", job.size());
   data::SampleSpec spec;

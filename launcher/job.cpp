@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/base/env.h"
@@ -31,62 +32,85 @@ class Job::State {
 
 namespace {
 
-/// Ranks of this host and this one's number among them, as launchers say or as rank order says.
-struct LocalRanks {
-  int rank = 0, count = 1;
-};
+template <std::size_t N>
+void fill(char (&to)[N], const std::string& text) {
+  std::copy_n(text.begin(), std::min(text.size(), N - 1), to);
+}
 
-LocalRanks local_ranks(Communicator& communicator, const std::string& host) {
-  const std::size_t capacity = 256;
-  std::vector<char> names(capacity * std::size_t(communicator.size()));
-  std::vector<char> own(capacity);
-  std::copy_n(host.begin(), std::min(host.size(), capacity - 1), own.begin());
-  communicator.all_gather(own.data(), names.data(), capacity);
-  LocalRanks local{0, 0};
-  for (int rank = 0; rank < communicator.size(); ++rank) {
-    if (!std::equal(own.begin(), own.end(), names.begin() + std::ptrdiff_t(capacity) * rank))
-      continue;
-    if (rank < communicator.rank()) ++local.rank;
-    ++local.count;
-  }
-  return local;
+template <typename T>
+std::vector<T> gather(Communicator& communicator, const T& own) {
+  std::vector<T> all(std::size_t(communicator.size()));
+  communicator.all_gather(&own, all.data(), sizeof own);
+  return all;
+}
+
+/// The number among the ranks of this host: the launcher's word, or by rank order.
+int local_rank(const RankDiscovery& discovery, Communicator& communicator, const DeviceCard& own) {
+  const std::vector<DeviceCard> cards = gather(communicator, own);
+  if (discovery.local_rank >= 0) return discovery.local_rank;
+  return int(std::count_if(
+      cards.begin(), cards.begin() + communicator.rank(), [&](const DeviceCard& card) {
+        return std::string_view(card.host) == own.host;
+      }));
 }
 
 }  // namespace
 
-Job::Job(int /*argc*/, char** /*argv*/, const std::string& device)
-    : state_(std::make_unique<State>()) {
+Job::Job(int /*argc*/, char** /*argv*/) : state_(std::make_unique<State>()) {
   env();  // names misspelt LOCKSTEP_* variables
   state_->discovery = discover_rank(process_variables());
   if (state_->discovery.size == 1) {
     state_->communicator = std::make_unique<SelfCommunicator>();
-  } else {
-    state_->mpi.emplace();
-    state_->communicator = make_mpi_communicator(*state_->mpi);
-    check_against_mpi(
-        state_->discovery, state_->communicator->rank(), state_->communicator->size());
-  }
-  // Every rank of a host takes part, whatever it finds: its GPUs are dealt out by rank order.
-  const LocalRanks local = local_ranks(*state_->communicator, host_name());
-  const DeviceChoice choice = device == "cpu"
-                                  ? DeviceChoice{}
-                                  : choose_device(device, probe_cuda(), local.rank, local.count);
-  state_->device_note = choice.note;
-  if (!choice.cuda) {
-    state_->backend = make_cpu_backend();
     return;
   }
-  state_->backend = make_cuda_backend(choice.ordinal);
-  if (state_->communicator->size() > 1)
-    state_->staged = make_staged_communicator(*state_->communicator, *state_->backend);
+  state_->mpi.emplace();
+  state_->communicator = make_mpi_communicator(*state_->mpi);
+  check_against_mpi(state_->discovery, state_->communicator->rank(), state_->communicator->size());
 }
 
 Job::~Job() = default;
 
-Backend& Job::backend() { return *state_->backend; }
+void Job::open_device(const std::string& device) {
+  State& s = *state_;
+  LOCKSTEP_ASSERT(s.backend == nullptr);
+  DeviceCard own;
+  fill(own.host, host_name());
+  const int local = local_rank(s.discovery, *s.communicator, own);
+  std::unique_ptr<Backend> backend;
+  try {
+    const DeviceChoice choice =
+        device == "cpu" ? DeviceChoice{} : choose_device(device, probe_cuda(), local);
+    backend = choice.cuda ? make_cuda_backend(choice.ordinal) : make_cpu_backend();
+    own.cuda = choice.cuda;
+    if (choice.cuda) fill(own.device, cuda_device_id(choice.ordinal));
+    fill(own.text, choice.note);
+  } catch (const Error& error) {
+    own.exit_code = int(error.exit_code());
+    fill(own.text, error.what());
+    fill(own.hint, error.hint());
+  } catch (const std::exception& error) {
+    own.exit_code = int(ExitCode::error);
+    fill(own.text, error.what());
+  }
+  const std::vector<DeviceCard> cards = gather(*s.communicator, own);
+  check_devices(cards);
+  s.backend = std::move(backend);
+  s.device_note = own.cuda ? sharing_note(cards) : own.text;
+  if (own.cuda && s.communicator->size() > 1)
+    s.staged = make_staged_communicator(*s.communicator, *s.backend);
+}
+
+Backend& Job::backend() {
+  if (!state_->backend) open_device("auto");
+  return *state_->backend;
+}
+
 Communicator& Job::communicator() {
+  backend();
   return state_->staged ? *state_->staged : *state_->communicator;
 }
+
+Communicator& Job::host_communicator() { return *state_->communicator; }
 const std::string& Job::source() const { return state_->discovery.source; }
 const std::string& Job::device_note() const { return state_->device_note; }
 

@@ -9,18 +9,24 @@
 namespace lockstep {
 
 /// A process's part in a job: finds out from mpirun, srun, torchrun-style variables or their
-/// absence which rank it is, opens the device and connects the ranks. Construct it first in main().
-/// MPI is initialised only where there is more than one rank.
+/// absence which rank it is, connects the ranks, and opens the device. Construct it first in
+/// main(). MPI is initialised only where there is more than one rank.
 class Job final : public RankContext {
  public:
-  /// `device`: "auto", "cpu" or "cuda"; auto takes a GPU where one answers.
-  /// Throws EnvironmentError: the launcher's variables contradict each other, no MPI connects
-  /// several ranks, or there is no such device; ConfigError: a misspelt LOCKSTEP_* variable.
-  Job(int argc, char** argv, const std::string& device = "auto");
+  /// Throws EnvironmentError: the launcher's variables contradict each other, or no MPI connects
+  /// several ranks; ConfigError: a misspelt LOCKSTEP_* variable.
+  Job(int argc, char** argv);
   ~Job() override;
+
+  /// Opens this rank's device: "cpu", "cuda", or "auto", which is a GPU where one answers.
+  /// Collective: either every rank has a device of the same kind afterwards, or all throw the same
+  /// error, which names rank and host. To be called at most once, before backend() or
+  /// communicator(), which otherwise open "auto". Throws EnvironmentError, OutOfMemory.
+  void open_device(const std::string& device);
 
   Backend& backend() override;
   Communicator& communicator() override;
+  Communicator& host_communicator() override;
   /// "mpirun (OMPI_COMM_WORLD_RANK)": the source that told the rank.
   const std::string& source() const;
   /// What the user should know of the choice of the device; may be empty.

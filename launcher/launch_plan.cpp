@@ -34,7 +34,9 @@ Words mpirun_words(int ranks, const LaunchSite& site, const std::string& output_
       words.push_back("--oversubscribe");
     else
       append(words, {"--host", fmt::format("localhost:{}", ranks)});
-    append(words, {"--bind-to", !oversubscribed && site.cores.all_of_host ? "core" : "none"});
+    // A rank on a GPU has loader threads and the driver's, for which one core is too few.
+    const bool binds = !oversubscribed && site.cores.all_of_host && site.gpus == 0;
+    append(words, {"--bind-to", binds ? "core" : "none"});
   }
   if (site.root) words.push_back("--allow-run-as-root");
   return words;

@@ -40,7 +40,8 @@ int allocated_tasks(const std::string& tasks_per_node);
 /// Binding is the launchers' own, which know the topology (mpirun by hwloc): each rank to a core,
 /// and from three ranks on mpirun deals them to NUMA domains in turn. Nothing is bound where more
 /// ranks than cores share a host, or where a mask or quota hides cores from this process, since
-/// mpirun would bind to hidden ones. Under Slurm the site's own configuration binds.
+/// mpirun would bind to hidden ones; nor are ranks on GPUs. Under Slurm the site's own
+/// configuration binds.
 std::vector<std::string> launch_command(Launcher launcher,
                                         int ranks,
                                         const LaunchSite& site,

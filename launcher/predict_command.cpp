@@ -76,6 +76,7 @@ void predict(const SavedRun& run, std::int64_t count, std::size_t top) {
                  ConfigError,
                  "lockstep predict is for classes and numbers; lockstep generate is for gpt");
   Job job(0, nullptr);
+  job.open_device(run.device);
   LOCKSTEP_CHECK(
       job.size() == 1, ConfigError, "lockstep predict runs on one rank, not {}", job.size());
   const data::DataSplit split = open_data(run.flags);

@@ -72,8 +72,11 @@ SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments
                      "{} has no meaning with {}: the run's model is taken as it is",
                      flag,
                      app.get_name());
+  const bool names_device = std::ranges::any_of(
+      flags, [](const std::string& flag) { return flag.starts_with("--device"); });
   flags.insert(flags.begin(), {"--config", (path / "config.toml").string()});
   run.flags = parse_train_flags(flags);
+  if (names_device) run.device = run.flags.device;
   return run;
 }
 

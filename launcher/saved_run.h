@@ -14,6 +14,7 @@ namespace lockstep {
 /// over them, its weights, and what its classes are called.
 struct SavedRun {
   TrainFlags flags;
+  std::string device = "auto";     ///< as typed now: the run's own may not be here
   std::string weights;             ///< model.safetensors
   int classes = 0;                 ///< or tokens; 0: unknown or regression
   std::vector<std::string> names;  ///< of classes or tokens; empty where they have none

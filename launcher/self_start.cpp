@@ -82,6 +82,7 @@ StartPlan plan_start(const TrainFlags& flags,
   site.mpirun = conditions.mpirun;
   site.program = conditions.program;
   site.cores = conditions.cores;
+  site.gpus = conditions.gpus;
   site.root = conditions.root;
   plan.ranks = ranks;
   plan.command = launch_command(Launcher::mpirun, ranks, site, arguments, {});

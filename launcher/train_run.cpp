@@ -56,7 +56,7 @@ std::string create_folder(Job& job, const TrainFlags& flags, std::unique_ptr<Run
       fill(notice.hint, sizeof notice.hint, report.hint);
     }
   }
-  job.communicator().broadcast(&notice, sizeof notice, 0);
+  job.host_communicator().broadcast(&notice, sizeof notice, 0);
   if (notice.exit_code != 0) throw Error(notice.text, notice.hint, ExitCode(notice.exit_code));
   return notice.text;
 }
@@ -257,6 +257,7 @@ int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& lo
 int run_training(Job& job, const RunSettings& settings) {
   const TrainFlags& flags = settings.flags;
   check_launched_ranks(flags, job.size());
+  job.open_device(flags.device);
   TrainOptions options = flags.options;
   const data::DataSplit data = open_data(flags);
   options.augmentation.resized_crop = 0;  // the source draws it
@@ -271,7 +272,7 @@ int run_training(Job& job, const RunSettings& settings) {
 
   std::unique_ptr<RunFolder> folder;
   const std::string path = create_folder(job, flags, folder);
-  check_shared_folder(job.communicator(), path);
+  check_shared_folder(job.host_communicator(), path);
   options.checkpoint.folder = path + "/checkpoints";
   options.checkpoint.texts = {{"config.toml", to_toml(flags)},
                               {"classes.json", classes_json(*data.train)}};

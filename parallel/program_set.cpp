@@ -47,7 +47,7 @@ ProgramSet::ProgramSet(Backend& backend,
                        const BatchPlan& batch,
                        std::vector<std::int64_t> sizes)
     : reuse_(reuse_of_environment()) {
-  LOCKSTEP_CHECK(options.precision != Precision::tf32 || backend.allow_tf32(),
+  LOCKSTEP_CHECK(backend.allow_tf32(options.precision == Precision::tf32),
                  ConfigError,
                  "--precision tf32: {} has no tf32 products (GPUs have: --device cuda)",
                  backend.device_class());

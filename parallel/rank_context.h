@@ -12,8 +12,10 @@ class RankContext {
   virtual ~RankContext() = default;
   virtual Backend& backend() = 0;
   virtual Communicator& communicator() = 0;
-  int rank() { return communicator().rank(); }
-  int size() { return communicator().size(); }
+  /// The same ranks, for what lies in host memory: never asks the device, which may be lost.
+  virtual Communicator& host_communicator() { return communicator(); }
+  int rank() { return host_communicator().rank(); }
+  int size() { return host_communicator().size(); }
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include "parallel/staged_communicator.h"
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 #include <vector>
 
@@ -59,13 +60,19 @@ class StagedRequest final : public CommRequest {
     deliver();
   }
   void release() override {
-    inner.reset();
-    pending_ = false;
+    // While an exception is in flight the network may still write into the stages: they leak with
+    // what the inner communicator leaks.
+    if (inner && std::uncaught_exceptions() > exceptions_) {
+      inner.reset();
+      return;
+    }
+    if (pending_) wait();
     pool_.emplace_back(this);
   }
 
   /// `received` blocks of `device` are to be filled from the receiving stage's `staged` ones.
   void expect(float* device, std::span<const CommBlock> received) {
+    exceptions_ = std::uncaught_exceptions();
     device_ = device;
     received_.assign(received.begin(), received.end());
     pending_ = true;
@@ -97,6 +104,7 @@ class StagedRequest final : public CommRequest {
   RequestPool& pool_;
   float* device_ = nullptr;
   std::vector<CommBlock> received_;
+  int exceptions_ = 0;  // in flight when it was started
   bool pending_ = false;
   bool delivered_ = false;  // copies to the device may still read the stage
 };

@@ -6,7 +6,7 @@
 #
 #   --preset NAME    release (default), debug, asan-ubsan or tsan
 #   --label REGEX    only tests with such a CTest label; given twice, tests with both
-#   --exclude REGEX  not the tests with such a label (default: gpu)
+#   --exclude REGEX  not the tests with such a label (default: gpu, unless a --label names it)
 #   --filter REGEX   only tests whose name matches
 #
 # Tests that start ranks of their own run one at a time, the others on every core.
@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
 
 preset=release
-exclude=gpu
+exclude=
 selection=()
 while (($#)); do
   case "$1" in
@@ -42,6 +42,12 @@ while (($#)); do
       ;;
   esac
 done
+
+# Tests for a GPU run where they are asked for by name.
+if [[ -z $exclude ]]; then
+  exclude=gpu
+  [[ " ${selection[*]} " == *gpu* ]] && exclude='^$'
+fi
 
 scripts/install_dependencies.sh
 scripts/build.sh "$preset"

@@ -77,9 +77,9 @@ class Backend {
   /// Whether the device multiplies bf16 itself; otherwise bf16 runs on fp32 arithmetic, and slower
   /// than fp32.
   virtual bool multiplies_bf16() const { return true; }
-  /// From now on kernels may round the factors of fp32 products to tf32 (10 bits of mantissa);
-  /// false where the device has no such products.
-  virtual bool allow_tf32() { return false; }
+  /// Whether kernels made from now on may round the factors of fp32 products to tf32 (10 bits of
+  /// mantissa). Returns false where that is asked for and the device has no such products.
+  virtual bool allow_tf32(bool allowed) { return !allowed; }
   /// Throws OutOfMemory naming `what` and the bytes.
   virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;
   /// Host memory from which copies to the device run at full speed (pinned, on CUDA).

@@ -163,9 +163,11 @@ void Program::run_watched(const Step& step, const RunState& state) {
 }
 
 void Program::run_forward(const RunState& state) {
+  if (names_faults_) backend_.synchronize();  // what came before is no kernel's fault
   {
     const ProfileScope scope(profiler_, packing_work_);
     copies_->refresh(packed_);
+    if (profiler_ != nullptr || names_faults_) backend_.synchronize();
   }
   for (const Step& step : forward_) run(step, state);
 }

@@ -105,14 +105,11 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override { cudaStreamDestroy(device_.compute); }
 
   std::string device_class() const override {
-    return fmt::format("cuda, {}, {}{}",
-                       device_.name,
-                       cuda::library_versions(),
-                       device_.tf32 ? ", tf32 products" : "");
+    return fmt::format("cuda, {}, {}", device_.name, cuda::library_versions());
   }
 
-  bool allow_tf32() override {
-    device_.tf32 = true;
+  bool allow_tf32(bool allowed) override {
+    device_.tf32 = allowed;
     return true;
   }
 

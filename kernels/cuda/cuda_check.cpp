@@ -16,7 +16,8 @@ std::string hint_for(cudaError_t status) {
     case cudaErrorMisalignedAddress:
     case cudaErrorLaunchFailure:
     case cudaErrorAssert:
-      return "a kernel faulted: run once more under compute-sanitizer, and report what it says";
+      return "a kernel faulted: LOCKSTEP_SYNC=1 names its operator, compute-sanitizer its mistake; "
+             "report what they say";
     case cudaErrorECCUncorrectable:
     case cudaErrorDevicesUnavailable:
     case cudaErrorHardwareStackError:
@@ -30,10 +31,13 @@ std::string hint_for(cudaError_t status) {
 
 void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
-  const std::string message =
-      fmt::format("{}: {} ({})", what, cudaGetErrorName(status), cudaGetErrorString(status));
+  int device = -1;
+  cudaGetDevice(&device);
+  const std::string message = fmt::format(
+      "GPU {}: {}: {} ({})", device, what, cudaGetErrorName(status), cudaGetErrorString(status));
   if (status == cudaErrorMemoryAllocation)
-    throw OutOfMemory(message, "use a smaller micro-batch or model, or a device with more memory");
+    throw OutOfMemory(message,
+                      "nvidia-smi shows who else uses the device; or use a smaller micro-batch");
   throw EnvironmentError(message, hint_for(status));
 }
 

@@ -31,6 +31,13 @@ DeviceProbe probe_cuda() {
     facts.status = fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status));
     cudaGetLastError();
   }
+  for (int i = 0; i < facts.devices; ++i) {
+    int major = 0, minor = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i);
+    const int capability = 10 * major + minor;
+    if (i == 0 || capability < facts.oldest_capability) facts.oldest_capability = capability;
+  }
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) facts.visible_devices = visible;
   std::error_code none;
   facts.kernel_driver = std::filesystem::exists("/proc/driver/nvidia/version", none);
@@ -39,6 +46,11 @@ DeviceProbe probe_cuda() {
                             std::getenv("SLURM_JOB_GPUS") == nullptr &&
                             std::getenv("SLURM_STEP_GPUS") == nullptr;
   return explain_devices(facts);
+}
+
+std::string cuda_device_id(int ordinal) {
+  char text[32] = {};
+  return cudaDeviceGetPCIBusId(text, sizeof text, ordinal) == cudaSuccess ? text : "";
 }
 
 }  // namespace lockstep

@@ -6,6 +6,8 @@
 namespace lockstep {
 namespace {
 
+constexpr int kLeastCapability = 80;  // bf16 products
+
 /// CUDA writes 13.0 as 13000.
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -45,6 +47,14 @@ DeviceProbe none_visible(const DeviceFacts& facts) {
 }  // namespace
 
 DeviceProbe explain_devices(const DeviceFacts& facts) {
+  if (facts.devices > 0 && facts.oldest_capability < kLeastCapability)
+    return {0,
+            fmt::format("a visible GPU has compute capability {}.{}, and {}.{} is needed",
+                        facts.oldest_capability / 10,
+                        facts.oldest_capability % 10,
+                        kLeastCapability / 10,
+                        kLeastCapability % 10),
+            "leave it out with CUDA_VISIBLE_DEVICES, or use --device cpu"};
   if (facts.devices > 0) return {facts.devices, "", ""};
   if (facts.driver_version == 0) return no_driver(facts);
   if (facts.driver_version / 1000 < facts.runtime_version / 1000)

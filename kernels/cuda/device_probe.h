@@ -15,12 +15,16 @@ struct DeviceProbe {
 
 DeviceProbe probe_cuda();
 
+/// "0000:01:00.0", which GPU of the machine the visible one `ordinal` is; empty where nobody knows.
+std::string cuda_device_id(int ordinal);
+
 /// What probe_cuda() looks at where the backend is built in.
 struct DeviceFacts {
   int driver_version = 0;   ///< the newest CUDA the driver can do, 13000; 0: no driver answers
   int runtime_version = 0;  ///< CUDA that this program was built with
   int devices = 0;
-  std::string status;  ///< of counting the devices: "" or CUDA's error, name and words
+  int oldest_capability = 0;  ///< compute capability 8.0 as 80, the least of the devices'
+  std::string status;         ///< of counting the devices: "" or CUDA's error, name and words
   std::optional<std::string> visible_devices;  ///< CUDA_VISIBLE_DEVICES
   int installed = 0;                           ///< GPUs that the kernel's driver lists
   bool kernel_driver = false;                  ///< the kernel has NVIDIA's driver loaded

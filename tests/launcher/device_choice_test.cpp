@@ -2,6 +2,7 @@
 #include "launcher/device_choice.h"
 
 #include <gmock/gmock.h>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -25,16 +26,16 @@ DeviceFacts facts() {
 }
 
 TEST(DeviceChoice, AutoTakesADeviceWhereOneAnswers) {
-  EXPECT_TRUE(choose_device("auto", kTwo, 0, 1).cuda);
-  EXPECT_FALSE(choose_device("cpu", kTwo, 0, 1).cuda);
-  const DeviceChoice cpu = choose_device("auto", kNone, 0, 1);
+  EXPECT_TRUE(choose_device("auto", kTwo, 0).cuda);
+  EXPECT_FALSE(choose_device("cpu", kTwo, 0).cuda);
+  const DeviceChoice cpu = choose_device("auto", kNone, 0);
   EXPECT_FALSE(cpu.cuda);
   EXPECT_THAT(cpu.note, HasSubstr(kNone.reason));
 }
 
 TEST(DeviceChoice, CudaWithoutADeviceSaysWhy) {
   try {
-    choose_device("cuda", kNone, 0, 1);
+    choose_device("cuda", kNone, 0);
     FAIL() << "no error";
   } catch (const EnvironmentError& error) {
     EXPECT_THAT(error.what(), HasSubstr(kNone.reason));
@@ -43,17 +44,67 @@ TEST(DeviceChoice, CudaWithoutADeviceSaysWhy) {
 }
 
 TEST(DeviceChoice, RanksOfAHostAreDealtToItsDevices) {
-  EXPECT_EQ(choose_device("auto", kTwo, 1, 2).ordinal, 1);
-  EXPECT_EQ(choose_device("auto", kTwo, 1, 2).note, "");
-  EXPECT_EQ(choose_device("auto", kTwo, 3, 4).ordinal, 1);
-  EXPECT_THAT(choose_device("auto", kTwo, 3, 4).note, HasSubstr("4 ranks"));
+  EXPECT_EQ(choose_device("auto", kTwo, 0).ordinal, 0);
+  EXPECT_EQ(choose_device("auto", kTwo, 1).ordinal, 1);
+  EXPECT_EQ(choose_device("auto", kTwo, 3).ordinal, 1);
+}
+
+DeviceCard card(bool cuda, const std::string& host, const std::string& device = {}) {
+  DeviceCard card;
+  card.cuda = cuda;
+  host.copy(card.host, sizeof card.host - 1);
+  device.copy(card.device, sizeof card.device - 1);
+  return card;
+}
+
+TEST(DeviceChoice, SharedDevicesAreNamed) {
+  EXPECT_EQ(sharing_note(std::vector{card(true, "a", "1"), card(true, "b", "1")}), "");
+  EXPECT_EQ(sharing_note(std::vector{card(false, "a"), card(false, "a")}), "");
+  EXPECT_THAT(
+      sharing_note(std::vector{card(true, "a", "1"), card(true, "a", "2"), card(true, "a", "1")}),
+      HasSubstr("2 ranks share GPU 1 of a"));
+}
+
+TEST(DeviceChoice, DevicesOfTwoKindsAreRefused) {
+  EXPECT_NO_THROW(check_devices(std::vector{card(true, "a"), card(true, "b")}));
+  EXPECT_NO_THROW(check_devices(std::vector{card(false, "a"), card(false, "b")}));
+  try {
+    check_devices(std::vector{card(true, "a"), card(false, "b")});
+    FAIL() << "no error";
+  } catch (const EnvironmentError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 0 on a has a GPU, rank 1 on b has none"));
+  }
+}
+
+TEST(DeviceChoice, TheRankThatFailedIsNamedOnAll) {
+  std::vector<DeviceCard> cards{card(true, "a"), card(true, "b")};
+  cards[1].exit_code = int(ExitCode::out_of_memory);
+  std::string("no memory").copy(cards[1].text, 20);
+  std::string("free some").copy(cards[1].hint, 20);
+  try {
+    check_devices(cards);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "rank 1 on b: no memory");
+    EXPECT_EQ(error.hint(), "free some");
+    EXPECT_EQ(error.exit_code(), ExitCode::out_of_memory);
+  }
 }
 
 TEST(DeviceProbe, CountsDevices) {
   DeviceFacts some = facts();
   some.devices = 4;
+  some.oldest_capability = 80;
   some.status.clear();
   EXPECT_EQ(explain_devices(some).devices, 4);
+}
+
+TEST(DeviceProbe, DevicesTooOld) {
+  DeviceFacts old = facts();
+  old.devices = 1;
+  old.oldest_capability = 75;
+  EXPECT_EQ(explain_devices(old).devices, 0);
+  EXPECT_THAT(explain_devices(old).reason, HasSubstr("compute capability 7.5, and 8.0 is needed"));
 }
 
 TEST(DeviceProbe, NoDriver) {

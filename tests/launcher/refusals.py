@@ -4,9 +4,6 @@
 
 refusals.py PROGRAM BadUsage|BadData
 """
-import os
-import unittest
-
 from program_test import ProgramTest, csv_text, idx, main
 
 
@@ -47,11 +44,20 @@ class BadUsage(ProgramTest):
         config = self.write("c.toml", "momentun = 0.5\n")
         self.expect_error(self.train("--config", config), 2, "momentun", "did you mean momentum?")
 
-    @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "this machine has a GPU")
+    NO_DEVICE = "not built into this program|no NVIDIA driver|libcuda.so|no CUDA device is visible"
+
     def test_cuda_without_a_device(self):
-        result = self.train("--device=cuda")
+        result = self.train("--device=cuda", environment={"CUDA_VISIBLE_DEVICES": ""})
         self.expect_error(result, 3, "--device cuda: ", "hint: ")
-        self.assertRegex(result.stderr, "not built into this program|no NVIDIA driver answers")
+        self.assertRegex(result.stderr, self.NO_DEVICE)
+
+    def test_ranks_without_a_device_say_it_once(self):
+        command = ["mpirun", "--oversubscribe", "-np", "2"]
+        result = self.run_command(command + self.train_arguments("--device=cuda", "--ranks=2"),
+                                  {"CUDA_VISIBLE_DEVICES": "",
+                                   "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        self.expect_error(result, 3, "rank 0 on ", "--device cuda: ", "hint: ")
 
     def test_tf32_on_the_cpu(self):
         self.expect_error(self.train("--device=cpu", "--precision=tf32"), 2, "no tf32 products",
@@ -61,11 +67,20 @@ class BadUsage(ProgramTest):
         self.expect_error(self.train(environment={"LOCKSTEP_SYNC": "yes"}), 2, "LOCKSTEP_SYNC",
                           "one of 0 and 1")
 
-    @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "this machine has a GPU")
     def test_auto_says_why_it_takes_the_cpu(self):
-        run = self.train("--out", self.folder / "run")
+        run = self.train("--out", self.folder / "run", environment={"CUDA_VISIBLE_DEVICES": ""})
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertRegex(run.stdout, "--device auto: .*(not built|no NVIDIA driver)")
+        self.assertRegex(run.stdout, f"--device auto: .*({self.NO_DEVICE})")
+
+    def test_a_command_on_a_saved_run_takes_a_device(self):
+        out = self.folder / "run"
+        none = {"CUDA_VISIBLE_DEVICES": ""}
+        self.assertEqual(self.train("--out", out, environment=none).returncode, 0)
+        evaluate = [self.program, "evaluate", "--from", str(out), "--val-fraction", "0.5"]
+        result = self.run_command(evaluate, none)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.expect_error(self.run_command(evaluate + ["--device", "cuda"], none), 3,
+                          "--device cuda: ")
 
     def test_misspelt_variable(self):
         self.expect_error(self.train(environment={"LOCKSTEP_DUPM": "x"}), 2, "LOCKSTEP_DUPM",

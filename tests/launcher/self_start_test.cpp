@@ -55,6 +55,15 @@ TEST(SelfStart, CommandLine) {
   EXPECT_THAT(plan.message, HasSubstr("2 ranks"));
 }
 
+TEST(SelfStart, OneRankAGpuAndNotBound) {
+  StartConditions machine = conditions(64);
+  machine.gpus = 4;
+  const StartPlan plan = plan_start(flags_of({}), {}, machine);
+  EXPECT_EQ(plan.ranks, 4);
+  EXPECT_THAT(testing::PrintToString(plan.command), HasSubstr("\"--bind-to\", \"none\""));
+  EXPECT_THAT(plan.message, HasSubstr("on 4 GPUs"));
+}
+
 TEST(SelfStart, MoreRanksThanCoresAreNotBound) {
   StartConditions two = conditions(2);
   two.root = true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators: on one rank SelfCommunicator and MPI, on several MPI.
+#include <functional>
 #include <gmock/gmock.h>
 #include <numeric>
 
@@ -19,16 +20,21 @@ using ::testing::HasSubstr;
 // Small integers: sums are exact in any order.
 float value(int from, int to, std::int64_t i) { return float(100 * from + 10 * to + i % 7); }
 
+/// Waits for the device that the data under test is taken to lie on.
+std::function<void()> wait_for_device = [] {};
+
 void check_blocking(Communicator& comm) {
   const int rank = comm.rank(), size = comm.size();
   for (int root = 0; root < size; ++root) {
     std::vector<int> data(1000, rank);
     comm.broadcast(data.data(), data.size() * sizeof(int), root);
+    wait_for_device();
     EXPECT_THAT(data, Each(root));
   }
   std::vector<int> ranks(std::size_t(size), -1), expected(std::size_t(size), 0);
   std::iota(expected.begin(), expected.end(), 0);
   comm.all_gather(&rank, ranks.data(), sizeof rank);
+  wait_for_device();
   EXPECT_EQ(ranks, expected);
 
   // Rank r contributes r copies of r: rank 0 nothing.
@@ -41,6 +47,7 @@ void check_blocking(Communicator& comm) {
   const std::vector<int> own(std::size_t(rank) + 1, rank);
   std::vector<int> received(all.size() + 1, -1);
   comm.all_gather_v(own.data(), received.data(), bytes);
+  wait_for_device();
   EXPECT_EQ(received.back(), -1) << "written past the end";
   received.pop_back();
   EXPECT_EQ(received, all);
@@ -68,6 +75,7 @@ void check_all_to_all(Communicator& comm) {
     for (std::int64_t i = 0; i < from[std::size_t(r)].elems; ++i)
       expected[std::size_t(from[std::size_t(r)].offset + i)] = value(r, rank, i);
   comm.start_all_to_all(send.data(), to, recv.data(), from)->wait();
+  wait_for_device();
   EXPECT_EQ(recv, expected);
 }
 
@@ -87,6 +95,7 @@ void check_all_gather(Communicator& comm, std::int64_t unit) {
   }
   EXPECT_TRUE(request->test()) << "a complete request stays complete";
   request->wait();
+  wait_for_device();
   EXPECT_EQ(data, expected);
 }
 
@@ -99,6 +108,7 @@ void check_all_reduce(Communicator& comm, std::int64_t elems) {
     expected.push_back(sum);
   }
   comm.start_all_reduce(data.data(), elems)->wait();
+  wait_for_device();
   EXPECT_EQ(data, expected);
 }
 
@@ -119,7 +129,8 @@ TEST(Communicator, SelfDoesEverythingAlone) {
   self.abort(1);  // Nobody to end: returns.
 }
 
-/// Takes all memory for its device's but that of allocate_host(), and counts the copies.
+/// Takes all memory for its device's but that of allocate_host(), and counts the copies; those to
+/// the device happen as late as they may.
 class FarBackend final : public testing::NullBackend {
  public:
   std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
@@ -136,18 +147,24 @@ class FarBackend final : public testing::NullBackend {
   void copy_to_device(void* to, const void* from, std::size_t bytes) override {
     EXPECT_TRUE(bytes == 0 || (is_host_memory(from) && !is_host_memory(to)));
     to_device += bytes;
-    copy(to, from, bytes);
+    under_way_.push_back([=, this] { copy(to, from, bytes); });
   }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override {
     EXPECT_TRUE(bytes == 0 || (is_host_memory(to) && !is_host_memory(from)));
     to_host += bytes;
+    synchronize();
     copy(to, from, bytes);
+  }
+  void synchronize() override {
+    for (const auto& copying : under_way_) copying();
+    under_way_.clear();
   }
 
   std::size_t to_device = 0, to_host = 0;
 
  private:
   std::vector<std::pair<const std::byte*, std::size_t>> host_;
+  std::vector<std::function<void()>> under_way_;
 };
 
 /// Fails a test that hands it the device's memory.
@@ -202,12 +219,23 @@ TEST(Communicator, StagedCarriesWhatTheNetworkDoesNotReach) {
   HostOnly host(testing::mpi_world(), backend);
   const auto staged = make_staged_communicator(host, backend);
   staged->reserve_requests(2);
+  wait_for_device = [&] { backend.synchronize(); };
   check_everything(*staged);
   EXPECT_GT(backend.to_device, 0u);
   EXPECT_GT(backend.to_host, 0u);
   const int allocations = backend.allocations();
   check_everything(*staged);
   EXPECT_EQ(backend.allocations(), allocations) << "the stages do not grow twice";
+
+  // Two at a time, the second before the device has taken what the first brought.
+  const CommBlock whole{0, 1000};
+  std::vector<float> first(1000, 1.0f), second(1000, 2.0f);
+  staged->start_all_reduce(first.data(), whole.elems)->wait();
+  staged->start_all_reduce(second.data(), whole.elems)->wait();
+  wait_for_device();
+  EXPECT_THAT(first, Each(float(staged->size())));
+  EXPECT_THAT(second, Each(2.0f * float(staged->size())));
+  wait_for_device = [] {};
 }
 
 TEST(Communicator, StagedPassesHostMemoryThrough) {

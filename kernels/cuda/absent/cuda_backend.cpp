@@ -15,6 +15,8 @@ DeviceProbe probe_cuda() {
       "use --device cpu"};
 }
 
+std::string cuda_device_id(int) { return {}; }
+
 std::unique_ptr<Backend> make_cuda_backend(int) {
   const DeviceProbe probe = probe_cuda();
   throw EnvironmentError("cuda: " + probe.reason, probe.hint);

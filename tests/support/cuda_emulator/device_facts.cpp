@@ -5,4 +5,6 @@ namespace lockstep {
 
 DeviceProbe probe_cuda() { return {1, "", ""}; }
 
+std::string cuda_device_id(int) { return {}; }
+
 }  // namespace lockstep
