@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything that needs a GPU: builds for the devices of this machine, runs the tests with the label
-# gpu, the operator tests again under compute-sanitizer, and a few steps of training on one GPU
-# against the CPU, and writes one table.
+# gpu, a few steps of training on one rank and on four, the rates of the operators and PyTorch's in
+# the same shapes, and the operator tests again under compute-sanitizer. Writes one file: a table of
+# these stages, then those of the rates.
 #
 #   tests/gpu/run.sh [--build DIR] [--results FILE] [--quick]
 #
@@ -11,8 +12,9 @@
 #   --quick          without compute-sanitizer
 #
 # Needs nvcc, CMake, ninja and a C++ compiler. LOCKSTEP_PREFIX names a folder with the libraries that
-# the machine lacks (a root file system's usr: include, lib, bin). Exit code 3 without a GPU; 1 where
-# anything failed, with the table written all the same.
+# the machine lacks (a root file system's usr: include, lib, bin). PYTHON is the one that has PyTorch
+# (default: python3); without it PyTorch's rates are not measured. Exit code 3 without a GPU; 1 where
+# anything failed, with the file written all the same.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -22,7 +24,7 @@ while (($#)); do
     --build) build=$2 && shift 2 ;;
     --results) results=$2 && shift 2 ;;
     --quick) quick=true && shift ;;
-    -h | --help) sed -n '3,16s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -h | --help) sed -n '3,18s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) echo "run.sh: unknown option '$1' (known: --build, --results, --quick)" >&2 && exit 2 ;;
   esac
 done
@@ -32,10 +34,13 @@ if ! device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=c
   echo "run.sh: no GPU answers here: $device" >&2
   exit 3
 fi
+# Before the libraries below: PyTorch brings its own.
+python=${PYTHON:-$(command -v python3 || echo python3)} own_libraries=${LD_LIBRARY_PATH:-}
 if [[ -n ${LOCKSTEP_PREFIX:-} ]]; then
   export CMAKE_PREFIX_PATH=$LOCKSTEP_PREFIX${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
   export PATH=$LOCKSTEP_PREFIX/bin:$PATH
   export LD_LIBRARY_PATH=$LOCKSTEP_PREFIX/lib:$LOCKSTEP_PREFIX/lib/x86_64-linux-gnu:${LD_LIBRARY_PATH:-}
+  unset LOCKSTEP_PREFIX  # the program refuses variables of its own name that it does not know
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
@@ -44,12 +49,18 @@ failed=0
 rows=()
 # stage NAME COMMAND...: one row of the table; what it prints goes to BUILD/NAME.log.
 stage() {
-  local name=$1 log=$build/$1.log start=$SECONDS verdict=passed
+  local name=$1 log=$build/$1.log start=$SECONDS verdict=passed code=0
   shift
   echo "--- $name"
-  "$@" >"$log" 2>&1 || { verdict="FAILED ($?)" && failed=1 && tail -n 30 "$log"; }
-  local count
-  count=$(grep -E 'tests passed|ERROR SUMMARY' "$log" | tail -n 1 || true)
+  "$@" >"$log" 2>&1 || code=$?
+  if [[ $name == torch-rates && $code == 3 ]]; then
+    verdict="not measured"
+  elif ((code != 0)); then
+    verdict="FAILED ($code)" failed=1
+    tail -n 30 "$log"
+  fi
+  local count counts='tests passed|ERROR SUMMARY|^Memory-bound|^Slower than|^torch_rates: not measured'
+  count=$(grep -E "$counts" "$log" | tail -n 1 || true)
   rows+=("| $name | $verdict | ${count:-} | $((SECONDS - start)) |")
 }
 
@@ -69,6 +80,11 @@ same_bits() {
   cmp "$build/one/model.safetensors" "$build/four/model.safetensors"
 }
 
+torch_rates() {
+  LD_LIBRARY_PATH=$own_libraries "$python" -B tests/gpu/torch_rates.py "$build/rates.json" \
+    --json "$build/torch-rates.json"
+}
+
 # sanitize TOOL: the operator tests, each kernel once.
 sanitize() {
   "$sanitizer" --tool "$1" --error-exitcode 1 "$build/tests/ops/cuda_ops_test_gpu"
@@ -80,6 +96,9 @@ stage configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
 stage build cmake --build "$build"
 stage tests ctest --test-dir "$build" --label-regex gpu --output-on-failure --no-tests=error
 stage same-bits same_bits
+rm -f "$build/rates.json"
+stage rates "$build/tests/gpu/operator_rates" --json "$build/rates.json"
+stage torch-rates torch_rates
 if ! $quick; then
   for tool in memcheck racecheck initcheck; do stage "$tool" sanitize "$tool"; done
 fi
@@ -90,6 +109,10 @@ fi
   echo "| stage | verdict | what it counted | seconds |"
   echo "|---|---|---|---|"
   printf '%s\n' "${rows[@]}"
+  printf '\n### Rates of the operators\n\n'
+  cat "$build/rates.log"
+  printf '\n### The same products by PyTorch\n\n'
+  cat "$build/torch-rates.log"
 } >"$results"
 cat "$results"
 exit $failed
