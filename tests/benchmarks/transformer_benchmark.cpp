@@ -44,7 +44,7 @@ class Bench {
            const std::vector<TensorType>& inputs,
            std::uint32_t bound = 1) {
     if (name.find(filter_) == std::string::npos) return;
-    OperatorRun run(backend_, op, inputs, bound);
+    OperatorRun run(backend_, op, inputs, {.bound = bound});
     const double seconds = shortest([&] { run.run(); });
     const Cost cost = run.cost();
     fmt::print("{:44} {:11.2f} {:9.1f} {:8.1f} {:7.0f}%\n",

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything that needs a GPU: builds for the devices of this machine, runs the tests with the label
-# gpu (operators against a double-precision reference, models against PyTorch's values), the operator
-# tests again under compute-sanitizer, and training on one rank against four that share the GPU, to
-# the bit; writes one table.
+# gpu (operators against a double-precision reference, models against PyTorch's values), training on
+# one rank against four that share the GPU, to the bit, the rates of the operators and PyTorch's in
+# the same shapes, and the operator tests again under compute-sanitizer. Writes one file: a table of
+# these stages, then those of the rates.
 #
 #   tests/gpu/run.sh [--build DIR] [--results FILE] [--quick]
 #
@@ -12,8 +13,9 @@
 #   --quick          without compute-sanitizer
 #
 # Needs nvcc, CMake, ninja and a C++ compiler. GPU_TEST_PREFIX names a folder with the libraries that
-# the machine lacks (a root file system's usr: include, lib, bin). Exit code 3 without a GPU; 1 where
-# anything failed, with the table written all the same.
+# the machine lacks (a root file system's usr: include, lib, bin). PYTHON is the one that has PyTorch
+# (default: python3); without it PyTorch's rates are not measured. Exit code 3 without a GPU; 1 where
+# anything failed, with the file written all the same.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -23,22 +25,22 @@ while (($#)); do
     --build) build=$2 && shift 2 ;;
     --results) results=$2 && shift 2 ;;
     --quick) quick=true && shift ;;
-    -h | --help) sed -n '3,16s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -h | --help) sed -n '3,18s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) echo "run.sh: unknown option '$1' (known: --build, --results, --quick)" >&2 && exit 2 ;;
   esac
 done
 results=${results:-$build/RESULTS.md}
 
-if ! device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1 |
-  head -n 1); then
+if ! device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1); then
   echo "run.sh: no GPU answers here: $device" >&2
   exit 3
 fi
-prefix=${GPU_TEST_PREFIX:-}
-if [[ -n $prefix ]]; then
-  export CMAKE_PREFIX_PATH=$prefix${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
-  export PATH=$prefix/bin:$PATH
-  export LD_LIBRARY_PATH=$prefix/lib:$prefix/lib/x86_64-linux-gnu:${LD_LIBRARY_PATH:-}
+# Before the libraries below: PyTorch brings its own.
+python=${PYTHON:-$(command -v python3 || echo python3)} own_libraries=${LD_LIBRARY_PATH:-}
+if [[ -n ${GPU_TEST_PREFIX:-} ]]; then
+  export CMAKE_PREFIX_PATH=$GPU_TEST_PREFIX${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
+  export PATH=$GPU_TEST_PREFIX/bin:$PATH
+  export LD_LIBRARY_PATH=$GPU_TEST_PREFIX/lib:$GPU_TEST_PREFIX/lib/x86_64-linux-gnu:${LD_LIBRARY_PATH:-}
 fi
 command -v nvcc >/dev/null || export PATH=$PATH:/usr/local/cuda/bin
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -48,16 +50,20 @@ failed=0
 rows=()
 # stage NAME COMMAND...: one row of the table; what it prints goes to BUILD/NAME.log.
 stage() {
-  local name=$1 log=$build/$1.log start=$SECONDS verdict=passed
+  local name=$1 log=$build/$1.log start=$SECONDS verdict=passed code=0
   shift
   echo "--- $name"
-  "$@" >"$log" 2>&1 || { verdict="FAILED ($?)" && failed=1 && tail -n 30 "$log"; }
-  # A skipped check has shown nothing.
-  if [[ $verdict == passed ]] && grep --quiet --extended-regexp 'Skipped|SKIPPED|^skipped: ' "$log"; then
-    verdict="FAILED (skipped tests)" failed=1
+  "$@" >"$log" 2>&1 || code=$?
+  if [[ $name == torch-rates && $code == 3 ]]; then
+    verdict="not measured"
+  elif ((code != 0)); then
+    verdict="FAILED ($code)" failed=1
+    tail -n 30 "$log"
+  elif grep --quiet --extended-regexp 'Skipped|SKIPPED|^skipped: ' "$log"; then
+    verdict="FAILED (skipped tests)" failed=1  # a skipped check has shown nothing
   fi
-  local count
-  count=$(grep -E 'tests passed|(ERROR|RACECHECK) SUMMARY' "$log" | tail -n 1 || true)
+  local count counts='tests passed|(ERROR|RACECHECK) SUMMARY|^Memory-bound|^Slower than|^torch_rates: not measured'
+  count=$(grep -E "$counts" "$log" | tail -n 1 || true)
   rows+=("| $name | $verdict | ${count:-} | $((SECONDS - start)) |")
 }
 
@@ -77,6 +83,11 @@ same_bits() {
   cmp "$build/one/model.safetensors" "$build/four/model.safetensors"
 }
 
+torch_rates() {
+  LD_LIBRARY_PATH=$own_libraries "$python" -B tests/gpu/torch_rates.py "$build/rates.json" \
+    --json "$build/torch-rates.json"
+}
+
 # sanitize TOOL: the operator tests, each kernel once.
 sanitize() {
   "$sanitizer" --tool "$1" --error-exitcode 1 "$build/tests/ops/cuda_ops_test_gpu" \
@@ -89,6 +100,9 @@ stage configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
 stage build cmake --build "$build"
 stage tests ctest --test-dir "$build" --label-regex gpu --output-on-failure --no-tests=error
 stage same-bits same_bits
+rm -f "$build/rates.json"
+stage rates "$build/tests/gpu/operator_rates" --json "$build/rates.json"
+stage torch-rates torch_rates
 if ! $quick; then
   for tool in memcheck racecheck initcheck; do stage "$tool" sanitize "$tool"; done
 fi
@@ -99,6 +113,10 @@ fi
   echo "| stage | verdict | what it counted | seconds |"
   echo "|---|---|---|---|"
   printf '%s\n' "${rows[@]}"
+  printf '\n### Rates of the operators\n\n'
+  cat "$build/rates.log"
+  printf '\n### The same products by PyTorch\n\n'
+  cat "$build/torch-rates.log"
 } >"$results"
 cat "$results"
 exit $failed

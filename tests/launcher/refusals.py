@@ -51,22 +51,6 @@ class BadUsage(ProgramTest):
         self.expect_error(result, 3, "--device cuda: ", "hint: ")
         self.assertRegex(result.stderr, self.NO_DEVICE)
 
-    def test_ranks_without_a_device_say_it_once(self):
-        command = ["mpirun", "--oversubscribe", "-np", "2"]
-        result = self.run_command(command + self.train_arguments("--device=cuda", "--ranks=2"),
-                                  {"CUDA_VISIBLE_DEVICES": "",
-                                   "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
-        self.expect_error(result, 3, "rank 0 on ", "--device cuda: ", "hint: ")
-
-    def test_tf32_on_the_cpu(self):
-        self.expect_error(self.train("--device=cpu", "--precision=tf32"), 2, "no tf32 products",
-                          "--device cuda")
-
-    def test_sync_is_a_switch(self):
-        self.expect_error(self.train(environment={"LOCKSTEP_SYNC": "yes"}), 2, "LOCKSTEP_SYNC",
-                          "one of 0 and 1")
-
     def test_auto_says_why_it_takes_the_cpu(self):
         run = self.train("--out", self.folder / "run", environment={"CUDA_VISIBLE_DEVICES": ""})
         self.assertEqual(run.returncode, 0, run.stderr)

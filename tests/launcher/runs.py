@@ -178,6 +178,11 @@ class Ranks(ProgramTest):
                           "the loss of step", "nan")
         self.expect_error(self.train("--ranks=2", "--model=convnet"), 2, "conv")
 
+    def test_ranks_without_a_device_say_it_once(self):
+        result = self.mpirun((2, self.launched("--device=cuda")),
+                             environment={"CUDA_VISIBLE_DEVICES": ""})
+        self.expect_error(result, 3, "rank 0 on ", "--device cuda: ", "hint: ")
+
     def test_usage_error_under_mpirun_is_said_once(self):
         result = self.mpirun((2, self.launched("--modle=mlp")))
         self.expect_error(result, 2, "unknown flag --modle")

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <set>
+
+#include "core/ops/attention.h"
+#include "core/ops/conv2d.h"
+#include "core/ops/linear.h"
+#include "tests/benchmarks/conv_layers.h"
+#include "tests/gpu/rates.h"
+
+namespace lockstep::rates {
+namespace {
+
+TensorType f32(const Shape& shape) { return {shape, DType::f32}; }
+TensorType bf16(const Shape& shape) { return {shape, DType::bf16}; }
+
+struct LinearLayer {
+  std::string name = {};
+  Shape rows;  ///< the extents before the features
+  std::int64_t in, out;
+  bool bias = true;
+  ops::Activation activation = ops::Activation::none;
+};
+
+TensorType features(const Shape& rows, std::int64_t count) {
+  std::vector<std::int64_t> dims(rows.dims().begin(), rows.dims().end());
+  dims.push_back(count);
+  return bf16(Shape(dims));
+}
+
+void time_layer(Rates& rates, const LinearLayer& layer) {
+  const TensorType x = features(layer.rows, layer.in), y = features(layer.rows, layer.out);
+  const TensorType w = f32({layer.out, layer.in}), b = f32({layer.out});
+  const auto time = [&](const std::string& pass,
+                        const std::string& name,
+                        const Operator& op,
+                        const std::vector<TensorType>& inputs) {
+    const std::string activation(name_of(layer.activation));
+    rates.time({.name = fmt::format("{} {}", name, layer.name),
+                .shape = fmt::format("{} x {} -> {}", layer.rows.elems(), layer.in, layer.out),
+                .type = DType::bf16,
+                .memory_bound = false,
+                .accumulate = true,
+                .torch = {{"kind", "linear"},
+                          {"pass", pass},
+                          {"rows", layer.rows.elems()},
+                          {"in", layer.in},
+                          {"out", layer.out},
+                          {"bias", layer.bias},
+                          {"activation", pass == "forward" ? activation : ""}}},
+               op,
+               inputs);
+  };
+  std::vector<TensorType> inputs{x, w};
+  if (layer.bias) inputs.push_back(b);
+  time("forward", "linear", ops::Linear(layer.bias, layer.activation, true), inputs);
+  time("data", "linear_bwd_data", ops::LinearBwdData(), {y, w});
+  time("weights", "linear_bwd_weights", ops::LinearBwdWeights(layer.bias), {x, y});
+}
+
+void time_layer(Rates& rates, const benchmarks::ConvLayer& layer, std::int64_t samples) {
+  const ops::Conv2dAttrs attrs{.stride_h = layer.stride,
+                               .stride_w = layer.stride,
+                               .padding_h = layer.padding(),
+                               .padding_w = layer.padding()};
+  const TensorType x = bf16({samples, layer.size, layer.size, layer.in});
+  const TensorType y = bf16({samples, layer.out_size(), layer.out_size(), layer.out});
+  const TensorType w = f32({layer.out, layer.kernel, layer.kernel, layer.in});
+  const auto time = [&](const std::string& pass,
+                        const std::string& name,
+                        const Operator& op,
+                        const std::vector<TensorType>& inputs) {
+    rates.time({.name = fmt::format("{} {}x{}/{}", name, layer.kernel, layer.kernel, layer.stride),
+                .shape = fmt::format("{} -> {}", x.shape.to_string(), layer.out),
+                .type = DType::bf16,
+                .memory_bound = false,
+                .accumulate = true,
+                .torch = {{"kind", "conv2d"},
+                          {"pass", pass},
+                          {"samples", samples},
+                          {"size", layer.size},
+                          {"in", layer.in},
+                          {"out", layer.out},
+                          {"kernel", layer.kernel},
+                          {"stride", layer.stride},
+                          {"padding", layer.padding()}}},
+               op,
+               inputs);
+  };
+  time("forward", "conv2d", ops::Conv2d(attrs), {x, w});
+  // Nobody wants the gradient of an image.
+  if (layer.in > 3) time("data", "conv2d_bwd_data", ops::Conv2dBwdData(attrs, x.shape), {y, w});
+  time("weights", "conv2d_bwd_weights", ops::Conv2dBwdWeights(attrs, w.shape), {x, y});
+}
+
+}  // namespace
+
+void time_attention(Rates& rates) {
+  const std::int64_t samples = rates.small() ? 1 : 8, tokens = rates.small() ? 24 : 1024,
+                     heads = rates.small() ? 2 : 12, width = 64 * heads;
+  const ops::AttentionAttrs attrs{.heads = int(heads), .causal = true};
+  for (DType type : {DType::bf16, DType::f32}) {
+    const TensorType qkv{{samples, tokens, 3 * width}, type}, y{{samples, tokens, width}, type};
+    const auto time = [&](const std::string& name, const Operator& op, const auto&... inputs) {
+      rates.time({.name = name,
+                  .shape = fmt::format("{} x {} x {} heads of 64", samples, tokens, heads),
+                  .type = type,
+                  .memory_bound = false},
+                 op,
+                 {inputs...});
+    };
+    time("attention", ops::Attention(attrs), qkv);
+    time("attention_bwd", ops::AttentionBwd(attrs), qkv, y, y, f32({samples, heads, tokens}));
+  }
+}
+
+void time_linear(Rates& rates) {
+  const Shape rows = rates.small() ? Shape{2, 8} : Shape{8, 1024};
+  const std::int64_t width = rates.small() ? 16 : 768, classes = rates.small() ? 72 : 50304;
+  time_layer(rates, {"qkv", rows, width, 3 * width});
+  time_layer(rates, {"proj", rows, width, width});
+  time_layer(rates, {"fc1", rows, width, 4 * width, true, ops::Activation::gelu_tanh});
+  time_layer(rates, {"fc2", rows, 4 * width, width});
+  time_layer(rates, {"head", rows, width, classes, false});
+  // The last layer of resnet50.
+  time_layer(rates,
+             rates.small() ? LinearLayer{"fc", {4}, 64, 40} : LinearLayer{"fc", {64}, 2048, 1000});
+}
+
+void time_convolutions(Rates& rates) {
+  const int narrower = rates.small() ? 16 : 1;
+  std::set<std::string> seen;
+  for (benchmarks::ConvLayer layer : benchmarks::resnet50_layers(rates.small() ? 32 : 224, 3)) {
+    if (layer.in > 3) layer.in /= narrower;
+    layer.out /= narrower;
+    const std::string name =
+        fmt::format("{} {} {} {} {}", layer.in, layer.out, layer.size, layer.kernel, layer.stride);
+    if (seen.insert(name).second) time_layer(rates, layer, rates.small() ? 1 : 64);
+  }
+}
+
+}  // namespace lockstep::rates
