@@ -70,7 +70,9 @@ class CudnnDescriptor {
   struct Held {
     cudnnBackendDescriptor_t descriptor = nullptr;
     std::vector<std::shared_ptr<Held>> parts;
-    ~Held() { cudnn().cudnnBackendDestroyDescriptor(descriptor); }
+    ~Held() {
+      if (descriptor != nullptr) cudnn().cudnnBackendDestroyDescriptor(descriptor);
+    }
   };
 
   std::string what_;
