@@ -6,6 +6,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 option(LOCKSTEP_TESTS "Build the tests" ON)
+option(LOCKSTEP_BENCHMARKS "Build the benchmarks, with the tests" ON)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 find_program(CCACHE ccache)
