@@ -71,7 +71,13 @@ class PinnedBuffer final : public DeviceBuffer {
  public:
   PinnedBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
     if (bytes == 0) return;
-    check(cudaMallocHost(&data_, bytes), fmt::format("{}: {} bytes of pinned memory", what, bytes));
+    const cudaError_t status = cudaMallocHost(&data_, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw OutOfMemory(fmt::format("{}: {} bytes of pinned host memory wanted", what, bytes),
+                        "free memory of the host, or raise its limit of locked memory (ulimit -l)");
+    }
+    check(status, what);
     std::memset(data_, 0, bytes);
   }
   PinnedBuffer(const PinnedBuffer&) = delete;
@@ -114,10 +120,12 @@ class CudaBackend final : public Backend {
   }
 
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
+    select();
     return std::make_unique<CudaBuffer>(bytes, what, device_);
   }
 
   std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
+    select();
     return std::make_unique<PinnedBuffer>(bytes, what);
   }
 
@@ -147,8 +155,12 @@ class CudaBackend final : public Backend {
     check(cudaStreamSynchronize(device_.compute), "waiting for the device");
   }
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
-    // From pageable memory this returns once the bytes are staged, so that `host` may change.
+    if (bytes == 0) return;
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, host), "kind of memory");
     copy(device, host, bytes, cudaMemcpyHostToDevice);
+    // Nothing promises that pageable memory has been read when an asynchronous copy returns.
+    if (attributes.type != cudaMemoryTypeHost) synchronize();
   }
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
     copy(host, device, bytes, cudaMemcpyDeviceToHost);
@@ -187,6 +199,9 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  /// CUDA's choice of the device is a thread's; on another than ours a context would be made.
+  void select() const { check(cudaSetDevice(device_.ordinal), "choice of the device"); }
+
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
     if (bytes > 0 && to != from)
       check(cudaMemcpyAsync(to, from, bytes, kind, device_.compute), "copy");

@@ -27,6 +27,12 @@ std::string hint_for(cudaError_t status) {
   }
 }
 
+/// A kernel's own mistake, and not the machine's.
+bool is_fault(cudaError_t status) {
+  return status == cudaErrorIllegalAddress || status == cudaErrorMisalignedAddress ||
+         status == cudaErrorLaunchFailure || status == cudaErrorAssert;
+}
+
 }  // namespace
 
 void check(cudaError_t status, std::string_view what) {
@@ -38,6 +44,7 @@ void check(cudaError_t status, std::string_view what) {
   if (status == cudaErrorMemoryAllocation)
     throw OutOfMemory(message,
                       "nvidia-smi shows who else uses the device; or use a smaller micro-batch");
+  if (is_fault(status)) throw Error(message, hint_for(status));
   throw EnvironmentError(message, hint_for(status));
 }
 

@@ -42,7 +42,7 @@ struct NormRange {
 /// partials[b] = the sum of the squares of block b.
 __global__ void block_norms_kernel(double* partials,
                                    const float* values,
-                                   const RangeTable<NormRange> table) {
+                                   const __grid_constant__ RangeTable<NormRange> table) {
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   const int lane = int(threadIdx.x) % kLanes;
   const std::int64_t block = place.tile * (kBlock / kLanes) + threadIdx.x / kLanes;
@@ -66,7 +66,9 @@ struct RangeBlocks {
 };
 
 /// A block a range.
-__global__ void add_norms_kernel(double* result, const double* partials, const RangeBlocks ranges) {
+__global__ void add_norms_kernel(double* result,
+                                 const double* partials,
+                                 const __grid_constant__ RangeBlocks ranges) {
   double* const staged = dynamic_shared<double>();
   const std::int64_t begin = ranges.first[blockIdx.x], end = ranges.first[blockIdx.x + 1];
   double sum = 0;

@@ -17,9 +17,10 @@
 //   - every kernel starts through launch(), never through <<<>>>,
 //   - shared memory is dynamic: its bytes stand in the LaunchShape, dynamic_shared() finds it,
 //   - every thread of a block reaches every barrier and every shuffle: no early return before one,
+//     unless the whole block returns,
 //   - tensor-core instructions and PTX stay in files of their own that have a plain twin,
 //   - nothing depends on the order in which blocks run: no atomics on floating point.
-// Indices into tensors are 64 bits wide.
+// Indices into tensors are 64 bits wide; where a kernel has 32, its factory refuses larger ones.
 namespace lockstep::cuda {
 
 /// Threads that work in step on a device, and 16 bytes: the widest access.

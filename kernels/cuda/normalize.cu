@@ -23,7 +23,7 @@ struct Factors {
 /// Channels repeat every `period` elements; period <= kMostChannels.
 template <typename Out, typename In>
 __global__ void normalize_kernel(
-    Out* y, const In* x, std::int64_t elems, int period, const Factors factors) {
+    Out* y, const In* x, std::int64_t elems, int period, const __grid_constant__ Factors factors) {
   float* const scale = dynamic_shared<float>();
   float* const shift = scale + period;
   for (int c = int(threadIdx.x); c < period; c += int(blockDim.x)) {

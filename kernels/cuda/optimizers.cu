@@ -51,7 +51,9 @@ __device__ inline void for_each_in_block(const typename RangeTable<Range>::Place
 enum class Momentum { none, first, running };
 
 template <Momentum kind>
-__global__ void sgd_kernel(const RangeTable<SgdRange> table, SgdUpdate u, bool aligned) {
+__global__ void sgd_kernel(const __grid_constant__ RangeTable<SgdRange> table,
+                           SgdUpdate u,
+                           bool aligned) {
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   for_each_in_block<SgdRange>(place, aligned, [&](std::int64_t at, auto width) {
     constexpr int kWidth = decltype(width)::value;
@@ -73,7 +75,9 @@ __global__ void sgd_kernel(const RangeTable<SgdRange> table, SgdUpdate u, bool a
   });
 }
 
-__global__ void adamw_kernel(const RangeTable<AdamwRange> table, AdamwFactors f, bool aligned) {
+__global__ void adamw_kernel(const __grid_constant__ RangeTable<AdamwRange> table,
+                             AdamwFactors f,
+                             bool aligned) {
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   for_each_in_block<AdamwRange>(place, aligned, [&](std::int64_t at, auto width) {
     constexpr int kWidth = decltype(width)::value;

@@ -187,12 +187,12 @@ struct LossOutputs {
 };
 
 /// One block.
-__global__ void add_rows_kernel(LossOutputs outputs,
-                                const float* losses,
-                                const std::int32_t* states,
-                                std::int64_t rows,
-                                const float* sample_weight,
-                                std::int64_t tokens) {
+__global__ void __launch_bounds__(kSumThreads) add_rows_kernel(LossOutputs outputs,
+                                                               const float* losses,
+                                                               const std::int32_t* states,
+                                                               std::int64_t rows,
+                                                               const float* sample_weight,
+                                                               std::int64_t tokens) {
   double loss = 0;
   int correct = 0, counted = 0;
 #pragma unroll 4

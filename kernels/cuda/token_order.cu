@@ -45,9 +45,8 @@ __device__ inline BlockScan scan_block(std::int32_t value, std::int32_t* shared)
 
 /// offsets[v] = the sum of the counts of tokens below v; next: the same, over the counts. One
 /// block.
-__global__ void add_up_counts_kernel(std::int32_t* offsets,
-                                     std::int32_t* next,
-                                     std::int64_t vocabulary) {
+__global__ void __launch_bounds__(kScanThreads)
+    add_up_counts_kernel(std::int32_t* offsets, std::int32_t* next, std::int64_t vocabulary) {
   std::int32_t sum = 0;
   for (std::int64_t tile = 0; tile < vocabulary; tile += std::int64_t(blockDim.x) * kScanItems) {
     const std::int64_t first = tile + std::int64_t(threadIdx.x) * kScanItems;

@@ -32,7 +32,7 @@ std::string fault_of(Run run) {
   try {
     run();
     return "";
-  } catch (const EnvironmentError& error) {
+  } catch (const Error& error) {
     return error.what();
   }
 }

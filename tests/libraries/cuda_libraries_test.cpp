@@ -84,11 +84,16 @@ TEST(CudaLibraries, AnotherLibraryUnderTheNameLacksAFunction) {
               AllOf(HasSubstr("libm.so.6"), HasSubstr("cublasLtCreate")));
 }
 
-TEST(CudaLibraries, AnotherMajorVersionIsRefused) {
+TEST(CudaLibraries, OlderAndOtherMajorVersionsAreRefused) {
   const LibraryName name{"libcudnn.so.9", "9.19.0", "install cuDNN 9 for CUDA 13"};
-  check_major_version(name, 9, 9);
-  EXPECT_THAT(environment_error([&] { check_major_version(name, 10, 9); }),
-              AllOf(HasSubstr("libcudnn.so.9 is version 10"), HasSubstr("9.19.0")));
+  check_version(name, {9, 19}, {9, 19});
+  check_version(name, {9, 20}, {9, 19});
+  for (const LibraryVersion other : {LibraryVersion{10, 20}, LibraryVersion{9, 18}})
+    EXPECT_THAT(environment_error([&] {
+                  check_version(name, other, {9, 19});
+                }),
+                AllOf(HasSubstr(fmt::format("is version {}.{}", other.major, other.minor)),
+                      HasSubstr("9.19.0 was built against")));
 }
 
 TEST(CudaLibraries, StatusesAreNamed) {

@@ -40,10 +40,12 @@ CublasLt load_cublaslt(const DynamicLibrary& library) {
 #define LOCKSTEP_FIND(name) library.find(functions.name, #name);
   LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_FIND)
 #undef LOCKSTEP_FIND
-  int major = 0;
+  LibraryVersion found;
   // Of all statuses, none has a meaning before the library is known to be the right one.
-  if (functions.cublasLtGetProperty(MAJOR_VERSION, &major) != CUBLAS_STATUS_SUCCESS) major = 0;
-  check_major_version(library.name(), major, CUBLAS_VER_MAJOR);
+  if (functions.cublasLtGetProperty(MAJOR_VERSION, &found.major) != CUBLAS_STATUS_SUCCESS ||
+      functions.cublasLtGetProperty(MINOR_VERSION, &found.minor) != CUBLAS_STATUS_SUCCESS)
+    found = {};
+  check_version(library.name(), found, {CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR});
   return functions;
 }
 

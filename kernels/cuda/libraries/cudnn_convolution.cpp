@@ -59,9 +59,13 @@ std::unique_ptr<Convolution> make_convolution(const Device& device,
                                               const std::string& what) {
   const auto handle = cudnn_handle(device);
   const bool rounded_factors = spec.type == DType::bf16 || device.tf32;
-  auto plan = choose_plan(handle.get(), describe_convolution(spec, what), rounded_factors, what);
-  if (!plan) return nullptr;
-  return std::make_unique<CudnnConvolution>(handle, std::move(plan), spec.bias, what);
+  try {
+    auto plan = choose_plan(handle.get(), describe_convolution(spec, what), rounded_factors, what);
+    if (!plan) return nullptr;
+    return std::make_unique<CudnnConvolution>(handle, std::move(plan), spec.bias, what);
+  } catch (const CudnnUnsupported&) {
+    return nullptr;
+  }
 }
 
 }  // namespace lockstep::cuda

@@ -15,7 +15,10 @@ void CudnnDescriptor::set(cudnnBackendAttributeName_t name,
   check(cudnn().cudnnBackendSetAttribute(get(), name, type, std::int64_t(count), values), what_);
 }
 
-void CudnnDescriptor::finalize() { check(cudnn().cudnnBackendFinalize(get()), what_); }
+void CudnnDescriptor::finalize() {
+  if (!finalize_if_supported())
+    throw CudnnUnsupported(fmt::format("{}: cuDNN does not support it", what_));
+}
 
 bool CudnnDescriptor::finalize_if_supported() {
   const cudnnStatus_t status = cudnn().cudnnBackendFinalize(get());

@@ -7,9 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "kernels/cuda/libraries/cudnn_library.h"
 
 namespace lockstep::cuda {
+
+/// A descriptor of something that cuDNN does not do.
+class CudnnUnsupported : public Error {
+ public:
+  using Error::Error;
+};
 
 /// One of cuDNN's backend descriptors: created, given its attributes, then finalized. Keeps the
 /// descriptors that it refers to, since cuDNN does not say that it copies them. Functions throw
@@ -52,6 +59,7 @@ class CudnnDescriptor {
   /// `part` lives as long as this.
   void keep(const CudnnDescriptor& part) { held_->parts.push_back(part.held_); }
 
+  /// Throws CudnnUnsupported.
   void finalize();
   /// The same, but false where cuDNN does not support what is described.
   bool finalize_if_supported();

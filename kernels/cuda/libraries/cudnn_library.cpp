@@ -41,9 +41,11 @@ Cudnn load_cudnn(const DynamicLibrary& library) {
 #define LOCKSTEP_FIND(name) library.find(functions.name, #name);
   LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_FIND)
 #undef LOCKSTEP_FIND
-  int major = 0;
-  if (functions.cudnnGetProperty(MAJOR_VERSION, &major) != CUDNN_STATUS_SUCCESS) major = 0;
-  check_major_version(library.name(), major, CUDNN_MAJOR);
+  LibraryVersion found;
+  if (functions.cudnnGetProperty(MAJOR_VERSION, &found.major) != CUDNN_STATUS_SUCCESS ||
+      functions.cudnnGetProperty(MINOR_VERSION, &found.minor) != CUDNN_STATUS_SUCCESS)
+    found = {};
+  check_version(library.name(), found, {CUDNN_MAJOR, CUDNN_MINOR});
   const int cuda = int(functions.cudnnGetCudartVersion() / 1000);
   if (cuda != CUDART_VERSION / 1000)
     throw EnvironmentError(fmt::format("{} is made for CUDA {}, but this program for CUDA {}",

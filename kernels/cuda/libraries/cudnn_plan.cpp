@@ -66,8 +66,9 @@ std::unique_ptr<CudnnPlan> plan_for(cudnnHandle_t handle,
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, what);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-  // A kernel that cannot be compiled, for example: there are other proposals.
-  if (cudnn().cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) return nullptr;
+  // Only what cuDNN does not support leads to another proposal: where memory lacks or a kernel does
+  // not compile on one rank alone, going on would give it other bits than the others.
+  if (!plan.finalize_if_supported()) return nullptr;
   const std::int64_t workspace = plan.get_int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
   if (workspace > kMostWorkspace) return nullptr;
   return std::make_unique<CudnnPlan>(CudnnPlan{std::move(plan), std::size_t(workspace)});

@@ -39,12 +39,14 @@ void* DynamicLibrary::address_of(const char* name) const {
       hint_for(name_));
 }
 
-void check_major_version(const LibraryName& name, int found_major, int wanted_major) {
-  if (found_major == wanted_major) return;
-  throw EnvironmentError(
-      fmt::format(
-          "{} is version {}, but {} was built against", name.file, found_major, name.version),
-      hint_for(name));
+void check_version(const LibraryName& name, LibraryVersion found, LibraryVersion built) {
+  if (found.major == built.major && found.minor >= built.minor) return;
+  throw EnvironmentError(fmt::format("{} is version {}.{}, but {} was built against",
+                                     name.file,
+                                     found.major,
+                                     found.minor,
+                                     name.version),
+                         hint_for(name));
 }
 
 }  // namespace lockstep::cuda

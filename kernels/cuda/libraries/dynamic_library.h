@@ -34,7 +34,12 @@ class DynamicLibrary {
   void* library_ = nullptr;
 };
 
-/// Throws EnvironmentError unless `found` is the major version that was built against.
-void check_major_version(const LibraryName& name, int found_major, int wanted_major);
+struct LibraryVersion {
+  int major = 0, minor = 0;
+};
+
+/// Throws EnvironmentError unless `found` is of the major version that was built against, and no
+/// older.
+void check_version(const LibraryName& name, LibraryVersion found, LibraryVersion built);
 
 }  // namespace lockstep::cuda
