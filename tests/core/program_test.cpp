@@ -3,6 +3,7 @@
 #include "core/exec/program.h"
 
 #include <gmock/gmock.h>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/ops/relu.h"
@@ -32,7 +33,7 @@ class LateBackend final : public testing::NullBackend {
     return std::make_unique<Recording>(*this, spec.path);
   }
   void synchronize() override {
-    if (failed_)
+    if (std::exchange(failed_, false))
       throw EnvironmentError("waiting for the device: cudaErrorIllegalAddress", "use a sanitizer");
   }
 
@@ -58,6 +59,7 @@ TEST(Program, AFaultIsNamedWhereItIsLookedFor) {
   PackedCopies packed;
   program.bind({arena->data(), nullptr, nullptr}, backend, packed);
   EXPECT_NO_THROW(program.run_forward({})) << "nobody waits in steady state";
+  EXPECT_THROW(backend.synchronize(), EnvironmentError);
   program.name_faults();
   try {
     program.run_forward({});
