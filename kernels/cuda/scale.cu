@@ -4,6 +4,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/kernel_list.h"
 
+// Work, bytes and bound: those of elementwise.cuh.
 namespace lockstep::cuda {
 namespace {
 
