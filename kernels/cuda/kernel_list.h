@@ -8,7 +8,8 @@
 #include "kernels/cuda/device.h"
 
 /// One factory for each operator, defined in the .cu file with the operator's stem (a gradient in
-/// its operator's file or, where that is long, in <stem>_bwd.cu). A missing one is a link error. `device` outlives the kernel.
+/// its operator's file or, where that is long, in <stem>_bwd.cu). A missing one is a link error.
+/// `device` outlives the kernel.
 namespace lockstep::cuda {
 
 #define LOCKSTEP_VIEW_OP(Type, stem)
