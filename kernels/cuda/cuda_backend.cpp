@@ -108,6 +108,8 @@ cuda::Device open_device(int ordinal) {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int ordinal) : device_(open_device(ordinal)) {}
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override { cudaStreamDestroy(device_.compute); }
 
   std::string device_class() const override {
