@@ -3,6 +3,7 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
+#include "core/exec/position.h"
 
 namespace lockstep {
 
@@ -16,6 +17,11 @@ class RankContext {
   virtual Communicator& host_communicator() { return communicator(); }
   int rank() { return host_communicator().rank(); }
   int size() { return host_communicator().size(); }
+  /// Where this rank stands.
+  Position& position() { return position_; }
+
+ private:
+  Position position_;
 };
 
 }  // namespace lockstep

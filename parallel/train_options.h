@@ -20,6 +20,17 @@ namespace lockstep {
 /// When buckets are exchanged: during the last backward, or all after it.
 enum class Overlap : std::uint8_t { on, off };
 
+/// What follows where loss or gradients of a step are not finite; its update never happens.
+enum class OnNonfinite : std::uint8_t {
+  stop,  ///< NonFiniteError, naming the rank and the first operator, found by a replay
+  skip   ///< the step is left out and counted; too many in a row stop the run
+};
+/// What follows where the loss jumps far above its running spread.
+enum class OnSpike : std::uint8_t {
+  ignore,
+  rollback  ///< back to the last checkpoint, leaving out the batches up to the spike
+};
+
 /// When and where a run saves checkpoints (core/io/checkpoint.h), and which one it goes on from.
 struct CheckpointOptions {
   std::string folder = {};       ///< of checkpoints, the same one on every node; empty: none
@@ -76,6 +87,13 @@ struct TrainOptions {
   data::Augmentation augmentation = {};
   int workers = -1;               ///< -1: auto
   bool skip_bad_samples = false;  ///< see data::LoaderOptions
+  // faults
+  OnNonfinite on_nonfinite = OnNonfinite::stop;
+  OnSpike on_spike = OnSpike::ignore;
+  std::int64_t check_replicas_every = 100;  ///< steps between two comparisons of replicas; 0: never
+  /// Called on every rank once the run is accepted, before its first step; `resumed`: it goes on
+  /// from a checkpoint. May be empty.
+  std::function<void(bool resumed)> accepted = {};
   // observation, in steps; 0: never. eval_every -1: at the end of each epoch and of the run
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;

@@ -30,6 +30,9 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_DUMP", &Env::dump},
     Entry{"LOCKSTEP_PLAN", &Env::plan},
     Entry{"LOCKSTEP_SYNC", &Env::sync},
+    Entry{"LOCKSTEP_NAN_CHECK", &Env::nan_check},
+    Entry{"LOCKSTEP_CHECK_COLLECTIVES", &Env::check_collectives},
+    Entry{"LOCKSTEP_FAULT", &Env::fault},
 };
 
 [[noreturn]] void unknown_variable(std::string_view name) {
@@ -39,6 +42,11 @@ constexpr std::array kEntries = {
   throw ConfigError(fmt::format("unknown environment variable {}", name),
                     best.empty() ? fmt::format("unset it; Lockstep reads no variable like it")
                                  : fmt::format("did you mean {}{}?", kPrefix, best));
+}
+
+void check_switch(std::string_view name, const std::optional<std::string>& value) {
+  if (value && *value != "0" && *value != "1")
+    throw ConfigError(fmt::format("{} is '{}'", name, *value), "it is one of 0 and 1");
 }
 
 }  // namespace
@@ -56,9 +64,9 @@ Env parse_env(const VariableMap& variables) {
   const std::string plan = result.plan.value_or("off");
   if (plan != "off" && plan != "poison")
     throw ConfigError(fmt::format("LOCKSTEP_PLAN is '{}'", plan), "it is one of off and poison");
-  const std::string sync = result.sync.value_or("0");
-  if (sync != "0" && sync != "1")
-    throw ConfigError(fmt::format("LOCKSTEP_SYNC is '{}'", sync), "it is one of 0 and 1");
+  check_switch("LOCKSTEP_SYNC", result.sync);
+  check_switch("LOCKSTEP_NAN_CHECK", result.nan_check);
+  check_switch("LOCKSTEP_CHECK_COLLECTIVES", result.check_collectives);
   return result;
 }
 

@@ -28,11 +28,18 @@ struct Env {
   std::optional<std::string> plan;
   /// LOCKSTEP_SYNC=1: waits for the device after every kernel, so that an error names the operator.
   std::optional<std::string> sync;
+  /// LOCKSTEP_NAN_CHECK=1: every kernel's outputs are looked at, and the first operator that writes
+  /// something that is not finite is named.
+  std::optional<std::string> nan_check;
+  /// LOCKSTEP_CHECK_COLLECTIVES=1: ranks agree on operation and size before each collective.
+  std::optional<std::string> check_collectives;
+  /// LOCKSTEP_FAULT: faults to play, for tests; see core/base/fault_plan.h.
+  std::optional<std::string> fault;
 };
 
 /// Picks the LOCKSTEP_* variables out of `variables`; an empty value counts as unset.
-/// Throws ConfigError: an unknown LOCKSTEP_* name (the nearest valid one is offered), a value of
-/// LOCKSTEP_PLAN or LOCKSTEP_SYNC that is none of its two.
+/// Throws ConfigError: an unknown LOCKSTEP_* name (the nearest valid one is offered), a value
+/// that is none of its variable's two.
 Env parse_env(const VariableMap& variables);
 
 /// The variables of this process.

@@ -17,6 +17,8 @@ enum class ExitCode : int {
   usage = 2,
   environment = 3,
   out_of_memory = 4,
+  collective_timeout = 5,  ///< a rank is frozen or stuck; the others waited in vain
+  replicas_diverged = 6,
   loss_not_finite = 7,
   requeue = 75,  ///< stopped by a signal, with a checkpoint to go on from
 };
@@ -80,8 +82,14 @@ class CommError : public Error {
       : Error(message, std::move(hint), ExitCode::error) {}
 };
 
-/// The loss, or the norm of the gradients where it is computed (clipping, logged and last steps),
-/// is infinite or NaN.
+/// Replicas that must hold the same bits do not.
+class DivergedError : public Error {
+ public:
+  explicit DivergedError(const std::string& message, std::string hint = {})
+      : Error(message, std::move(hint), ExitCode::replicas_diverged) {}
+};
+
+/// The loss or the norm of the gradients is infinite or NaN.
 class NonFiniteError : public Error {
  public:
   explicit NonFiniteError(const std::string& message, std::string hint = {})

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "core/base/error.h"
 #include "core/exec/kernel.h"
 
 namespace lockstep {
@@ -31,6 +32,17 @@ struct FlatRange {
   float lr_scale = 1.0f;
 };
 
+/// What a training step came to, in device memory.
+struct StepOutcome {
+  double loss = 0;  ///< mean over the labels that count
+  double correct =
+      -1;              ///< share of correct answers among them; negative where there are no classes
+  double counted = 1;  ///< share of labels that are not ignored
+  double grad_norm = 0;   ///< L2 norm of the mean gradient, before clipping
+  float grad_scale = 1;   ///< what updates multiply the gradients by: clipping, and 1 / counted
+  std::uint32_t bad = 0;  ///< not 0: loss or norm is not finite, or nothing counted
+};
+
 /// One step of SGD (Sutskever et al. 2013 as PyTorch writes it), element by element:
 ///   g = grad * grad_scale + weight_decay * p
 ///   m = first ? g : momentum * m + g
@@ -41,6 +53,9 @@ struct SgdUpdate {
   float* momentum_buffer = nullptr;  ///< null where momentum is 0
   float lr = 0, momentum = 0, grad_scale = 1;
   bool nesterov = false, first = false;
+  /// In device memory; null: none. Its grad_scale takes the place of the one above, and where it is
+  /// bad the update does nothing.
+  const StepOutcome* outcome = nullptr;
 };
 
 /// One step of AdamW (Loshchilov and Hutter 2019, algorithm 2, as PyTorch writes it):
@@ -52,7 +67,28 @@ struct AdamwUpdate {
   float* first_moment = nullptr;
   float* second_moment = nullptr;
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, grad_scale = 1;
-  std::uint64_t t = 1;  ///< the number of this update, from 1
+  std::uint64_t t = 1;                   ///< the number of this update, from 1
+  const StepOutcome* outcome = nullptr;  ///< as SgdUpdate's
+};
+
+/// Sums of a step over all ranks, from which its StepOutcome follows:
+///   loss, correct, counted = the scalars at those offsets, the first two over the third
+///   grad_norm = sqrt(sum over `tensors`, in order, of their squared_norms()) / counted, in fp64
+///   grad_scale = min(1, clip_norm / (grad_norm + 1e-6)) / counted, without clip_norm 1 / counted
+///   bad = loss or grad_norm is infinite or NaN, or counted is not positive
+/// Clipping: Pascanu et al. 2013, algorithm 1, with PyTorch's 1e-6.
+struct StepSums {
+  const float* gradients = nullptr;
+  std::span<const FlatRange> tensors;
+  std::int64_t loss = 0, correct = -1, counted = -1;  ///< offsets; -1: there is none
+  float clip_norm = 0;                                ///< 0: no clipping
+};
+
+/// A point in the device's work.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+  virtual void wait() {}
 };
 
 /// What a device reaches in large matrix products and in streaming through memory, measured.
@@ -103,6 +139,16 @@ class Backend {
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
 
+  /// A point that record() sets and that wait() waits for; where the device works at once, nothing.
+  virtual std::unique_ptr<DeviceEvent> make_event() { return std::make_unique<DeviceEvent>(); }
+  /// `event` is everything that was asked for until now.
+  virtual void record(DeviceEvent& /*event*/) {}
+  /// As copy_to_host(), to memory of allocate_host(), which holds the bytes once an event that was
+  /// recorded afterwards has been waited for.
+  virtual void start_copy_to_host(void* host, const void* device, std::size_t bytes) {
+    copy_to_host(host, device, bytes);
+  }
+
   /// out = a + b; `out` may be `a` or `b`.
   virtual void add(float* out, const float* a, const float* b, std::int64_t elems) = 0;
   virtual void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) = 0;
@@ -111,6 +157,18 @@ class Backend {
   virtual void squared_norms(const float* values,
                              std::span<const FlatRange> ranges,
                              double* result) = 0;
+  /// See StepSums. `outcome` in device memory.
+  virtual void conclude_step(const StepSums& /*sums*/, StepOutcome* /*outcome*/) {
+    throw InternalError("conclude_step: not written yet");
+  }
+  /// result[i], on the host: the sum modulo 2^64 over the elements of ranges[i] of
+  /// mix(bits of the element, its offset), so that every order of adding gives the same; see
+  /// core/exec/replica_hash.h.
+  virtual void hash(const float* /*values*/,
+                    std::span<const FlatRange> /*ranges*/,
+                    std::uint64_t* /*result*/) {
+    throw InternalError("hash: not written yet");
+  }
   /// value += momentum * (sum - weight * value), elementwise; `weight` is a scalar in memory.
   virtual void update_running_statistic(
       float* value, const float* sum, const float* weight, float momentum, std::int64_t elems) = 0;

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/exec/communicator.h"
+#include "core/exec/position.h"
+#include "parallel/fault_record.h"
+
+namespace lockstep {
+
+/// How long a rank may be silent, or alive without progress, in seconds. 0: for ever.
+struct WatchLimits {
+  double training_s = 10;  ///< also the longest silence of a rank's watchdog, in every stage
+  double start_s = 600;    ///< until the first step is done
+  double evaluation_s = 60;
+  double saving_s = 600;  ///< a save that training waits for: the last one
+};
+
+/// A thread on every rank, beside MPI and never through it, that sees a dead, frozen or stuck rank
+/// and ends this one with a record that names the culprit.
+///
+/// Ranks hold a TCP connection to rank 0 each, made through addresses and a secret that travel over
+/// `host` once. Every kBeatSeconds a rank tells where it stands (Position) and rank 0 tells that it
+/// lives. Three things end a run:
+///   - a connection that closes without a goodbye: that rank is dead (seen within milliseconds);
+///   - no beat for `training_s`: frozen, or its host or network is gone;
+///   - beats, but on no rank a tick for longer than the limit of its stage: stuck. The culprit is
+///     the rank that stands in no collective, else the one that entered the fewest.
+/// The limit of training is at least three times the longest time without a tick that training has
+/// shown so far, since a device may compute long between two signs of life.
+/// A thread that was itself not run for a while (SIGSTOP, a sleeping machine) accuses nobody for
+/// what it missed. Times are of the monotonic clock.
+///
+/// Whoever judges (rank 0; each by itself where rank 0 is the culprit) has `last_words` called and
+/// tells the others, whose `last_words` are called with the same record; then each ends its process
+/// with the record's exit code, by _exit(): the training thread may never return.
+class Watchdog {
+ public:
+  static constexpr double kBeatSeconds = 0.25;
+
+  /// Called at most once, on the watchdog's thread, before the process ends. `speaks`: whether this
+  /// rank is the one to put the record on the screen; every rank writes it into its own log.
+  using LastWords = std::function<void(const FaultRecord&, bool speaks)>;
+
+  /// Collective over `host`, whose memory is the processor's. `position` must outlive it. Throws
+  /// EnvironmentError: no connection to rank 0 can be made (all addresses tried are named).
+  Watchdog(Communicator& host, const Position& position);
+  /// Says goodbye. Where an exception is in flight it says so, and is not taken for dead.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  void set_limits(const WatchLimits& limits);
+  void set_last_words(LastWords last_words);
+
+  /// This rank has met an error, has told people of it, and ends: the others end with the same exit
+  /// code, naming it in their logs, instead of taking it for dead. Returns once that is sent.
+  void announce(const FaultRecord& record);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep
