@@ -13,7 +13,7 @@ int run_job(int argc, char** argv, const std::function<void(Job&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     Job job(argc, argv);
-    ErrorMeeting meeting(job.host_communicator());
+    ErrorMeeting meeting(job);
     try {
       body(job);
       return 0;
