@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <climits>
 #include <poll.h>
+#include <string_view>
 #include <unistd.h>
 
 namespace lockstep {
@@ -21,9 +22,12 @@ void FaultLog::open(const std::string& file, RunLog::Open how) {
 }
 
 void FaultLog::write(const FaultRecord& record, bool on_screen) {
-  if (const std::unique_lock lock(opening_, std::try_to_lock); lock)
+  const std::string block = to_block(record);
+  if (const std::unique_lock lock(opening_, std::try_to_lock); lock) {
+    log_.write_line(std::string_view(block).substr(0, block.size() - 1));
     log_.write_line(to_json_line(record));
-  if (on_screen) write_to_screen(to_block(record));
+  }
+  if (on_screen) write_to_screen(block);
 }
 
 void write_to_screen(const std::string& text) {

@@ -20,7 +20,7 @@ static_assert(sizeof(Card) % 4 == 0 && sizeof(float) == 4);
 
 Card card_at(const std::uint32_t* words) {
   Card card;
-  std::memcpy(&card, words, sizeof card);
+  std::memcpy(static_cast<void*>(&card), words, sizeof card);
   return card;
 }
 

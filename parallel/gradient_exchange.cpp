@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 
 #include "core/base/error.h"
 #include "parallel/chunk_exchange.h"
@@ -56,6 +57,8 @@ class GradientExchange::State {
     plans_.reserve(kMostPlans);
   }
 
+  void set_position(Position* position) { position_ = position; }
+
   void begin_step(const Schedule& schedule) {
     for (Stage stage : stage_) LOCKSTEP_ASSERT(stage == Stage::finished);
     LOCKSTEP_ASSERT(int(schedule.shards_of_rank.size()) == ranks_);
@@ -89,6 +92,12 @@ class GradientExchange::State {
     LOCKSTEP_ASSERT(stage == Stage::started || stage == Stage::in_chunks);
     const Bucket bucket = buckets_[std::size_t(index)];
     if (ranks_ > 1 && bucket.elems > 0) {
+      std::optional<CollectiveScope> scope;
+      if (position_ != nullptr)
+        scope.emplace(*position_,
+                      CollectiveNote{.name = "exchange",
+                                     .bytes = bucket.elems * std::int64_t(sizeof(float)),
+                                     .bucket = index});
       const auto begin = std::chrono::steady_clock::now();
       if (stage == Stage::started) gather_.finish(bucket);
       while (stage == Stage::in_chunks && !chunks_.complete(chunk_index_[std::size_t(index)]))
@@ -151,6 +160,7 @@ class GradientExchange::State {
     }
   }
 
+  Position* position_ = nullptr;
   Reduction reduction_;
   int rank_, ranks_;
   std::vector<Bucket> buckets_;
@@ -175,6 +185,7 @@ GradientExchange::GradientExchange(Backend& backend,
 
 GradientExchange::~GradientExchange() = default;
 
+void GradientExchange::set_position(Position* position) { state_->set_position(position); }
 void GradientExchange::begin_step(const Schedule& schedule) { state_->begin_step(schedule); }
 void GradientExchange::finish_shard() { state_->finish_shard(); }
 void GradientExchange::start_bucket(int bucket) { state_->start_bucket(bucket); }

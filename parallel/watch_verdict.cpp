@@ -38,7 +38,7 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
   record.exit_code = int(ExitCode::collective_timeout);
   switch (verdict.kind) {
     case Verdict::Kind::died:
-      record.cause = "the process died without a word";
+      record.cause = kDiedWithoutAWord;
       record.hint =
           "killed, out of memory, or crashed: look at what the launcher says of this rank, at its "
           "log and at dmesg on its host";
