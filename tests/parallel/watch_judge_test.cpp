@@ -91,7 +91,7 @@ TEST(WatchJudge, WhoSaidGoodbyeIsNotDead) {
 }
 
 TEST(WatchJudge, AGoodbyeWithAnErrorEndsTheRunUnlessAnnounced) {
-  Ranks ranks(3, kShort);
+  Ranks ranks(3, {});
   ranks.judge.goodbye(1, true, 1);
   ranks.judge.closed(1, 1);
   EXPECT_FALSE(ranks.judge.judge(3.9));
@@ -254,13 +254,14 @@ TEST(WatchJudge, OtherRanksWatchRankZeroAlone) {
 }
 
 TEST(FaultRecordText, SaysWhatIsKnown) {
-  FaultRecord record{.rank = 3,
-                     .host = "node7",
-                     .process = 4711,
-                     .cause = "expected this, got\nthat",
-                     .hint = "do something",
-                     .exit_code = 5,
-                     .seen_by = 0};
+  FaultRecord record;
+  record.rank = 3;
+  record.host = "node7";
+  record.process = 4711;
+  record.cause = "expected this, got\nthat";
+  record.hint = "do something";
+  record.exit_code = 5;
+  record.seen_by = 0;
   set_position(record,
                {.stage = RunStage::training,
                 .phase = Phase::backward,
@@ -279,7 +280,11 @@ TEST(FaultRecordText, SaysWhatIsKnown) {
                            "\"exit_code\":5",
                            "exchange of bucket 3"})
     EXPECT_NE(json.find(part), std::string::npos) << part << " in " << json;
-  EXPECT_EQ(to_block({.rank = 0, .host = "a", .cause = "b"}), "[rank 0 a] error: b\n");
+  FaultRecord little;
+  little.rank = 0;
+  little.host = "a";
+  little.cause = "b";
+  EXPECT_EQ(to_block(little), "[rank 0 a] error: b\n");
 }
 
 }  // namespace
