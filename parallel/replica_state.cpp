@@ -269,7 +269,8 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
   }
   const auto begin = Clock::now();
   StepOutcome* const outcome = outcomes.outcome();
-  optimizer.conclude({.loss = metrics.loss,
+  optimizer.conclude({.tensors = {},
+                      .loss = metrics.loss,
                       .correct = metrics.correct,
                       .counted = metrics.counted,
                       .clip_norm = options.clip_norm,
