@@ -99,7 +99,8 @@ void OptimizerStep::update_bucket(int bucket,
                          .beta1 = adamw.beta1,
                          .beta2 = adamw.beta2,
                          .eps = adamw.eps,
-                         .t = std::uint64_t(step) + 1},
+                         .t = std::uint64_t(step) + 1,
+                         .outcome = outcome},
                         ranges);
 }
 
