@@ -38,6 +38,8 @@ Schedule Replica::evaluation_schedule(std::int64_t samples) const {
                        state_->context.rank());
 }
 
+void Replica::lend_memory(data::LoaderOptions& options) const { state_->lend_memory(options); }
+
 std::span<const StepResult> Replica::train_step(const Schedule& schedule,
                                                 data::Loader& loader,
                                                 std::int64_t step,

@@ -47,6 +47,11 @@ class Replica {
   /// This rank's part of a global batch of `samples`.
   Schedule schedule(std::int64_t samples) const;
 
+  /// Has a loader for this replica fill memory that the device copies from while the host goes on,
+  /// and leave it alone meanwhile. Changes nothing where the device is the processor itself. Any
+  /// other loader will do too.
+  void lend_memory(data::LoaderOptions& options) const;
+
   /// Forward and backward of the scheduled micro-batches, which `loader` delivers in schedule
   /// order, exchange, clipping and update number `step` (from 0) at rate `lr`. The device itself
   /// leaves the update out where loss or gradient norm is not finite or no label counts; with

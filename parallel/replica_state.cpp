@@ -79,7 +79,13 @@ Replica::State::State(RankContext& rank_context,
                           programs.gradients(),
                           evaluation_shards(batch)),
       outcomes(context.backend()),
-      samples_(samples) {
+      samples_(samples),
+      on_host_(context.backend().is_host_memory(programs.parameters())),
+      sample_weight_(context.backend().allocate_host(sizeof(float), "sample weight")) {
+  for (auto& event : copied_) {
+    event = context.backend().make_event();
+    context.backend().record(*event);
+  }
   if (batch.cluster > 1)
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
@@ -94,7 +100,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
                                                        float lr) {
   RunState state{.seed = options.seed, .step = std::uint64_t(step), .group = group_.get()};
   if (profiler) profiler->begin_step(step);
-  sample_weight_ = float(1.0 / double(schedule.samples));
+  set_sample_weight(schedule);
   exchange.begin_step(schedule);
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {
@@ -119,7 +125,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
                                                    data::Loader& loader,
                                                    const std::function<bool()>& interrupted) {
   RunState state{.seed = options.seed};
-  sample_weight_ = float(1.0 / double(schedule.samples));
+  set_sample_weight(schedule);
   const auto stop = [&] { return interrupted && interrupted(); };
   int rounds = 0;
   evaluation_exchange.begin_step(schedule);
@@ -172,7 +178,33 @@ void Replica::State::load_initial_weights() {
   }
 }
 
+void Replica::State::lend_memory(data::LoaderOptions& loading) const {
+  if (on_host_) return;
+  loading.held = kHeldMicroBatches;
+  loading.allocate = [&backend = context.backend()](std::size_t bytes) {
+    const std::shared_ptr<DeviceBuffer> memory = backend.allocate_host(bytes, "micro-batch");
+    return std::shared_ptr<std::byte[]>(memory, memory->data());
+  };
+}
+
+// It changes where a short batch follows, or an evaluation: rarely enough to wait for the copies.
+void Replica::State::set_sample_weight(const Schedule& schedule) {
+  const auto weight = float(1.0 / double(schedule.samples));
+  float& place = *sample_weight_->as<float>();
+  if (place == weight) return;
+  context.backend().synchronize();
+  place = weight;
+}
+
+void Replica::State::copy_sample_weight(const BoundProgram& program) {
+  context.backend().copy_to_device(program.sample_weight, sample_weight_->data(), sizeof(float));
+}
+
+// The loader fills the slot of the micro-batch before last anew: see lend_memory().
 void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
+  DeviceEvent& copied = *copied_[next_copied_];
+  next_copied_ = (next_copied_ + 1) % copied_.size();
+  copied.wait();
   const data::LoadedBatch loaded = [&] {
     const ProfileScope scope(profiler.get(), data_work_);
     return loader.next();
@@ -182,7 +214,8 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   check_labels(loaded);
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
-  device.copy_to_device(program.sample_weight, &sample_weight_, sizeof(float));
+  copy_sample_weight(program);
+  device.record(copied);
 }
 
 // A label or token out of range would make a kernel read or write beyond its table.
@@ -250,7 +283,7 @@ void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& sta
   state.accumulate = true;
   const BoundProgram& program = programs.training(0);
   for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
-    context.backend().copy_to_device(program.sample_weight, &sample_weight_, sizeof(float));
+    copy_sample_weight(program);
     run(*program.program, state, false);
   }
 }

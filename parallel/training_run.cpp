@@ -23,13 +23,15 @@ void count_skipped(const data::Loader& loader, TrainSummary& summary) {
   summary.skipped_samples += loader.skipped_samples();
 }
 
-data::LoaderOptions training_loader(const TrainOptions& options, std::int64_t micro_batch) {
-  return {.workers = options.workers,
-          .slots = 4,
-          .micro_batch = micro_batch,
-          .seed = options.seed,
-          .augmentation = options.augmentation,
-          .skip_bad_samples = options.skip_bad_samples};
+data::LoaderOptions training_loader(const TrainOptions& options, const Replica& replica) {
+  data::LoaderOptions loading;
+  loading.workers = options.workers;
+  loading.micro_batch = replica.batch().micro_batch;
+  loading.seed = options.seed;
+  loading.augmentation = options.augmentation;
+  loading.skip_bad_samples = options.skip_bad_samples;
+  replica.lend_memory(loading);
+  return loading;
 }
 
 }  // namespace
@@ -52,6 +54,7 @@ std::optional<EvaluationRecord> evaluate_all(Replica& replica,
   loading.workers = options.workers;
   loading.micro_batch = replica.batch().micro_batch;
   loading.skip_bad_samples = options.skip_bad_samples;
+  replica.lend_memory(loading);
   data::Loader loader(
       std::move(data), loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
   const auto result = replica.evaluate(schedule, loader, interrupted);
@@ -68,9 +71,9 @@ TrainingRun::TrainingRun(const Parts& parts)
     : p_(parts),
       feed_(make_feed()),
       requests_(feed_),
-      loader_(p_.data.train,
-              training_loader(p_.options, p_.replica.batch().micro_batch),
-              [this](data::LoadRequest& r) { return requests_.next(r); }) {
+      loader_(p_.data.train, training_loader(p_.options, p_.replica), [this](data::LoadRequest& r) {
+        return requests_.next(r);
+      }) {
   agreement_.emplace(p_.context.communicator(), p_.options.stop);
   if (!p_.options.checkpoint.folder.empty() && p_.context.rank() == 0)
     checkpointing_.emplace(p_.options.checkpoint,
