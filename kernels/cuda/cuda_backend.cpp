@@ -2,6 +2,7 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include <cstring>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/ops/add.h"
@@ -192,6 +193,17 @@ class CudaBackend final : public Backend {
     cuda::squared_norms(device_, values, ranges, norms_->as<double>(), norms_->data() + bytes);
     copy_to_host(result, norms_->data(), bytes);
   }
+  void hash(const float* values,
+            std::span<const FlatRange> ranges,
+            std::uint64_t* result) override {
+    const std::size_t tiles = cuda::hash_tiles(ranges);
+    // The first calls see the most tiles: later ones allocate nothing.
+    if (!hashes_ || host_hashes_.size() < tiles) {
+      host_hashes_.resize(tiles);
+      hashes_ = allocate(tiles * sizeof(std::uint64_t), "hashes of replicas");
+    }
+    cuda::hash(device_, values, ranges, result, hashes_->as<std::uint64_t>(), host_hashes_);
+  }
   void update_running_statistic(float* value,
                                 const float* sum,
                                 const float* weight,
@@ -210,7 +222,8 @@ class CudaBackend final : public Backend {
   }
 
   cuda::Device device_;
-  std::unique_ptr<DeviceBuffer> norms_;
+  std::unique_ptr<DeviceBuffer> norms_, hashes_;
+  std::vector<std::uint64_t> host_hashes_;
 };
 
 }  // namespace

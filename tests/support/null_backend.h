@@ -59,6 +59,7 @@ class NullBackend : public Backend {
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {
     no("squared_norms");
   }
+  void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override { no("hash"); }
   void update_running_statistic(float*, const float*, const float*, float, std::int64_t) override {
     no("update_running_statistic");
   }
