@@ -22,6 +22,7 @@ class Progress final : public TrainObserver {
   void on_step(const StepRecord& record) override;
   void on_evaluation(const EvaluationRecord& record) override;
   void on_checkpoint(const CheckpointRecord& record) override;
+  void on_slow_rank(const SlowRankRecord& record) override;
   void on_end(const TrainSummary& summary) override;
 
  private:
