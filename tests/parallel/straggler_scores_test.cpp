@@ -2,6 +2,8 @@
 // Which ranks are called slow, from times that are made up.
 #include "parallel/straggler_scores.h"
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
