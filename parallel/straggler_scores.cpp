@@ -7,17 +7,6 @@
 namespace lockstep {
 namespace {
 
-double median(std::vector<double> values) {
-  const std::size_t middle = values.size() / 2;
-  std::ranges::sort(values);
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-/// What rank `own` of those in `values` is measured by: of two the other one.
-double measure(const std::vector<double>& values, std::size_t own) {
-  return values.size() == 2 ? values[1 - own] : median(values);
-}
-
 void add_to(RankWork& sum, const RankWork& work) {
   sum.loading += work.loading;
   sum.compute += work.compute;
@@ -27,8 +16,15 @@ void add_to(RankWork& sum, const RankWork& work) {
 }  // namespace
 
 StragglerScores::StragglerScores(std::vector<bool> crowded)
-    : ranks_(crowded.size()), window_(crowded.size()), total_(crowded.size()) {
+    : ranks_(crowded.size()),
+      window_(crowded.size()),
+      total_(crowded.size()),
+      means_(crowded.size()) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) ranks_[r].crowded = crowded[r];
+  news_.reserve(ranks_.size());
+  scored_.reserve(ranks_.size());
+  for (std::vector<double>* values : {&loading_, &compute_, &judged_, &sorted_})
+    values->reserve(ranks_.size());
 }
 
 void StragglerScores::add(std::span<const RankWork> work, std::int64_t steps) {
@@ -51,16 +47,16 @@ void StragglerScores::add(std::span<const RankWork> work, std::int64_t steps) {
 
 void StragglerScores::close_window() {
   const double weight = 1 - std::exp(-window_seconds_ / kSmoothing);
-  std::vector<RankWork> means(ranks_.size());
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     add_to(total_[r], window_[r]);
     smooth(ranks_[r], window_[r], weight);
-    means[r] = {ranks_[r].loading, ranks_[r].compute, ranks_[r].known ? 1.0 : 0.0};
+    means_[r] = {ranks_[r].loading, ranks_[r].compute, ranks_[r].known ? 1.0 : 0.0};
   }
-  for (const RankScore& score : scores(means)) {
-    Rank& rank = ranks_[std::size_t(score.rank)];
-    if (score.score < kRecovered) rank.named = false;
-    if (score.score <= kSlow) {
+  score(means_);
+  for (const RankScore& scored : scored_) {
+    Rank& rank = ranks_[std::size_t(scored.rank)];
+    if (scored.score < kRecovered) rank.named = false;
+    if (scored.score <= kSlow) {
       rank.slow_seconds = 0;
       rank.slow_steps = 0;
       continue;
@@ -69,7 +65,7 @@ void StragglerScores::close_window() {
     rank.slow_steps += window_steps_;
     if (rank.named || rank.slow_seconds < kSlowSeconds || rank.slow_steps < kSlowSteps) continue;
     rank.named = true;
-    news_.push_back(score);
+    news_.push_back(scored);
   }
 }
 
@@ -89,39 +85,51 @@ void StragglerScores::smooth(Rank& rank, const RankWork& work, double weight) co
   rank.compute += weight * (share * compute - rank.compute);
 }
 
-std::vector<RankScore> StragglerScores::scores(std::span<const RankWork> work) const {
-  std::vector<int> ranks;
-  std::vector<double> loading, compute, both;
+void StragglerScores::score(std::span<const RankWork> work) {
+  scored_.clear();
+  for (std::vector<double>* values : {&loading_, &compute_, &judged_}) values->clear();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     if (work[r].micro_batches <= 0) continue;
-    ranks.push_back(int(r));
-    loading.push_back(work[r].loading / work[r].micro_batches);
-    compute.push_back(work[r].compute / work[r].micro_batches);
+    scored_.push_back({.rank = int(r)});
+    loading_.push_back(work[r].loading / work[r].micro_batches);
+    compute_.push_back(work[r].compute / work[r].micro_batches);
   }
-  std::vector<RankScore> result;
-  if (ranks.size() < 2) return result;
-  const double usual_compute = median(compute);
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks_[std::size_t(ranks[i])].crowded) compute[i] = usual_compute;
-    both.push_back(loading[i] + compute[i]);
+  if (scored_.size() < 2) {
+    scored_.clear();
+    return;
   }
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const double its_loading = measure(loading, i), its_compute = measure(compute, i),
-                 its_both = measure(both, i);
-    const bool in_loading = loading[i] - its_loading > compute[i] - its_compute;
-    result.push_back({.rank = ranks[i],
-                      .score = its_both > 0 ? both[i] / its_both : 1,
-                      .in_loading = in_loading,
-                      .seconds = in_loading ? loading[i] : compute[i],
-                      .median_seconds = in_loading ? its_loading : its_compute});
+  const double usual_compute = median(compute_);
+  for (std::size_t i = 0; i < scored_.size(); ++i) {
+    const bool crowded = ranks_[std::size_t(scored_[i].rank)].crowded;
+    const double compute = crowded ? std::max(usual_compute, compute_[i] / 2) : compute_[i];
+    judged_.push_back(loading_[i] + compute);
   }
-  return result;
+  for (std::size_t i = 0; i < scored_.size(); ++i) {
+    const double loading = measure(loading_, i), compute = measure(compute_, i),
+                 both = measure(judged_, i);
+    RankScore& scored = scored_[i];
+    scored.score = both > 0 ? judged_[i] / both : 1;
+    scored.in_loading = loading_[i] - loading > compute_[i] - compute;
+    scored.seconds = scored.in_loading ? loading_[i] : compute_[i];
+    scored.median_seconds = scored.in_loading ? loading : compute;
+  }
 }
 
-std::optional<RankScore> StragglerScores::slowest() const {
-  const std::vector<RankScore> all = scores(total_);
-  if (all.empty()) return std::nullopt;
-  return *std::ranges::max_element(all, {}, &RankScore::score);
+double StragglerScores::measure(std::span<const double> values, std::size_t own) {
+  return values.size() == 2 ? values[1 - own] : median(values);
+}
+
+double StragglerScores::median(std::span<const double> values) {
+  sorted_.assign(values.begin(), values.end());
+  std::ranges::sort(sorted_);
+  const std::size_t middle = sorted_.size() / 2;
+  return sorted_.size() % 2 == 1 ? sorted_[middle] : (sorted_[middle - 1] + sorted_[middle]) / 2;
+}
+
+std::optional<RankScore> StragglerScores::slowest() {
+  score(total_);
+  if (scored_.empty()) return std::nullopt;
+  return *std::ranges::max_element(scored_, {}, &RankScore::score);
 }
 
 }  // namespace lockstep

@@ -42,16 +42,16 @@ class StragglerScores {
   static constexpr double kSlowSeconds = 5;
   static constexpr std::int64_t kSlowSteps = 20;
 
-  /// `crowded` ranks share processors with others of them and take turns: what they take to compute
-  /// says nothing of them, and the median stands in for it.
+  /// `crowded` ranks share processors with others of them. Such a rank may have to itself what two
+  /// others share: what it takes to compute counts from twice the median on, by half.
   explicit StragglerScores(std::vector<bool> crowded);
 
-  /// What ranks did since the last call, in `steps` steps.
+  /// What ranks did since the last call, in `steps` steps. Allocates nothing.
   void add(std::span<const RankWork> work, std::int64_t steps);
   /// Ranks that have become slow with the last add().
   std::span<const RankScore> news() const { return news_; }
   /// Over all that was added; nothing where fewer than two ranks had work.
-  std::optional<RankScore> slowest() const;
+  std::optional<RankScore> slowest();
 
  private:
   struct Rank {
@@ -63,7 +63,11 @@ class StragglerScores {
   };
   void close_window();
   void smooth(Rank& rank, const RankWork& work, double weight) const;
-  std::vector<RankScore> scores(std::span<const RankWork> means) const;
+  /// Fills scored_.
+  void score(std::span<const RankWork> work);
+  /// What value `own` of `values` is measured by: their median, of two the other one.
+  double measure(std::span<const double> values, std::size_t own);
+  double median(std::span<const double> values);
 
   std::vector<Rank> ranks_;
   std::vector<RankWork> window_, total_;
@@ -71,6 +75,10 @@ class StragglerScores {
   std::int64_t window_steps_ = 0;
   bool warm_ = false;
   std::vector<RankScore> news_;
+  // Reserved for score().
+  std::vector<RankWork> means_;
+  std::vector<RankScore> scored_;
+  std::vector<double> loading_, compute_, judged_, sorted_;
 };
 
 }  // namespace lockstep

@@ -83,7 +83,7 @@ void StragglerWatch::read(const RankParts& parts) {
     for (TrainObserver* observer : observers_) observer->on_slow_rank(record(score));
 }
 
-std::optional<SlowRankRecord> StragglerWatch::slowest() const {
+std::optional<SlowRankRecord> StragglerWatch::slowest() {
   const auto score = scores_ ? scores_->slowest() : std::nullopt;
   if (!score) return std::nullopt;
   return record(*score);
@@ -93,7 +93,7 @@ SlowRankRecord StragglerWatch::record(const RankScore& score) const {
   return {.rank = score.rank,
           .host = hosts_[std::size_t(score.rank)],
           .score = score.score,
-          .phase = score.in_loading ? "loading" : "compute",
+          .phase = score.in_loading ? "loading" : "forward and backward",
           .ms = score.seconds * 1e3,
           .median_ms = score.median_seconds * 1e3};
 }

@@ -29,7 +29,7 @@ class StragglerWatch final : public MessagePart {
 
   void after_step() { ++steps_; }
   /// Rank 0: of the whole run so far; nothing where no message has come.
-  std::optional<SlowRankRecord> slowest() const;
+  std::optional<SlowRankRecord> slowest();
 
   int floats() const override { return 3; }
   void write(float* own) override;

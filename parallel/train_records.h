@@ -54,7 +54,7 @@ struct SlowRankRecord {
   int rank = -1;
   std::string host;
   double score = 0;   ///< its own time over the median of all ranks (of two: over the other's)
-  std::string phase;  ///< where it loses more: "loading" or "compute" (forward and backward)
+  std::string phase;  ///< where it loses more: "loading" or "forward and backward"
   double ms = 0, median_ms = 0;  ///< in that phase
 };
 
