@@ -124,9 +124,10 @@ ReplicaCheck::ReplicaCheck(RankContext& context, const SavedArrays& saved, std::
 }
 
 bool ReplicaCheck::after_step(std::int64_t step) {
-  if (every_ == 0 || step % every_ != 0) return false;
-  hash(hashed_, step);
-  return true;
+  if (every_ == 0) return false;
+  const bool due = step % every_ == 0;
+  if (due) hash(hashed_, step);
+  return due || sent_.step >= 0;
 }
 
 void ReplicaCheck::check_now(std::int64_t step) {

@@ -47,8 +47,8 @@ class ReplicaCheck final : public MessagePart {
   /// `every` 0, or a rank alone: never. The replica must outlive it.
   ReplicaCheck(RankContext& context, const SavedArrays& saved, std::int64_t every);
 
-  /// `step` steps are done. Hashes where a comparison is due, and is true where it did: then a
-  /// message has to leave before the next step.
+  /// `step` steps are done. Hashes where a comparison is due. True: a message has to leave before
+  /// the next step, with that hash, or to have the one with it looked at.
   bool after_step(std::int64_t step);
   /// Compares at once: at the start and at the end of a run. Collective.
   void check_now(std::int64_t step);

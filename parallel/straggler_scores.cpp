@@ -46,7 +46,9 @@ void StragglerScores::add(std::span<const RankWork> work, std::int64_t steps) {
 }
 
 void StragglerScores::close_window() {
-  const double weight = 1 - std::exp(-window_seconds_ / kSmoothing);
+  // A step that hung for a minute is no minute of evidence.
+  const double seconds = std::min(window_seconds_, 2 * kWindow);
+  const double weight = 1 - std::exp(-seconds / kSmoothing);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     add_to(total_[r], window_[r]);
     smooth(ranks_[r], window_[r], weight);
@@ -61,7 +63,7 @@ void StragglerScores::close_window() {
       rank.slow_steps = 0;
       continue;
     }
-    rank.slow_seconds += window_seconds_;
+    rank.slow_seconds += seconds;
     rank.slow_steps += window_steps_;
     if (rank.named || rank.slow_seconds < kSlowSeconds || rank.slow_steps < kSlowSteps) continue;
     rank.named = true;

@@ -28,9 +28,10 @@ struct RankScore {
 /// Finds ranks that are slower than the others, by what each took itself before it waits for them.
 ///
 /// Times are gathered over windows of kWindow seconds of work and smoothed with a time constant of
-/// kSmoothing seconds; a window counts at most kMostGrowth times what was smoothed before, so that
-/// one hiccup is soon forgotten. The first window, in which caches and loaders warm up, does not
-/// count. Ranks that never had a whole micro-batch take no part.
+/// kSmoothing seconds; a window counts as at most twice kWindow, and with at most kMostGrowth times
+/// what was smoothed before, so that one hiccup is soon forgotten. The first window, in which
+/// caches and loaders warm up, does not count. Ranks that never had a whole micro-batch take no
+/// part.
 class StragglerScores {
  public:
   static constexpr double kWindow = 0.5;
