@@ -24,6 +24,9 @@ class Profiler;
 /// Seconds since construction, of this rank.
 struct StepTimes {
   double forward = 0, backward = 0, exposed_communication = 0, optimizer = 0;
+  /// Of whole micro-batches in training alone: getting samples, and forward with backward.
+  double whole_loading = 0, whole_compute = 0;
+  std::int64_t whole_micro_batches = 0;
 };
 
 /// One rank's copy of the model in lockstep with the others: the compiled programs, the flat
@@ -107,6 +110,13 @@ class Replica {
   /// io::verify_checkpoint() has accepted, and resume_updates(). Throws DataError as
   /// lockstep::restore().
   void restore(const std::string& checkpoint);
+
+  /// For playing faults: flips bit `bit` (0 to 31) of element `index` of `array`, on this rank
+  /// alone. Array 0 are the parameters and running statistics, those after it the optimizer's, in
+  /// the order of saved_arrays(). Elements are counted over compared_tensors(), and from the first
+  /// again behind the last. Between steps. Returns the tensor's name, "conv1.weight.exp_avg".
+  /// Throws ConfigError: no such array, element or bit.
+  std::string flip_bit(std::size_t array, std::int64_t index, int bit);
 
   /// Text of graph, flat space and plan: equal on every rank, part of the fingerprint.
   std::string program_text() const;

@@ -114,9 +114,15 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       state.accumulate = m > 0;
       state.first_sample = std::uint64_t(shard.micro_batches[m].first_sample);
       const BoundProgram& program = programs.training(shard.micro_batches[m].samples);
+      const auto begin = Clock::now();
       load(program, loader);
+      const auto loaded = Clock::now();
       const bool last = last_shard && m + 1 == shard.micro_batches.size();
       run(*program.program, state, last && !joins_later);
+      if (shard.micro_batches[m].samples < batch.micro_batch) continue;
+      times.whole_loading += seconds_between(begin, loaded);
+      times.whole_compute += seconds_between(loaded, Clock::now());
+      ++times.whole_micro_batches;
     }
     if (!last_shard) exchange.finish_shard();
   }

@@ -73,10 +73,14 @@ TrainingRun::TrainingRun(const Parts& parts)
     : p_(parts),
       feed_(make_feed()),
       requests_(feed_),
-      loader_(p_.data.train, training_loader(p_.options, p_.replica), [this](data::LoadRequest& r) {
-        return requests_.next(r);
-      }) {
-  agreement_.emplace(p_.context.communicator(), p_.options.stop);
+      loader_(p_.data.train,
+              training_loader(p_.options, p_.replica),
+              [this](data::LoadRequest& r) { return requests_.next(r); }),
+      replica_check_(p_.context, p_.replica.saved_arrays(), p_.options.check_replicas_every),
+      straggler_watch_(p_.context, p_.replica, p_.observers) {
+  agreement_.emplace(p_.context.communicator(),
+                     p_.options.stop,
+                     std::vector<MessagePart*>{&replica_check_, &straggler_watch_});
   if (!p_.options.checkpoint.folder.empty() && p_.context.rank() == 0)
     checkpointing_.emplace(p_.options.checkpoint,
                            p_.replica.saved_arrays(),
@@ -100,6 +104,7 @@ TrainingFeed TrainingRun::make_feed() const {
 TrainSummary TrainingRun::run() {
   take_over_start();
   tell_start();
+  replica_check_.check_now(done_);
   p_.context.communicator().barrier();
   if (p_.options.accepted) p_.options.accepted(p_.start != nullptr);
   if (p_.options.profile) p_.replica.profiler()->start();
@@ -113,12 +118,14 @@ TrainSummary TrainingRun::run() {
     train_one_step();
     p_.context.position().enter(RunStage::training);  // the first step is behind it
     // The end needs no agreement: every rank is there.
-    summary_.stopped = agreement_->poll() && done_ < p_.steps;
+    straggler_watch_.after_step();
+    summary_.stopped = agreement_->poll(replica_check_.after_step(done_)) && done_ < p_.steps;
     evaluate();
     save_when_due();
   }
   take(p_.replica.finish_steps());
-  agreement_.reset();  // it ends with a message, which must not wait for the last save
+  agreement_.reset();               // it ends with a message, which must not wait for the last save
+  replica_check_.check_now(done_);  // before that save
   count_skipped(loader_, summary_);
   finish();
   return summary_;
@@ -236,6 +243,12 @@ void TrainingRun::finish() {
   s.planned_bytes = p_.replica.planned_bytes();
   s.activation_bytes = p_.replica.activation_bytes();
   s.weights_sha256 = io::weights_sha256(p_.replica.weights());
+  if (const auto slowest = straggler_watch_.slowest()) {
+    s.slowest_rank = slowest->rank;
+    s.slowest_host = slowest->host;
+    s.slowest_score = slowest->score;
+    s.slowest_phase = slowest->phase;
+  }
   s.ranks = p_.context.size();
   s.device = p_.context.backend().device_class();
   std::optional<ProfileRecord> profile;

@@ -12,9 +12,11 @@
 #include "parallel/fingerprint.h"
 #include "parallel/rank_context.h"
 #include "parallel/replica.h"
+#include "parallel/replica_check.h"
 #include "parallel/resume.h"
 #include "parallel/step_log.h"
 #include "parallel/stop_agreement.h"
+#include "parallel/straggler_watch.h"
 #include "parallel/train_records.h"
 #include "parallel/training_feed.h"
 
@@ -68,6 +70,8 @@ class TrainingRun {
   Parts p_;
   TrainingFeed feed_, requests_;
   data::Loader loader_;
+  ReplicaCheck replica_check_;
+  StragglerWatch straggler_watch_;
   std::optional<StopAgreement> agreement_;
   std::optional<Checkpointing> checkpointing_;  // on rank 0
   std::optional<StepLog> log_;

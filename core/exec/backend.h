@@ -173,11 +173,9 @@ class Backend {
   /// result[i], on the host: the sum modulo 2^64 over the elements of ranges[i] of
   /// mix(bits of the element, its offset), so that every order of adding gives the same; see
   /// core/exec/replica_hash.h.
-  virtual void hash(const float* /*values*/,
-                    std::span<const FlatRange> /*ranges*/,
-                    std::uint64_t* /*result*/) {
-    throw InternalError("hash: not written yet");
-  }
+  virtual void hash(const float* values,
+                    std::span<const FlatRange> ranges,
+                    std::uint64_t* result) = 0;
   /// value += momentum * (sum - weight * value), elementwise; `weight` is a scalar in memory.
   /// Nothing where `outcome` (in device memory; null: none) is bad.
   virtual void update_running_statistic(float* value,

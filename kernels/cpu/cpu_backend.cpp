@@ -151,6 +151,12 @@ class CpuBackend final : public Backend {
       squares += squared_norm_(sums.gradients + tensor.offset, tensor.elems, kNormBlock);
     *outcome = outcome_of(sums, std::sqrt(squares));
   }
+  void hash(const float* values,
+            std::span<const FlatRange> ranges,
+            std::uint64_t* result) override {
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      result[i] = hash_(values + ranges[i].offset, ranges[i].offset, ranges[i].elems);
+  }
   void update_running_statistic(float* value,
                                 const float* sum,
                                 const float* weight,
@@ -164,6 +170,7 @@ class CpuBackend final : public Backend {
  private:
   decltype(&cpu::avx2::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
   decltype(&cpu::avx2::squared_norm) squared_norm_ = LOCKSTEP_CHOOSE(squared_norm);
+  decltype(&cpu::avx2::hash) hash_ = LOCKSTEP_CHOOSE(hash);
   decltype(&cpu::avx2::update_statistic) update_statistic_ = LOCKSTEP_CHOOSE(update_statistic);
 };
 

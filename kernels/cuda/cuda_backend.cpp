@@ -2,6 +2,7 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include <cstring>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/ops/add.h"
@@ -222,6 +223,17 @@ class CudaBackend final : public Backend {
     start_norms(sums.gradients, sums.tensors);
     cuda::conclude_step(device_, sums, norms_->as<double>(), outcome);
   }
+  void hash(const float* values,
+            std::span<const FlatRange> ranges,
+            std::uint64_t* result) override {
+    const std::size_t tiles = cuda::hash_tiles(ranges);
+    // The first calls see the most tiles: later ones allocate nothing.
+    if (!hashes_ || host_hashes_.size() < tiles) {
+      host_hashes_.resize(tiles);
+      hashes_ = allocate(tiles * sizeof(std::uint64_t), "hashes of replicas");
+    }
+    cuda::hash(device_, values, ranges, result, hashes_->as<std::uint64_t>(), host_hashes_);
+  }
   void update_running_statistic(float* value,
                                 const float* sum,
                                 const float* weight,
@@ -251,7 +263,8 @@ class CudaBackend final : public Backend {
   }
 
   cuda::Device device_;
-  std::unique_ptr<DeviceBuffer> norms_;
+  std::unique_ptr<DeviceBuffer> norms_, hashes_;
+  std::vector<std::uint64_t> host_hashes_;
 };
 
 }  // namespace

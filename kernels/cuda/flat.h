@@ -27,6 +27,15 @@ void conclude_step(const Device& device,
                    const StepSums& sums,
                    const double* norms,
                    StepOutcome* outcome);
+/// result[i], on the host, of ranges[i]. `tiles`: hash_tiles(ranges) numbers in device memory;
+/// `host_tiles`: as many for a copy of them. Waits for the stream.
+void hash(const Device& device,
+          const float* values,
+          std::span<const FlatRange> ranges,
+          std::uint64_t* result,
+          std::uint64_t* tiles,
+          std::span<std::uint64_t> host_tiles);
+std::size_t hash_tiles(std::span<const FlatRange> ranges);
 void update_running_statistic(const Device& device,
                               float* value,
                               const float* sum,

@@ -60,6 +60,7 @@ class NullBackend : public Backend {
     no("squared_norms");
   }
   void conclude_step(const StepSums&, StepOutcome*) override { no("conclude_step"); }
+  void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override { no("hash"); }
   void update_running_statistic(
       float*, const float*, const float*, float, std::int64_t, const StepOutcome*) override {
     no("update_running_statistic");
