@@ -26,8 +26,11 @@ float value_at(const std::byte* bytes, std::int64_t index, DType dtype) {
   return value;
 }
 
-void look_at(
-    const std::byte* bytes, std::int64_t first, std::int64_t elems, DType dtype, NonFiniteCount& c) {
+void look_at(const std::byte* bytes,
+             std::int64_t first,
+             std::int64_t elems,
+             DType dtype,
+             NonFiniteCount& c) {
   for (std::int64_t i = 0; i < elems; ++i) {
     const float value = value_at(bytes, i, dtype);
     if (std::isfinite(value)) continue;

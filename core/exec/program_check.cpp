@@ -23,7 +23,7 @@ bool Program::poison_after(std::string_view path) {
   for (const Step& step : forward_) {
     if (step.node < 0) continue;
     const Node& node = graph_.nodes()[std::size_t(step.node)];
-    if (path.empty() || node.path != path || node.phase != Phase::forward) continue;
+    if (path.empty() || node.path != path) continue;
     const TensorType& type = graph_.value(node.outputs[0]).type;
     found = true;  // a program for no samples has nothing to poison
     if (is_float(type.dtype) && type.elems() > 0) poisoned_node_ = step.node;

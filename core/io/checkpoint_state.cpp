@@ -184,15 +184,15 @@ void read_faults(const Fields& fields, CheckpointState& state) {
 
 std::string to_text(const CheckpointState& state) {
   ordered_json object{{"step", state.step},
-                            {"samples", state.samples},
-                            {"wall_s", real_to_json(state.wall_s)},
-                            {"train_loss", real_to_json(state.train_loss)},
-                            {"evaluated", state.evaluated},
-                            {"val_loss", real_to_json(state.val_loss)},
-                            {"val_accuracy", real_to_json(state.val_accuracy)},
-                            {"best_val_loss", real_to_json(state.best_val_loss)},
-                            {"best_step", state.best_step},
-                            {"settings", settings_to_json(state)}};
+                      {"samples", state.samples},
+                      {"wall_s", real_to_json(state.wall_s)},
+                      {"train_loss", real_to_json(state.train_loss)},
+                      {"evaluated", state.evaluated},
+                      {"val_loss", real_to_json(state.val_loss)},
+                      {"val_accuracy", real_to_json(state.val_accuracy)},
+                      {"best_val_loss", real_to_json(state.best_val_loss)},
+                      {"best_step", state.best_step},
+                      {"settings", settings_to_json(state)}};
   add_faults(state, object);
   return object.dump() + "\n";
 }
