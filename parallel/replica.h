@@ -11,6 +11,7 @@
 #include "core/io/weights.h"
 #include "core/nn/builder.h"
 #include "parallel/batch_plan.h"
+#include "parallel/nonfinite_search.h"
 #include "parallel/rank_context.h"
 #include "parallel/schedule.h"
 #include "parallel/snapshot.h"
@@ -61,6 +62,16 @@ class Replica {
                         std::int64_t step,
                         float lr,
                         bool want_grad_norm = false);
+
+  /// Computes the micro-batches of step `step` again, forward and backward with the weights as they
+  /// are, and looks at what every kernel writes and at what is loaded; exchanges and updates
+  /// nothing, but overwrites this rank's gradients. `loader` delivers them as for train_step().
+  /// What was found, equal on all ranks; see NonFiniteSearch::gather().
+  std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
+                                               data::Loader& loader,
+                                               std::int64_t step);
+  /// How many micro-batches the ranks' schedules for `schedule.samples` have together.
+  std::int64_t micro_batches(const Schedule& schedule) const;
 
   /// How `samples` evaluation samples are shared among the ranks.
   Schedule evaluation_schedule(std::int64_t samples) const;

@@ -84,6 +84,8 @@ Replica::State::State(RankContext& rank_context,
                                           context.rank() % batch.cluster);
   initialise_parameters();
   if (options.profile) declare_profile();
+  checks_always_ = checks_ = env().nan_check == "1";
+  if (checks_) programs.check_finite(search_.report());
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
 }
 
@@ -94,6 +96,7 @@ StepResult Replica::State::train_step(const Schedule& schedule,
                                       bool want_grad_norm) {
   RunState state{.seed = options.seed, .step = std::uint64_t(step), .group = group_.get()};
   if (profiler) profiler->begin_step(step);
+  if (checks_) search_.begin();
   sample_weight_ = float(1.0 / double(schedule.samples));
   exchange.begin_step(schedule);
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
@@ -107,6 +110,7 @@ StepResult Replica::State::train_step(const Schedule& schedule,
       load(program, loader);
       const bool last = last_shard && m + 1 == shard.micro_batches.size();
       run(*program.program, state, last && !joins_later);
+      if (checks_) end_round(shard.micro_batches[m].first_sample);
     }
     if (!last_shard) exchange.finish_shard();
   }
@@ -180,6 +184,7 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
+  if (checks_) search_.look_at(loaded, samples_);
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
   device.copy_to_device(program.sample_weight, &sample_weight_, sizeof(float));
@@ -252,6 +257,7 @@ void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& sta
   for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
     context.backend().copy_to_device(program.sample_weight, &sample_weight_, sizeof(float));
     run(*program.program, state, false);
+    if (checks_) end_round(-1);
   }
 }
 
@@ -269,6 +275,7 @@ StepResult Replica::State::update(const Schedule& schedule,
     profiler->record(wait_work_, begin, end);
     profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
   }
+  if (checks_always_) stop_where_found(schedule, step);
   const auto begin = Clock::now();
   read_metrics(result);
   LOCKSTEP_CHECK(result.counted > 0,

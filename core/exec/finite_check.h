@@ -28,8 +28,8 @@ NonFiniteCount count_non_finite(const void* host, const TensorType& type);
 struct FiniteReport {
   bool found = false;
   int node = -1;          ///< position in the program
-  std::string op;         ///< "linear"
-  std::string path;       ///< "layers.0.fc1"
+  std::string op = {};    ///< "linear"
+  std::string path = {};  ///< "layers.0.fc1"
   bool backward = false;  ///< computed in the backward pass
   int output = 0;         ///< of the node
   NonFiniteCount count;
