@@ -38,13 +38,18 @@ Schedule Replica::evaluation_schedule(std::int64_t samples) const {
                        state_->context.rank());
 }
 
-StepResult Replica::train_step(const Schedule& schedule,
-                               data::Loader& loader,
-                               std::int64_t step,
-                               float lr,
-                               bool want_grad_norm) {
-  return state_->train_step(schedule, loader, step, lr, want_grad_norm);
+std::span<const StepResult> Replica::train_step(const Schedule& schedule,
+                                                data::Loader& loader,
+                                                std::int64_t step,
+                                                float lr) {
+  return state_->train_step(schedule, loader, step, lr);
 }
+
+std::span<const StepResult> Replica::finish_steps() { return state_->outcomes.take_all(); }
+
+const StepResult& Replica::newest_result() { return state_->outcomes.newest(); }
+
+void Replica::resume_updates() { state_->outcomes.forgive(); }
 
 StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {
   return *state_->evaluate(schedule, loader, {});
@@ -117,6 +122,7 @@ SavedArrays Replica::saved_arrays() const {
 void Replica::restore(const std::string& checkpoint) {
   lockstep::restore(saved_arrays(), checkpoint);
   state_->programs.packed().invalidate();
+  resume_updates();
 }
 
 std::string Replica::program_text() const {

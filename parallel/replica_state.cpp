@@ -78,6 +78,7 @@ Replica::State::State(RankContext& rank_context,
                           {metrics.range},
                           programs.gradients(),
                           evaluation_shards(batch)),
+      outcomes(context.backend()),
       samples_(samples) {
   if (batch.cluster > 1)
     group_ = context.communicator().split(context.rank() / batch.cluster,
@@ -89,11 +90,10 @@ Replica::State::State(RankContext& rank_context,
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
 }
 
-StepResult Replica::State::train_step(const Schedule& schedule,
-                                      data::Loader& loader,
-                                      std::int64_t step,
-                                      float lr,
-                                      bool want_grad_norm) {
+std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
+                                                       data::Loader& loader,
+                                                       std::int64_t step,
+                                                       float lr) {
   RunState state{.seed = options.seed, .step = std::uint64_t(step), .group = group_.get()};
   if (profiler) profiler->begin_step(step);
   if (checks_) search_.begin();
@@ -116,7 +116,7 @@ StepResult Replica::State::train_step(const Schedule& schedule,
   }
   if (joins_later) join_missing_rounds(schedule, state);
   if (joins_later || schedule.work.empty()) start_all_buckets();
-  return update(schedule, step, lr, want_grad_norm);
+  return update(schedule, step, lr);
 }
 
 std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
@@ -261,11 +261,9 @@ void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& sta
   }
 }
 
-StepResult Replica::State::update(const Schedule& schedule,
-                                  std::int64_t step,
-                                  float lr,
-                                  bool want_grad_norm) {
-  StepResult result;
+std::span<const StepResult> Replica::State::update(const Schedule& schedule,
+                                                   std::int64_t step,
+                                                   float lr) {
   const int buckets = exchange.bucket_count();
   for (int b = 0; b < buckets; ++b) {
     const auto begin = Profiler::Clock::now();
@@ -277,37 +275,21 @@ StepResult Replica::State::update(const Schedule& schedule,
   }
   if (checks_always_) stop_where_found(schedule, step);
   const auto begin = Clock::now();
-  read_metrics(result);
-  LOCKSTEP_CHECK(result.counted > 0,
-                 DataError,
-                 "training: all labels of step {} ({} samples) are to be ignored",
-                 step + 1,
-                 schedule.samples);
-  LOCKSTEP_CHECK(std::isfinite(result.loss),
-                 NonFiniteError,
-                 "training: the loss of step {} ({} samples) is {}",
-                 step + 1,
-                 schedule.samples,
-                 result.loss);
-  const bool clips = options.clip_norm > 0.0f;
-  if (clips || want_grad_norm) {
-    result.grad_norm = optimizer.gradient_norm() / result.counted;
-    LOCKSTEP_CHECK(std::isfinite(result.grad_norm),
-                   NonFiniteError,
-                   "training: the gradient norm of step {} is {}",
-                   step + 1,
-                   result.grad_norm);
-  }
-  // Gradients weigh ignored labels too, as zeros: this makes them means over those that count.
-  const float clip = clips ? OptimizerStep::clip_factor(result.grad_norm, options.clip_norm) : 1.0f;
-  const float scale = float(double(clip) / result.counted);
-  for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, scale);
-  optimizer.update_running_statistics();
+  StepOutcome* const outcome = outcomes.outcome();
+  optimizer.conclude({.loss = metrics.loss,
+                      .correct = metrics.correct,
+                      .counted = metrics.counted,
+                      .clip_norm = options.clip_norm,
+                      .previous = options.on_nonfinite == OnNonfinite::stop ? outcome : nullptr},
+                     outcome);
+  for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, outcome);
+  optimizer.update_running_statistics(outcome);
+  const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
   programs.packed().invalidate();
   const auto end = Clock::now();
   if (profiler) profiler->record(optimizer_work_, begin, end);
   times.optimizer += seconds_between(begin, end);
-  return result;
+  return known;
 }
 
 void Replica::State::read_metrics(StepResult& result) {

@@ -4,6 +4,7 @@
 #include "parallel/gradient_exchange.h"
 #include "parallel/nonfinite_search.h"
 #include "parallel/optimizer_step.h"
+#include "parallel/outcome_ring.h"
 #include "parallel/program_set.h"
 #include "parallel/replica.h"
 
@@ -29,11 +30,10 @@ class Replica::State final : public BucketListener {
         const TrainOptions& options,
         std::vector<std::int64_t> tail_sizes);
 
-  StepResult train_step(const Schedule& schedule,
-                        data::Loader& loader,
-                        std::int64_t step,
-                        float lr,
-                        bool want_grad_norm);
+  std::span<const StepResult> train_step(const Schedule& schedule,
+                                         data::Loader& loader,
+                                         std::int64_t step,
+                                         float lr);
   std::optional<StepResult> evaluate(const Schedule& schedule,
                                      data::Loader& loader,
                                      const std::function<bool()>& interrupted);
@@ -53,6 +53,7 @@ class Replica::State final : public BucketListener {
   OptimizerStep optimizer;
   GradientExchange exchange;
   GradientExchange evaluation_exchange;
+  OutcomeRing outcomes;
   StepTimes times;
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
@@ -66,7 +67,7 @@ class Replica::State final : public BucketListener {
   void start_all_buckets();
   void declare_profile();
   void join_missing_rounds(const Schedule& schedule, RunState& state);
-  StepResult update(const Schedule& schedule, std::int64_t step, float lr, bool want_grad_norm);
+  std::span<const StepResult> update(const Schedule& schedule, std::int64_t step, float lr);
   void read_metrics(StepResult& result);
   /// `first_sample`: of the micro-batch that has run; -1: none.
   void end_round(std::int64_t first_sample);

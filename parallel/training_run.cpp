@@ -110,6 +110,7 @@ TrainSummary TrainingRun::run() {
     evaluate();
     save_when_due();
   }
+  take(p_.replica.finish_steps());
   agreement_.reset();  // it ends with a message, which must not wait for the last save
   count_skipped(loader_, summary_);
   finish();
@@ -138,14 +139,23 @@ void TrainingRun::train_one_step() {
   const bool logs =
       (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
   const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
-  const StepResult result = p_.replica.train_step(feed_.schedule(step), loader_, step, lr, logs);
+  take(p_.replica.train_step(feed_.schedule(step), loader_, step, lr));
+  if (logs) take(p_.replica.finish_steps());
   ++done_;
-  summary_.train_loss = result.loss;
   summary_.evaluated = false;
   if (!logs) return;
-  StepRecord record = log_->record(step, lr, result, p_.context.size());
+  StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
   for (TrainObserver* observer : p_.observers) observer->on_step(record);
+}
+
+/// Results in the order of steps, which may be a step late: the same ones on all ranks.
+void TrainingRun::take(std::span<const StepResult> results) {
+  for (const StepResult& result : results) {
+    require_finite(result);
+    last_ = result;
+    summary_.train_loss = result.loss;
+  }
 }
 
 bool TrainingRun::evaluates_now() const {
@@ -158,6 +168,7 @@ bool TrainingRun::evaluates_now() const {
 /// Where a validation is due; it may end in the wish to stop.
 void TrainingRun::evaluate() {
   if (summary_.stopped || !evaluates_now()) return;
+  take(p_.replica.finish_steps());
   log_->pause();
   auto record = evaluate_all(
       p_.replica, p_.options, p_.data.validation, summary_, [this] { return agreement_->poll(); });
@@ -178,12 +189,17 @@ void TrainingRun::save_when_due() {
       done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
 }
 
-io::CheckpointState TrainingRun::state() const {
+/// Rank 0 alone waits here, as it alone saves. It must not save the weights behind a bad step,
+/// which are those before it; but that step's result stays with the replica, for all ranks to meet
+/// in take().
+std::optional<io::CheckpointState> TrainingRun::state() const {
+  const StepResult& newest = p_.replica.newest_result();
+  if (newest.bad) return std::nullopt;
   io::CheckpointState state;
   state.step = done_;
   state.samples = feed_.samples_before(done_);
   state.wall_s = log_->wall_seconds();
-  state.train_loss = summary_.train_loss;
+  state.train_loss = newest.step >= 0 ? newest.loss : summary_.train_loss;
   state.evaluated = summary_.evaluated;
   if (summary_.evaluated) {
     state.val_loss = summary_.val_loss;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/data/sources.h"
@@ -56,10 +57,11 @@ class TrainingRun {
   void take_over_start();
   void tell_start();
   void train_one_step();
+  void take(std::span<const StepResult> results);
   bool evaluates_now() const;
   void evaluate();
   void save_when_due();
-  io::CheckpointState state() const;
+  std::optional<io::CheckpointState> state() const;
   void finish();
   void save_at_end();
 
@@ -71,6 +73,7 @@ class TrainingRun {
   std::optional<StepLog> log_;
   const Checkpointing::StateFunction state_ = [this] { return state(); };
   TrainSummary summary_;
+  StepResult last_;        // of the newest step that is known
   std::int64_t done_ = 0;  // steps
 };
 

@@ -22,11 +22,17 @@ void squared_norms(const Device& device,
                    double* result,
                    void* workspace);
 std::size_t squared_norms_workspace(std::span<const FlatRange> ranges);
+/// `norms` in device memory: the squared norms of sums.tensors.
+void conclude_step(const Device& device,
+                   const StepSums& sums,
+                   const double* norms,
+                   StepOutcome* outcome);
 void update_running_statistic(const Device& device,
                               float* value,
                               const float* sum,
                               const float* weight,
                               float momentum,
-                              std::int64_t elems);
+                              std::int64_t elems,
+                              const StepOutcome* outcome);
 
 }  // namespace lockstep::cuda
