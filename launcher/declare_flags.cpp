@@ -258,6 +258,20 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
       ->check(whole_number("--seed", 0, std::numeric_limits<std::int64_t>::max()));
 }
 
+void declare_faults(FlagGroup group, RawFlags& raw) {
+  group.words(
+      "--on-nonfinite",
+      raw.on_nonfinite,
+      {"stop", "skip"},
+      "where loss or gradients of a step are not finite: stop, naming the first operator, or "
+      "leave the step out (20 in a row stop all the same)");
+  group.words("--on-spike",
+              raw.on_spike,
+              {"ignore", "rollback"},
+              "where the loss jumps far above its mean: go on, or back to the newest checkpoint, "
+              "leaving out the batches up to the jump");
+}
+
 void declare_output(FlagGroup group, RawFlags& raw) {
   group.text("--out", raw.out, "folder for this run")->type_name("DIR")->default_str("runs/<time>");
   group.whole("--log-every", raw.log_every, 0, "steps between two log lines; 0: none");
@@ -300,6 +314,7 @@ void declare_flags(CLI::App& app, RawFlags& raw) {
   declare_batch({app, "Batch and length"}, raw);
   declare_optimizer({app, "Optimizer"}, raw);
   declare_engine({app, "Engine"}, raw);
+  declare_faults({app, "Faults"}, raw);
   declare_output({app, "Output"}, raw);
 }
 

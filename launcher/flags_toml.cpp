@@ -146,6 +146,8 @@ std::string to_toml(const TrainFlags& flags) {
   toml.text("overlap", options.overlap == Overlap::off ? "off" : "on");
   toml.number("bucket-mb", options.bucket_mb);
   toml.number("seed", options.seed);
+  toml.text("on-nonfinite", options.on_nonfinite == OnNonfinite::skip ? "skip" : "stop");
+  toml.text("on-spike", options.on_spike == OnSpike::rollback ? "rollback" : "ignore");
   toml.number("log-every", options.log_every);
   toml.number("eval-every", options.eval_every);
   toml.text("checkpoint-every", flags.checkpoint_every);

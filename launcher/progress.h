@@ -22,6 +22,8 @@ class Progress final : public TrainObserver {
   void on_step(const StepRecord& record) override;
   void on_evaluation(const EvaluationRecord& record) override;
   void on_checkpoint(const CheckpointRecord& record) override;
+  void on_skip(const SkipRecord& record) override;
+  void on_rollback(const RollbackRecord& record) override;
   void on_end(const TrainSummary& summary) override;
 
  private:
