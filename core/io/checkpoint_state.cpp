@@ -74,6 +74,11 @@ class Fields {
     return value.get<double>();
   }
 
+  double finite(const char* key) const {
+    expect(get(key).is_number(), key, "a finite number");
+    return get(key).get<double>();
+  }
+
   bool flag(const char* key) const {
     expect(get(key).is_boolean(), key, "true or false");
     return get(key).get<bool>();
@@ -175,8 +180,8 @@ void read_faults(const Fields& fields, CheckpointState& state) {
   if (fields.has("rollbacks")) state.rollbacks = fields.whole("rollbacks", 0);
   if (fields.has("left_out")) state.left_out = fields.ranges("left_out");
   if (!fields.has("loss_count")) return;
-  state.loss_mean = fields.real("loss_mean");
-  state.loss_variance = fields.real("loss_variance");
+  state.loss_mean = fields.finite("loss_mean");
+  state.loss_variance = fields.finite("loss_variance");
   state.loss_count = fields.whole("loss_count", 0);
 }
 
