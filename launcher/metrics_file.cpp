@@ -17,6 +17,7 @@ bool lies_before(const std::string& line, const ResumeRecord& resumed) {
     return false;
   const auto step = json["step"].get<std::int64_t>();
   if (json.contains("val_loss") && step == resumed.step) return resumed.evaluated;
+  if (json.contains("rollback") && step == resumed.step) return false;
   return step <= resumed.step;
 }
 
