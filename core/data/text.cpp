@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <map>
+#include <fstream>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/data/input_file.h"
@@ -14,51 +14,92 @@ namespace {
 /// Characters of a vocabulary are numbered in 16 bits.
 constexpr std::size_t kMostCharacters = 65536;
 
-std::vector<std::uint32_t> read_characters(const std::string& file) {
-  const std::string text = read_text_file(file, "expected a text file in UTF-8");
-  LOCKSTEP_CHECK(!text.empty(), DataError, "{}: the file is empty", file);
-  std::vector<std::uint32_t> characters;
-  characters.reserve(text.size());
-  for (std::size_t offset = 0; offset < text.size();) {
-    const Utf8Character next = decode_utf8(text, offset);
-    LOCKSTEP_CHECK(next.bytes > 0,
-                   DataError,
-                   "{}: invalid UTF-8 at byte {} (0x{:02x}); convert the file, for example with "
-                   "iconv -t UTF-8",
-                   file,
-                   offset,
-                   unsigned(static_cast<unsigned char>(text[offset])));
-    LOCKSTEP_CHECK(next.code != 0,
-                   DataError,
-                   "{}: a NUL at byte {}; is this a text file? tokens:FILE reads binary tokens",
-                   file,
-                   offset);
-    characters.push_back(next.code);
-    offset += std::size_t(next.bytes);
+constexpr const char* kHint = "expected a text file in UTF-8";
+constexpr std::uint32_t kMostCodes = 0x110000;
+
+/// Calls `use(code)` for every character of `file`, of which it holds a piece at a time.
+template <typename Use>
+void for_each_character(const std::string& file, const Use& use) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  std::ifstream stream(file, std::ios::binary);
+  std::string piece;         // begins with the bytes that were left over
+  std::uint64_t before = 0;  // bytes of the file in front of it
+  for (bool more = true; more;) {
+    const std::size_t kept = piece.size();
+    piece.resize(kept + kPiece);
+    stream.read(piece.data() + kept, std::streamsize(kPiece));
+    piece.resize(kept + std::size_t(stream.gcount()));
+    more = bool(stream);
+    LOCKSTEP_CHECK(!stream.bad(), DataError, "{}: cannot be read", file);
+    std::size_t at = 0;
+    // A character at the end of a piece may go on in the next.
+    while (at < piece.size() && (!more || at + 4 <= piece.size())) {
+      const Utf8Character next = decode_utf8(piece, at);
+      LOCKSTEP_CHECK(next.bytes > 0,
+                     DataError,
+                     "{}: invalid UTF-8 at byte {} (0x{:02x}); convert the file, for example with "
+                     "iconv -t UTF-8",
+                     file,
+                     before + at,
+                     unsigned(static_cast<unsigned char>(piece[at])));
+      LOCKSTEP_CHECK(next.code != 0,
+                     DataError,
+                     "{}: a NUL at byte {}; is this a text file? tokens:FILE reads binary tokens",
+                     file,
+                     before + at);
+      use(next.code);
+      at += std::size_t(next.bytes);
+    }
+    piece.erase(0, at);
+    before += at;
   }
-  return characters;
+}
+
+void check_size(const std::string& file) {
+  const std::uint64_t bytes = input_file_size(file, kHint);
+  LOCKSTEP_CHECK(bytes > 0, DataError, "{}: the file is empty", file);
+  LOCKSTEP_CHECK(bytes <= kMaxFileBytes,
+                 DataError,
+                 "{}: expected at most {} bytes, got {}",
+                 file,
+                 kMaxFileBytes,
+                 bytes);
 }
 
 }  // namespace
 
 DataSplit text(const std::string& file, const OpenOptions& options) {
-  const std::vector<std::uint32_t> characters = read_characters(file);
-  std::map<std::uint32_t, std::uint16_t> numbers;
-  for (const std::uint32_t c : characters) numbers.emplace(c, std::uint16_t{0});
-  LOCKSTEP_CHECK(numbers.size() <= kMostCharacters,
+  // Read twice, so that beside the tokens no character is held.
+  check_size(file);
+  constexpr std::int32_t kAbsent = -1;
+  std::vector<std::int32_t> numbers(kMostCodes, kAbsent);
+  std::size_t count = 0, different = 0;
+  for_each_character(file, [&](std::uint32_t code) {
+    ++count;
+    different += numbers[code] == kAbsent;
+    numbers[code] = 0;
+  });
+  LOCKSTEP_CHECK(different <= kMostCharacters,
                  DataError,
                  "{}: {} different characters, at most {} are supported",
                  file,
-                 numbers.size(),
+                 different,
                  kMostCharacters);
   TokenSequence sequence;
-  for (auto& [character, number] : numbers) {
-    number = std::uint16_t(sequence.token_names.size());
-    sequence.token_names.push_back(encode_utf8(character));
+  for (std::uint32_t code = 0; code < kMostCodes; ++code) {
+    if (numbers[code] == kAbsent) continue;
+    numbers[code] = std::int32_t(sequence.token_names.size());
+    sequence.token_names.push_back(encode_utf8(code));
   }
   auto tokens = std::make_shared<std::vector<std::uint16_t>>();
-  tokens->reserve(characters.size());
-  for (const std::uint32_t c : characters) tokens->push_back(numbers.at(c));
+  tokens->reserve(count);
+  for_each_character(file, [&](std::uint32_t code) {
+    LOCKSTEP_CHECK(numbers[code] != kAbsent && tokens->size() < count,
+                   DataError,
+                   "{}: the file changed while it was read",
+                   file);
+    tokens->push_back(std::uint16_t(numbers[code]));
+  });
   sequence.tokens = *tokens;
   sequence.hash = content_hash(tokens->data(), tokens->size() * sizeof(std::uint16_t));
   sequence.owner = std::move(tokens);
