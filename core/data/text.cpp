@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <fstream>
+#include <memory>
 #include <vector>
 
 #include "core/base/error.h"
@@ -15,12 +17,52 @@ namespace {
 constexpr std::size_t kMostCharacters = 65536;
 
 constexpr const char* kHint = "expected a text file in UTF-8";
-constexpr std::uint32_t kMostCodes = 0x110000;
+
+/// A number for each character that occurs. Memory in pages, since few of a million codes do.
+class CharacterNumbers {
+ public:
+  static constexpr std::int32_t kAbsent = -1;
+
+  void add(std::uint32_t code) {
+    std::unique_ptr<Page>& page = pages_[code / kPageCodes];
+    if (page == nullptr) {
+      page = std::make_unique<Page>();
+      page->fill(kAbsent);
+    }
+    std::int32_t& number = (*page)[code % kPageCodes];
+    different_ += number == kAbsent;
+    number = 0;
+  }
+  std::size_t different() const { return different_; }
+  std::int32_t number(std::uint32_t code) const {
+    const std::unique_ptr<Page>& page = pages_[code / kPageCodes];
+    return page == nullptr ? kAbsent : (*page)[code % kPageCodes];
+  }
+  /// Numbers them in ascending order of their codes; the characters in that order.
+  std::vector<std::string> assign() {
+    std::vector<std::string> names;
+    for (std::uint32_t first = 0; first < kCodes; first += kPageCodes) {
+      Page* page = pages_[first / kPageCodes].get();
+      for (std::uint32_t i = 0; page != nullptr && i < kPageCodes; ++i) {
+        if ((*page)[i] == kAbsent) continue;
+        (*page)[i] = std::int32_t(names.size());
+        names.push_back(encode_utf8(first + i));
+      }
+    }
+    return names;
+  }
+
+ private:
+  static constexpr std::uint32_t kCodes = 0x110000, kPageCodes = 256;
+  using Page = std::array<std::int32_t, kPageCodes>;
+  std::array<std::unique_ptr<Page>, kCodes / kPageCodes> pages_;
+  std::size_t different_ = 0;
+};
 
 /// Calls `use(code)` for every character of `file`, of which it holds a piece at a time.
 template <typename Use>
 void for_each_character(const std::string& file, const Use& use) {
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  constexpr std::size_t kPiece = std::size_t{1} << 16;
   std::ifstream stream(file, std::ios::binary);
   std::string piece;         // begins with the bytes that were left over
   std::uint64_t before = 0;  // bytes of the file in front of it
@@ -71,34 +113,29 @@ void check_size(const std::string& file) {
 DataSplit text(const std::string& file, const OpenOptions& options) {
   // Read twice, so that beside the tokens no character is held.
   check_size(file);
-  constexpr std::int32_t kAbsent = -1;
-  std::vector<std::int32_t> numbers(kMostCodes, kAbsent);
-  std::size_t count = 0, different = 0;
+  CharacterNumbers numbers;
+  std::size_t count = 0;
   for_each_character(file, [&](std::uint32_t code) {
     ++count;
-    different += numbers[code] == kAbsent;
-    numbers[code] = 0;
+    numbers.add(code);
   });
-  LOCKSTEP_CHECK(different <= kMostCharacters,
+  LOCKSTEP_CHECK(numbers.different() <= kMostCharacters,
                  DataError,
                  "{}: {} different characters, at most {} are supported",
                  file,
-                 different,
+                 numbers.different(),
                  kMostCharacters);
   TokenSequence sequence;
-  for (std::uint32_t code = 0; code < kMostCodes; ++code) {
-    if (numbers[code] == kAbsent) continue;
-    numbers[code] = std::int32_t(sequence.token_names.size());
-    sequence.token_names.push_back(encode_utf8(code));
-  }
+  sequence.token_names = numbers.assign();
   auto tokens = std::make_shared<std::vector<std::uint16_t>>();
   tokens->reserve(count);
   for_each_character(file, [&](std::uint32_t code) {
-    LOCKSTEP_CHECK(numbers[code] != kAbsent && tokens->size() < count,
+    const std::int32_t number = numbers.number(code);
+    LOCKSTEP_CHECK(number != CharacterNumbers::kAbsent && tokens->size() < count,
                    DataError,
                    "{}: the file changed while it was read",
                    file);
-    tokens->push_back(std::uint16_t(numbers[code]));
+    tokens->push_back(std::uint16_t(number));
   });
   sequence.tokens = *tokens;
   sequence.hash = content_hash(tokens->data(), tokens->size() * sizeof(std::uint16_t));

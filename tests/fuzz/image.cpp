@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG and PNG pictures of at most four million pixels; PNG also with checksums that fit.
+// JPEG and PNG pictures of at most one million pixels; PNG also with checksums that fit.
 #include <algorithm>
 #include <zlib.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 /// Decoders may use memory for every pixel that a header promises, up to kMaxImagePixels; only for
 /// this many does it stay below what is spared for any file.
-constexpr std::int64_t kMostPixels = 4'000'000;
+constexpr std::int64_t kMostPixels = 1'000'000;
 
 void decode(data::AnyImageDecoder& decoder, std::span<const std::byte> file, bool random) {
   const data::ImageSize size = decoder.open("image", file);

@@ -276,7 +276,7 @@ def write_image() -> None:
             "rgba_16": png(4, 4, 16, 6, (b"\0" + bytes(32)) * 4), "grey_alpha": png(4, 4, 8, 4, (b"\0" + bytes(8)) * 4),
             "interlaced": png(4, 4, 8, 0, bytes(40), interlaced=1),
             "giant": png(2**31 - 1, 2**31 - 1, 8, 2, b""), "large": png(10_000, 10_000, 8, 2, b""),
-            "large_honest": png(1999, 1999, 1, 0, bytes(251 * 1999)), "no_pixels": png(0, 5, 8, 2, b""),
+            "large_honest": png(999, 999, 1, 0, bytes(126 * 999)), "no_pixels": png(0, 5, 8, 2, b""),
             "strip": png(65535, 1, 1, 0, bytes(8193)), "few_rows": png(16, 12, 8, 2, rgb[:100]),
             "many_rows": png(16, 12, 8, 2, rgb + rgb), "cut": whole[:-20], "cut_in_header": whole[:20],
             "signature": whole[:8], "bad_sum": whole[:29] + b"X" + whole[30:], "no_palette": png(4, 4, 4, 3, bytes(12)).replace(b"PLTE", b"XLTE"),
@@ -346,6 +346,12 @@ def write_launcher() -> None:
             "class": "[[:alpha:]_]+", "bad_class": "[z-a]", "bad_escape": "\\", "lookahead": "(?!fc)(?=l).*",
             "boundary": "\\bfc\\b", "nul": "a\0b", "no_utf8": b"[\xff-\x80]", "empty": "", "braces": "a{3,1}"}.items():
         put("name_patterns", name, text)
+    for name, text in {
+            "whole": '{"step":99,"train_loss":1}\n{"step":100,"val_loss":2}\n{"step":101,"train_loss":3}\n',
+            "cut": '{"step":1}\n{"step":2', "no_json": "x\n{}\n[]\n", "fractional": '{"step":1.5}\n',
+            "huge": '{"step":18446744073709551615}\n{"step":-9223372036854775808}\n', "crlf": '{"step":1}\r\n',
+            "duplicate": '{"step":1,"step":200}\n', "nul": '{"step":1}\0\n', "empty_lines": "\n\n"}.items():
+        put("metrics_file", name, text)
     for name, text in {
             "shape": "32x32x3:10", "plain": "8x8x1", "zero": "0x1x1", "huge": "99999999999x1x1",
             "overflow": "9223372036854775807x2x2", "too_many": "65536x65536x3", "classes": "1x1x1:0",
