@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/hosts.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -45,8 +46,9 @@ struct HostList {
 };
 
 void add(HostList& list, const std::string& name, int slots, const std::string& entry) {
-  LOCKSTEP_CHECK(!name.empty() && name[0] != '-' &&
-                     name.find_first_of(" \t'\"$`;|&()<>\\") == std::string::npos,
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  LOCKSTEP_CHECK(!name.empty() && name[0] != '-' && std::ranges::none_of(name, control) &&
+                     name.find_first_of(" ,'\"$`;|&()<>\\") == std::string::npos,
                  ConfigError,
                  "--hosts: '{}' names no host",
                  entry);
