@@ -11,7 +11,11 @@
 namespace lockstep {
 namespace {
 
+/// Far beyond any that a run writes.
+constexpr std::size_t kLongestLine = std::size_t{1} << 16;
+
 bool lies_before(const std::string& line, const ResumeRecord& resumed) {
+  if (line.size() > kLongestLine) return false;
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
     return false;
