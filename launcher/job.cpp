@@ -11,8 +11,10 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "launcher/device_choice.h"
+#include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/rank_discovery.h"
+#include "parallel/fault_player.h"
 #include "parallel/mpi_communicator.h"
 #include "parallel/mpi_session.h"
 #include "parallel/self_communicator.h"
@@ -23,6 +25,7 @@ namespace lockstep {
 class Job::State {
  public:
   RankDiscovery discovery;
+  std::unique_ptr<FaultPlayer> faults;
   std::optional<MpiSession> mpi;
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<Backend> backend;
@@ -59,6 +62,12 @@ int local_rank(const RankDiscovery& discovery, Communicator& communicator, const
 Job::Job(int /*argc*/, char** /*argv*/) : state_(std::make_unique<State>()) {
   env();  // names misspelt LOCKSTEP_* variables
   state_->discovery = discover_rank(process_variables());
+  if (env().fault)
+    state_->faults = std::make_unique<FaultPlayer>(
+        parse_fault_plan(*env().fault),
+        state_->discovery.rank,
+        position(),
+        [rank = state_->discovery.rank](const std::string& what) { print_warning(what, rank); });
   if (state_->discovery.size == 1) {
     state_->communicator = std::make_unique<SelfCommunicator>();
     return;

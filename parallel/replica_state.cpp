@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
+#include "parallel/fault_player.h"
 
 namespace lockstep {
 namespace {
@@ -182,7 +183,9 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   check_labels(loaded);
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
-  device.copy_to_device(program.sample_weight, &sample_weight_, sizeof(float));
+  const PlannedFault* fault = take_fault(FaultKind::scale_batch);
+  const float weight = fault == nullptr ? sample_weight_ : sample_weight_ * float(fault->number);
+  device.copy_to_device(program.sample_weight, &weight, sizeof(float));
 }
 
 // A label or token out of range would make a kernel read or write beyond its table.
