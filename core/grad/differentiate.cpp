@@ -10,7 +10,7 @@ std::vector<ValueId> GradientBuilder::emit(const Node& forward,
                                            std::shared_ptr<const Operator> op,
                                            std::vector<ValueId> inputs) {
   return graph_.add_node(
-      std::move(op), std::move(inputs), forward.path, forward.where, Phase::backward);
+      std::move(op), std::move(inputs), forward.path, forward.where, NodePhase::backward);
 }
 
 namespace {

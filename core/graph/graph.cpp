@@ -30,7 +30,7 @@ std::vector<ValueId> Graph::add_node(std::shared_ptr<const Operator> op,
                                      std::vector<ValueId> inputs,
                                      const std::string& path,
                                      SourceLoc where,
-                                     Phase phase) {
+                                     NodePhase phase) {
   std::vector<TensorType> outputs;
   try {
     outputs = op->infer(types_of(inputs));

@@ -16,7 +16,7 @@ namespace lockstep {
 using NodeId = std::int32_t;
 
 enum class ValueRole : std::uint8_t { activation, input, parameter };
-enum class Phase : std::uint8_t { forward, backward };
+enum class NodePhase : std::uint8_t { forward, backward };
 
 /// A tensor of the graph: an input slot, a parameter, or the output of one node.
 struct ValueInfo {
@@ -34,7 +34,7 @@ struct Node {
   std::vector<ValueId> outputs;
   std::string path;  ///< "layer1.0.conv1"; keys random numbers, so passes keep it
   SourceLoc where;   ///< the line of the model that asked for it
-  Phase phase = Phase::forward;
+  NodePhase phase = NodePhase::forward;
 };
 
 /// A static program over values, for one micro-batch size. Nodes are in execution order; each value
@@ -49,7 +49,7 @@ class Graph {
                                 std::vector<ValueId> inputs,
                                 const std::string& path,
                                 SourceLoc where,
-                                Phase phase = Phase::forward);
+                                NodePhase phase = NodePhase::forward);
   /// Sums `value` over micro-batches and ranks into the flat gradient slot of `parameter`.
   void accumulate_into(ValueId value, int parameter);
   /// Has trained parameter `parameter` keep its value.

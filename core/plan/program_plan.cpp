@@ -118,7 +118,7 @@ class Planner {
   void find_phases() {
     plan_.first_backward_node = int(graph_.nodes().size());
     for (std::size_t i = graph_.nodes().size(); i-- > 0;)
-      if (graph_.nodes()[i].phase == Phase::backward) plan_.first_backward_node = int(i);
+      if (graph_.nodes()[i].phase == NodePhase::backward) plan_.first_backward_node = int(i);
   }
 
   const Graph& graph_;

@@ -21,7 +21,7 @@ class RecomputePass {
 
   Graph run() {
     for (const Node& node : graph_.nodes()) {
-      if (node.phase == Phase::forward) {
+      if (node.phase == NodePhase::forward) {
         rewriter_.copy(node);
         continue;
       }
@@ -43,7 +43,7 @@ class RecomputePass {
     std::vector<ValueId> inputs;
     for (ValueId input : producer.inputs) inputs.push_back(resolve(input, reader));
     Node like = producer;
-    like.phase = Phase::backward;
+    like.phase = NodePhase::backward;
     const auto outputs = rewriter_.emit(like, producer.op, std::move(inputs));
     for (std::size_t i = 0; i < outputs.size(); ++i)
       again_[std::size_t(producer.outputs[i])] = outputs[i];
@@ -68,9 +68,9 @@ class Candidates {
     std::vector<bool> read_by_backward(values, false);
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
       const Node& node = graph.nodes()[i];
-      if (node.phase == Phase::forward) forward_nodes_ = i + 1;
+      if (node.phase == NodePhase::forward) forward_nodes_ = i + 1;
       for (ValueId input : node.inputs) {
-        if (node.phase == Phase::backward)
+        if (node.phase == NodePhase::backward)
           read_by_backward[std::size_t(input)] = true;
         else
           last_forward_use_[std::size_t(input)] = int(i);
@@ -158,7 +158,7 @@ class Candidates {
     const ValueInfo& info = graph_.value(value);
     if (info.role != ValueRole::activation || info.accumulates_into >= 0) return false;
     const Node& producer = graph_.nodes()[std::size_t(info.producer)];
-    if (producer.phase == Phase::backward || producer.op->is_loss()) return false;
+    if (producer.phase == NodePhase::backward || producer.op->is_loss()) return false;
     return producer.op->kind() != OpKind::all_gather &&
            producer.op->kind() != OpKind::batch_norm_moments;
   }

@@ -22,7 +22,7 @@ std::size_t arena_bytes(const Graph& graph) {
   return plan_program(graph, lay_out(graph, 1 << 20), workspace).arena.bytes;
 }
 
-int count(const Graph& graph, OpKind kind, Phase phase) {
+int count(const Graph& graph, OpKind kind, NodePhase phase) {
   return int(std::ranges::count_if(graph.nodes(), [&](const Node& node) {
     return node.op->kind() == kind && node.phase == phase;
   }));
@@ -54,10 +54,10 @@ TEST(Recompute, CheapChoicesRunNoConvolutionAgain) {
   const Graph graph = resnet();
   const auto choices = recompute_choices(graph);
   const Graph cheap = recompute(graph, choices[1].dropped);
-  EXPECT_EQ(count(cheap, OpKind::conv2d, Phase::backward), 0);
-  EXPECT_GT(count(cheap, OpKind::batch_norm_normalize, Phase::backward), 0);
+  EXPECT_EQ(count(cheap, OpKind::conv2d, NodePhase::backward), 0);
+  EXPECT_GT(count(cheap, OpKind::batch_norm_normalize, NodePhase::backward), 0);
   const Graph all = recompute(graph, choices.back().dropped);
-  EXPECT_GT(count(all, OpKind::conv2d, Phase::backward), 0);
+  EXPECT_GT(count(all, OpKind::conv2d, NodePhase::backward), 0);
 }
 
 TEST(Recompute, NothingIsSummedTwice) {
