@@ -65,9 +65,11 @@ def send(pid, number):
 
 class Run:
     """A started command, its output read as it comes. `acts` are called again and again with the
-    run until they answer True: what is done to it from outside, one after the other."""
+    run until they answer True: what is done to it from outside, one after the other. `before` is
+    called in the child, before the command."""
 
-    def __init__(self, command, folder, environment=None, acts=(), stdout=None, limit_s=90):
+    def __init__(self, command, folder, environment=None, acts=(), stdout=None, limit_s=90,
+                 before=None):
         self.mark = uuid.uuid4().hex
         self.folder = pathlib.Path(folder)
         self.lines, self.ranks, self.fault_at, self.ranks_out_at = [], {}, None, None
@@ -78,7 +80,7 @@ class Run:
             [str(part) for part in command], cwd=folder, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if stdout is None else stdout, stderr=subprocess.PIPE,
             env={**clean, **OPEN_MPI, MARK: self.mark, **(environment or {})},
-            start_new_session=True)
+            start_new_session=True, preexec_fn=before)
         streams = [s for s in (self.process.stdout, self.process.stderr) if s is not None]
         self.readers = [threading.Thread(target=self._read, args=(s,), daemon=True)
                         for s in streams]

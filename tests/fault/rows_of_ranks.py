@@ -6,9 +6,10 @@ fault once and return a Verdict.
 """
 import resource
 import signal
+from time import monotonic
 
-from played_run import PLAYED, Run, environment_of, marked, send
-from verdict import T, Verdict, fatal, look_at_end, names, survived
+from played_run import Run, send
+from verdict import T, Verdict, fatal, look_at_end, survived
 
 DEAD = (1, 137)  # where mpirun sees a death first, it says 128 + 9
 STEPS = 300
@@ -44,6 +45,11 @@ def play(theatre, ranks, fault, *flags, environment=None, **options):
                **options)
 
 
+def trains(run, ranks):
+    """Whether all ranks are known and the first steps were told."""
+    return len(run.ranks) == ranks and any(line.startswith("step ") for _, line in run.lines)
+
+
 def killed(place):
     def variant(theatre, ranks, random):
         rank = victim(ranks, random, place)
@@ -54,14 +60,13 @@ def killed(place):
 
 
 def killed_from_outside(theatre, ranks, random):
-    rank, moment = random.randrange(ranks), random.uniform(0, 0.3)
+    rank, moment, begin = random.randrange(ranks), random.uniform(0, 0.3), []
 
     def act(run):
-        if len(run.ranks) < ranks or not any(" step " in f" {line}" for _, line in run.lines):
+        if not trains(run, ranks):
             return False
-        if moment > 0 and not hasattr(run, "at"):
-            run.at = run_time() + moment
-        if run_time() < run.at:
+        begin.append(monotonic())
+        if monotonic() < begin[0] + moment:
             return False
         run.begin_fault()
         send(run.ranks[rank], signal.SIGKILL)
@@ -69,11 +74,6 @@ def killed_from_outside(theatre, ranks, random):
 
     run = play(theatre, ranks, None, "--steps=20000", "--checkpoint-every=500", acts=[act])
     return fatal(theatre, run, "from outside", ranks, rank=rank, codes=DEAD, bound_s=2)
-
-
-def run_time():
-    import time
-    return time.monotonic()
 
 
 def frozen(place, do="stop"):
@@ -94,7 +94,7 @@ def frozen_for_a_while(theatre, ranks, random):
     rank, place = random.randrange(ranks), random.choice(["exchange", "forward", "optimizer"])
 
     def act(run):
-        if run.fault_at is None or run_time() < run.fault_at + T / 2:
+        if run.fault_at is None or monotonic() < run.fault_at + T / 2:
             return False
         run.find_ranks()
         send(run.ranks[rank], signal.SIGCONT)
@@ -131,14 +131,14 @@ def launcher_killed(how, direct):
                    "SIGTERM twice": [(0, signal.SIGTERM), (0.5, signal.SIGTERM)]}[how]
 
         def act(run):
-            if len(run.ranks) < ranks or not any("step " in line for _, line in run.lines):
+            if not trains(run, ranks):
                 return False
             launcher = run.find_launcher()
             if launcher is None:
                 return False
             run.begin_fault()
             for wait, number in moments:
-                if run_time() < run.fault_at + wait:
+                if monotonic() < run.fault_at + wait:
                     return False
                 send(launcher, number)
             return True
