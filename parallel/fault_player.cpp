@@ -3,8 +3,8 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <memory>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 
@@ -19,14 +19,17 @@ FaultPlayer* player = nullptr;
   while (true) pause();
 }
 
-/// Until the limit of the process, or the machine, throws std::bad_alloc.
+/// Until the limit of the process throws std::bad_alloc. Address space alone is taken.
 [[noreturn]] void take_all_memory() {
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  LOCKSTEP_CHECK(limit.rlim_cur != RLIM_INFINITY,
+                 ConfigError,
+                 "LOCKSTEP_FAULT: do=memory needs a limit, or it would take that of others: start "
+                 "the rank under prlimit --as=BYTES");
   constexpr std::size_t kPiece = std::size_t{16} << 20;
   std::vector<std::unique_ptr<std::byte[]>> pieces;
-  while (true) {
-    pieces.push_back(std::make_unique_for_overwrite<std::byte[]>(kPiece));
-    std::memset(pieces.back().get(), 1, kPiece);
-  }
+  while (true) pieces.push_back(std::make_unique_for_overwrite<std::byte[]>(kPiece));
 }
 
 void hit_process(const PlannedFault& fault) {

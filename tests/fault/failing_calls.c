@@ -9,7 +9,9 @@
  *   FAIL_FOR    how many calls fail from there on (default 1; 0: all)
  *   FAIL_ERRNO  the error (default ENOSPC for calls on files, ENOMEM for memory)
  *   FAIL_WITHIN only calls on files whose path has this text are counted
+ *   FAIL_WHILE  a file: calls fail while it exists, instead of by number
  *   FAIL_COUNT  a file that gets the number of calls counted, when the process ends in order
+ *   FAIL_TRACE  set: the first call that fails has its callers written to standard error
  *   CLOCK_JUMP  "SECONDS@AFTER": the wall clock is that much off from AFTER seconds on
  *
  * Counted are the calls of the processes whose program is FAIL_PROGRAM (a path; default: all).
@@ -17,6 +19,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -40,11 +43,11 @@ static const char* const kNames[GROUPS] = {
 static int counted[GROUPS];
 static long fail_at, fail_for = 1, fail_errno, jump_seconds;
 static double jump_after;
-static const char* within;
+static const char *within, *fail_while;
 static const char* count_file;
 static atomic_long calls;
 static struct timespec began;
-static int ready;
+static int ready, traces;
 
 /* glibc's own, which need no look-up: dlsym() itself allocates. */
 void* __libc_malloc(size_t);
@@ -77,9 +80,12 @@ __attribute__((constructor)) static void set_up(void) {
   if ((value = getenv("FAIL_ERRNO")) != NULL) fail_errno = atol(value);
   if ((value = getenv("CLOCK_JUMP")) != NULL) sscanf(value, "%ld@%lf", &jump_seconds, &jump_after);
   within = getenv("FAIL_WITHIN");
+  fail_while = getenv("FAIL_WHILE");
   count_file = getenv("FAIL_COUNT");
   syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &began);
   read_groups(getenv("FAIL_CALLS"));
+  void* frame;
+  traces = getenv("FAIL_TRACE") != NULL && backtrace(&frame, 1) == 1; /* the first one allocates */
   ready = 1;
 }
 
@@ -106,7 +112,15 @@ static int descriptor_matches(int descriptor) {
 static int fails(enum group group) {
   if (!ready || !counted[group]) return 0;
   const long number = atomic_fetch_add(&calls, 1) + 1;
-  if (fail_at == 0 || number < fail_at || (fail_for != 0 && number >= fail_at + fail_for)) return 0;
+  const int due = fail_while != NULL
+                      ? syscall(SYS_faccessat, AT_FDCWD, fail_while, F_OK) == 0
+                      : fail_at != 0 && number >= fail_at &&
+                            (fail_for == 0 || number < fail_at + fail_for);
+  if (!due) return 0;
+  if (traces && number == fail_at) {
+    void* frames[40];
+    backtrace_symbols_fd(frames, backtrace(frames, 40), STDERR_FILENO);
+  }
   errno = fail_errno != 0 ? (int)fail_errno : group == MALLOC || group == MMAP ? ENOMEM : ENOSPC;
   return 1;
 }
