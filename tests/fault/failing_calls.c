@@ -264,7 +264,7 @@ int clock_gettime(clockid_t clock, struct timespec* result) {
 }
 int gettimeofday(struct timeval* restrict result, void* restrict zone) {
   const long code = syscall(SYS_gettimeofday, result, zone);
-  if (code == 0 && result != NULL) result->tv_sec += jump();
+  if (code == 0) result->tv_sec += jump();
   return (int)code;
 }
 time_t time(time_t* result) {
