@@ -15,6 +15,7 @@
 #include "launcher/pack_command.h"
 #include "launcher/run_command.h"
 #include "launcher/train_command.h"
+#include "launcher/uncaught.h"
 
 namespace {
 
@@ -67,6 +68,16 @@ int run(const std::vector<std::string>& arguments) {
   throw ConfigError(fmt::format("unknown command '{}'", command),
                     best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");
 }
+
+}  // namespace
+
+namespace {
+
+// Before all other objects of this program are made, since that needs memory too.
+struct HandlesUncaught {
+  HandlesUncaught() { std::set_terminate(lockstep::report_uncaught); }
+};
+[[gnu::init_priority(101)]] const HandlesUncaught handles_uncaught;
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/sha256.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 #include "core/base/error.h"
@@ -18,6 +19,10 @@ void check_digest(int result) {
 void Sha256::Free::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
 
 Sha256::Context Sha256::make_context() {
+  // OpenSSL 3.0 goes on without what it could not allocate at its start, and crashes later.
+  LOCKSTEP_CHECK(OSSL_LIB_CTX_get0_global_default() != nullptr,
+                 OutOfMemory,
+                 "no memory for OpenSSL, which computes SHA-256");
   Context context(EVP_MD_CTX_new());
   LOCKSTEP_CHECK(context, OutOfMemory, "no memory for a SHA-256 context");
   return context;

@@ -110,7 +110,7 @@ def callers(runs, what, n):
         if not (match := re.match(r"(\S+)\((\S*)\+(0x[0-9a-f]+)\)", line)):
             continue
         file, name, offset = match.groups()
-        if "failing_calls" in file:
+        if "failing_calls" in file or "libfail" in file:
             continue
         if not name and file == runs.program:
             found = subprocess.run(["addr2line", "-f", "-C", "-e", file, offset], text=True,
