@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fstream>
-#include <iterator>
 #include <sched.h>
 #include <set>
 #include <sstream>
