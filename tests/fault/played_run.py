@@ -18,7 +18,8 @@ LAUNCHER_PREFIXES = ("OMPI_", "PMI", "MV2_", "SLURM_", "LOCKSTEP_", "RANK", "WOR
                      "LOCAL_RANK")
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_mpi_yield_when_idle": "1"}
-ERROR = re.compile(r"\[rank (\d+) [^\]]*\] error: (.*)")
+# As a rank says it, and as the parent of mpirun does for one that cannot.
+ERROR = re.compile(r"(?:\[rank (\d+) [^\]]*\] |(?=error: rank (\d+) on ))error: (.*)")
 PLAYED = "plays the fault"
 ROWS = "a,b,label\n" + "".join(
     f"{i % 3 + 0.01 * (i % 7)},{2 - i % 3 + 0.01 * (i % 5)},k{i % 3}\n" for i in range(240))
@@ -176,7 +177,7 @@ class Run:
     def errors(self):
         """(moment, rank, what) of each error on the screen."""
         found = [(t, ERROR.search(line)) for t, line in self.lines]
-        return [(t, int(m[1]), m[2]) for t, m in found if m]
+        return [(t, int(m[1] or m[2]), m[3]) for t, m in found if m]
 
     def detection_s(self):
         """Seconds from the fault until no other rank lived."""
