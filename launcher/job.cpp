@@ -2,6 +2,7 @@
 #include "launcher/job.h"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -93,13 +94,11 @@ void Job::open_device(const std::string& device) {
     own.cuda = choice.cuda;
     if (choice.cuda) fill(own.device, cuda_device_id(choice.ordinal));
     fill(own.text, choice.note);
-  } catch (const Error& error) {
-    own.exit_code = int(error.exit_code());
-    fill(own.text, error.what());
-    fill(own.hint, error.hint());
-  } catch (const std::exception& error) {
-    own.exit_code = int(ExitCode::error);
-    fill(own.text, error.what());
+  } catch (...) {
+    const ErrorReport report = describe(std::current_exception());
+    own.exit_code = report.exit_code;
+    fill(own.text, report.message);
+    fill(own.hint, report.hint);
   }
   const std::vector<DeviceCard> cards = gather(*s.communicator, own);
   check_devices(cards);
