@@ -86,6 +86,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   try {
+    lockstep::report_aborts();
     return run({argv + 1, argv + argc});
   } catch (...) {
     return lockstep::report_alone(std::current_exception());
