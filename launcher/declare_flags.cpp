@@ -258,6 +258,23 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
       ->check(whole_number("--seed", 0, std::numeric_limits<std::int64_t>::max()));
 }
 
+void declare_watch(FlagGroup group, RawFlags& raw) {
+  constexpr double kMostSeconds = 1e9;
+  const auto seconds = [&](const char* name, double& value, const char* help) {
+    group.real(name, value, 0, kMostSeconds, help)->type_name("SECONDS");
+  };
+  seconds("--timeout",
+          raw.timeout,
+          "longest silence of a rank, and longest time in which no rank gets anything done, before "
+          "the run ends with exit code 5; 0: for ever");
+  seconds(
+      "--timeout-start",
+      raw.timeout_start,
+      "the same until the first step is done; also bounds the minute in which ranks have to join");
+  seconds("--timeout-evaluation", raw.timeout_evaluation, "the same in a validation");
+  seconds("--timeout-save", raw.timeout_save, "the same while all wait for the last checkpoint");
+}
+
 void declare_output(FlagGroup group, RawFlags& raw) {
   group.text("--out", raw.out, "folder for this run")->type_name("DIR")->default_str("runs/<time>");
   group.whole("--log-every", raw.log_every, 0, "steps between two log lines; 0: none");
@@ -300,6 +317,7 @@ void declare_flags(CLI::App& app, RawFlags& raw) {
   declare_batch({app, "Batch and length"}, raw);
   declare_optimizer({app, "Optimizer"}, raw);
   declare_engine({app, "Engine"}, raw);
+  declare_watch({app, "Faults"}, raw);
   declare_output({app, "Output"}, raw);
 }
 

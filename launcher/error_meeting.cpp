@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "launcher/host_facts.h"
+#include "launcher/job.h"
 #include "launcher/rank_discovery.h"
 
 namespace lockstep {
@@ -28,11 +29,6 @@ Card card_of(const ErrorReport& report) {
   return {float(report.exit_code), float(hash >> 8)};
 }
 
-/// In one write, so that ranks do not mix.
-void write_to_stderr(const std::string& text) {
-  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
-}
-
 }  // namespace
 
 ErrorReport describe(const std::exception_ptr& error) {
@@ -49,14 +45,27 @@ ErrorReport describe(const std::exception_ptr& error) {
   }
 }
 
+FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& position) {
+  FaultRecord record;
+  const bool began = position.step > 0 || position.phase != Phase::none;
+  if (began) {
+    set_position(record, position);
+    record.process = getpid();
+  }
+  record.rank = rank;
+  record.host = host_name();
+  record.cause = error.message;
+  record.hint = error.hint;
+  record.exit_code = error.exit_code;
+  return record;
+}
+
 void print_error(const ErrorReport& report, int rank) {
-  std::string text = fmt::format("[rank {} {}] error: {}\n", rank, host_name(), report.message);
-  if (!report.hint.empty()) text += fmt::format("hint: {}\n", report.hint);
-  write_to_stderr(text);
+  write_to_screen(to_block(to_record(report, rank, {})));
 }
 
 void print_warning(const std::string& message, int rank) {
-  write_to_stderr(fmt::format("[rank {} {}] warning: {}\n", rank, host_name(), message));
+  write_to_screen(fmt::format("[rank {} {}] warning: {}\n", rank, host_name(), message));
 }
 
 int report_alone(const std::exception_ptr& error) {
@@ -68,39 +77,48 @@ int report_alone(const std::exception_ptr& error) {
   return report.exit_code;
 }
 
-ErrorMeeting::ErrorMeeting(Communicator& world) : world_(world) {
-  if (world.size() > 1) side_channel_ = world.split(0, world.rank());
+ErrorMeeting::ErrorMeeting(Job& job) : job_(job) {
+  // Unwatched: where ranks stand is what they did before they came here.
+  if (job.size() > 1) side_channel_ = job.plain_communicator().split(0, job.rank());
 }
 
 ErrorMeeting::~ErrorMeeting() = default;
 
 int ErrorMeeting::report(const std::exception_ptr& error) {
+  const int rank = job_.rank(), ranks = job_.size();
   const ErrorReport report = describe(error);
-  const int rank = world_.rank();
+  const FaultRecord record = to_record(report, rank, job_.position().read());
   if (side_channel_ == nullptr) {
-    print_error(report, rank);
+    job_.fault_log().write(record, true);
     return report.exit_code;
   }
   constexpr std::int64_t kFloats = sizeof(Card) / sizeof(float);
-  std::vector<Card> cards(std::size_t(world_.size()));
+  std::vector<Card> cards(static_cast<std::size_t>(ranks));
   cards[std::size_t(rank)] = card_of(report);
   std::vector<CommBlock> blocks;
-  for (int r = 0; r < world_.size(); ++r) blocks.push_back({r * kFloats, kFloats});
+  for (int r = 0; r < ranks; ++r) blocks.push_back({r * kFloats, kFloats});
   const auto request =
       side_channel_->start_all_gather(reinterpret_cast<float*>(cards.data()), blocks);
   const auto start = std::chrono::steady_clock::now();
   while (!request->test()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    if (waited.count() < kPatienceSeconds) continue;
-    print_error(report, rank);
-    world_.abort(report.exit_code);
+    if (waited.count() >= kPatienceSeconds) end_job(record);
   }
   bool said_by_lower_rank = false;
   for (int r = 0; r < rank; ++r)
     said_by_lower_rank |= cards[std::size_t(r)] == cards[std::size_t(rank)];
-  if (!said_by_lower_rank) print_error(report, rank);
+  job_.fault_log().write(record, !said_by_lower_rank);
   return int(cards[0].exit_code);
+}
+
+void ErrorMeeting::end_job(const FaultRecord& record) {
+  job_.fault_log().write(record, true);
+  job_.watchdog().announce(record);
+  // The others end by themselves; this is for one whose watchdog cannot.
+  side_channel_.release();  // others may never come to free it
+  job_.plain_communicator().abort(record.exit_code);
+  _exit(record.exit_code);
 }
 
 }  // namespace lockstep

@@ -6,8 +6,11 @@
 #include <string>
 
 #include "core/exec/communicator.h"
+#include "launcher/fault_log.h"
 
 namespace lockstep {
+
+class Job;
 
 /// An exception as people see it.
 struct ErrorReport {
@@ -18,6 +21,10 @@ struct ErrorReport {
 
 /// lockstep::Error keeps its code, std::bad_alloc is 4 (out of memory), everything else 1.
 ErrorReport describe(const std::exception_ptr& error);
+
+/// `error` as the record of a process that stands at `position`; of where, only what is known: a
+/// run that has not begun has no step.
+FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& position);
 
 /// Writes "[rank R host] error: ..." and, where there is one, "hint: ..." to standard error.
 void print_error(const ErrorReport& report, int rank);
@@ -32,13 +39,14 @@ int report_alone(const std::exception_ptr& error);
 /// Where ranks that met an error find out whether the others met it as well. Most mistakes (a flag,
 /// a missing file, a loss that is not finite) hit all ranks alike: then the message is printed once
 /// and every rank leaves in order. Where others go on, they may wait for this rank for ever: after
-/// kPatienceSeconds it prints, and ends the job.
+/// kPatienceSeconds it prints, tells the watchdogs, and ends the job. Either way every rank has the
+/// record in its log.
 class ErrorMeeting {
  public:
-  static constexpr double kPatienceSeconds = 3;
+  static constexpr double kPatienceSeconds = 1;
 
-  /// Collective. `world` must outlive the meeting.
-  explicit ErrorMeeting(Communicator& world);
+  /// Collective. `job` must outlive the meeting.
+  explicit ErrorMeeting(Job& job);
   ~ErrorMeeting();
 
   /// Reports `error` and returns the exit code of the process. To be called at most once, outside
@@ -46,7 +54,9 @@ class ErrorMeeting {
   int report(const std::exception_ptr& error);
 
  private:
-  Communicator& world_;
+  [[noreturn]] void end_job(const FaultRecord& record);
+
+  Job& job_;
   std::unique_ptr<Communicator> side_channel_;  // free of the collectives that others wait in
 };
 

@@ -33,7 +33,7 @@ int evaluate_command(const std::vector<std::string>& arguments) {
                "lockstep evaluate");
   const SavedRun run = open_saved_run(app, arguments);
   if (run.weights.empty()) return 0;
-  return run_job(0, nullptr, [&](Job& job) {
+  const auto evaluate = [&](Job& job) {
     job.open_device(run.device);
     const data::DataSplit data = open_data(run.flags);
     LOCKSTEP_CHECK(data.validation != nullptr,
@@ -57,7 +57,8 @@ int evaluate_command(const std::vector<std::string>& arguments) {
     Trainer trainer(job, model_of(run, spec), make_loss(run.flags, spec), options);
     const EvaluationRecord record = trainer.evaluate(data);
     if (job.rank() == 0) print(record, data.validation->size());
-  });
+  };
+  return run_job(0, nullptr, evaluate, run.flags.watch);
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 
 #include "core/nn/zoo.h"
 #include "parallel/train_options.h"
+#include "parallel/watchdog.h"
 
 namespace lockstep {
 
@@ -22,6 +23,7 @@ struct TrainFlags {
   std::optional<std::int32_t> ignore_index;
   float label_smoothing = 0;
   TrainOptions options;
+  WatchLimits watch;
   int ranks = 0;  ///< 0: auto
   std::string device = "auto";
   std::string out;  ///< empty: runs/<time>

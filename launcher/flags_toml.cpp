@@ -146,6 +146,10 @@ std::string to_toml(const TrainFlags& flags) {
   toml.text("overlap", options.overlap == Overlap::off ? "off" : "on");
   toml.number("bucket-mb", options.bucket_mb);
   toml.number("seed", options.seed);
+  toml.number("timeout", flags.watch.training_s);
+  toml.number("timeout-start", flags.watch.start_s);
+  toml.number("timeout-evaluation", flags.watch.evaluation_s);
+  toml.number("timeout-save", flags.watch.saving_s);
   toml.number("log-every", options.log_every);
   toml.number("eval-every", options.eval_every);
   toml.text("checkpoint-every", flags.checkpoint_every);

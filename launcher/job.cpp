@@ -14,12 +14,14 @@
 #include "launcher/device_choice.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
+#include "launcher/join_watch.h"
 #include "launcher/rank_discovery.h"
 #include "parallel/fault_player.h"
 #include "parallel/mpi_communicator.h"
 #include "parallel/mpi_session.h"
 #include "parallel/self_communicator.h"
 #include "parallel/staged_communicator.h"
+#include "parallel/watched_communicator.h"
 
 namespace lockstep {
 
@@ -27,11 +29,14 @@ class Job::State {
  public:
   RankDiscovery discovery;
   std::unique_ptr<FaultPlayer> faults;
+  FaultLog fault_log;
   std::optional<MpiSession> mpi;
-  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Communicator> plain;
+  std::unique_ptr<Communicator> communicator;  // watched
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> staged;  // where MPI does not reach the device's memory
   std::string device_note;
+  std::optional<Watchdog> watchdog;  // first to end
 };
 
 namespace {
@@ -60,22 +65,41 @@ int local_rank(const RankDiscovery& discovery, Communicator& communicator, const
 
 }  // namespace
 
-Job::Job(int /*argc*/, char** /*argv*/) : state_(std::make_unique<State>()) {
+Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
+    : state_(std::make_unique<State>()) {
   env();  // names misspelt LOCKSTEP_* variables
-  state_->discovery = discover_rank(process_variables());
+  State& s = *state_;
+  const VariableMap variables = process_variables();
+  s.discovery = discover_rank(variables);
   if (env().fault)
-    state_->faults = std::make_unique<FaultPlayer>(
+    s.faults = std::make_unique<FaultPlayer>(
         parse_fault_plan(*env().fault),
-        state_->discovery.rank,
+        s.discovery.rank,
         position(),
-        [rank = state_->discovery.rank](const std::string& what) { print_warning(what, rank); });
-  if (state_->discovery.size == 1) {
-    state_->communicator = std::make_unique<SelfCommunicator>();
+        [rank = s.discovery.rank](const std::string& what) { print_warning(what, rank); });
+  const bool launched = s.discovery.launched_by == LaunchedBy::mpi ||
+                        s.discovery.launched_by == LaunchedBy::slurm_only;
+  if (s.discovery.size == 1) {
+    s.plain = std::make_unique<SelfCommunicator>();
+    s.communicator = std::make_unique<SelfCommunicator>();
+    watch(limits, launched);
     return;
   }
-  state_->mpi.emplace();
-  state_->communicator = make_mpi_communicator(*state_->mpi);
-  check_against_mpi(state_->discovery, state_->communicator->rank(), state_->communicator->size());
+  const JoinWatch join(s.discovery, variables, std::min(limits.start_s, JoinWatch::kMostSeconds));
+  s.mpi.emplace();
+  s.plain = make_mpi_communicator(*s.mpi);
+  check_against_mpi(s.discovery, s.plain->rank(), s.plain->size());
+  watch(limits, launched);
+  s.communicator = make_watched_communicator(
+      make_mpi_communicator(*s.mpi), position(), env().check_collectives == "1");
+}
+
+void Job::watch(const WatchLimits& limits, bool launched) {
+  State& s = *state_;
+  s.watchdog.emplace(*s.plain, position(), launched);
+  s.watchdog->set_limits(limits);
+  s.watchdog->set_last_words(
+      [log = &s.fault_log](const FaultRecord& record, bool speaks) { log->write(record, speaks); });
 }
 
 Job::~Job() = default;
@@ -119,6 +143,9 @@ Communicator& Job::communicator() {
 }
 
 Communicator& Job::host_communicator() { return *state_->communicator; }
+Communicator& Job::plain_communicator() { return *state_->plain; }
+Watchdog& Job::watchdog() { return *state_->watchdog; }
+FaultLog& Job::fault_log() { return state_->fault_log; }
 const std::string& Job::source() const { return state_->discovery.source; }
 const std::string& Job::device_note() const { return state_->device_note; }
 

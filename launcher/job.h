@@ -4,7 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "launcher/fault_log.h"
 #include "parallel/rank_context.h"
+#include "parallel/watchdog.h"
 
 namespace lockstep {
 
@@ -13,9 +15,10 @@ namespace lockstep {
 /// main(). MPI is initialised only where there is more than one rank.
 class Job final : public RankContext {
  public:
-  /// Throws EnvironmentError: the launcher's variables contradict each other, or no MPI connects
-  /// several ranks; ConfigError: a misspelt LOCKSTEP_* variable.
-  Job(int argc, char** argv);
+  /// `limits` are those of its watchdog; the ranks come together within start_s, or a minute where
+  /// that is longer. Throws EnvironmentError: the launcher's variables contradict each other, or no
+  /// MPI connects several ranks; ConfigError: a misspelt LOCKSTEP_* variable.
+  Job(int argc, char** argv, const WatchLimits& limits = {});
   ~Job() override;
 
   /// Opens this rank's device: "cpu", "cuda", or "auto", which is a GPU where one answers.
@@ -27,6 +30,11 @@ class Job final : public RankContext {
   Backend& backend() override;
   Communicator& communicator() override;
   Communicator& host_communicator() override;
+  /// The ranks on host memory, without notes of where this one stands and without checks.
+  Communicator& plain_communicator();
+  Watchdog& watchdog();
+  /// Where this rank's fault records go.
+  FaultLog& fault_log();
   /// "mpirun (OMPI_COMM_WORLD_RANK)": the source that told the rank.
   const std::string& source() const;
   /// What the user should know of the choice of the device; may be empty.
@@ -34,6 +42,7 @@ class Job final : public RankContext {
 
  private:
   class State;
+  void watch(const WatchLimits& limits, bool launched);
   std::unique_ptr<State> state_;
 };
 

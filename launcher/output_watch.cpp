@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "parallel/fault_record.h"
+
 namespace lockstep {
 namespace {
 
@@ -89,16 +91,20 @@ void ErrorOutput::read_box() {
 }
 
 void ErrorOutput::read_line(const std::string& line) {
-  static const std::regex kRank("^\\[rank \\d+ [^\\]]*\\] error: ");
+  static const std::regex kRank("^\\[(rank \\d+ )[^\\]]*\\] error: ");
   static const std::regex kTask(
       "^srun: error: (\\S+): tasks? ([-,0-9]+): (Killed|Exited with exit code \\d+|"
       "Terminated|Segmentation fault|Aborted|Bus error|Floating point exception).*");
-  if (std::exchange(hint_follows_, false) && line.starts_with("hint: "))
-    by_rank_.hint = line.substr(6);
+  // Between the two stands where the rank was, indented.
+  if (hint_follows_ && !line.starts_with("  ")) {
+    hint_follows_ = false;
+    if (line.starts_with("hint: ")) by_rank_.hint = line.substr(6);
+  }
   std::smatch found;
   if (by_rank_.text.empty() && std::regex_search(line, found, kRank)) {
     by_rank_ = {line, {}, true};
     hint_follows_ = true;
+    if (line.ends_with(kDiedWithoutAWord)) dead_ = found.str(1);
   } else if (std::regex_match(line, found, kTask)) {
     // Those that srun ended for the sake of the first are named as well.
     set_once(by_launcher_,
@@ -114,7 +120,10 @@ std::string ErrorOutput::end() {
   return shown;
 }
 
-Culprit ErrorOutput::culprit() const { return by_rank_.text.empty() ? by_launcher_ : by_rank_; }
+Culprit ErrorOutput::culprit() const {
+  const bool launcher_knows = !dead_.empty() && by_launcher_.text.starts_with(dead_);
+  return by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
+}
 
 LabelledOutput::~LabelledOutput() {
   for (const auto& [rank, file] : files_)

@@ -18,7 +18,8 @@ struct Culprit {
 
 /// What a launcher and its ranks write to standard error, line by line: finds the first error
 /// record of a rank (what peers say later are its consequences), else what mpirun or srun say of
-/// a rank that could not speak any more, and keeps mpirun's boxes about that off the screen.
+/// a rank that could not speak any more, and keeps mpirun's boxes about that off the screen. Of a
+/// rank that died the launcher knows more (the signal) than the peers that miss it.
 class ErrorOutput {
  public:
   /// Takes a piece of the stream; returns what is to be shown of it.
@@ -37,6 +38,7 @@ class ErrorOutput {
   std::vector<std::string> box_;   // of mpirun, with its two rules; empty outside
   Culprit by_rank_, by_launcher_;  // the first of each
   bool hint_follows_ = false;
+  std::string dead_;  // "rank 1 ", where the first record is a peer's of a rank that died
 };
 
 /// The lines of srun --label: "1: text". Copies the text of each task to a file of its own.

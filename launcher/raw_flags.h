@@ -67,6 +67,11 @@ struct RawFlags {
   double clip_norm = 0;
   double label_smoothing = 0;
 
+  double timeout = 10;
+  double timeout_start = 600;
+  double timeout_evaluation = 60;
+  double timeout_save = 600;
+
   std::string device = "auto";
   std::string precision = "fp32";
   std::string fusion = "on";

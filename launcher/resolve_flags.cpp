@@ -237,6 +237,10 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   flags.label_smoothing = float(raw.label_smoothing);
   flags.ranks = int(to_whole_number(raw.ranks));
   flags.device = raw.device;
+  flags.watch = {.training_s = raw.timeout,
+                 .start_s = raw.timeout_start,
+                 .evaluation_s = raw.timeout_evaluation,
+                 .saving_s = raw.timeout_save};
   flags.out = raw.out;
   flags.force = raw.force;
   resolve_checkpoints(app, raw, flags);

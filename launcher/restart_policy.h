@@ -20,7 +20,8 @@ bool was_stopped(const Attempt& attempt);
 /// Decides what follows on an attempt. Not retried: 0 done; 75 stopped on request; 2 (usage) and 7
 /// (the loss is not finite), since the same bits would give the same end; 1, 3 and 4 (data,
 /// environment, memory) of a first start that never came to train, since what is wrong there is
-/// for people to put right. Everything else is, above all signals: a machine or a neighbour failed.
+/// for people to put right. Everything else is, above all signals
+/// and 5 (a rank is frozen or stuck): a machine or a neighbour failed.
 class RestartPolicy {
  public:
   enum class Verdict { done, stopped, failed, exhausted, restart };

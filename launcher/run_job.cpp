@@ -8,12 +8,15 @@
 
 namespace lockstep {
 
-int run_job(int argc, char** argv, const std::function<void(Job&)>& body) {
+int run_job(int argc,
+            char** argv,
+            const std::function<void(Job&)>& body,
+            const WatchLimits& limits) {
   // A reader of our output that goes away must not end the training.
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    Job job(argc, argv);
-    ErrorMeeting meeting(job.host_communicator());
+    Job job(argc, argv, limits);
+    ErrorMeeting meeting(job);
     try {
       body(job);
       return 0;

@@ -9,7 +9,11 @@ namespace lockstep {
 
 /// main() for an own program: connects the ranks, runs `body` on each, and turns exceptions into
 /// one message (with rank, host and hint) and the exit code of the README's table. Where one rank
-/// fails and others go on, it ends the job, so that nobody waits for ever.
-int run_job(int argc, char** argv, const std::function<void(Job&)>& body);
+/// fails and others go on, it ends the job, so that nobody waits for ever; `limits` are for those
+/// that freeze or get stuck.
+int run_job(int argc,
+            char** argv,
+            const std::function<void(Job&)>& body,
+            const WatchLimits& limits = {});
 
 }  // namespace lockstep

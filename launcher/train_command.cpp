@@ -85,8 +85,8 @@ int train_command(const std::vector<std::string>& arguments) {
   catch_stop_signals();
   // Where mpirun and who supervises it are killed together, nobody else ends this rank.
   if (discovery.launched_by == LaunchedBy::mpi && env().started) die_with(parent);
-  Job job(0, nullptr);
-  ErrorMeeting meeting(job.host_communicator());
+  Job job(0, nullptr, settings.flags.watch);
+  ErrorMeeting meeting(job);
   try {
     if (usage_error) std::rethrow_exception(usage_error);
     return run_training(job, settings);

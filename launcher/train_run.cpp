@@ -200,15 +200,14 @@ class StartObserver final : public TrainObserver {
   std::function<void(const ResumeRecord*)> action_;
 };
 
-RunLog open_log(const std::string& file, Job& job, bool resumed) {
-  RunLog log(file, resumed ? RunLog::Open::append : RunLog::Open::empty);
-  log.write_line(fmt::format("rank {} of {} on {}, process {}, {}",
-                             job.rank(),
-                             job.size(),
-                             host_name(),
-                             getpid(),
-                             job.backend().device_class()));
-  return log;
+void open_log(const std::string& file, Job& job, bool resumed) {
+  job.fault_log().open(file, resumed ? RunLog::Open::append : RunLog::Open::empty);
+  job.fault_log().log().write_line(fmt::format("rank {} of {} on {}, process {}, {}",
+                                               job.rank(),
+                                               job.size(),
+                                               host_name(),
+                                               getpid(),
+                                               job.backend().device_class()));
 }
 
 void print_errors(const std::vector<std::string>& errors) {
@@ -282,17 +281,21 @@ int run_training(Job& job, const RunSettings& settings) {
   // What the source draws and what a loss is made of, which options do not say.
   options.settings = {{"augment of the source", flags.options.augmentation.to_string()},
                       {"label-smoothing", fmt::format("{}", flags.label_smoothing)}};
+  const std::string log_file = fmt::format("{}/logs/rank_{}.log", path, job.rank());
+  // Before, an earlier run's log must stay; rank 0 opens its own with the folder.
+  options.accepted = [&](bool resumed) {
+    if (job.rank() > 0) open_log(log_file, job, resumed);
+  };
   Trainer trainer(job, model, loss, options);
 
-  const std::string log_file = fmt::format("{}/logs/rank_{}.log", path, job.rank());
-  RunLog log;
+  RunLog& log = job.fault_log().log();
   Console console(settings.console);
   Progress progress(console);
   std::optional<ProfilePrinter> profile;
   StartObserver start([&](const ResumeRecord* resumed) {
     folder->begin(resumed);
     folder->add_history(history_json(job, settings, resumed));
-    log = open_log(log_file, job, resumed != nullptr);
+    open_log(log_file, job, resumed != nullptr);
     console.set_copy(&log);
     folder->write_file("config.toml", to_toml(flags));
     folder->write_file("classes.json", classes_json(*data.train));
@@ -314,14 +317,11 @@ int run_training(Job& job, const RunSettings& settings) {
     summary = trainer.fit(data);
   } catch (...) {
     console.clear_bar();
-    log.write_line("error: " + describe(std::current_exception()).message);
     throw;
   }
   if (folder)
     return summary.stopped ? finish_stopped(summary, *folder, console, log)
                            : finish_run(trainer, *folder, console, log);
-  // Only now does this rank know that the run was accepted, and may write over an earlier log.
-  log = open_log(log_file, job, summary.resumed_at > 0);
   log.close();
   if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
   if (!summary.stopped) return 0;

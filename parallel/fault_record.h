@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/exec/position.h"
 
 namespace lockstep {
+
+/// The cause where nobody but the launcher can know why.
+inline constexpr std::string_view kDiedWithoutAWord = "the process died without a word";
 
 /// What is said once of a fault that ends a run: who, where, when, why, and what to do.
 struct FaultRecord {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 
 #include "core/base/error.h"
 #include "parallel/chunk_exchange.h"
@@ -57,6 +58,8 @@ class GradientExchange::State {
     plans_.reserve(kMostPlans);
   }
 
+  void set_position(Position* position) { position_ = position; }
+
   void begin_step(const Schedule& schedule) {
     for (Stage stage : stage_) LOCKSTEP_ASSERT(stage == Stage::finished);
     halved_ = -1;
@@ -97,6 +100,12 @@ class GradientExchange::State {
     LOCKSTEP_ASSERT(stage != Stage::open && stage != Stage::finished);
     const Bucket bucket = exchanged_part(index);
     if (ranks_ > 1 && bucket.elems > 0) {
+      std::optional<CollectiveScope> scope;
+      if (position_ != nullptr)
+        scope.emplace(*position_,
+                      CollectiveNote{.name = "exchange",
+                                     .bytes = bucket.elems * std::int64_t(sizeof(float)),
+                                     .bucket = index});
       const auto begin = std::chrono::steady_clock::now();
       if (stage == Stage::started) gather_.finish(bucket);
       while (stage == Stage::in_chunks && !chunks_.complete(chunk_index_[std::size_t(index)]))
@@ -166,6 +175,7 @@ class GradientExchange::State {
     }
   }
 
+  Position* position_ = nullptr;
   Reduction reduction_;
   int rank_, ranks_;
   std::vector<Bucket> buckets_;
@@ -191,6 +201,7 @@ GradientExchange::GradientExchange(Backend& backend,
 
 GradientExchange::~GradientExchange() = default;
 
+void GradientExchange::set_position(Position* position) { state_->set_position(position); }
 void GradientExchange::begin_step(const Schedule& schedule) { state_->begin_step(schedule); }
 void GradientExchange::finish_shard() { state_->finish_shard(); }
 void GradientExchange::start_bucket(int bucket) { state_->start_bucket(bucket); }

@@ -8,6 +8,7 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
+#include "core/exec/position.h"
 #include "core/plan/flat_space.h"
 #include "parallel/schedule.h"
 
@@ -49,6 +50,9 @@ class GradientExchange {
                    float* gradients,
                    int max_shards);
   ~GradientExchange();
+
+  /// From now on `position` says which bucket finish_bucket() waits for.
+  void set_position(Position* position);
 
   void begin_step(const Schedule& schedule);
   /// Adds the shard that `gradients` holds to the pending sums; `gradients` is free again.

@@ -116,6 +116,11 @@ std::size_t ProgramSet::planned_bytes(const Optimizer& optimizer) const {
   return training_bytes(*training_.front().program, space_, optimizer);
 }
 
+void ProgramSet::set_position(Position* position) {
+  for (auto* programs : {&training_, &evaluation_})
+    for (BoundProgram& bound : *programs) bound.program->set_position(position);
+}
+
 void ProgramSet::profile(Profiler* profiler) {
   for (auto* programs : {&training_, &evaluation_})
     for (BoundProgram& bound : *programs) bound.program->profile(profiler);

@@ -52,6 +52,8 @@ class ProgramSet {
   float* parameters() { return parameters_->as<float>(); }
   float* gradients() { return gradients_->as<float>(); }
   PackedCopies& packed() { return packed_; }
+  /// See Program::set_position().
+  void set_position(Position* position);
   /// See Program::profile().
   void profile(Profiler* profiler);
   /// Text of every program, plan and of the flat space, as files in `folder`.

@@ -56,6 +56,8 @@ std::optional<StepResult> Replica::evaluate(const Schedule& schedule,
   return state_->evaluate(schedule, loader, interrupted);
 }
 
+Position& Replica::position() { return state_->context.position(); }
+
 StepTimes Replica::times() const {
   StepTimes times = state_->times;
   times.exposed_communication = state_->exchange.exposed_seconds();

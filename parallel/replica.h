@@ -73,6 +73,8 @@ class Replica {
                                      data::Loader& loader,
                                      const std::function<bool()>& interrupted);
 
+  /// Where this rank stands; see RankContext.
+  Position& position();
   StepTimes times() const;
   std::uint64_t bytes_sent() const;
   /// See training_bytes(); of the program for a whole micro-batch.

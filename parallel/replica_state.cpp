@@ -83,6 +83,9 @@ Replica::State::State(RankContext& rank_context,
   if (batch.cluster > 1)
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
+  programs.set_position(&context.position());
+  exchange.set_position(&context.position());
+  evaluation_exchange.set_position(&context.position());
   initialise_parameters();
   if (options.profile) declare_profile();
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
@@ -94,6 +97,7 @@ StepResult Replica::State::train_step(const Schedule& schedule,
                                       float lr,
                                       bool want_grad_norm) {
   RunState state{.seed = options.seed, .step = std::uint64_t(step), .group = group_.get()};
+  context.position().set_step(step + 1);
   if (profiler) profiler->begin_step(step);
   sample_weight_ = float(1.0 / double(schedule.samples));
   exchange.begin_step(schedule);
@@ -130,6 +134,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
       if (stop()) return std::nullopt;
       const BoundProgram& program = programs.evaluation(micro_batch.samples);
       load(program, loader);
+      context.position().enter(Phase::forward);
       program.program->run_forward(state);
       state.accumulate = true;
       ++rounds;
@@ -138,6 +143,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
   }
   for (; rounds < schedule.most_rounds; ++rounds)
     if (stop()) return std::nullopt;
+  context.position().enter(Phase::exchange);
   evaluation_exchange.start_bucket(0);
   evaluation_exchange.finish_bucket(0);
   StepResult result;
@@ -174,6 +180,7 @@ void Replica::State::load_initial_weights() {
 }
 
 void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
+  context.position().enter(Phase::loading);
   const data::LoadedBatch loaded = [&] {
     const ProfileScope scope(profiler.get(), data_work_);
     return loader.next();
@@ -210,8 +217,10 @@ void Replica::State::check_labels(const data::LoadedBatch& loaded) const {
 
 void Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
   const auto begin = Clock::now();
+  context.position().enter(Phase::forward);
   program.run_forward(state);
   const auto middle = Clock::now();
+  context.position().enter(Phase::backward);
   if (exchange_after && options.overlap == Overlap::on) {
     program.run_backward(state, *this);
   } else {
@@ -264,6 +273,7 @@ StepResult Replica::State::update(const Schedule& schedule,
                                   bool want_grad_norm) {
   StepResult result;
   const int buckets = exchange.bucket_count();
+  context.position().enter(Phase::exchange);
   for (int b = 0; b < buckets; ++b) {
     const auto begin = Profiler::Clock::now();
     exchange.finish_bucket(b);
@@ -272,6 +282,7 @@ StepResult Replica::State::update(const Schedule& schedule,
     profiler->record(wait_work_, begin, end);
     profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
   }
+  context.position().enter(Phase::optimizer);
   const auto begin = Clock::now();
   read_metrics(result);
   LOCKSTEP_CHECK(result.counted > 0,

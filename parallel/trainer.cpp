@@ -78,6 +78,7 @@ class Trainer::State {
     agree_on_settings(data);
     build(data);
     TrainSummary summary;
+    context_.position().enter(RunStage::evaluation);
     EvaluationRecord record = *evaluate_all(*replica_, options_, data.validation, summary, {});
     record.skipped_samples = sum_over_ranks(context_.communicator(), summary.skipped_samples);
     record.first_skipped = summary.first_skipped;

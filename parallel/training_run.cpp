@@ -23,13 +23,16 @@ void count_skipped(const data::Loader& loader, TrainSummary& summary) {
   summary.skipped_samples += loader.skipped_samples();
 }
 
-data::LoaderOptions training_loader(const TrainOptions& options, std::int64_t micro_batch) {
+data::LoaderOptions training_loader(const TrainOptions& options,
+                                    std::int64_t micro_batch,
+                                    Position& position) {
   return {.workers = options.workers,
           .slots = 4,
           .micro_batch = micro_batch,
           .seed = options.seed,
           .augmentation = options.augmentation,
-          .skip_bad_samples = options.skip_bad_samples};
+          .skip_bad_samples = options.skip_bad_samples,
+          .loaded = [&position] { position.tick(); }};
 }
 
 }  // namespace
@@ -52,6 +55,7 @@ std::optional<EvaluationRecord> evaluate_all(Replica& replica,
   loading.workers = options.workers;
   loading.micro_batch = replica.batch().micro_batch;
   loading.skip_bad_samples = options.skip_bad_samples;
+  loading.loaded = [&position = replica.position()] { position.tick(); };
   data::Loader loader(
       std::move(data), loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
   const auto result = replica.evaluate(schedule, loader, interrupted);
@@ -69,7 +73,7 @@ TrainingRun::TrainingRun(const Parts& parts)
       feed_(make_feed()),
       requests_(feed_),
       loader_(p_.data.train,
-              training_loader(p_.options, p_.replica.batch().micro_batch),
+              training_loader(p_.options, p_.replica.batch().micro_batch, p_.context.position()),
               [this](data::LoadRequest& r) { return requests_.next(r); }) {
   agreement_.emplace(p_.context.communicator(), p_.options.stop);
   if (!p_.options.checkpoint.folder.empty() && p_.context.rank() == 0)
@@ -96,6 +100,7 @@ TrainSummary TrainingRun::run() {
   take_over_start();
   tell_start();
   p_.context.communicator().barrier();
+  if (p_.options.accepted) p_.options.accepted(p_.start != nullptr);
   if (p_.options.profile) p_.replica.profiler()->start();
   log_.emplace(p_.replica, feed_, loader_, done_, p_.start ? p_.start->state.wall_s : 0.0);
   // A validation that the run before did not come to.
@@ -105,6 +110,7 @@ TrainSummary TrainingRun::run() {
   }
   while (done_ < p_.steps && !summary_.stopped) {
     train_one_step();
+    p_.context.position().enter(RunStage::training);  // the first step is behind it
     // The end needs no agreement: every rank is there.
     summary_.stopped = agreement_->poll() && done_ < p_.steps;
     evaluate();
@@ -158,10 +164,13 @@ bool TrainingRun::evaluates_now() const {
 /// Where a validation is due; it may end in the wish to stop.
 void TrainingRun::evaluate() {
   if (summary_.stopped || !evaluates_now()) return;
+  const RunStage stage = p_.context.position().read().stage;
+  p_.context.position().enter(RunStage::evaluation);
   log_->pause();
   auto record = evaluate_all(
       p_.replica, p_.options, p_.data.validation, summary_, [this] { return agreement_->poll(); });
   log_->go_on();
+  p_.context.position().enter(stage);
   summary_.stopped = !record.has_value();
   if (!record) return;
   record->step = done_;
@@ -194,6 +203,7 @@ io::CheckpointState TrainingRun::state() const {
 }
 
 void TrainingRun::finish() {
+  p_.context.position().enter(RunStage::end);
   TrainSummary& s = summary_;
   const double seconds = log_->process_seconds();
   s.steps = done_;
@@ -227,11 +237,13 @@ void TrainingRun::finish() {
 void TrainingRun::save_at_end() {
   TrainSummary& s = summary_;
   if (checkpointing_) {
+    p_.context.position().enter(RunStage::saving);
     s.saved = s.stopped ? checkpointing_->save_now(done_, state_)
                         : checkpointing_->save_last(done_, state_);
     s.checkpoints = checkpointing_->saves();
     s.checkpoint_stall_ms = checkpointing_->longest_stall_ms();
     s.checkpoint_stall_share = checkpointing_->stall_seconds() / log_->process_seconds();
+    p_.context.position().enter(RunStage::end);
   }
   if (s.stopped) p_.context.communicator().broadcast(&s.saved, sizeof s.saved, 0);
 }

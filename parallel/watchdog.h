@@ -44,9 +44,11 @@ class Watchdog {
   /// rank is the one to put the record on the screen; every rank writes it into its own log.
   using LastWords = std::function<void(const FaultRecord&, bool speaks)>;
 
-  /// Collective over `host`, whose memory is the processor's. `position` must outlive it. Throws
-  /// EnvironmentError: no connection to rank 0 can be made (all addresses tried are named).
-  Watchdog(Communicator& host, const Position& position);
+  /// Collective over `host`, whose memory is the processor's. `position` must outlive it.
+  /// `has_launcher`: the process that started this one stands by it, and where that is gone this
+  /// rank ends as well. One rank without a launcher has no thread. Throws EnvironmentError: no
+  /// connection to rank 0 can be made (all addresses tried are named).
+  Watchdog(Communicator& host, const Position& position, bool has_launcher = false);
   /// Says goodbye. Where an exception is in flight it says so, and is not taken for dead.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

@@ -35,6 +35,9 @@ struct LoaderOptions {
   /// A sample that cannot be loaded (DataError) is replaced by the next one that can, in the order
   /// of the dataset and from its end to its start: by index alone, so the same on every rank.
   bool skip_bad_samples = false;
+  /// Called by whichever thread loads, after each micro-batch, and each sample where samples are
+  /// skipped. May be empty.
+  std::function<void()> loaded = {};
 };
 
 /// Fills micro-batches ahead of training, in the order of the requests, on worker threads with a

@@ -24,10 +24,11 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
   LOCKSTEP_ASSERT(inside);
   skipped = 0;
   if (options.skip_bad_samples) {
-    load_good_samples(dataset);
+    load_good_samples(dataset, options.loaded);
   } else {
     dataset.load_batch(request.epoch, request.samples, input.data(), target.data());
   }
+  if (options.loaded) options.loaded();
   if (options.augmentation.none()) return;
   const Shape& image = dataset.spec().input.shape;
   std::byte* sample_input = input.data();
@@ -43,7 +44,7 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
   }
 }
 
-void LoaderSlot::load_good_samples(const Dataset& dataset) {
+void LoaderSlot::load_good_samples(const Dataset& dataset, const std::function<void()>& loaded) {
   const std::int64_t size = dataset.size();
   const std::size_t input_bytes = dataset.spec().input.bytes(),
                     target_bytes = dataset.spec().target.bytes();
@@ -61,6 +62,7 @@ void LoaderSlot::load_good_samples(const Dataset& dataset) {
             problem.hint());
       }
     }
+    if (loaded) loaded();
     to_input += input_bytes;
     to_target += target_bytes;
   }

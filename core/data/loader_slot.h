@@ -19,7 +19,7 @@ struct LoaderSlot {
   LoadedBatch batch() const;
   std::size_t memory_bytes() const;
 
-  void load_good_samples(const Dataset& dataset);
+  void load_good_samples(const Dataset& dataset, const std::function<void()>& loaded);
 
   LoadRequest request;
   std::vector<std::byte> input;

@@ -7,6 +7,7 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/packed_copies.h"
+#include "core/exec/position.h"
 #include "core/exec/profiler.h"
 #include "core/graph/graph.h"
 #include "core/plan/program_plan.h"
@@ -47,6 +48,9 @@ class Program {
   /// From now on each kernel is waited for, so that what it throws names its node; LOCKSTEP_SYNC.
   void name_faults() { names_faults_ = true; }
 
+  /// From now on every kernel that was run (or, on a device, handed over) is a tick of `position`.
+  void set_position(Position* position) { position_ = position; }
+
   /// Device memory of input `name` ("x", "target", "sample_weight"); write it before each run,
   /// since the arena reuses it. Null where the program has no such input.
   void* input(std::string_view name) const;
@@ -80,6 +84,7 @@ class Program {
       step.kernel->run(state);
     else
       run_watched(step, state);
+    if (position_ != nullptr) position_->tick();
   }
   void run_watched(const Step& step, const RunState& state);
   void add_step(int node, const ProgramMemory& memory, Backend& backend);
@@ -97,6 +102,7 @@ class Program {
   std::vector<Step> backward_;
   std::vector<int> packed_;
   PackedCopies* copies_ = nullptr;
+  Position* position_ = nullptr;
   std::vector<int> buckets_after_forward_;
   std::vector<std::pair<std::string, void*>> inputs_;
   std::vector<std::pair<std::string, const void*>> outputs_;

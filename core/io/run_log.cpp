@@ -10,6 +10,12 @@
 #include <utility>
 
 namespace lockstep {
+namespace {
+
+constexpr int kMostTries = 30;
+constexpr useconds_t kTryUs = 10'000;
+
+}  // namespace
 
 std::string json_object(std::initializer_list<JsonField> fields, int indent) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
@@ -47,6 +53,12 @@ RunLog& RunLog::operator=(RunLog&& other) noexcept {
 }
 
 void RunLog::write_line(std::string_view line) {
+  std::unique_lock lock(*writing_, std::try_to_lock);
+  for (int i = 0; i < kMostTries && !lock; ++i) {
+    usleep(kTryUs);
+    if (lock.try_lock()) break;
+  }
+  if (!lock) return;
   if (descriptor_ < 0 || !error_.empty()) return;
   line_.assign(line);
   line_ += '\n';

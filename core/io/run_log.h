@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -33,7 +35,8 @@ class RunLog {
   RunLog(RunLog&& other) noexcept { *this = std::move(other); }
   RunLog& operator=(RunLog&& other) noexcept;
 
-  /// Appends `line` and a newline, in one write.
+  /// Appends `line` and a newline, in one write. Where another thread's write hangs, the line is
+  /// dropped.
   void write_line(std::string_view line);
   /// Flushes to the device and closes; what fails late fails here.
   void close();
@@ -42,6 +45,7 @@ class RunLog {
 
  private:
   void fail(int code);
+  std::unique_ptr<std::mutex> writing_ = std::make_unique<std::mutex>();
   std::string file_;
   std::string error_;
   std::string line_;

@@ -61,6 +61,24 @@ TEST(ErrorOutput, ARankThatSpokeIsMoreThanTheLauncher) {
   EXPECT_EQ(output.culprit().hint, "");
 }
 
+TEST(ErrorOutput, OfADeathTheLauncherKnowsTheSignal) {
+  const std::string record =
+      "[rank 1 vm] error: the process died without a word\n"
+      "  process 12, step 3; seen by rank 0\nhint: look at dmesg\n";
+  const auto box = [](int rank) {
+    return kRule + "\nmpirun noticed that process rank " + std::to_string(rank) +
+           " with PID 0 on node vm exited on signal 9 (Killed).\n" + kRule + "\n";
+  };
+  ErrorOutput same;
+  EXPECT_EQ(shown_of(same, record + box(1)), record);
+  EXPECT_EQ(same.culprit().text, "rank 1 on vm was ended by signal 9 (Killed)");
+  EXPECT_FALSE(same.culprit().said);
+  ErrorOutput another;
+  shown_of(another, record + box(2));
+  EXPECT_EQ(another.culprit().text, "[rank 1 vm] error: the process died without a word");
+  EXPECT_EQ(another.culprit().hint, "look at dmesg");
+}
+
 TEST(ErrorOutput, SrunNamesTasks) {
   ErrorOutput output;
   shown_of(output, "srun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Terminated\n");

@@ -43,6 +43,11 @@ TEST(RestartPolicy, WhatIsNotRetried) {
     first.trained = true;
     EXPECT_EQ(policy.next(first), Verdict::restart) << code;
   }
+  Attempt frozen = attempt(5);
+  frozen.first = true;
+  frozen.trained = false;
+  RestartPolicy fresh(1, 1);
+  EXPECT_EQ(fresh.next(frozen), Verdict::restart) << "a neighbour failed, even before the start";
 }
 
 TEST(RestartPolicy, AStopIsNoFailure) {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/exec/communicator.h"
+
+namespace lockstep {
+
+/// What a rank is about to do. Texts are literals.
+struct CollectiveCall {
+  enum class Kind : std::uint32_t {
+    barrier,
+    broadcast,
+    all_gather,
+    all_gather_v,
+    all_to_all,
+    gather_blocks,
+    all_reduce,
+    split
+  };
+  Kind kind = Kind::barrier;
+  std::int32_t root = -1;   ///< -1: it has none
+  std::int64_t bytes = 0;   ///< equal on all ranks, but for all_to_all, which sends as many
+  std::uint64_t sizes = 0;  ///< hash of what else has to be equal
+  /// all_to_all: elements for and from each rank.
+  std::span<const CommBlock> to = {}, from = {};
+};
+
+/// Compares the calls of all ranks of one communicator, in the order of the calls, without waiting
+/// for anybody: each is a small all-gather on a communicator of its own.
+class CollectiveCheck {
+ public:
+  /// Collective; `channel` is for this alone.
+  explicit CollectiveCheck(std::unique_ptr<Communicator> channel);
+
+  /// Tells the others of `call`; `start` is called once all have told the same, from test() or
+  /// wait(). Returns its number, from 1.
+  std::uint64_t tell(const CollectiveCall& call, std::function<void()> start);
+  /// Moves along. True once call `number` has been compared and started. Throws CommError where
+  /// ranks differ, and from then on always.
+  bool test(std::uint64_t number);
+  void wait(std::uint64_t number);
+
+ private:
+  struct Waiting {
+    std::vector<std::uint32_t> cards;  // [ranks][words]
+    std::vector<CommBlock> blocks;
+    CommRequestPtr request;
+    std::function<void()> start;
+  };
+  void compare(const Waiting& waiting) const;
+
+  std::unique_ptr<Communicator> channel_;
+  std::size_t words_;
+  std::uint64_t told_ = 0, started_ = 0;
+  std::string broken_;
+  std::deque<Waiting> waiting_;  // calls started_ + 1 to told_; requests end before channel_
+};
+
+}  // namespace lockstep

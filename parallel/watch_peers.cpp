@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/watch_peers.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+
+namespace lockstep::watch {
+namespace {
+
+constexpr std::uint64_t kWake = ~std::uint64_t{0}, kListener = kWake - 1;
+constexpr std::uint64_t kStranger = std::uint64_t{1} << 32;  // and its descriptor
+constexpr double kStrangerSeconds = 5;
+constexpr rlim_t kOtherFiles = 512;
+
+/// FNV-1a of this boot's id, and of the name where a kernel tells none.
+std::uint64_t machine_id(const char* host) {
+  char text[128] = {};
+  const Descriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  const bool told = file.valid() && ::read(file.get(), text, sizeof text - 1) > 0;
+  std::uint64_t hash = 14695981039346656037u;
+  for (const char* c = told ? text : host; *c != '\0'; ++c)
+    hash = (hash ^ std::uint8_t(*c)) * 1099511628211u;
+  return hash;
+}
+
+Peers::Card own_card() {
+  Peers::Card card;
+  gethostname(card.host, sizeof card.host - 1);
+  card.machine = machine_id(card.host);
+  card.process = getpid();
+  return card;
+}
+
+/// A job of a thousand ranks needs more files than most shells allow at first.
+void allow_files(int ranks) {
+  rlimit limit{};
+  const rlim_t wanted = rlim_t(ranks) + kOtherFiles;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Peers::Peers(Communicator& host)
+    : rank_(host.rank()),
+      cards_(std::size_t(host.size())),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      events_(epoll_create1(EPOLL_CLOEXEC)) {
+  LOCKSTEP_CHECK(wake_.valid() && events_.valid(),
+                 EnvironmentError,
+                 "the watchdog of rank {} gets no files to wait with",
+                 rank_);
+  watch(wake_.get(), kWake);
+  if (size() == 1) {
+    cards_[0] = own_card();
+    return;
+  }
+  const Card own = own_card();
+  host.all_gather(&own, cards_.data(), sizeof own);
+  if (rank_ == 0) {
+    allow_files(size());
+    listener_ = listen_for(size(), invitation_);
+    watch(listener_.get(), kListener);
+    for (int r = 0; r < size(); ++r) peers_.emplace_back(Descriptor());
+    strangers_.reserve(std::size_t(size()) + 64);
+  }
+  host.broadcast(&invitation_, sizeof invitation_, 0);
+}
+
+void Peers::connect() {
+  LOCKSTEP_ASSERT(rank_ > 0 && peers_.empty());
+  peers_.push_back(connect_to(invitation_, rank_, card(0).machine == card(rank_).machine));
+  watch(peers_[0].descriptor(), 0);
+}
+
+void Peers::watch(int descriptor, std::uint64_t tag) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = tag;
+  epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor, &event);
+}
+
+void Peers::wake() {
+  const std::uint64_t one = 1;
+  if (::write(wake_.get(), &one, sizeof one) < 0) return;  // it is awake already
+}
+
+void Peers::turn(int milliseconds, PeerListener& listener) {
+  std::array<epoll_event, 64> events;
+  const int ready = epoll_wait(events_.get(), events.data(), int(events.size()), milliseconds);
+  for (int i = 0; i < ready; ++i) {
+    const std::uint64_t tag = events[std::size_t(i)].data.u64;
+    std::uint64_t ignored = 0;
+    if (tag == kWake) {
+      while (::read(wake_.get(), &ignored, sizeof ignored) > 0) {
+      }
+    } else if (tag == kListener) {
+      accept_all();
+    } else if (tag >= kStranger) {
+      read_stranger(int(tag - kStranger));
+    } else {
+      read_peer(int(tag), listener);
+    }
+  }
+  drop_slow_strangers();
+}
+
+void Peers::accept_all() {
+  while (strangers_.size() < strangers_.capacity()) {
+    Descriptor socket = accept_from(listener_);
+    if (!socket.valid()) return;
+    watch(socket.get(), kStranger + std::uint64_t(socket.get()));
+    strangers_.push_back({Connection(std::move(socket)), now()});
+  }
+}
+
+/// Whoever knows the secret becomes a peer; everybody else is sent away.
+void Peers::read_stranger(int descriptor) {
+  const auto found = std::ranges::find_if(strangers_, [&](const Stranger& stranger) {
+    return stranger.connection.descriptor() == descriptor;
+  });
+  if (found == strangers_.end()) return;
+  int rank = -1;
+  bool bad = false;
+  const bool open = found->connection.receive([&](Kind kind, std::span<const std::byte> bytes) {
+    Hello hello;
+    if (kind != Kind::hello || !read(bytes, hello) || hello.secret != invitation_.secret ||
+        hello.rank <= 0 || hello.rank >= size())
+      bad = true;
+    else
+      rank = hello.rank;
+  });
+  if (open && !bad && rank < 0) return;
+  if (open && !bad && !peers_[std::size_t(rank)].is_open()) admit(*found, rank);
+  strangers_.erase(found);
+}
+
+void Peers::admit(Stranger& stranger, int rank) {
+  Connection& peer = peers_[std::size_t(rank)];
+  peer = std::move(stranger.connection);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = std::uint64_t(rank);
+  epoll_ctl(events_.get(), EPOLL_CTL_MOD, peer.descriptor(), &event);
+  peer.send(Kind::hello, Hello{invitation_.secret, 0});
+}
+
+void Peers::drop_slow_strangers() {
+  if (strangers_.empty()) return;
+  const double since = now() - kStrangerSeconds;
+  std::erase_if(strangers_, [&](const Stranger& stranger) { return stranger.since < since; });
+}
+
+void Peers::read_peer(int rank, PeerListener& listener) {
+  Connection& peer = peers_[std::size_t(index_of(rank))];
+  const bool open = peer.receive([&](Kind kind, std::span<const std::byte> bytes) {
+    Beat beat;
+    Goodbye goodbye;
+    PackedRecord record;
+    if (kind == Kind::beat && read(bytes, beat)) listener.on_beat(rank, beat);
+    if (kind == Kind::goodbye && read(bytes, goodbye)) listener.on_goodbye(rank, goodbye);
+    if (kind == Kind::record && read(bytes, record)) listener.on_record(rank, record);
+  });
+  if (open) return;
+  peer.close();
+  listener.on_closed(rank);
+}
+
+void Peers::flush() {
+  for (Connection& peer : peers_) peer.flush();
+}
+
+void Peers::settle(int milliseconds, bool gone) {
+  class Nobody final : public PeerListener {
+    void on_beat(int, const Beat&) override {}
+    void on_goodbye(int, const Goodbye&) override {}
+    void on_record(int, const PackedRecord&) override {}
+    void on_closed(int) override {}
+  } nobody;
+  const double end = now() + milliseconds * 1e-3;
+  for (;;) {
+    flush();
+    const bool done = std::ranges::none_of(
+        peers_, [&](const Connection& p) { return p.is_open() && (gone || p.has_unsent()); });
+    const int left = int((end - now()) * 1e3);
+    if (done || left <= 0) return;
+    turn(std::min(left, 10), nobody);
+  }
+}
+
+}  // namespace lockstep::watch

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/exec/communicator.h"
+#include "parallel/watch_channel.h"
+
+namespace lockstep::watch {
+
+/// Told what the other ranks' watchdogs say.
+class PeerListener {
+ public:
+  virtual ~PeerListener() = default;
+  virtual void on_beat(int rank, const Beat& beat) = 0;
+  virtual void on_goodbye(int rank, const Goodbye& goodbye) = 0;
+  virtual void on_record(int rank, const PackedRecord& record) = 0;
+  virtual void on_closed(int rank) = 0;
+};
+
+/// The other ends of a watchdog's connections: every rank for rank 0, rank 0 for every other one.
+/// After the constructor and connect(), one thread uses it; wake() may be called by any.
+class Peers {
+ public:
+  /// Who a rank is.
+  struct Card {
+    char host[64] = {};
+    std::uint64_t machine = 0;  ///< differs between hosts, whatever they are called
+    std::int64_t process = 0;
+  };
+
+  /// Collective: exchanges cards, and rank 0's invitation. Rank 0 listens from here on.
+  explicit Peers(Communicator& host);
+  /// Ranks above 0: connects to rank 0, whose thread must be at work. Throws EnvironmentError.
+  void connect();
+
+  /// Waits at most so long for something to happen and tells `listener` of it.
+  void turn(int milliseconds, PeerListener& listener);
+  /// Ends a turn that waits.
+  void wake();
+
+  template <typename Message>
+  void send_to_all(Kind kind, const Message& message) {
+    for (Connection& peer : peers_) peer.send(kind, message);
+  }
+  void flush();
+  /// Waits until everything is sent, or, where `gone`, until all have closed their end.
+  void settle(int milliseconds, bool gone);
+
+  int rank() const { return rank_; }
+  int size() const { return int(cards_.size()); }
+  const Card& card(int rank) const { return cards_[std::size_t(rank)]; }
+
+ private:
+  struct Stranger {
+    Connection connection;
+    double since;
+  };
+  int index_of(int rank) const { return rank_ == 0 ? rank : 0; }
+  void watch(int descriptor, std::uint64_t tag);
+  void accept_all();
+  void read_stranger(int descriptor);
+  void admit(Stranger& stranger, int rank);
+  void drop_slow_strangers();
+  void read_peer(int rank, PeerListener& listener);
+
+  int rank_;
+  std::vector<Card> cards_;  // [ranks]
+  Invitation invitation_;
+  Descriptor wake_, events_, listener_;
+  std::vector<Connection> peers_;  // rank 0: [ranks], its own never open; else: rank 0
+  std::vector<Stranger> strangers_;
+};
+
+/// Seconds of the monotonic clock.
+double now();
+
+}  // namespace lockstep::watch

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/watchdog.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <fcntl.h>
+#include <mutex>
+#include <optional>
+#include <pthread.h>
+#include <string_view>
+#include <thread>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "parallel/watch_judge.h"
+#include "parallel/watch_peers.h"
+#include "parallel/watch_verdict.h"
+
+namespace lockstep {
+namespace {
+
+using watch::now;
+using Kind = watch::Kind;
+
+constexpr int kSendMs = 200, kLeaveMs = 300;
+constexpr std::chrono::milliseconds kMostLastWords{2000};
+
+/// What each rank met while it connected.
+struct Outcome {
+  char problem[512] = {};
+  char hint[128] = {};
+};
+
+/// A thread that no signal of the process is delivered to.
+template <typename Body>
+std::thread start_quiet_thread(Body body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  try {
+    std::thread thread(body);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return thread;
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+}
+
+/// Whether a debugger holds this process.
+bool is_traced() {
+  const watch::Descriptor file(open("/proc/self/status", O_RDONLY | O_CLOEXEC));
+  char text[1024];
+  const ssize_t size = file.valid() ? read(file.get(), text, sizeof text) : 0;
+  const std::string_view status(text, std::size_t(std::max<ssize_t>(size, 0)));
+  constexpr std::string_view kKey = "TracerPid:\t";
+  const std::size_t at = status.find(kKey);
+  return at != std::string_view::npos && at + kKey.size() < status.size() &&
+         status[at + kKey.size()] != '0';
+}
+
+}  // namespace
+
+class Watchdog::State final : public watch::PeerListener {
+ public:
+  State(Communicator& host, const Position& position, bool has_launcher)
+      : position_(position),
+        has_launcher_(has_launcher),
+        exceptions_(std::uncaught_exceptions()),
+        peers_(host),
+        judge_(peers_.size(),
+               peers_.rank() == 0 ? WatchJudge::Watches::everyone : WatchJudge::Watches::rank_zero,
+               now()) {
+    if (peers_.size() == 1 && !has_launcher_) return;
+    if (peers_.rank() == 0) start();
+    try {
+      if (peers_.size() > 1) meet(host);
+    } catch (...) {
+      stop();
+      throw;
+    }
+    watching_ = true;
+    if (peers_.rank() > 0) start();
+    peers_.wake();
+  }
+
+  ~State() override { stop(); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  void set_limits(const WatchLimits& limits) {
+    const std::lock_guard lock(mutex_);
+    limits_ = limits;
+  }
+
+  void set_last_words(LastWords last_words) {
+    const std::lock_guard lock(mutex_);
+    last_words_ = std::move(last_words);
+  }
+
+  void announce(const FaultRecord& record) {
+    if (!thread_.joinable()) return;
+    std::unique_lock lock(mutex_);
+    announcement_ = watch::pack(record, true);
+    peers_.wake();
+    announced_.wait_for(lock, std::chrono::seconds(1), [&] { return !announcement_.has_value(); });
+  }
+
+ private:
+  void start() {
+    thread_ = start_quiet_thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "watchdog");
+  }
+
+  void stop() {
+    if (!thread_.joinable()) return;
+    after_error_ = std::uncaught_exceptions() > exceptions_;
+    stopping_ = true;
+    peers_.wake();
+    thread_.join();
+  }
+
+  /// Every rank is connected, or all throw what the first of them met.
+  void meet(Communicator& host) {
+    Outcome own;
+    try {
+      if (peers_.rank() > 0) peers_.connect();
+    } catch (const Error& error) {
+      std::strncpy(own.problem, error.what(), sizeof own.problem - 1);
+      std::strncpy(own.hint, error.hint().c_str(), sizeof own.hint - 1);
+    }
+    std::vector<Outcome> all(std::size_t(host.size()));
+    host.all_gather(&own, all.data(), sizeof own);
+    for (const Outcome& outcome : all)
+      if (*outcome.problem != '\0') throw EnvironmentError(outcome.problem, outcome.hint);
+  }
+
+  // From here on: the watchdog's thread.
+
+  void run() {
+    bool began = false;
+    double next_beat = now();
+    while (!stopping_) {
+      try {
+        if (watching_ && !std::exchange(began, true)) {
+          judge_.restart(now());
+          next_beat = now();
+        }
+        const double left = next_beat - now();
+        peers_.turn(left <= 0 ? 0 : int(left * 1e3) + 1, *this);
+        if (began) look(next_beat);
+      } catch (...) {
+        // Without memory: what was missed comes again with the next turn.
+        poll_without_memory();
+      }
+    }
+    peers_.send_to_all(Kind::goodbye, watch::Goodbye{std::uint8_t(after_error_ ? 1 : 0)});
+    peers_.settle(kSendMs, false);
+  }
+
+  void look(double& next_beat) {
+    send_announcement();
+    const double time = woken();
+    if (time >= next_beat) {
+      next_beat = time + kBeatSeconds;
+      beat(time);
+    }
+    if (spoken_ || peers_.size() == 1) return;
+    {
+      const std::lock_guard lock(mutex_);
+      judge_.set_limits(limits_);
+    }
+    if (const auto verdict = judge_.judge(now()))
+      leave(record_of(*verdict), speaks_of(*verdict), peers_.rank() == 0);
+  }
+
+  void beat(double time) {
+    if (has_launcher_ && getppid() != parent_) end_without_launcher();
+    if (peers_.size() == 1) return;
+    const PositionNote note = position_.read();
+    const bool traced = is_traced();
+    peers_.flush();
+    peers_.send_to_all(Kind::beat, watch::pack(note, traced));
+    if (peers_.rank() == 0) judge_.beat(0, note, traced, time);
+  }
+
+  /// Before anything that was seen in a turn.
+  double woken() {
+    const double time = now();
+    judge_.wake(time);
+    return time;
+  }
+  void on_beat(int rank, const watch::Beat& beat) override {
+    judge_.beat(rank, watch::unpack(beat), beat.traced != 0, woken());
+  }
+  void on_goodbye(int rank, const watch::Goodbye& goodbye) override {
+    judge_.goodbye(rank, goodbye.after_error != 0, woken());
+  }
+  void on_closed(int rank) override { judge_.closed(rank, woken()); }
+
+  void on_record(int, const watch::PackedRecord& packed) override {
+    if (spoken_ || stopping_) return;
+    const FaultRecord record = watch::unpack(packed);
+    leave(record, peers_.rank() == 0 && packed.said == 0, peers_.rank() == 0);
+  }
+
+  void send_announcement() {
+    const std::lock_guard lock(mutex_);
+    if (!announcement_) return;
+    spoken_ = true;
+    peers_.send_to_all(Kind::record, *announcement_);
+    peers_.settle(kSendMs, false);
+    announcement_.reset();
+    announced_.notify_all();
+  }
+
+  FaultRecord record_of(const Verdict& verdict) const {
+    FaultRecord record = describe(verdict, judge_.note(verdict.rank));
+    const watch::Peers::Card& culprit = peers_.card(verdict.rank);
+    record.host = culprit.host;
+    record.process = culprit.process;
+    record.seen_by = peers_.rank();
+    return record;
+  }
+
+  /// Rank 0 speaks of all others. Where it is itself gone, the lowest other rank does: of another
+  /// host where rank 0's may be gone as a whole.
+  bool speaks_of(const Verdict& verdict) const {
+    if (peers_.rank() == 0) return true;
+    const bool silent = verdict.kind == Verdict::Kind::frozen;
+    int speaker = 1;
+    for (int r = 1; r < peers_.size() && silent; ++r)
+      if (peers_.card(r).machine != peers_.card(0).machine) {
+        speaker = r;
+        break;
+      }
+    return peers_.rank() == speaker;
+  }
+
+  void end_without_launcher() {
+    FaultRecord record;
+    set_position(record, position_.read());
+    record.rank = peers_.rank();
+    record.host = peers_.card(record.rank).host;
+    record.process = getpid();
+    record.cause = "the launcher of this rank is gone";
+    record.hint = "mpirun or srun ended or was killed; start the run again, with --resume auto";
+    if (peers_.rank() > 0) peers_.send_to_all(Kind::record, watch::pack(record, false));
+    leave(record, peers_.rank() == 0, peers_.rank() == 0);
+  }
+
+  /// Whatever hangs from here on, a full pipe or a dead file system, the process ends.
+  [[noreturn]] void leave(const FaultRecord& record, bool speaks, bool tells_others) {
+    const int exit_code = record.exit_code;
+    try {
+      start_quiet_thread([exit_code] {
+        std::this_thread::sleep_for(kMostLastWords);
+        _exit(exit_code);
+      }).detach();
+    } catch (...) {
+      // Then it has to go without.
+    }
+    if (tells_others) peers_.send_to_all(Kind::record, watch::pack(record, true));
+    peers_.flush();
+    try {
+      LastWords last_words;
+      {
+        const std::lock_guard lock(mutex_);
+        last_words = last_words_;
+      }
+      if (last_words) last_words(record, speaks);
+    } catch (...) {
+      say_without_memory();
+    }
+    peers_.settle(kLeaveMs, tells_others);
+    _exit(exit_code);
+  }
+
+  static void say_without_memory() {
+    constexpr std::string_view kText = "error: a rank of this job is gone, frozen or stuck\n";
+    if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0) return;
+  }
+  static void poll_without_memory() { usleep(useconds_t(kBeatSeconds * 1e6)); }
+
+  const Position& position_;
+  const bool has_launcher_;
+  const pid_t parent_ = getppid();
+  const int exceptions_;  // in flight when the watchdog began
+  watch::Peers peers_;
+  WatchJudge judge_;
+  bool spoken_ = false;  // this rank ends, and has said why
+  std::atomic<bool> watching_{false}, stopping_{false}, after_error_{false};
+
+  std::mutex mutex_;
+  std::condition_variable announced_;
+  std::optional<watch::PackedRecord> announcement_;
+  WatchLimits limits_;
+  LastWords last_words_;
+  std::thread thread_;
+};
+
+Watchdog::Watchdog(Communicator& host, const Position& position, bool has_launcher)
+    : state_(std::make_unique<State>(host, position, has_launcher)) {}
+
+Watchdog::~Watchdog() = default;
+
+void Watchdog::set_limits(const WatchLimits& limits) { state_->set_limits(limits); }
+void Watchdog::set_last_words(LastWords last_words) {
+  state_->set_last_words(std::move(last_words));
+}
+void Watchdog::announce(const FaultRecord& record) { state_->announce(record); }
+
+}  // namespace lockstep

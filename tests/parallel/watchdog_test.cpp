@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watchdogs of forked processes, which die, freeze, hang and leave.
+#include "parallel/watchdog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <optional>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "tests/parallel/forked_ranks.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using testing::Endings;
+using testing::ForkedCommunicator;
+using testing::ForkedRanks;
+using testing::SharedMemory;
+
+constexpr int kReady = 0, kStop = 1, kSpoken = 2, kRecords = 3, kCulprit = 4, kMarks = 5;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Tells the test, over the shared memory, what the last words of this rank were.
+void tell_last_words(Watchdog& watchdog, SharedMemory& memory) {
+  watchdog.set_last_words([&memory](const FaultRecord& record, bool speaks) {
+    ++memory.flags[kRecords];
+    memory.flags[kCulprit] = record.rank;
+    if (speaks) ++memory.flags[kSpoken];
+  });
+}
+
+/// A rank that works, as far as `until_stopped`, and leaves in order.
+int work(ForkedCommunicator& world, SharedMemory& memory, const WatchLimits& limits) {
+  Position position;
+  position.set_step(3);
+  position.enter(RunStage::training);
+  Watchdog watchdog(world, position);
+  watchdog.set_limits(limits);
+  tell_last_words(watchdog, memory);
+  ++memory.flags[kReady];
+  while (memory.flags[kStop] == 0) {
+    position.tick();
+    std::this_thread::sleep_for(1ms);
+  }
+  return 0;
+}
+
+const WatchLimits kOneSecond{.training_s = 1, .start_s = 1, .evaluation_s = 1, .saving_s = 1};
+
+ForkedRanks::Body working(const WatchLimits& limits) {
+  return [limits](ForkedCommunicator& world, SharedMemory& memory) {
+    return work(world, memory, limits);
+  };
+}
+
+TEST(Watchdog, RanksThatWorkLeaveInOrder) {
+  ForkedRanks ranks(4, working(kOneSecond));
+  ranks.await(kReady, 4);
+  std::this_thread::sleep_for(2500ms);
+  ranks.memory().flags[kStop] = 1;
+  EXPECT_THAT(ranks.wait(5), Each(0));
+  EXPECT_EQ(ranks.memory().flags[kRecords], 0);
+}
+
+TEST(Watchdog, ADeadRankEndsTheOthersWithinTwoSeconds) {
+  for (const int dead : {2, 0}) {
+    ForkedRanks ranks(3, working({}));
+    ranks.await(kReady, 3);
+    const double start = now();
+    ranks.signal(dead, SIGKILL);
+    const Endings endings = ranks.wait(5);
+    EXPECT_LT(now() - start, 2);
+    for (int r = 0; r < 3; ++r)
+      EXPECT_EQ(endings[std::size_t(r)], r == dead ? 1000 + SIGKILL : 1) << "rank " << r;
+    EXPECT_EQ(ranks.memory().flags[kCulprit], dead);
+    EXPECT_EQ(ranks.memory().flags[kRecords], 2) << "every other rank has the record";
+    EXPECT_EQ(ranks.memory().flags[kSpoken], 1) << "one of them says it";
+  }
+}
+
+TEST(Watchdog, AnEarlyExitIsADeath) {
+  ForkedRanks ranks(2, [](ForkedCommunicator& world, SharedMemory& memory) {
+    if (world.rank() == 0) return work(world, memory, {});
+    const Position position;
+    const Watchdog watchdog(world, position);
+    _exit(0);
+  });
+  EXPECT_THAT(ranks.wait(5), ElementsAre(1, 0));
+  EXPECT_EQ(ranks.memory().flags[kCulprit], 1);
+}
+
+TEST(Watchdog, AFrozenRankEndsTheOthersWithExitCodeFive) {
+  for (const int frozen : {1, 0}) {
+    ForkedRanks ranks(3, working(kOneSecond));
+    ranks.await(kReady, 3);
+    std::this_thread::sleep_for(500ms);
+    const double start = now();
+    ranks.signal(frozen, SIGSTOP);
+    const Endings endings = ranks.wait(5, frozen);
+    EXPECT_LT(now() - start, 2) << "timeout and a second";
+    for (int r = 0; r < 3; ++r) {
+      if (r == frozen) continue;
+      EXPECT_EQ(endings[std::size_t(r)], 5) << "rank " << r;
+    }
+    EXPECT_EQ(ranks.memory().flags[kCulprit], frozen);
+    EXPECT_EQ(ranks.memory().flags[kSpoken], 1);
+  }
+}
+
+TEST(Watchdog, AFreezeOfHalfTheTimeSurvives) {
+  for (const int frozen : {1, 0}) {
+    ForkedRanks ranks(3, working({.training_s = 2}));
+    ranks.await(kReady, 3);
+    ranks.signal(frozen, SIGSTOP);
+    std::this_thread::sleep_for(1s);
+    ranks.signal(frozen, SIGCONT);
+    std::this_thread::sleep_for(3s);
+    EXPECT_EQ(ranks.memory().flags[kRecords], 0);
+    ranks.memory().flags[kStop] = 1;
+    EXPECT_THAT(ranks.wait(5), Each(0));
+  }
+}
+
+TEST(Watchdog, AllFrozenAtOnceAccuseNobody) {
+  ForkedRanks ranks(3, working(kOneSecond));
+  ranks.await(kReady, 3);
+  for (int r = 0; r < 3; ++r) ranks.signal(r, SIGSTOP);
+  std::this_thread::sleep_for(3s);
+  for (int r = 2; r >= 0; --r) ranks.signal(r, SIGCONT);
+  std::this_thread::sleep_for(1s);
+  EXPECT_EQ(ranks.memory().flags[kRecords], 0);
+  ranks.memory().flags[kStop] = 1;
+  EXPECT_THAT(ranks.wait(5), Each(0));
+}
+
+TEST(Watchdog, ARankThatHangsIsToldFromThoseThatWaitForIt) {
+  ForkedRanks ranks(3, [](ForkedCommunicator& world, SharedMemory& memory) {
+    Position position;
+    position.set_step(3);
+    position.enter(RunStage::training);
+    Watchdog watchdog(world, position);
+    watchdog.set_limits(kOneSecond);
+    tell_last_words(watchdog, memory);
+    std::optional<CollectiveScope> scope;
+    if (world.rank() != 1) scope.emplace(position, CollectiveNote{.name = "all-gather"});
+    std::this_thread::sleep_for(30s);
+    return 0;
+  });
+  EXPECT_THAT(ranks.wait(5), Each(5)) << "the culprit ends as well";
+  EXPECT_EQ(ranks.memory().flags[kCulprit], 1);
+  EXPECT_EQ(ranks.memory().flags[kRecords], 3);
+  EXPECT_EQ(ranks.memory().flags[kSpoken], 1);
+}
+
+TEST(Watchdog, WhatARankAnnouncesEndsTheOthersSilently) {
+  for (const int culprit : {1, 0}) {
+    ForkedRanks ranks(3, [culprit](ForkedCommunicator& world, SharedMemory& memory) {
+      if (world.rank() != culprit) return work(world, memory, {});
+      const Position position;
+      Watchdog watchdog(world, position);
+      FaultRecord record;
+      record.rank = culprit;
+      record.cause = "the loss is NaN";
+      record.exit_code = 7;
+      watchdog.announce(record);
+      return 7;
+    });
+    EXPECT_THAT(ranks.wait(3), Each(7));
+    EXPECT_EQ(ranks.memory().flags[kCulprit], culprit);
+    EXPECT_EQ(ranks.memory().flags[kRecords], 2);
+    EXPECT_EQ(ranks.memory().flags[kSpoken], 0) << "it has said so itself";
+  }
+}
+
+TEST(Watchdog, WhoLeavesWithAnExceptionHasTimeToSayWhy) {
+  ForkedRanks ranks(2, [](ForkedCommunicator& world, SharedMemory& memory) {
+    if (world.rank() == 0) return work(world, memory, {});
+    try {
+      const Position position;
+      const Watchdog watchdog(world, position);
+      throw DataError("bad");
+    } catch (const DataError&) {
+      std::this_thread::sleep_for(1s);
+      memory.flags[kMarks] = memory.flags[kRecords].load();
+      std::this_thread::sleep_for(30s);
+    }
+    return 0;
+  });
+  EXPECT_EQ(ranks.wait(6, 1)[0], 1);
+  EXPECT_EQ(ranks.memory().flags[kMarks], 0) << "not taken for dead at once";
+  EXPECT_EQ(ranks.memory().flags[kCulprit], 1);
+}
+
+TEST(Watchdog, LastWordsThatHangDelayTheEndByTwoSecondsAtMost) {
+  ForkedRanks ranks(2, [](ForkedCommunicator& world, SharedMemory& memory) {
+    const Position position;
+    Watchdog watchdog(world, position);
+    watchdog.set_last_words([](const FaultRecord&, bool) { std::this_thread::sleep_for(60s); });
+    ++memory.flags[kReady];
+    std::this_thread::sleep_for(60s);
+    return 0;
+  });
+  ranks.await(kReady, 2);
+  ranks.signal(1, SIGKILL);
+  EXPECT_EQ(ranks.wait(4)[0], 1);
+}
+
+TEST(Watchdog, SixtyFourRanks) {
+  ForkedRanks ranks(64, working({}));
+  ranks.await(kReady, 64);
+  ranks.signal(40, SIGKILL);
+  const Endings endings = ranks.wait(8);
+  for (int r = 0; r < 64; ++r) EXPECT_EQ(endings[std::size_t(r)], r == 40 ? 1000 + SIGKILL : 1);
+  EXPECT_EQ(ranks.memory().flags[kCulprit], 40);
+}
+
+// A rank, its launcher and the launcher's launcher, which reads what the rank left.
+TEST(Watchdog, ARankEndsWithItsLauncher) {
+  for (const bool has_launcher : {true, false}) {
+    ForkedRanks ranks(1, [has_launcher](ForkedCommunicator&, SharedMemory& memory) {
+      prctl(PR_SET_CHILD_SUBREAPER, 1);
+      const pid_t launcher = fork();
+      if (launcher == 0) {
+        if (fork() == 0) {
+          ForkedCommunicator alone(memory, 0, 1);
+          const Position position;
+          Watchdog watchdog(alone, position, has_launcher);
+          tell_last_words(watchdog, memory);
+          memory.flags[kReady] = 1;
+          std::this_thread::sleep_for(3s);
+          _exit(42);
+        }
+        while (memory.flags[kReady] == 0) std::this_thread::sleep_for(1ms);
+        _exit(0);
+      }
+      waitpid(launcher, nullptr, 0);
+      int status = 0;
+      waitpid(-1, &status, 0);
+      return WEXITSTATUS(status);
+    });
+    EXPECT_THAT(ranks.wait(8), ElementsAre(has_launcher ? 1 : 42));
+    EXPECT_EQ(ranks.memory().flags[kRecords], has_launcher ? 1 : 0);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/watched_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <vector>
+
+#include "core/base/error.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<Communicator> watched(Position& position, bool checked) {
+  Communicator& world = testing::mpi_world();
+  return make_watched_communicator(world.split(0, world.rank()), position, checked);
+}
+
+/// Every collective once; false where the results are wrong.
+bool all_collectives_work(Communicator& comm) {
+  const int rank = comm.rank(), ranks = comm.size();
+  const auto count = std::size_t(ranks);
+  comm.barrier();
+  int word = rank;
+  comm.broadcast(&word, sizeof word, 0);
+  std::vector<int> all(count), expected(count);
+  std::iota(expected.begin(), expected.end(), 0);
+  comm.all_gather(&rank, all.data(), sizeof rank);
+  bool good = word == 0 && all == expected;
+  comm.all_gather_v(&rank, all.data(), std::vector<std::size_t>(count, sizeof rank));
+  good &= all == expected;
+  std::vector<float> sum{1}, send(count, float(rank)), received(count), gathered(count);
+  std::vector<CommBlock> blocks;
+  for (int r = 0; r < ranks; ++r) blocks.push_back({r, 1});
+  gathered[std::size_t(rank)] = float(rank);
+  const auto to_all = comm.start_all_to_all(send.data(), blocks, received.data(), blocks);
+  const auto gather = comm.start_all_gather(gathered.data(), blocks);
+  const auto reduce = comm.start_all_reduce(sum.data(), 1);
+  while (!gather->test()) {
+  }
+  reduce->wait();
+  to_all->wait();
+  for (int r = 0; r < ranks; ++r)
+    good &= received[std::size_t(r)] == float(r) && gathered[std::size_t(r)] == float(r);
+  return good && sum[0] == float(ranks);
+}
+
+TEST(WatchedCommunicator, DoesWhatTheOneInsideDoes) {
+  for (const bool checked : {false, true}) {
+    Position position;
+    const auto comm = watched(position, checked);
+    EXPECT_TRUE(all_collectives_work(*comm));
+    const auto part = comm->split(comm->rank() % 2, comm->rank());
+    EXPECT_TRUE(all_collectives_work(*part));
+    EXPECT_EQ(position.read().collective.name, nullptr);
+    // Blocking ones and waits, of `comm` and of its part, and the split.
+    EXPECT_EQ(position.read().collectives, 13u);
+  }
+}
+
+// As gradient exchanges do: two communicators, whose collectives ranks start in different orders.
+TEST(WatchedCommunicator, CommunicatorsAreCheckedEachByItself) {
+  Position position;
+  const auto a = watched(position, true), b = watched(position, true);
+  std::vector<float> x{1}, y{1}, z{1};
+  CommRequestPtr requests[3];
+  if (a->rank() == 0) {
+    requests[0] = a->start_all_reduce(x.data(), 1);
+    requests[1] = a->start_all_reduce(y.data(), 1);
+    requests[2] = b->start_all_reduce(z.data(), 1);
+  } else {
+    requests[2] = b->start_all_reduce(z.data(), 1);
+    requests[0] = a->start_all_reduce(x.data(), 1);
+    requests[1] = a->start_all_reduce(y.data(), 1);
+  }
+  for (bool done = false; !done;) {
+    done = true;
+    for (const CommRequestPtr& request : requests) done &= request->test();
+  }
+  for (const auto* value : {&x, &y, &z}) EXPECT_EQ((*value)[0], float(a->size()));
+}
+
+/// The message of what `call` throws.
+template <typename Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const CommError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(CheckedMode, AnotherOperationIsNamedOnEveryRank) {
+  Position position;
+  const auto comm = watched(position, true);
+  comm->barrier();
+  std::vector<std::int64_t> own(8, 7), all(8 * std::size_t(comm->size()), 5);
+  const auto before = all;
+  const std::string what = error_of([&] {
+    if (comm->rank() == 0)
+      comm->all_gather(own.data(), all.data(), 64);
+    else
+      comm->broadcast(own.data(), 8, 0);
+  });
+  EXPECT_THAT(what, HasSubstr("rank 0 called all-gather of 64 bytes as its 2nd collective"));
+  EXPECT_THAT(what, HasSubstr("rank 1 broadcast of 8 bytes from 0"));
+  EXPECT_EQ(all, before) << "untouched";
+  EXPECT_EQ(own, std::vector<std::int64_t>(8, 7));
+}
+
+TEST(CheckedMode, AnotherSizeIsNamed) {
+  Position position;
+  const auto comm = watched(position, true);
+  std::vector<float> data(16, 2);
+  const std::string what = error_of([&] {
+    const auto request = comm->start_all_reduce(data.data(), comm->rank() == 0 ? 16 : 8);
+    request->wait();
+  });
+  EXPECT_THAT(what, HasSubstr("all-reduce of 64 bytes"));
+  EXPECT_THAT(what, HasSubstr("all-reduce of 32 bytes"));
+  EXPECT_EQ(data, std::vector<float>(16, 2));
+}
+
+TEST(CheckedMode, BlocksThatDoNotMeetAreNamed) {
+  Position position;
+  const auto comm = watched(position, true);
+  const auto ranks = std::size_t(comm->size());
+  std::vector<float> send(4 * ranks, 1), received(4 * ranks, 0);
+  std::vector<CommBlock> to, from;
+  for (int r = 0; r < comm->size(); ++r) {
+    to.push_back({4 * r, comm->rank() == 0 && r == 1 ? 2 : 4});
+    from.push_back({4 * r, 4});
+  }
+  const std::string what = error_of([&] {
+    const auto request = comm->start_all_to_all(send.data(), to, received.data(), from);
+    while (!request->test()) {
+    }
+  });
+  EXPECT_THAT(what, HasSubstr("rank 0 sends 2 elements to rank 1, which expects 4"));
+  EXPECT_EQ(received, std::vector<float>(4 * ranks, 0));
+}
+
+}  // namespace
+}  // namespace lockstep
