@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/watchdog.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <csignal>
@@ -26,7 +27,8 @@ using watch::now;
 using Kind = watch::Kind;
 
 constexpr int kSendMs = 200, kLeaveMs = 300;
-constexpr std::chrono::milliseconds kMostLastWords{2000};
+constexpr double kSoonSeconds = 0.05;
+constexpr std::chrono::milliseconds kMostLastWords{2000}, kSpeakerFirst{500};
 
 /// What each rank met while it connected.
 struct Outcome {
@@ -140,6 +142,10 @@ class Watchdog::State final : public watch::PeerListener {
 
   // From here on: the watchdog's thread.
 
+  /// Whether the other ends of the connections learn of a record, and that the screen has it. A
+  /// frozen rank 0 that is woken to be killed has to know as well.
+  enum class Tell : std::uint8_t { nobody, said, unsaid };
+
   void run() {
     bool began = false;
     double next_beat = now();
@@ -149,7 +155,7 @@ class Watchdog::State final : public watch::PeerListener {
           judge_.restart(now());
           next_beat = now();
         }
-        const double left = next_beat - now();
+        const double left = std::min(next_beat - now(), somebody_ended_ ? kSoonSeconds : 1.0);
         peers_.turn(left <= 0 ? 0 : int(left * 1e3) + 1, *this);
         if (began) look(next_beat);
       } catch (...) {
@@ -164,17 +170,23 @@ class Watchdog::State final : public watch::PeerListener {
   void look(double& next_beat) {
     send_announcement();
     const double time = woken();
-    if (time >= next_beat) {
+    const bool beats = time >= next_beat;
+    if (beats) {
       next_beat = time + kBeatSeconds;
       beat(time);
     }
-    if (spoken_ || peers_.size() == 1) return;
+    // Judging takes time for each rank: not at every message of every rank.
+    if (spoken_ || peers_.size() == 1 || (!beats && !somebody_ended_)) return;
     {
       const std::lock_guard lock(mutex_);
       judge_.set_limits(limits_);
     }
-    if (const auto verdict = judge_.judge(now()))
-      leave(record_of(*verdict), speaks_of(*verdict), peers_.rank() == 0);
+    if (const auto verdict = judge_.judge(now())) {
+      // The launcher ends all ranks, and wakes the frozen one, as soon as the first has ended.
+      const bool speaks = speaks_of(*verdict);
+      if (!speaks) std::this_thread::sleep_for(kSpeakerFirst);
+      leave(record_of(*verdict), speaks, Tell::said);
+    }
   }
 
   void beat(double time) {
@@ -198,13 +210,19 @@ class Watchdog::State final : public watch::PeerListener {
   }
   void on_goodbye(int rank, const watch::Goodbye& goodbye) override {
     judge_.goodbye(rank, goodbye.after_error != 0, woken());
+    somebody_ended_ = somebody_ended_ || goodbye.after_error != 0;
   }
-  void on_closed(int rank) override { judge_.closed(rank, woken()); }
+  void on_closed(int rank) override {
+    somebody_ended_ = somebody_ended_ || judge_.is_present(rank);
+    judge_.closed(rank, woken());
+  }
 
   void on_record(int, const watch::PackedRecord& packed) override {
     if (spoken_ || stopping_) return;
     const FaultRecord record = watch::unpack(packed);
-    leave(record, peers_.rank() == 0 && packed.said == 0, peers_.rank() == 0);
+    leave(record,
+          peers_.rank() == 0 && packed.said == 0,
+          peers_.rank() == 0 ? Tell::said : Tell::nobody);
   }
 
   void send_announcement() {
@@ -248,12 +266,11 @@ class Watchdog::State final : public watch::PeerListener {
     record.process = getpid();
     record.cause = "the launcher of this rank is gone";
     record.hint = "mpirun or srun ended or was killed; start the run again, with --resume auto";
-    if (peers_.rank() > 0) peers_.send_to_all(Kind::record, watch::pack(record, false));
-    leave(record, peers_.rank() == 0, peers_.rank() == 0);
+    leave(record, peers_.rank() == 0, peers_.rank() == 0 ? Tell::said : Tell::unsaid);
   }
 
   /// Whatever hangs from here on, a full pipe or a dead file system, the process ends.
-  [[noreturn]] void leave(const FaultRecord& record, bool speaks, bool tells_others) {
+  [[noreturn]] void leave(const FaultRecord& record, bool speaks, Tell tell) {
     const int exit_code = record.exit_code;
     try {
       start_quiet_thread([exit_code] {
@@ -263,7 +280,8 @@ class Watchdog::State final : public watch::PeerListener {
     } catch (...) {
       // Then it has to go without.
     }
-    if (tells_others) peers_.send_to_all(Kind::record, watch::pack(record, true));
+    if (tell != Tell::nobody)
+      peers_.send_to_all(Kind::record, watch::pack(record, tell == Tell::said));
     peers_.flush();
     try {
       LastWords last_words;
@@ -275,7 +293,7 @@ class Watchdog::State final : public watch::PeerListener {
     } catch (...) {
       say_without_memory();
     }
-    peers_.settle(kLeaveMs, tells_others);
+    peers_.settle(kLeaveMs, peers_.rank() == 0);
     _exit(exit_code);
   }
 
@@ -291,7 +309,8 @@ class Watchdog::State final : public watch::PeerListener {
   const int exceptions_;  // in flight when the watchdog began
   watch::Peers peers_;
   WatchJudge judge_;
-  bool spoken_ = false;  // this rank ends, and has said why
+  bool somebody_ended_ = false;  // and is about to be judged
+  bool spoken_ = false;          // this rank ends, and has said why
   std::atomic<bool> watching_{false}, stopping_{false}, after_error_{false};
 
   std::mutex mutex_;
