@@ -66,7 +66,7 @@ def small_disk(theatre, ranks, random):
     folder = theatre.place()
     checkpoints, kept = folder / "run/checkpoints", folder / "kept"
     checkpoints.mkdir(parents=True)
-    flags = watched("--hidden=128,128", "--force", "--checkpoint-keep=2")
+    flags = watched("--hidden=256,256", "--force", "--checkpoint-keep=2")
     script = (f"mount -t tmpfs -o size=1m none {checkpoints} || exit 77; \"$@\"; code=$?; "
               f"cp -r {checkpoints} {kept}; umount {checkpoints}; exit $code")
     run = Run(["unshare", "-m", "sh", "-c", script, "sh",

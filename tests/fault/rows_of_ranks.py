@@ -12,7 +12,7 @@ from played_run import Run, send
 from verdict import T, Verdict, fatal, look_at_end, survived
 
 DEAD = (1, 137)  # where mpirun sees a death first, it says 128 + 9
-STEPS = 300
+STEPS = 400
 
 
 def watched(*flags):
@@ -20,7 +20,7 @@ def watched(*flags):
 
 
 def step_of(random):
-    return random.randint(25, STEPS - 30)
+    return random.randint(150, STEPS - 30)  # behind the first checkpoints
 
 
 def plan(random, rank, place, do):
@@ -184,7 +184,7 @@ def differs(what, flag, key):
     def variant(theatre, ranks, random):
         rank = random.randrange(ranks)
         sizes = [(rank, ()), (1, (flag,)), (ranks - rank - 1, ())]
-        run = Run(by_hand(theatre, [(n, watched("--steps=300", *more), {})
+        run = Run(by_hand(theatre, [(n, watched(f"--steps={STEPS}", *more), {})
                                     for n, more in sizes if n > 0]), theatre.place())
         verdict = Verdict(what, ranks, seconds=run.ended - run.began)
         look_at_end(verdict, theatre, run)
@@ -226,7 +226,7 @@ def out_of_memory(theatre, ranks, random):
 def small_limit(theatre, ranks, random):
     """prlimit on one rank, too little for its model."""
     rank = random.randrange(ranks)
-    flags = watched("--steps=300", "--hidden=4096,4096,4096")
+    flags = watched(f"--steps={STEPS}", "--hidden=4096,4096,4096")
     sizes = [(rank, False), (1, True), (ranks - rank - 1, False)]
     command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
     for i, (count, small) in enumerate(s for s in sizes if s[0] > 0):

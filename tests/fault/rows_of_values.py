@@ -36,7 +36,7 @@ def not_finite_skipped(theatre, ranks, random):
 
 
 def spike(theatre, ranks, random):
-    step, flag = random.randint(80, STEPS - 30), "--on-spike=rollback"
+    step, flag = step_of(random), "--on-spike=rollback"
     fault = f"rank=0,step={step},do=scale-batch:1e6"
     run = play(theatre, ranks, fault, flag)
     return survived(theatre, run, "rollback", ranks,
