@@ -38,8 +38,9 @@ ErrorReport describe(const std::exception_ptr& error) {
   } catch (const Error& e) {
     return {e.what(), e.hint(), int(e.exit_code())};
   } catch (const std::bad_alloc&) {
-    return {"out of memory on the host" + memory_words(),
-            "use a smaller --micro-batch or fewer ranks a host",
+    // The numbers in the hint: ranks that meet the same error in other numbers say it once.
+    return {"out of memory on the host",
+            "use a smaller --micro-batch or fewer ranks a host" + memory_words(),
             4};
   } catch (const std::exception& e) {
     return {e.what(), {}, 1};
