@@ -102,7 +102,7 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
 void TrainingRun::roll_back() {
   const StepResult spike = *spike_;
   p_.context.position().enter(RunStage::start);  // files are read and hashed
-  (void)p_.replica.finish_steps();  // of steps behind it
+  (void)p_.replica.finish_steps();               // of steps behind it
   if (checkpointing_) checkpointing_->settle();
   const ResumePoint point = point_to_go_back_to(spike);
   if (p_.context.rank() == 0) set_damaged_aside(p_.options.checkpoint, point.record);
