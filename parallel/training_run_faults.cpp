@@ -101,8 +101,11 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
 
 void TrainingRun::roll_back() {
   const StepResult spike = *spike_;
+  Position& position = p_.context.position();
+  const RunStage stage = position.read().stage;
+  position.enter(RunStage::saving);              // waits for files, and reads all of one checkpoint
   p_.context.position().enter(RunStage::start);  // files are read and hashed
-  (void)p_.replica.finish_steps();  // of steps behind it
+  (void)p_.replica.finish_steps();               // of steps behind it
   if (checkpointing_) checkpointing_->settle();
   const ResumePoint point = point_to_go_back_to(spike);
   if (p_.context.rank() == 0) set_damaged_aside(p_.options.checkpoint, point.record);
@@ -124,6 +127,7 @@ void TrainingRun::roll_back() {
   for (TrainObserver* observer : p_.observers) observer->on_rollback(record);
   watch_.emplace();
   spike_.reset();
+  position.enter(stage);
 }
 
 /// What a checkpoint has to know of faults; `newest` is the last step's, which other ranks may not
