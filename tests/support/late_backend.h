@@ -81,11 +81,6 @@ class LateBackend final : public Backend {
             std::uint64_t* result) override {
     inner_->hash(values, ranges, result);
   }
-  void hash(const float* values,
-            std::span<const FlatRange> ranges,
-            std::uint64_t* result) override {
-    inner_->hash(values, ranges, result);
-  }
   void update_running_statistic(float* value,
                                 const float* sum,
                                 const float* weight,
