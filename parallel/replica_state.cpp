@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
+#include "parallel/fault_player.h"
 
 namespace lockstep {
 namespace {
@@ -233,6 +234,10 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
   copy_sample_weight(program);
+  if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
+    const float weight = *sample_weight_->as<float>() * float(fault->number);
+    device.copy_to_device(program.sample_weight, &weight, sizeof(float));
+  }
   device.record(copied);
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <sched.h>
+#include <system_error>
 #include <thread>
 
 #include "core/base/error.h"
@@ -202,14 +203,24 @@ class Loader::State {
       const std::lock_guard lock(mutex_);
       wanted_ = workers;
     }
-    start_threads();
+    try {
+      start_threads();
+    } catch (const EnvironmentError&) {  // those that there are go on
+      const std::lock_guard lock(mutex_);
+      wanted_ = int(threads_.size());
+    }
     unparked_.notify_all();
   }
 
   /// Threads for all workers that are wanted; those beyond are parked, not ended.
   void start_threads() {
-    while (int(threads_.size()) < wanted_)
-      threads_.emplace_back([this, number = int(threads_.size())] { work(number); });
+    try {
+      while (int(threads_.size()) < wanted_)
+        threads_.emplace_back([this, number = int(threads_.size())] { work(number); });
+    } catch (const std::system_error& error) {
+      throw EnvironmentError(fmt::format("data: cannot start a loading thread: {}", error.what()),
+                             "allow more threads (ulimit -u), or load without: --workers 0");
+    }
   }
 
   LoaderSlot& wait_for_slot() {
