@@ -64,15 +64,23 @@ class Notes final : public TrainObserver {
   std::vector<RollbackRecord> rollbacks;
 };
 
+inline TrainSummary train(RankContext& context,
+                          const SmallTable::Change& change,
+                          const TrainOptions& options,
+                          Notes* notes = nullptr,
+                          const ModelFunction& model = small_net) {
+  Trainer trainer(context, model, softmax_cross_entropy, options);
+  if (notes) trainer.add_observer(*notes);
+  return trainer.fit({std::make_shared<SmallTable>(change), nullptr});
+}
+
 inline TrainSummary train(Communicator& ranks,
                           const SmallTable::Change& change,
                           const TrainOptions& options,
                           Notes* notes = nullptr,
                           const ModelFunction& model = small_net) {
   DeviceContext context(ranks);
-  Trainer trainer(context, model, softmax_cross_entropy, options);
-  if (notes) trainer.add_observer(*notes);
-  return trainer.fit({std::make_shared<SmallTable>(change), nullptr});
+  return train(context, change, options, notes, model);
 }
 
 /// What fit() throws on this rank.
