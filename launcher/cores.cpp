@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fstream>
-#include <iterator>
 #include <sched.h>
 #include <set>
 #include <sstream>
@@ -107,8 +106,9 @@ Cores available_cores() {
   result.count = std::max(1, count_cores(threads));
   result.all_of_host = long(threads.size()) >= sysconf(_SC_NPROCESSORS_ONLN);
   std::ifstream file("/proc/self/cgroup");
-  const std::string membership{std::istreambuf_iterator<char>(file), {}};
-  const double quota = cgroup_cpu_quota("/sys/fs/cgroup", membership);
+  std::ostringstream membership;
+  membership << file.rdbuf();  // unlike iterators, this throws nothing where reading fails
+  const double quota = cgroup_cpu_quota("/sys/fs/cgroup", membership.str());
   if (quota > 0 && quota < result.count) {
     result.count = std::max(1, int(quota));
     result.all_of_host = false;

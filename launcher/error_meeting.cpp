@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "launcher/host_facts.h"
 #include "launcher/job.h"
+#include "launcher/memory_words.h"
 #include "launcher/rank_discovery.h"
 
 namespace lockstep {
@@ -39,7 +40,10 @@ ErrorReport describe(const std::exception_ptr& error) {
   } catch (const Error& e) {
     return {e.what(), e.hint(), int(e.exit_code())};
   } catch (const std::bad_alloc&) {
-    return {"out of memory on the host", "use a smaller --micro-batch or fewer ranks a host", 4};
+    // The numbers in the hint: ranks that meet the same error in other numbers say it once.
+    return {"out of memory on the host",
+            "use a smaller --micro-batch or fewer ranks a host" + memory_words(),
+            4};
   } catch (const std::exception& e) {
     return {e.what(), {}, 1};
   } catch (...) {

@@ -2,6 +2,7 @@
 #include "launcher/job.h"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -11,9 +12,11 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "launcher/device_choice.h"
+#include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/join_watch.h"
 #include "launcher/rank_discovery.h"
+#include "parallel/fault_player.h"
 #include "parallel/mpi_communicator.h"
 #include "parallel/mpi_session.h"
 #include "parallel/self_communicator.h"
@@ -25,6 +28,7 @@ namespace lockstep {
 class Job::State {
  public:
   RankDiscovery discovery;
+  std::unique_ptr<FaultPlayer> faults;
   FaultLog fault_log;
   std::optional<MpiSession> mpi;
   std::unique_ptr<Communicator> plain;
@@ -67,6 +71,12 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   State& s = *state_;
   const VariableMap variables = process_variables();
   s.discovery = discover_rank(variables);
+  if (env().fault)
+    s.faults = std::make_unique<FaultPlayer>(
+        parse_fault_plan(*env().fault),
+        s.discovery.rank,
+        position(),
+        [rank = s.discovery.rank](const std::string& what) { print_warning(what, rank); });
   const bool launched = s.discovery.launched_by == LaunchedBy::mpi ||
                         s.discovery.launched_by == LaunchedBy::slurm_only;
   if (s.discovery.size == 1) {
@@ -108,13 +118,11 @@ void Job::open_device(const std::string& device) {
     own.cuda = choice.cuda;
     if (choice.cuda) fill(own.device, cuda_device_id(choice.ordinal));
     fill(own.text, choice.note);
-  } catch (const Error& error) {
-    own.exit_code = int(error.exit_code());
-    fill(own.text, error.what());
-    fill(own.hint, error.hint());
-  } catch (const std::exception& error) {
-    own.exit_code = int(ExitCode::error);
-    fill(own.text, error.what());
+  } catch (...) {
+    const ErrorReport report = describe(std::current_exception());
+    own.exit_code = report.exit_code;
+    fill(own.text, report.message);
+    fill(own.hint, report.hint);
   }
   const std::vector<DeviceCard> cards = gather(*s.communicator, own);
   check_devices(cards);

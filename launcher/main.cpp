@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,9 +14,11 @@
 #include "launcher/commands.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
+#include "launcher/memory_words.h"
 #include "launcher/pack_command.h"
 #include "launcher/run_command.h"
 #include "launcher/train_command.h"
+#include "launcher/uncaught.h"
 
 namespace {
 
@@ -70,11 +74,33 @@ int run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+namespace {
+
+// Before all other objects of this program are made, since that needs memory too.
+struct HandlesUncaught {
+  HandlesUncaught() { std::set_terminate(lockstep::report_uncaught); }
+};
+[[gnu::init_priority(101)]] const HandlesUncaught handles_uncaught;
+
+}  // namespace
+
+// So that an error can say how much was asked for. Sanitizers bring their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+void* operator new(std::size_t bytes) {
+  if (void* const memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  lockstep::note_refused_bytes(bytes);
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+#endif
+
 int main(int argc, char** argv) {
   // Neither a reader that goes away nor a limit on the size of files must end the training.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   try {
+    lockstep::report_aborts();
     return run({argv + 1, argv + argc});
   } catch (...) {
     return lockstep::report_alone(std::current_exception());

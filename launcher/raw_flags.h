@@ -66,6 +66,8 @@ struct RawFlags {
   double eps = 1e-8;
   double clip_norm = 0;
   double label_smoothing = 0;
+  std::string on_nonfinite = "stop";
+  std::string on_spike = "ignore";
 
   double timeout = 10;
   double timeout_start = 600;
@@ -85,6 +87,7 @@ struct RawFlags {
   std::string out;
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
+  std::int64_t check_replicas_every = 100;
   std::string checkpoint_every = "10m";
   std::int64_t checkpoint_keep = 2;
   std::string resume;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/nn/trace.h"
 #include "launcher/error_meeting.h"
@@ -177,6 +178,7 @@ void print_start(Console& console,
   if (!job.device_note().empty()) console.line(fmt::format("           {}", job.device_note()));
   console.line(fmt::format("ranks      {}, told by: {}", job.size(), job.source()));
   console.line(fmt::format("output     {}", folder));
+  if (env().fault) console.line(fmt::format("faults     played: {}", *env().fault));
 }
 
 void warn_of_slow_bf16(Job& job, const TrainOptions& options) {

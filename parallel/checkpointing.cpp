@@ -48,37 +48,52 @@ void Checkpointing::after_step(std::int64_t step, double val_loss, const StateFu
   if (writing_) tell_results();
   const bool best = is_best(val_loss);
   if (!due(step) && !best) return;
+  if (punctual_) wait();
   if (best) {
     waiting_ = take(step, val_loss, state);  // in the place of a best one that is none any more
-    if (!writing_) start(*std::exchange(waiting_, std::nullopt));
+    if (waiting_ && !writing_) start(*std::exchange(waiting_, std::nullopt));
   } else if (!writing_) {
-    start(take(step, kUnknown, state));
+    if (auto content = take(step, kUnknown, state)) start(std::move(*content));
   }
 }
 
 bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
+  wait();
+  if (whole_step_ == step) return true;
+  auto content = take(step, kUnknown, state);
+  if (!content) return false;
+  start(std::move(*content));
+  writer_.wait();
+  tell_results();
+  return whole_step_ == step;
+}
+
+void Checkpointing::wait() {
   while (writing_) {
     writer_.wait();
     tell_results();
   }
-  if (whole_step_ == step) return true;
-  start(take(step, kUnknown, state));
-  writer_.wait();
-  tell_results();
-  return whole_step_ == step;
+}
+
+void Checkpointing::settle() {
+  wait();
+  due_ = false;
 }
 
 bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {
   return !periodic() || save_now(step, state);
 }
 
-io::CheckpointContent Checkpointing::take(std::int64_t step,
-                                          double val_loss,
-                                          const StateFunction& state) {
+std::optional<io::CheckpointContent> Checkpointing::take(std::int64_t step,
+                                                         double val_loss,
+                                                         const StateFunction& state) {
   const auto begin = Clock::now();
+  std::optional<io::CheckpointState> now = state();
+  if (!now) return std::nullopt;
   Snapshot& snapshot = snapshots_[std::size_t(free_snapshot_)];
   snapshot.take();
-  io::CheckpointContent content{state(), snapshot.model(), snapshot.optimizer(), options_.texts};
+  io::CheckpointContent content{
+      std::move(*now), snapshot.model(), snapshot.optimizer(), options_.texts};
   const bool best = !std::isnan(val_loss);
   content.state.best_val_loss = best ? val_loss : best_val_loss_;
   content.state.best_step = best ? step : best_step_;

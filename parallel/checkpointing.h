@@ -21,8 +21,9 @@ namespace lockstep {
 /// lowest validation loss, which the next step would change, go into a second snapshot meanwhile.
 class Checkpointing {
  public:
-  /// What a checkpoint says beside tensors; best_val_loss and best_step are filled in here.
-  using StateFunction = std::function<io::CheckpointState()>;
+  /// What a checkpoint says beside tensors; best_val_loss and best_step are filled in here. Nothing
+  /// where this is no state to go on from: a save that is due is then put off.
+  using StateFunction = std::function<std::optional<io::CheckpointState>()>;
 
   /// Reserves the snapshots. `resumed`: what the run goes on from; step 0: from the start.
   /// Observers must outlive it.
@@ -37,10 +38,17 @@ class Checkpointing {
   /// `val_loss` (NaN: there was no validation) is the lowest so far. Never waits for the files.
   void after_step(std::int64_t step, double val_loss, const StateFunction& state);
   /// Saves the state as it is, unless that has been done, and waits until it is whole. False where
-  /// that failed, of which the observers know.
+  /// that failed, of which the observers know, or there is no state.
   bool save_now(std::int64_t step, const StateFunction& state);
   /// At the end of a run that saves periodically: the same.
   bool save_last(std::int64_t step, const StateFunction& state);
+
+  /// Waits until every save that was begun is whole or has failed, and forgets what else was due:
+  /// before the run goes back to the newest one.
+  void settle();
+  /// From now on a save that is due waits for the one before, so that the steps that are saved do
+  /// not depend on how fast files are written.
+  void be_punctual() { punctual_ = true; }
 
   std::int64_t saves() const { return saves_; }
   double longest_stall_ms() const { return longest_stall_ms_; }
@@ -52,9 +60,12 @@ class Checkpointing {
   bool due(std::int64_t step);
   bool is_best(double val_loss) const;
   /// Copies the weights as they are into the snapshot that nobody writes.
-  io::CheckpointContent take(std::int64_t step, double val_loss, const StateFunction& state);
+  std::optional<io::CheckpointContent> take(std::int64_t step,
+                                            double val_loss,
+                                            const StateFunction& state);
   void start(io::CheckpointContent content);
   void tell_results();
+  void wait();
 
   CheckpointOptions options_;
   std::array<Snapshot, 2> snapshots_;
@@ -68,7 +79,7 @@ class Checkpointing {
   double written_val_loss_ = io::CheckpointState::kUnknown;  // of a best one that is being written
   std::int64_t whole_step_ = -1;                             // the newest that is whole
   Clock::time_point last_save_ = Clock::now();
-  bool due_ = false, writing_ = false;
+  bool due_ = false, writing_ = false, punctual_ = false;
   std::int64_t saves_ = 0;
   double longest_stall_ms_ = 0, stall_seconds_ = 0;
 };

@@ -11,7 +11,7 @@ namespace {
 /// A call as it travels.
 struct Card {
   std::uint64_t number = 0, sizes = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, step = 0;
   std::uint32_t kind = 0;
   std::int32_t root = -1;
 };
@@ -50,13 +50,14 @@ std::string words_for(const Card& card) {
   if (card.kind != std::uint32_t(Kind::barrier) && card.kind != std::uint32_t(Kind::split))
     text += fmt::format(" of {} bytes", card.bytes);
   if (card.root >= 0) text += fmt::format(" from {}", card.root);
+  if (card.step > 0) text += fmt::format(" in step {}", card.step);
   return text;
 }
 
 bool agree(const Card& a, const Card& b) {
   const bool sizes_differ = a.kind != std::uint32_t(CollectiveCall::Kind::all_to_all);
   return a.number == b.number && a.kind == b.kind && a.root == b.root && a.sizes == b.sizes &&
-         (!sizes_differ || a.bytes == b.bytes);
+         a.step == b.step && (!sizes_differ || a.bytes == b.bytes);
 }
 
 [[noreturn]] void fail(const std::string& what) {
@@ -77,7 +78,7 @@ std::uint64_t CollectiveCheck::tell(const CollectiveCall& call, std::function<vo
   waiting.cards.resize(ranks * words_);
   for (std::size_t r = 0; r < ranks; ++r)
     waiting.blocks.push_back({std::int64_t(r * words_), std::int64_t(words_)});
-  const Card card{++told_, call.sizes, call.bytes, std::uint32_t(call.kind), call.root};
+  const Card card{++told_, call.sizes, call.bytes, call.step, std::uint32_t(call.kind), call.root};
   std::uint32_t* own = waiting.cards.data() + std::size_t(channel_->rank()) * words_;
   std::memcpy(own, &card, sizeof card);
   for (std::size_t r = 0; r < call.to.size(); ++r) {

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "parallel/chunk_exchange.h"
 #include "parallel/exchange_plan.h"
+#include "parallel/fault_player.h"
 #include "parallel/pending_sums.h"
 #include "parallel/whole_gather.h"
 
@@ -61,6 +62,7 @@ class GradientExchange::State {
 
   void begin_step(const Schedule& schedule) {
     for (Stage stage : stage_) LOCKSTEP_ASSERT(stage == Stage::finished);
+    halved_ = -1;
     LOCKSTEP_ASSERT(int(schedule.shards_of_rank.size()) == ranks_);
     plan_ = &plan_for(schedule);
     sums_.begin(plan_->local);
@@ -77,10 +79,16 @@ class GradientExchange::State {
     const Bucket bucket = buckets_[std::size_t(index)];
     if (!plan_->local.merges.empty()) sums_.push_last(bucket);
     stage_[std::size_t(index)] = Stage::started;
-    if (ranks_ == 1 || bucket.elems == 0 || gather_.takes(*plan_, bucket.elems)) return;
+    if (ranks_ == 1 || bucket.elems == 0) return;
+    if (take_fault(FaultKind::skip_bucket) != nullptr) {
+      stage_[std::size_t(index)] = Stage::skipped;
+      return;
+    }
+    if (take_fault(FaultKind::halve_count) != nullptr) halved_ = index;
+    if (gather_.takes(*plan_, bucket.elems)) return;
     stage_[std::size_t(index)] = Stage::in_chunks;
     chunk_index_[std::size_t(index)] = chunks_.started();
-    chunks_.start(bucket);
+    chunks_.start(exchanged_part(index));
   }
 
   void progress() {
@@ -89,8 +97,8 @@ class GradientExchange::State {
 
   void finish_bucket(int index) {
     Stage& stage = stage_.at(std::size_t(index));
-    LOCKSTEP_ASSERT(stage == Stage::started || stage == Stage::in_chunks);
-    const Bucket bucket = buckets_[std::size_t(index)];
+    LOCKSTEP_ASSERT(stage != Stage::open && stage != Stage::finished);
+    const Bucket bucket = exchanged_part(index);
     if (ranks_ > 1 && bucket.elems > 0) {
       std::optional<CollectiveScope> scope;
       if (position_ != nullptr)
@@ -114,7 +122,14 @@ class GradientExchange::State {
   double exposed_seconds() const { return std::chrono::duration<double>(exposed_).count(); }
 
  private:
-  enum class Stage : std::uint8_t { open, started, in_chunks, finished };
+  enum class Stage : std::uint8_t { open, started, in_chunks, skipped, finished };
+
+  /// The bucket, or what a planned fault leaves of it.
+  Bucket exchanged_part(int index) const {
+    Bucket bucket = buckets_[std::size_t(index)];
+    if (index == halved_) bucket.elems /= 2;
+    return bucket;
+  }
 
   const ExchangePlan& plan_for(const Schedule& schedule) {
     for (const auto& plan : plans_)
@@ -166,6 +181,7 @@ class GradientExchange::State {
   std::vector<Bucket> buckets_;
   std::vector<int> chunk_index_;  // [buckets], the number that ChunkExchange gave
   std::vector<Stage> stage_;      // [buckets]
+  int halved_ = -1;               // by a planned fault
   std::vector<std::unique_ptr<ExchangePlan>> plans_;
   const ExchangePlan* plan_ = nullptr;
   PendingSums sums_;

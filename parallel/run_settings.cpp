@@ -41,10 +41,21 @@ Fingerprint run_settings(const TrainOptions& options,
       {"profile", options.profile ? "on" : "off"},
       {"log-every", std::to_string(options.log_every)},
       {"eval-every", std::to_string(options.eval_every)},
+      {"check-replicas-every", std::to_string(options.check_replicas_every)},
       {"data content", fmt::format("{:016x}", data.train->fingerprint())},
       {"validation data content",
        data.validation ? fmt::format("{:016x}", data.validation->fingerprint()) : "none"},
       {"device class", device_class}};
+  settings.emplace_back("on-nonfinite",
+                        options.on_nonfinite == OnNonfinite::skip ? "skip" : "stop");
+  // Only where it is on: checkpoints from before do not have it. Which checkpoint a run goes back
+  // to decides its bits.
+  if (options.on_spike == OnSpike::rollback)
+    settings.emplace_back(
+        "on-spike",
+        options.checkpoint.every_steps > 0
+            ? fmt::format("rollback, checkpoints every {} steps", options.checkpoint.every_steps)
+            : fmt::format("rollback, checkpoints every {} s", options.checkpoint.every_seconds));
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   return settings;
 }

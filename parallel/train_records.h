@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
+#include "core/io/checkpoint.h"
 
 namespace lockstep {
 
@@ -49,6 +50,15 @@ struct CheckpointRecord {
   std::vector<std::string> not_removed;  ///< old ones that could not be removed, and why
 };
 
+/// A rank that has been slower than the others for a while. Times are for one micro-batch.
+struct SlowRankRecord {
+  int rank = -1;
+  std::string host;
+  double score = 0;   ///< its own time over the median of all ranks (of two: over the other's)
+  std::string phase;  ///< where it loses more: "loading" or "forward and backward"
+  double ms = 0, median_ms = 0;  ///< in that phase
+};
+
 /// How a run begins that goes on from a checkpoint.
 struct ResumeRecord {
   std::int64_t step = 0;   ///< steps done
@@ -56,6 +66,23 @@ struct ResumeRecord {
   std::string path;
   std::vector<std::string> passed_over;  ///< newer ones that are damaged: name and reason
   std::vector<std::string> overridden;   ///< settings that differ, allowed by resume_override
+};
+
+/// A step that was left out, since its loss or gradients were not finite (OnNonfinite::skip).
+struct SkipRecord {
+  std::int64_t step = 0;  ///< from 1
+  std::string cause;      ///< "the loss is nan: first found on rank 1 ..."
+  double epoch = 0;       ///< epochs done with it
+};
+
+/// The run has gone back to a checkpoint, since its loss jumped (OnSpike::rollback).
+struct RollbackRecord {
+  std::int64_t step = 0;        ///< steps done now
+  std::int64_t spike_step = 0;  ///< from 1
+  double loss = 0;              ///< of that step
+  double mean = 0, spread = 0;  ///< of the losses before it, as SpikeWatch has them
+  std::string path;             ///< of the checkpoint
+  io::BatchRange left_out;      ///< batches that no step will use
 };
 
 struct TrainSummary {
@@ -71,6 +98,8 @@ struct TrainSummary {
   int loader_workers = 0;            ///< of each rank; 0: the training thread loads
   std::int64_t skipped_samples = 0;  ///< that others took the place of, on all ranks
   std::string first_skipped;         ///< what was wrong with the first on rank 0
+  std::int64_t skipped_steps = 0;    ///< see SkipRecord; of the whole run, as are rollbacks
+  std::int64_t rollbacks = 0;        ///< see RollbackRecord
   std::uint64_t peak_memory_bytes = 0;
   std::uint64_t planned_bytes = 0;     ///< what memory_limit limits: see training_bytes()
   std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
@@ -83,6 +112,11 @@ struct TrainSummary {
   double checkpoint_stall_ms = 0;     ///< the longest that training stood still for one
   double checkpoint_stall_share = 0;  ///< of this process's training time, all of them
   std::string weights_sha256;
+  /// By its own time a micro-batch over the whole run; -1: nobody has measured.
+  int slowest_rank = -1;
+  std::string slowest_host;
+  double slowest_score = 0;  ///< see SlowRankRecord
+  std::string slowest_phase;
   int ranks = 1;
   std::string device;
 };
@@ -117,6 +151,10 @@ class TrainObserver {
   virtual void on_step(const StepRecord&) {}
   virtual void on_evaluation(const EvaluationRecord&) {}
   virtual void on_checkpoint(const CheckpointRecord&) {}
+  /// A rank has become slow; told again only after it had recovered.
+  virtual void on_slow_rank(const SlowRankRecord&) {}
+  virtual void on_skip(const SkipRecord&) {}
+  virtual void on_rollback(const RollbackRecord&) {}
   /// At the end; where the run was stopped early, on_stop() comes instead.
   virtual void on_end(const TrainSummary&) {}
   virtual void on_stop(const TrainSummary&) {}

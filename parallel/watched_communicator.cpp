@@ -201,13 +201,18 @@ class WatchedCommunicator final : public Communicator {
     return {blocks.begin(), blocks.end()};
   }
 
+  CollectiveCall with_step(CollectiveCall call) const {
+    call.step = position_.read().step;
+    return call;
+  }
+
   void agree(const CollectiveCall& call) {
-    if (check_) check_->wait(check_->tell(call, [] {}));
+    if (check_) check_->wait(check_->tell(with_step(call), [] {}));
   }
 
   template <typename Start>
   void start_checked(WatchedRequest& request, const CollectiveCall& call, Start start) {
-    request.number = check_->tell(call, std::move(start));
+    request.number = check_->tell(with_step(call), std::move(start));
     request.check = &*check_;
   }
 

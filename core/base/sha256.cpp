@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/sha256.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 #include "core/base/error.h"
@@ -10,7 +11,14 @@ namespace {
 
 /// OpenSSL can refuse an algorithm (a restricted provider), which is no bug of ours.
 void check_digest(int result) {
-  LOCKSTEP_CHECK(result == 1, EnvironmentError, "OpenSSL cannot compute SHA-256");
+  if (result != 1)
+    throw EnvironmentError("OpenSSL cannot compute SHA-256",
+                           "memory is short, or OpenSSL's configuration leaves SHA-256 out: see "
+                           "openssl list -digest-algorithms");
+}
+
+[[noreturn]] void no_memory() {
+  throw OutOfMemory("no memory for OpenSSL, which computes SHA-256", "start fewer ranks a host");
 }
 
 }  // namespace
@@ -18,8 +26,10 @@ void check_digest(int result) {
 void Sha256::Free::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
 
 Sha256::Context Sha256::make_context() {
+  // OpenSSL 3.0 goes on without what it could not allocate at its start, and crashes later.
+  if (OSSL_LIB_CTX_get0_global_default() == nullptr) no_memory();
   Context context(EVP_MD_CTX_new());
-  LOCKSTEP_CHECK(context, OutOfMemory, "no memory for a SHA-256 context");
+  if (!context) no_memory();
   return context;
 }
 

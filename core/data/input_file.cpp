@@ -68,12 +68,10 @@ std::string read_text_file(const std::string& file, const std::string& hint) {
   std::string text(bytes, '\0');
   std::ifstream stream(file, std::ios::binary);
   stream.read(text.data(), std::streamsize(bytes));
-  LOCKSTEP_CHECK(std::uint64_t(stream.gcount()) == bytes,
-                 DataError,
-                 "{}: expected {} bytes, could read {}",
-                 file,
-                 bytes,
-                 stream.gcount());
+  if (std::uint64_t(stream.gcount()) != bytes)
+    throw DataError(
+        fmt::format("{}: expected {} bytes, could read {}", file, bytes, stream.gcount()),
+        "it may have been changed while it was read, or its disk fails; see dmesg");
   return text;
 }
 

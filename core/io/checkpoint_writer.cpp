@@ -40,7 +40,8 @@ CheckpointWriter::CheckpointWriter(std::filesystem::path folder, int keep)
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
     throw EnvironmentError(
-        fmt::format("cannot start the thread that writes checkpoints: {}", error.what()));
+        fmt::format("cannot start the thread that writes checkpoints: {}", error.what()),
+        "allow more threads (ulimit -u), or start fewer ranks");
   }
 }
 

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A library for LD_PRELOAD that lets calls fail, for tests. Environment variables, read once:
+ *
+ *   FAIL_CALLS  comma-separated groups: malloc (and calloc, realloc, aligned ones), or names of
+ *               read, write, open, fsync, rename, mmap, close (their relatives included); io stands
+ *               for all but malloc
+ *   FAIL_AT     the number of the call that fails, from 1, counted over all groups named; 0: none
+ *   FAIL_FOR    how many calls fail from there on (default 1; 0: all)
+ *   FAIL_ERRNO  the error (default ENOSPC for calls on files, ENOMEM for memory)
+ *   FAIL_WITHIN only calls on files whose path has this text are counted
+ *   FAIL_WHILE  a file: calls fail while it exists, instead of by number
+ *   FAIL_COUNT  a file that gets the number of calls counted, when the process ends in order
+ *   FAIL_TRACE  set: the first call that fails has its callers written to standard error
+ *   CLOCK_JUMP  "SECONDS@AFTER": the wall clock is that much off from AFTER seconds on
+ *
+ * Counted are the calls of the processes whose program is FAIL_PROGRAM (a path; default: all).
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum group { MALLOC, READ, WRITE, OPEN, FSYNC, RENAME, MMAP, CLOSE, GROUPS };
+static const char* const kNames[GROUPS] = {
+    "malloc", "read", "write", "open", "fsync", "rename", "mmap", "close"};
+
+static int counted[GROUPS];
+static long fail_at, fail_for = 1, fail_errno, jump_seconds;
+static double jump_after;
+static const char *within, *fail_while;
+static const char* count_file;
+static atomic_long calls;
+static struct timespec began;
+static int ready, traces;
+
+/* glibc's own, which need no look-up: dlsym() itself allocates. */
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+
+static int begins(const char* text, const char* word) {
+  return strncmp(text, word, strlen(word)) == 0;
+}
+
+static void read_groups(const char* text) {
+  while (text != NULL && *text != '\0') {
+    for (int g = 0; g < GROUPS; ++g)
+      if (begins(text, kNames[g]) || (begins(text, "io") && g != MALLOC)) counted[g] = 1;
+    text = strchr(text, ',');
+    if (text != NULL) ++text;
+  }
+}
+
+__attribute__((constructor)) static void set_up(void) {
+  const char* program = getenv("FAIL_PROGRAM");
+  char own[PATH_MAX] = {0};
+  if (program != NULL && (readlink("/proc/self/exe", own, sizeof own - 1) < 0 ||
+                          strcmp(own, program) != 0))
+    return;
+  const char* value;
+  if ((value = getenv("FAIL_AT")) != NULL) fail_at = atol(value);
+  if ((value = getenv("FAIL_FOR")) != NULL) fail_for = atol(value);
+  if ((value = getenv("FAIL_ERRNO")) != NULL) fail_errno = atol(value);
+  if ((value = getenv("CLOCK_JUMP")) != NULL) sscanf(value, "%ld@%lf", &jump_seconds, &jump_after);
+  within = getenv("FAIL_WITHIN");
+  fail_while = getenv("FAIL_WHILE");
+  count_file = getenv("FAIL_COUNT");
+  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &began);
+  read_groups(getenv("FAIL_CALLS"));
+  void* frame;
+  traces = getenv("FAIL_TRACE") != NULL && backtrace(&frame, 1) == 1; /* the first one allocates */
+  ready = 1;
+}
+
+__attribute__((destructor)) static void tell_count(void) {
+  if (count_file == NULL) return;
+  char text[32];
+  const int length = snprintf(text, sizeof text, "%ld\n", atomic_load(&calls));
+  const long file = syscall(SYS_openat, AT_FDCWD, count_file, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (file < 0) return;
+  syscall(SYS_write, file, text, (size_t)length);
+  syscall(SYS_close, file);
+}
+
+static int matches(const char* path) { return within == NULL || strstr(path, within) != NULL; }
+
+static int descriptor_matches(int descriptor) {
+  if (within == NULL) return 1;
+  char link[64], path[PATH_MAX] = {0};
+  snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+  return syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1) > 0 && matches(path);
+}
+
+/* Whether this call is to fail; sets errno. */
+static int fails(enum group group) {
+  if (!ready || !counted[group]) return 0;
+  const long number = atomic_fetch_add(&calls, 1) + 1;
+  const int due = fail_while != NULL
+                      ? syscall(SYS_faccessat, AT_FDCWD, fail_while, F_OK) == 0
+                      : fail_at != 0 && number >= fail_at &&
+                            (fail_for == 0 || number < fail_at + fail_for);
+  if (!due) return 0;
+  if (traces && number == fail_at) {
+    void* frames[40];
+    backtrace_symbols_fd(frames, backtrace(frames, 40), STDERR_FILENO);
+  }
+  errno = fail_errno != 0 ? (int)fail_errno : group == MALLOC || group == MMAP ? ENOMEM : ENOSPC;
+  return 1;
+}
+
+static int fails_on(enum group group, int descriptor) {
+  return ready && counted[group] && descriptor_matches(descriptor) && fails(group);
+}
+
+static int fails_at_path(enum group group, const char* path) {
+  return ready && counted[group] && matches(path) && fails(group);
+}
+
+void* malloc(size_t bytes) { return fails(MALLOC) ? NULL : __libc_malloc(bytes); }
+void* calloc(size_t n, size_t bytes) { return fails(MALLOC) ? NULL : __libc_calloc(n, bytes); }
+void* realloc(void* old, size_t bytes) { return fails(MALLOC) ? NULL : __libc_realloc(old, bytes); }
+void* memalign(size_t alignment, size_t bytes) {
+  return fails(MALLOC) ? NULL : __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+int posix_memalign(void** result, size_t alignment, size_t bytes) {
+  void* memory = memalign(alignment, bytes);
+  if (memory == NULL) return ENOMEM;
+  *result = memory;
+  return 0;
+}
+
+#define NEXT(type, name) ((type)dlsym(RTLD_NEXT, name))
+#define CALL(name, result, parameters, ...)                                       \
+  static result (*next) parameters;                                               \
+  if (next == NULL) next = NEXT(result(*) parameters, name);                      \
+  return next(__VA_ARGS__)
+
+ssize_t read(int fd, void* to, size_t bytes) {
+  if (fails_on(READ, fd)) return -1;
+  CALL("read", ssize_t, (int, void*, size_t), fd, to, bytes);
+}
+ssize_t pread(int fd, void* to, size_t bytes, off_t at) {
+  if (fails_on(READ, fd)) return -1;
+  CALL("pread", ssize_t, (int, void*, size_t, off_t), fd, to, bytes, at);
+}
+ssize_t pread64(int fd, void* to, size_t bytes, off64_t at) {
+  if (fails_on(READ, fd)) return -1;
+  CALL("pread64", ssize_t, (int, void*, size_t, off64_t), fd, to, bytes, at);
+}
+ssize_t write(int fd, const void* from, size_t bytes) {
+  if (fails_on(WRITE, fd)) return -1;
+  CALL("write", ssize_t, (int, const void*, size_t), fd, from, bytes);
+}
+ssize_t pwrite(int fd, const void* from, size_t bytes, off_t at) {
+  if (fails_on(WRITE, fd)) return -1;
+  CALL("pwrite", ssize_t, (int, const void*, size_t, off_t), fd, from, bytes, at);
+}
+ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t at) {
+  if (fails_on(WRITE, fd)) return -1;
+  CALL("pwrite64", ssize_t, (int, const void*, size_t, off64_t), fd, from, bytes, at);
+}
+ssize_t writev(int fd, const struct iovec* from, int count) {
+  if (fails_on(WRITE, fd)) return -1;
+  CALL("writev", ssize_t, (int, const struct iovec*, int), fd, from, count);
+}
+int fsync(int fd) {
+  if (fails_on(FSYNC, fd)) return -1;
+  CALL("fsync", int, (int), fd);
+}
+int fdatasync(int fd) {
+  if (fails_on(FSYNC, fd)) return -1;
+  CALL("fdatasync", int, (int), fd);
+}
+int close(int fd) {
+  if (fails_on(CLOSE, fd)) {
+    const int code = errno;
+    syscall(SYS_close, fd); /* Linux closes it all the same. */
+    errno = code;
+    return -1;
+  }
+  CALL("close", int, (int), fd);
+}
+int rename(const char* from, const char* to) {
+  if (fails_at_path(RENAME, from)) return -1;
+  CALL("rename", int, (const char*, const char*), from, to);
+}
+int renameat(int from_in, const char* from, int to_in, const char* to) {
+  if (fails_at_path(RENAME, from)) return -1;
+  CALL("renameat", int, (int, const char*, int, const char*), from_in, from, to_in, to);
+}
+
+#define OPEN_MODE(how)                           \
+  mode_t mode = 0;                               \
+  if ((how) & (O_CREAT | __O_TMPFILE)) {         \
+    va_list rest;                                \
+    va_start(rest, how);                         \
+    mode = (mode_t)va_arg(rest, unsigned);       \
+    va_end(rest);                                \
+  }
+
+int open(const char* path, int how, ...) {
+  OPEN_MODE(how)
+  if (fails_at_path(OPEN, path)) return -1;
+  CALL("open", int, (const char*, int, ...), path, how, mode);
+}
+int open64(const char* path, int how, ...) {
+  OPEN_MODE(how)
+  if (fails_at_path(OPEN, path)) return -1;
+  CALL("open64", int, (const char*, int, ...), path, how, mode);
+}
+int openat(int in, const char* path, int how, ...) {
+  OPEN_MODE(how)
+  if (fails_at_path(OPEN, path)) return -1;
+  CALL("openat", int, (int, const char*, int, ...), in, path, how, mode);
+}
+FILE* fopen(const char* path, const char* how) {
+  if (fails_at_path(OPEN, path)) return NULL;
+  CALL("fopen", FILE*, (const char*, const char*), path, how);
+}
+FILE* fopen64(const char* path, const char* how) {
+  if (fails_at_path(OPEN, path)) return NULL;
+  CALL("fopen64", FILE*, (const char*, const char*), path, how);
+}
+void* mmap(void* at, size_t bytes, int may, int how, int fd, off_t offset) {
+  if (fails(MMAP)) return MAP_FAILED;
+  CALL("mmap", void*, (void*, size_t, int, int, int, off_t), at, bytes, may, how, fd, offset);
+}
+void* mmap64(void* at, size_t bytes, int may, int how, int fd, off64_t offset) {
+  if (fails(MMAP)) return MAP_FAILED;
+  CALL("mmap64", void*, (void*, size_t, int, int, int, off64_t), at, bytes, may, how, fd, offset);
+}
+
+/* Seconds by which the wall clock is off now. */
+static long jump(void) {
+  if (!ready || jump_seconds == 0) return 0;
+  struct timespec now;
+  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+  const double passed = (double)(now.tv_sec - began.tv_sec) + 1e-9 * (double)(now.tv_nsec - began.tv_nsec);
+  return passed >= jump_after ? jump_seconds : 0;
+}
+
+int clock_gettime(clockid_t clock, struct timespec* result) {
+  const long code = syscall(SYS_clock_gettime, clock, result);
+  if (code == 0 && clock == CLOCK_REALTIME) result->tv_sec += jump();
+  return (int)code;
+}
+int gettimeofday(struct timeval* restrict result, void* restrict zone) {
+  const long code = syscall(SYS_gettimeofday, result, zone);
+  if (code == 0) result->tv_sec += jump();
+  return (int)code;
+}
+time_t time(time_t* result) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (result != NULL) *result = now.tv_sec;
+  return now.tv_sec;
+}

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Random faults, one after the other, on a run that `lockstep run` stands by.
+
+soak.py PROGRAM SHIM [--minutes M] [--every SECONDS] [--ranks N] [--seed S] [--log FILE]
+
+First the undisturbed run is timed, of so many steps that it takes about M minutes; then the same
+run meets a fault every SECONDS on average: a rank or mpirun killed, a rank stopped (until the
+others give it up), SIGTERM and a new start by hand, as a requeue would do, or a disk that is full
+for two seconds. It has to end with the bits of the undisturbed run, no step told twice and nothing
+left over. Prints the useful share of time:
+
+  undisturbed seconds / (seconds of the run - injected downtime)
+
+both measured. Injected downtime: the time that a stopped rank stood still, and that between the
+end of a stopped run and its next start. What restarts and lost steps cost is not taken off.
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from kill_and_resume import children, pid_runs, states
+from played_run import LAUNCHER_PREFIXES, OPEN_MPI, lives, send
+
+FLAGS = ["--model=mlp", "--hidden=256,256", "--dropout=0.1", "--data=glyphs", "--global-batch=64",
+         "--micro-batch=16", "--lr=0.02", "--momentum=0.9", "--lr-schedule=cosine",
+         "--log-every=50", "--eval-every=2000", "--checkpoint-every=2s", "--timeout=3"]
+STANDING_BY = ["--max-restarts=1000", "--backoff=0.1", "--grace=30"]
+DISK_FULL_S = 2
+KINDS = ("kill a rank", "kill mpirun", "stop a rank", "SIGTERM and requeue", "disk full")
+
+
+class Soak:
+    def __init__(self, program, shim, ranks, log):
+        self.program, self.shim, self.ranks, self.log = program, shim, ranks, log
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-soak-"))
+        self.full = self.folder / "disk_is_full"
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_PREFIXES)}
+        self.environment = {**clean, **OPEN_MPI, "LD_PRELOAD": shim, "FAIL_PROGRAM": program,
+                            "FAIL_CALLS": "write", "FAIL_WITHIN": "/checkpoints",
+                            "FAIL_WHILE": str(self.full)}
+        self.downtime = collections.Counter()
+        self.played = collections.Counter()
+
+    def start(self, out, steps):
+        output = open(self.folder / f"{out}.output", "a")
+        command = [self.program, "run", *FLAGS, *STANDING_BY, f"--ranks={self.ranks}",
+                   f"--steps={steps}", f"--out={out}"]
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=output,
+                                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+    def output(self, out):
+        return (self.folder / f"{out}.output").read_text(errors="replace")
+
+    def summary(self, out):
+        return json.loads((self.folder / out / "summary.json").read_text())
+
+    def whole(self, out, steps):
+        """Seconds and weights of an undisturbed run."""
+        began = time.monotonic()
+        code = self.start(out, steps).wait()
+        if code != 0:
+            raise SystemExit(f"the undisturbed run ended with {code}:\n{self.output(out)[-2000:]}")
+        return time.monotonic() - began, self.summary(out)["weights_sha256"]
+
+    def below(self, process):
+        """(ranks, mpirun) that live now."""
+        ranks, launcher = [], None
+        for pid in children(process.pid):
+            try:
+                name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+                in_job = b"OMPI_COMM_WORLD_RANK=" in pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+            except OSError:
+                continue
+            if name in ("mpirun", "orterun"):
+                launcher = pid
+            elif in_job and pid_runs(pid, self.program):
+                ranks.append(pid)
+        return ranks, launcher
+
+    def play(self, kind, draw, process, out, steps):
+        """Returns the process of the run, which may be a new one; None: nothing could be done."""
+        ranks, launcher = self.below(process)
+        if len(ranks) < self.ranks or launcher is None:
+            return None
+        if kind == "kill a rank":
+            send(draw.choice(ranks), signal.SIGKILL)
+        elif kind == "kill mpirun":
+            send(launcher, signal.SIGKILL)
+        elif kind == "stop a rank":
+            self.stop(draw.choice(ranks), process)
+        elif kind == "disk full":
+            self.full.touch()
+            time.sleep(DISK_FULL_S)
+            self.full.unlink()
+        else:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(timeout=120)
+            ended = time.monotonic()
+            if code == 0:
+                return process
+            if code != 75:
+                raise SystemExit(f"exit code {code} after SIGTERM:\n{self.output(out)[-2000:]}")
+            process = self.start(out, steps)
+            self.downtime[kind] += time.monotonic() - ended
+        return process
+
+    def stop(self, rank, process):
+        began = time.monotonic()
+        send(rank, signal.SIGSTOP)
+        while lives(rank) and process.poll() is None:
+            if time.monotonic() > began + 60:
+                raise SystemExit("a stopped rank was not given up within 60 s:\n" +
+                                 states([process.pid, *children(process.pid)]))
+            time.sleep(0.01)
+        self.downtime["stop a rank"] += time.monotonic() - began
+
+    def disturbed(self, out, steps, every, draw):
+        """Seconds until the run was complete."""
+        began = time.monotonic()
+        process = self.start(out, steps)
+        while True:
+            try:
+                code = process.wait(timeout=draw.expovariate(1 / every))
+            except subprocess.TimeoutExpired:
+                kind = draw.choice(KINDS)
+                next_process = self.play(kind, draw, process, out, steps)
+                if next_process is None:
+                    continue
+                process = next_process
+                self.played[kind] += 1
+                print(f"{time.strftime('%H:%M:%S')} {kind}; {sum(self.played.values())} in all",
+                      file=self.log, flush=True)
+                continue
+            if code != 0:
+                raise SystemExit(f"exit code {code}:\n{self.output(out)[-3000:]}")
+            return time.monotonic() - began
+
+    def check(self, out, expected):
+        wrong = []
+        if self.summary(out)["weights_sha256"] != expected:
+            wrong.append("other bits than the undisturbed run")
+        lines = (self.folder / out / "metrics.jsonl").read_text().splitlines()
+        told = [json.loads(line)["step"] for line in lines if '"loss"' in line]
+        if told != sorted(set(told)):
+            wrong.append("metrics.jsonl repeats steps")
+        time.sleep(1)
+        left = [int(p.name) for p in pathlib.Path("/proc").glob("[0-9]*")
+                if pid_runs(p.name, self.program) and self.of_this_soak(p)]
+        if left:
+            wrong.append("left over:\n" + states(left))
+        return wrong
+
+    def of_this_soak(self, process):
+        try:
+            return str(self.full).encode() in (process / "environ").read_bytes()
+        except OSError:
+            return False
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("program")
+    parser.add_argument("shim")
+    parser.add_argument("--minutes", type=float, default=60, help="of undisturbed training")
+    parser.add_argument("--every", type=float, default=30, help="seconds between faults")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log")
+    arguments = parser.parse_args()
+    log = open(arguments.log, "a", encoding="utf-8") if arguments.log else sys.stdout
+    soak = Soak(os.path.abspath(arguments.program), os.path.abspath(arguments.shim),
+                arguments.ranks, log)
+    try:
+        soak.whole("warm", 500)
+        short = soak.whole("short", 2000)[0] - soak.whole("shorter", 500)[0]
+        steps = max(500, int(arguments.minutes * 60 / (short / 1500)))
+        seconds, expected = soak.whole("whole", steps)
+        print(f"undisturbed: {steps} steps in {seconds:.1f} s", file=log, flush=True)
+        wall = soak.disturbed("run", steps, arguments.every, random.Random(arguments.seed))
+        wrong = soak.check("run", expected)
+        down = sum(soak.downtime.values())
+        counts = ", ".join(f"{n} x {kind}" for kind, n in sorted(soak.played.items()))
+        print(f"{sum(soak.played.values())} faults ({counts}) in {wall:.1f} s; injected downtime "
+              f"{down:.1f} s; useful share {seconds / (wall - down):.2%}; "
+              f"{'; '.join(wrong) or 'same bits'}", flush=True)
+    finally:
+        shutil.rmtree(soak.folder, ignore_errors=True)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
