@@ -225,9 +225,9 @@ bool TrainingRun::evaluates_now() const {
 void TrainingRun::evaluate() {
   if (summary_.stopped || !evaluates_now()) return;
   take(p_.replica.finish_steps());
+  if (spike_) return;
   const RunStage stage = p_.context.position().read().stage;
   p_.context.position().enter(RunStage::evaluation);
-  if (spike_) return;
   log_->pause();
   auto record = evaluate_all(
       p_.replica, p_.options, p_.data.validation, summary_, [this] { return agreement_->poll(); });
