@@ -29,7 +29,6 @@ struct CollectiveCall {
   std::int32_t root = -1;   ///< -1: it has none
   std::int64_t bytes = 0;   ///< equal on all ranks, but for all_to_all, which sends as many
   std::uint64_t sizes = 0;  ///< hash of what else has to be equal
-  std::int64_t step = 0;    ///< of the training; one who left out a collective shows by it
   std::int64_t step = 0;    ///< that is being computed; tells a rank that left out a call
   /// all_to_all: elements for and from each rank.
   std::span<const CommBlock> to = {}, from = {};
