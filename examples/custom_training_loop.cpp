@@ -34,11 +34,18 @@ int main(int argc, char** argv) {
     });
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const float lr = step < 200 ? 2e-3f : 2e-4f;
-      const ls::StepResult result = replica.train_step(feed.schedule(step), loader, step, lr);
-      if (job.rank() == 0 && (step + 1) % 50 == 0)
-        std::printf(
-            "step %3d  loss %.4f  accuracy %.3f\n", int(step + 1), result.loss, result.accuracy);
+      // On a GPU results come a step late.
+      for (const ls::StepResult& result :
+           replica.train_step(feed.schedule(step), loader, step, lr)) {
+        ls::require_finite(result);
+        if (job.rank() == 0 && (result.step + 1) % 50 == 0)
+          std::printf("step %3d  loss %.4f  accuracy %.3f\n",
+                      int(result.step + 1),
+                      result.loss,
+                      result.accuracy);
+      }
     }
+    for (const ls::StepResult& result : replica.finish_steps()) ls::require_finite(result);
 
     const ls::Schedule evaluation = replica.evaluation_schedule(held_out);
     ls::EvaluationFeed requests(evaluation);

@@ -280,6 +280,10 @@ void declare_output(FlagGroup group, RawFlags& raw) {
   group.whole("--log-every", raw.log_every, 0, "steps between two log lines; 0: none");
   group.whole(
       "--eval-every", raw.eval_every, -1, "steps between validations; 0: never, -1: every epoch");
+  group.whole("--check-replicas-every",
+              raw.check_replicas_every,
+              0,
+              "steps between two comparisons of all ranks' weights and optimizer state; 0: never");
   group
       .text("--checkpoint-every",
             raw.checkpoint_every,

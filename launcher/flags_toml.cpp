@@ -152,6 +152,7 @@ std::string to_toml(const TrainFlags& flags) {
   toml.number("timeout-save", flags.watch.saving_s);
   toml.number("log-every", options.log_every);
   toml.number("eval-every", options.eval_every);
+  toml.number("check-replicas-every", options.check_replicas_every);
   toml.text("checkpoint-every", flags.checkpoint_every);
   toml.number("checkpoint-keep", options.checkpoint.keep);
   return toml.take();

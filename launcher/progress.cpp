@@ -44,6 +44,18 @@ std::string evaluation_line(const EvaluationRecord& record) {
                      record.seconds);
 }
 
+std::string slow_rank_line(const SlowRankRecord& record) {
+  return fmt::format(
+      "[rank {0} {1}] warning: rank {0} is slower than the others: score {2:.1f} in {3} ({4} a "
+      "micro-batch, median {5})",
+      record.rank,
+      record.host,
+      record.score,
+      record.phase,
+      milliseconds(record.ms),
+      milliseconds(record.median_ms));
+}
+
 void Progress::on_step(const StepRecord& record) {
   console_.line(step_line(record));
   const double left = double(record.steps - record.step) * record.step_ms / 1000;
@@ -75,6 +87,8 @@ void Progress::on_checkpoint(const CheckpointRecord& record) {
                             milliseconds(record.stall_ms)));
 }
 
+void Progress::on_slow_rank(const SlowRankRecord& record) { console_.line(slow_rank_line(record)); }
+
 void Progress::on_end(const TrainSummary& summary) {
   const double steps = double(std::max<std::int64_t>(1, summary.steps));
   console_.line(fmt::format("done       {} steps, {} samples in {:.1f} s of training",
@@ -104,6 +118,12 @@ void Progress::on_end(const TrainSummary& summary) {
       fmt::format("exposed communication  {} a step, {:.1f}% of it",
                   milliseconds(1000 * summary.comm_exposed_share * summary.wall_s / steps),
                   100 * summary.comm_exposed_share));
+  if (summary.slowest_rank >= 0)
+    console_.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
+                              summary.slowest_rank,
+                              summary.slowest_host,
+                              summary.slowest_score,
+                              summary.slowest_phase));
   if (summary.checkpoints > 0)
     console_.line(fmt::format(
         "checkpoints            {}; training stood still {:.2f}% of the time, {} at most",

@@ -85,6 +85,7 @@ struct RawFlags {
   std::string out;
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
+  std::int64_t check_replicas_every = 100;
   std::string checkpoint_every = "10m";
   std::int64_t checkpoint_keep = 2;
   std::string resume;

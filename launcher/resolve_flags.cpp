@@ -234,6 +234,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.profile = raw.profile;
   options.log_every = raw.log_every;
   options.eval_every = raw.eval_every;
+  options.check_replicas_every = raw.check_replicas_every;
   flags.label_smoothing = float(raw.label_smoothing);
   flags.ranks = int(to_whole_number(raw.ranks));
   flags.device = raw.device;

@@ -303,6 +303,9 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"activation_bytes", summary.activation_bytes},
                    {"peak_memory_bytes", summary.peak_memory_bytes},
                    {"weights_sha256", summary.weights_sha256},
+                   {"slowest_rank", std::int64_t(summary.slowest_rank)},
+                   {"slowest_rank_score", summary.slowest_rank < 0 ? kNull : summary.slowest_score},
+                   {"slowest_rank_phase", summary.slowest_phase},
                    {"ranks", std::int64_t(summary.ranks)},
                    {"device", summary.device}},
                   2));

@@ -50,9 +50,9 @@ void Checkpointing::after_step(std::int64_t step, double val_loss, const StateFu
   if (!due(step) && !best) return;
   if (best) {
     waiting_ = take(step, val_loss, state);  // in the place of a best one that is none any more
-    if (!writing_) start(*std::exchange(waiting_, std::nullopt));
+    if (waiting_ && !writing_) start(*std::exchange(waiting_, std::nullopt));
   } else if (!writing_) {
-    start(take(step, kUnknown, state));
+    if (auto content = take(step, kUnknown, state)) start(std::move(*content));
   }
 }
 
@@ -62,7 +62,9 @@ bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
     tell_results();
   }
   if (whole_step_ == step) return true;
-  start(take(step, kUnknown, state));
+  auto content = take(step, kUnknown, state);
+  if (!content) return false;
+  start(std::move(*content));
   writer_.wait();
   tell_results();
   return whole_step_ == step;
@@ -72,13 +74,16 @@ bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {
   return !periodic() || save_now(step, state);
 }
 
-io::CheckpointContent Checkpointing::take(std::int64_t step,
-                                          double val_loss,
-                                          const StateFunction& state) {
+std::optional<io::CheckpointContent> Checkpointing::take(std::int64_t step,
+                                                         double val_loss,
+                                                         const StateFunction& state) {
   const auto begin = Clock::now();
+  std::optional<io::CheckpointState> now = state();
+  if (!now) return std::nullopt;
   Snapshot& snapshot = snapshots_[std::size_t(free_snapshot_)];
   snapshot.take();
-  io::CheckpointContent content{state(), snapshot.model(), snapshot.optimizer(), options_.texts};
+  io::CheckpointContent content{
+      std::move(*now), snapshot.model(), snapshot.optimizer(), options_.texts};
   const bool best = !std::isnan(val_loss);
   content.state.best_val_loss = best ? val_loss : best_val_loss_;
   content.state.best_step = best ? step : best_step_;

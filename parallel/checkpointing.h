@@ -21,8 +21,9 @@ namespace lockstep {
 /// lowest validation loss, which the next step would change, go into a second snapshot meanwhile.
 class Checkpointing {
  public:
-  /// What a checkpoint says beside tensors; best_val_loss and best_step are filled in here.
-  using StateFunction = std::function<io::CheckpointState()>;
+  /// What a checkpoint says beside tensors; best_val_loss and best_step are filled in here. Nothing
+  /// where this is no state to go on from: a save that is due is then put off.
+  using StateFunction = std::function<std::optional<io::CheckpointState>()>;
 
   /// Reserves the snapshots. `resumed`: what the run goes on from; step 0: from the start.
   /// Observers must outlive it.
@@ -37,7 +38,7 @@ class Checkpointing {
   /// `val_loss` (NaN: there was no validation) is the lowest so far. Never waits for the files.
   void after_step(std::int64_t step, double val_loss, const StateFunction& state);
   /// Saves the state as it is, unless that has been done, and waits until it is whole. False where
-  /// that failed, of which the observers know.
+  /// that failed, of which the observers know, or there is no state.
   bool save_now(std::int64_t step, const StateFunction& state);
   /// At the end of a run that saves periodically: the same.
   bool save_last(std::int64_t step, const StateFunction& state);
@@ -52,7 +53,9 @@ class Checkpointing {
   bool due(std::int64_t step);
   bool is_best(double val_loss) const;
   /// Copies the weights as they are into the snapshot that nobody writes.
-  io::CheckpointContent take(std::int64_t step, double val_loss, const StateFunction& state);
+  std::optional<io::CheckpointContent> take(std::int64_t step,
+                                            double val_loss,
+                                            const StateFunction& state);
   void start(io::CheckpointContent content);
   void tell_results();
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/optimizer_step.h"
 
-#include <cmath>
-
 #include "core/base/error.h"
 #include "core/base/name_patterns.h"
 
@@ -63,24 +61,21 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              segment.elems,
                              parameter.momentum});
   }
-  squared_norms_.resize(tensors_.size());
+  backend.reserve_norms(tensors_);
   for (int i = 0; i < lockstep::state_arrays(optimizer_); ++i)
     state_.push_back(backend.allocate(std::size_t(space.elems) * 4, "optimizer state"));
 }
 
-double OptimizerStep::gradient_norm() {
-  backend_.squared_norms(gradients_, tensors_, squared_norms_.data());
-  double sum = 0;
-  for (double squares : squared_norms_) sum += squares;
-  return std::sqrt(sum);
+void OptimizerStep::conclude(StepSums sums, StepOutcome* outcome) {
+  sums.gradients = gradients_;
+  sums.tensors = tensors_;
+  backend_.conclude_step(sums, outcome);
 }
 
-float OptimizerStep::clip_factor(double norm, float clip_norm) {
-  const double factor = double(clip_norm) / (norm + 1e-6);
-  return factor < 1.0 ? float(factor) : 1.0f;
-}
-
-void OptimizerStep::update_bucket(int bucket, std::int64_t step, float lr, float grad_scale) {
+void OptimizerStep::update_bucket(int bucket,
+                                  std::int64_t step,
+                                  float lr,
+                                  const StepOutcome* outcome) {
   const auto& ranges = ranges_of_bucket_[std::size_t(bucket)];
   if (ranges.empty()) return;
   if (const auto* sgd = std::get_if<Sgd>(&optimizer_)) {
@@ -89,9 +84,9 @@ void OptimizerStep::update_bucket(int bucket, std::int64_t step, float lr, float
                          .momentum_buffer = state_.empty() ? nullptr : state_[0]->as<float>(),
                          .lr = lr,
                          .momentum = sgd->momentum,
-                         .grad_scale = grad_scale,
                          .nesterov = sgd->nesterov,
-                         .first = step == 0},
+                         .first = step == 0,
+                         .outcome = outcome},
                         ranges);
     return;
   }
@@ -104,15 +99,19 @@ void OptimizerStep::update_bucket(int bucket, std::int64_t step, float lr, float
                          .beta1 = adamw.beta1,
                          .beta2 = adamw.beta2,
                          .eps = adamw.eps,
-                         .grad_scale = grad_scale,
-                         .t = std::uint64_t(step) + 1},
+                         .t = std::uint64_t(step) + 1,
+                         .outcome = outcome},
                         ranges);
 }
 
-void OptimizerStep::update_running_statistics() {
+void OptimizerStep::update_running_statistics(const StepOutcome* outcome) {
   for (const Statistic& s : statistics_)
-    backend_.update_running_statistic(
-        parameters_ + s.value, gradients_ + s.value, gradients_ + s.weight, s.momentum, s.elems);
+    backend_.update_running_statistic(parameters_ + s.value,
+                                      gradients_ + s.value,
+                                      gradients_ + s.weight,
+                                      s.momentum,
+                                      s.elems,
+                                      outcome);
 }
 
 std::vector<FlatArray> OptimizerStep::state_arrays() {

@@ -25,17 +25,15 @@ class OptimizerStep {
                 float* parameters,
                 const float* gradients);
 
-  /// L2 norm over all trained parameters' gradients: blocks of 4,096 elements per tensor, tensors
-  /// added in declaration order, in fp64.
-  double gradient_norm();
-  /// Factor that brings `norm` down to `clip_norm` (Pascanu et al. 2013, algorithm 1, with
-  /// PyTorch's 1e-6 in the denominator); 1 below it.
-  static float clip_factor(double norm, float clip_norm);
+  /// Backend::conclude_step() with the trained parameters' gradients as `sums.tensors`, in
+  /// declaration order; the caller fills the other members but `gradients`.
+  void conclude(StepSums sums, StepOutcome* outcome);
 
-  /// Update number `step` (from 0) of one bucket's trained parameters.
-  void update_bucket(int bucket, std::int64_t step, float lr, float grad_scale);
-  /// After the last bucket: value += momentum * (sum - weight * value).
-  void update_running_statistics();
+  /// Update number `step` (from 0) of one bucket's trained parameters, as `outcome` (in device
+  /// memory; null: none) has it.
+  void update_bucket(int bucket, std::int64_t step, float lr, const StepOutcome* outcome);
+  /// After the last bucket: value += momentum * (sum - weight * value), unless `outcome` is bad.
+  void update_running_statistics(const StepOutcome* outcome);
 
   std::size_t state_bytes() const;
   /// The optimizer's arrays under PyTorch's names: "momentum_buffer", or "exp_avg" and
@@ -54,7 +52,6 @@ class OptimizerStep {
   const float* gradients_;
   std::vector<std::vector<FlatRange>> ranges_of_bucket_;
   std::vector<FlatRange> tensors_;  // in declaration order, for the norm
-  std::vector<double> squared_norms_;
   std::vector<Statistic> statistics_;
   std::vector<std::unique_ptr<DeviceBuffer>> state_;
 };

@@ -2,6 +2,8 @@
 #include "parallel/replica.h"
 
 #include "core/base/error.h"
+#include "parallel/fault_player.h"
+#include "parallel/replica_check.h"
 #include "parallel/replica_state.h"
 
 namespace lockstep {
@@ -38,13 +40,23 @@ Schedule Replica::evaluation_schedule(std::int64_t samples) const {
                        state_->context.rank());
 }
 
-StepResult Replica::train_step(const Schedule& schedule,
-                               data::Loader& loader,
-                               std::int64_t step,
-                               float lr,
-                               bool want_grad_norm) {
-  return state_->train_step(schedule, loader, step, lr, want_grad_norm);
+void Replica::lend_memory(data::LoaderOptions& options) const { state_->lend_memory(options); }
+
+std::span<const StepResult> Replica::train_step(const Schedule& schedule,
+                                                data::Loader& loader,
+                                                std::int64_t step,
+                                                float lr) {
+  FaultPlayer* const player = fault_player();
+  if (player != nullptr && player->take(FaultKind::flip_weight, step + 1) != nullptr)
+    flip_bit(0, 0, 20);
+  return state_->train_step(schedule, loader, step, lr);
 }
+
+std::span<const StepResult> Replica::finish_steps() { return state_->outcomes.take_all(); }
+
+const StepResult& Replica::newest_result() { return state_->outcomes.newest(); }
+
+void Replica::resume_updates() { state_->outcomes.forgive(); }
 
 StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {
   return *state_->evaluate(schedule, loader, {});
@@ -119,6 +131,33 @@ SavedArrays Replica::saved_arrays() const {
 void Replica::restore(const std::string& checkpoint) {
   lockstep::restore(saved_arrays(), checkpoint);
   state_->programs.packed().invalidate();
+  resume_updates();
+}
+
+std::string Replica::flip_bit(std::size_t array, std::int64_t index, int bit) {
+  const SavedArrays saved = saved_arrays();
+  std::vector<ComparedTensor> tensors = compared_tensors(saved);
+  std::erase_if(tensors, [&](const ComparedTensor& tensor) { return tensor.array != array; });
+  std::int64_t elems = 0;
+  for (const ComparedTensor& tensor : tensors) elems += tensor.range.elems;
+  LOCKSTEP_CHECK(elems > 0 && index >= 0 && bit >= 0 && bit < 32,
+                 ConfigError,
+                 "flip: array {} of {}, element {}, bit {}: there is none",
+                 array,
+                 saved.arrays.size(),
+                 index,
+                 bit);
+  index %= elems;
+  auto tensor = tensors.begin();
+  for (; index >= tensor->range.elems; ++tensor) index -= tensor->range.elems;
+  float* place = saved.arrays[array].values + tensor->range.offset + index;
+  std::uint32_t bits = 0;
+  saved.backend.copy_to_host(&bits, place, sizeof bits);
+  bits ^= 1u << bit;
+  saved.backend.copy_to_device(place, &bits, sizeof bits);
+  state_->programs.packed().invalidate();
+  const std::string& name = saved.graph.parameters()[std::size_t(tensor->parameter)].name;
+  return array == 0 ? name : name + "." + saved.arrays[array].name;
 }
 
 std::string Replica::program_text() const {

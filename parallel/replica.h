@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,22 +15,18 @@
 #include "parallel/rank_context.h"
 #include "parallel/schedule.h"
 #include "parallel/snapshot.h"
+#include "parallel/step_result.h"
 
 namespace lockstep {
 
 class Profiler;
 
-/// What one training step found out. Equal on all ranks.
-struct StepResult {
-  double loss = 0;        ///< mean over the global batch, over the labels that count
-  double counted = 1;     ///< share of labels that are not ignored
-  double accuracy = -1;   ///< share of correct answers; negative where there are no classes
-  double grad_norm = -1;  ///< before clipping; negative where it was not asked for
-};
-
 /// Seconds since construction, of this rank.
 struct StepTimes {
   double forward = 0, backward = 0, exposed_communication = 0, optimizer = 0;
+  /// Of whole micro-batches in training alone: getting samples, and forward with backward.
+  double whole_loading = 0, whole_compute = 0;
+  std::int64_t whole_micro_batches = 0;
 };
 
 /// One rank's copy of the model in lockstep with the others: the compiled programs, the flat
@@ -53,14 +50,31 @@ class Replica {
   /// This rank's part of a global batch of `samples`.
   Schedule schedule(std::int64_t samples) const;
 
+  /// Has a loader for this replica fill memory that the device copies from while the host goes on,
+  /// and leave it alone meanwhile. Changes nothing where the device is the processor itself. Any
+  /// other loader will do too.
+  void lend_memory(data::LoaderOptions& options) const;
+
   /// Forward and backward of the scheduled micro-batches, which `loader` delivers in schedule
-  /// order, exchange, clipping and update number `step` (from 0) at rate `lr`. Throws
-  /// NonFiniteError before the weights change: the loss is not finite.
-  StepResult train_step(const Schedule& schedule,
-                        data::Loader& loader,
-                        std::int64_t step,
-                        float lr,
-                        bool want_grad_norm = false);
+  /// order, exchange, clipping and update number `step` (from 0) at rate `lr`. The device itself
+  /// leaves the update out where loss or gradient norm is not finite or no label counts; with
+  /// OnNonfinite::stop also those of all later steps, until resume_updates(). Nothing is thrown for
+  /// that: see require_finite().
+  ///
+  /// Returns the results of steps that are known by now and have not been returned, in order; valid
+  /// until the next call. On the CPU that is this step's, elsewhere the one's before it.
+  std::span<const StepResult> train_step(const Schedule& schedule,
+                                         data::Loader& loader,
+                                         std::int64_t step,
+                                         float lr);
+  /// Waits for the last step: the results that train_step() has not returned.
+  std::span<const StepResult> finish_steps();
+  /// Waits for the last step: its result, which is returned by the others as well. `step` is -1
+  /// where none was trained since the start or resume_updates(). Not collective.
+  const StepResult& newest_result();
+  /// After a bad step has been dealt with: waits for the last step, drops results that have not
+  /// been returned, and lets updates happen again.
+  void resume_updates();
 
   /// How `samples` evaluation samples are shared among the ranks.
   Schedule evaluation_schedule(std::int64_t samples) const;
@@ -93,8 +107,16 @@ class Replica {
   /// What a checkpoint saves; valid as long as the replica.
   SavedArrays saved_arrays() const;
   /// Takes over parameters, running statistics and optimizer state of a checkpoint, which
-  /// io::verify_checkpoint() has accepted. Throws DataError as lockstep::restore().
+  /// io::verify_checkpoint() has accepted, and resume_updates(). Throws DataError as
+  /// lockstep::restore().
   void restore(const std::string& checkpoint);
+
+  /// For playing faults: flips bit `bit` (0 to 31) of element `index` of `array`, on this rank
+  /// alone. Array 0 are the parameters and running statistics, those after it the optimizer's, in
+  /// the order of saved_arrays(). Elements are counted over compared_tensors(), and from the first
+  /// again behind the last. Between steps. Returns the tensor's name, "conv1.weight.exp_avg".
+  /// Throws ConfigError: no such array, element or bit.
+  std::string flip_bit(std::size_t array, std::int64_t index, int bit);
 
   /// Text of graph, flat space and plan: equal on every rank, part of the fingerprint.
   std::string program_text() const;

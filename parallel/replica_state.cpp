@@ -28,6 +28,15 @@ std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const cha
   return -1;
 }
 
+/// A planned fault.
+void flip_bit(Backend& device, float* value) {
+  constexpr std::uint32_t kBit = 1u << 20;
+  std::uint32_t bits = 0;
+  device.copy_to_host(&bits, value, sizeof bits);
+  bits ^= kBit;
+  device.copy_to_device(value, &bits, sizeof bits);
+}
+
 int own_rounds(const Schedule& schedule) {
   std::size_t rounds = 0;
   for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
@@ -79,7 +88,14 @@ Replica::State::State(RankContext& rank_context,
                           {metrics.range},
                           programs.gradients(),
                           evaluation_shards(batch)),
-      samples_(samples) {
+      outcomes(context.backend()),
+      samples_(samples),
+      on_host_(context.backend().is_host_memory(programs.parameters())),
+      sample_weight_(context.backend().allocate_host(sizeof(float), "sample weight")) {
+  for (auto& event : copied_) {
+    event = context.backend().make_event();
+    context.backend().record(*event);
+  }
   if (batch.cluster > 1)
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
@@ -91,15 +107,14 @@ Replica::State::State(RankContext& rank_context,
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
 }
 
-StepResult Replica::State::train_step(const Schedule& schedule,
-                                      data::Loader& loader,
-                                      std::int64_t step,
-                                      float lr,
-                                      bool want_grad_norm) {
+std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
+                                                       data::Loader& loader,
+                                                       std::int64_t step,
+                                                       float lr) {
   RunState state{.seed = options.seed, .step = std::uint64_t(step), .group = group_.get()};
   context.position().set_step(step + 1);
   if (profiler) profiler->begin_step(step);
-  sample_weight_ = float(1.0 / double(schedule.samples));
+  set_sample_weight(schedule);
   exchange.begin_step(schedule);
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {
@@ -109,22 +124,28 @@ StepResult Replica::State::train_step(const Schedule& schedule,
       state.accumulate = m > 0;
       state.first_sample = std::uint64_t(shard.micro_batches[m].first_sample);
       const BoundProgram& program = programs.training(shard.micro_batches[m].samples);
+      const auto begin = Clock::now();
       load(program, loader);
+      const auto loaded = Clock::now();
       const bool last = last_shard && m + 1 == shard.micro_batches.size();
       run(*program.program, state, last && !joins_later);
+      if (shard.micro_batches[m].samples < batch.micro_batch) continue;
+      times.whole_loading += seconds_between(begin, loaded);
+      times.whole_compute += seconds_between(loaded, Clock::now());
+      ++times.whole_micro_batches;
     }
     if (!last_shard) exchange.finish_shard();
   }
   if (joins_later) join_missing_rounds(schedule, state);
   if (joins_later || schedule.work.empty()) start_all_buckets();
-  return update(schedule, step, lr, want_grad_norm);
+  return update(schedule, step, lr);
 }
 
 std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
                                                    data::Loader& loader,
                                                    const std::function<bool()>& interrupted) {
   RunState state{.seed = options.seed};
-  sample_weight_ = float(1.0 / double(schedule.samples));
+  set_sample_weight(schedule);
   const auto stop = [&] { return interrupted && interrupted(); };
   int rounds = 0;
   evaluation_exchange.begin_step(schedule);
@@ -179,8 +200,34 @@ void Replica::State::load_initial_weights() {
   }
 }
 
+void Replica::State::lend_memory(data::LoaderOptions& loading) const {
+  if (on_host_) return;
+  loading.held = kHeldMicroBatches;
+  loading.allocate = [&backend = context.backend()](std::size_t bytes) {
+    const std::shared_ptr<DeviceBuffer> memory = backend.allocate_host(bytes, "micro-batch");
+    return std::shared_ptr<std::byte[]>(memory, memory->data());
+  };
+}
+
+// It changes where a short batch follows, or an evaluation: rarely enough to wait for the copies.
+void Replica::State::set_sample_weight(const Schedule& schedule) {
+  const auto weight = float(1.0 / double(schedule.samples));
+  float& place = *sample_weight_->as<float>();
+  if (place == weight) return;
+  context.backend().synchronize();
+  place = weight;
+}
+
+void Replica::State::copy_sample_weight(const BoundProgram& program) {
+  context.backend().copy_to_device(program.sample_weight, sample_weight_->data(), sizeof(float));
+}
+
+// The loader fills the slot of the micro-batch before last anew: see lend_memory().
 void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   context.position().enter(Phase::loading);
+  DeviceEvent& copied = *copied_[next_copied_];
+  next_copied_ = (next_copied_ + 1) % copied_.size();
+  copied.wait();
   const data::LoadedBatch loaded = [&] {
     const ProfileScope scope(profiler.get(), data_work_);
     return loader.next();
@@ -190,9 +237,12 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   check_labels(loaded);
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
-  const PlannedFault* fault = take_fault(FaultKind::scale_batch);
-  const float weight = fault == nullptr ? sample_weight_ : sample_weight_ * float(fault->number);
-  device.copy_to_device(program.sample_weight, &weight, sizeof(float));
+  copy_sample_weight(program);
+  if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
+    const float weight = *sample_weight_->as<float>() * float(fault->number);
+    device.copy_to_device(program.sample_weight, &weight, sizeof weight);
+  }
+  device.record(copied);
 }
 
 // A label or token out of range would make a kernel read or write beyond its table.
@@ -262,16 +312,14 @@ void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& sta
   state.accumulate = true;
   const BoundProgram& program = programs.training(0);
   for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
-    context.backend().copy_to_device(program.sample_weight, &sample_weight_, sizeof(float));
+    copy_sample_weight(program);
     run(*program.program, state, false);
   }
 }
 
-StepResult Replica::State::update(const Schedule& schedule,
-                                  std::int64_t step,
-                                  float lr,
-                                  bool want_grad_norm) {
-  StepResult result;
+std::span<const StepResult> Replica::State::update(const Schedule& schedule,
+                                                   std::int64_t step,
+                                                   float lr) {
   const int buckets = exchange.bucket_count();
   context.position().enter(Phase::exchange);
   for (int b = 0; b < buckets; ++b) {
@@ -282,39 +330,26 @@ StepResult Replica::State::update(const Schedule& schedule,
     profiler->record(wait_work_, begin, end);
     profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
   }
+  if (take_fault(FaultKind::flip_gradient) != nullptr)
+    flip_bit(context.backend(), programs.gradients());
   context.position().enter(Phase::optimizer);
   const auto begin = Clock::now();
-  read_metrics(result);
-  LOCKSTEP_CHECK(result.counted > 0,
-                 DataError,
-                 "training: all labels of step {} ({} samples) are to be ignored",
-                 step + 1,
-                 schedule.samples);
-  LOCKSTEP_CHECK(std::isfinite(result.loss),
-                 NonFiniteError,
-                 "training: the loss of step {} ({} samples) is {}",
-                 step + 1,
-                 schedule.samples,
-                 result.loss);
-  const bool clips = options.clip_norm > 0.0f;
-  if (clips || want_grad_norm) {
-    result.grad_norm = optimizer.gradient_norm() / result.counted;
-    LOCKSTEP_CHECK(std::isfinite(result.grad_norm),
-                   NonFiniteError,
-                   "training: the gradient norm of step {} is {}",
-                   step + 1,
-                   result.grad_norm);
-  }
-  // Gradients weigh ignored labels too, as zeros: this makes them means over those that count.
-  const float clip = clips ? OptimizerStep::clip_factor(result.grad_norm, options.clip_norm) : 1.0f;
-  const float scale = float(double(clip) / result.counted);
-  for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, scale);
-  optimizer.update_running_statistics();
+  StepOutcome* const outcome = outcomes.outcome();
+  optimizer.conclude({.tensors = {},
+                      .loss = metrics.loss,
+                      .correct = metrics.correct,
+                      .counted = metrics.counted,
+                      .clip_norm = options.clip_norm,
+                      .previous = options.on_nonfinite == OnNonfinite::stop ? outcome : nullptr},
+                     outcome);
+  for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, outcome);
+  optimizer.update_running_statistics(outcome);
+  const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
   programs.packed().invalidate();
   const auto end = Clock::now();
   if (profiler) profiler->record(optimizer_work_, begin, end);
   times.optimizer += seconds_between(begin, end);
-  return result;
+  return known;
 }
 
 void Replica::State::read_metrics(StepResult& result) {

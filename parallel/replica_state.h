@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+
 #include "parallel/gradient_exchange.h"
 #include "parallel/optimizer_step.h"
+#include "parallel/outcome_ring.h"
 #include "parallel/program_set.h"
 #include "parallel/replica.h"
 
@@ -28,11 +31,11 @@ class Replica::State final : public BucketListener {
         const TrainOptions& options,
         std::vector<std::int64_t> tail_sizes);
 
-  StepResult train_step(const Schedule& schedule,
-                        data::Loader& loader,
-                        std::int64_t step,
-                        float lr,
-                        bool want_grad_norm);
+  void lend_memory(data::LoaderOptions& loading) const;
+  std::span<const StepResult> train_step(const Schedule& schedule,
+                                         data::Loader& loader,
+                                         std::int64_t step,
+                                         float lr);
   std::optional<StepResult> evaluate(const Schedule& schedule,
                                      data::Loader& loader,
                                      const std::function<bool()>& interrupted);
@@ -48,25 +51,35 @@ class Replica::State final : public BucketListener {
   OptimizerStep optimizer;
   GradientExchange exchange;
   GradientExchange evaluation_exchange;
+  OutcomeRing outcomes;
   StepTimes times;
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:
+  /// Micro-batches in memory that the device may be copying from.
+  static constexpr int kHeldMicroBatches = 2;
+
   void initialise_parameters();
   void load_initial_weights();
   void load(const BoundProgram& program, data::Loader& loader);
+  void set_sample_weight(const Schedule& schedule);
+  void copy_sample_weight(const BoundProgram& program);
   void check_labels(const data::LoadedBatch& loaded) const;
   void run(Program& program, const RunState& state, bool exchange_after);
   void start_bucket(int bucket);
   void start_all_buckets();
   void declare_profile();
   void join_missing_rounds(const Schedule& schedule, RunState& state);
-  StepResult update(const Schedule& schedule, std::int64_t step, float lr, bool want_grad_norm);
+  std::span<const StepResult> update(const Schedule& schedule, std::int64_t step, float lr);
   void read_metrics(StepResult& result);
 
   data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;
-  float sample_weight_ = 0;
+  bool on_host_;                                 // the device is the processor itself
+  std::unique_ptr<DeviceBuffer> sample_weight_;  // a float that copies are made from
+  /// Behind the copies of the last micro-batches, in turn. Those before have been made.
+  std::array<std::unique_ptr<DeviceEvent>, kHeldMicroBatches> copied_;
+  std::size_t next_copied_ = 0;
   int data_work_ = -1, wait_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;
   std::vector<Profiler::Clock::time_point> bucket_start_;

@@ -39,6 +39,10 @@ void validate(const TrainOptions& o) {
                  ConfigError,
                  "bucket-mb: must be above 0 and at most 8192, got {}",
                  o.bucket_mb);
+  LOCKSTEP_CHECK(o.check_replicas_every >= 0,
+                 ConfigError,
+                 "check-replicas-every: must not be negative, got {}",
+                 o.check_replicas_every);
   LOCKSTEP_CHECK(o.log_every >= 0 && o.eval_every >= -1,
                  ConfigError,
                  "log-every {} or eval-every {} is negative",

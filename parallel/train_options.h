@@ -90,7 +90,9 @@ struct TrainOptions {
   // faults
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   OnSpike on_spike = OnSpike::ignore;
-  std::int64_t check_replicas_every = 100;  ///< steps between two comparisons of replicas; 0: never
+  /// Steps between two comparisons of replicas, beside those at the start and at the end; 0: none
+  /// at all. See ReplicaCheck.
+  std::int64_t check_replicas_every = 100;
   /// Called on every rank once the run is accepted, before its first step; `resumed`: it goes on
   /// from a checkpoint. May be empty.
   std::function<void(bool resumed)> accepted = {};

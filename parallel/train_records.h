@@ -49,6 +49,15 @@ struct CheckpointRecord {
   std::vector<std::string> not_removed;  ///< old ones that could not be removed, and why
 };
 
+/// A rank that has been slower than the others for a while. Times are for one micro-batch.
+struct SlowRankRecord {
+  int rank = -1;
+  std::string host;
+  double score = 0;   ///< its own time over the median of all ranks (of two: over the other's)
+  std::string phase;  ///< where it loses more: "loading" or "forward and backward"
+  double ms = 0, median_ms = 0;  ///< in that phase
+};
+
 /// How a run begins that goes on from a checkpoint.
 struct ResumeRecord {
   std::int64_t step = 0;   ///< steps done
@@ -83,6 +92,11 @@ struct TrainSummary {
   double checkpoint_stall_ms = 0;     ///< the longest that training stood still for one
   double checkpoint_stall_share = 0;  ///< of this process's training time, all of them
   std::string weights_sha256;
+  /// By its own time a micro-batch over the whole run; -1: nobody has measured.
+  int slowest_rank = -1;
+  std::string slowest_host;
+  double slowest_score = 0;  ///< see SlowRankRecord
+  std::string slowest_phase;
   int ranks = 1;
   std::string device;
 };
@@ -117,6 +131,8 @@ class TrainObserver {
   virtual void on_step(const StepRecord&) {}
   virtual void on_evaluation(const EvaluationRecord&) {}
   virtual void on_checkpoint(const CheckpointRecord&) {}
+  /// A rank has become slow; told again only after it had recovered.
+  virtual void on_slow_rank(const SlowRankRecord&) {}
   /// At the end; where the run was stopped early, on_stop() comes instead.
   virtual void on_end(const TrainSummary&) {}
   virtual void on_stop(const TrainSummary&) {}

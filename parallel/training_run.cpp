@@ -23,16 +23,16 @@ void count_skipped(const data::Loader& loader, TrainSummary& summary) {
   summary.skipped_samples += loader.skipped_samples();
 }
 
-data::LoaderOptions training_loader(const TrainOptions& options,
-                                    std::int64_t micro_batch,
-                                    Position& position) {
-  return {.workers = options.workers,
-          .slots = 4,
-          .micro_batch = micro_batch,
-          .seed = options.seed,
-          .augmentation = options.augmentation,
-          .skip_bad_samples = options.skip_bad_samples,
-          .loaded = [&position] { position.tick(); }};
+data::LoaderOptions training_loader(const TrainOptions& options, Replica& replica) {
+  data::LoaderOptions loading;
+  loading.workers = options.workers;
+  loading.micro_batch = replica.batch().micro_batch;
+  loading.seed = options.seed;
+  loading.augmentation = options.augmentation;
+  loading.skip_bad_samples = options.skip_bad_samples;
+  loading.loaded = [&position = replica.position()] { position.tick(); };
+  replica.lend_memory(loading);
+  return loading;
 }
 
 }  // namespace
@@ -56,6 +56,7 @@ std::optional<EvaluationRecord> evaluate_all(Replica& replica,
   loading.micro_batch = replica.batch().micro_batch;
   loading.skip_bad_samples = options.skip_bad_samples;
   loading.loaded = [&position = replica.position()] { position.tick(); };
+  replica.lend_memory(loading);
   data::Loader loader(
       std::move(data), loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
   const auto result = replica.evaluate(schedule, loader, interrupted);
@@ -73,9 +74,13 @@ TrainingRun::TrainingRun(const Parts& parts)
       feed_(make_feed()),
       requests_(feed_),
       loader_(p_.data.train,
-              training_loader(p_.options, p_.replica.batch().micro_batch, p_.context.position()),
-              [this](data::LoadRequest& r) { return requests_.next(r); }) {
-  agreement_.emplace(p_.context.communicator(), p_.options.stop);
+              training_loader(p_.options, p_.replica),
+              [this](data::LoadRequest& r) { return requests_.next(r); }),
+      replica_check_(p_.context, p_.replica.saved_arrays(), p_.options.check_replicas_every),
+      straggler_watch_(p_.context, p_.replica, p_.observers) {
+  agreement_.emplace(p_.context.communicator(),
+                     p_.options.stop,
+                     std::vector<MessagePart*>{&replica_check_, &straggler_watch_});
   if (!p_.options.checkpoint.folder.empty() && p_.context.rank() == 0)
     checkpointing_.emplace(p_.options.checkpoint,
                            p_.replica.saved_arrays(),
@@ -99,6 +104,7 @@ TrainingFeed TrainingRun::make_feed() const {
 TrainSummary TrainingRun::run() {
   take_over_start();
   tell_start();
+  replica_check_.check_now(done_);
   p_.context.communicator().barrier();
   if (p_.options.accepted) p_.options.accepted(p_.start != nullptr);
   if (p_.options.profile) p_.replica.profiler()->start();
@@ -112,11 +118,14 @@ TrainSummary TrainingRun::run() {
     train_one_step();
     p_.context.position().enter(RunStage::training);  // the first step is behind it
     // The end needs no agreement: every rank is there.
-    summary_.stopped = agreement_->poll() && done_ < p_.steps;
+    straggler_watch_.after_step();
+    summary_.stopped = agreement_->poll(replica_check_.after_step(done_)) && done_ < p_.steps;
     evaluate();
     save_when_due();
   }
-  agreement_.reset();  // it ends with a message, which must not wait for the last save
+  take(p_.replica.finish_steps());
+  agreement_.reset();               // it ends with a message, which must not wait for the last save
+  replica_check_.check_now(done_);  // before that save
   count_skipped(loader_, summary_);
   finish();
   return summary_;
@@ -144,14 +153,23 @@ void TrainingRun::train_one_step() {
   const bool logs =
       (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
   const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
-  const StepResult result = p_.replica.train_step(feed_.schedule(step), loader_, step, lr, logs);
+  take(p_.replica.train_step(feed_.schedule(step), loader_, step, lr));
+  if (logs) take(p_.replica.finish_steps());
   ++done_;
-  summary_.train_loss = result.loss;
   summary_.evaluated = false;
   if (!logs) return;
-  StepRecord record = log_->record(step, lr, result, p_.context.size());
+  StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
   for (TrainObserver* observer : p_.observers) observer->on_step(record);
+}
+
+/// Results in the order of steps, which may be a step late: the same ones on all ranks.
+void TrainingRun::take(std::span<const StepResult> results) {
+  for (const StepResult& result : results) {
+    require_finite(result);
+    last_ = result;
+    summary_.train_loss = result.loss;
+  }
 }
 
 bool TrainingRun::evaluates_now() const {
@@ -164,6 +182,7 @@ bool TrainingRun::evaluates_now() const {
 /// Where a validation is due; it may end in the wish to stop.
 void TrainingRun::evaluate() {
   if (summary_.stopped || !evaluates_now()) return;
+  take(p_.replica.finish_steps());
   const RunStage stage = p_.context.position().read().stage;
   p_.context.position().enter(RunStage::evaluation);
   log_->pause();
@@ -187,12 +206,17 @@ void TrainingRun::save_when_due() {
       done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
 }
 
-io::CheckpointState TrainingRun::state() const {
+/// Rank 0 alone waits here, as it alone saves. It must not save the weights behind a bad step,
+/// which are those before it; but that step's result stays with the replica, for all ranks to meet
+/// in take().
+std::optional<io::CheckpointState> TrainingRun::state() const {
+  const StepResult& newest = p_.replica.newest_result();
+  if (newest.bad) return std::nullopt;
   io::CheckpointState state;
   state.step = done_;
   state.samples = feed_.samples_before(done_);
   state.wall_s = log_->wall_seconds();
-  state.train_loss = summary_.train_loss;
+  state.train_loss = newest.step >= 0 ? newest.loss : summary_.train_loss;
   state.evaluated = summary_.evaluated;
   if (summary_.evaluated) {
     state.val_loss = summary_.val_loss;
@@ -219,6 +243,12 @@ void TrainingRun::finish() {
   s.planned_bytes = p_.replica.planned_bytes();
   s.activation_bytes = p_.replica.activation_bytes();
   s.weights_sha256 = io::weights_sha256(p_.replica.weights());
+  if (const auto slowest = straggler_watch_.slowest()) {
+    s.slowest_rank = slowest->rank;
+    s.slowest_host = slowest->host;
+    s.slowest_score = slowest->score;
+    s.slowest_phase = slowest->phase;
+  }
   s.ranks = p_.context.size();
   s.device = p_.context.backend().device_class();
   std::optional<ProfileRecord> profile;

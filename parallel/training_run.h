@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/data/sources.h"
@@ -11,9 +12,11 @@
 #include "parallel/fingerprint.h"
 #include "parallel/rank_context.h"
 #include "parallel/replica.h"
+#include "parallel/replica_check.h"
 #include "parallel/resume.h"
 #include "parallel/step_log.h"
 #include "parallel/stop_agreement.h"
+#include "parallel/straggler_watch.h"
 #include "parallel/train_records.h"
 #include "parallel/training_feed.h"
 
@@ -56,21 +59,25 @@ class TrainingRun {
   void take_over_start();
   void tell_start();
   void train_one_step();
+  void take(std::span<const StepResult> results);
   bool evaluates_now() const;
   void evaluate();
   void save_when_due();
-  io::CheckpointState state() const;
+  std::optional<io::CheckpointState> state() const;
   void finish();
   void save_at_end();
 
   Parts p_;
   TrainingFeed feed_, requests_;
   data::Loader loader_;
+  ReplicaCheck replica_check_;
+  StragglerWatch straggler_watch_;
   std::optional<StopAgreement> agreement_;
   std::optional<Checkpointing> checkpointing_;  // on rank 0
   std::optional<StepLog> log_;
   const Checkpointing::StateFunction state_ = [this] { return state(); };
   TrainSummary summary_;
+  StepResult last_;        // of the newest step that is known
   std::int64_t done_ = 0;  // steps
 };
 

@@ -34,6 +34,11 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
                  "loader: expected 2 to {} slots, got {}",
                  Loader::kMaxSlots,
                  options.slots);
+  LOCKSTEP_CHECK(options.held >= 1 && options.held <= Loader::kMaxSlots,
+                 ConfigError,
+                 "loader: expected 1 to {} micro-batches to be held, got {}",
+                 Loader::kMaxSlots,
+                 options.held);
   LOCKSTEP_CHECK(options.micro_batch >= 1,
                  ConfigError,
                  "loader: expected a micro-batch of at least 1 sample, got {}",
@@ -61,7 +66,8 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
 
 /// Fastest of three loads of one micro-batch, in microseconds; nothing where a sample fails, which
 /// is for next() to report.
-std::optional<double> measure(const Dataset& dataset, const LoaderOptions& options) {
+std::optional<double> measure(const Dataset& dataset, LoaderOptions options) {
+  options.allocate = {};  // asked for the slots alone
   LoaderSlot slot(dataset, options);
   for (std::int64_t i = 0; i < options.micro_batch; ++i)
     slot.request.samples.push_back(i % dataset.size());
@@ -96,7 +102,8 @@ int usable_cpus() {
 
 /// Requests are numbered 0, 1, 2, ... ; number i lives in slot i % slots. A worker takes the next
 /// number under `request_mutex_`, fills the slot with no lock held, and marks it under `mutex_`.
-/// The slot is its own from then until next() has given the batch out and is called again.
+/// The slot is its own from then until next() has given the batch out and been called `held` times
+/// again.
 class Loader::State {
  public:
   State(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, NextRequest next)
@@ -108,8 +115,9 @@ class Loader::State {
       control_.emplace(std::min(usable_cpus(), kMostAutomaticWorkers));
       most = control_->most();
     }
-    // Each worker fills one while training uses one and the next is ready.
-    const int slots = wanted_ == 0 ? 1 : std::max(options_.slots, most + 2);
+    // Each worker fills one while training uses `held` and the next is ready.
+    const int held = options_.held;
+    const int slots = wanted_ == 0 ? held : std::max(options_.slots, most + 1 + held);
     slots_.reserve(std::size_t(slots));
     for (int i = 0; i < slots; ++i) slots_.emplace_back(*dataset_, options_);
     try {
@@ -159,7 +167,8 @@ class Loader::State {
 
  private:
   LoaderSlot& load_inline() {
-    LoaderSlot& slot = slots_[0];
+    LoaderSlot& slot = slots_[std::size_t(inline_slot_)];
+    inline_slot_ = (inline_slot_ + 1) % options_.held;
     slot.request.samples.clear();
     LOCKSTEP_ASSERT(end_ == kNoEnd);
     end_ = delivered_;  // unless this request comes out
@@ -216,19 +225,17 @@ class Loader::State {
 
   LoaderSlot& wait_for_slot() {
     std::unique_lock lock(mutex_);
-    if (holding_) {
-      LoaderSlot& held = slot_of(delivered_ - 1);
-      held.filled = false;
-      held.error = nullptr;
+    if (delivered_ - released_ == std::uint64_t(options_.held)) {
+      LoaderSlot& oldest = slot_of(released_);
+      oldest.filled = false;
+      oldest.error = nullptr;
       ++released_;
-      holding_ = false;
       slot_free_.notify_one();
     }
     LoaderSlot& slot = slot_of(delivered_);
     slot_filled_.wait(lock, [&] { return slot.filled || end_ == delivered_; });
     LOCKSTEP_ASSERT(slot.filled);
     ++delivered_;
-    holding_ = true;
     return slot;
   }
 
@@ -309,10 +316,9 @@ class Loader::State {
   std::condition_variable slot_free_;
   std::condition_variable slot_filled_;
   std::uint64_t taken_ = 0;      // requests taken by workers; written under both mutexes
-  std::uint64_t released_ = 0;   // batches whose slot is free again
+  std::uint64_t released_ = 0;   // batches whose slot is free again; `held` fewer than delivered
   std::uint64_t delivered_ = 0;  // batches given out by next()
   std::uint64_t end_ = kNoEnd;   // number of the request that does not exist
-  bool holding_ = false;         // the training thread uses slot delivered_ - 1
   bool stopping_ = false;
 
   int wanted_ = 0;           // workers; changed by the training thread, under mutex_
@@ -323,6 +329,7 @@ class Loader::State {
 
   // training thread alone
   double waited_seconds_ = 0;
+  int inline_slot_ = 0;                   // the next that load_inline() fills
   std::optional<WorkerControl> control_;  // --workers auto, where there are workers
   std::vector<std::thread> threads_;
 };

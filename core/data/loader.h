@@ -28,7 +28,7 @@ struct LoadedBatch {
 
 struct LoaderOptions {
   int workers = -1;  ///< -1: auto; 0: the training thread loads by itself
-  int slots = 4;     ///< micro-batches in flight, the one in use included; workers + 2 at least
+  int slots = 4;  ///< micro-batches in flight, those in use included; workers + 1 + held at least
   std::int64_t micro_batch = 1;  ///< largest request
   std::uint64_t seed = 0;        ///< keys augmentation with (seed, epoch, sample)
   Augmentation augmentation = {};
@@ -38,6 +38,11 @@ struct LoaderOptions {
   /// Called by whichever thread loads, after each micro-batch, and each sample where samples are
   /// skipped. May be empty.
   std::function<void()> loaded = {};
+  /// Micro-batches that stay valid: next() leaves the last `held` alone, the one it returns
+  /// included.
+  int held = 1;
+  /// Gives the slots' memory, zeroed; empty: it comes from the heap. See Replica::lend_memory().
+  std::function<std::shared_ptr<std::byte[]>(std::size_t bytes)> allocate = {};
 };
 
 /// Fills micro-batches ahead of training, in the order of the requests, on worker threads with a
@@ -62,9 +67,9 @@ class Loader {
   /// it throws comes out of next() in its turn, and it is not called again.
   using NextRequest = std::function<bool(LoadRequest&)>;
 
-  /// Throws ConfigError: workers, slots or micro_batch out of range; augmentation of samples that
-  /// are not u8 [H, W, C], that could shift the whole picture away, or that a source has to draw
-  /// (resized_crop).
+  /// Throws ConfigError: workers, slots, held or micro_batch out of range; augmentation of samples
+  /// that are not u8 [H, W, C], that could shift the whole picture away, or that a source has to
+  /// draw (resized_crop).
   Loader(std::shared_ptr<const Dataset> dataset,
          const LoaderOptions& options,
          NextRequest next_request);
@@ -73,7 +78,8 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next micro-batch, in order; waits for it. Valid until the next call. Rethrows what a
+  /// The next micro-batch, in order; waits for it. Valid until the call number `held` from now, as
+  /// a rule the next. Rethrows what a
   /// worker met (DataError); the call after that goes on behind it. Throws InternalError: past the
   /// end, a request that is empty, larger than micro_batch, or names samples the dataset lacks.
   /// Allocates nothing when steady. Called by one thread.

@@ -7,12 +7,22 @@
 
 namespace lockstep::data {
 
-LoaderSlot::LoaderSlot(const Dataset& dataset, const LoaderOptions& options) {
-  const SampleSpec& spec = dataset.spec();
+namespace {
+
+std::shared_ptr<std::byte[]> memory(const LoaderOptions& options, std::size_t bytes) {
+  if (options.allocate) return options.allocate(bytes);
+  return std::shared_ptr<std::byte[]>(new std::byte[bytes]());
+}
+
+}  // namespace
+
+LoaderSlot::LoaderSlot(const Dataset& dataset, const LoaderOptions& options)
+    : input_bytes(std::size_t(options.micro_batch) * dataset.spec().input.bytes()),
+      target_bytes(std::size_t(options.micro_batch) * dataset.spec().target.bytes()),
+      input(memory(options, input_bytes)),
+      target(memory(options, target_bytes)) {
   request.samples.reserve(std::size_t(options.micro_batch));
-  input.resize(std::size_t(options.micro_batch) * spec.input.bytes());
-  target.resize(std::size_t(options.micro_batch) * spec.target.bytes());
-  if (!options.augmentation.none()) scratch.resize(spec.input.bytes());
+  if (!options.augmentation.none()) scratch.resize(dataset.spec().input.bytes());
 }
 
 void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
@@ -26,12 +36,12 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
   if (options.skip_bad_samples) {
     load_good_samples(dataset, options.loaded);
   } else {
-    dataset.load_batch(request.epoch, request.samples, input.data(), target.data());
+    dataset.load_batch(request.epoch, request.samples, input.get(), target.get());
   }
   if (options.loaded) options.loaded();
   if (options.augmentation.none()) return;
   const Shape& image = dataset.spec().input.shape;
-  std::byte* sample_input = input.data();
+  std::byte* sample_input = input.get();
   for (const std::int64_t sample : request.samples) {
     augment(options.augmentation,
             image,
@@ -46,9 +56,9 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
 
 void LoaderSlot::load_good_samples(const Dataset& dataset, const std::function<void()>& loaded) {
   const std::int64_t size = dataset.size();
-  const std::size_t input_bytes = dataset.spec().input.bytes(),
-                    target_bytes = dataset.spec().target.bytes();
-  std::byte *to_input = input.data(), *to_target = target.data();
+  const std::size_t input_stride = dataset.spec().input.bytes(),
+                    target_stride = dataset.spec().target.bytes();
+  std::byte *to_input = input.get(), *to_target = target.get();
   for (const std::int64_t sample : request.samples) {
     for (std::int64_t attempt = 0;; ++attempt) {
       try {
@@ -63,17 +73,17 @@ void LoaderSlot::load_good_samples(const Dataset& dataset, const std::function<v
       }
     }
     if (loaded) loaded();
-    to_input += input_bytes;
-    to_target += target_bytes;
+    to_input += input_stride;
+    to_target += target_stride;
   }
 }
 
 LoadedBatch LoaderSlot::batch() const {
-  return {input.data(), target.data(), std::int64_t(request.samples.size())};
+  return {input.get(), target.get(), std::int64_t(request.samples.size())};
 }
 
 std::size_t LoaderSlot::memory_bytes() const {
-  return input.size() + target.size() + scratch.size() +
+  return input_bytes + target_bytes + scratch.size() +
          request.samples.capacity() * sizeof(std::int64_t);
 }
 

@@ -22,8 +22,9 @@ struct LoaderSlot {
   void load_good_samples(const Dataset& dataset, const std::function<void()>& loaded);
 
   LoadRequest request;
-  std::vector<std::byte> input;
-  std::vector<std::byte> target;
+  std::size_t input_bytes, target_bytes;
+  std::shared_ptr<std::byte[]> input;
+  std::shared_ptr<std::byte[]> target;
   std::vector<std::byte> scratch;  ///< one sample, for augmentation
   std::int64_t skipped = 0;        ///< samples that others took the place of, in the last fill()
   std::string first_skipped;       ///< what was wrong with the first of them

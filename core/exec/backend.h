@@ -40,7 +40,11 @@ struct StepOutcome {
   double counted = 1;  ///< share of labels that are not ignored
   double grad_norm = 0;   ///< L2 norm of the mean gradient, before clipping
   float grad_scale = 1;   ///< what updates multiply the gradients by: clipping, and 1 / counted
-  std::uint32_t bad = 0;  ///< not 0: loss or norm is not finite, or nothing counted
+  std::uint32_t bad = 0;  ///< bits of why no update follows; 0: it does
+
+  static constexpr std::uint32_t kNotFinite = 1;  ///< loss or norm
+  static constexpr std::uint32_t kNothingCounted = 2;
+  static constexpr std::uint32_t kAfterBad = 4;  ///< see StepSums::previous
 };
 
 /// One step of SGD (Sutskever et al. 2013 as PyTorch writes it), element by element:
@@ -75,13 +79,18 @@ struct AdamwUpdate {
 ///   loss, correct, counted = the scalars at those offsets, the first two over the third
 ///   grad_norm = sqrt(sum over `tensors`, in order, of their squared_norms()) / counted, in fp64
 ///   grad_scale = min(1, clip_norm / (grad_norm + 1e-6)) / counted, without clip_norm 1 / counted
-///   bad = loss or grad_norm is infinite or NaN, or counted is not positive
+///   bad = kNotFinite where loss or grad_norm is infinite or NaN, kNothingCounted where counted is
+///   not positive, kAfterBad where `previous` is bad
 /// Clipping: Pascanu et al. 2013, algorithm 1, with PyTorch's 1e-6.
 struct StepSums {
   const float* gradients = nullptr;
   std::span<const FlatRange> tensors;
   std::int64_t loss = 0, correct = -1, counted = -1;  ///< offsets; -1: there is none
   float clip_norm = 0;                                ///< 0: no clipping
+  /// In device memory, the outcome of the step before; may be the one that is written. Where it is
+  /// bad this one is too, so that nothing is updated until the host, which learns of a bad step
+  /// late, writes a good outcome there. Null: every step is judged by itself.
+  const StepOutcome* previous = nullptr;
 };
 
 /// A point in the device's work.
@@ -133,8 +142,8 @@ class Backend {
   /// Waits until everything that was asked for is done.
   virtual void synchronize() {}
   /// Copies happen in the order of the calls and of the programs around them. `host` may be changed
-  /// once copy_to_device() returns; where it came from allocate_host(), only after synchronize() or
-  /// a copy_to_host(), which waits for everything before it.
+  /// once copy_to_device() returns; where it came from allocate_host(), only after synchronize(), a
+  /// copy_to_host(), which waits for everything before it, or an event recorded behind the copy.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
@@ -157,21 +166,24 @@ class Backend {
   virtual void squared_norms(const float* values,
                              std::span<const FlatRange> ranges,
                              double* result) = 0;
-  /// See StepSums. `outcome` in device memory.
-  virtual void conclude_step(const StepSums& /*sums*/, StepOutcome* /*outcome*/) {
-    throw InternalError("conclude_step: not written yet");
-  }
+  /// Reserves what conclude_step() needs for these tensors, so that it never allocates.
+  virtual void reserve_norms(std::span<const FlatRange> /*tensors*/) {}
+  /// See StepSums. `outcome` in device memory. Does not wait.
+  virtual void conclude_step(const StepSums& sums, StepOutcome* outcome) = 0;
   /// result[i], on the host: the sum modulo 2^64 over the elements of ranges[i] of
   /// mix(bits of the element, its offset), so that every order of adding gives the same; see
   /// core/exec/replica_hash.h.
-  virtual void hash(const float* /*values*/,
-                    std::span<const FlatRange> /*ranges*/,
-                    std::uint64_t* /*result*/) {
-    throw InternalError("hash: not written yet");
-  }
+  virtual void hash(const float* values,
+                    std::span<const FlatRange> ranges,
+                    std::uint64_t* result) = 0;
   /// value += momentum * (sum - weight * value), elementwise; `weight` is a scalar in memory.
-  virtual void update_running_statistic(
-      float* value, const float* sum, const float* weight, float momentum, std::int64_t elems) = 0;
+  /// Nothing where `outcome` (in device memory; null: none) is bad.
+  virtual void update_running_statistic(float* value,
+                                        const float* sum,
+                                        const float* weight,
+                                        float momentum,
+                                        std::int64_t elems,
+                                        const StepOutcome* outcome) = 0;
 };
 
 }  // namespace lockstep

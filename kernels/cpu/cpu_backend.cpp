@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/cpu_backend.h"
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <sys/mman.h>
 
 #include "core/base/error.h"
+#include "core/exec/conclude.h"
 #include "core/ops/add.h"
 #include "core/ops/all_gather.h"
 #include "core/ops/attention.h"
@@ -143,17 +145,32 @@ class CpuBackend final : public Backend {
     for (std::size_t i = 0; i < ranges.size(); ++i)
       result[i] = squared_norm_(values + ranges[i].offset, ranges[i].elems, kNormBlock);
   }
+  void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
+    double squares = 0;
+    for (const FlatRange& tensor : sums.tensors)
+      squares += squared_norm_(sums.gradients + tensor.offset, tensor.elems, kNormBlock);
+    *outcome = outcome_of(sums, std::sqrt(squares));
+  }
+  void hash(const float* values,
+            std::span<const FlatRange> ranges,
+            std::uint64_t* result) override {
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      result[i] = hash_(values + ranges[i].offset, ranges[i].offset, ranges[i].elems);
+  }
   void update_running_statistic(float* value,
                                 const float* sum,
                                 const float* weight,
                                 float momentum,
-                                std::int64_t elems) override {
+                                std::int64_t elems,
+                                const StepOutcome* outcome) override {
+    if (outcome && outcome->bad) return;
     update_statistic_(value, sum, *weight, momentum, elems);
   }
 
  private:
   decltype(&cpu::avx2::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
   decltype(&cpu::avx2::squared_norm) squared_norm_ = LOCKSTEP_CHOOSE(squared_norm);
+  decltype(&cpu::avx2::hash) hash_ = LOCKSTEP_CHOOSE(hash);
   decltype(&cpu::avx2::update_statistic) update_statistic_ = LOCKSTEP_CHOOSE(update_statistic);
 };
 

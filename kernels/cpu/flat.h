@@ -44,6 +44,8 @@ LOCKSTEP_LOOP(void,
 /// The sum of squares in fp64: 16 lanes inside a block of `block` elements, added pairwise, block
 /// sums added in order. Both instruction sets give the same bits.
 LOCKSTEP_LOOP(double, squared_norm, (const float* values, std::int64_t elems, std::int64_t block));
+/// Sum of replica_hash_mix() (core/exec/replica_hash.h); values[0] lies at `offset`.
+LOCKSTEP_LOOP(std::uint64_t, hash, (const float* values, std::int64_t offset, std::int64_t elems));
 /// value += momentum * (sum - weight * value)
 LOCKSTEP_LOOP(void,
               update_statistic,

@@ -5,9 +5,11 @@
 namespace lockstep::cpu {
 
 void sgd_update(const SgdUpdate& u, std::span<const FlatRange> ranges) {
+  if (u.outcome && u.outcome->bad) return;
+  const float grad_scale = u.outcome ? u.outcome->grad_scale : u.grad_scale;
   const auto loop = LOCKSTEP_CHOOSE(sgd_range);
   for (const FlatRange& range : ranges) {
-    const SgdFactors factors{.grad_scale = u.grad_scale,
+    const SgdFactors factors{.grad_scale = grad_scale,
                              .weight_decay = range.weight_decay,
                              .momentum = u.momentum,
                              .lr = u.lr * range.lr_scale,

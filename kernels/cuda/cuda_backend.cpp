@@ -2,6 +2,7 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include <cstring>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/ops/add.h"
@@ -92,6 +93,21 @@ class PinnedBuffer final : public DeviceBuffer {
   std::size_t bytes_;
 };
 
+/// On the compute stream.
+class CudaEvent final : public DeviceEvent {
+ public:
+  CudaEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "event"); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+
+  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "event"); }
+  void wait() override { check(cudaEventSynchronize(event_), "waiting for the device"); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 cuda::Device open_device(int ordinal) {
   cuda::Device device;
   device.ordinal = ordinal;
@@ -172,6 +188,17 @@ class CudaBackend final : public Backend {
     copy(to, from, bytes, cudaMemcpyDeviceToDevice);
   }
 
+  std::unique_ptr<DeviceEvent> make_event() override {
+    select();
+    return std::make_unique<CudaEvent>();
+  }
+  void record(DeviceEvent& event) override {
+    static_cast<CudaEvent&>(event).record(device_.compute);
+  }
+  void start_copy_to_host(void* host, const void* device, std::size_t bytes) override {
+    copy(host, device, bytes, cudaMemcpyDeviceToHost);
+  }
+
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     cuda::add(device_, out, a, b, elems);
   }
@@ -184,25 +211,51 @@ class CudaBackend final : public Backend {
   void squared_norms(const float* values,
                      std::span<const FlatRange> ranges,
                      double* result) override {
-    const std::size_t bytes = ranges.size() * sizeof(double);
-    const std::size_t workspace = cuda::squared_norms_workspace(ranges);
-    // The first call sees the most ranges: later ones allocate nothing.
-    if (!norms_ || norms_->bytes() < bytes + workspace)
-      norms_ = allocate(bytes + workspace, "gradient norms");
-    cuda::squared_norms(device_, values, ranges, norms_->as<double>(), norms_->data() + bytes);
-    copy_to_host(result, norms_->data(), bytes);
+    start_norms(values, ranges);
+    copy_to_host(result, norms_->data(), ranges.size() * sizeof(double));
+  }
+  void reserve_norms(std::span<const FlatRange> tensors) override {
+    const std::size_t bytes =
+        tensors.size() * sizeof(double) + cuda::squared_norms_workspace(tensors);
+    if (!norms_ || norms_->bytes() < bytes) norms_ = allocate(bytes, "gradient norms");
+  }
+  void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
+    start_norms(sums.gradients, sums.tensors);
+    cuda::conclude_step(device_, sums, norms_->as<double>(), outcome);
+  }
+  void hash(const float* values,
+            std::span<const FlatRange> ranges,
+            std::uint64_t* result) override {
+    const std::size_t tiles = cuda::hash_tiles(ranges);
+    // The first calls see the most tiles: later ones allocate nothing.
+    if (!hashes_ || host_hashes_.size() < tiles) {
+      host_hashes_.resize(tiles);
+      hashes_ = allocate(tiles * sizeof(std::uint64_t), "hashes of replicas");
+    }
+    cuda::hash(device_, values, ranges, result, hashes_->as<std::uint64_t>(), host_hashes_);
   }
   void update_running_statistic(float* value,
                                 const float* sum,
                                 const float* weight,
                                 float momentum,
-                                std::int64_t elems) override {
-    cuda::update_running_statistic(device_, value, sum, weight, momentum, elems);
+                                std::int64_t elems,
+                                const StepOutcome* outcome) override {
+    cuda::update_running_statistic(device_, value, sum, weight, momentum, elems, outcome);
   }
 
  private:
   /// CUDA's choice of the device is a thread's; on another than ours a context would be made.
   void select() const { check(cudaSetDevice(device_.ordinal), "choice of the device"); }
+
+  /// The squared norms at the start of norms_, partial sums behind them.
+  void start_norms(const float* values, std::span<const FlatRange> ranges) {
+    reserve_norms(ranges);
+    cuda::squared_norms(device_,
+                        values,
+                        ranges,
+                        norms_->as<double>(),
+                        norms_->data() + ranges.size() * sizeof(double));
+  }
 
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
     if (bytes > 0 && to != from)
@@ -210,7 +263,8 @@ class CudaBackend final : public Backend {
   }
 
   cuda::Device device_;
-  std::unique_ptr<DeviceBuffer> norms_;
+  std::unique_ptr<DeviceBuffer> norms_, hashes_;
+  std::vector<std::uint64_t> host_hashes_;
 };
 
 }  // namespace

@@ -3,8 +3,10 @@
 
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/flat.h"
+#include "kernels/cuda/ordered_sum.cuh"
 #include "kernels/cuda/range_table.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/step_outcome.cuh"
 
 // Work on flat arrays. Sums of squares have the CPU's order and so its bits: sixteen threads take a
 // block of kNormBlock elements, thread j every sixteenth from j on, and add pairwise; then the sums
@@ -25,8 +27,13 @@ __global__ void add_unaligned_kernel(float* out,
   for (std::int64_t i = global_thread(); i < elems; i += all_threads()) out[i] = a[i] + b[i];
 }
 
-__global__ void update_statistic_kernel(
-    float* value, const float* sum, const float* weight, float momentum, std::int64_t elems) {
+__global__ void update_statistic_kernel(float* value,
+                                        const float* sum,
+                                        const float* weight,
+                                        float momentum,
+                                        std::int64_t elems,
+                                        const StepOutcome* outcome) {
+  if (forbids_updates(outcome)) return;
   for (std::int64_t i = global_thread(); i < elems; i += all_threads())
     value[i] = value[i] + momentum * (sum[i] - weight[0] * value[i]);
 }
@@ -69,20 +76,8 @@ struct RangeBlocks {
 __global__ void add_norms_kernel(double* result,
                                  const double* partials,
                                  const __grid_constant__ RangeBlocks ranges) {
-  double* const staged = dynamic_shared<double>();
-  const std::int64_t begin = ranges.first[blockIdx.x], end = ranges.first[blockIdx.x + 1];
-  double sum = 0;
-  for (std::int64_t batch = begin; batch < end; batch += blockDim.x) {
-    const std::int64_t left = end - batch;
-    const int count = int(left < blockDim.x ? left : blockDim.x);
-    if (int(threadIdx.x) < count) staged[threadIdx.x] = partials[batch + threadIdx.x];
-    __syncthreads();
-    if (threadIdx.x == 0) {
-#pragma unroll 8
-      for (int i = 0; i < count; ++i) sum += staged[i];
-    }
-    __syncthreads();
-  }
+  const double sum = ordered_sum(
+      partials, ranges.first[blockIdx.x], ranges.first[blockIdx.x + 1], dynamic_shared<double>());
   if (threadIdx.x == 0) result[blockIdx.x] = sum;
 }
 
@@ -100,7 +95,8 @@ void update_running_statistic(const Device& device,
                               const float* sum,
                               const float* weight,
                               float momentum,
-                              std::int64_t elems) {
+                              std::int64_t elems,
+                              const StepOutcome* outcome) {
   launch("running_statistic",
          cover(elems),
          device.compute,
@@ -109,7 +105,8 @@ void update_running_statistic(const Device& device,
          sum,
          weight,
          momentum,
-         elems);
+         elems,
+         outcome);
 }
 
 std::size_t squared_norms_workspace(std::span<const FlatRange> ranges) {
@@ -152,7 +149,7 @@ void squared_norms(const Device& device,
       table.first[i + 1] = first += ceil_div(part[i].elems, kNormBlock);
     }
     launch("add_norms",
-           {.grid = dim3(unsigned(part.size())), .shared_bytes = kBlock * sizeof(double)},
+           {.grid = dim3(unsigned(part.size())), .shared_bytes = kOrderedSumBytes},
            device.compute,
            add_norms_kernel,
            result + done,

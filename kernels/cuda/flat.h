@@ -22,11 +22,26 @@ void squared_norms(const Device& device,
                    double* result,
                    void* workspace);
 std::size_t squared_norms_workspace(std::span<const FlatRange> ranges);
+/// `norms` in device memory: the squared norms of sums.tensors.
+void conclude_step(const Device& device,
+                   const StepSums& sums,
+                   const double* norms,
+                   StepOutcome* outcome);
+/// result[i], on the host, of ranges[i]. `tiles`: hash_tiles(ranges) numbers in device memory;
+/// `host_tiles`: as many for a copy of them. Waits for the stream.
+void hash(const Device& device,
+          const float* values,
+          std::span<const FlatRange> ranges,
+          std::uint64_t* result,
+          std::uint64_t* tiles,
+          std::span<std::uint64_t> host_tiles);
+std::size_t hash_tiles(std::span<const FlatRange> ranges);
 void update_running_statistic(const Device& device,
                               float* value,
                               const float* sum,
                               const float* weight,
                               float momentum,
-                              std::int64_t elems);
+                              std::int64_t elems,
+                              const StepOutcome* outcome);
 
 }  // namespace lockstep::cuda

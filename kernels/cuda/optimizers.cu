@@ -3,11 +3,12 @@
 
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/range_table.cuh"
+#include "kernels/cuda/step_outcome.cuh"
 
 // Optimizer steps over many ranges of the flat space. A block takes one tile of a range; a thread
 // updates four neighbouring elements at a time where addresses allow, each by the operations of the
 // CPU's loop in their order, so that both give the same bits. Bytes an element: AdamW 28, SGD 12,
-// with momentum 20. Bound by memory.
+// with momentum 20. Bound by memory. Where the step's outcome is bad every block ends at once.
 namespace lockstep::cuda {
 namespace {
 
@@ -32,6 +33,7 @@ struct AdamwFactors {
   float* second_moment;
   float grad_scale, beta1, beta2, eps;
   float inverse_root_correction;  ///< 1 / sqrt(1 - beta2^t)
+  const StepOutcome* outcome;
 };
 
 /// Calls `body(at, width)` for this thread's elements of the block's tile, `at` being their place
@@ -54,6 +56,8 @@ template <Momentum kind>
 __global__ void sgd_kernel(const __grid_constant__ RangeTable<SgdRange> table,
                            SgdUpdate u,
                            bool aligned) {
+  if (forbids_updates(u.outcome)) return;
+  const float grad_scale = grad_scale_of(u.outcome, u.grad_scale);
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   for_each_in_block<SgdRange>(place, aligned, [&](std::int64_t at, auto width) {
     constexpr int kWidth = decltype(width)::value;
@@ -62,7 +66,7 @@ __global__ void sgd_kernel(const __grid_constant__ RangeTable<SgdRange> table,
     Floats<kWidth> m{};
     if constexpr (kind == Momentum::running) m = load_floats<kWidth>(u.momentum_buffer + at);
     for (int i = 0; i < kWidth; ++i) {
-      const float g = grad.values[i] * u.grad_scale + place.range.weight_decay * p.values[i];
+      const float g = grad.values[i] * grad_scale + place.range.weight_decay * p.values[i];
       float direction = g;
       if constexpr (kind != Momentum::none) {
         m.values[i] = kind == Momentum::running ? u.momentum * m.values[i] + g : g;
@@ -78,6 +82,8 @@ __global__ void sgd_kernel(const __grid_constant__ RangeTable<SgdRange> table,
 __global__ void adamw_kernel(const __grid_constant__ RangeTable<AdamwRange> table,
                              AdamwFactors f,
                              bool aligned) {
+  if (forbids_updates(f.outcome)) return;
+  const float grad_scale = grad_scale_of(f.outcome, f.grad_scale);
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   for_each_in_block<AdamwRange>(place, aligned, [&](std::int64_t at, auto width) {
     constexpr int kWidth = decltype(width)::value;
@@ -86,7 +92,7 @@ __global__ void adamw_kernel(const __grid_constant__ RangeTable<AdamwRange> tabl
     Floats<kWidth> m = load_floats<kWidth>(f.first_moment + at);
     Floats<kWidth> v = load_floats<kWidth>(f.second_moment + at);
     for (int i = 0; i < kWidth; ++i) {
-      const float g = grad.values[i] * f.grad_scale;
+      const float g = grad.values[i] * grad_scale;
       m.values[i] = f.beta1 * m.values[i] + (1.0f - f.beta1) * g;
       v.values[i] = f.beta2 * v.values[i] + (1.0f - f.beta2) * (g * g);
       const float divisor = sqrtf(v.values[i]) * f.inverse_root_correction + f.eps;
@@ -135,7 +141,8 @@ void adamw_update(const Device& device, const AdamwUpdate& u, std::span<const Fl
                              .beta1 = u.beta1,
                              .beta2 = u.beta2,
                              .eps = u.eps,
-                             .inverse_root_correction = float(1.0 / std::sqrt(correction2))};
+                             .inverse_root_correction = float(1.0 / std::sqrt(correction2)),
+                             .outcome = u.outcome};
   for_each_table<AdamwRange>(
       ranges,
       kTile,

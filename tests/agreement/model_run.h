@@ -79,8 +79,8 @@ class Model {
   }
   void update(int step) {
     for (int bucket = 0; bucket < int(space_.buckets.size()); ++bucket)
-      update_->update_bucket(bucket, step, lr_, 1.0f);
-    update_->update_running_statistics();
+      update_->update_bucket(bucket, step, lr_, nullptr);
+    update_->update_running_statistics(nullptr);
     packed_.invalidate();
   }
   std::vector<float> logits() const { return logits(training_, 0); }

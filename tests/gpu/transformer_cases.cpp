@@ -152,7 +152,7 @@ void time_flat(Rates& rates) {
   time("update_running_statistic", 3, [&] {
     return [&backend, elems, value = filled(), sum = filled(), one = rates.filled(f32({1}))] {
       backend.update_running_statistic(
-          value->as<float>(), sum->as<float>(), one->as<float>(), 0.1f, elems);
+          value->as<float>(), sum->as<float>(), one->as<float>(), 0.1f, elems, nullptr);
     };
   });
 }

@@ -25,6 +25,17 @@ TEST(Progress, StepLine) {
             "step 120/940  epoch 0.51  loss 0.1234  lr 0.1  12,345 samples/s  0.0123 ms");
 }
 
+TEST(Progress, SlowRankLine) {
+  EXPECT_EQ(slow_rank_line({.rank = 3,
+                            .host = "node7",
+                            .score = 1.83,
+                            .phase = "loading",
+                            .ms = 42,
+                            .median_ms = 12}),
+            "[rank 3 node7] warning: rank 3 is slower than the others: score 1.8 in loading "
+            "(42.0 ms a micro-batch, median 12.0 ms)");
+}
+
 TEST(Progress, Thousands) {
   EXPECT_EQ(with_thousands(0), "0");
   EXPECT_EQ(with_thousands(999), "999");

@@ -162,7 +162,7 @@ TEST_F(CudaFlatAgreement, OfNormsAndStatistics) {
   }
   EXPECT_EQ(norms[0], norms[1]);
   expect_same([&](Backend& backend, float* const* a) {
-    backend.update_running_statistic(a[0], a[1], a[3], 0.1f, elems_);
+    backend.update_running_statistic(a[0], a[1], a[3], 0.1f, elems_, nullptr);
   });
   expect_same([&](Backend& backend, float* const* a) {
     backend.add(a[0] + 1, a[1], a[2] + 3, elems_ - 3);

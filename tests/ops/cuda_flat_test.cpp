@@ -190,7 +190,7 @@ TEST_F(CudaFlat, RunningStatisticMovesTowardsTheWeightedSum) {
   for (std::int64_t n : kLengths) {
     const std::vector<float> before = floats(n, 6), sums = floats(n, 7);
     DeviceArray value(backend(), before), sum(backend(), sums), weight(backend(), {0.75f});
-    backend().update_running_statistic(value.data(), sum.data(), weight.data(), 0.1f, n);
+    backend().update_running_statistic(value.data(), sum.data(), weight.data(), 0.1f, n, nullptr);
     const std::vector<float> got = value.values();
     for (std::size_t i = 0; i < got.size(); ++i)
       // Four roundings of values below 2.

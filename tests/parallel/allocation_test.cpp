@@ -118,7 +118,7 @@ void train(const std::string& model,
                       [&](data::LoadRequest& request) { return ahead.next(request); });
   for (std::int64_t step = 0; step < warm_up + steps; ++step) {
     if (step == warm_up) middle();
-    replica.train_step(feed.schedule(step), loader, step, 1e-3f, step % 10 == 0);
+    replica.train_step(feed.schedule(step), loader, step, 1e-3f);
   }
 }
 

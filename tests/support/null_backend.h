@@ -59,7 +59,10 @@ class NullBackend : public Backend {
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {
     no("squared_norms");
   }
-  void update_running_statistic(float*, const float*, const float*, float, std::int64_t) override {
+  void conclude_step(const StepSums&, StepOutcome*) override { no("conclude_step"); }
+  void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override { no("hash"); }
+  void update_running_statistic(
+      float*, const float*, const float*, float, std::int64_t, const StepOutcome*) override {
     no("update_running_statistic");
   }
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/rank_context.h"
+#include "parallel/replica.h"
+#include "parallel/stop_agreement.h"
+#include "parallel/straggler_scores.h"
+#include "parallel/train_records.h"
+
+namespace lockstep {
+
+/// Names ranks that are slower than the others while the run goes on. What each rank took for its
+/// own work travels in the StopAgreement's message; rank 0 judges (StragglerScores) and tells its
+/// observers.
+///
+/// It sees what the processor waits for: inside a batch norm over several ranks a slow rank's time
+/// is everybody's; and work that a GPU does behind the processor's back shows only where the
+/// processor waits for it during forward or backward.
+class StragglerWatch final : public MessagePart {
+ public:
+  /// Collective. All of it must outlive the watch.
+  StragglerWatch(RankContext& context,
+                 const Replica& replica,
+                 const std::vector<TrainObserver*>& observers);
+
+  void after_step() { ++steps_; }
+  /// Rank 0: of the whole run so far; nothing where no message has come.
+  std::optional<SlowRankRecord> slowest();
+
+  int floats() const override { return 3; }
+  void write(float* own) override;
+  void read(const RankParts& parts) override;
+
+ private:
+  SlowRankRecord record(const RankScore& score) const;
+
+  const Replica& replica_;
+  const std::vector<TrainObserver*>& observers_;
+  bool judges_;
+  std::vector<std::string> hosts_;  // of ranks
+  RankWork told_;                   // of this rank, in messages so far
+  std::vector<RankWork> work_;      // reserved for read()
+  std::int64_t steps_ = 0;          // since the last read()
+  std::optional<StragglerScores> scores_;
+};
+
+}  // namespace lockstep
