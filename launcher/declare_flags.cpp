@@ -258,7 +258,7 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
       ->check(whole_number("--seed", 0, std::numeric_limits<std::int64_t>::max()));
 }
 
-void declare_watch(FlagGroup group, RawFlags& raw) {
+void declare_faults(FlagGroup group, RawFlags& raw) {
   constexpr double kMostSeconds = 1e9;
   const auto seconds = [&](const char* name, double& value, const char* help) {
     group.real(name, value, 0, kMostSeconds, help)->type_name("SECONDS");
@@ -273,6 +273,17 @@ void declare_watch(FlagGroup group, RawFlags& raw) {
       "the same until the first step is done; also bounds the minute in which ranks have to join");
   seconds("--timeout-evaluation", raw.timeout_evaluation, "the same in a validation");
   seconds("--timeout-save", raw.timeout_save, "the same while all wait for the last checkpoint");
+  group.words(
+      "--on-nonfinite",
+      raw.on_nonfinite,
+      {"stop", "skip"},
+      "where loss or gradients of a step are not finite: stop, naming the first operator, or "
+      "leave the step out (20 in a row stop all the same)");
+  group.words("--on-spike",
+              raw.on_spike,
+              {"ignore", "rollback"},
+              "where the loss jumps far above its mean: go on, or back to the newest checkpoint, "
+              "leaving out the batches up to the jump");
 }
 
 void declare_output(FlagGroup group, RawFlags& raw) {
@@ -321,7 +332,7 @@ void declare_flags(CLI::App& app, RawFlags& raw) {
   declare_batch({app, "Batch and length"}, raw);
   declare_optimizer({app, "Optimizer"}, raw);
   declare_engine({app, "Engine"}, raw);
-  declare_watch({app, "Faults"}, raw);
+  declare_faults({app, "Faults"}, raw);
   declare_output({app, "Output"}, raw);
 }
 

@@ -150,6 +150,8 @@ std::string to_toml(const TrainFlags& flags) {
   toml.number("timeout-start", flags.watch.start_s);
   toml.number("timeout-evaluation", flags.watch.evaluation_s);
   toml.number("timeout-save", flags.watch.saving_s);
+  toml.text("on-nonfinite", options.on_nonfinite == OnNonfinite::skip ? "skip" : "stop");
+  toml.text("on-spike", options.on_spike == OnSpike::rollback ? "rollback" : "ignore");
   toml.number("log-every", options.log_every);
   toml.number("eval-every", options.eval_every);
   toml.number("check-replicas-every", options.check_replicas_every);

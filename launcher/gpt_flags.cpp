@@ -8,6 +8,7 @@
 namespace lockstep {
 namespace {
 
+constexpr std::int64_t kMostOfASize = 1 << 20;
 constexpr const char* kSizeFlags[] = {
     "--layers", "--heads", "--width", "--bias", "--tied-head", "--gelu"};
 
@@ -34,6 +35,15 @@ void resolve_gpt(const CLI::App& app, const RawFlags& raw, nn::ModelSpec& spec) 
     if (preset) nn::apply_gpt2_preset(spec);
     return;
   }
+  for (const auto& [flag, value] : {std::pair("--layers", raw.layers),
+                                    std::pair("--heads", raw.heads),
+                                    std::pair("--width", raw.width)})
+    LOCKSTEP_CHECK(value <= kMostOfASize,
+                   ConfigError,
+                   "{} is {}, expected at most {}",
+                   flag,
+                   value,
+                   kMostOfASize);
   spec.layers = int(raw.layers);
   spec.heads = int(raw.heads);
   spec.width = raw.width;

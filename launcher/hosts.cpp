@@ -8,11 +8,13 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <poll.h>
 #include <sstream>
 #include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "core/base/error.h"
 #include "launcher/host_facts.h"
@@ -21,6 +23,8 @@ namespace lockstep {
 namespace {
 
 constexpr double kProbeSeconds = 10;
+/// As many as a --ranks may be.
+constexpr std::int64_t kMostRanks = 1 << 20;
 
 int slots_from(const std::string& text, const std::string& entry) {
   int slots = 0;
@@ -34,22 +38,35 @@ int slots_from(const std::string& text, const std::string& entry) {
   return slots;
 }
 
-void add(std::vector<Host>& hosts, const std::string& name, int slots, const std::string& entry) {
-  LOCKSTEP_CHECK(!name.empty() && name[0] != '-' &&
-                     name.find_first_of(" \t'\"$`;|&()<>\\") == std::string::npos,
+/// Hosts in the order of their first mention.
+struct HostList {
+  std::vector<Host> hosts;
+  std::map<std::string, std::size_t> places;
+  std::int64_t slots = 0;
+};
+
+void add(HostList& list, const std::string& name, int slots, const std::string& entry) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  LOCKSTEP_CHECK(!name.empty() && name[0] != '-' && std::ranges::none_of(name, control) &&
+                     name.find_first_of(" ,'\"$`;|&()<>\\") == std::string::npos,
                  ConfigError,
                  "--hosts: '{}' names no host",
                  entry);
-  const auto same = [&](const Host& host) { return host.name == name; };
-  const auto known = std::find_if(hosts.begin(), hosts.end(), same);
-  if (known == hosts.end())
-    hosts.push_back({name, slots});
+  list.slots += slots;
+  LOCKSTEP_CHECK(list.slots <= kMostRanks,
+                 ConfigError,
+                 "--hosts: '{}': more than {} ranks in all",
+                 entry,
+                 kMostRanks);
+  const auto [place, added] = list.places.emplace(name, list.hosts.size());
+  if (added)
+    list.hosts.push_back({name, slots});
   else
-    known->slots += slots;
+    list.hosts[place->second].slots += slots;
 }
 
 /// "a", "a:2", "a 2", "a slots=2 max_slots=4"
-void add_entry(std::vector<Host>& hosts, const std::string& entry) {
+void add_entry(HostList& hosts, const std::string& entry) {
   std::istringstream words(entry);
   std::string name, word;
   if (!(words >> name)) return;
@@ -105,22 +122,22 @@ bool await_probe(pid_t pid, std::chrono::steady_clock::time_point deadline) {
 }  // namespace
 
 std::vector<Host> parse_hosts(const std::string& text) {
-  std::vector<Host> hosts;
+  HostList list;
   std::error_code ignored;
   if (std::filesystem::is_regular_file(text, ignored)) {
     std::ifstream file(text);
     for (std::string line; std::getline(file, line);)
-      add_entry(hosts, line.substr(0, line.find('#')));
+      add_entry(list, line.substr(0, line.find('#')));
   } else {
     LOCKSTEP_CHECK(text.find('/') == std::string::npos,
                    ConfigError,
                    "--hosts {}: no such file, and no list of hosts such as a:2,b:2",
                    text);
     std::istringstream entries(text);
-    for (std::string entry; std::getline(entries, entry, ',');) add_entry(hosts, entry);
+    for (std::string entry; std::getline(entries, entry, ',');) add_entry(list, entry);
   }
-  LOCKSTEP_CHECK(!hosts.empty(), ConfigError, "--hosts {} names no host", text);
-  return hosts;
+  LOCKSTEP_CHECK(!list.hosts.empty(), ConfigError, "--hosts {} names no host", text);
+  return std::move(list.hosts);
 }
 
 std::string to_string(const std::vector<Host>& hosts) {

@@ -11,12 +11,17 @@
 namespace lockstep {
 namespace {
 
+/// Far beyond any that a run writes.
+constexpr std::size_t kLongestLine = std::size_t{1} << 16;
+
 bool lies_before(const std::string& line, const ResumeRecord& resumed) {
+  if (line.size() > kLongestLine) return false;
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
     return false;
   const auto step = json["step"].get<std::int64_t>();
   if (json.contains("val_loss") && step == resumed.step) return resumed.evaluated;
+  if (json.contains("rollback") && step == resumed.step) return false;
   return step <= resumed.step;
 }
 

@@ -88,6 +88,23 @@ void Progress::on_checkpoint(const CheckpointRecord& record) {
 }
 
 void Progress::on_slow_rank(const SlowRankRecord& record) { console_.line(slow_rank_line(record)); }
+void Progress::on_skip(const SkipRecord& record) {
+  console_.line(fmt::format("step {} left out: {}", record.step, record.cause));
+}
+
+void Progress::on_rollback(const RollbackRecord& record) {
+  console_.line(fmt::format(
+      "rollback from step {} (loss {:.4g}, mean before {:.4g}, spread {:.3g}) to step {}: "
+      "{}; batches {} to {} are left out",
+      record.spike_step,
+      record.loss,
+      record.mean,
+      record.spread,
+      record.step,
+      record.path,
+      record.left_out.first,
+      record.left_out.last - 1));
+}
 
 void Progress::on_end(const TrainSummary& summary) {
   const double steps = double(std::max<std::int64_t>(1, summary.steps));
@@ -114,6 +131,11 @@ void Progress::on_end(const TrainSummary& summary) {
                               summary.first_skipped.empty()
                                   ? std::string(" on other ranks")
                                   : "; the first: " + summary.first_skipped));
+  if (summary.skipped_steps > 0)
+    console_.line(fmt::format("skipped steps          {}, not finite",
+                              with_thousands(double(summary.skipped_steps))));
+  if (summary.rollbacks > 0)
+    console_.line(fmt::format("rollbacks              {}", summary.rollbacks));
   console_.line(
       fmt::format("exposed communication  {} a step, {:.1f}% of it",
                   milliseconds(1000 * summary.comm_exposed_share * summary.wall_s / steps),

@@ -27,6 +27,8 @@ class Progress final : public TrainObserver {
   void on_evaluation(const EvaluationRecord& record) override;
   void on_checkpoint(const CheckpointRecord& record) override;
   void on_slow_rank(const SlowRankRecord& record) override;
+  void on_skip(const SkipRecord& record) override;
+  void on_rollback(const RollbackRecord& record) override;
   void on_end(const TrainSummary& summary) override;
 
  private:

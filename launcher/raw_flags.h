@@ -66,6 +66,8 @@ struct RawFlags {
   double eps = 1e-8;
   double clip_norm = 0;
   double label_smoothing = 0;
+  std::string on_nonfinite = "stop";
+  std::string on_spike = "ignore";
 
   double timeout = 10;
   double timeout_start = 600;

@@ -189,6 +189,11 @@ void resolve_checkpoints(const CLI::App& app, const RawFlags& raw, TrainFlags& f
   checkpoint.every_steps = every.steps;
   checkpoint.every_seconds = every.seconds;
   checkpoint.keep = int(std::min<std::int64_t>(raw.checkpoint_keep, 1 << 20));
+  LOCKSTEP_CHECK(
+      flags.options.on_spike == OnSpike::ignore || every.steps > 0 || every.seconds > 0,
+      ConfigError,
+      "--on-spike rollback needs checkpoints to go back to, and --checkpoint-every is {}",
+      raw.checkpoint_every);
   checkpoint.resume_override = raw.resume_override;
   checkpoint.resume = flags.resume = raw.resume;
   if (raw.resume.empty()) {
@@ -231,6 +236,8 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.reduction = raw.reduction == "fast" ? Reduction::fast : Reduction::reproducible;
   options.overlap = raw.overlap == "off" ? Overlap::off : Overlap::on;
   options.bucket_mb = raw.bucket_mb;
+  options.on_nonfinite = raw.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::stop;
+  options.on_spike = raw.on_spike == "rollback" ? OnSpike::rollback : OnSpike::ignore;
   options.profile = raw.profile;
   options.log_every = raw.log_every;
   options.eval_every = raw.eval_every;

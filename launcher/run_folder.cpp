@@ -275,6 +275,22 @@ void RunFolder::on_checkpoint(const CheckpointRecord& record) {
   checkpoint_error_ = record.error;
 }
 
+void RunFolder::on_skip(const SkipRecord& record) {
+  metrics_.write_line(json_object(
+      {{"step", record.step}, {"epoch", record.epoch}, {"skipped_step", record.cause}}));
+}
+
+void RunFolder::on_rollback(const RollbackRecord& record) {
+  metrics_.write_line(json_object({{"step", record.step},
+                                   {"rollback", record.path},
+                                   {"spike_step", record.spike_step},
+                                   {"loss", record.loss},
+                                   {"mean", record.mean},
+                                   {"spread", record.spread},
+                                   {"first_left_out", record.left_out.first},
+                                   {"last_left_out", record.left_out.last - 1}}));
+}
+
 void RunFolder::on_stop(const TrainSummary& summary) {
   if (results_are_old_ && summary.steps > summary.resumed_at) remove_results();
 }
@@ -295,6 +311,8 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"loader_samples_per_s", summary.loader_samples_per_s},
                    {"loader_workers", std::int64_t(summary.loader_workers)},
                    {"skipped_samples", summary.skipped_samples},
+                   {"skipped_steps", summary.skipped_steps},
+                   {"rollbacks", summary.rollbacks},
                    {"resumed_at", summary.resumed_at},
                    {"checkpoints", summary.checkpoints},
                    {"checkpoint_stall_ms", summary.checkpoint_stall_ms},

@@ -57,6 +57,8 @@ class RunFolder final : public TrainObserver {
   void on_step(const StepRecord& record) override;
   void on_evaluation(const EvaluationRecord& record) override;
   void on_checkpoint(const CheckpointRecord& record) override;
+  void on_skip(const SkipRecord& record) override;
+  void on_rollback(const RollbackRecord& record) override;
   void on_stop(const TrainSummary& summary) override;
   void on_end(const TrainSummary& summary) override;
 

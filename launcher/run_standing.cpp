@@ -2,22 +2,28 @@
 #include "launcher/run_standing.h"
 
 #include <exception>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
+#include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
+#include "core/io/strict_json.h"
 
 namespace lockstep {
 namespace {
 
 std::optional<double> wall_s_in(const std::filesystem::path& file) {
   try {
-    return nlohmann::json::parse(std::ifstream(file)).at("wall_s").get<double>();
+    constexpr int kMaxDepth = 8;
+    const std::string text = data::read_text_file(file.string(), "");
+    return io::parse_strict_json(text, file.string(), kMaxDepth).at("wall_s").get<double>();
   } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const DataError&) {
     return std::nullopt;
   }
 }

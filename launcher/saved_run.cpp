@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/data/input_file.h"
+#include "core/io/strict_json.h"
 #include "launcher/saved_weights.h"
 
 namespace lockstep {
@@ -17,14 +18,23 @@ namespace {
 namespace fs = std::filesystem;
 
 void read_classes(const fs::path& file, SavedRun& run) {
-  std::ifstream text(file);
-  if (!text) throw EnvironmentError(fmt::format("{}: no such file", file.string()));
+  std::error_code error;
+  if (!fs::exists(file, error))
+    throw EnvironmentError(fmt::format("{}: no such file", file.string()));
+  constexpr int kMaxDepth = 2;
+  const auto json =
+      io::parse_strict_json(data::read_text_file(file.string(), ""), file.string(), kMaxDepth);
   try {
-    const auto json = nlohmann::json::parse(text);
-    run.classes = json.at("classes").get<int>();
+    const auto& classes = json.at("classes");
+    LOCKSTEP_CHECK(classes.is_number_unsigned() && classes.get<std::uint64_t>() <= INT32_MAX,
+                   DataError,
+                   "{}: 'classes' must be a whole number, got {}",
+                   file.string(),
+                   classes.dump());
+    run.classes = classes.get<int>();
     run.names = json.at("names").get<std::vector<std::string>>();
-  } catch (const nlohmann::json::exception& error) {
-    throw DataError(fmt::format("{}: {}", file.string(), error.what()));
+  } catch (const nlohmann::json::exception& wrong) {
+    throw DataError(fmt::format("{}: {}", file.string(), wrong.what()));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "core/base/error.h"
 
@@ -27,11 +28,10 @@ class TomlReader {
 
   std::vector<TomlEntry> read() {
     std::vector<TomlEntry> entries;
+    std::set<std::string> keys;
     for (skip_lines(); !rest_.empty(); skip_lines()) {
       TomlEntry entry = read_entry();
-      const bool repeated = std::any_of(
-          entries.begin(), entries.end(), [&](const TomlEntry& e) { return e.key == entry.key; });
-      if (repeated) fail(fmt::format("key {} is given twice", entry.key));
+      if (!keys.insert(entry.key).second) fail(fmt::format("key {} is given twice", entry.key));
       skip_blanks();
       if (!rest_.empty() && rest_[0] != '\n' && rest_[0] != '#')
         fail(fmt::format("expected the end of the line behind the value of {}", entry.key));

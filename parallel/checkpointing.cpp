@@ -48,6 +48,7 @@ void Checkpointing::after_step(std::int64_t step, double val_loss, const StateFu
   if (writing_) tell_results();
   const bool best = is_best(val_loss);
   if (!due(step) && !best) return;
+  if (punctual_) wait();
   if (best) {
     waiting_ = take(step, val_loss, state);  // in the place of a best one that is none any more
     if (waiting_ && !writing_) start(*std::exchange(waiting_, std::nullopt));
@@ -57,10 +58,7 @@ void Checkpointing::after_step(std::int64_t step, double val_loss, const StateFu
 }
 
 bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
-  while (writing_) {
-    writer_.wait();
-    tell_results();
-  }
+  wait();
   if (whole_step_ == step) return true;
   auto content = take(step, kUnknown, state);
   if (!content) return false;
@@ -68,6 +66,18 @@ bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
   writer_.wait();
   tell_results();
   return whole_step_ == step;
+}
+
+void Checkpointing::wait() {
+  while (writing_) {
+    writer_.wait();
+    tell_results();
+  }
+}
+
+void Checkpointing::settle() {
+  wait();
+  due_ = false;
 }
 
 bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {

@@ -43,6 +43,13 @@ class Checkpointing {
   /// At the end of a run that saves periodically: the same.
   bool save_last(std::int64_t step, const StateFunction& state);
 
+  /// Waits until every save that was begun is whole or has failed, and forgets what else was due:
+  /// before the run goes back to the newest one.
+  void settle();
+  /// From now on a save that is due waits for the one before, so that the steps that are saved do
+  /// not depend on how fast files are written.
+  void be_punctual() { punctual_ = true; }
+
   std::int64_t saves() const { return saves_; }
   double longest_stall_ms() const { return longest_stall_ms_; }
   double stall_seconds() const { return stall_seconds_; }
@@ -58,6 +65,7 @@ class Checkpointing {
                                             const StateFunction& state);
   void start(io::CheckpointContent content);
   void tell_results();
+  void wait();
 
   CheckpointOptions options_;
   std::array<Snapshot, 2> snapshots_;
@@ -71,7 +79,7 @@ class Checkpointing {
   double written_val_loss_ = io::CheckpointState::kUnknown;  // of a best one that is being written
   std::int64_t whole_step_ = -1;                             // the newest that is whole
   Clock::time_point last_save_ = Clock::now();
-  bool due_ = false, writing_ = false;
+  bool due_ = false, writing_ = false, punctual_ = false;
   std::int64_t saves_ = 0;
   double longest_stall_ms_ = 0, stall_seconds_ = 0;
 };

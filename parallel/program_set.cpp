@@ -6,6 +6,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/suggest.h"
 #include "core/nn/trace.h"
 #include "parallel/dump.h"
 #include "parallel/memory_fit.h"
@@ -124,6 +125,20 @@ void ProgramSet::set_position(Position* position) {
 void ProgramSet::profile(Profiler* profiler) {
   for (auto* programs : {&training_, &evaluation_})
     for (BoundProgram& bound : *programs) bound.program->profile(profiler);
+}
+
+void ProgramSet::check_finite(FiniteReport* report) {
+  for (BoundProgram& bound : training_) bound.program->check_finite(report);
+}
+
+void ProgramSet::poison_after(const std::string& path) {
+  for (BoundProgram& bound : training_) {
+    if (bound.program->poison_after(path)) continue;
+    std::vector<std::string_view> paths;
+    for (const Node& node : graph().nodes()) paths.push_back(node.path);
+    throw ConfigError(fmt::format("no operator computes '{}'", path),
+                      fmt::format("did you mean '{}'?", nearest(path, paths)));
+  }
 }
 
 void ProgramSet::dump(const std::string& folder) const {

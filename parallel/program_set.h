@@ -56,6 +56,11 @@ class ProgramSet {
   void set_position(Position* position);
   /// See Program::profile().
   void profile(Profiler* profiler);
+  /// See Program::check_finite(), of the training programs.
+  void check_finite(FiniteReport* report);
+  /// See Program::poison_after(), of the training programs. Throws ConfigError: no kernel of the
+  /// forward pass has that path; the nearest that one has is offered.
+  void poison_after(const std::string& path);
   /// Text of every program, plan and of the flat space, as files in `folder`.
   void dump(const std::string& folder) const;
   /// See training_bytes(); of the program for a whole micro-batch.

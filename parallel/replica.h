@@ -12,6 +12,7 @@
 #include "core/io/weights.h"
 #include "core/nn/builder.h"
 #include "parallel/batch_plan.h"
+#include "parallel/nonfinite_search.h"
 #include "parallel/rank_context.h"
 #include "parallel/schedule.h"
 #include "parallel/snapshot.h"
@@ -75,6 +76,16 @@ class Replica {
   /// After a bad step has been dealt with: waits for the last step, drops results that have not
   /// been returned, and lets updates happen again.
   void resume_updates();
+
+  /// Computes the micro-batches of step `step` again, forward and backward with the weights as they
+  /// are, and looks at what every kernel writes and at what is loaded; exchanges and updates
+  /// nothing, but overwrites this rank's gradients. `loader` delivers them as for train_step().
+  /// What was found, equal on all ranks; see NonFiniteSearch::gather().
+  std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
+                                               data::Loader& loader,
+                                               std::int64_t step);
+  /// How many micro-batches the ranks' schedules for `schedule.samples` have together.
+  std::int64_t micro_batches(const Schedule& schedule) const;
 
   /// How `samples` evaluation samples are shared among the ranks.
   Schedule evaluation_schedule(std::int64_t samples) const;

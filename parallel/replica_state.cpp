@@ -29,7 +29,7 @@ std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const cha
 }
 
 /// A planned fault.
-void flip_bit(Backend& device, float* value) {
+void flip_a_bit(Backend& device, float* value) {
   constexpr std::uint32_t kBit = 1u << 20;
   std::uint32_t bits = 0;
   device.copy_to_host(&bits, value, sizeof bits);
@@ -104,6 +104,8 @@ Replica::State::State(RankContext& rank_context,
   evaluation_exchange.set_position(&context.position());
   initialise_parameters();
   if (options.profile) declare_profile();
+  checks_always_ = checks_ = env().nan_check == "1";
+  if (checks_) programs.check_finite(search_.report());
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
 }
 
@@ -115,6 +117,8 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   context.position().set_step(step + 1);
   if (profiler) profiler->begin_step(step);
   set_sample_weight(schedule);
+  play_nan(step);
+  if (checks_) search_.begin();
   exchange.begin_step(schedule);
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {
@@ -129,6 +133,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       const auto loaded = Clock::now();
       const bool last = last_shard && m + 1 == shard.micro_batches.size();
       run(*program.program, state, last && !joins_later);
+      if (checks_) end_round(shard.micro_batches[m].first_sample);
       if (shard.micro_batches[m].samples < batch.micro_batch) continue;
       times.whole_loading += seconds_between(begin, loaded);
       times.whole_compute += seconds_between(loaded, Clock::now());
@@ -235,6 +240,7 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
+  if (checks_) search_.look_at(loaded, samples_);
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
   copy_sample_weight(program);
@@ -314,6 +320,7 @@ void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& sta
   for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
     copy_sample_weight(program);
     run(*program.program, state, false);
+    if (checks_) end_round(-1);
   }
 }
 
@@ -331,8 +338,9 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
     profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
   }
   if (take_fault(FaultKind::flip_gradient) != nullptr)
-    flip_bit(context.backend(), programs.gradients());
+    flip_a_bit(context.backend(), programs.gradients());
   context.position().enter(Phase::optimizer);
+  if (checks_always_) stop_where_found(schedule, step);
   const auto begin = Clock::now();
   StepOutcome* const outcome = outcomes.outcome();
   optimizer.conclude({.tensors = {},

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "parallel/gradient_exchange.h"
+#include "parallel/nonfinite_search.h"
 #include "parallel/optimizer_step.h"
 #include "parallel/outcome_ring.h"
 #include "parallel/program_set.h"
@@ -40,6 +41,10 @@ class Replica::State final : public BucketListener {
                                      data::Loader& loader,
                                      const std::function<bool()>& interrupted);
 
+  std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
+                                               data::Loader& loader,
+                                               std::int64_t step);
+
   void on_bucket_complete(int bucket) override { start_bucket(bucket); }
   void between_kernels() override { exchange.progress(); }
 
@@ -72,6 +77,11 @@ class Replica::State final : public BucketListener {
   void join_missing_rounds(const Schedule& schedule, RunState& state);
   std::span<const StepResult> update(const Schedule& schedule, std::int64_t step, float lr);
   void read_metrics(StepResult& result);
+  /// `first_sample`: of the micro-batch that has run; -1: none.
+  void end_round(std::int64_t first_sample);
+  void stop_where_found(const Schedule& schedule, std::int64_t step);
+  /// A planned fault, in step number `step` alone.
+  void play_nan(std::int64_t step);
 
   data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;
@@ -80,6 +90,9 @@ class Replica::State final : public BucketListener {
   /// Behind the copies of the last micro-batches, in turn. Those before have been made.
   std::array<std::unique_ptr<DeviceEvent>, kHeldMicroBatches> copied_;
   std::size_t next_copied_ = 0;
+  NonFiniteSearch search_;
+  bool checks_always_ = false, checks_ = false;  // kernels' outputs, for search_
+  bool plays_nan_ = false;
   int data_work_ = -1, wait_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;
   std::vector<Profiler::Clock::time_point> bucket_start_;

@@ -46,6 +46,16 @@ Fingerprint run_settings(const TrainOptions& options,
       {"validation data content",
        data.validation ? fmt::format("{:016x}", data.validation->fingerprint()) : "none"},
       {"device class", device_class}};
+  settings.emplace_back("on-nonfinite",
+                        options.on_nonfinite == OnNonfinite::skip ? "skip" : "stop");
+  // Only where it is on: checkpoints from before do not have it. Which checkpoint a run goes back
+  // to decides its bits.
+  if (options.on_spike == OnSpike::rollback)
+    settings.emplace_back(
+        "on-spike",
+        options.checkpoint.every_steps > 0
+            ? fmt::format("rollback, checkpoints every {} steps", options.checkpoint.every_steps)
+            : fmt::format("rollback, checkpoints every {} s", options.checkpoint.every_seconds));
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   return settings;
 }

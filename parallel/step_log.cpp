@@ -21,6 +21,15 @@ void StepLog::pause() {
   running_ = false;
 }
 
+void StepLog::restart(std::int64_t step) {
+  done_ = process_seconds();
+  paused_interval_ = 0;
+  begin_ = Clock::now();
+  step_ = step;
+  times_ = replica_.times();
+  waited_ = loader_.waited_seconds();
+}
+
 void StepLog::go_on() {
   begin_ = Clock::now();
   running_ = true;
@@ -39,7 +48,7 @@ StepRecord StepLog::record(std::int64_t step, float lr, const StepResult& result
   const auto ms = [&](double last, double first) { return (last - first) / steps * 1e3; };
   const StepRecord record{
       .step = step + 1,
-      .epoch = double(step + 1) / double(feed_.steps_per_epoch()),
+      .epoch = feed_.epochs_after(step + 1),
       .samples = feed_.samples_before(step + 1),
       .loss = result.loss,
       .accuracy = result.accuracy,

@@ -24,6 +24,8 @@ class StepLog {
 
   /// Step number `step` (from 0) is done; `lr`, `result` are its own. Fills all but `steps`.
   StepRecord record(std::int64_t step, float lr, const StepResult& result, int ranks);
+  /// Goes on behind step `step` (from 0: so many are done) with a new loader: a rollback.
+  void restart(std::int64_t step);
   /// Between these, time is not training's.
   void pause();
   void go_on();

@@ -48,6 +48,10 @@ void validate(const TrainOptions& o) {
                  "log-every {} or eval-every {} is negative",
                  o.log_every,
                  o.eval_every);
+  LOCKSTEP_CHECK(o.on_spike == OnSpike::ignore || o.checkpoint.every_steps > 0 ||
+                     o.checkpoint.every_seconds > 0,
+                 ConfigError,
+                 "on-spike rollback: the run saves no checkpoints to go back to");
 }
 
 }  // namespace lockstep

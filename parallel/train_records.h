@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
+#include "core/io/checkpoint.h"
 
 namespace lockstep {
 
@@ -67,6 +68,23 @@ struct ResumeRecord {
   std::vector<std::string> overridden;   ///< settings that differ, allowed by resume_override
 };
 
+/// A step that was left out, since its loss or gradients were not finite (OnNonfinite::skip).
+struct SkipRecord {
+  std::int64_t step = 0;  ///< from 1
+  std::string cause;      ///< "the loss is nan: first found on rank 1 ..."
+  double epoch = 0;       ///< epochs done with it
+};
+
+/// The run has gone back to a checkpoint, since its loss jumped (OnSpike::rollback).
+struct RollbackRecord {
+  std::int64_t step = 0;        ///< steps done now
+  std::int64_t spike_step = 0;  ///< from 1
+  double loss = 0;              ///< of that step
+  double mean = 0, spread = 0;  ///< of the losses before it, as SpikeWatch has them
+  std::string path;             ///< of the checkpoint
+  io::BatchRange left_out;      ///< batches that no step will use
+};
+
 struct TrainSummary {
   std::int64_t steps = 0, samples = 0;
   double train_loss = 0;
@@ -80,6 +98,8 @@ struct TrainSummary {
   int loader_workers = 0;            ///< of each rank; 0: the training thread loads
   std::int64_t skipped_samples = 0;  ///< that others took the place of, on all ranks
   std::string first_skipped;         ///< what was wrong with the first on rank 0
+  std::int64_t skipped_steps = 0;    ///< see SkipRecord; of the whole run, as are rollbacks
+  std::int64_t rollbacks = 0;        ///< see RollbackRecord
   std::uint64_t peak_memory_bytes = 0;
   std::uint64_t planned_bytes = 0;     ///< what memory_limit limits: see training_bytes()
   std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
@@ -133,6 +153,8 @@ class TrainObserver {
   virtual void on_checkpoint(const CheckpointRecord&) {}
   /// A rank has become slow; told again only after it had recovered.
   virtual void on_slow_rank(const SlowRankRecord&) {}
+  virtual void on_skip(const SkipRecord&) {}
+  virtual void on_rollback(const RollbackRecord&) {}
   /// At the end; where the run was stopped early, on_stop() comes instead.
   virtual void on_end(const TrainSummary&) {}
   virtual void on_stop(const TrainSummary&) {}

@@ -112,7 +112,8 @@ class Trainer::State {
                    start_->record.path,
                    state.step,
                    steps_);
-    const std::int64_t samples = samples_before(state.step, dataset_size, options_.global_batch);
+    const std::int64_t samples =
+        samples_before(state.step, dataset_size, options_.global_batch, state.left_out);
     if (samples != state.samples)
       start_->record.overridden.push_back(
           fmt::format("position in the data was {} samples, is {}", state.samples, samples));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/training_feed.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace lockstep {
@@ -19,11 +20,38 @@ const MicroBatch* take(const Schedule& schedule, std::size_t& shard, std::size_t
 
 }  // namespace
 
+std::int64_t batch_of_step(std::int64_t step, const LeftOut& left_out) {
+  std::int64_t batch = step;
+  for (const io::BatchRange& range : left_out) {
+    if (batch < range.first) break;
+    batch += range.last - range.first;
+  }
+  return batch;
+}
+
+void leave_out(LeftOut& left_out, std::int64_t first_step, std::int64_t last_step) {
+  io::BatchRange added{batch_of_step(first_step, left_out), batch_of_step(last_step, left_out) + 1};
+  // Ranges that it holds or touches become part of it; none can reach beyond.
+  const auto touches = [&](const io::BatchRange& range) { return range.last >= added.first; };
+  for (const io::BatchRange& range : left_out)
+    if (touches(range)) added.first = std::min(added.first, range.first);
+  std::erase_if(left_out, touches);
+  left_out.push_back(added);
+}
+
 std::int64_t samples_before(std::int64_t step,
                             std::int64_t dataset_size,
-                            std::int64_t global_batch) {
+                            std::int64_t global_batch,
+                            const LeftOut& left_out) {
   const std::int64_t steps_per_epoch = (dataset_size - 1) / global_batch + 1;
-  return step / steps_per_epoch * dataset_size + step % steps_per_epoch * global_batch;
+  const auto position = [&](std::int64_t batch) {
+    return batch / steps_per_epoch * dataset_size + batch % steps_per_epoch * global_batch;
+  };
+  const std::int64_t batch = batch_of_step(step, left_out);
+  std::int64_t samples = position(batch);
+  for (const io::BatchRange& range : left_out)
+    if (range.last <= batch) samples -= position(range.last) - position(range.first);
+  return samples;
 }
 
 TrainingFeed::TrainingFeed(std::int64_t dataset_size,
@@ -32,7 +60,8 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
                            std::uint64_t seed,
                            Schedule full,
                            Schedule tail,
-                           std::int64_t first_step)
+                           std::int64_t first_step,
+                           LeftOut left_out)
     : dataset_size_(dataset_size),
       global_batch_(global_batch),
       steps_(steps),
@@ -40,18 +69,38 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
       full_(std::move(full)),
       tail_(std::move(tail)),
       sampler_(dataset_size, seed, true),
+      left_out_(std::move(left_out)),
       step_(first_step) {}
 
+TrainingFeed TrainingFeed::from(std::int64_t first_step) const {
+  return from(first_step, left_out_);
+}
+
+TrainingFeed TrainingFeed::from(std::int64_t first_step, LeftOut left_out) const {
+  TrainingFeed feed = *this;
+  feed.left_out_ = std::move(left_out);
+  feed.step_ = first_step;
+  feed.shard_ = feed.micro_batch_ = 0;
+  return feed;
+}
+
+double TrainingFeed::epochs_after(std::int64_t step) const {
+  const std::int64_t batches = step == 0 ? 0 : batch_of_step(step - 1, left_out_) + 1;
+  return double(batches) / double(steps_per_epoch_);
+}
+
 bool TrainingFeed::is_tail(std::int64_t step) const {
-  return dataset_size_ % global_batch_ != 0 && step % steps_per_epoch_ == steps_per_epoch_ - 1;
+  return dataset_size_ % global_batch_ != 0 &&
+         batch_of_step(step, left_out_) % steps_per_epoch_ == steps_per_epoch_ - 1;
 }
 
 bool TrainingFeed::next(data::LoadRequest& request) {
   for (; step_ < steps_; ++step_, shard_ = 0, micro_batch_ = 0) {
     const MicroBatch* next = take(schedule(step_), shard_, micro_batch_);
     if (next == nullptr) continue;
-    const std::int64_t epoch = step_ / steps_per_epoch_;
-    const std::int64_t first = step_ % steps_per_epoch_ * global_batch_ + next->first_sample;
+    const std::int64_t batch = batch_of_step(step_, left_out_);
+    const std::int64_t epoch = batch / steps_per_epoch_;
+    const std::int64_t first = batch % steps_per_epoch_ * global_batch_ + next->first_sample;
     const std::int64_t* samples = sampler_.range(std::uint64_t(epoch), first, next->samples);
     request.epoch = std::uint64_t(epoch);
     request.samples.assign(samples, samples + next->samples);

@@ -18,24 +18,12 @@ std::uint64_t peak_resident_bytes() {
   return std::uint64_t(usage.ru_maxrss) * 1024;
 }
 
+}  // namespace
+
 void count_skipped(const data::Loader& loader, TrainSummary& summary) {
   if (summary.skipped_samples == 0) summary.first_skipped = loader.first_skipped();
   summary.skipped_samples += loader.skipped_samples();
 }
-
-data::LoaderOptions training_loader(const TrainOptions& options, Replica& replica) {
-  data::LoaderOptions loading;
-  loading.workers = options.workers;
-  loading.micro_batch = replica.batch().micro_batch;
-  loading.seed = options.seed;
-  loading.augmentation = options.augmentation;
-  loading.skip_bad_samples = options.skip_bad_samples;
-  loading.loaded = [&position = replica.position()] { position.tick(); };
-  replica.lend_memory(loading);
-  return loading;
-}
-
-}  // namespace
 
 std::int64_t sum_over_ranks(Communicator& communicator, std::int64_t own) {
   std::vector<std::int64_t> all(std::size_t(communicator.size()));
@@ -73,11 +61,13 @@ TrainingRun::TrainingRun(const Parts& parts)
     : p_(parts),
       feed_(make_feed()),
       requests_(feed_),
-      loader_(p_.data.train,
-              training_loader(p_.options, p_.replica),
-              [this](data::LoadRequest& r) { return requests_.next(r); }),
       replica_check_(p_.context, p_.replica.saved_arrays(), p_.options.check_replicas_every),
       straggler_watch_(p_.context, p_.replica, p_.observers) {
+  LOCKSTEP_CHECK(p_.options.on_spike == OnSpike::ignore || !p_.options.checkpoint.folder.empty(),
+                 ConfigError,
+                 "on_spike rollback needs a folder of checkpoints to go back to");
+  make_loader();
+  if (p_.options.on_spike == OnSpike::rollback) watch_.emplace();
   agreement_.emplace(p_.context.communicator(),
                      p_.options.stop,
                      std::vector<MessagePart*>{&replica_check_, &straggler_watch_});
@@ -86,6 +76,32 @@ TrainingRun::TrainingRun(const Parts& parts)
                            p_.replica.saved_arrays(),
                            p_.start ? p_.start->state : io::CheckpointState{},
                            p_.observers);
+  if (checkpointing_ && watch_) checkpointing_->be_punctual();
+}
+
+data::LoaderOptions TrainingRun::loader_options(int workers) const {
+  data::LoaderOptions loading;
+  loading.workers = workers;
+  loading.micro_batch = p_.replica.batch().micro_batch;
+  loading.seed = p_.options.seed;
+  loading.augmentation = p_.options.augmentation;
+  loading.skip_bad_samples = p_.options.skip_bad_samples;
+  loading.loaded = [&position = p_.context.position()] { position.tick(); };
+  p_.replica.lend_memory(loading);
+  return loading;
+}
+
+/// That delivers what `feed_` begins with.
+void TrainingRun::make_loader() {
+  if (loader_) {
+    count_skipped(*loader_, summary_);
+    waited_ += loader_->waited_seconds();
+    loader_.reset();  // before its requests change
+  }
+  requests_ = feed_;
+  loader_.emplace(p_.data.train, loader_options(p_.options.workers), [this](data::LoadRequest& r) {
+    return requests_.next(r);
+  });
 }
 
 TrainingFeed TrainingRun::make_feed() const {
@@ -98,7 +114,8 @@ TrainingFeed TrainingRun::make_feed() const {
                       p_.options.seed,
                       std::move(full),
                       std::move(last),
-                      p_.start ? p_.start->state.step : 0);
+                      p_.start ? p_.start->state.step : 0,
+                      p_.start ? p_.start->state.left_out : LeftOut{});
 }
 
 TrainSummary TrainingRun::run() {
@@ -108,33 +125,48 @@ TrainSummary TrainingRun::run() {
   p_.context.communicator().barrier();
   if (p_.options.accepted) p_.options.accepted(p_.start != nullptr);
   if (p_.options.profile) p_.replica.profiler()->start();
-  log_.emplace(p_.replica, feed_, loader_, done_, p_.start ? p_.start->state.wall_s : 0.0);
+  log_.emplace(p_.replica, feed_, *loader_, done_, p_.start ? p_.start->state.wall_s : 0.0);
   // A validation that the run before did not come to.
   if (done_ > 0 && !summary_.evaluated) {
     evaluate();
     if (summary_.evaluated) save_when_due();
   }
-  while (done_ < p_.steps && !summary_.stopped) {
+  while (spike_ || (done_ < p_.steps && !summary_.stopped)) {
+    if (spike_) roll_back();
     train_one_step();
     p_.context.position().enter(RunStage::training);  // the first step is behind it
+    if (spike_) continue;
     // The end needs no agreement: every rank is there.
     straggler_watch_.after_step();
     summary_.stopped = agreement_->poll(replica_check_.after_step(done_)) && done_ < p_.steps;
     evaluate();
     save_when_due();
+    if (summary_.stopped) take(p_.replica.finish_steps());
+    if (summary_.stopped && spike_) roll_back();
   }
-  take(p_.replica.finish_steps());
   agreement_.reset();               // it ends with a message, which must not wait for the last save
   replica_check_.check_now(done_);  // before that save
-  count_skipped(loader_, summary_);
+  count_skipped(*loader_, summary_);
   finish();
   return summary_;
 }
 
 void TrainingRun::take_over_start() {
   if (!p_.start) return;
+  take_over(p_.start->state);
+  summary_.resumed_at = done_;
+  summary_.rollbacks = p_.start->state.rollbacks;
   const io::CheckpointState& state = p_.start->state;
-  done_ = summary_.resumed_at = state.step;
+  if (watch_)
+    watch_.emplace(LossStatistics{state.loss_mean, state.loss_variance, state.loss_count});
+}
+
+void TrainingRun::take_over(const io::CheckpointState& state) {
+  done_ = state.step;
+  known_ = done_ - 1;
+  last_ = {};
+  summary_.skipped_steps = state.skipped_steps;
+  skipped_in_row_ = state.skipped_in_row;
   summary_.train_loss = state.train_loss;
   summary_.evaluated = state.evaluated;
   summary_.val_loss = state.val_loss;
@@ -153,11 +185,11 @@ void TrainingRun::train_one_step() {
   const bool logs =
       (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
   const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
-  take(p_.replica.train_step(feed_.schedule(step), loader_, step, lr));
+  take(p_.replica.train_step(feed_.schedule(step), *loader_, step, lr));
   if (logs) take(p_.replica.finish_steps());
   ++done_;
   summary_.evaluated = false;
-  if (!logs) return;
+  if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is told
   StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
   for (TrainObserver* observer : p_.observers) observer->on_step(record);
@@ -166,7 +198,17 @@ void TrainingRun::train_one_step() {
 /// Results in the order of steps, which may be a step late: the same ones on all ranks.
 void TrainingRun::take(std::span<const StepResult> results) {
   for (const StepResult& result : results) {
-    require_finite(result);
+    if (spike_) return;  // roll_back() undoes it
+    known_ = result.step;
+    if (result.bad) {
+      take_bad(result);
+      continue;
+    }
+    skipped_in_row_ = 0;
+    if (watch_ && watch_->spikes(result.loss)) {
+      spike_ = result;
+      continue;
+    }
     last_ = result;
     summary_.train_loss = result.loss;
   }
@@ -185,6 +227,7 @@ void TrainingRun::evaluate() {
   take(p_.replica.finish_steps());
   const RunStage stage = p_.context.position().read().stage;
   p_.context.position().enter(RunStage::evaluation);
+  if (spike_) return;
   log_->pause();
   auto record = evaluate_all(
       p_.replica, p_.options, p_.data.validation, summary_, [this] { return agreement_->poll(); });
@@ -193,7 +236,7 @@ void TrainingRun::evaluate() {
   summary_.stopped = !record.has_value();
   if (!record) return;
   record->step = done_;
-  record->epoch = double(done_) / double(feed_.steps_per_epoch());
+  record->epoch = feed_.epochs_after(done_);
   for (TrainObserver* observer : p_.observers) observer->on_evaluation(*record);
   summary_.val_loss = record->val_loss;
   summary_.val_accuracy = record->val_accuracy;
@@ -211,12 +254,12 @@ void TrainingRun::save_when_due() {
 /// in take().
 std::optional<io::CheckpointState> TrainingRun::state() const {
   const StepResult& newest = p_.replica.newest_result();
-  if (newest.bad) return std::nullopt;
   io::CheckpointState state;
+  if (!add_faults(state, newest)) return std::nullopt;
   state.step = done_;
   state.samples = feed_.samples_before(done_);
   state.wall_s = log_->wall_seconds();
-  state.train_loss = newest.step >= 0 ? newest.loss : summary_.train_loss;
+  state.train_loss = newest.step >= 0 && !newest.bad ? newest.loss : summary_.train_loss;
   state.evaluated = summary_.evaluated;
   if (summary_.evaluated) {
     state.val_loss = summary_.val_loss;
@@ -235,9 +278,9 @@ void TrainingRun::finish() {
   s.wall_s = seconds + (p_.start ? p_.start->state.wall_s : 0.0);
   s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / seconds;
   s.comm_exposed_share = p_.replica.times().exposed_communication / seconds;
-  s.data_wait_share = loader_.waited_seconds() / seconds;
-  s.loader_samples_per_s = loader_.samples_per_second() * p_.context.size();
-  s.loader_workers = loader_.workers();
+  s.data_wait_share = (waited_ + loader_->waited_seconds()) / seconds;
+  s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
+  s.loader_workers = loader_->workers();
   s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
   s.peak_memory_bytes = peak_resident_bytes();
   s.planned_bytes = p_.replica.planned_bytes();

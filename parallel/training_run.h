@@ -14,6 +14,7 @@
 #include "parallel/replica.h"
 #include "parallel/replica_check.h"
 #include "parallel/resume.h"
+#include "parallel/spike_watch.h"
 #include "parallel/step_log.h"
 #include "parallel/stop_agreement.h"
 #include "parallel/straggler_watch.h"
@@ -52,10 +53,19 @@ class TrainingRun {
 
   /// Reserves what it needs: loader, snapshots. Collective.
   explicit TrainingRun(const Parts& parts);
+  /// With OnNonfinite::skip, a step that is not finite leaves no trace: weights, running statistics
+  /// and optimizer state stay, while the step number, by which learning rate, AdamW's bias
+  /// correction and checkpoints go, moves on. More than kMostSkippedInARow end the run, as does the
+  /// rollback after kMostRollbacks to one checkpoint (NonFiniteError).
   TrainSummary run();
+
+  static constexpr int kMostSkippedInARow = 20, kMostRollbacks = 5, kMostReplays = 3;
 
  private:
   TrainingFeed make_feed() const;
+  void make_loader();
+  data::LoaderOptions loader_options(int workers) const;
+  void take_over(const io::CheckpointState& state);
   void take_over_start();
   void tell_start();
   void train_one_step();
@@ -67,17 +77,33 @@ class TrainingRun {
   void finish();
   void save_at_end();
 
+  // training_run_faults.cpp
+  void take_bad(const StepResult& result);
+  std::string replay(const StepResult& result, std::optional<NonFiniteFinding>& first);
+  void roll_back();
+  ResumePoint point_to_go_back_to(const StepResult& spike);
+  bool add_faults(io::CheckpointState& state, const StepResult& newest) const;
+
   Parts p_;
   TrainingFeed feed_, requests_;
   data::Loader loader_;
   ReplicaCheck replica_check_;
   StragglerWatch straggler_watch_;
+  std::optional<data::Loader> loader_;
+  double waited_ = 0;  // for loaders before this one
   std::optional<StopAgreement> agreement_;
   std::optional<Checkpointing> checkpointing_;  // on rank 0
   std::optional<StepLog> log_;
   const Checkpointing::StateFunction state_ = [this] { return state(); };
   TrainSummary summary_;
-  StepResult last_;        // of the newest step that is known
+  StepResult last_;          // of the newest step that is known, and good
+  std::int64_t known_ = -1;  // the newest step that is known
+  std::int64_t skipped_in_row_ = 0;
+  int replays_ = 0;
+  std::optional<SpikeWatch> watch_;  // with OnSpike::rollback
+  std::optional<StepResult> spike_;  // that waits for roll_back()
+  std::int64_t rolled_back_to_ = -1;
+  int rollbacks_there_ = 0;
   std::int64_t done_ = 0;  // steps
 };
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs, through apt-get, the Debian 12 packages that Lockstep needs and that are missing.
 #
-#   scripts/install_dependencies.sh [--lint | --slurm] [--dry-run]
+#   scripts/install_dependencies.sh [--lint | --slurm | --fuzz] [--dry-run]
 #
 #   --lint     also clang-format and clang-tidy
+#   --fuzz     also clang with libFuzzer
 #   --slurm    only Slurm and munge, without which the tests under Slurm are skipped
 #   --dry-run  print what is missing, one name a line, and install nothing
 #
@@ -26,14 +27,15 @@ dry_run=false
 for argument in "$@"; do
   case "$argument" in
     --lint) packages+=(clang-format-14 clang-tidy-14) ;;
+    --fuzz) packages+=(clang-14 libclang-rt-14-dev) ;;
     --slurm) packages=(slurm-wlm munge) ;;
     --dry-run) dry_run=true ;;
     -h | --help)
-      sed -n '3,11s/^# \{0,1\}//p' "$0"
+      sed -n '3,12s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)
-      echo "install_dependencies.sh: unknown option '$argument' (known: --lint, --slurm, --dry-run)" >&2
+      echo "install_dependencies.sh: unknown option '$argument' (known: --lint, --slurm, --fuzz, --dry-run)" >&2
       exit 2
       ;;
   esac

@@ -6,17 +6,37 @@
 #include "core/base/error.h"
 
 namespace lockstep {
+namespace {
+
+#ifdef __GLIBCXX__
+/// Without it a pattern such as (a*)*b takes time that doubles with every letter of a name.
+constexpr auto kSyntax = std::regex::ECMAScript | std::regex_constants::__polynomial;
+#else
+constexpr auto kSyntax = std::regex::ECMAScript;
+#endif
+/// The library's compiler calls itself for every character.
+constexpr std::size_t kLongestPattern = 1000;
+
+std::regex compile(const std::string& what, const std::string& pattern) {
+  LOCKSTEP_CHECK(pattern.size() <= kLongestPattern,
+                 ConfigError,
+                 "{}: a pattern of {} characters, expected at most {}",
+                 what,
+                 pattern.size(),
+                 kLongestPattern);
+  try {
+    return std::regex(pattern, kSyntax);
+  } catch (const std::regex_error& error) {
+    throw ConfigError(
+        fmt::format("{}: '{}' is no regular expression: {}", what, pattern, error.what()));
+  }
+}
+
+}  // namespace
 
 NamePatterns::NamePatterns(const std::string& what, const std::vector<std::string>& patterns)
     : what_(what), texts_(patterns) {
-  for (const std::string& pattern : patterns) {
-    try {
-      expressions_.emplace_back(pattern);
-    } catch (const std::regex_error& error) {
-      throw ConfigError(
-          fmt::format("{}: '{}' is no regular expression: {}", what, pattern, error.what()));
-    }
-  }
+  for (const std::string& pattern : patterns) expressions_.push_back(compile(what, pattern));
 }
 
 bool NamePatterns::match(const std::string& name) const {

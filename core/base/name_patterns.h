@@ -12,7 +12,8 @@ class NamePatterns {
  public:
   NamePatterns() = default;
   /// `what` is the setting they come from, for messages: "freeze".
-  /// Throws ConfigError: one is no regular expression.
+  /// Throws ConfigError: one is no regular expression, has back references, or more than 1,000
+  /// characters.
   NamePatterns(const std::string& what, const std::vector<std::string>& patterns);
 
   /// Whether any of them is found in `name`.

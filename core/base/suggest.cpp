@@ -44,9 +44,11 @@ std::string nearest(std::string_view word, std::span<const std::string_view> can
   for (std::string_view candidate : candidates) {
     const int shorter = int(std::min(word.size(), candidate.size()));
     const int longer = int(std::max(word.size(), candidate.size()));
+    const bool beginning = begins_with(candidate, word) || begins_with(word, candidate);
+    // The distance is at least the difference in length; words of megabytes need not be compared.
+    if (!beginning && longer - shorter > std::max(2, longer / 3)) continue;
     const int distance = edit_distance(word, candidate);
     const bool near = distance <= std::max(2, longer / 3) && distance < shorter;
-    const bool beginning = begins_with(candidate, word) || begins_with(word, candidate);
     if (!near && !beginning) continue;
     if (best.empty() || distance < best_distance) {
       best = candidate;

@@ -14,6 +14,9 @@
 namespace lockstep::data {
 namespace {
 
+/// A class costs many times its name in memory.
+constexpr std::int32_t kMostClasses = 65536;
+
 constexpr const char* kFormat =
     "a header line, then one line a sample: numeric features, the class last, separated by commas";
 
@@ -161,6 +164,10 @@ class Reader {
       fail(fields_.size() - 1, "a class name or whole number", fmt::format("'{}'", label));
     numeric_labels_ &= number;
     const auto next = std::int32_t(class_of_label_.size());
+    if (next >= kMostClasses && !class_of_label_.contains(label))
+      fail(fields_.size() - 1,
+           fmt::format("at most {} different classes", kMostClasses),
+           "one more; is this column a measurement?");
     table_.labels.push_back(class_of_label_.try_emplace(label, next).first->second);
   }
 

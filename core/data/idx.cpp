@@ -135,8 +135,13 @@ IdxFile read_idx(const std::string& file, int rank, const std::string& hint) {
                    came);
   };
   expect(bytes <= available, fmt::format("at most {}", available));
-  result.data.resize(bytes);
-  const std::size_t got = stream.read(result.data.data(), bytes);
+  // Of a compressed file the header may promise what does not follow: memory grows with what comes.
+  std::size_t got = 0;
+  do {
+    const std::size_t known = stream.compressed() ? std::max(kChunk, 2 * got) : bytes;
+    result.data.resize(std::min<std::uint64_t>(bytes, known));
+    got += stream.read(result.data.data() + got, result.data.size() - got);
+  } while (got == result.data.size() && got < bytes);
   expect(got == bytes, fmt::format("{}", got));
   expect(stream.at_end(), "more");
   return result;

@@ -20,6 +20,9 @@ constexpr int kFull = 8;  // scales are counted in eighths, as the library does
 /// A file may say that it refines its pixels in thousands of passes; real ones have about ten.
 constexpr int kMostScans = 200;
 
+/// 64 pixels take at least a bit (arithmetic coding could do with less, on a blank picture).
+constexpr std::size_t kMostPixelsPerByte = 1024;
+
 constexpr const char* kHint = "replace the file, or train with --skip-bad-samples";
 
 /// What the library's C callbacks share with the decoder. `error` comes first: callbacks cast.
@@ -89,6 +92,7 @@ class JpegDecoder final : public ImageDecoder {
     if (pixels_.size() > kKeptPixelBytes) pixels_ = {};
     if (!read_header()) fail();
     check_image_size(name_, info_.image_width, info_.image_height);
+    check_justified();
     if (!has_end(file_, position()))
       throw DataError(
           fmt::format("{}: truncated: the file ends at byte {} without the end of the image",
@@ -187,6 +191,18 @@ class JpegDecoder final : public ImageDecoder {
       for (int c = 0; c < 3; ++c) to[c] = std::uint8_t(((from[c] ^ flip) * key + 127) / 255);
     }
     stride_ = stride_ / 4 * 3;
+  }
+
+  /// Memory is taken for all pixels before the first is decoded.
+  void check_justified() const {
+    const std::size_t pixels = std::size_t{info_.image_width} * info_.image_height;
+    if (pixels / kMostPixelsPerByte > file_.size())
+      throw DataError(fmt::format("{}: the header says {}x{} pixels, which {} bytes cannot hold",
+                                  name_,
+                                  info_.image_width,
+                                  info_.image_height,
+                                  file_.size()),
+                      kHint);
   }
 
   std::size_t position() const {

@@ -13,6 +13,8 @@ namespace {
 
 /// Bytes that a chunk beside the pixels (text, profiles) may occupy.
 constexpr png_alloc_size_t kMostChunkBytes = 8u << 20;
+/// Deflate's best case is 1032:1.
+constexpr std::size_t kMostCompression = 1040;
 
 class PngDecoder final : public ImageDecoder {
  public:
@@ -32,6 +34,7 @@ class PngDecoder final : public ImageDecoder {
     LOCKSTEP_CHECK(info_ != nullptr, OutOfMemory, "png: no memory for a decoder");
     if (!read_header()) fail();
     check_image_size(name_, png_get_image_width(png_, info_), png_get_image_height(png_, info_));
+    check_justified();
     return {int(png_get_image_width(png_, info_)), int(png_get_image_height(png_, info_))};
   }
 
@@ -99,6 +102,19 @@ class PngDecoder final : public ImageDecoder {
     }
     std::memcpy(to, self->file_.data() + self->position_, bytes);
     self->position_ += bytes;
+  }
+
+  /// Memory is taken for all pixels before the first is decoded.
+  void check_justified() const {
+    const std::size_t width = png_get_image_width(png_, info_),
+                      height = png_get_image_height(png_, info_);
+    if (png_get_rowbytes(png_, info_) * height / kMostCompression > file_.size())
+      throw DataError(fmt::format("{}: the header says {}x{} pixels, which {} bytes cannot hold",
+                                  name_,
+                                  width,
+                                  height,
+                                  file_.size()),
+                      "replace the file, or train with --skip-bad-samples");
   }
 
   void close() {

@@ -84,7 +84,7 @@ struct AdamwUpdate {
 /// Clipping: Pascanu et al. 2013, algorithm 1, with PyTorch's 1e-6.
 struct StepSums {
   const float* gradients = nullptr;
-  std::span<const FlatRange> tensors;
+  std::span<const FlatRange> tensors = {};
   std::int64_t loss = 0, correct = -1, counted = -1;  ///< offsets; -1: there is none
   float clip_norm = 0;                                ///< 0: no clipping
   /// In device memory, the outcome of the step before; may be the one that is written. Where it is

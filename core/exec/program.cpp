@@ -81,6 +81,7 @@ KernelBuffers Program::buffers_of(int index, const ProgramMemory& memory) const 
 
 void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed) {
   copies_ = &packed;
+  memory_ = memory;
   for (int i = 0; i < int(kernels_.size()); ++i) {
     add_step(i, memory, backend);
     Kernel* kernel = kernels_[std::size_t(i)].get();
@@ -123,6 +124,7 @@ void* Program::input(std::string_view name) const {
 
 void Program::profile(Profiler* profiler) {
   profiler_ = profiler;
+  settle_watching();
   if (profiler == nullptr) return;
   packing_work_ = profiler->declare({.name = "pack_weights", .path = "", .cost = {}});
   for (auto* steps : {&forward_, &backward_})
@@ -147,10 +149,10 @@ const void* Program::output(std::string_view name) const {
 }
 
 void Program::run_watched(const Step& step, const RunState& state) {
-  const ProfileScope scope(profiler_, step.work);
   try {
+    const ProfileScope scope(profiler_, step.work);
     step.kernel->run(state);
-    backend_.synchronize();
+    if (profiler_ != nullptr || names_faults_) backend_.synchronize();
   } catch (const Error& error) {
     if (!names_faults_) throw;
     const std::string name =
@@ -160,6 +162,7 @@ void Program::run_watched(const Step& step, const RunState& state) {
                                     graph_.nodes()[std::size_t(step.node)].path);
     throw Error(fmt::format("{}: {}", name, error.what()), error.hint(), error.exit_code());
   }
+  if (step.node >= 0) look_after(step.node);
 }
 
 void Program::run_forward(const RunState& state) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
+#include "core/exec/finite_check.h"
 #include "core/exec/packed_copies.h"
 #include "core/exec/position.h"
 #include "core/exec/profiler.h"
@@ -46,7 +47,21 @@ class Program {
   void profile(Profiler* profiler);
 
   /// From now on each kernel is waited for, so that what it throws names its node; LOCKSTEP_SYNC.
-  void name_faults() { names_faults_ = true; }
+  void name_faults() {
+    names_faults_ = true;
+    settle_watching();
+  }
+
+  /// From now on the float outputs of each kernel are looked at once it has run, gradients that it
+  /// accumulates included, until the first that is infinite or NaN is in `report`; then no more
+  /// until report->found is false again. The program runs on all the same, since other ranks may
+  /// wait in its collectives. Slow. Null: no longer. LOCKSTEP_NAN_CHECK.
+  void check_finite(FiniteReport* report);
+
+  /// Fault injection, on a bound program: from now on, after the last forward kernel at `path`
+  /// that writes floats has run, the first element of its output 0 becomes NaN. Empty: no longer.
+  /// False: no kernel of the forward pass has that path.
+  bool poison_after(std::string_view path);
 
   /// From now on every kernel that was run (or, on a device, handed over) is a tick of `position`.
   void set_position(Position* position) { position_ = position; }
@@ -80,13 +95,17 @@ class Program {
     int work = -1;  ///< the profiler's number
   };
   void run(const Step& step, const RunState& state) {
-    if (profiler_ == nullptr && !names_faults_)
+    if (!watched_)
       step.kernel->run(state);
     else
       run_watched(step, state);
     if (position_ != nullptr) position_->tick();
   }
+  void settle_watching() {
+    watched_ = profiler_ != nullptr || names_faults_ || report_ != nullptr || poisoned_node_ >= 0;
+  }
   void run_watched(const Step& step, const RunState& state);
+  void look_after(int node);
   void add_step(int node, const ProgramMemory& memory, Backend& backend);
   KernelBuffers buffers_of(int node, const ProgramMemory& memory) const;
   void* address_of(ValueId value, const ProgramMemory& memory) const;
@@ -103,11 +122,15 @@ class Program {
   std::vector<int> packed_;
   PackedCopies* copies_ = nullptr;
   Position* position_ = nullptr;
+  ProgramMemory memory_;
   std::vector<int> buckets_after_forward_;
   std::vector<std::pair<std::string, void*>> inputs_;
   std::vector<std::pair<std::string, const void*>> outputs_;
   Profiler* profiler_ = nullptr;
   bool names_faults_ = false;
+  FiniteReport* report_ = nullptr;
+  int poisoned_node_ = -1;
+  bool watched_ = false;  // by any of those above
   int packing_work_ = -1;
 };
 

@@ -26,6 +26,12 @@ namespace lockstep::io {
 /// Of the format; a higher one than this is refused, naming both.
 inline constexpr int kCheckpointVersion = 1;
 
+/// Numbers of batches in the order of the data, from 0: first to last - 1.
+struct BatchRange {
+  std::int64_t first = 0, last = 0;
+  bool operator==(const BatchRange&) const = default;
+};
+
 /// What a run has to know, beside the tensors, to go on as if nothing had happened. Random numbers
 /// are keyed by seed, step and sample, so that no generator has a state to save.
 struct CheckpointState {
@@ -43,6 +49,16 @@ struct CheckpointState {
   std::int64_t best_step = -1;
   /// Key and value of everything that decides the bits of the run.
   std::vector<std::pair<std::string, std::string>> settings;
+
+  // What faults have done to the run. Files of runs without any do not have these keys.
+  /// Steps without an update, since loss or gradients were not finite: all, and the last in a row.
+  std::int64_t skipped_steps = 0, skipped_in_row = 0;
+  /// Batches that no step uses, [first, last) in ascending order: see TrainingFeed.
+  std::vector<BatchRange> left_out = {};
+  std::int64_t rollbacks = 0;  ///< after spikes of the loss
+  /// Running mean and variance of the losses, and of how many; see SpikeWatch.
+  double loss_mean = 0, loss_variance = 0;
+  std::int64_t loss_count = 0;
 };
 
 /// A tensor to save; `stored` is in the layout of the flat space.

@@ -26,7 +26,14 @@ constexpr std::array kKeys{"step",
                            "val_accuracy",
                            "best_val_loss",
                            "best_step",
-                           "settings"};
+                           "settings",
+                           "skipped_steps",
+                           "skipped_in_row",
+                           "left_out",
+                           "rollbacks",
+                           "loss_mean",
+                           "loss_variance",
+                           "loss_count"};
 
 ordered_json real_to_json(double value) {
   if (std::isnan(value)) return nullptr;
@@ -67,9 +74,36 @@ class Fields {
     return value.get<double>();
   }
 
+  double finite(const char* key) const {
+    expect(get(key).is_number(), key, "a finite number");
+    return get(key).get<double>();
+  }
+
   bool flag(const char* key) const {
     expect(get(key).is_boolean(), key, "true or false");
     return get(key).get<bool>();
+  }
+
+  bool has(const char* key) const { return object_.contains(key); }
+
+  std::vector<BatchRange> ranges(const char* key) const {
+    const std::string expected = "a list of pairs of batch numbers, in ascending order";
+    const auto is_count = [](const json& value) {
+      return value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX;
+    };
+    expect(get(key).is_array(), key, expected);
+    std::vector<BatchRange> result;
+    for (const json& pair : get(key)) {
+      expect(pair.is_array() && pair.size() == 2 && is_count(pair[0]) && is_count(pair[1]),
+             key,
+             expected);
+      const BatchRange range{pair[0].get<std::int64_t>(), pair[1].get<std::int64_t>()};
+      expect(range.first < range.last && (result.empty() || result.back().last < range.first),
+             key,
+             expected);
+      result.push_back(range);
+    }
+    return result;
   }
 
   std::vector<std::pair<std::string, std::string>> pairs(const char* key) const {
@@ -121,19 +155,50 @@ ordered_json settings_to_json(const CheckpointState& state) {
   return settings;
 }
 
+void add_faults(const CheckpointState& state, ordered_json& object) {
+  if (state.skipped_steps > 0) {
+    object["skipped_steps"] = state.skipped_steps;
+    object["skipped_in_row"] = state.skipped_in_row;
+  }
+  if (state.rollbacks > 0) object["rollbacks"] = state.rollbacks;
+  if (!state.left_out.empty()) {
+    object["left_out"] = ordered_json::array();
+    for (const BatchRange& range : state.left_out)
+      object["left_out"].push_back(ordered_json::array({range.first, range.last}));
+  }
+  if (state.loss_count == 0) return;
+  object["loss_mean"] = real_to_json(state.loss_mean);
+  object["loss_variance"] = real_to_json(state.loss_variance);
+  object["loss_count"] = state.loss_count;
+}
+
+void read_faults(const Fields& fields, CheckpointState& state) {
+  if (fields.has("skipped_steps")) {
+    state.skipped_steps = fields.whole("skipped_steps", 0);
+    state.skipped_in_row = fields.whole("skipped_in_row", 0);
+  }
+  if (fields.has("rollbacks")) state.rollbacks = fields.whole("rollbacks", 0);
+  if (fields.has("left_out")) state.left_out = fields.ranges("left_out");
+  if (!fields.has("loss_count")) return;
+  state.loss_mean = fields.finite("loss_mean");
+  state.loss_variance = fields.finite("loss_variance");
+  state.loss_count = fields.whole("loss_count", 0);
+}
+
 }  // namespace
 
 std::string to_text(const CheckpointState& state) {
-  const ordered_json object{{"step", state.step},
-                            {"samples", state.samples},
-                            {"wall_s", real_to_json(state.wall_s)},
-                            {"train_loss", real_to_json(state.train_loss)},
-                            {"evaluated", state.evaluated},
-                            {"val_loss", real_to_json(state.val_loss)},
-                            {"val_accuracy", real_to_json(state.val_accuracy)},
-                            {"best_val_loss", real_to_json(state.best_val_loss)},
-                            {"best_step", state.best_step},
-                            {"settings", settings_to_json(state)}};
+  ordered_json object{{"step", state.step},
+                      {"samples", state.samples},
+                      {"wall_s", real_to_json(state.wall_s)},
+                      {"train_loss", real_to_json(state.train_loss)},
+                      {"evaluated", state.evaluated},
+                      {"val_loss", real_to_json(state.val_loss)},
+                      {"val_accuracy", real_to_json(state.val_accuracy)},
+                      {"best_val_loss", real_to_json(state.best_val_loss)},
+                      {"best_step", state.best_step},
+                      {"settings", settings_to_json(state)}};
+  add_faults(state, object);
   return object.dump() + "\n";
 }
 
@@ -150,6 +215,7 @@ CheckpointState parse_state(const std::string& file, std::string_view text) {
   state.best_val_loss = fields.real("best_val_loss");
   state.best_step = fields.whole("best_step", -1);
   state.settings = fields.pairs("settings");
+  read_faults(fields, state);
   return state;
 }
 

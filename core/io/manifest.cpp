@@ -63,14 +63,25 @@ void check_seal(const std::string& file, std::string_view text) {
   LOCKSTEP_CHECK(whole, DataError, "{}: is damaged: it is not as it was written", file);
 }
 
+/// A conversion of whatever number it is would be undefined for those that do not fit.
+std::uint64_t whole(const json& object, const char* key) {
+  const json& value = object.at(key);
+  LOCKSTEP_CHECK(value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX,
+                 DataError,
+                 "'{}' must be a whole number, got {}",
+                 key,
+                 value.dump());
+  return value.get<std::uint64_t>();
+}
+
 ManifestFile file_from_json(const json& object) {
   ManifestFile file;
-  file.bytes = object.at("bytes").get<std::uint64_t>();
+  file.bytes = whole(object, "bytes");
   file.sha256 = object.at("sha256").get<std::string>();
   if (!object.contains("parts")) return file;
   for (const json& part : object.at("parts"))
     file.parts.push_back({part.contains("tensor") ? part.at("tensor").get<std::string>() : "",
-                          part.at("end").get<std::uint64_t>(),
+                          whole(part, "end"),
                           part.at("sha256").get<std::string>()});
   return file;
 }
@@ -80,11 +91,13 @@ Manifest from_json(const std::string& file, std::string_view text) {
   const json object = parse_strict_json(text, file, kMaxDepth);
   try {
     Manifest manifest;
-    manifest.step = object.at("step").get<std::int64_t>();
+    manifest.step = std::int64_t(whole(object, "step"));
     for (const auto& [name, entry] : object.at("files").items())
       manifest.files[name] = file_from_json(entry);
     return manifest;
   } catch (const json::exception& error) {
+    throw DataError(fmt::format("{}: is no manifest: {}", file, error.what()));
+  } catch (const DataError& error) {
     throw DataError(fmt::format("{}: is no manifest: {}", file, error.what()));
   }
 }

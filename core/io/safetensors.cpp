@@ -165,7 +165,7 @@ std::string_view name_of(ElementType type) { return type_name(type).name; }
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : path_(path) {
   const std::string file = path.string();
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   LOCKSTEP_CHECK(descriptor_ >= 0, DataError, "{}: cannot open: {}", file, std::strerror(errno));
   try {
     struct stat status {};
@@ -209,7 +209,8 @@ void SafetensorsReader::parse_header(std::string_view header,
                                      std::uint64_t data_bytes) {
   const std::string file = path_.string();
   constexpr int kMaxDepth = 3;  // {name: {"shape": [...]}}
-  const json parsed = parse_strict_json(header, file + ": the header", kMaxDepth);
+  const json parsed =
+      parse_strict_json(header, file + ": the header", kMaxDepth, data_offset + data_bytes);
   LOCKSTEP_CHECK(parsed.is_object(), DataError, "{}: the header is not a JSON object", file);
   for (const auto& [name, value] : parsed.items()) {
     if (name != kMetadataKey) {

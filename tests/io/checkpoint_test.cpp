@@ -54,7 +54,21 @@ TEST_F(Checkpoint, StateKeepsEveryBit) {
   state.best_val_loss = std::numeric_limits<double>::infinity();
   state.best_step = 7;
   state.settings = {{"z", "first"}, {"a", "quote \" and \n and \xc3\xa4"}, {"z", ""}};
+  state.skipped_steps = 9;
+  state.skipped_in_row = 2;
+  state.rollbacks = 3;
+  state.left_out = {{0, 1}, {5, std::numeric_limits<std::int64_t>::max()}};
+  state.loss_mean = 0.1 + 0.2;
+  state.loss_variance = std::numeric_limits<double>::denorm_min();
+  state.loss_count = 70;
   const CheckpointState read = parse_state("state.json", to_text(state));
+  EXPECT_EQ(read.skipped_steps, 9);
+  EXPECT_EQ(read.skipped_in_row, 2);
+  EXPECT_EQ(read.rollbacks, 3);
+  EXPECT_EQ(read.left_out, state.left_out);
+  EXPECT_EQ(read.loss_mean, state.loss_mean);
+  EXPECT_EQ(read.loss_variance, state.loss_variance);
+  EXPECT_EQ(read.loss_count, 70);
   EXPECT_EQ(read.step, state.step);
   EXPECT_EQ(read.samples, state.samples);
   EXPECT_EQ(read.wall_s, state.wall_s);
@@ -95,6 +109,15 @@ TEST_F(Checkpoint, MalformedStateNamesFileAndKey) {
       {"\"settings\":[]", "\"settings\":{}", "'settings' must be a list"},
       {"\"settings\":[]", "\"settings\":[[\"a\"]]", "'settings' must be a list"},
       {"\"settings\":[]", "\"settings\":[[[[]]]]", "too deeply"},
+      {"\"settings\":[]", "\"settings\":[],\"left_out\":[[3,3]]", "'left_out' must be a list"},
+      {"\"settings\":[]", "\"settings\":[],\"left_out\":[[1,3],[3,4]]", "in ascending order"},
+      {"\"settings\":[]", "\"settings\":[],\"left_out\":[[-1,3]]", "'left_out' must be a list"},
+      {"\"settings\":[]", "\"settings\":[],\"left_out\":[1]", "'left_out' must be a list"},
+      {"\"settings\":[]", "\"settings\":[],\"skipped_steps\":1", "'skipped_in_row' is missing"},
+      {"\"settings\":[]", "\"settings\":[],\"rollbacks\":-1", "'rollbacks' must"},
+      {"\"settings\":[]",
+       "\"settings\":[],\"loss_mean\":null,\"loss_variance\":0,\"loss_count\":1",
+       "'loss_mean' must be a finite number"},
       {good, "[]", "expected a JSON object"},
       {good, std::string(100'000, '['), "too deeply"},
   };

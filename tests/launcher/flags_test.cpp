@@ -125,6 +125,17 @@ TEST(Flags, Contradictions) {
   EXPECT_THAT(error_of({"--global-batch=16", "--micro-batch=32"}),
               HasSubstr("--micro-batch 32 is larger than --global-batch 16"));
   EXPECT_THAT(error_of({"--nesterov"}), HasSubstr("esterov"));
+  EXPECT_THAT(error_of({"--on-spike=rollback", "--checkpoint-every=0"}),
+              HasSubstr("--on-spike rollback needs checkpoints to go back to"));
+}
+
+TEST(Flags, WhatFollowsABadStep) {
+  EXPECT_EQ(parse_train_flags({}).options.on_nonfinite, OnNonfinite::stop);
+  EXPECT_EQ(parse_train_flags({}).options.on_spike, OnSpike::ignore);
+  const TrainFlags flags = parse_train_flags({"--on-nonfinite", "skip", "--on-spike", "rollback"});
+  EXPECT_EQ(flags.options.on_nonfinite, OnNonfinite::skip);
+  EXPECT_EQ(flags.options.on_spike, OnSpike::rollback);
+  EXPECT_THAT(error_of({"--on-spike=rolback"}), HasSubstr("--on-spike rollback?"));
 }
 
 // Whether there is such a device is asked when one is opened: what a run on a GPU has learned is
@@ -195,6 +206,8 @@ TEST(Flags, WrittenConfigurationRepeatsTheRun) {
        "--workers=3",
        "--epochs=0.5",
        "--clip-norm=1",
+       "--on-nonfinite=skip",
+       "--on-spike=rollback",
        "--label-smoothing=0.1"}};
   for (const Arguments& arguments : runs) {
     const std::string text = to_toml(parse_train_flags(arguments));

@@ -47,8 +47,8 @@ TEST(ReplicaHash, TwoFlippedBitsGiveAHashOfTheirOwn) {
           replica_hash_mix(std::bit_cast<std::uint32_t>(with_flipped_bit(values[i], bit)),
                            std::int64_t(i)) -
           replica_hash_mix(std::bit_cast<std::uint32_t>(values[i]), std::int64_t(i)));
-  // Two cancel out where one is minus the other. Two of 1.3 million sums among 2^64 are equal with a
-  // probability of 4e-8.
+  // Two cancel out where one is minus the other. Two of 1.3 million sums among 2^64 are equal with
+  // a probability of 4e-8.
   std::vector<std::uint64_t> sums;
   for (std::size_t a = 0; a < changes.size(); ++a)
     for (std::size_t b = a / 32 * 32 + 32; b < changes.size(); ++b)

@@ -3,7 +3,6 @@
 // was never disturbed.
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/io/checkpoint.h"
+#include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"
 
@@ -19,28 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using testing::SharedFolder;
 using testing::SmallRun;
-
-/// A folder that all ranks see, removed at the end.
-class SharedFolder {
- public:
-  SharedFolder() {
-    Communicator& world = testing::mpi_world();
-    std::array<char, 64> name{"/tmp/lockstep-resume-XXXXXX"};
-    if (world.rank() == 0) LOCKSTEP_ASSERT(mkdtemp(name.data()) != nullptr);
-    world.broadcast(name.data(), name.size(), 0);
-    path_ = name.data();
-  }
-  ~SharedFolder() {
-    testing::mpi_world().barrier();
-    std::error_code ignored;
-    if (testing::mpi_world().rank() == 0) fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 /// What every rank of the world learns of a run on its first `ranks`.
 struct Outcome {

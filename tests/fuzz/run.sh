@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the fuzzers and runs them, from any folder; prints a line for each target.
+#
+#   bash tests/fuzz/run.sh [--seconds N] [--jobs J] [--work DIR] [--minimise] [TARGET...]
+#
+#   --seconds N   for each target (default 60)
+#   --jobs J      targets at the same time (default 1)
+#   --work DIR    where DIR/corpus/TARGET grows from run to run, DIR/findings takes inputs that are
+#                 findings, and DIR/logs what the fuzzers say (default build/fuzz/work)
+#   --minimise    run nothing: copy into tests/fuzz/corpus what of DIR/corpus covers more, smallest first
+#   TARGET        a file name in tests/fuzz without .cpp (default: all)
+#
+# Fails where there is a finding: a crash, an error that no user should see, undefined behaviour, a
+# leak, memory beyond twice the input + 64 MiB, or more than 10 s for an input.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+usage() { sed -n '3,16s/^# \{0,1\}//p' tests/fuzz/run.sh; }
+
+seconds=60
+jobs=1
+work=build/fuzz/work
+minimise=false
+targets=()
+while (($#)); do
+  case "$1" in
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    --minimise) minimise=true ;;
+    --seconds | --jobs | --work)
+      if (($# < 2)); then
+        echo "run.sh: $1 needs a value" >&2
+        exit 2
+      fi
+      case "$1" in
+        --seconds) seconds=$2 ;;
+        --jobs) jobs=$2 ;;
+        --work) work=$2 ;;
+      esac
+      shift
+      ;;
+    -*)
+      echo "run.sh: unknown option '$1' (known: --seconds, --jobs, --work, --minimise)" >&2
+      exit 2
+      ;;
+    *) targets+=("$1") ;;
+  esac
+  shift
+done
+
+scripts/install_dependencies.sh --fuzz
+scripts/build.sh fuzz fuzz_targets
+programs=build/fuzz/tests/fuzz
+if ((${#targets[@]} == 0)); then
+  for folder in tests/fuzz/corpus/*/; do targets+=("$(basename "$folder")"); done
+fi
+for target in "${targets[@]}"; do
+  if [[ ! -x $programs/fuzz_$target ]]; then
+    echo "run.sh: there is no target '$target'" >&2
+    exit 2
+  fi
+done
+mkdir -p "$work/findings" "$work/logs"
+
+# Files that targets write for an input belong into memory.
+scratch=$(mktemp -d -p /dev/shm lockstep_fuzz.XXXXXX 2>/dev/null || mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export TMPDIR=$scratch
+export ASAN_OPTIONS=quarantine_size_mb=16
+
+if $minimise; then
+  for target in "${targets[@]}"; do
+    mkdir -p "$work/corpus/$target"
+    "$programs/fuzz_$target" -merge=1 -max_len=4096 "tests/fuzz/corpus/$target" "$work/corpus/$target" \
+      >"$work/logs/$target.merge" 2>&1
+  done
+  exit 0
+fi
+
+fuzz_one() {
+  local target=$1 log=$work/logs/$1.log options=()
+  mkdir -p "$work/corpus/$target"
+  [[ -f tests/fuzz/$target.dict ]] && options+=(-dict="tests/fuzz/$target.dict")
+  local status=0
+  "$programs/fuzz_$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 \
+    -malloc_limit_mb=512 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" \
+    "${options[@]}" "$work/corpus/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1 || status=$?
+  local executions took edges inputs
+  executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)
+  took=$(sed -n 's/^Done [0-9]* runs in \([0-9]*\) second.*/\1/p' "$log" | tail -1)
+  edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
+  inputs=$(find "$work/corpus/$target" -type f | wc -l)
+  local finding=-
+  ((status == 0)) || finding="exit $status, see $log"
+  printf '%-18s %12s %8s %8s %8s  %s\n' \
+    "$target" "${executions:--}" "${took:--}" "${edges:--}" "$inputs" "$finding" | tee "$work/logs/$target.row"
+}
+export -f fuzz_one
+export work programs seconds
+
+printf '%-18s %12s %8s %8s %8s  %s\n' target executions seconds edges inputs finding
+rm -f "$work"/logs/*.row
+printf '%s\n' "${targets[@]}" | xargs --max-procs="$jobs" -I{} bash -c 'fuzz_one {}'
+if grep --quiet 'exit [0-9]' "$work"/logs/*.row; then
+  echo "run.sh: there are findings in $work/findings" >&2
+  exit 1
+fi
