@@ -17,6 +17,8 @@
 namespace lockstep {
 namespace {
 
+constexpr std::chrono::seconds kLauncherEndsOthers{3};
+
 /// What a rank tells the others: both values are exact as floats.
 struct Card {
   float exit_code = 0;
@@ -75,8 +77,7 @@ void print_warning(const std::string& message, int rank) {
 int report_alone(const std::exception_ptr& error) {
   const ErrorReport report = describe(error);
   const int rank = launched_rank(process_variables());
-  if (rank > 0)
-    std::this_thread::sleep_for(std::chrono::duration<double>(ErrorMeeting::kPatienceSeconds));
+  if (rank > 0) std::this_thread::sleep_for(kLauncherEndsOthers);
   print_error(report, rank);
   return report.exit_code;
 }

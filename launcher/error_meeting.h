@@ -32,8 +32,8 @@ void print_error(const ErrorReport& report, int rank);
 void print_warning(const std::string& message, int rank);
 
 /// Reports `error` of a process that no ErrorMeeting connects to the others, and returns the exit
-/// code. The launcher's rank 0 speaks at once. The others wait kPatienceSeconds before they do:
-/// where rank 0 failed as well, the launcher ends them meanwhile.
+/// code. The launcher's rank 0 speaks at once. The others wait three seconds before they do: where
+/// rank 0 failed as well, the launcher ends them meanwhile.
 int report_alone(const std::exception_ptr& error);
 
 /// Where ranks that met an error find out whether the others met it as well. Most mistakes (a flag,

@@ -121,7 +121,9 @@ std::string ErrorOutput::end() {
 }
 
 Culprit ErrorOutput::culprit() const {
-  const bool launcher_knows = !dead_.empty() && by_launcher_.text.starts_with(dead_);
+  const std::string& told = by_launcher_.text;
+  const bool launcher_knows =
+      !dead_.empty() && (told.starts_with(dead_) || told.starts_with("host "));
   return by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
 }
 

@@ -19,7 +19,7 @@ struct Culprit {
 /// What a launcher and its ranks write to standard error, line by line: finds the first error
 /// record of a rank (what peers say later are its consequences), else what mpirun or srun say of
 /// a rank that could not speak any more, and keeps mpirun's boxes about that off the screen. Of a
-/// rank that died the launcher knows more (the signal) than the peers that miss it.
+/// rank that died the launcher knows more (the signal, its host's end) than the peers that miss it.
 class ErrorOutput {
  public:
   /// Takes a piece of the stream; returns what is to be shown of it.

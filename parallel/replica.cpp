@@ -2,6 +2,7 @@
 #include "parallel/replica.h"
 
 #include "core/base/error.h"
+#include "parallel/fault_player.h"
 #include "parallel/replica_check.h"
 #include "parallel/replica_state.h"
 
@@ -45,6 +46,9 @@ std::span<const StepResult> Replica::train_step(const Schedule& schedule,
                                                 data::Loader& loader,
                                                 std::int64_t step,
                                                 float lr) {
+  FaultPlayer* const player = fault_player();
+  if (player != nullptr && player->take(FaultKind::flip_weight, step + 1) != nullptr)
+    flip_bit(0, 0, 20);
   return state_->train_step(schedule, loader, step, lr);
 }
 

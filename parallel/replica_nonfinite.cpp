@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which operator computed something that is not finite: in every step with LOCKSTEP_NAN_CHECK=1,
 // and in a step that is replayed.
+#include "parallel/fault_player.h"
 #include "parallel/replica_state.h"
 
 namespace lockstep {
@@ -27,6 +28,7 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
   programs.check_finite(search_.report());
   RunState state{.seed = options.seed, .step = std::uint64_t(step), .group = group_.get()};
   set_sample_weight(schedule);
+  play_nan(step);
   for (const ShardWork& shard : schedule.work) {
     state.accumulate = false;
     for (const MicroBatch& micro_batch : shard.micro_batches) {
@@ -39,9 +41,19 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
     }
   }
   if (batch.cluster > 1) join_missing_rounds(schedule, state);
+  context.backend().synchronize();  // the loader's memory is copied from until then
   checks_ = checks_always_;
   if (!checks_) programs.check_finite(nullptr);
   return search_.gather(context.host_communicator(), batch.cluster > 1);
+}
+
+void Replica::State::play_nan(std::int64_t step) {
+  FaultPlayer* const player = fault_player();
+  const PlannedFault* const fault =
+      player == nullptr ? nullptr : player->take(FaultKind::nan, step + 1);
+  if (fault == nullptr && !plays_nan_) return;
+  plays_nan_ = fault != nullptr;
+  programs.poison_after(plays_nan_ ? fault->layer : "");
 }
 
 void Replica::State::stop_where_found(const Schedule& schedule, std::int64_t step) {

@@ -28,6 +28,15 @@ std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const cha
   return -1;
 }
 
+/// A planned fault.
+void flip_a_bit(Backend& device, float* value) {
+  constexpr std::uint32_t kBit = 1u << 20;
+  std::uint32_t bits = 0;
+  device.copy_to_host(&bits, value, sizeof bits);
+  bits ^= kBit;
+  device.copy_to_device(value, &bits, sizeof bits);
+}
+
 int own_rounds(const Schedule& schedule) {
   std::size_t rounds = 0;
   for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
@@ -108,6 +117,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   context.position().set_step(step + 1);
   if (profiler) profiler->begin_step(step);
   set_sample_weight(schedule);
+  play_nan(step);
   if (checks_) search_.begin();
   exchange.begin_step(schedule);
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
@@ -236,7 +246,7 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   copy_sample_weight(program);
   if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
     const float weight = *sample_weight_->as<float>() * float(fault->number);
-    device.copy_to_device(program.sample_weight, &weight, sizeof(float));
+    device.copy_to_device(program.sample_weight, &weight, sizeof weight);
   }
   device.record(copied);
 }
@@ -327,6 +337,8 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
     profiler->record(wait_work_, begin, end);
     profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
   }
+  if (take_fault(FaultKind::flip_gradient) != nullptr)
+    flip_a_bit(context.backend(), programs.gradients());
   context.position().enter(Phase::optimizer);
   if (checks_always_) stop_where_found(schedule, step);
   const auto begin = Clock::now();

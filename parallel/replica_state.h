@@ -80,6 +80,8 @@ class Replica::State final : public BucketListener {
   /// `first_sample`: of the micro-batch that has run; -1: none.
   void end_round(std::int64_t first_sample);
   void stop_where_found(const Schedule& schedule, std::int64_t step);
+  /// A planned fault, in step number `step` alone.
+  void play_nan(std::int64_t step);
 
   data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;
@@ -90,6 +92,7 @@ class Replica::State final : public BucketListener {
   std::size_t next_copied_ = 0;
   NonFiniteSearch search_;
   bool checks_always_ = false, checks_ = false;  // kernels' outputs, for search_
+  bool plays_nan_ = false;
   int data_work_ = -1, wait_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;
   std::vector<Profiler::Clock::time_point> bucket_start_;

@@ -225,9 +225,9 @@ bool TrainingRun::evaluates_now() const {
 void TrainingRun::evaluate() {
   if (summary_.stopped || !evaluates_now()) return;
   take(p_.replica.finish_steps());
+  if (spike_) return;
   const RunStage stage = p_.context.position().read().stage;
   p_.context.position().enter(RunStage::evaluation);
-  if (spike_) return;
   log_->pause();
   auto record = evaluate_all(
       p_.replica, p_.options, p_.data.validation, summary_, [this] { return agreement_->poll(); });
@@ -245,8 +245,12 @@ void TrainingRun::evaluate() {
 
 void TrainingRun::save_when_due() {
   if (!checkpointing_ || summary_.stopped) return;
+  Position& position = p_.context.position();
+  const RunStage stage = position.read().stage;
+  if (watch_) position.enter(RunStage::saving);  // a punctual save may wait for files
   checkpointing_->after_step(
       done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
+  if (watch_) position.enter(stage);
 }
 
 /// Rank 0 alone waits here, as it alone saves. It must not save the weights behind a bad step,

@@ -86,7 +86,6 @@ class TrainingRun {
 
   Parts p_;
   TrainingFeed feed_, requests_;
-  data::Loader loader_;
   ReplicaCheck replica_check_;
   StragglerWatch straggler_watch_;
   std::optional<data::Loader> loader_;

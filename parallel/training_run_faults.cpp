@@ -101,6 +101,9 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
 
 void TrainingRun::roll_back() {
   const StepResult spike = *spike_;
+  Position& position = p_.context.position();
+  const RunStage stage = position.read().stage;
+  position.enter(RunStage::saving);              // waits for files, and reads all of one checkpoint
   p_.context.position().enter(RunStage::start);  // files are read and hashed
   (void)p_.replica.finish_steps();               // of steps behind it
   if (checkpointing_) checkpointing_->settle();
@@ -124,6 +127,7 @@ void TrainingRun::roll_back() {
   for (TrainObserver* observer : p_.observers) observer->on_rollback(record);
   watch_.emplace();
   spike_.reset();
+  position.enter(stage);
 }
 
 /// What a checkpoint has to know of faults; `newest` is the last step's, which other ranks may not

@@ -112,6 +112,20 @@ TEST(CheckedMode, AnotherOperationIsNamedOnEveryRank) {
   EXPECT_EQ(own, std::vector<std::int64_t>(8, 7));
 }
 
+TEST(CheckedMode, ACollectiveThatARankLeftOutShowsInTheNextStep) {
+  Position position;
+  const auto comm = watched(position, true);
+  std::vector<std::int64_t> all(std::size_t(comm->size()));
+  const std::string what = error_of([&] {
+    for (const std::int64_t step : {1, 2, 3}) {
+      position.set_step(step);
+      if (step != 2 || comm->rank() != 1) comm->all_gather(&step, all.data(), sizeof step);
+    }
+  });
+  EXPECT_THAT(what, HasSubstr("all-gather of 8 bytes in step 2 as its 2nd collective"));
+  EXPECT_THAT(what, HasSubstr("rank 1 all-gather of 8 bytes in step 3"));
+}
+
 TEST(CheckedMode, AnotherSizeIsNamed) {
   Position position;
   const auto comm = watched(position, true);
