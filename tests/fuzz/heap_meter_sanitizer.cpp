@@ -2,9 +2,15 @@
 // Listens to the sanitizers' malloc.
 #include <cstdio>
 #include <cstdlib>
-#include <sanitizer/allocator_interface.h>
 
 #include "tests/fuzz/heap_count.h"
+
+// As in clang's sanitizer/allocator_interface.h, which GCC has the functions of but not the file.
+extern "C" {
+int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, std::size_t),
+                                              void (*on_free)(const volatile void*));
+std::size_t __sanitizer_get_allocated_size(const volatile void* memory);
+}
 
 namespace lockstep::fuzz {
 namespace {
