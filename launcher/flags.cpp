@@ -61,6 +61,12 @@ std::string check_config_file(const std::string& file) {
                  ConfigError,
                  "--config {}: not a readable file",
                  file);
+  constexpr std::uintmax_t kMostBytes = 1 << 20;
+  LOCKSTEP_CHECK(std::filesystem::file_size(file, ignored) <= kMostBytes,
+                 ConfigError,
+                 "--config {}: more than {} bytes, which is no configuration",
+                 file,
+                 kMostBytes);
   return {};
 }
 

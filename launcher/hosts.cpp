@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kProbeSeconds = 10;
 /// As many as a --ranks may be.
-constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr std::int64_t kMostRanks = 65536;
 
 int slots_from(const std::string& text, const std::string& entry) {
   int slots = 0;
