@@ -38,7 +38,8 @@ ErrorReport describe(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    return {e.what(), e.hint(), int(e.exit_code())};
+    const auto* const culprit = dynamic_cast<const Culprit*>(&e);
+    return {e.what(), e.hint(), int(e.exit_code()), culprit ? *culprit : Culprit{}};
   } catch (const std::bad_alloc&) {
     // The numbers in the hint: ranks that meet the same error in other numbers say it once.
     return {"out of memory on the host",
@@ -63,6 +64,15 @@ FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& po
   record.cause = error.message;
   record.hint = error.hint;
   record.exit_code = error.exit_code;
+  const Culprit& culprit = error.culprit;
+  if (culprit.rank < 0) return record;
+  if (culprit.rank != rank) {
+    record.process = 0;
+    record.seen_by = rank;
+  }
+  record.rank = culprit.rank;
+  record.host = culprit.host;
+  if (culprit.step > 0) record.step = culprit.step;
   return record;
 }
 
