@@ -32,13 +32,13 @@ std::string to_text(const std::vector<NonFiniteFinding>& findings, std::int64_t 
 /// Knows who is to blame.
 class NonFiniteFoundError final : public NonFiniteError, public Culprit {
  public:
-  /// `step`, of the first finding, counts from 1.
+  /// `of_step`, of the first finding, counts from 1.
   NonFiniteFoundError(const std::string& message,
                       std::string hint,
                       NonFiniteFinding first,
-                      std::int64_t step)
+                      std::int64_t of_step)
       : NonFiniteError(message, std::move(hint)),
-        Culprit{.rank = first.rank, .host = first.host, .step = step},
+        Culprit{.rank = first.rank, .host = first.host, .step = of_step},
         first_(std::move(first)) {}
   const NonFiniteFinding& first() const { return first_; }
 
