@@ -28,13 +28,16 @@ std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const cha
   return -1;
 }
 
-/// A planned fault.
-void flip_a_bit(Backend& device, float* value) {
+/// A planned fault: of the first value that is not 0, where it would change next to nothing.
+void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
   constexpr std::uint32_t kBit = 1u << 20;
-  std::uint32_t bits = 0;
-  device.copy_to_host(&bits, value, sizeof bits);
-  bits ^= kBit;
-  device.copy_to_device(value, &bits, sizeof bits);
+  for (std::int64_t i = 0; i < elems; ++i) {
+    std::uint32_t bits = 0;
+    device.copy_to_host(&bits, values + i, sizeof bits);
+    if (bits << 1 == 0) continue;
+    bits ^= kBit;
+    return device.copy_to_device(values + i, &bits, sizeof bits);
+  }
 }
 
 int own_rounds(const Schedule& schedule) {
@@ -338,7 +341,9 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
     profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
   }
   if (take_fault(FaultKind::flip_gradient) != nullptr)
-    flip_a_bit(context.backend(), programs.gradients());
+    flip_a_bit(context.backend(),
+               programs.gradients() + metrics.range.offset + metrics.range.elems,
+               programs.space().buckets[0].elems - metrics.range.elems);
   context.position().enter(Phase::optimizer);
   if (checks_always_) stop_where_found(schedule, step);
   const auto begin = Clock::now();

@@ -54,7 +54,7 @@ def full_for_good(theatre, ranks, random):
     """From some call on nothing more is taken: the run trains on, ends with 1, and the last
     checkpoint that fitted is whole."""
     run = play(theatre, ranks, None,
-               environment=shim(theatre, "write", random.randint(10, 40), count=0, number=28))
+               environment=shim(theatre, "write", random.randint(40, 70), count=0, number=28))
     verdict = survived(theatre, run, "full for good", ranks, codes=(1,), played=False,
                        words=("was not written", "no space left", "hint: "))
     verdict.expect(verdict.checkpoint, "no checkpoint is left")
