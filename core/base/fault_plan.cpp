@@ -65,11 +65,14 @@ std::string_view cut(std::string_view& text, char separator) {
   return piece;
 }
 
-std::int64_t whole_number(std::string_view part, std::string_view text, std::int64_t least) {
+std::int64_t whole_number(std::string_view part,
+                          std::string_view text,
+                          std::int64_t least,
+                          std::int64_t most = INT64_MAX) {
   std::int64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || value < least)
-    refuse(part, fmt::format("'{}' is no whole number from {} on", text, least), {});
+  if (code != std::errc() || end != text.data() + text.size() || value < least || value > most)
+    refuse(part, fmt::format("'{}' is no whole number from {} to {}", text, least, most), {});
   return value;
 }
 
@@ -120,7 +123,7 @@ void read_entry(PlannedFault& fault,
     if (std::ranges::find(names, value) == names.end()) refuse_name(part, what, value, names);
     return std::string(value);
   };
-  if (key == "rank") fault.rank = value == "*" ? -1 : int(whole_number(part, value, 0));
+  if (key == "rank") fault.rank = value == "*" ? -1 : int(whole_number(part, value, 0, INT32_MAX));
   if (key == "step") fault.step = whole_number(part, value, 0);
   if (key == "times") fault.times = whole_number(part, value, 1);
   if (key == "stage") fault.stage = one_of("stage", kStages);

@@ -14,8 +14,9 @@
 namespace lockstep::data {
 namespace {
 
-/// A class costs many times its name in memory.
+/// A class and a column cost many times their names in memory.
 constexpr std::int32_t kMostClasses = 65536;
+constexpr std::size_t kMostColumns = 65536;
 
 constexpr const char* kFormat =
     "a header line, then one line a sample: numeric features, the class last, separated by commas";
@@ -82,6 +83,8 @@ class Reader {
   void split(std::string_view line) {
     fields_.clear();
     for (bool more = true; more;) {
+      if (fields_.size() == kMostColumns)
+        fail(kMostColumns, fmt::format("at most {} columns", kMostColumns), "one more");
       line = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
       if (line.starts_with('"')) {
         fields_.push_back(quoted(line));

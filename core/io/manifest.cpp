@@ -64,9 +64,9 @@ void check_seal(const std::string& file, std::string_view text) {
 }
 
 /// A conversion of whatever number it is would be undefined for those that do not fit.
-std::uint64_t whole(const json& object, const char* key) {
+std::uint64_t whole(const json& object, const char* key, std::uint64_t most = UINT64_MAX) {
   const json& value = object.at(key);
-  LOCKSTEP_CHECK(value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX,
+  LOCKSTEP_CHECK(value.is_number_unsigned() && value.get<std::uint64_t>() <= most,
                  DataError,
                  "'{}' must be a whole number, got {}",
                  key,
@@ -91,7 +91,7 @@ Manifest from_json(const std::string& file, std::string_view text) {
   const json object = parse_strict_json(text, file, kMaxDepth);
   try {
     Manifest manifest;
-    manifest.step = std::int64_t(whole(object, "step"));
+    manifest.step = std::int64_t(whole(object, "step", INT64_MAX));
     for (const auto& [name, entry] : object.at("files").items())
       manifest.files[name] = file_from_json(entry);
     return manifest;

@@ -9,30 +9,80 @@
 #include "core/base/error.h"
 
 namespace lockstep::io {
+namespace {
 
 using nlohmann::json;
 
-namespace {
+constexpr std::uint64_t kSpareBytes = std::uint64_t{32} << 20;
+// At least what the parser keeps: a list or object with its place in another (which may just be
+// growing), an entry of an object, and a value in a list.
+constexpr std::uint64_t kContainerBytes = 64 + 48, kKeyBytes = 112, kValueBytes = 48;
+constexpr std::uint64_t kStringBytes = 64;
 
-constexpr std::uint64_t kSpareBytes = std::uint64_t{48} << 20;
+/// Looks at JSON without keeping it. (The library's parser with a callback walks through all of a
+/// list's elements at the end of each.)
+class Checker final : public nlohmann::json_sax<json> {
+ public:
+  Checker(std::string where, int max_depth, std::uint64_t most_bytes)
+      : where_(std::move(where)), max_depth_(max_depth), most_bytes_(most_bytes) {}
 
-/// At least what the parser keeps for one event, with a key's copy in the set of keys, and what a
-/// list occupies while it grows.
-std::uint64_t memory_of(json::parse_event_t event, const json& value) {
-  constexpr std::uint64_t kContainer = 64 + 48, kKey = 176, kScalar = 48, kString = 64;
-  switch (event) {
-    case json::parse_event_t::object_start:
-    case json::parse_event_t::array_start:
-      return kContainer;
-    case json::parse_event_t::key:
-      return kKey + 2 * value.get_ref<const std::string&>().size();
-    case json::parse_event_t::value:
-      return kScalar +
-             (value.is_string() ? kString + value.get_ref<const std::string&>().size() : 0);
-    default:
-      return 0;
+  bool null() override { return take(kValueBytes); }
+  bool boolean(bool) override { return take(kValueBytes); }
+  bool number_integer(number_integer_t) override { return take(kValueBytes); }
+  bool number_unsigned(number_unsigned_t) override { return take(kValueBytes); }
+  bool number_float(number_float_t, const string_t&) override { return take(kValueBytes); }
+  bool string(string_t& text) override { return take(kValueBytes + kStringBytes + text.size()); }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override {
+    keys_.emplace_back();
+    return enter();
   }
-}
+  bool key(string_t& name) override {
+    take(kKeyBytes + name.size());
+    LOCKSTEP_CHECK(
+        keys_.back().insert(name).second, DataError, "{}: '{}' appears twice", where_, name);
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return leave();
+  }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
+    throw DataError(fmt::format("{} is not valid JSON: {}", where_, error.what()),
+                    "the file is damaged or is not of this kind");
+  }
+
+ private:
+  bool enter() {
+    take(kContainerBytes);
+    ++depth_;
+    return true;
+  }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+  bool take(std::uint64_t bytes) {
+    LOCKSTEP_CHECK(depth_ <= max_depth_, DataError, "{} nests too deeply", where_);
+    used_bytes_ += bytes;
+    LOCKSTEP_CHECK(used_bytes_ <= most_bytes_,
+                   DataError,
+                   "{} holds too many values for a file of its size: they would take more than {} "
+                   "bytes of memory",
+                   where_,
+                   most_bytes_);
+    return true;
+  }
+
+  std::string where_;
+  int max_depth_;
+  std::uint64_t most_bytes_;
+  int depth_ = 0;
+  std::uint64_t used_bytes_ = 0;
+  std::vector<std::set<std::string>> keys_;  // of the objects around
+};
 
 }  // namespace
 
@@ -40,35 +90,12 @@ json parse_strict_json(std::string_view text,
                        const std::string& where,
                        int max_depth,
                        std::uint64_t file_bytes) {
-  std::vector<std::set<std::string>> keys(std::size_t(max_depth) + 2);
-  const std::uint64_t most = std::max<std::uint64_t>(file_bytes, text.size()) + kSpareBytes;
-  std::uint64_t used = 0;
-  const auto check = [&](int depth, json::parse_event_t event, json& value) {
-    LOCKSTEP_CHECK(depth <= max_depth, DataError, "{} nests too deeply", where);
-    used += memory_of(event, value);
-    LOCKSTEP_CHECK(used <= most,
-                   DataError,
-                   "{} holds too many values for a file of its size: reading them would take more "
-                   "than {} bytes",
-                   where,
-                   most);
-    if (event == json::parse_event_t::object_start) keys[std::size_t(depth) + 1].clear();
-    if (event == json::parse_event_t::key) {
-      const std::string name = value.get<std::string>();
-      LOCKSTEP_CHECK(keys[std::size_t(depth)].insert(name).second,
-                     DataError,
-                     "{}: '{}' appears twice",
-                     where,
-                     name);
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, check);
-  } catch (const json::exception& error) {
-    throw DataError(fmt::format("{} is not valid JSON: {}", where, error.what()),
-                    "the file is damaged or is not of this kind");
+  {
+    Checker checker(
+        where, max_depth, std::max<std::uint64_t>(file_bytes, text.size()) + kSpareBytes);
+    json::sax_parse(text, &checker);
   }
+  return json::parse(text);
 }
 
 }  // namespace lockstep::io

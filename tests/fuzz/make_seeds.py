@@ -353,6 +353,12 @@ def write_launcher() -> None:
             "duplicate": '{"step":1,"step":200}\n', "nul": '{"step":1}\0\n', "empty_lines": "\n\n"}.items():
         put("metrics_file", name, text)
     for name, text in {
+            "kill": "rank=1,step=5,phase=exchange,do=kill", "two": "rank=*,do=stop;rank=0,step=2,times=3,do=sleep:0.5",
+            "no_kind": "rank=1", "unknown": "rank=1,do=explode", "key": "ranks=1,do=kill", "negative": "rank=-1,do=kill",
+            "huge": "rank=99999999999999999999,do=kill", "nan": "rank=0,do=sleep:nan", "empty": "", "semicolons": ";;",
+            "twice": "rank=1,rank=2,do=kill", "no_value": "rank=,do="}.items():
+        put("fault_plan", name, text)
+    for name, text in {
             "shape": "32x32x3:10", "plain": "8x8x1", "zero": "0x1x1", "huge": "99999999999x1x1",
             "overflow": "9223372036854775807x2x2", "too_many": "65536x65536x3", "classes": "1x1x1:0",
             "augment": "shift:2,flip,crop:4,resized-crop:0.35", "augment_none": "none", "augment_twice": "flip,flip",
