@@ -55,10 +55,8 @@ ErrorReport describe(const std::exception_ptr& error) {
 FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& position) {
   FaultRecord record;
   const bool began = position.step > 0 || position.phase != Phase::none;
-  if (began) {
-    set_position(record, position);
-    record.process = getpid();
-  }
+  if (began) set_position(record, position);
+  record.process = getpid();
   record.rank = rank;
   record.host = host_name();
   record.cause = error.message;
@@ -128,8 +126,9 @@ int ErrorMeeting::report(const std::exception_ptr& error) {
 }
 
 void ErrorMeeting::end_job(const FaultRecord& record) {
-  job_.fault_log().write(record, true);
+  write_to_screen(to_block(record));
   job_.watchdog().announce(record);
+  job_.fault_log().write(record, false);
   // The others end by themselves; this is for one whose watchdog cannot.
   side_channel_.release();  // others may never come to free it
   job_.plain_communicator().abort(record.exit_code);

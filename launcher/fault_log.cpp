@@ -24,6 +24,8 @@ void FaultLog::open(const std::string& file, RunLog::Open how) {
 
 void FaultLog::write(const FaultRecord& record, bool on_screen) {
   const std::string block = to_block(record);
+  // The screen first: a file system may hang, which the watchdog allows only so long.
+  if (on_screen) write_to_screen(block);
   if (const std::unique_lock lock(opening_, std::try_to_lock); lock) {
     // A run that is done has closed it, but its ranks still wait for each other.
     RunLog again;
@@ -32,7 +34,6 @@ void FaultLog::write(const FaultRecord& record, bool on_screen) {
     log.write_line(std::string_view(block).substr(0, block.size() - 1));
     log.write_line(to_json_line(record));
   }
-  if (on_screen) write_to_screen(block);
 }
 
 void write_to_screen(const std::string& text) {
