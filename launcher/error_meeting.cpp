@@ -38,7 +38,8 @@ ErrorReport describe(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    return {e.what(), e.hint(), int(e.exit_code())};
+    const auto* const culprit = dynamic_cast<const Culprit*>(&e);
+    return {e.what(), e.hint(), int(e.exit_code()), culprit ? *culprit : Culprit{}};
   } catch (const std::bad_alloc&) {
     // The numbers in the hint: ranks that meet the same error in other numbers say it once.
     return {"out of memory on the host",
@@ -54,15 +55,22 @@ ErrorReport describe(const std::exception_ptr& error) {
 FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& position) {
   FaultRecord record;
   const bool began = position.step > 0 || position.phase != Phase::none;
-  if (began) {
-    set_position(record, position);
-    record.process = getpid();
-  }
+  if (began) set_position(record, position);
+  record.process = getpid();
   record.rank = rank;
   record.host = host_name();
   record.cause = error.message;
   record.hint = error.hint;
   record.exit_code = error.exit_code;
+  const Culprit& culprit = error.culprit;
+  if (culprit.rank < 0) return record;
+  if (culprit.rank != rank) {
+    record.process = 0;
+    record.seen_by = rank;
+  }
+  record.rank = culprit.rank;
+  record.host = culprit.host;
+  if (culprit.step > 0) record.step = culprit.step;
   return record;
 }
 
@@ -118,8 +126,9 @@ int ErrorMeeting::report(const std::exception_ptr& error) {
 }
 
 void ErrorMeeting::end_job(const FaultRecord& record) {
-  job_.fault_log().write(record, true);
+  write_to_screen(to_block(record));
   job_.watchdog().announce(record);
+  job_.fault_log().write(record, false);
   // The others end by themselves; this is for one whose watchdog cannot.
   side_channel_.release();  // others may never come to free it
   job_.plain_communicator().abort(record.exit_code);

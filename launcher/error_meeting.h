@@ -7,6 +7,7 @@
 
 #include "core/exec/communicator.h"
 #include "launcher/fault_log.h"
+#include "parallel/culprit.h"
 
 namespace lockstep {
 
@@ -17,6 +18,8 @@ struct ErrorReport {
   std::string message;
   std::string hint;
   int exit_code = 1;
+  /// Of an error that all ranks meet alike; its rank is -1 where each speaks for itself.
+  Culprit culprit = {};
 };
 
 /// lockstep::Error keeps its code, std::bad_alloc is 4 (out of memory), everything else 1.

@@ -19,15 +19,21 @@ void FaultLog::open(const std::string& file, RunLog::Open how) {
   RunLog opened(file, how);
   const std::lock_guard lock(opening_);
   log_ = std::move(opened);
+  file_ = file;
 }
 
 void FaultLog::write(const FaultRecord& record, bool on_screen) {
   const std::string block = to_block(record);
-  if (const std::unique_lock lock(opening_, std::try_to_lock); lock) {
-    log_.write_line(std::string_view(block).substr(0, block.size() - 1));
-    log_.write_line(to_json_line(record));
-  }
+  // The screen first: a file system may hang, which the watchdog allows only so long.
   if (on_screen) write_to_screen(block);
+  if (const std::unique_lock lock(opening_, std::try_to_lock); lock) {
+    // A run that is done has closed it, but its ranks still wait for each other.
+    RunLog again;
+    if (!log_.is_open() && !file_.empty()) again = RunLog(file_, RunLog::Open::append);
+    RunLog& log = again.is_open() ? again : log_;
+    log.write_line(std::string_view(block).substr(0, block.size() - 1));
+    log.write_line(to_json_line(record));
+  }
 }
 
 void write_to_screen(const std::string& text) {

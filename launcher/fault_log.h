@@ -26,6 +26,7 @@ class FaultLog {
  private:
   std::mutex opening_;
   RunLog log_;
+  std::string file_;
 };
 
 /// Writes to standard error without ever waiting for a reader for more than a moment; what does not

@@ -30,13 +30,14 @@ class Job::State {
   RankDiscovery discovery;
   std::unique_ptr<FaultPlayer> faults;
   FaultLog fault_log;
+  // Outlives MPI, whose end waits for every rank: one may die until then.
+  std::optional<Watchdog> watchdog;
   std::optional<MpiSession> mpi;
   std::unique_ptr<Communicator> plain;
   std::unique_ptr<Communicator> communicator;  // watched
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> staged;  // where MPI does not reach the device's memory
   std::string device_note;
-  std::optional<Watchdog> watchdog;  // first to end
 };
 
 namespace {

@@ -39,8 +39,9 @@ constexpr std::string_view kUsage =
     "  --version  prints the version\n"
     "\n"
     "exit codes\n"
-    "  0 done, 1 error, 2 usage, 3 environment, 4 out of memory, 5 a rank is frozen or stuck,\n"
-    "  7 loss not finite, 75 stopped by a signal, with a checkpoint to go on from\n";
+    "  0 done, 1 error, 2 usage, 3 environment, 4 out of memory, 5 a rank died, is frozen or\n"
+    "  stuck, or never joined, 6 replicas differ, 7 loss not finite, 75 stopped by a signal, with "
+    "a checkpoint to go on from\n";
 
 int run(const std::vector<std::string>& arguments) {
   using lockstep::ConfigError;

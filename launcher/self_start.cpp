@@ -119,7 +119,12 @@ int start(const StartPlan& plan, bool terminal) {
   if (text.empty() && ending.exit_code > 128)
     text = fmt::format("the ranks ended with exit code {}, and nobody said why", ending.exit_code);
   if (!ending.culprit.said && !text.empty())
-    std::cerr << fmt::format("error: {}\n", text) << std::flush;
+    std::cerr << fmt::format(
+                     "error: {}\n"
+                     "hint: logs/ of the run's folder has what its ranks said; --resume auto goes "
+                     "on from the newest checkpoint\n",
+                     text)
+              << std::flush;
   return ending.exit_code;
 }
 

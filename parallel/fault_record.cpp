@@ -26,7 +26,9 @@ std::string on_one_line(std::string text) {
 std::string place_of(const FaultRecord& record) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (record.process > 0) add(fmt::format("process {}", record.process));
+  // Before a run has begun a number that is gone by then tells people nothing.
+  const bool began = !record.stage.empty();
+  if (record.process > 0 && began) add(fmt::format("process {}", record.process));
   if (!record.stage.empty() && record.stage != name_of(RunStage::training)) add(record.stage);
   if (record.step > 0) add(fmt::format("step {}", record.step));
   if (!record.phase.empty()) add(record.phase);

@@ -91,6 +91,7 @@ class GradientExchange::State {
     chunks_.start(exchanged_part(index));
   }
 
+  bool in_flight() const { return !chunks_.idle(); }
   void progress() {
     if (!chunks_.idle()) chunks_.progress();
   }
@@ -206,6 +207,7 @@ void GradientExchange::begin_step(const Schedule& schedule) { state_->begin_step
 void GradientExchange::finish_shard() { state_->finish_shard(); }
 void GradientExchange::start_bucket(int bucket) { state_->start_bucket(bucket); }
 void GradientExchange::progress() { state_->progress(); }
+bool GradientExchange::in_flight() const { return state_->in_flight(); }
 void GradientExchange::finish_bucket(int bucket) { state_->finish_bucket(bucket); }
 int GradientExchange::bucket_count() const { return state_->bucket_count(); }
 std::size_t GradientExchange::pending_sum_bytes() const { return state_->pending_sum_bytes(); }

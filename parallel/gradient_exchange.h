@@ -60,6 +60,8 @@ class GradientExchange {
   void start_bucket(int bucket);
   /// Moves started exchanges along; cheap, never blocks.
   void progress();
+  /// Whether progress() has anything to do.
+  bool in_flight() const;
   void finish_bucket(int bucket);
 
   int bucket_count() const;

@@ -9,6 +9,7 @@
 #include "core/data/loader.h"
 #include "core/exec/communicator.h"
 #include "core/exec/finite_check.h"
+#include "parallel/culprit.h"
 
 namespace lockstep {
 
@@ -29,10 +30,16 @@ std::string to_text(const NonFiniteFinding& finding, std::int64_t micro_batches)
 std::string to_text(const std::vector<NonFiniteFinding>& findings, std::int64_t micro_batches);
 
 /// Knows who is to blame.
-class NonFiniteFoundError final : public NonFiniteError {
+class NonFiniteFoundError final : public NonFiniteError, public Culprit {
  public:
-  NonFiniteFoundError(const std::string& message, std::string hint, NonFiniteFinding first)
-      : NonFiniteError(message, std::move(hint)), first_(std::move(first)) {}
+  /// `of_step`, of the first finding, counts from 1.
+  NonFiniteFoundError(const std::string& message,
+                      std::string hint,
+                      NonFiniteFinding first,
+                      std::int64_t of_step)
+      : NonFiniteError(message, std::move(hint)),
+        Culprit{.rank = first.rank, .host = first.host, .step = of_step},
+        first_(std::move(first)) {}
   const NonFiniteFinding& first() const { return first_; }
 
  private:

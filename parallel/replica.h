@@ -25,7 +25,8 @@ class Profiler;
 /// Seconds since construction, of this rank.
 struct StepTimes {
   double forward = 0, backward = 0, exposed_communication = 0, optimizer = 0;
-  /// Of whole micro-batches in training alone: getting samples, and forward with backward.
+  /// Of whole micro-batches in training alone: getting samples, and forward with backward without
+  /// what moves exchanges along.
   double whole_loading = 0, whole_compute = 0;
   std::int64_t whole_micro_batches = 0;
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "parallel/culprit.h"
 
 namespace lockstep {
 namespace {
@@ -59,6 +60,13 @@ std::string name_hosts(const RankGroups& ranks, const std::vector<std::string>& 
         names.push_back(hosts[std::size_t(rank)]);
   return join_some(names, " or ");
 }
+
+/// Knows which rank, or the first of several.
+class OneDivergedError final : public DivergedError, public Culprit {
+ public:
+  OneDivergedError(const std::string& message, const std::string& hint, Culprit culprit)
+      : DivergedError(message, hint), Culprit(std::move(culprit)) {}
+};
 
 std::string what_happened(std::int64_t step,
                           const RankGroups& ranks,
@@ -184,7 +192,11 @@ void ReplicaCheck::report(const State& state, const RankGroups& ranks) {
         equal_step_);
   else
     hint += "; they were not equal when this process started";
-  throw DivergedError(fmt::format("{}: {}", what_happened(state.step, ranks, hosts), places), hint);
+  const std::string what = fmt::format("{}: {}", what_happened(state.step, ranks, hosts), places);
+  if (!ranks.told) throw DivergedError(what, hint);
+  const int first = ranks.groups[1][0];
+  throw OneDivergedError(
+      what, hint, {.rank = first, .host = hosts[std::size_t(first)], .step = state.step});
 }
 
 std::string ReplicaCheck::places_that_differ(const State& state) {

@@ -64,7 +64,8 @@ void Replica::State::stop_where_found(const Schedule& schedule, std::int64_t ste
       fmt::format(
           "training: step {} is not finite: {}", step + 1, to_text(findings, micro_batches)),
       "LOCKSTEP_NAN_CHECK=1 stops at the first value that is not finite",
-      findings.front());
+      findings.front(),
+      step + 1);
 }
 
 }  // namespace lockstep

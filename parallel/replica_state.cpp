@@ -28,13 +28,16 @@ std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const cha
   return -1;
 }
 
-/// A planned fault.
-void flip_a_bit(Backend& device, float* value) {
+/// A planned fault: of the first value that is not 0, where it would change next to nothing.
+void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
   constexpr std::uint32_t kBit = 1u << 20;
-  std::uint32_t bits = 0;
-  device.copy_to_host(&bits, value, sizeof bits);
-  bits ^= kBit;
-  device.copy_to_device(value, &bits, sizeof bits);
+  for (std::int64_t i = 0; i < elems; ++i) {
+    std::uint32_t bits = 0;
+    device.copy_to_host(&bits, values + i, sizeof bits);
+    if (bits << 1 == 0) continue;
+    bits ^= kBit;
+    return device.copy_to_device(values + i, &bits, sizeof bits);
+  }
 }
 
 int own_rounds(const Schedule& schedule) {
@@ -129,14 +132,15 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       state.first_sample = std::uint64_t(shard.micro_batches[m].first_sample);
       const BoundProgram& program = programs.training(shard.micro_batches[m].samples);
       const auto begin = Clock::now();
+      const double exchanged = exchanging_;
       load(program, loader);
-      const auto loaded = Clock::now();
       const bool last = last_shard && m + 1 == shard.micro_batches.size();
       run(*program.program, state, last && !joins_later);
       if (checks_) end_round(shard.micro_batches[m].first_sample);
       if (shard.micro_batches[m].samples < batch.micro_batch) continue;
-      times.whole_loading += seconds_between(begin, loaded);
-      times.whole_compute += seconds_between(loaded, Clock::now());
+      times.whole_loading += loading_;
+      times.whole_compute +=
+          seconds_between(begin, Clock::now()) - loading_ - (exchanging_ - exchanged);
       ++times.whole_micro_batches;
     }
     if (!last_shard) exchange.finish_shard();
@@ -229,10 +233,11 @@ void Replica::State::copy_sample_weight(const BoundProgram& program) {
 
 // The loader fills the slot of the micro-batch before last anew: see lend_memory().
 void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
-  context.position().enter(Phase::loading);
   DeviceEvent& copied = *copied_[next_copied_];
   next_copied_ = (next_copied_ + 1) % copied_.size();
-  copied.wait();
+  copied.wait();  // for what the device computes, so no loading yet
+  context.position().enter(Phase::loading);
+  const auto begin = Clock::now();
   const data::LoadedBatch loaded = [&] {
     const ProfileScope scope(profiler.get(), data_work_);
     return loader.next();
@@ -249,6 +254,7 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
     device.copy_to_device(program.sample_weight, &weight, sizeof weight);
   }
   device.record(copied);
+  loading_ = seconds_between(begin, Clock::now());
 }
 
 // A label or token out of range would make a kernel read or write beyond its table.
@@ -289,7 +295,16 @@ void Replica::State::run(Program& program, const RunState& state, bool exchange_
 
 void Replica::State::start_bucket(int bucket) {
   if (profiler) bucket_start_[std::size_t(bucket)] = Profiler::Clock::now();
+  const auto begin = Clock::now();
   exchange.start_bucket(bucket);
+  exchanging_ += seconds_between(begin, Clock::now());
+}
+
+void Replica::State::between_kernels() {
+  if (!exchange.in_flight()) return;
+  const auto begin = Clock::now();
+  exchange.progress();
+  exchanging_ += seconds_between(begin, Clock::now());
 }
 
 void Replica::State::start_all_buckets() {
@@ -338,7 +353,9 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
     profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
   }
   if (take_fault(FaultKind::flip_gradient) != nullptr)
-    flip_a_bit(context.backend(), programs.gradients());
+    flip_a_bit(context.backend(),
+               programs.gradients() + metrics.range.offset + metrics.range.elems,
+               programs.space().buckets[0].elems - metrics.range.elems);
   context.position().enter(Phase::optimizer);
   if (checks_always_) stop_where_found(schedule, step);
   const auto begin = Clock::now();

@@ -46,7 +46,7 @@ class Replica::State final : public BucketListener {
                                                std::int64_t step);
 
   void on_bucket_complete(int bucket) override { start_bucket(bucket); }
-  void between_kernels() override { exchange.progress(); }
+  void between_kernels() override;
 
   RankContext& context;
   TrainOptions options;
@@ -96,6 +96,8 @@ class Replica::State final : public BucketListener {
   int data_work_ = -1, wait_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;
   std::vector<Profiler::Clock::time_point> bucket_start_;
+  double loading_ = 0;     // seconds, of the last micro-batch
+  double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward
 };
 
 }  // namespace lockstep

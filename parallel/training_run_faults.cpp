@@ -35,7 +35,7 @@ void TrainingRun::take_bad(const StepResult& result) {
       "LOCKSTEP_NAN_CHECK=1 looks at every operator of every step; --on-nonfinite skip leaves such "
       "steps out; a smaller --lr, --warmup-steps or --clip-norm keep losses finite";
   if (stops) {
-    if (first) throw NonFiniteFoundError("training: " + cause, kHint, *first);
+    if (first) throw NonFiniteFoundError("training: " + cause, kHint, *first, result.step + 1);
     throw NonFiniteError("training: " + cause, kHint);
   }
   ++summary_.skipped_steps;

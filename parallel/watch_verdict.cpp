@@ -42,7 +42,6 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
       record.hint =
           "killed, out of memory, or crashed: look at what the launcher says of this rank, at its "
           "log and at dmesg on its host";
-      record.exit_code = int(ExitCode::error);
       break;
     case Verdict::Kind::failed:
       record.cause = "the process left the job after an error";

@@ -17,7 +17,7 @@ enum class ExitCode : int {
   usage = 2,
   environment = 3,
   out_of_memory = 4,
-  collective_timeout = 5,  ///< a rank is frozen or stuck; the others waited in vain
+  collective_timeout = 5,  ///< a rank died, is frozen or stuck; the others would wait for ever
   replicas_diverged = 6,
   loss_not_finite = 7,
   requeue = 75,  ///< stopped by a signal, with a checkpoint to go on from

@@ -15,6 +15,16 @@ namespace {
 constexpr int kMostTries = 30;
 constexpr useconds_t kTryUs = 10'000;
 
+/// Without the lock where another thread hangs in a write.
+std::unique_lock<std::mutex> lock_for_a_while(std::mutex& mutex) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  for (int i = 0; i < kMostTries && !lock; ++i) {
+    usleep(kTryUs);
+    (void)lock.try_lock();
+  }
+  return lock;
+}
+
 }  // namespace
 
 std::string json_object(std::initializer_list<JsonField> fields, int indent) {
@@ -53,11 +63,7 @@ RunLog& RunLog::operator=(RunLog&& other) noexcept {
 }
 
 void RunLog::write_line(std::string_view line) {
-  std::unique_lock lock(*writing_, std::try_to_lock);
-  for (int i = 0; i < kMostTries && !lock; ++i) {
-    usleep(kTryUs);
-    if (lock.try_lock()) break;
-  }
+  const std::unique_lock lock = lock_for_a_while(*writing_);
   if (!lock) return;
   if (descriptor_ < 0 || !error_.empty()) return;
   line_.assign(line);
@@ -72,7 +78,8 @@ void RunLog::write_line(std::string_view line) {
 }
 
 void RunLog::close() {
-  if (descriptor_ < 0) return;
+  const std::unique_lock lock = lock_for_a_while(*writing_);
+  if (!lock || descriptor_ < 0) return;
   // Devices and pipes cannot be flushed, which is no loss.
   if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
     fail(errno);

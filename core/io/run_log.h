@@ -40,6 +40,7 @@ class RunLog {
   void write_line(std::string_view line);
   /// Flushes to the device and closes; what fails late fails here.
   void close();
+  bool is_open() const { return descriptor_ >= 0; }
   /// "DIR/metrics.jsonl: No space left on device"; empty while all went well.
   const std::string& error() const { return error_; }
 

@@ -131,12 +131,13 @@ class Run:
         return None
 
     def _watch(self, acts, limit_s):
-        end, next_look = self.began + limit_s, 0.0
+        end, next_look, looked_since = self.began + limit_s, 0.0, False
         while self.process.poll() is None or (self.fault_at and not self._ranks_are_out()):
             now = time.monotonic()
             if now > end:
                 return False
-            if self.fault_at is None and now > next_look:
+            if not looked_since and now > next_look:
+                looked_since = self.fault_at is not None and len(self.ranks) > 0
                 self.find_ranks()
                 next_look = now + 0.1
             if acts and acts[0](self):
@@ -147,7 +148,7 @@ class Run:
         return True
 
     def _ranks_are_out(self):
-        if self.fault_at is None:
+        if self.fault_at is None or (not self.ranks and self.process.poll() is None):
             return False
         if self.ranks_out_at is None and not any(
                 lives(pid) for rank, pid in self.ranks.items() if rank not in self.excused):
@@ -197,7 +198,7 @@ class Run:
 
 class Theatre:
     """A folder, the program and what its runs share."""
-    FLAGS = ["--model=mlp", "--hidden=32,32", "--global-batch=16", "--micro-batch=4", "--lr=0.01",
+    FLAGS = ["--model=mlp", "--hidden=128,128", "--global-batch=16", "--micro-batch=4", "--lr=0.01",
              "--momentum=0.9", "--log-every=20", "--val-fraction=0.2", "--workers=1"]
 
     def __init__(self, program, shim):

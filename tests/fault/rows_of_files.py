@@ -29,14 +29,18 @@ def no_leftover_files(verdict, run):
 
 
 def failing(call, number=5):
-    """One call fails once in some save: a warning, and the run ends with the same bits."""
+    """One call fails once in some save: a warning, and training ends with the same bits; the exit
+    code is 1 where that was the last save."""
     def variant(theatre, ranks, random):
-        # Of 15 saves with some ten such calls each, one in the first ten saves.
-        most = {"write": 40, "fsync": 60, "rename": 10, "close": 60, "open": 60}[call]
+        # In the first saves; how many there are depends on how fast the disk is.
+        most = {"write": 10, "fsync": 12, "rename": 2, "close": 12, "open": 12}[call]
         run = play(theatre, ranks, None,
-                   environment=shim(theatre, call, random.randint(2, most), number=number))
+                   environment=shim(theatre, call, random.randint(1, most), number=number))
         verdict = survived(theatre, run, f"{call} fails", ranks, played=False,
-                           sha=theatre.undisturbed(steps=STEPS))
+                           codes=(0,) if run.code == 0 else (1,))
+        summary = theatre.summary(run.folder)
+        verdict.expect(summary and summary["weights_sha256"] == theatre.undisturbed(steps=STEPS),
+                       "other bits than the undisturbed run")
         warned = "was not written" in run.text() or "not removed" in run.text()
         verdict.culprit = "rank 0" in run.text() and warned
         verdict.expect(verdict.culprit or call in ("close", "open"), "no warning")
@@ -50,7 +54,7 @@ def full_for_good(theatre, ranks, random):
     """From some call on nothing more is taken: the run trains on, ends with 1, and the last
     checkpoint that fitted is whole."""
     run = play(theatre, ranks, None,
-               environment=shim(theatre, "write", random.randint(10, 40), count=0, number=28))
+               environment=shim(theatre, "write", random.randint(40, 70), count=0, number=28))
     verdict = survived(theatre, run, "full for good", ranks, codes=(1,), played=False,
                        words=("was not written", "no space left", "hint: "))
     verdict.expect(verdict.checkpoint, "no checkpoint is left")

@@ -40,7 +40,7 @@ def spike(theatre, ranks, random):
     fault = f"rank=0,step={step},do=scale-batch:1e6"
     run = play(theatre, ranks, fault, flag)
     return survived(theatre, run, "rollback", ranks,
-                    sha=same_fault_on_one_rank(theatre, fault, flag), words=("spike",))
+                    sha=same_fault_on_one_rank(theatre, fault, flag), words=("rollback from step",))
 
 
 def flipped(what):
