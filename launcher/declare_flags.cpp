@@ -279,11 +279,12 @@ void declare_faults(FlagGroup group, RawFlags& raw) {
       {"stop", "skip"},
       "where loss or gradients of a step are not finite: stop, naming the first operator, or "
       "leave the step out (20 in a row stop all the same)");
-  group.words("--on-spike",
-              raw.on_spike,
-              {"ignore", "rollback"},
-              "where the loss jumps far above its mean: go on, or back to the newest checkpoint, "
-              "leaving out the batches up to the jump");
+  group.words(
+      "--on-spike",
+      raw.on_spike,
+      {"ignore", "rollback"},
+      "where the loss jumps far above its mean: go on, or back to the last checkpoint by "
+      "--checkpoint-every, which has to be in steps, leaving out the batches up to the jump");
 }
 
 void declare_output(FlagGroup group, RawFlags& raw) {

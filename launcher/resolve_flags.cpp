@@ -189,11 +189,12 @@ void resolve_checkpoints(const CLI::App& app, const RawFlags& raw, TrainFlags& f
   checkpoint.every_steps = every.steps;
   checkpoint.every_seconds = every.seconds;
   checkpoint.keep = int(std::min<std::int64_t>(raw.checkpoint_keep, 1 << 20));
-  LOCKSTEP_CHECK(
-      flags.options.on_spike == OnSpike::ignore || every.steps > 0 || every.seconds > 0,
-      ConfigError,
-      "--on-spike rollback needs checkpoints to go back to, and --checkpoint-every is {}",
-      raw.checkpoint_every);
+  if (flags.options.on_spike == OnSpike::rollback && every.steps == 0)
+    throw ConfigError(
+        fmt::format("--on-spike rollback needs checkpoints that depend on steps "
+                    "alone, and --checkpoint-every is {}",
+                    raw.checkpoint_every),
+        "give --checkpoint-every N, a number of steps, as in --checkpoint-every 1000");
   checkpoint.resume_override = raw.resume_override;
   checkpoint.resume = flags.resume = raw.resume;
   if (raw.resume.empty()) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "parallel/stage_scope.h"
+
 namespace lockstep {
 namespace {
 
@@ -69,6 +71,8 @@ bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
 }
 
 void Checkpointing::wait() {
+  if (!writing_) return;
+  const StageScope stage(position_, RunStage::saving);
   while (writing_) {
     writer_.wait();
     tell_results();
@@ -78,6 +82,7 @@ void Checkpointing::wait() {
 void Checkpointing::settle() {
   wait();
   due_ = false;
+  whole_step_ = -1;
 }
 
 bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {
@@ -87,11 +92,12 @@ bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {
 std::optional<io::CheckpointContent> Checkpointing::take(std::int64_t step,
                                                          double val_loss,
                                                          const StateFunction& state) {
+  const StageScope stage(position_, RunStage::saving);
   const auto begin = Clock::now();
   std::optional<io::CheckpointState> now = state();
   if (!now) return std::nullopt;
   Snapshot& snapshot = snapshots_[std::size_t(free_snapshot_)];
-  snapshot.take();
+  snapshot.take(position_);
   io::CheckpointContent content{
       std::move(*now), snapshot.model(), snapshot.optimizer(), options_.texts};
   const bool best = !std::isnan(val_loss);
@@ -134,6 +140,7 @@ void Checkpointing::tell_results() {
                                   .hint = std::move(result.hint),
                                   .not_removed = std::move(result.not_removed)};
     stall_ms_.erase(result.step);
+    const StageScope stage(observers_.empty() ? nullptr : position_, RunStage::saving);
     for (TrainObserver* observer : observers_) observer->on_checkpoint(record);
   }
   if (!writing_ && waiting_) start(*std::exchange(waiting_, std::nullopt));

@@ -43,12 +43,15 @@ class Checkpointing {
   /// At the end of a run that saves periodically: the same.
   bool save_last(std::int64_t step, const StateFunction& state);
 
-  /// Waits until every save that was begun is whole or has failed, and forgets what else was due:
-  /// before the run goes back to the newest one.
+  /// Waits until every save that was begun is whole or has failed, and forgets what else was due
+  /// and which step is saved: before the run goes back to an earlier one.
   void settle();
   /// From now on a save that is due waits for the one before, so that the steps that are saved do
   /// not depend on how fast files are written.
   void be_punctual() { punctual_ = true; }
+  /// From now on this rank is in RunStage::saving while weights are copied, files are waited for or
+  /// observers are told of them.
+  void set_position(Position& position) { position_ = &position; }
 
   std::int64_t saves() const { return saves_; }
   double longest_stall_ms() const { return longest_stall_ms_; }
@@ -71,6 +74,7 @@ class Checkpointing {
   std::array<Snapshot, 2> snapshots_;
   int free_snapshot_ = 0;
   std::vector<TrainObserver*> observers_;
+  Position* position_ = nullptr;
   io::CheckpointWriter writer_;
   std::optional<io::CheckpointContent> waiting_;  // a best one, in the snapshot that is not written
   std::map<std::int64_t, double> stall_ms_;       // of saves whose result has not been told

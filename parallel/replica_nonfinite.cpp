@@ -23,6 +23,7 @@ void Replica::State::end_round(std::int64_t first_sample) {
 std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& schedule,
                                                              data::Loader& loader,
                                                              std::int64_t step) {
+  const StepTimes before = times;  // which are training's
   search_.begin();
   checks_ = true;
   programs.check_finite(search_.report());
@@ -42,6 +43,7 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
   }
   if (batch.cluster > 1) join_missing_rounds(schedule, state);
   context.backend().synchronize();  // the loader's memory is copied from until then
+  times = before;
   checks_ = checks_always_;
   if (!checks_) programs.check_finite(nullptr);
   return search_.gather(context.host_communicator(), batch.cluster > 1);

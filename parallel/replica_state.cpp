@@ -155,7 +155,12 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
                                                    const std::function<bool()>& interrupted) {
   RunState state{.seed = options.seed};
   set_sample_weight(schedule);
-  const auto stop = [&] { return interrupted && interrupted(); };
+  // The device may still read what the loader, which dies next, has lent it.
+  const auto stop = [&] {
+    const bool stops = interrupted && interrupted();
+    if (stops) context.backend().synchronize();
+    return stops;
+  };
   int rounds = 0;
   evaluation_exchange.begin_step(schedule);
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {

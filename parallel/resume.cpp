@@ -89,10 +89,11 @@ json look(const CheckpointOptions& options) {
   return json::object();
 }
 
-std::string look_or_error(const CheckpointOptions& options) {
+template <typename Look>
+std::string found_or_error(const Look& look) {
   json found;
   try {
-    found = look(options);
+    found = look();
   } catch (const Error& error) {
     found = {{"error", error.what()}, {"hint", error.hint()}, {"code", int(error.exit_code())}};
   } catch (const std::exception& error) {
@@ -122,29 +123,65 @@ void expect_digest(const fs::path& checkpoint, const std::string& digest) {
         "the run's folder must lie on a file system that all nodes share");
 }
 
+/// What look() has found, or its error, on every rank.
+template <typename Look>
+json tell_all(Communicator& communicator, const Look& look) {
+  json found = json::parse(
+      broadcast(communicator, communicator.rank() == 0 ? found_or_error(look) : std::string()));
+  if (found.contains("error"))
+    throw Error(found["error"].get<std::string>(),
+                found["hint"].get<std::string>(),
+                ExitCode(found["code"].get<int>()));
+  return found;
+}
+
+/// Verifies it here too.
+ResumePoint read_point(Communicator& communicator, const fs::path& path, const json& found) {
+  ResumePoint point;
+  point.record.path = path.string();
+  point.record.passed_over = found["passed_over"].get<std::vector<std::string>>();
+  if (communicator.rank() != 0) expect_digest(path, found["digest"].get<std::string>());
+  point.state = io::verify_checkpoint(path);
+  point.record.step = point.state.step;
+  point.record.evaluated = point.state.evaluated;
+  return point;
+}
+
+ResumePoint read_checkpoint(Communicator& communicator, const fs::path& path, std::int64_t step) {
+  const json found = tell_all(communicator, [&]() -> json {
+    const io::CheckpointState state = io::verify_checkpoint(path);
+    LOCKSTEP_CHECK(state.step == step, DataError, "{}: holds step {}", path.string(), state.step);
+    return {{"digest", io::checkpoint_digest(path)}, {"passed_over", json::array()}};
+  });
+  return read_point(communicator, path, found);
+}
+
 }  // namespace
 
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
                                              const CheckpointOptions& options) {
   if (options.resume.empty()) return std::nullopt;
-  const bool root = communicator.rank() == 0;
-  const json found =
-      json::parse(broadcast(communicator, root ? look_or_error(options) : std::string()));
-  if (found.contains("error"))
-    throw Error(found["error"].get<std::string>(),
-                found["hint"].get<std::string>(),
-                ExitCode(found["code"].get<int>()));
+  const json found = tell_all(communicator, [&] { return look(options); });
   if (found.empty()) return std::nullopt;
   const std::string name = found["name"].get<std::string>();
   const fs::path path = name.empty() ? fs::path(options.resume) : searched_folder(options) / name;
-  ResumePoint point;
-  point.record.path = path.string();
-  point.record.passed_over = found["passed_over"].get<std::vector<std::string>>();
-  if (!root) expect_digest(path, found["digest"].get<std::string>());
-  point.state = io::verify_checkpoint(path);
-  point.record.step = point.state.step;
-  point.record.evaluated = point.state.evaluated;
-  return point;
+  return read_point(communicator, path, found);
+}
+
+ResumePoint checkpoint_beside(Communicator& communicator,
+                              const ResumePoint& point,
+                              std::int64_t step) {
+  const fs::path path = normal(point.record.path);
+  return read_checkpoint(
+      communicator,
+      step == point.state.step ? path : path.parent_path() / io::checkpoint_name(step),
+      step);
+}
+
+ResumePoint checkpoint_in(Communicator& communicator,
+                          const CheckpointOptions& options,
+                          std::int64_t step) {
+  return read_checkpoint(communicator, fs::path(options.folder) / io::checkpoint_name(step), step);
 }
 
 void check_settings(ResumePoint& point, const Fingerprint& now, bool allowed) {

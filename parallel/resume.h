@@ -26,6 +26,17 @@ struct ResumePoint {
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
                                              const CheckpointOptions& options);
 
+/// The checkpoint of step `step` that lies beside the one of `point`, or is that one. Every rank
+/// verifies it, and that it is the one that rank 0 sees. Collective. Throws, on every rank alike,
+/// DataError: it is missing or damaged; and EnvironmentError as find_resume_point().
+ResumePoint checkpoint_beside(Communicator& communicator,
+                              const ResumePoint& point,
+                              std::int64_t step);
+/// The same for the one in the run's own folder.
+ResumePoint checkpoint_in(Communicator& communicator,
+                          const CheckpointOptions& options,
+                          std::int64_t step);
+
 /// Compares the settings of a checkpoint with those of now; how a run is executed (fusion,
 /// recompute, buckets, logging) may differ. Adds what differs to `point.record.overridden`.
 /// Throws ConfigError listing it, unless `allowed`. Another class of device is always allowed.

@@ -53,9 +53,7 @@ Fingerprint run_settings(const TrainOptions& options,
   if (options.on_spike == OnSpike::rollback)
     settings.emplace_back(
         "on-spike",
-        options.checkpoint.every_steps > 0
-            ? fmt::format("rollback, checkpoints every {} steps", options.checkpoint.every_steps)
-            : fmt::format("rollback, checkpoints every {} s", options.checkpoint.every_seconds));
+        fmt::format("rollback, checkpoints every {} steps", options.checkpoint.every_steps));
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   return settings;
 }

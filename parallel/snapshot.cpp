@@ -37,11 +37,13 @@ void load(const std::string& file, const std::vector<Parameter>& wanted, Place p
 Snapshot::Snapshot(const SavedArrays& saved)
     : saved_(saved), values_(std::size_t(saved.space.elems) * saved.arrays.size()) {}
 
-void Snapshot::take() {
+void Snapshot::take(Position* position) {
   const auto elems = std::size_t(saved_.space.elems);
-  for (std::size_t a = 0; a < saved_.arrays.size(); ++a)
+  for (std::size_t a = 0; a < saved_.arrays.size(); ++a) {
     saved_.backend.copy_to_host(
         values_.data() + a * elems, saved_.arrays[a].values, elems * sizeof(float));
+    if (position) position->tick();
+  }
 }
 
 std::vector<io::CheckpointTensor> Snapshot::model() const { return tensors(true); }

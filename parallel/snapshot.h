@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
+#include "core/exec/position.h"
 #include "core/graph/graph.h"
 #include "core/io/checkpoint.h"
 #include "core/plan/flat_space.h"
@@ -27,8 +28,9 @@ struct SavedArrays {
 class Snapshot {
  public:
   explicit Snapshot(const SavedArrays& saved);
-  /// Copies from the device. Nobody may be reading the tensors meanwhile.
-  void take();
+  /// Copies from the device; ticks `position` (may be null) after each array. Nobody may be reading
+  /// the tensors meanwhile.
+  void take(Position* position = nullptr);
   /// Views of the copy, under the names that files have.
   std::vector<io::CheckpointTensor> model() const;
   std::vector<io::CheckpointTensor> optimizer() const;

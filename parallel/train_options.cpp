@@ -48,10 +48,11 @@ void validate(const TrainOptions& o) {
                  "log-every {} or eval-every {} is negative",
                  o.log_every,
                  o.eval_every);
-  LOCKSTEP_CHECK(o.on_spike == OnSpike::ignore || o.checkpoint.every_steps > 0 ||
-                     o.checkpoint.every_seconds > 0,
+  LOCKSTEP_CHECK(o.on_spike == OnSpike::ignore || o.checkpoint.every_steps > 0,
                  ConfigError,
-                 "on-spike rollback: the run saves no checkpoints to go back to");
+                 "on-spike rollback: goes back to checkpoints that are saved every so many steps, "
+                 "and checkpoint.every_steps is {}",
+                 o.checkpoint.every_steps);
 }
 
 }  // namespace lockstep

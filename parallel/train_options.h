@@ -28,7 +28,7 @@ enum class OnNonfinite : std::uint8_t {
 /// What follows where the loss jumps far above its running spread.
 enum class OnSpike : std::uint8_t {
   ignore,
-  rollback  ///< back to the last checkpoint, leaving out the batches up to the spike
+  rollback  ///< back to the last checkpoint by every_steps, leaving out batches up to the spike
 };
 
 /// When and where a run saves checkpoints (core/io/checkpoint.h), and which one it goes on from.
@@ -96,7 +96,8 @@ struct TrainOptions {
   /// Called on every rank once the run is accepted, before its first step; `resumed`: it goes on
   /// from a checkpoint. May be empty.
   std::function<void(bool resumed)> accepted = {};
-  // observation, in steps; 0: never. eval_every -1: at the end of each epoch and of the run
+  // observation, in steps; 0: never. eval_every -1: after every steps-per-epoch steps; each but 0:
+  // at the end of the run as well
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
   bool profile = false;  ///< time every operator and tell observers at the end

@@ -76,7 +76,9 @@ TrainingRun::TrainingRun(const Parts& parts)
                            p_.replica.saved_arrays(),
                            p_.start ? p_.start->state : io::CheckpointState{},
                            p_.observers);
-  if (checkpointing_ && watch_) checkpointing_->be_punctual();
+  if (!checkpointing_) return;
+  checkpointing_->set_position(p_.context.position());
+  if (watch_) checkpointing_->be_punctual();
 }
 
 data::LoaderOptions TrainingRun::loader_options(int workers) const {
@@ -162,7 +164,9 @@ void TrainingRun::take_over_start() {
 }
 
 void TrainingRun::take_over(const io::CheckpointState& state) {
-  done_ = state.step;
+  done_ = started_from_ = state.step;
+  // That of a run that went back to none is where this one can go back to.
+  base_of_start_ = state.rollback_base >= 0 ? state.rollback_base : state.step;
   known_ = done_ - 1;
   last_ = {};
   summary_.skipped_steps = state.skipped_steps;
@@ -192,7 +196,7 @@ void TrainingRun::train_one_step() {
   if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is told
   StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
-  for (TrainObserver* observer : p_.observers) observer->on_step(record);
+  tell([&](TrainObserver& observer) { observer.on_step(record); });
 }
 
 /// Results in the order of steps, which may be a step late: the same ones on all ranks.
@@ -226,18 +230,19 @@ void TrainingRun::evaluate() {
   if (summary_.stopped || !evaluates_now()) return;
   take(p_.replica.finish_steps());
   if (spike_) return;
-  const RunStage stage = p_.context.position().read().stage;
-  p_.context.position().enter(RunStage::evaluation);
   log_->pause();
-  auto record = evaluate_all(
-      p_.replica, p_.options, p_.data.validation, summary_, [this] { return agreement_->poll(); });
+  auto record = [&] {
+    const StageScope stage(&p_.context.position(), RunStage::evaluation);
+    return evaluate_all(p_.replica, p_.options, p_.data.validation, summary_, [this] {
+      return agreement_->poll();
+    });
+  }();
   log_->go_on();
-  p_.context.position().enter(stage);
   summary_.stopped = !record.has_value();
   if (!record) return;
   record->step = done_;
   record->epoch = feed_.epochs_after(done_);
-  for (TrainObserver* observer : p_.observers) observer->on_evaluation(*record);
+  tell([&](TrainObserver& observer) { observer.on_evaluation(*record); });
   summary_.val_loss = record->val_loss;
   summary_.val_accuracy = record->val_accuracy;
   summary_.evaluated = true;
@@ -245,12 +250,8 @@ void TrainingRun::evaluate() {
 
 void TrainingRun::save_when_due() {
   if (!checkpointing_ || summary_.stopped) return;
-  Position& position = p_.context.position();
-  const RunStage stage = position.read().stage;
-  if (watch_) position.enter(RunStage::saving);  // a punctual save may wait for files
   checkpointing_->after_step(
       done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
-  if (watch_) position.enter(stage);
 }
 
 /// Rank 0 alone waits here, as it alone saves. It must not save the weights behind a bad step,

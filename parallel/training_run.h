@@ -15,6 +15,7 @@
 #include "parallel/replica_check.h"
 #include "parallel/resume.h"
 #include "parallel/spike_watch.h"
+#include "parallel/stage_scope.h"
 #include "parallel/step_log.h"
 #include "parallel/stop_agreement.h"
 #include "parallel/straggler_watch.h"
@@ -68,6 +69,13 @@ class TrainingRun {
   void take_over(const io::CheckpointState& state);
   void take_over_start();
   void tell_start();
+  /// Calls `call` with each observer: in RunStage::saving, as files and consoles may be slow.
+  template <typename Call>
+  void tell(const Call& call) {
+    if (p_.observers.empty()) return;
+    const StageScope stage(&p_.context.position(), RunStage::saving);
+    for (TrainObserver* observer : p_.observers) call(*observer);
+  }
   void train_one_step();
   void take(std::span<const StepResult> results);
   bool evaluates_now() const;
@@ -81,6 +89,7 @@ class TrainingRun {
   void take_bad(const StepResult& result);
   std::string replay(const StepResult& result, std::optional<NonFiniteFinding>& first);
   void roll_back();
+  std::int64_t rollback_base(std::int64_t steps) const;
   ResumePoint point_to_go_back_to(const StepResult& spike);
   bool add_faults(io::CheckpointState& state, const StepResult& newest) const;
 
@@ -99,8 +108,9 @@ class TrainingRun {
   std::int64_t known_ = -1;  // the newest step that is known
   std::int64_t skipped_in_row_ = 0;
   int replays_ = 0;
-  std::optional<SpikeWatch> watch_;  // with OnSpike::rollback
-  std::optional<StepResult> spike_;  // that waits for roll_back()
+  std::optional<SpikeWatch> watch_;                    // with OnSpike::rollback
+  std::optional<StepResult> spike_;                    // that waits for roll_back()
+  std::int64_t started_from_ = 0, base_of_start_ = 0;  // its step and rollback_base()
   std::int64_t rolled_back_to_ = -1;
   int rollbacks_there_ = 0;
   std::int64_t done_ = 0;  // steps

@@ -41,7 +41,7 @@ void TrainingRun::take_bad(const StepResult& result) {
   ++summary_.skipped_steps;
   const SkipRecord record{
       .step = result.step + 1, .cause = cause, .epoch = feed_.epochs_after(result.step + 1)};
-  for (TrainObserver* observer : p_.observers) observer->on_skip(record);
+  tell([&](TrainObserver& observer) { observer.on_skip(record); });
   if (++skipped_in_row_ > kMostSkippedInARow)
     throw NonFiniteError(
         fmt::format(
@@ -53,11 +53,13 @@ void TrainingRun::take_bad(const StepResult& result) {
 /// Computes the step again from the weights before it (with OnNonfinite::skip, where results come a
 /// step late, from those behind it), and says where it was first not finite.
 std::string TrainingRun::replay(const StepResult& result, std::optional<NonFiniteFinding>& first) {
+  const StageScope stage(&p_.context.position(), RunStage::evaluation);
   log_->pause();
   const Schedule& schedule = feed_.schedule(result.step);
   TrainingFeed requests = feed_.from(result.step);
-  data::Loader loader(
-      p_.data.train, loader_options(0), [&](data::LoadRequest& r) { return requests.next(r); });
+  data::Loader loader(p_.data.train, loader_options(p_.options.workers), [&](data::LoadRequest& r) {
+    return requests.next(r);
+  });
   const auto findings = p_.replica.find_nonfinite(schedule, loader, result.step);
   log_->go_on();
   if (findings.empty())
@@ -67,28 +69,42 @@ std::string TrainingRun::replay(const StepResult& result, std::optional<NonFinit
   return to_text(findings, p_.replica.micro_batches(schedule));
 }
 
+/// The checkpoint that a spike behind `steps` steps goes back to; 0: none. It depends on steps
+/// alone, not on when validations were best or somebody stopped the run.
+std::int64_t TrainingRun::rollback_base(std::int64_t steps) const {
+  const std::int64_t scheduled = steps - steps % p_.options.checkpoint.every_steps;
+  return scheduled > started_from_ ? scheduled : base_of_start_;
+}
+
 ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
-  CheckpointOptions options = p_.options.checkpoint;
-  options.resume = "auto";
-  auto point = find_resume_point(p_.context.communicator(), options);
-  if (!point && p_.start) point = *p_.start;  // it lies in another folder
+  const std::int64_t base = rollback_base(spike.step);
   const std::string jump = fmt::format("the loss of step {} is {}, far above the mean of {}",
                                        spike.step + 1,
                                        number(spike.loss),
                                        number(watch_->statistics().mean));
-  if (!point)
+  if (base == 0)
     throw NonFiniteError(
         fmt::format("training: {}, and there is no checkpoint yet to go back to", jump),
         "save more often with --checkpoint-every, or take spikes as they come with --on-spike "
         "ignore");
-  check_settings(*point, p_.settings, p_.options.checkpoint.resume_override);
-  LOCKSTEP_CHECK(point->state.step <= spike.step,
-                 ConfigError,
-                 "{} is of another run: this one is at step {}",
-                 point->record.path,
-                 spike.step + 1);
-  if (point->state.step > rolled_back_to_) rollbacks_there_ = 0;
-  rolled_back_to_ = point->state.step;
+  ResumePoint point = [&] {
+    Communicator& communicator = p_.context.communicator();
+    try {
+      // What this process has not saved lies beside the checkpoint that it went on from.
+      return p_.start && base <= p_.start->state.step
+                 ? checkpoint_beside(communicator, *p_.start, base)
+                 : checkpoint_in(communicator, p_.options.checkpoint, base);
+    } catch (const Error& error) {
+      throw Error(fmt::format("training: {}, and the checkpoint to go back to cannot be read: {}",
+                              jump,
+                              error.what()),
+                  "going on from an earlier one (--resume) repeats the steps and saves it anew",
+                  error.exit_code());
+    }
+  }();
+  check_settings(point, p_.settings, p_.options.checkpoint.resume_override);
+  if (base > rolled_back_to_) rollbacks_there_ = 0;
+  rolled_back_to_ = base;
   if (++rollbacks_there_ > kMostRollbacks)
     throw NonFiniteError(
         fmt::format("training: {}: {} rollbacks to step {} have not led to a new checkpoint",
@@ -96,19 +112,16 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
                     kMostRollbacks,
                     rolled_back_to_),
         "it is not a few batches: use a smaller --lr or --clip-norm");
-  return *point;
+  return point;
 }
 
 void TrainingRun::roll_back() {
   const StepResult spike = *spike_;
-  Position& position = p_.context.position();
-  const RunStage stage = position.read().stage;
-  position.enter(RunStage::saving);              // waits for files, and reads all of one checkpoint
-  p_.context.position().enter(RunStage::start);  // files are read and hashed
-  (void)p_.replica.finish_steps();               // of steps behind it
+  // It waits for files, and reads all of one checkpoint.
+  const StageScope stage(&p_.context.position(), RunStage::saving);
+  (void)p_.replica.finish_steps();  // of steps behind it
   if (checkpointing_) checkpointing_->settle();
   const ResumePoint point = point_to_go_back_to(spike);
-  if (p_.context.rank() == 0) set_damaged_aside(p_.options.checkpoint, point.record);
   LeftOut left_out = feed_.left_out();
   leave_out(left_out, point.state.step, spike.step);
   p_.replica.restore(point.record.path);
@@ -127,7 +140,6 @@ void TrainingRun::roll_back() {
   for (TrainObserver* observer : p_.observers) observer->on_rollback(record);
   watch_.emplace();
   spike_.reset();
-  position.enter(stage);
 }
 
 /// What a checkpoint has to know of faults; `newest` is the last step's, which other ranks may not
@@ -140,6 +152,7 @@ bool TrainingRun::add_faults(io::CheckpointState& state, const StepResult& newes
   state.left_out = feed_.left_out();
   state.rollbacks = summary_.rollbacks;
   if (!watch_) return true;
+  state.rollback_base = rollback_base(done_);
   SpikeWatch watch = *watch_;
   if (!known && !bad && watch.spikes(newest.loss)) return false;
   state.loss_mean = watch.statistics().mean;

@@ -59,6 +59,9 @@ struct CheckpointState {
   /// Running mean and variance of the losses, and of how many; see SpikeWatch.
   double loss_mean = 0, loss_variance = 0;
   std::int64_t loss_count = 0;
+  /// The checkpoint, by its step, that a spike behind this state goes back to; 0: none yet; -1: the
+  /// run goes back to none.
+  std::int64_t rollback_base = -1;
 };
 
 /// A tensor to save; `stored` is in the layout of the flat space.
@@ -107,12 +110,14 @@ std::optional<FoundCheckpoint> newest_checkpoint(const std::filesystem::path& fo
 /// Removes what saves that were cut off have left in `folder`. Only for who holds the run's lock.
 void remove_temporaries(const std::filesystem::path& folder);
 
-/// Keeps the `keep` newest checkpoints of `folder` and that of step `best_step` (-1: none), and
-/// removes the older others, oldest first. `newest` has just been written: nothing is removed where
-/// it is not there. A checkpoint that cannot be removed is named in the result with the reason.
+/// Keeps the `keep` newest checkpoints of `folder` and those of the steps `best_step` and
+/// `rollback_base` (-1: none), and removes the older others, oldest first. `newest` has just been
+/// written: nothing is removed where it is not there. A checkpoint that cannot be removed is named
+/// in the result with the reason.
 std::vector<std::string> remove_old_checkpoints(const std::filesystem::path& folder,
                                                 std::int64_t newest,
                                                 int keep,
-                                                std::int64_t best_step);
+                                                std::int64_t best_step,
+                                                std::int64_t rollback_base = -1);
 
 }  // namespace lockstep::io

@@ -106,7 +106,8 @@ void remove_temporaries(const fs::path& folder) {
 std::vector<std::string> remove_old_checkpoints(const fs::path& folder,
                                                 std::int64_t newest,
                                                 int keep,
-                                                std::int64_t best_step) {
+                                                std::int64_t best_step,
+                                                std::int64_t rollback_base) {
   std::vector<std::string> not_removed;
   if (newest < 0 || !name_exists(folder / checkpoint_name(newest) / kManifestFile)) return {};
   std::vector<std::int64_t> steps = steps_in(folder);
@@ -115,7 +116,7 @@ std::vector<std::string> remove_old_checkpoints(const fs::path& folder,
   const auto kept = std::min(steps.size(), std::size_t(std::max(keep, 1)));
   steps.resize(steps.size() - kept);
   for (std::int64_t step : steps) {
-    if (step == best_step) continue;
+    if (step == best_step || step == rollback_base) continue;
     try {
       remove_checkpoint(folder, step);
     } catch (const EnvironmentError& error) {

@@ -33,7 +33,8 @@ constexpr std::array kKeys{"step",
                            "rollbacks",
                            "loss_mean",
                            "loss_variance",
-                           "loss_count"};
+                           "loss_count",
+                           "rollback_base"};
 
 ordered_json real_to_json(double value) {
   if (std::isnan(value)) return nullptr;
@@ -166,6 +167,7 @@ void add_faults(const CheckpointState& state, ordered_json& object) {
     for (const BatchRange& range : state.left_out)
       object["left_out"].push_back(ordered_json::array({range.first, range.last}));
   }
+  if (state.rollback_base >= 0) object["rollback_base"] = state.rollback_base;
   if (state.loss_count == 0) return;
   object["loss_mean"] = real_to_json(state.loss_mean);
   object["loss_variance"] = real_to_json(state.loss_variance);
@@ -179,6 +181,7 @@ void read_faults(const Fields& fields, CheckpointState& state) {
   }
   if (fields.has("rollbacks")) state.rollbacks = fields.whole("rollbacks", 0);
   if (fields.has("left_out")) state.left_out = fields.ranges("left_out");
+  if (fields.has("rollback_base")) state.rollback_base = fields.whole("rollback_base", 0);
   if (!fields.has("loss_count")) return;
   state.loss_mean = fields.finite("loss_mean");
   state.loss_variance = fields.finite("loss_variance");

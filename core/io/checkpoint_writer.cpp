@@ -102,8 +102,9 @@ CheckpointResult CheckpointWriter::write(const CheckpointContent& content) const
     try {
       result.path = write_checkpoint(folder_, content);
       whole = true;
+      const CheckpointState& state = content.state;
       result.not_removed =
-          remove_old_checkpoints(folder_, result.step, keep_, content.state.best_step);
+          remove_old_checkpoints(folder_, result.step, keep_, state.best_step, state.rollback_base);
     } catch (const Error& error) {
       (whole ? result.not_removed.emplace_back() : result.error) = error.what();
       result.hint = error.hint();

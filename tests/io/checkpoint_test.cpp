@@ -61,6 +61,7 @@ TEST_F(Checkpoint, StateKeepsEveryBit) {
   state.loss_mean = 0.1 + 0.2;
   state.loss_variance = std::numeric_limits<double>::denorm_min();
   state.loss_count = 70;
+  state.rollback_base = 40;
   const CheckpointState read = parse_state("state.json", to_text(state));
   EXPECT_EQ(read.skipped_steps, 9);
   EXPECT_EQ(read.skipped_in_row, 2);
@@ -69,6 +70,7 @@ TEST_F(Checkpoint, StateKeepsEveryBit) {
   EXPECT_EQ(read.loss_mean, state.loss_mean);
   EXPECT_EQ(read.loss_variance, state.loss_variance);
   EXPECT_EQ(read.loss_count, 70);
+  EXPECT_EQ(read.rollback_base, 40);
   EXPECT_EQ(read.step, state.step);
   EXPECT_EQ(read.samples, state.samples);
   EXPECT_EQ(read.wall_s, state.wall_s);
@@ -266,6 +268,8 @@ TEST_F(Checkpoint, RetentionKeepsNewestAndBest) {
   EXPECT_THAT(remove_old_checkpoints(folder_, 7, 1, -1), IsEmpty());  // 7 is not there
   EXPECT_THAT(remove_old_checkpoints(folder_, 9, 1, -1), IsEmpty());  // 9 is none
   EXPECT_EQ(names().size(), 7u);
+  EXPECT_THAT(remove_old_checkpoints(folder_, 6, 3, 2, 3), IsEmpty());
+  EXPECT_TRUE(fs::exists(folder_ / "step_00000003"));
   EXPECT_THAT(remove_old_checkpoints(folder_, 6, 3, 2), IsEmpty());
   EXPECT_THAT(
       names(),

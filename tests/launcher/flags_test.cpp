@@ -125,14 +125,16 @@ TEST(Flags, Contradictions) {
   EXPECT_THAT(error_of({"--global-batch=16", "--micro-batch=32"}),
               HasSubstr("--micro-batch 32 is larger than --global-batch 16"));
   EXPECT_THAT(error_of({"--nesterov"}), HasSubstr("esterov"));
-  EXPECT_THAT(error_of({"--on-spike=rollback", "--checkpoint-every=0"}),
-              HasSubstr("--on-spike rollback needs checkpoints to go back to"));
+  for (const std::string every : {"0", "10m"})
+    EXPECT_THAT(error_of({"--on-spike=rollback", "--checkpoint-every=" + every}),
+                HasSubstr("alone, and --checkpoint-every is " + every));
 }
 
 TEST(Flags, WhatFollowsABadStep) {
   EXPECT_EQ(parse_train_flags({}).options.on_nonfinite, OnNonfinite::stop);
   EXPECT_EQ(parse_train_flags({}).options.on_spike, OnSpike::ignore);
-  const TrainFlags flags = parse_train_flags({"--on-nonfinite", "skip", "--on-spike", "rollback"});
+  const TrainFlags flags = parse_train_flags(
+      {"--on-nonfinite", "skip", "--on-spike", "rollback", "--checkpoint-every", "100"});
   EXPECT_EQ(flags.options.on_nonfinite, OnNonfinite::skip);
   EXPECT_EQ(flags.options.on_spike, OnSpike::rollback);
   EXPECT_THAT(error_of({"--on-spike=rolback"}), HasSubstr("--on-spike rollback?"));
@@ -208,6 +210,7 @@ TEST(Flags, WrittenConfigurationRepeatsTheRun) {
        "--clip-norm=1",
        "--on-nonfinite=skip",
        "--on-spike=rollback",
+       "--checkpoint-every=100",
        "--label-smoothing=0.1"}};
   for (const Arguments& arguments : runs) {
     const std::string text = to_toml(parse_train_flags(arguments));

@@ -177,7 +177,7 @@ TEST(NonFinite, HealthyNetsAreLeftAlone) {
     }
 }
 
-TEST(Skip, LeavesNoTrace) {
+void expect_no_trace(const ModelFunction& model) {
   TrainOptions options = small_options();
   options.steps = 7;
   options.clip_norm = 0.5f;
@@ -187,7 +187,7 @@ TEST(Skip, LeavesNoTrace) {
     if (i == kBad && epoch < 2) features[2] = std::numeric_limits<float>::infinity();
   };
   Notes notes;
-  const TrainSummary summary = train(mpi_world(), poison, options, &notes);
+  const TrainSummary summary = train(mpi_world(), poison, options, &notes, model);
   EXPECT_EQ(summary.steps, 7);
   EXPECT_EQ(summary.skipped_steps, 2);
   EXPECT_TRUE(std::isfinite(summary.train_loss));
@@ -208,7 +208,7 @@ TEST(Skip, LeavesNoTrace) {
   const auto alone = mpi_world().split(mpi_world().rank(), 0);
   DeviceContext context(*alone);
   const auto data = std::make_shared<SmallTable>(poison);
-  Replica replica(context, small_net, softmax_cross_entropy, data->spec(), options, {});
+  Replica replica(context, model, softmax_cross_entropy, data->spec(), options, {});
   const Schedule schedule = replica.schedule(kBatch);
   const TrainingFeed feed(kSamples, kBatch, options.steps, options.seed, schedule, schedule);
   for (std::int64_t step = 0; step < options.steps; ++step) {
@@ -220,6 +220,16 @@ TEST(Skip, LeavesNoTrace) {
     replica.train_step(schedule, loader, step, 0.05f);
   }
   EXPECT_EQ(io::weights_sha256(replica.weights()), summary.weights_sha256);
+}
+
+TEST(Skip, LeavesNoTrace) { expect_no_trace(small_net); }
+
+/// Running statistics are in the weights that are compared.
+TEST(Skip, LeavesNoTraceInBatchNorms) {
+  expect_no_trace([](Builder& nn, Value x) {
+    x = nn.relu(nn.batch_norm(nn.linear(x, {.out_features = 8, .name = "fc1"}), {.name = "bn"}));
+    return nn.linear(x, {.out_features = 3, .name = "fc2"});
+  });
 }
 
 TEST(Skip, TooManyInARowStop) {

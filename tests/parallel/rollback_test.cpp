@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loss that jumps sends the run back to its newest checkpoint, and on with other batches: on
-// every number of ranks and behind every interruption with the same bits.
+// A loss that jumps sends the run back to its last checkpoint by steps, and on with other batches:
+// on every number of ranks and behind every interruption with the same bits.
+#include <filesystem>
+
 #include "core/io/checkpoint.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_table.h"
@@ -83,6 +85,123 @@ TEST(Rollback, ARunThatIsKilledBeforeOrBehindItEndsWithTheSameBits) {
   }
 }
 
+/// Ends after as many steps that were not spikes.
+std::function<bool()> after_polls(int polls) {
+  return [polls, asked = 0]() mutable { return ++asked >= polls; };
+}
+
+TEST(Rollback, ARunThatIsStoppedBeforeOrBehindItEndsWithTheSameBits) {
+  const SharedFolder folder;
+  TrainOptions options = rollback_options(folder / "whole");
+  options.checkpoint.keep = 1;
+  const TrainSummary whole = train(mpi_world(), misread, options);
+  ASSERT_EQ(whole.rollbacks, 1);
+  const int rank = mpi_world().rank();
+  const auto alone = mpi_world().split(rank, 0);
+  // On the checkpoint of step 50, between it and the spike, and behind the rollback to it.
+  for (const int polls : {50, 51, 55, 60, 65, 75}) {
+    options.checkpoint.folder = folder / fmt::format("stopped_{}", polls);
+    options.checkpoint.resume = "";
+    if (rank == 0) {
+      options.stop = after_polls(polls);
+      const TrainSummary stopped = train(*alone, misread, options);
+      EXPECT_TRUE(stopped.stopped && stopped.saved);
+      EXPECT_EQ(stopped.rollbacks, polls > 61 ? 1 : 0);
+    }
+    mpi_world().barrier();
+    options.stop = {};
+    options.checkpoint.resume = "auto";
+    const TrainSummary resumed = train(mpi_world(), misread, options);
+    EXPECT_EQ(resumed.rollbacks, 1);
+    EXPECT_EQ(resumed.weights_sha256, whole.weights_sha256) << polls;
+    mpi_world().barrier();
+  }
+}
+
+TEST(Rollback, AStopRightBehindItSavesWhatWasLeftOut) {
+  const SharedFolder folder;
+  TrainOptions options = rollback_options(folder / "all");
+  const TrainSummary whole = train(mpi_world(), misread, options);
+  const int rank = mpi_world().rank();
+  const auto alone = mpi_world().split(rank, 0);
+  options.checkpoint.folder = folder / "stopped";
+  if (rank == 0) {
+    // The first poll of step 50 that comes again; before it, only the rollback has happened.
+    struct Stopper final : TrainObserver {
+      void on_rollback(const RollbackRecord&) override { rolled_back = true; }
+      bool rolled_back = false;
+    } stopper;
+    options.stop = [&] { return stopper.rolled_back; };
+    DeviceContext context(*alone);
+    Trainer trainer(context, small_net, softmax_cross_entropy, options);
+    trainer.add_observer(stopper);
+    const TrainSummary stopped = trainer.fit({std::make_shared<SmallTable>(misread), nullptr});
+    EXPECT_EQ(stopped.steps, 51);
+    const std::string saved = options.checkpoint.folder + "/" + io::checkpoint_name(51);
+    const io::CheckpointState state = io::verify_checkpoint(saved);
+    EXPECT_EQ(state.left_out.size(), 1u);
+    EXPECT_EQ(state.rollback_base, 50);
+  }
+  mpi_world().barrier();
+  options.stop = {};
+  options.checkpoint.resume = "auto";
+  EXPECT_EQ(train(mpi_world(), misread, options).weights_sha256, whole.weights_sha256);
+}
+
+TEST(Rollback, ValidationsAndTheirBestCheckpointsChangeNothing) {
+  const SharedFolder folder;
+  TrainOptions options = rollback_options("");
+  options.global_batch = 24;  // three steps an epoch, the last of 16 samples
+  options.steps = 150;
+  options.checkpoint.every_steps = 40;
+  std::vector<std::string> weights;
+  for (const int every : {0, 10, 7, -1}) {
+    options.eval_every = every;
+    options.checkpoint.folder = folder / fmt::format("eval_{}", every);
+    Notes notes;
+    DeviceContext context(mpi_world());
+    Trainer trainer(context, small_net, softmax_cross_entropy, options);
+    trainer.add_observer(notes);
+    const TrainSummary summary =
+        trainer.fit({std::make_shared<SmallTable>(misread), std::make_shared<SmallTable>(nullptr)});
+    EXPECT_EQ(summary.rollbacks, 1);
+    if (mpi_world().rank() == 0) {
+      ASSERT_EQ(notes.rollbacks.size(), 1u);
+      EXPECT_EQ(notes.rollbacks[0].step, 80);
+      EXPECT_THAT(notes.rollbacks[0].spike_step,
+                  ::testing::AllOf(::testing::Ge(91), ::testing::Le(93)));
+    }
+    weights.push_back(summary.weights_sha256);
+  }
+  EXPECT_THAT(weights, ::testing::Each(weights[0]));
+  options.checkpoint.folder = folder / fmt::format("alone_{}", mpi_world().rank());
+  const auto alone = mpi_world().split(mpi_world().rank(), 0);
+  EXPECT_EQ(train(*alone, misread, options).weights_sha256, weights[0]);
+}
+
+TEST(Rollback, ADamagedCheckpointIsNamed) {
+  const SharedFolder folder;
+  TrainOptions options = rollback_options(folder / "checkpoints");
+  const auto alone = mpi_world().split(mpi_world().rank(), 0);
+  const std::string base = options.checkpoint.folder + "/" + io::checkpoint_name(50);
+  if (mpi_world().rank() == 0) {
+    options.stop = after_polls(55);
+    train(*alone, misread, options);
+    std::filesystem::remove(base + "/model.safetensors");
+  }
+  mpi_world().barrier();
+  options.stop = {};
+  options.checkpoint.resume = "auto";
+  std::string error = "no error";
+  try {
+    train(mpi_world(), misread, options);
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  EXPECT_THAT(error, HasSubstr("and the checkpoint to go back to cannot be read: " + base));
+  expect_same_on_all_ranks(error);
+}
+
 /// A device whose results come a step late, as a GPU's do.
 class LateContext final : public RankContext {
  public:
@@ -99,11 +218,18 @@ TEST(Rollback, WhereLossesComeLateTheBitsAreTheSame) {
   for (const std::int64_t every : {25, 31}) {  // 31: due where the spike is not known yet
     TrainOptions options = rollback_options(folder / fmt::format("now_{}", every));
     options.checkpoint.every_steps = every;
-    const TrainSummary now = train(mpi_world(), misread, options);
+    Notes now_notes, late_notes;
+    const TrainSummary now = train(mpi_world(), misread, options, &now_notes);
     options.checkpoint.folder = folder / fmt::format("late_{}", every);
     LateContext context;
-    const TrainSummary late = train(context, misread, options);
+    const TrainSummary late = train(context, misread, options, &late_notes);
     EXPECT_EQ(late.rollbacks, 1);
+    ASSERT_EQ(late_notes.rollbacks.size(), now_notes.rollbacks.size());
+    if (mpi_world().rank() == 0) {
+      ASSERT_EQ(now_notes.rollbacks.size(), 1u);
+      EXPECT_EQ(late_notes.rollbacks[0].spike_step, now_notes.rollbacks[0].spike_step);
+      EXPECT_EQ(late_notes.rollbacks[0].step, now_notes.rollbacks[0].step);
+    }
     EXPECT_EQ(late.weights_sha256, now.weights_sha256);
   }
 }
@@ -116,6 +242,7 @@ TEST(Rollback, NeedsACheckpoint) {
   EXPECT_THAT(error, HasSubstr("there is no checkpoint yet to go back to"));
   expect_same_on_all_ranks(error);
   options.checkpoint.every_steps = 0;
+  options.checkpoint.every_seconds = 600;
   EXPECT_THROW(train(mpi_world(), misread, options), ConfigError);
 }
 
