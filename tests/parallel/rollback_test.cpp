@@ -152,6 +152,7 @@ TEST(Rollback, ValidationsAndTheirBestCheckpointsChangeNothing) {
   const SharedFolder folder;
   TrainOptions options = rollback_options("");
   options.global_batch = 24;  // three steps an epoch, the last of 16 samples
+  options.micro_batch = 4;
   options.steps = 150;
   options.checkpoint.every_steps = 40;
   std::vector<std::string> weights;
