@@ -198,7 +198,7 @@ class JoinWatch::State {
       record.seen_by = rank_;
     }
     // The lowest of a host speaks; the launcher ends the others when that one has ended.
-    if (lower_here) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (lower_here) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     if (!lower_here) write_to_screen(to_block(record));
     _exit(int(ExitCode::collective_timeout));
   }

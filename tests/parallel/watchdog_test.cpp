@@ -284,17 +284,23 @@ TEST(Watchdog, WithoutAnyLimitNobodyIsWatched) {
 TEST(Watchdog, ADebuggerThatStopsAllThreadsIsNoFreeze) {
   ForkedRanks ranks(3, working(kOneSecond));
   ranks.await(kReady, 3);
-  const pid_t held = ranks.process(1);
-  ASSERT_EQ(ptrace(PTRACE_SEIZE, held, nullptr, nullptr), 0);
+  std::vector<pid_t> threads;
   for (const auto& thread :
-       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", held))) {
-    const pid_t number = std::stoi(thread.path().filename().string());
-    if (number != held) ASSERT_EQ(ptrace(PTRACE_SEIZE, number, nullptr, nullptr), 0);
-    ASSERT_EQ(ptrace(PTRACE_INTERRUPT, number, nullptr, nullptr), 0);
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", ranks.process(1))))
+    threads.push_back(std::stoi(thread.path().filename().string()));
+  ASSERT_EQ(threads.size(), 2u);
+  for (const pid_t thread : threads) {
+    ASSERT_EQ(ptrace(PTRACE_SEIZE, thread, nullptr, nullptr), 0);
+    ASSERT_EQ(ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr), 0);
   }
   std::this_thread::sleep_for(4s);
   EXPECT_EQ(ranks.memory().flags[kRecords], 0);
   ranks.signal(1, SIGKILL);
+  // A thread that is traced is not gone until its tracer has seen it go.
+  for (const pid_t thread : threads)
+    if (thread != ranks.process(1))
+      while (waitpid(thread, nullptr, __WALL) > 0) {
+      }
   const Endings endings = ranks.wait(5, 1);
   EXPECT_EQ(endings[0], 1) << "a death is seen all the same";
   EXPECT_EQ(ranks.memory().flags[kCulprit], 1);
