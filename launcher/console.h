@@ -9,12 +9,18 @@
 namespace lockstep {
 
 /// Rank 0's standard output: whole lines and, on a terminal, one bar line below them that is
-/// redrawn in place. An output that is closed or full is given up silently; training goes on.
+/// redrawn in place. An output that is closed or full is given up silently; training goes on. It
+/// waits for a reader that has stopped for a second once, and for moments from then on: lines are
+/// dropped until it reads again, and then counted.
 class Console {
  public:
   enum class Kind { lines, terminal };
   /// Lines go into `copy` as well, once it is given.
   explicit Console(Kind kind) : kind_(kind) {}
+  /// Writes what a stopped reader has left, as far as it takes it at once.
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
   void set_copy(RunLog* copy) { copy_ = copy; }
 
   void line(std::string_view text);
@@ -24,10 +30,15 @@ class Console {
 
  private:
   void write(std::string_view text);
+  bool catch_up();
+  bool put(std::string_view text, int patience_ms);
   Kind kind_;
   RunLog* copy_ = nullptr;
   bool bar_shown_ = false;
   bool broken_ = false;
+  bool was_stopped_ = false;
+  std::string rest_;  // begun, but not taken: what comes is dropped until it is
+  long dropped_ = 0;  // lines, since then
 };
 
 /// What standard output is, for a process that no launcher started.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
 #include <fmt/format.h>
 #include <limits>
 
+#include "core/base/error.h"
 #include "core/data/loader.h"
 #include "launcher/flag_values.h"
 #include "launcher/raw_flags.h"
@@ -261,7 +263,20 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
 void declare_faults(FlagGroup group, RawFlags& raw) {
   constexpr double kMostSeconds = 1e9;
   const auto seconds = [&](const char* name, double& value, const char* help) {
-    group.real(name, value, 0, kMostSeconds, help)->type_name("SECONDS");
+    group.real(name, value, 0, kMostSeconds, help)
+        ->type_name("SECONDS")
+        ->check(CLI::Validator(
+            [name](std::string& text) {
+              const double given = std::strtod(text.c_str(), nullptr);
+              // Ranks tell four times a second that they live.
+              LOCKSTEP_CHECK(given == 0 || given >= 1,
+                             ConfigError,
+                             "{} {}: expected 0, for ever, or at least 1 second",
+                             name,
+                             text);
+              return std::string();
+            },
+            ""));
   };
   seconds("--timeout",
           raw.timeout,
@@ -270,7 +285,8 @@ void declare_faults(FlagGroup group, RawFlags& raw) {
   seconds(
       "--timeout-start",
       raw.timeout_start,
-      "the same until the first step is done; also bounds the minute in which ranks have to join");
+      "the same until the first step is done; where given, also how long ranks that have not come "
+      "are waited for, which else is a minute");
   seconds("--timeout-evaluation", raw.timeout_evaluation, "the same in a validation");
   seconds("--timeout-save", raw.timeout_save, "the same while all wait for the last checkpoint");
   group.words(

@@ -86,7 +86,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
     watch(limits, launched);
     return;
   }
-  const JoinWatch join(s.discovery, variables, std::min(limits.start_s, JoinWatch::kMostSeconds));
+  const JoinWatch join(s.discovery, variables, limits.join_s);
   s.mpi.emplace();
   s.plain = make_mpi_communicator(*s.mpi);
   check_against_mpi(s.discovery, s.plain->rank(), s.plain->size());
@@ -97,10 +97,14 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
 
 void Job::watch(const WatchLimits& limits, bool launched) {
   State& s = *state_;
-  s.watchdog.emplace(*s.plain, position(), launched);
-  s.watchdog->set_limits(limits);
-  s.watchdog->set_last_words(
-      [log = &s.fault_log](const FaultRecord& record, bool speaks) { log->write(record, speaks); });
+  s.watchdog.emplace(
+      *s.plain,
+      position(),
+      [log = &s.fault_log](const FaultRecord& record, bool speaks) { log->write(record, speaks); },
+      limits,
+      launched);
+  if (const std::string& why = s.watchdog->blindness(); !why.empty() && s.plain->rank() == 0)
+    print_warning(why + ": a dead or frozen rank will not be seen; open TCP between the hosts", 0);
 }
 
 Job::~Job() = default;

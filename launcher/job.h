@@ -15,9 +15,10 @@ namespace lockstep {
 /// main(). MPI is initialised only where there is more than one rank.
 class Job final : public RankContext {
  public:
-  /// `limits` are those of its watchdog; the ranks come together within start_s, or a minute where
-  /// that is longer. Throws EnvironmentError: the launcher's variables contradict each other, or no
-  /// MPI connects several ranks; ConfigError: a misspelt LOCKSTEP_* variable.
+  /// `limits` are those of its watchdog; the ranks come together within join_s. Where TCP between
+  /// them is blocked, rank 0 warns and nobody is watched. Throws EnvironmentError: the launcher's
+  /// variables contradict each other, or no MPI connects several ranks; ConfigError: a misspelt
+  /// LOCKSTEP_* variable.
   Job(int argc, char** argv, const WatchLimits& limits = {});
   ~Job() override;
 

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <fmt/ranges.h>
@@ -19,6 +18,7 @@
 #include "launcher/fault_log.h"
 #include "launcher/host_facts.h"
 #include "parallel/fault_record.h"
+#include "parallel/quiet_thread.h"
 #include "parallel/watch_channel.h"
 
 namespace lockstep {
@@ -137,11 +137,7 @@ class JoinWatch::State {
       // Where this fails, others take this rank for absent: no reason not to train.
       if (bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) socket_.reset();
     }
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = start_quiet_thread([this] { run(); });
   }
 
   ~State() {
@@ -196,13 +192,13 @@ class JoinWatch::State {
                                absence_text(job_, present, absent));
     record.hint =
         "look at what the launcher says of the absent ranks and at their hosts; --timeout-start "
-        "bounds this wait, which is a minute at most";
+        "is how long they are waited for, a minute where it is not given";
     if (absent >= 0) {
       record.rank = absent;
       record.seen_by = rank_;
     }
     // The lowest of a host speaks; the launcher ends the others when that one has ended.
-    if (lower_here) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (lower_here) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     if (!lower_here) write_to_screen(to_block(record));
     _exit(int(ExitCode::collective_timeout));
   }

@@ -30,8 +30,6 @@ std::string absence_text(const JobName& job, const std::vector<bool>& present, i
 /// launcher has gone meanwhile, with 1.
 class JoinWatch {
  public:
-  static constexpr double kMostSeconds = 60;
-
   /// `limit_s` 0: there is no limit.
   JoinWatch(const RankDiscovery& discovery, const VariableMap& variables, double limit_s);
   ~JoinWatch();

@@ -249,7 +249,10 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   flags.watch = {.training_s = raw.timeout,
                  .start_s = raw.timeout_start,
                  .evaluation_s = raw.timeout_evaluation,
-                 .saving_s = raw.timeout_save};
+                 .saving_s = raw.timeout_save,
+                 // Its default is for the first step, and too long to wait for absent ranks.
+                 .join_s = raw.timeout_start == WatchLimits{}.start_s ? WatchLimits{}.join_s
+                                                                      : raw.timeout_start};
   flags.out = raw.out;
   flags.force = raw.force;
   resolve_checkpoints(app, raw, flags);

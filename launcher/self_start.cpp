@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <climits>
+#include <fcntl.h>
 #include <iostream>
 #include <limits>
+#include <poll.h>
 #include <sstream>
 #include <unistd.h>
 
@@ -102,7 +104,23 @@ std::string find_program(const std::string& program, const VariableMap& variable
   return {};
 }
 
+namespace {
+
+/// mpirun ends at the first line that nobody can read: such an output is replaced by none.
+void replace_closed_output() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  const bool usable = poll(&output, 1, 0) >= 0 && (output.revents & (POLLNVAL | POLLERR)) == 0;
+  if (usable) return;
+  const int null = open("/dev/null", O_WRONLY);
+  if (null < 0 || null == STDOUT_FILENO) return;
+  dup2(null, STDOUT_FILENO);
+  close(null);
+}
+
+}  // namespace
+
 int start(const StartPlan& plan, bool terminal) {
+  replace_closed_output();
   ChildPlan child;
   child.command = plan.command;
   child.ranks_are_children = true;

@@ -21,7 +21,14 @@
 namespace lockstep::watch {
 namespace {
 
-constexpr int kConnectMs = 3000;
+using Clock = std::chrono::steady_clock;
+constexpr int kConnectMs = 3000;  // one address
+
+/// Milliseconds until then, as far as one address may take.
+int time_left(Clock::time_point end) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+  return int(std::clamp<std::int64_t>(left.count(), 0, kConnectMs));
+}
 
 std::string reason(int code) { return std::generic_category().message(code); }
 
@@ -77,7 +84,10 @@ bool await(int socket, short events, int milliseconds) {
 }
 
 /// A connected socket, or what kept it from being one.
-Descriptor try_connect(const Address& address, std::uint16_t port, std::string& problem) {
+Descriptor try_connect(const Address& address,
+                       std::uint16_t port,
+                       Clock::time_point end,
+                       std::string& problem) {
   const int family = address.ipv6 ? AF_INET6 : AF_INET;
   Descriptor made(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_storage storage{};
@@ -100,7 +110,7 @@ Descriptor try_connect(const Address& address, std::uint16_t port, std::string& 
     if (code == EINPROGRESS) {
       socklen_t length = sizeof code;
       code = ETIMEDOUT;
-      if (await(made.get(), POLLOUT, kConnectMs))
+      if (await(made.get(), POLLOUT, time_left(end)))
         getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &code, &length);
     }
   }
@@ -110,12 +120,15 @@ Descriptor try_connect(const Address& address, std::uint16_t port, std::string& 
 }
 
 /// Whether rank 0, and nobody else, is at the other end.
-bool shake_hands(Connection& connection, const Invitation& invitation, int own_rank) {
+bool shake_hands(Connection& connection,
+                 const Invitation& invitation,
+                 int own_rank,
+                 Clock::time_point end) {
   connection.send(Kind::hello, Hello{invitation.secret, own_rank});
   bool known = false;
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::milliseconds(kConnectMs);
-  while (!known && std::chrono::steady_clock::now() < give_up) {
-    if (!await(connection.descriptor(), POLLIN, kConnectMs)) return false;
+  end = std::min(end, Clock::now() + std::chrono::milliseconds(kConnectMs));
+  while (!known) {
+    if (!await(connection.descriptor(), POLLIN, time_left(end))) return false;
     const bool open = connection.receive([&](Kind kind, std::span<const std::byte> bytes) {
       Hello hello;
       known |= kind == Kind::hello && read(bytes, hello) && hello.rank == 0 &&
@@ -123,7 +136,7 @@ bool shake_hands(Connection& connection, const Invitation& invitation, int own_r
     });
     if (!open) return false;
   }
-  return known;
+  return true;
 }
 
 }  // namespace
@@ -227,24 +240,24 @@ Descriptor accept_from(const Descriptor& listener) {
   return Descriptor(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
-Connection connect_to(const Invitation& invitation, int own_rank, bool same_host) {
+Connection connect_to(const Invitation& invitation, int own_rank, bool same_host, double limit_s) {
+  LOCKSTEP_CHECK(invitation.port != 0, EnvironmentError, "rank 0 does not listen");
+  const auto end = Clock::now() + std::chrono::milliseconds(std::int64_t(limit_s * 1e3));
   std::vector<Address> addresses;
   if (same_host) addresses.push_back(loopback());
   addresses.insert(addresses.end(), invitation.address, invitation.address + invitation.addresses);
   std::string tried;
   for (const Address& address : addresses) {
+    if (time_left(end) == 0) break;
     std::string problem = "somebody else answers, or nobody";
-    if (Descriptor socket = try_connect(address, invitation.port, problem); socket.valid()) {
+    if (Descriptor socket = try_connect(address, invitation.port, end, problem); socket.valid()) {
       Connection connection(std::move(socket));
-      if (shake_hands(connection, invitation, own_rank)) return connection;
+      if (shake_hands(connection, invitation, own_rank, end)) return connection;
     }
     tried += fmt::format("{}{}: {}", tried.empty() ? "" : ", ", to_text(address), problem);
   }
-  throw EnvironmentError(fmt::format("the watchdog of rank {} cannot reach rank 0 on port {} ({})",
-                                     own_rank,
-                                     invitation.port,
-                                     tried.empty() ? "rank 0 has no address" : tried),
-                         "ranks need TCP between their hosts: look at firewalls");
+  throw EnvironmentError(
+      fmt::format("port {}: {}", invitation.port, tried.empty() ? "rank 0 has no address" : tried));
 }
 
 }  // namespace lockstep::watch

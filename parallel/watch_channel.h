@@ -124,17 +124,17 @@ struct Address {
 struct Invitation {
   static constexpr int kMostAddresses = 16;
   Secret secret{};
-  std::uint16_t port = 0;
+  std::uint16_t port = 0;  ///< 0: it does not
   std::uint16_t addresses = 0;
   Address address[kMostAddresses];
 };
 
 /// Listens on all interfaces, and fills `invitation`. Throws EnvironmentError.
 Descriptor listen_for(int ranks, Invitation& invitation);
-/// The next connection that waits, or an invalid one.
+/// The next connection that waits, or an invalid one, with errno.
 Descriptor accept_from(const Descriptor& listener);
-/// Connects, says `hello`, and waits for rank 0's answer. Loopback is tried first on
-/// `same_host`. Throws EnvironmentError naming what was tried.
-Connection connect_to(const Invitation& invitation, int own_rank, bool same_host);
+/// Connects, says `hello`, and waits for rank 0's answer; `limit_s` for all addresses together.
+/// Loopback is tried first on `same_host`. Throws EnvironmentError naming what was tried.
+Connection connect_to(const Invitation& invitation, int own_rank, bool same_host, double limit_s);
 
 }  // namespace lockstep::watch

@@ -13,10 +13,8 @@ bool same_place(const PositionNote& a, const PositionNote& b) {
          a.stage == b.stage && a.phase == b.phase;
 }
 
-/// Steps are computed; the first one still counts as start.
-bool trains(const PositionNote& note) {
-  return note.stage == RunStage::training || (note.stage == RunStage::start && note.step > 0);
-}
+/// The first step, which is slow, counts as start.
+bool trains(const PositionNote& note) { return note.stage == RunStage::training; }
 
 }  // namespace
 
@@ -56,6 +54,12 @@ void WatchJudge::beat(int number, const PositionNote& note, bool traced, double 
   if (note.collective.name == nullptr) return;
   std::strncpy(rank.collective.data(), note.collective.name, rank.collective.size() - 1);
   rank.note.collective.name = rank.collective.data();
+}
+
+void WatchJudge::hold(int number, double now) {
+  ranks_[std::size_t(number)].heard = now;
+  progressed_ = now;
+  for (Rank& rank : ranks_) rank.progressed = now;
 }
 
 void WatchJudge::goodbye(int number, bool after_error, double now) {
@@ -115,15 +119,18 @@ std::optional<Verdict> WatchJudge::find_frozen(double now) const {
 }
 
 std::optional<Verdict> WatchJudge::find_stuck(double now) const {
-  bool anyone = false;
+  int present = 0;
+  bool waits = false;
   for (const Rank& rank : ranks_) {
     if (rank.traced && rank.state == State::present) return std::nullopt;
     if (rank.state != State::present) continue;
-    anyone = true;
+    ++present;
+    waits |= rank.note.collective.name != nullptr;
     const double limit = stage_limit(rank.note.stage);
     if (limit <= 0 || now - rank.progressed <= limit) return std::nullopt;
   }
-  if (!anyone) return std::nullopt;
+  // Whoever is alone and waits for nobody harms nobody, however slow.
+  if (present == 0 || (present == 1 && !waits)) return std::nullopt;
   const int culprit = culprit_of_stand_still();
   const Rank& rank = ranks_[std::size_t(culprit)];
   return Verdict{.kind = Verdict::Kind::stuck,
@@ -160,7 +167,10 @@ double WatchJudge::stage_limit(RunStage stage) const {
     case RunStage::training:
       return limits_.training_s <= 0 ? 0 : std::max(limits_.training_s, kSlack * longest_pause_);
     case RunStage::evaluation:
-      return limits_.evaluation_s;
+      // A batch of it takes no longer than one of training.
+      return limits_.evaluation_s <= 0
+                 ? 0
+                 : std::max(limits_.evaluation_s, stage_limit(RunStage::training));
     case RunStage::saving:
     case RunStage::end:
       return limits_.saving_s;

@@ -53,6 +53,9 @@ class WatchJudge {
   void wake(double now);
   /// `traced`: under a debugger, which may stop it for as long as it likes.
   void beat(int rank, const PositionNote& note, bool traced, double now);
+  /// A debugger was found to hold `rank`: that nobody got on until `now` is not held against
+  /// anyone.
+  void hold(int rank, double now);
   void goodbye(int rank, bool after_error, double now);
   void closed(int rank, double now);
 

@@ -20,6 +20,7 @@ constexpr std::uint64_t kWake = ~std::uint64_t{0}, kListener = kWake - 1;
 constexpr std::uint64_t kStranger = std::uint64_t{1} << 32;  // and its descriptor
 constexpr double kStrangerSeconds = 5;
 constexpr rlim_t kOtherFiles = 512;
+constexpr useconds_t kAcceptAgainUs = 10000;
 
 /// FNV-1a of this boot's id, and of the name where a kernel tells none.
 std::uint64_t machine_id(const char* host) {
@@ -55,7 +56,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Peers::Peers(Communicator& host)
+Peers::Peers(Communicator& host, bool wanted)
     : rank_(host.rank()),
       cards_(std::size_t(host.size())),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -69,22 +70,47 @@ Peers::Peers(Communicator& host)
     cards_[0] = own_card();
     return;
   }
-  const Card own = own_card();
+  Card own = own_card();
+  own.wanted = wanted ? 1 : 0;
   host.all_gather(&own, cards_.data(), sizeof own);
+  if (!this->wanted()) return;
   if (rank_ == 0) {
     allow_files(size());
-    listener_ = listen_for(size(), invitation_);
-    watch(listener_.get(), kListener);
+    try {
+      listener_ = listen_for(size(), invitation_);
+      watch(listener_.get(), kListener);
+    } catch (const EnvironmentError& error) {
+      problem_ = error.what();
+      invitation_.port = 0;
+    }
     for (int r = 0; r < size(); ++r) peers_.emplace_back(Descriptor());
     strangers_.reserve(std::size_t(size()) + 64);
   }
   host.broadcast(&invitation_, sizeof invitation_, 0);
 }
 
-void Peers::connect() {
+void Peers::connect(double limit_s) {
   LOCKSTEP_ASSERT(rank_ > 0 && peers_.empty());
-  peers_.push_back(connect_to(invitation_, rank_, card(0).machine == card(rank_).machine));
+  const bool same_host = card(0).machine == card(rank_).machine;
+  peers_.push_back(connect_to(invitation_, rank_, same_host, limit_s));
   watch(peers_[0].descriptor(), 0);
+}
+
+void Peers::begin(PeerListener& listener) {
+  began_ = true;
+  close_listener();
+  for (int r = 1; r < size() && rank_ == 0; ++r)
+    if (!peers_[std::size_t(r)].is_open()) listener.on_closed(r);
+}
+
+void Peers::part() {
+  close_listener();
+  for (Connection& peer : peers_) peer.close();
+}
+
+void Peers::close_listener() {
+  listener_.reset();
+  strangers_.clear();
 }
 
 void Peers::watch(int descriptor, std::uint64_t tag) {
@@ -122,13 +148,20 @@ void Peers::turn(int milliseconds, PeerListener& listener) {
 void Peers::accept_all() {
   while (strangers_.size() < strangers_.capacity()) {
     Descriptor socket = accept_from(listener_);
-    if (!socket.valid()) return;
+    if (!socket.valid()) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      // Without files for it, it goes on waiting, and would wake this thread again and again.
+      if (errno != EAGAIN && errno != EWOULDBLOCK) usleep(kAcceptAgainUs);
+      return;
+    }
     watch(socket.get(), kStranger + std::uint64_t(socket.get()));
     strangers_.push_back({Connection(std::move(socket)), now()});
   }
+  usleep(kAcceptAgainUs);
 }
 
-/// Whoever knows the secret becomes a peer; everybody else is sent away.
+/// Whoever knows the secret becomes a peer, in place of an earlier connection of its rank, which
+/// that rank has given up; everybody else is sent away.
 void Peers::read_stranger(int descriptor) {
   const auto found = std::ranges::find_if(strangers_, [&](const Stranger& stranger) {
     return stranger.connection.descriptor() == descriptor;
@@ -145,7 +178,7 @@ void Peers::read_stranger(int descriptor) {
       rank = hello.rank;
   });
   if (open && !bad && rank < 0) return;
-  if (open && !bad && !peers_[std::size_t(rank)].is_open()) admit(*found, rank);
+  if (open && !bad) admit(*found, rank);
   strangers_.erase(found);
 }
 
@@ -177,7 +210,7 @@ void Peers::read_peer(int rank, PeerListener& listener) {
   });
   if (open) return;
   peer.close();
-  listener.on_closed(rank);
+  if (began_) listener.on_closed(rank);
 }
 
 void Peers::flush() {

@@ -29,12 +29,21 @@ class Peers {
     char host[64] = {};
     std::uint64_t machine = 0;  ///< differs between hosts, whatever they are called
     std::int64_t process = 0;
+    std::uint8_t wanted = 1;
   };
 
-  /// Collective: exchanges cards, and rank 0's invitation. Rank 0 listens from here on.
-  explicit Peers(Communicator& host);
+  /// Collective: exchanges cards, and rank 0's invitation. Rank 0 listens from here on; where it
+  /// cannot, problem() says why. `wanted`, of which rank 0's word counts: without it nobody
+  /// listens.
+  Peers(Communicator& host, bool wanted);
+  bool wanted() const { return cards_[0].wanted != 0; }
+  const std::string& problem() const { return problem_; }
   /// Ranks above 0: connects to rank 0, whose thread must be at work. Throws EnvironmentError.
-  void connect();
+  void connect(double limit_s);
+  /// All have connected: nobody else may. Tells `listener` of who has closed since.
+  void begin(PeerListener& listener);
+  /// Closes all connections.
+  void part();
 
   /// Waits at most so long for something to happen and tells `listener` of it.
   void turn(int milliseconds, PeerListener& listener);
@@ -60,6 +69,7 @@ class Peers {
   };
   int index_of(int rank) const { return rank_ == 0 ? rank : 0; }
   void watch(int descriptor, std::uint64_t tag);
+  void close_listener();
   void accept_all();
   void read_stranger(int descriptor);
   void admit(Stranger& stranger, int rank);
@@ -67,6 +77,8 @@ class Peers {
   void read_peer(int rank, PeerListener& listener);
 
   int rank_;
+  bool began_ = false;  // from here on a connection that closes is a rank that ends
+  std::string problem_;
   std::vector<Card> cards_;  // [ranks]
   Invitation invitation_;
   Descriptor wake_, events_, listener_;

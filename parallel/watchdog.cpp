@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "parallel/quiet_thread.h"
 #include "parallel/watch_judge.h"
 #include "parallel/watch_peers.h"
 #include "parallel/watch_verdict.h"
@@ -27,34 +27,19 @@ using watch::now;
 using Kind = watch::Kind;
 
 constexpr int kSendMs = 200, kLeaveMs = 300;
-constexpr double kSoonSeconds = 0.05;
+constexpr double kSoonSeconds = 0.05, kConnectSeconds = 10;
 constexpr std::chrono::milliseconds kMostLastWords{2000}, kSpeakerFirst{500};
 
 /// What each rank met while it connected.
 struct Outcome {
   char problem[512] = {};
-  char hint[128] = {};
 };
 
-/// A thread that no signal of the process is delivered to.
-template <typename Body>
-std::thread start_quiet_thread(Body body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  try {
-    std::thread thread(body);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return thread;
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-}
-
-/// Whether a debugger holds this process.
-bool is_traced() {
-  const watch::Descriptor file(open("/proc/self/status", O_RDONLY | O_CLOEXEC));
+/// Whether a debugger holds a process of this machine.
+bool is_traced(std::int64_t process) {
+  char path[64] = {};
+  *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/status", process).out = '\0';
+  const watch::Descriptor file(open(path, O_RDONLY | O_CLOEXEC));
   char text[1024];
   const ssize_t size = file.valid() ? read(file.get(), text, sizeof text) : 0;
   const std::string_view status(text, std::size_t(std::max<ssize_t>(size, 0)));
@@ -68,24 +53,28 @@ bool is_traced() {
 
 class Watchdog::State final : public watch::PeerListener {
  public:
-  State(Communicator& host, const Position& position, bool has_launcher)
+  State(Communicator& host,
+        const Position& position,
+        LastWords last_words,
+        const WatchLimits& limits,
+        bool has_launcher)
       : position_(position),
         has_launcher_(has_launcher),
+        limits_(limits),
+        last_words_(std::move(last_words)),
         exceptions_(std::uncaught_exceptions()),
-        peers_(host),
+        peers_(host, limits.any()),
         judge_(peers_.size(),
                peers_.rank() == 0 ? WatchJudge::Watches::everyone : WatchJudge::Watches::rank_zero,
                now()) {
-    if (peers_.size() == 1 && !has_launcher_) return;
-    if (peers_.rank() == 0) start();
-    try {
-      if (peers_.size() > 1) meet(host);
-    } catch (...) {
-      stop();
-      throw;
-    }
+    judge_.set_limits(limits_);
+    alone_ = peers_.size() == 1 || !peers_.wanted();
+    if (!alone_) meet(host);
     watching_ = true;
-    if (peers_.rank() > 0) start();
+    if (alone_ && !has_launcher_)
+      stop();
+    else if (!thread_.joinable())
+      start();
     peers_.wake();
   }
 
@@ -93,15 +82,7 @@ class Watchdog::State final : public watch::PeerListener {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  void set_limits(const WatchLimits& limits) {
-    const std::lock_guard lock(mutex_);
-    limits_ = limits;
-  }
-
-  void set_last_words(LastWords last_words) {
-    const std::lock_guard lock(mutex_);
-    last_words_ = std::move(last_words);
-  }
+  const std::string& blindness() const { return blindness_; }
 
   void announce(const FaultRecord& record) {
     if (!thread_.joinable()) return;
@@ -125,19 +106,50 @@ class Watchdog::State final : public watch::PeerListener {
     thread_.join();
   }
 
-  /// Every rank is connected, or all throw what the first of them met.
+  /// Every rank is connected, or none is.
   void meet(Communicator& host) {
     Outcome own;
-    try {
-      if (peers_.rank() > 0) peers_.connect();
-    } catch (const Error& error) {
-      std::strncpy(own.problem, error.what(), sizeof own.problem - 1);
-      std::strncpy(own.hint, error.hint().c_str(), sizeof own.hint - 1);
-    }
     std::vector<Outcome> all(std::size_t(host.size()));
-    host.all_gather(&own, all.data(), sizeof own);
-    for (const Outcome& outcome : all)
-      if (*outcome.problem != '\0') throw EnvironmentError(outcome.problem, outcome.hint);
+    if (peers_.rank() == 0) start();
+    try {
+      if (const std::string problem = connect(); !problem.empty())
+        std::strncpy(own.problem, problem.c_str(), sizeof own.problem - 1);
+      host.all_gather(&own, all.data(), sizeof own);
+    } catch (...) {
+      stop();
+      throw;
+    }
+    blindness_ = text_of(all);
+    alone_ = !blindness_.empty();
+    if (alone_ && peers_.rank() > 0) peers_.part();
+  }
+
+  /// Empty, or what kept it from being done.
+  std::string connect() {
+    if (peers_.rank() == 0) return peers_.problem();
+    const double start_s = limits_.join_s;
+    try {
+      peers_.connect(start_s > 0 ? std::min(kConnectSeconds, start_s / 2) : kConnectSeconds);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  }
+
+  static std::string text_of(const std::vector<Outcome>& outcomes) {
+    constexpr int kMostNamed = 8;
+    std::string ranks, problem;
+    int count = 0;
+    for (std::size_t r = 0; r < outcomes.size(); ++r) {
+      if (*outcomes[r].problem == '\0') continue;
+      if (r == 0) return outcomes[r].problem;
+      if (problem.empty()) problem = outcomes[r].problem;
+      if (count++ < kMostNamed) ranks += fmt::format("{}{}", count > 1 ? ", " : "", r);
+    }
+    if (count == 0) return {};
+    if (count > kMostNamed) ranks += fmt::format(" and {} more", count - kMostNamed);
+    return fmt::format(
+        "{} {} cannot reach rank 0 over TCP ({})", count > 1 ? "ranks" : "rank", ranks, problem);
   }
 
   // From here on: the watchdog's thread.
@@ -154,6 +166,10 @@ class Watchdog::State final : public watch::PeerListener {
         if (watching_ && !std::exchange(began, true)) {
           judge_.restart(now());
           next_beat = now();
+          if (alone_)
+            peers_.part();
+          else
+            peers_.begin(*this);
         }
         const double left = std::min(next_beat - now(), somebody_ended_ ? kSoonSeconds : 1.0);
         peers_.turn(left <= 0 ? 0 : int(left * 1e3) + 1, *this);
@@ -176,12 +192,8 @@ class Watchdog::State final : public watch::PeerListener {
       beat(time);
     }
     // Judging takes time for each rank: not at every message of every rank.
-    if (spoken_ || peers_.size() == 1 || (!beats && !somebody_ended_)) return;
-    {
-      const std::lock_guard lock(mutex_);
-      judge_.set_limits(limits_);
-    }
-    if (const auto verdict = judge_.judge(now())) {
+    if (spoken_ || alone_ || (!beats && !somebody_ended_)) return;
+    if (const auto verdict = judge_.judge(now()); verdict && !is_held(*verdict)) {
       // The launcher ends all ranks, and wakes the frozen one, as soon as the first has ended.
       const bool speaks = speaks_of(*verdict);
       if (!speaks) std::this_thread::sleep_for(kSpeakerFirst);
@@ -189,11 +201,27 @@ class Watchdog::State final : public watch::PeerListener {
     }
   }
 
+  /// Whether a debugger is behind `verdict`. One that was attached stops all threads of a process
+  /// at once, so that the rank could not tell.
+  bool is_held(const Verdict& verdict) {
+    if (verdict.kind != Verdict::Kind::frozen && verdict.kind != Verdict::Kind::stuck) return false;
+    const watch::Peers::Card& own = peers_.card(peers_.rank());
+    bool held = false;
+    for (int r = 0; r < peers_.size(); ++r) {
+      const watch::Peers::Card& card = peers_.card(r);
+      if (card.machine != own.machine || !judge_.is_present(r) || !is_traced(card.process))
+        continue;
+      judge_.hold(r, now());
+      held = true;
+    }
+    return held;
+  }
+
   void beat(double time) {
     if (has_launcher_ && getppid() != parent_) end_without_launcher();
-    if (peers_.size() == 1) return;
+    if (alone_) return;
     const PositionNote note = position_.read();
-    const bool traced = is_traced();
+    const bool traced = is_traced(getpid());
     peers_.flush();
     peers_.send_to_all(Kind::beat, watch::pack(note, traced));
     if (peers_.rank() == 0) judge_.beat(0, note, traced, time);
@@ -284,12 +312,7 @@ class Watchdog::State final : public watch::PeerListener {
       peers_.send_to_all(Kind::record, watch::pack(record, tell == Tell::said));
     peers_.flush();
     try {
-      LastWords last_words;
-      {
-        const std::lock_guard lock(mutex_);
-        last_words = last_words_;
-      }
-      if (last_words) last_words(record, speaks);
+      if (last_words_) last_words_(record, speaks);
     } catch (...) {
       say_without_memory();
     }
@@ -306,30 +329,34 @@ class Watchdog::State final : public watch::PeerListener {
   const Position& position_;
   const bool has_launcher_;
   const pid_t parent_ = getppid();
+  const WatchLimits limits_;
+  const LastWords last_words_;
   const int exceptions_;  // in flight when the watchdog began
   watch::Peers peers_;
   WatchJudge judge_;
-  bool somebody_ended_ = false;  // and is about to be judged
-  bool spoken_ = false;          // this rank ends, and has said why
+  std::string blindness_;
+  bool somebody_ended_ = false;     // and is about to be judged
+  bool spoken_ = false;             // this rank ends, and has said why
+  std::atomic<bool> alone_{false};  // watches its launcher only
   std::atomic<bool> watching_{false}, stopping_{false}, after_error_{false};
 
   std::mutex mutex_;
   std::condition_variable announced_;
   std::optional<watch::PackedRecord> announcement_;
-  WatchLimits limits_;
-  LastWords last_words_;
   std::thread thread_;
 };
 
-Watchdog::Watchdog(Communicator& host, const Position& position, bool has_launcher)
-    : state_(std::make_unique<State>(host, position, has_launcher)) {}
+Watchdog::Watchdog(Communicator& host,
+                   const Position& position,
+                   LastWords last_words,
+                   const WatchLimits& limits,
+                   bool has_launcher)
+    : state_(std::make_unique<State>(host, position, std::move(last_words), limits, has_launcher)) {
+}
 
 Watchdog::~Watchdog() = default;
 
-void Watchdog::set_limits(const WatchLimits& limits) { state_->set_limits(limits); }
-void Watchdog::set_last_words(LastWords last_words) {
-  state_->set_last_words(std::move(last_words));
-}
+const std::string& Watchdog::blindness() const { return state_->blindness(); }
 void Watchdog::announce(const FaultRecord& record) { state_->announce(record); }
 
 }  // namespace lockstep

@@ -87,7 +87,9 @@ def judge(runs, code, err, folder, known):
     errors = len(re.findall(r"\berror: ", err))
     if code == 0:
         weights = runs.weights(folder)
-        if weights is not None and weights != known:
+        if weights is None:
+            return "exit code 0 without weights_sha256 in summary.json"
+        if weights != known:
             return "other weights"
         if errors:
             return "an error was said, but the exit code is 0"

@@ -45,6 +45,14 @@ def environment_of(pid):
     return dict(e.decode(errors="replace").split("=", 1) for e in entries if b"=" in e)
 
 
+def ranks_of(command):
+    """How many a command starts."""
+    words = [str(word) for word in command]
+    groups = [int(words[i + 1]) for i, word in enumerate(words) if word == "-np"]
+    given = [int(word.split("=")[1]) for word in words if word.startswith("--ranks=")]
+    return sum(groups) if groups else max(given, default=1)
+
+
 def marked(mark):
     """{pid: environment} of what lives and has `mark` in its environment."""
     found = {}
@@ -74,6 +82,7 @@ class Run:
         self.mark = uuid.uuid4().hex
         self.folder = pathlib.Path(folder)
         self.lines, self.ranks, self.fault_at, self.ranks_out_at = [], {}, None, None
+        self.wanted = ranks_of(command)
         self.excused = set()  # ranks whose end is not waited for: the one that froze
         clean = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_PREFIXES)}
         self.began = time.monotonic()
@@ -132,13 +141,14 @@ class Run:
 
     def _watch(self, acts, limit_s):
         end, next_look, looked_since = self.began + limit_s, 0.0, False
+        # Ranks that were not found could not be waited for: looked for until all are known.
         while self.process.poll() is None or (self.fault_at and not self._ranks_are_out()):
             now = time.monotonic()
             if now > end:
                 return False
             if not looked_since and now > next_look:
-                looked_since = self.fault_at is not None and len(self.ranks) > 0
                 self.find_ranks()
+                looked_since = self.fault_at is not None and self.knows_ranks()
                 next_look = now + 0.1
             if acts and acts[0](self):
                 acts.pop(0)
@@ -147,8 +157,12 @@ class Run:
         self._ranks_are_out()
         return True
 
+    def knows_ranks(self):
+        """Whether all were seen. One rank has no launcher that would say which it is."""
+        return self.wanted == 1 or len(self.ranks) >= self.wanted
+
     def _ranks_are_out(self):
-        if self.fault_at is None or (not self.ranks and self.process.poll() is None):
+        if self.fault_at is None or (not self.knows_ranks() and self.process.poll() is None):
             return False
         if self.ranks_out_at is None and not any(
                 lives(pid) for rank, pid in self.ranks.items() if rank not in self.excused):
@@ -181,8 +195,8 @@ class Run:
         return [(t, int(m[1] or m[2]), m[3]) for t, m in found if m]
 
     def detection_s(self):
-        """Seconds from the fault until no other rank lived."""
-        if self.fault_at is None or self.ranks_out_at is None:
+        """Seconds from the fault until no other rank lived; None where not all ranks were seen."""
+        if self.fault_at is None or self.ranks_out_at is None or not self.knows_ranks():
             return None
         return max(0.0, self.ranks_out_at - self.fault_at)
 

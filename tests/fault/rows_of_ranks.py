@@ -175,7 +175,7 @@ def never_joins(theatre, ranks, random):
     run = play(theatre, ranks, f"rank={rank},do=never-join", "--timeout-start=5", acts=[excuse])
     verdict = fatal(theatre, run, "asleep", ranks, codes=(5,), bound_s=6, names_nobody=True)
     said = [what for _, _, what in run.errors()]
-    verdict.culprit = bool(said) and f"rank {rank}" in run.text().split("error: ")[-1]
+    verdict.culprit = any(f"rank {rank} has not come" in text for text in said)
     verdict.expect(verdict.culprit, f"rank {rank} is not named as absent: {said}")
     return verdict
 

@@ -51,6 +51,10 @@ def flipped(what):
         # Of two that differ nobody knows which is right.
         verdict = fatal(theatre, run, what, ranks, rank=rank, codes=(6,), bound_s=2 + T,
                         names_nobody=ranks < 3)
+        if ranks < 3:
+            said = " ".join(text for _, _, text in run.errors())
+            verdict.culprit = all(f"rank {r} ({os.uname().nodename})" in said for r in range(ranks))
+            verdict.expect(verdict.culprit, f"not both ranks with their hosts are named: {said}")
         steps = [record["step"] for _, record in run.records()]
         verdict.expect(steps and max(steps) <= step + K, f"seen at {steps}, not by {step + K}")
         return verdict

@@ -15,6 +15,7 @@ class Verdict:
     code: int | None = None
     left: int = 0
     checkpoint: bool | None = None  # None: there is none yet
+    not_played: str = ""  # why, where this machine does not allow it
     wrong: list = dataclasses.field(default_factory=list)
     text: str = ""
 
@@ -66,8 +67,9 @@ def fatal(theatre, run, variant, ranks, *, rank=None, codes, bound_s, words=(), 
     verdict.expect(run.fault_at is not None, "the fault was not played")
     verdict.seconds = run.detection_s()
     if run.fault_at is not None:
-        verdict.expect(verdict.seconds is not None and verdict.seconds <= bound_s,
-                       f"{verdict.seconds} s, not within {bound_s} s")
+        if verdict.expect(run.knows_ranks(), f"only ranks {sorted(run.ranks)} were seen"):
+            verdict.expect(verdict.seconds is not None and verdict.seconds <= bound_s,
+                           f"{verdict.seconds} s, not within {bound_s} s")
     if not names_nobody:
         wrong = names(run, rank, words, recorded)
         verdict.culprit = not wrong

@@ -18,10 +18,11 @@ from supervised import SupervisedTest, processes_with
 RANKS = 3
 TIMEOUT_S = 3
 ENDLESS = ("--model=mlp", "--hidden=64", "--global-batch=16", "--micro-batch=4",
-           "--steps=100000000", "--eval-every=0", "--log-every=100000", f"--timeout={TIMEOUT_S}")
+           "--steps=100000000", "--eval-every=0", "--log-every=200", f"--timeout={TIMEOUT_S}")
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMPI_MCA_rmaps_base_oversubscribe": "1",
-               "OMPI_MCA_hwloc_base_binding_policy": "none"}
+               "OMPI_MCA_hwloc_base_binding_policy": "none",
+               "OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
 def rank_of(pid):
@@ -55,9 +56,9 @@ class Watched(SupervisedTest):
         logs = self.folder / "run/logs"
         shutil.rmtree(self.folder / "run", ignore_errors=True)
         process = self.launch(*flags, command=command)
-        self.await_that(lambda: logs.exists() and len(list(logs.glob("rank_*.log"))) == RANKS,
-                        "no logs")
-        time.sleep(1)  # into the steps
+        self.await_that(lambda: logs.exists() and len(list(logs.glob("rank_*.log"))) == RANKS and
+                        (logs / "rank_0.log").read_text().count("\nstep ") > 1, "no steps")
+        time.sleep(0.5)  # two beats: all have told of them
         return process
 
     def pid_of(self, rank):
@@ -87,7 +88,7 @@ class Watched(SupervisedTest):
             process = self.launch_training()
             pid, start = self.pid_of(killed), time.monotonic()
             os.kill(pid, signal.SIGKILL)
-            err = self.ended(process, start, 137, 2.5)  # mpirun itself takes a second
+            err = self.ended(process, start, 137, 4)  # mpirun itself takes a second
             self.assertEqual(err.count("error: "), 1, err)
             self.assertIn(f"[rank {killed} ", err)
             self.assertIn(f"process {pid}, step ", err)
@@ -98,7 +99,7 @@ class Watched(SupervisedTest):
             process = self.launch_training()
             pid, start = self.pid_of(frozen), time.monotonic()
             os.kill(pid, signal.SIGSTOP)
-            err = self.ended(process, start, 5, TIMEOUT_S + 2.5)
+            err = self.ended(process, start, 5, TIMEOUT_S + 4)
             self.assertEqual(err.count("error: "), 1, err)
             self.assertIn(f"process {pid}, step ", err)
             self.expect_record(set(range(RANKS)) - {frozen}, frozen, pid, "no sign of life")

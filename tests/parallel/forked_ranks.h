@@ -106,6 +106,7 @@ class ForkedRanks {
   ForkedRanks& operator=(const ForkedRanks&) = delete;
 
   SharedMemory& memory() { return *memory_; }
+  pid_t process(int rank) const { return children_[std::size_t(rank)]; }
   void signal(int rank, int number) { kill(children_[std::size_t(rank)], number); }
 
   /// Waits for all but `but`.

@@ -196,16 +196,57 @@ TEST(WatchJudge, OthersMayWaitForASaveAsLongAsItMayTake) {
 
 TEST(WatchJudge, TrainingMayTakeThreeTimesItsLongestPause) {
   Ranks ranks(2, kShort);
-  for (int r = 0; r < 2; ++r) ranks[r].stage = RunStage::start;  // the first step, which is slow
   ranks.work(1);
-  EXPECT_FALSE(ranks.stand_still(5));
+  EXPECT_FALSE(ranks.stand_still(2.5));
+  ranks.work(1);
+  const auto verdict = ranks.stand_still(100);
+  ASSERT_TRUE(verdict);
+  EXPECT_NEAR(verdict->seconds, 7.5, 1);
+  EXPECT_NEAR(verdict->limit, 7.5, 1);
+}
+
+TEST(WatchJudge, TheFirstStepDoesNotMakeTrainingSlow) {
+  Ranks ranks(2, kShort);
+  for (int r = 0; r < 2; ++r) ranks[r].stage = RunStage::start;
+  ranks.work(1);
+  EXPECT_FALSE(ranks.stand_still(15));
   ranks.work(0.25);
   for (int r = 0; r < 2; ++r) ranks[r].stage = RunStage::training;
   ranks.work(1);
   const auto verdict = ranks.stand_still(100);
   ASSERT_TRUE(verdict);
-  EXPECT_NEAR(verdict->seconds, 15, 1);
-  EXPECT_NEAR(verdict->limit, 15, 1);
+  EXPECT_NEAR(verdict->seconds, 3, 2 * kBeat);
+}
+
+TEST(WatchJudge, EvaluationMayTakeWhatTrainingMay) {
+  Ranks ranks(2, {.training_s = 30, .evaluation_s = 6});
+  for (int r = 0; r < 2; ++r) ranks[r].stage = RunStage::evaluation;
+  ranks.work(1);
+  const auto verdict = ranks.stand_still(100);
+  ASSERT_TRUE(verdict);
+  EXPECT_NEAR(verdict->seconds, 30, 2 * kBeat);
+  Ranks endless(2, {.training_s = 30, .evaluation_s = 0});
+  for (int r = 0; r < 2; ++r) endless[r].stage = RunStage::evaluation;
+  EXPECT_FALSE(endless.stand_still(1000));
+}
+
+TEST(WatchJudge, WhoIsLastAndWaitsForNobodyMayTakeItsTime) {
+  Ranks ranks(3, kShort);
+  ranks.judge.goodbye(1, false, 0);
+  ranks.judge.goodbye(2, false, 0);
+  EXPECT_FALSE(ranks.stand_still(1000));
+  ranks[0].collective.name = "barrier";
+  EXPECT_TRUE(ranks.stand_still(10)) << "it waits for those that have left";
+}
+
+TEST(WatchJudge, WhatADebuggerHeldIsForgiven) {
+  Ranks ranks(2, kShort);
+  ranks.work(1);
+  const auto but_one = [](int r) { return r == 0; };
+  EXPECT_FALSE(ranks.pass(2.5, Ranks::none, but_one));
+  ranks.judge.hold(1, ranks.time);
+  EXPECT_FALSE(ranks.pass(2.5, Ranks::none, but_one));
+  EXPECT_TRUE(ranks.pass(2, Ranks::none, but_one));
 }
 
 TEST(WatchJudge, OtherStagesDoNotMakeTrainingSlow) {
