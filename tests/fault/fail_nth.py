@@ -38,6 +38,8 @@ LIMIT_S = 60
 class Runs:
     def __init__(self, program, shim):
         self.program, self.shim = os.path.abspath(program), os.path.abspath(shim)
+        if not os.path.exists(self.shim):
+            raise SystemExit(f"{shim}: not built")  # the loader would only warn
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-nth-"))
         (self.folder / "table.csv").write_text("".join(ROWS.splitlines(True)[:61]))
         self.environment = {k: v for k, v in os.environ.items()

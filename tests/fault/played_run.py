@@ -217,6 +217,8 @@ class Theatre:
 
     def __init__(self, program, shim):
         self.program, self.shim = os.path.abspath(program), os.path.abspath(shim)
+        if not os.path.exists(self.shim):
+            raise SystemExit(f"{shim}: not built")  # the loader would only warn
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-faults-"))
         (self.folder / "table.csv").write_text(ROWS)
         self.known = {}
