@@ -60,8 +60,8 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
     case Verdict::Kind::stuck:
       record.cause = cause_of_stand_still(verdict, note);
       record.hint = fmt::format(
-          "attach a debugger to the process; where it only is that slow, {}, now {:g} s, allows "
-          "for more",
+          "start again with --timeout 0 and attach a debugger; where it only is that slow, {}, now "
+          "{:g} s, allows for more",
           flag_of(note.stage),
           verdict.limit);
       break;

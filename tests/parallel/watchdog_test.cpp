@@ -91,7 +91,7 @@ TEST(Watchdog, ADeadRankEndsTheOthersWithinTwoSeconds) {
     const Endings endings = ranks.wait(5);
     EXPECT_LT(now() - start, 2 + kSlowExit);
     for (int r = 0; r < 3; ++r)
-      EXPECT_EQ(endings[std::size_t(r)], r == dead ? 1000 + SIGKILL : 1) << "rank " << r;
+      EXPECT_EQ(endings[std::size_t(r)], r == dead ? 1000 + SIGKILL : 5) << "rank " << r;
     EXPECT_EQ(ranks.memory().flags[kCulprit], dead);
     EXPECT_EQ(ranks.memory().flags[kRecords], 2) << "every other rank has the record";
     EXPECT_EQ(ranks.memory().flags[kSpoken], 1) << "one of them says it";
@@ -105,7 +105,7 @@ TEST(Watchdog, AnEarlyExitIsADeath) {
     const Watchdog watchdog(world, position);
     _exit(0);
   });
-  EXPECT_THAT(ranks.wait(5), ElementsAre(1, 0));
+  EXPECT_THAT(ranks.wait(5), ElementsAre(5, 0));
   EXPECT_EQ(ranks.memory().flags[kCulprit], 1);
 }
 
@@ -204,7 +204,7 @@ TEST(Watchdog, WhoLeavesWithAnExceptionHasTimeToSayWhy) {
     }
     return 0;
   });
-  EXPECT_EQ(ranks.wait(6, 1)[0], 1);
+  EXPECT_EQ(ranks.wait(6, 1)[0], 5);
   EXPECT_EQ(ranks.memory().flags[kMarks], 0) << "not taken for dead at once";
   EXPECT_EQ(ranks.memory().flags[kCulprit], 1);
 }
@@ -220,7 +220,7 @@ TEST(Watchdog, LastWordsThatHangDelayTheEndByTwoSecondsAtMost) {
   });
   ranks.await(kReady, 2);
   ranks.signal(1, SIGKILL);
-  EXPECT_EQ(ranks.wait(4)[0], 1);
+  EXPECT_EQ(ranks.wait(4)[0], 5);
 }
 
 TEST(Watchdog, SixteenRanks) {
@@ -228,7 +228,7 @@ TEST(Watchdog, SixteenRanks) {
   ranks.await(kReady, 16);
   ranks.signal(10, SIGKILL);
   const Endings endings = ranks.wait(8);
-  for (int r = 0; r < 16; ++r) EXPECT_EQ(endings[std::size_t(r)], r == 10 ? 1000 + SIGKILL : 1);
+  for (int r = 0; r < 16; ++r) EXPECT_EQ(endings[std::size_t(r)], r == 10 ? 1000 + SIGKILL : 5);
   EXPECT_EQ(ranks.memory().flags[kCulprit], 10);
 }
 
@@ -302,7 +302,7 @@ TEST(Watchdog, ADebuggerThatStopsAllThreadsIsNoFreeze) {
       while (waitpid(thread, nullptr, __WALL) > 0) {
       }
   const Endings endings = ranks.wait(5, 1);
-  EXPECT_EQ(endings[0], 1) << "a death is seen all the same";
+  EXPECT_EQ(endings[0], 5) << "a death is seen all the same";
   EXPECT_EQ(ranks.memory().flags[kCulprit], 1);
 }
 
