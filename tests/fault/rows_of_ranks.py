@@ -119,7 +119,7 @@ def leaves(place):
     def variant(theatre, ranks, random):
         rank = victim(ranks, random, place)
         run = play(theatre, ranks, plan(random, rank, place, "exit"))
-        return fatal(theatre, run, place, ranks, rank=rank, codes=(1,), bound_s=2,
+        return fatal(theatre, run, place, ranks, rank=rank, codes=(1, 5), bound_s=2,
                      recorded=place != "start")
     return place, variant
 
