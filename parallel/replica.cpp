@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/replica.h"
 
+#include <exception>
+
 #include "core/base/error.h"
 #include "parallel/fault_player.h"
 #include "parallel/replica_check.h"
@@ -17,7 +19,13 @@ Replica::Replica(RankContext& context,
     : state_(
           std::make_unique<State>(context, model, loss, samples, options, std::move(tail_sizes))) {}
 
-Replica::~Replica() = default;
+// An exception may leave exchanges in flight, which nothing can take back: peers go on writing into
+// these buffers, and this rank into freed ones while it tells the others of its error. It ends
+// soon.
+Replica::~Replica() {
+  const bool in_flight = state_->exchange.in_flight() || state_->evaluation_exchange.in_flight();
+  if (std::uncaught_exceptions() > 0 && in_flight) (void)state_.release();
+}
 
 const BatchPlan& Replica::batch() const { return state_->batch; }
 
