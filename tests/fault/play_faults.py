@@ -42,24 +42,34 @@ def verdict_text(verdict):
     return "RED" if verdict.wrong else "good"
 
 
+def play_once(theatre, variant, ranks, title, key, log):
+    began = time.monotonic()
+    verdict = variant(theatre, ranks, random.Random(key))
+    verdict.again = False
+    print(f"{title}: {verdict_text(verdict)}, {time.monotonic() - began:.1f} s",
+          file=log, flush=True)
+    for wrong in verdict.wrong:
+        print(f"   {wrong}", file=log, flush=True)
+    if verdict.wrong:
+        print("   | " + verdict.text.replace("\n", "\n   | "), file=log, flush=True)
+    for folder in theatre.folder.glob("case_*"):
+        shutil.rmtree(folder, ignore_errors=True)
+    return verdict
+
+
 def play_row(theatre, row, arguments, log):
     number, name, _ = row
     verdicts = []
     for (variant_name, variant), ranks in variants_of(row, arguments):
         for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-            began = time.monotonic()
-            draw = random.Random(f"{number} {variant_name} {ranks} {seed}")
-            verdict = variant(theatre, ranks, draw)
+            title = f"{number:2} {name}: {variant_name}, {ranks} ranks, seed {seed}"
+            key = f"{number} {variant_name} {ranks} {seed}"
+            verdict = play_once(theatre, variant, ranks, title, key, log)
+            # Where others use the machine as well a bound in seconds may be missed once.
+            if verdict.wrong and arguments.quick:
+                verdict = play_once(theatre, variant, ranks, title + ", once more", key, log)
+                verdict.again = True
             verdicts.append(verdict)
-            line = (f"{number:2} {name}: {variant_name}, {ranks} ranks, seed {seed}: "
-                    f"{verdict_text(verdict)}, {time.monotonic() - began:.1f} s")
-            print(line, file=log, flush=True)
-            for wrong in verdict.wrong:
-                print(f"   {wrong}", file=log, flush=True)
-            if verdict.wrong:
-                print("   | " + verdict.text.replace("\n", "\n   | "), file=log, flush=True)
-            for folder in theatre.folder.glob("case_*"):
-                shutil.rmtree(folder, ignore_errors=True)
     return verdicts
 
 
@@ -71,6 +81,7 @@ def share(values):
 def table_line(row, verdicts):
     number, name, _ = row
     missing = sum(bool(v.not_played) for v in verdicts)
+    again = sum(v.again for v in verdicts)
     verdicts = [v for v in verdicts if not v.not_played]
     times = [v.seconds for v in verdicts if v.seconds is not None]
     slowest = f"{max(times):.2f} s" if times else "-"
@@ -80,6 +91,7 @@ def table_line(row, verdicts):
             f"| {share([v.culprit for v in verdicts]):>7} | {codes:>9} "
             f"| {sum(v.left for v in verdicts):4} | {share([v.checkpoint for v in verdicts]):>10} "
             f"| {good}/{len(verdicts)}{'' if good == len(verdicts) else ' RED'}"
+            f"{f', {again} at the second play' if again else ''}"
             f"{f', {missing} not played' if missing else ''} |")
 
 
