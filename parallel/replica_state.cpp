@@ -241,8 +241,8 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   DeviceEvent& copied = *copied_[next_copied_];
   next_copied_ = (next_copied_ + 1) % copied_.size();
   copied.wait();  // for what the device computes, so no loading yet
-  context.position().enter(Phase::loading);
   const auto begin = Clock::now();
+  context.position().enter(Phase::loading);
   const data::LoadedBatch loaded = [&] {
     const ProfileScope scope(profiler.get(), data_work_);
     return loader.next();

@@ -11,6 +11,7 @@ from time import monotonic
 from played_run import Run, send
 from verdict import T, Verdict, fatal, look_at_end, survived
 
+TAKING_S = 3  # until a rank has taken, and touched, all the memory it may have
 DEAD = (1, 5, 137)  # where mpirun sees a death first, it says 128 + 9
 STEPS = 400
 
@@ -219,7 +220,7 @@ def out_of_memory(theatre, ranks, random):
     rank = random.randrange(ranks)
     place = random.choice(["forward", "exchange", "optimizer"])
     run = play(theatre, ranks, plan(random, rank, place, "memory"), before=limited)
-    return fatal(theatre, run, f"taken, {place}", ranks, rank=rank, codes=(4,), bound_s=2,
+    return fatal(theatre, run, f"taken, {place}", ranks, rank=rank, codes=(4,), bound_s=2 + TAKING_S,
                  words=("memory", "bytes"))
 
 
