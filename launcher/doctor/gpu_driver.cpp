@@ -14,15 +14,19 @@ const char* driver_for(int cuda_version) {
   return cuda_version >= 13000 ? "580" : cuda_version >= 12000 ? "525" : "450";
 }
 
-Finding no_gpu(const Environment& environment) {
-  Finding finding =
-      warn(kDriver,
-           "this machine shows no NVIDIA GPU and no NVIDIA driver: the number of devices is 0, and "
-           "training runs on the processor's cores",
-           "--device cpu says that this is meant; for GPUs go to a machine, or ask Slurm for a "
-           "job, that has some: srun --gpus-per-task=1 ...");
-  if (environment.device == "cuda") finding.verdict = Verdict::fail;
-  return finding;
+/// What the absence of GPUs means for what was asked.
+std::string zero_text(const Environment& environment) {
+  return environment.device == "cuda"
+             ? "the number of devices is 0, and --device cuda cannot run here"
+             : "the number of devices is 0, and training runs on the processor's cores";
+}
+
+Finding no_gpu(const Environment& environment, const std::string& what) {
+  const std::string text = fmt::format("{}: {}", what, zero_text(environment));
+  const std::string elsewhere =
+      "go to a machine that has GPUs, or ask Slurm for a job with some: srun --gpus-per-task=1 ...";
+  if (environment.device == "cuda") return fail(kDriver, text, "use --device cpu; or " + elsewhere);
+  return warn(kDriver, text, "--device cpu says that this is meant; for GPUs " + elsewhere);
 }
 
 Finding no_library(const Environment& environment, const GpuFacts& facts) {
@@ -35,7 +39,8 @@ Finding no_library(const Environment& environment, const GpuFacts& facts) {
                     facts.library_elsewhere[0]),
         fmt::format("export LD_LIBRARY_PATH={}:$LD_LIBRARY_PATH", facts.library_elsewhere[0]));
   const bool module = !facts.module_version.empty();
-  if (!module && facts.on_bus == 0) return no_gpu(environment);
+  if (!module && facts.on_bus == 0)
+    return no_gpu(environment, "this machine shows no NVIDIA GPU and no NVIDIA driver");
   if (!container.kind.empty())
     return fail(kDriver,
                 fmt::format("the host has {}, but this {} container was started without it: "
@@ -79,13 +84,10 @@ Finding mismatch(const Environment& environment, const GpuFacts& facts) {
 }
 
 Finding no_module(const Environment& environment, const GpuFacts& facts) {
-  if (facts.on_bus == 0) {
-    Finding finding = no_gpu(environment);
-    finding.text =
-        "the driver's libraries are installed, but this machine shows no NVIDIA GPU and the kernel "
-        "runs no driver: the number of devices is 0, and training runs on the processor's cores";
-    return finding;
-  }
+  if (facts.on_bus == 0)
+    return no_gpu(environment,
+                  "the driver's libraries are installed, but this machine shows no NVIDIA GPU and "
+                  "the kernel runs no driver");
   return fail(kDriver,
               "the driver's libraries are installed, but the kernel has not loaded its part",
               container_of(environment).kind.empty()

@@ -38,7 +38,9 @@ Finding not_writable(const std::string& what, const std::string& folder, int err
     return fail(kStorage,
                 text,
                 fmt::format("make room there (du -xsh {}/* shows by what), {}", folder, elsewhere));
-  return fail(kStorage, text, fmt::format("sudo chown \"$USER\" {}, {}", folder, elsewhere));
+  if (error == EACCES || error == EPERM)
+    return fail(kStorage, text, fmt::format("sudo chown \"$USER\" {}, {}", folder, elsewhere));
+  return fail(kStorage, text, "choose another folder: --out FOLDER");
 }
 
 }  // namespace
