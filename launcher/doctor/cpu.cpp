@@ -14,8 +14,9 @@ namespace {
 constexpr const char* kAffinity = "affinity";
 constexpr const char* kCores = "cores";
 constexpr const char* kCpu = "processor";
-/// Two fused multiply-adds of eight floats a cycle, what AVX2 processors do; half of it is slow.
-constexpr double kFlopsPerCycle = 32, kSlow = 0.5;
+/// Two fused multiply-adds of eight floats a cycle, what AVX2 processors do; less than this share
+/// of it is slow.
+constexpr double kFlopsPerCycle = 32, kSlow = 0.4;
 
 /// The text behind the first line of /proc/cpuinfo or /proc/self/status that starts with `key`.
 std::string value_in(const std::string& text, const std::string& key) {

@@ -79,7 +79,7 @@ bool in_slurm_without_gpu(const Environment& environment) {
          !environment.has("SLURM_STEP_GPUS");
 }
 
-Finding closed_node(const Environment& environment, const DeviceNode& node) {
+Finding closed(const Environment& environment, const DeviceNode& node) {
   const Container container = container_of(environment);
   const std::string what = fmt::format("0 GPUs are visible: {} may not be opened ({})",
                                        node.path,
@@ -109,6 +109,22 @@ Finding closed_node(const Environment& environment, const DeviceNode& node) {
               "sudo nvidia-modprobe -u -c=0; where it still fails, dmesg | grep NVRM says why");
 }
 
+bool is_gpu(const DeviceNode& node) {
+  return node.path != "/dev/nvidiactl" && node.path != "/dev/nvidia-uvm";
+}
+
+/// A file without which no GPU works: a common one, or that of a GPU where none can be opened.
+const DeviceNode* closed_node(const GpuFacts& facts) {
+  const DeviceNode* found = nullptr;
+  bool some_gpu = false;
+  for (const DeviceNode& node : facts.nodes) {
+    if (node.error != 0 && !is_gpu(node)) return &node;
+    if (node.error != 0 && found == nullptr) found = &node;
+    some_gpu |= node.error == 0 && is_gpu(node);
+  }
+  return some_gpu ? nullptr : found;
+}
+
 Finding no_nodes(const Environment& environment) {
   const Container container = container_of(environment);
   const std::string text =
@@ -122,16 +138,13 @@ Finding no_nodes(const Environment& environment) {
 
 /// Why CUDA shows nothing, where the driver itself is well.
 Finding none_visible(const Environment& environment, const GpuFacts& facts) {
-  for (const DeviceNode& node : facts.nodes)
-    if (node.error != 0) return closed_node(environment, node);
+  if (const DeviceNode* const node = closed_node(facts)) return closed(environment, *node);
   if (facts.status == kCudaSystemNotReady)
     return fail(kDevices,
                 "0 GPUs can be used: CUDA waits for the fabric manager of the NVLink switches",
                 "sudo systemctl enable --now nvidia-fabricmanager (of the driver's version)");
   if (environment.has("CUDA_VISIBLE_DEVICES")) return hidden_by_variable(environment, facts);
-  const bool has_gpus = std::ranges::any_of(facts.nodes, [](const DeviceNode& node) {
-    return node.path != "/dev/nvidiactl" && node.path != "/dev/nvidia-uvm";
-  });
+  const bool has_gpus = std::ranges::any_of(facts.nodes, is_gpu);
   if (in_slurm_without_gpu(environment))
     return fail(kDevices,
                 "0 GPUs are visible: Slurm gave this job none",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "launcher/doctor/gpu.h"
+#include "launcher/doctor/host.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -17,6 +18,19 @@ const char* distance_text(int level) {
   if (level <= 30) return "the host bridge";
   if (level <= 40) return "one NUMA node";
   return "the link between processors";
+}
+
+/// Whether this process may run nowhere near the GPU's memory node.
+bool is_far(const Environment& environment, const Gpu& gpu) {
+  const std::string node =
+      environment.read_line("/sys/bus/pci/devices/" + gpu.address + "/numa_node");
+  if (node.empty() || node.starts_with('-')) return false;  // -1: the machine has one
+  const std::vector<int> near =
+      parse_list(environment.read_line("/sys/devices/system/node/node" + node + "/cpulist"));
+  const std::vector<int> threads = allowed_threads(environment);
+  return !near.empty() && !threads.empty() && std::ranges::none_of(near, [&](int cpu) {
+    return std::ranges::find(threads, cpu) != threads.end();
+  });
 }
 
 int farthest(const GpuFacts& facts) {
@@ -54,6 +68,12 @@ Finding check_topology(const Environment& environment, const GpuFacts& facts) {
                       gpu.address));
   }
   const Gpu& first = gpus[0];
+  if (environment.local_rank >= 0 && is_far(environment, first))
+    return warn(kTopology,
+                fmt::format("GPU {} is on another NUMA node than this rank's CPUs ({})",
+                            first.ordinal,
+                            list_text(allowed_threads(environment))),
+                "mpirun --bind-to none ... (srun: --gpu-bind=closest)");
   std::string text = first.nvlinks_up > 0 ? fmt::format("{} NVLinks a GPU", first.nvlinks_up)
                                           : std::string("no NVLink");
   if (first.pcie_width > 0) text += fmt::format(", PCIe x{}", first.pcie_width);

@@ -63,6 +63,7 @@ bool is_model(std::string_view gpu, std::string_view words) {
 }
 
 const Model* model_of(const Gpu& gpu) {
+  if (is_word_of(gpu.name, "MIG")) return nullptr;  // a part of one
   const auto found = std::ranges::find_if(
       kModels, [&](const Model& model) { return is_model(gpu.name, model.name); });
   return found == std::end(kModels) ? nullptr : found;

@@ -151,11 +151,13 @@ Finding check_clocks(const Environment& environment, const GpuFacts& facts) {
           fmt::format(
               "{} may draw {} W of its {} W", which, gpu.power_mw / 1000, gpu.full_power_mw / 1000),
           fmt::format("sudo nvidia-smi -i {} -pl {}", gpu.address, gpu.full_power_mw / 1000));
-    if ((gpu.throttled & kSetClocks) != 0)
-      return warn(
-          kClocks,
-          which + " runs at clocks that somebody has set",
-          fmt::format("sudo nvidia-smi -i {0} -rac && sudo nvidia-smi -i {0} -rgc", gpu.address));
+    if (gpu.clock_mhz < gpu.full_clock_mhz)
+      return warn(kClocks,
+                  fmt::format("{} is set to {} MHz, its model's default is {}",
+                              which,
+                              gpu.clock_mhz,
+                              gpu.full_clock_mhz),
+                  fmt::format("sudo nvidia-smi -i {} -rac", gpu.address));
   }
   return pass(kClocks, "nothing holds them down");
 }

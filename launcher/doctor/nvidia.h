@@ -46,6 +46,8 @@ struct Gpu {
   std::uint64_t throttled = 0;               ///< bits of NVML's clock event reasons
   unsigned power_mw = 0, full_power_mw = 0;  ///< limit as set, and as the model has it
 
+  unsigned clock_mhz = 0, full_clock_mhz = 0;  ///< as set for programs, and as the model has it
+
   int nvlinks = 0, nvlinks_up = 0;
   unsigned pcie_width = 0, full_pcie_width = 0;  ///< lanes
   std::vector<bool> peers;    ///< by ordinal: whether it reads that GPU's memory itself
@@ -53,8 +55,8 @@ struct Gpu {
 };
 
 /// Why clocks are low, nvmlClocksEventReason*.
-inline constexpr std::uint64_t kSetClocks = 0x2, kPowerCap = 0x4, kHardwareSlowdown = 0x8,
-                               kSoftwareThermal = 0x20, kHardwareThermal = 0x40, kPowerBrake = 0x80;
+inline constexpr std::uint64_t kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20,
+                               kHardwareThermal = 0x40, kPowerBrake = 0x80;
 
 /// A file of /dev, and what came of opening it.
 struct DeviceNode {

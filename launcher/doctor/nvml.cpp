@@ -23,6 +23,7 @@ struct ProcessInfo {
 
 constexpr int kUncorrected = 1, kSinceStart = 0;  // nvmlMemoryErrorType_t, nvmlEccCounterType_t
 constexpr int kProhibited = 2;                    // nvmlComputeMode_t
+constexpr int kProcessorClock = 1;                // nvmlClockType_t
 constexpr unsigned kMostLinks = 36;
 constexpr unsigned kMostProcesses = 256;
 constexpr unsigned long long kNotSaid = ~0ull;
@@ -80,6 +81,13 @@ void read_clocks(const NvidiaLibrary& nvml, Handle device, Gpu& gpu) {
       nvml.call("nvmlDeviceGetPowerManagementDefaultLimit", device, &full) == 0) {
     gpu.power_mw = limit;
     gpu.full_power_mw = full;
+  }
+  unsigned clock = 0, full_clock = 0;
+  if (nvml.call("nvmlDeviceGetApplicationsClock", device, kProcessorClock, &clock) == 0 &&
+      nvml.call("nvmlDeviceGetDefaultApplicationsClock", device, kProcessorClock, &full_clock) ==
+          0) {
+    gpu.clock_mhz = clock;
+    gpu.full_clock_mhz = full_clock;
   }
 }
 

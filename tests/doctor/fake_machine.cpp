@@ -115,6 +115,8 @@ void FakeMachine::install_driver() {
                                             {"throttled", "1"},
                                             {"power", "700000"},
                                             {"full_power", "700000"},
+                                            {"clock", "1980"},
+                                            {"full_clock", "1980"},
                                             {"nvlinks", "18"},
                                             {"nvlinks_up", "18"},
                                             {"width", "16"},

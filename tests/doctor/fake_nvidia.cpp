@@ -68,7 +68,8 @@ int kernel_state() {
 }
 
 bool nodes_open() {
-  return node_opens("nvidiactl") && node_opens("nvidia0") && node_opens("nvidia-uvm");
+  return node_opens("nvidiactl") && node_opens("nvidia-uvm") &&
+         (node_opens("nvidia0") || node_opens("nvidia1"));
 }
 
 /// CUDA's own reading of CUDA_VISIBLE_DEVICES: it stops at the first entry that is wrong.
@@ -214,6 +215,12 @@ int nvmlDeviceGetPowerManagementLimit(void* device, unsigned* limit) {
 }
 int nvmlDeviceGetPowerManagementDefaultLimit(void* device, unsigned* limit) {
   return give(device, "full_power", limit);
+}
+int nvmlDeviceGetApplicationsClock(void* device, int type, unsigned* mhz) {
+  return type == 1 ? give(device, "clock", mhz) : kNotSupported;
+}
+int nvmlDeviceGetDefaultApplicationsClock(void* device, int type, unsigned* mhz) {
+  return type == 1 ? give(device, "full_clock", mhz) : kNotSupported;
 }
 int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* up) {
   if (link >= number(key(index_of(device), "nvlinks"))) return 2;

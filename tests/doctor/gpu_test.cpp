@@ -148,13 +148,17 @@ TEST(DoctorGpu, WrongVisibleDevices) {
 
 TEST(DoctorGpu, DeviceFilesWithoutPermission) {
   FakeMachine machine;
-  machine.open_to_all("/dev/nvidia0", false);
+  const auto open = [&](bool to_all) {
+    for (const char* file : {"/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-uvm"})
+      machine.open_to_all(file, to_all);
+  };
+  open(false);
   expect_line(machine,
               "devices",
               Verdict::fail,
-              "/dev/nvidia0 may not be opened",
+              "may not be opened (Permission denied): this user has no permission",
               "chmod a+rw /dev/nvidia*");
-  machine.open_to_all("/dev/nvidia0", true);
+  open(true);
   expect_pass(machine, "devices");
 }
 
@@ -197,15 +201,18 @@ TEST(DoctorGpu, DeviceFilesMissingOutsideContainers) {
 
 TEST(DoctorGpu, CgroupKeepsTheDeviceAway) {
   FakeMachine machine;
-  machine.write("/dev/nvidia0", "denied by cgroup\n");
+  for (const char* file : {"/dev/nvidia0", "/dev/nvidia1"})
+    machine.write(file, "denied by cgroup\n");
   expect_line(machine, "devices", Verdict::fail, "cgroup of this process", "DeviceAllow=");
   machine.set("SLURM_JOB_ID", "42");
   expect_line(machine, "devices", Verdict::fail, "Slurm's cgroup", "--gpus-per-task=1");
   machine.unset("SLURM_JOB_ID");
   machine.write("/.dockerenv", "");
   expect_line(machine, "devices", Verdict::fail, "cgroup of this Docker container", "--gpus all");
-  machine.write("/dev/nvidia0", "\n");
+  machine.write("/dev/nvidia1", "\n");  // one GPU is allowed
   expect_pass(machine, "devices");
+  machine.set("CUDA_VISIBLE_DEVICES", "");  // not the cgroup's fault
+  expect_line(machine, "devices", Verdict::fail, "set to nothing", "unset CUDA_VISIBLE_DEVICES");
 }
 
 TEST(DoctorGpu, FabricManagerNotRunning) {
@@ -294,8 +301,11 @@ TEST(DoctorGpu, ThrottledClocks) {
               "nvidia-smi -i 0000:43:00.0 -pl 700");
   machine.set_gpu("gpu1.power", "700000");
   expect_pass(machine, "clocks");
-  machine.set_gpu("gpu1.throttled", "2");
-  expect_line(machine, "clocks", Verdict::warn, "clocks that somebody has set", "-rac");
+  machine.set_gpu("gpu1.clock", "1200");
+  expect_line(
+      machine, "clocks", Verdict::warn, "set to 1200 MHz, its model's default is 1980", "-rac");
+  machine.set_gpu("gpu1.clock", "1980");
+  expect_pass(machine, "clocks");
   machine.set_gpu("gpu1.throttled", "72");  // hardware slowdown, thermal
   expect_line(machine, "clocks", Verdict::warn, "it is too hot", "airflow");
   machine.set_gpu("gpu1.throttled", "0");
@@ -313,6 +323,18 @@ TEST(DoctorGpu, LinksThatAreDown) {
   expect_pass(machine, "topology");
   machine.set_gpu("peers", "0");
   expect_line(machine, "peer access", Verdict::warn, "0 of 1 pairs", "iommu=off");
+}
+
+TEST(DoctorGpu, RankBoundFarFromItsGpu) {
+  FakeMachine machine;
+  machine.write("/sys/bus/pci/devices/0000:43:00.0/numa_node", "1\n");
+  machine.environment.ranks = machine.environment.ranks_here = 2;
+  machine.environment.local_rank = 1;
+  machine.write("/proc/self/status", "Cpus_allowed_list:\t0-1\n");
+  expect_line(
+      machine, "topology", Verdict::warn, "GPU 1 is on another NUMA node", "--bind-to none");
+  machine.write("/proc/self/status", "Cpus_allowed_list:\t0-7\n");
+  expect_pass(machine, "topology");
 }
 
 TEST(DoctorGpu, SlowerThanItsModel) {
