@@ -116,23 +116,23 @@ ToolResult Environment::run_tool(const std::vector<std::string>& command, double
 }
 
 Container container_of(const Environment& environment) {
-  const Container docker{"Docker",
-                         "start the container with: docker run --gpus all ...",
-                         "docker run --shm-size=1g ...",
-                         "docker run --ulimit memlock=-1 ..."};
-  const Container podman{"Podman",
-                         "start the container with: podman run --device nvidia.com/gpu=all ...",
-                         "podman run --shm-size=1g ...",
-                         "podman run --ulimit memlock=-1 ..."};
-  const Container kubernetes{
+  Container docker{"Docker",
+                   "start the container with: docker run --gpus all ...",
+                   "docker run --shm-size=1g ...",
+                   "docker run --ulimit memlock=-1 ..."};
+  Container podman{"Podman",
+                   "start the container with: podman run --device nvidia.com/gpu=all ...",
+                   "podman run --shm-size=1g ...",
+                   "podman run --ulimit memlock=-1 ..."};
+  Container kubernetes{
       "Kubernetes",
       "ask for GPUs in the pod's spec: resources: {limits: {nvidia.com/gpu: 1}}",
       "mount an emptyDir of medium Memory at /dev/shm in the pod's spec",
       "raise LimitMEMLOCK of the node's container runtime: systemctl edit containerd"};
-  const Container apptainer{"Apptainer",
-                            "start the container with: apptainer exec --nv ...",
-                            "mount -o remount,size=1G /dev/shm (on the host)",
-                            "ulimit -l unlimited (before apptainer exec)"};
+  Container apptainer{"Apptainer",
+                      "start the container with: apptainer exec --nv ...",
+                      "mount -o remount,size=1G /dev/shm (on the host)",
+                      "ulimit -l unlimited (before apptainer exec)"};
   if (environment.has("KUBERNETES_SERVICE_HOST")) return kubernetes;
   if (environment.has("APPTAINER_CONTAINER") || environment.has("SINGULARITY_CONTAINER"))
     return apptainer;

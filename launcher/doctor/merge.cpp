@@ -85,6 +85,7 @@ void note_traits(const std::vector<Told>& told,
 
 void note_rates(const std::vector<Told>& told, Finding& line, std::vector<const RankReport*>& odd) {
   std::vector<double> rates;
+  rates.reserve(told.size());
   for (const Told& one : told) rates.push_back(one.finding->rate);
   std::ranges::sort(rates);
   // Of two, the upper one: a slow rank is not to be its own measure.

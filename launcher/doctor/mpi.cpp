@@ -15,7 +15,7 @@ std::string first_words(const std::string& output) {
   std::size_t begin = 0;
   while (begin < output.size()) {
     const std::size_t end = std::min(output.find('\n', begin), output.size());
-    const std::string line = output.substr(begin, end - begin);
+    std::string line = output.substr(begin, end - begin);
     if (line.find_first_not_of("-= \t\r") != std::string::npos) return line;
     begin = end + 1;
   }

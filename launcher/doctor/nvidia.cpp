@@ -32,9 +32,9 @@ int gpus_on_bus(const Environment& environment) {
 }
 
 std::string first_version(const std::string& text) {
-  static const std::regex kVersion("\\b(\\d{3,4}\\.\\d+(\\.\\d+)?)\\b");
+  static const std::regex version("\\b(\\d{3,4}\\.\\d+(\\.\\d+)?)\\b");
   std::smatch found;
-  return std::regex_search(text, found, kVersion) ? found.str(1) : std::string();
+  return std::regex_search(text, found, version) ? found.str(1) : std::string();
 }
 
 std::vector<DeviceNode> open_nodes(const Environment& environment) {
