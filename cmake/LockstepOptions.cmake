@@ -10,6 +10,10 @@ option(LOCKSTEP_BENCHMARKS "Build the benchmarks, with the tests" ON)
 option(LOCKSTEP_FUZZ "Build the parsers and their fuzzers alone, with clang's libFuzzer" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
+# Presets that only build and test compile the files of a target in groups, one after another in one
+# unit (CMAKE_UNITY_BUILD): three times as fast from nothing. So names in anonymous namespaces of one
+# library or test program must differ, and GoogleTest's namespace is `::testing` beside ours.
+
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
