@@ -10,9 +10,9 @@ option(LOCKSTEP_BENCHMARKS "Build the benchmarks, with the tests" ON)
 option(LOCKSTEP_FUZZ "Build the parsers and their fuzzers alone, with clang's libFuzzer" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
-# Presets that only build and test compile the files of a target in groups, one after another in one
-# unit (CMAKE_UNITY_BUILD): three times as fast from nothing. So names in anonymous namespaces of one
-# library or test program must differ, and GoogleTest's namespace is `::testing` beside ours.
+# Some presets compile the files of a target in groups, each as one unit (CMAKE_UNITY_BUILD), which
+# reads their headers once. So names in anonymous namespaces must differ within a library and within
+# a test program, and beside our own namespace testing, GoogleTest's is `::testing`.
 
 find_program(CCACHE ccache)
 if(CCACHE)
