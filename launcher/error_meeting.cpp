@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::seconds kLauncherEndsOthers{3};
-constexpr std::chrono::milliseconds kMostAbort{200};
+constexpr std::chrono::milliseconds kMostAbort{200}, kMostGoodbye{500};
 
 /// What a rank tells the others: both values are exact as floats.
 struct Card {
@@ -136,7 +136,10 @@ int ErrorMeeting::report(const std::exception_ptr& error) {
   for (int r = 0; r < rank; ++r)
     said_by_lower_rank |= cards[std::size_t(r)] == cards[std::size_t(rank)];
   job_.fault_log().write(record, !said_by_lower_rank);
-  return int(cards[0].exit_code);
+  const int exit_code = int(cards[0].exit_code);
+  // At the first rank that ends with an error mpirun stops answering those that still leave MPI.
+  end_after(kMostGoodbye, exit_code);
+  return exit_code;
 }
 
 void ErrorMeeting::end_job(const FaultRecord& record) {

@@ -59,7 +59,8 @@ class ErrorMeeting {
   ~ErrorMeeting();
 
   /// Reports `error` and returns the exit code of the process. To be called at most once, outside
-  /// of stack unwinding.
+  /// of stack unwinding, and last: one of several ranks ends half a second later, whatever its way
+  /// out of MPI hangs in.
   int report(const std::exception_ptr& error);
 
  private:
