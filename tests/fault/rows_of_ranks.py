@@ -4,6 +4,7 @@
 A row is a number, a name, and its variants: functions of (theatre, ranks, random) that play the
 fault once and return a Verdict.
 """
+import re
 import resource
 import signal
 from time import monotonic
@@ -207,7 +208,7 @@ def mismatched(do):
                         words=("ranks call different collectives",), names_nobody=ranks == 2)
         if ranks == 2:  # either may be wrong: what each wanted
             said = " ".join(text for _, _, text in run.errors())
-            verdict.culprit = "rank 0 " in said and "rank 1 " in said and "different" in said
+            verdict.culprit = all(re.search(rf"rank {r}\b", said) for r in range(ranks))
             verdict.expect(verdict.culprit, f"both ranks are not named: {said}")
         return verdict
     return do, variant
