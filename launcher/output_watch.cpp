@@ -32,7 +32,7 @@ std::string take_lines(std::string& rest, std::string_view piece, TakeLine take_
   return shown;
 }
 
-void set_once(Culprit& culprit, std::string text) {
+void set_once(ReportedCulprit& culprit, std::string text) {
   if (culprit.text.empty()) culprit.text = std::move(text);
 }
 
@@ -85,9 +85,11 @@ void ErrorOutput::read_box() {
   else if (std::regex_search(text, found, kStatus))
     set_once(by_launcher_,
              fmt::format("rank {} ended with exit code {}", found.str(1), found.str(2)));
-  else if (std::regex_search(text, found, kImproper))
+  else if (std::regex_search(text, found, kImproper)) {
+    deserted_ = true;
     set_once(by_launcher_,
              fmt::format("rank {} on {} left without leaving MPI", found.str(1), found.str(2)));
+  }
 }
 
 void ErrorOutput::read_line(const std::string& line) {
@@ -120,7 +122,7 @@ std::string ErrorOutput::end() {
   return shown;
 }
 
-Culprit ErrorOutput::culprit() const {
+ReportedCulprit ErrorOutput::culprit() const {
   const std::string& told = by_launcher_.text;
   const bool launcher_knows =
       !dead_.empty() && (told.starts_with(dead_) || told.starts_with("host "));
