@@ -67,7 +67,6 @@ double least_quota(const std::string& mount, std::string path, Read read) {
 
 }  // namespace
 
-/// Counts each core once, by the list of its hardware threads.
 int count_cores(const std::vector<int>& threads, const std::string& root) {
   std::set<std::string> cores;
   for (int thread : threads) {

@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kProbeSeconds = 10;
 /// As many as a --ranks may be.
-constexpr std::int64_t kMostRanks = 65536;
+constexpr std::int64_t kMostSlots = 65536;
 
 int slots_from(const std::string& text, const std::string& entry) {
   int slots = 0;
@@ -53,11 +53,11 @@ void add(HostList& list, const std::string& name, int slots, const std::string& 
                  "--hosts: '{}' names no host",
                  entry);
   list.slots += slots;
-  LOCKSTEP_CHECK(list.slots <= kMostRanks,
+  LOCKSTEP_CHECK(list.slots <= kMostSlots,
                  ConfigError,
                  "--hosts: '{}': more than {} ranks in all",
                  entry,
-                 kMostRanks);
+                 kMostSlots);
   const auto [place, added] = list.places.emplace(name, list.hosts.size());
   if (added)
     list.hosts.push_back({name, slots});

@@ -48,15 +48,15 @@ CollectiveCheck::CollectiveCheck(std::unique_ptr<Communicator> channel,
 
 CollectiveCheck::~CollectiveCheck() {
   ledger_->remove(*this);
-  if (waiting_.empty() || !ledger_->broken()) return;
-  new std::deque<Waiting>(std::move(waiting_));
+  if (waiting_->empty() || !ledger_->broken()) return;
+  (void)waiting_.release();
   (void)channel_.release();
 }
 
 std::uint64_t CollectiveCheck::tell(const CollectiveCall& call, std::function<void()> start) {
   ledger_->advance();
   const auto ranks = std::size_t(channel_->size());
-  Waiting& waiting = waiting_.emplace_back();
+  Waiting waiting;
   waiting.cards.resize(ranks * words_);
   for (std::size_t r = 0; r < ranks; ++r)
     waiting.blocks.push_back({std::int64_t(r * words_), std::int64_t(words_)});
@@ -68,18 +68,24 @@ std::uint64_t CollectiveCheck::tell(const CollectiveCall& call, std::function<vo
     own[kCardWords + ranks + r] = std::uint32_t(call.from[r].elems);
   }
   waiting.start = std::move(start);
+  Waiting& last = waiting_->emplace_back(std::move(waiting));
+  try {
+    last.request =
+        channel_->start_all_gather(reinterpret_cast<float*>(last.cards.data()), last.blocks);
+  } catch (...) {
+    waiting_->pop_back();
+    throw;
+  }
   ledger_->told(number_);
-  waiting.request =
-      channel_->start_all_gather(reinterpret_cast<float*>(waiting.cards.data()), waiting.blocks);
   return told_;
 }
 
 void CollectiveCheck::advance() {
-  while (!waiting_.empty() && waiting_.front().request->test()) {
+  while (!waiting_->empty() && waiting_->front().request->test()) {
     ledger_->moved();
-    compare(waiting_.front());
-    waiting_.front().start();
-    waiting_.pop_front();
+    compare(waiting_->front());
+    waiting_->front().start();
+    waiting_->pop_front();
     ++started_;
   }
 }
@@ -88,7 +94,7 @@ bool CollectiveCheck::test(std::uint64_t number) {
   ledger_->advance();
   if (started_ >= number) return true;
   const std::size_t own = std::size_t(channel_->rank()) * words_;
-  ledger_->waits(number_, card_at(waiting_.front().cards.data() + own));
+  ledger_->waits(number_, card_at(waiting_->front().cards.data() + own));
   return false;
 }
 

@@ -75,7 +75,9 @@ class CollectiveCheck {
   int number_;  // in the ledger
   std::size_t words_;
   std::uint64_t told_ = 0, started_ = 0;
-  std::deque<Waiting> waiting_;  // calls started_ + 1 to told_; requests end before channel_
+  /// Calls started_ + 1 to told_; requests end before channel_. On the heap, to be left to leak
+  /// there.
+  std::unique_ptr<std::deque<Waiting>> waiting_ = std::make_unique<std::deque<Waiting>>();
 };
 
 }  // namespace lockstep

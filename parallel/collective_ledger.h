@@ -104,7 +104,7 @@ class CollectiveLedger {
   Culprit culprit(int rank, std::int64_t step) const;
 
  private:
-  static constexpr int kCommunicators = 24;
+  static constexpr int kCommunicators = 64;
   using Clock = std::chrono::steady_clock;
   using Counts = std::array<std::uint64_t, kCommunicators>;  // a call's number; 0: none
 

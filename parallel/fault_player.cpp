@@ -116,8 +116,8 @@ void FaultPlayer::tell(const PlannedFault& fault, const PositionNote& note) cons
 void FaultPlayer::play(const PositionNote& note) {
   for (Due& due : plan_) {
     if (!hits_process(due.fault.kind) || !is_due(due, note)) continue;
-    --due.left;
-    tell(due.fault, note);
+    // One that is played again and again is told once.
+    if (due.left-- == due.fault.times) tell(due.fault, note);
     hit_process(due.fault, [&] {
       if (told_) told_(fmt::format("has run out of memory, as '{}' asks", due.fault.text));
     });

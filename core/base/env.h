@@ -31,7 +31,9 @@ struct Env {
   /// LOCKSTEP_NAN_CHECK=1: every kernel's outputs are looked at, and the first operator that writes
   /// something that is not finite is named.
   std::optional<std::string> nan_check;
-  /// LOCKSTEP_CHECK_COLLECTIVES=1: ranks agree on operation and size before each collective.
+  /// LOCKSTEP_CHECK_COLLECTIVES=1: ranks agree on operation and size before each collective, and
+  /// find out where they wait for each other in different communicators
+  /// (parallel/collective_ledger.h).
   std::optional<std::string> check_collectives;
   /// LOCKSTEP_FAULT: faults to play, for tests; see core/base/fault_plan.h.
   std::optional<std::string> fault;

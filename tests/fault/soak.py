@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random faults, one after the other, on a run that `lockstep run` stands by.
 
-soak.py PROGRAM SHIM [--minutes M] [--every SECONDS] [--ranks N] [--step-ms T] [--seed S] [--log FILE]
+soak.py PROGRAM SHIM [--minutes M] [--every SECONDS] [--ranks N] [--step-ms T] [--seed S]
+        [--log FILE]
 
 The run is of so many steps that it takes about M minutes undisturbed, and meets a fault every
 SECONDS on average: a rank or mpirun killed, a rank stopped (until the others give it up), SIGTERM
@@ -13,9 +14,10 @@ share of time:
   undisturbed seconds / (seconds of the run - injected downtime)
 
 Every rank sleeps T ms in each step (default 10), so that the machine has time for other work; the
-undisturbed run of all steps, for the bits, does not, and the undisturbed seconds are those of a
-minute's steps with the sleep, times their share. Injected downtime: the time that a stopped rank stood still, and that between the
-end of a stopped run and its next start. What restarts and lost steps cost is not taken off.
+undisturbed run of all steps, for the bits, does not, and the undisturbed seconds are reckoned: the
+time a step took in a minute of them with the sleep, times the steps. Injected downtime: the time
+that a stopped rank stood still, and that between the end of a stopped run and its next start. What
+restarts and lost steps cost is not taken off.
 """
 import argparse
 import collections

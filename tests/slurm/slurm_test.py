@@ -235,14 +235,27 @@ sleep 30
         self.assertEqual(self.field("NodeList"), "n1")
         self.assertEqual(self.sha(), self.undisturbed())
 
-    def test_ranks_that_are_lost_again_and_again(self):
-        self.submit("--nodes=1", "--ntasks=2", EXAMPLES / "train.sbatch", *self.flags(),
-                    LOCKSTEP_FAULT="rank=1,step=300,stage=training,do=exit", MAX_REQUEUES="1")
+    def lose_a_rank_again_and_again(self, how):
+        """The exit code of a job that may go back into the queue once."""
+        self.submit("--nodes=1", "--ntasks=2", EXAMPLES / "train.sbatch",
+                    *self.flags(how, "--timeout=3"), MAX_REQUEUES="1",
+                    LOCKSTEP_FAULT=f"rank=1,step=300,stage=training,do={how}")
         self.await_that(lambda: self.field("Restarts") == "1", "not requeued")
         self.continue_requeued(tasks=2, nodes=1)
         self.await_state("COMPLETED", "FAILED")
-        self.assertEqual((self.field("ExitCode"), self.field("Restarts")), ("5:0", "1"), self.logs())
-        self.assertEqual(self.newest_step(), 200)
+        self.assertEqual((self.field("JobState"), self.field("Restarts")), ("FAILED", "1"),
+                         self.logs())
+        self.assertTrue((self.folder / how / "checkpoints/step_00000200").is_dir())
+        return self.field("ExitCode")
+
+    def test_a_rank_that_leaves_again_and_again(self):
+        self.assertEqual(self.lose_a_rank_again_and_again("exit"), "5:0", self.logs())
+
+    def test_a_rank_that_is_killed_again_and_again(self):
+        self.assertNotEqual(self.lose_a_rank_again_and_again("kill"), "0:0", self.logs())
+
+    def test_a_rank_that_freezes_again_and_again(self):
+        self.assertNotEqual(self.lose_a_rank_again_and_again("stop"), "0:0", self.logs())
 
     def test_lockstep_run_restarts_inside_an_allocation(self):
         command = " ".join([str(self.program), "run", "--backoff=0.1", *self.flags()])

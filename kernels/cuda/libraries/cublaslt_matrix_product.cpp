@@ -19,7 +19,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr std::size_t kMostWorkspace = std::size_t(32) << 20;
+constexpr std::size_t kMostProductWorkspace = std::size_t(32) << 20;
 constexpr std::uint32_t kPointerAlignment = 64;
 constexpr int kCandidates = 8;
 
@@ -162,7 +162,7 @@ class CublasLtProduct final : public MatrixProduct {
                 preference.get(), attribute, &value, sizeof(value)),
             what_);
     };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kMostWorkspace));
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kMostProductWorkspace));
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
@@ -174,7 +174,7 @@ class CublasLtProduct final : public MatrixProduct {
   }
 
   bool is_usable(const cublasLtMatmulHeuristicResult_t& candidate) const {
-    if (candidate.state != CUBLAS_STATUS_SUCCESS || candidate.workspaceSize > kMostWorkspace)
+    if (candidate.state != CUBLAS_STATUS_SUCCESS || candidate.workspaceSize > kMostProductWorkspace)
       return false;
     std::uint32_t scheme = 0;
     check(cublaslt().cublasLtMatmulAlgoConfigGetAttribute(&candidate.algo,

@@ -6,7 +6,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr std::int64_t kMostWorkspace = std::int64_t(256) << 20;
+constexpr std::int64_t kMostPlanWorkspace = std::int64_t(256) << 20;
 
 /// What is known of the numbers that an engine computes.
 std::vector<cudnnBackendNumericalNote_t> numerical_notes(const CudnnDescriptor& configuration,
@@ -70,7 +70,7 @@ std::unique_ptr<CudnnPlan> plan_for(cudnnHandle_t handle,
   // not compile on one rank alone, going on would give it other bits than the others.
   if (!plan.finalize_if_supported()) return nullptr;
   const std::int64_t workspace = plan.get_int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-  if (workspace > kMostWorkspace) return nullptr;
+  if (workspace > kMostPlanWorkspace) return nullptr;
   return std::make_unique<CudnnPlan>(CudnnPlan{std::move(plan), std::size_t(workspace)});
 }
 
