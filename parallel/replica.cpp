@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "parallel/fault_player.h"
+#include "parallel/memory_table.h"
 #include "parallel/replica_check.h"
 #include "parallel/replica_state.h"
 
@@ -30,13 +31,7 @@ Replica::~Replica() {
 const BatchPlan& Replica::batch() const { return state_->batch; }
 
 Schedule Replica::schedule(std::int64_t samples) const {
-  const BatchPlan& b = state_->batch;
-  return make_schedule({.samples = samples,
-                        .micro_batch = b.micro_batch,
-                        .shards = b.shards,
-                        .ranks = b.ranks,
-                        .cluster = b.cluster},
-                       state_->context.rank());
+  return training_schedule(state_->batch, samples, state_->context.rank());
 }
 
 Schedule Replica::evaluation_schedule(std::int64_t samples) const {
@@ -89,6 +84,13 @@ std::size_t Replica::planned_bytes() const {
 }
 
 std::size_t Replica::activation_bytes() const { return state_->programs.arena_bytes(); }
+
+MemoryTable Replica::memory() const {
+  const State& s = *state_;
+  return tabulate(s.programs.compiled(), s.programs.buffers(), s.programs.packed(), s);
+}
+
+std::uint64_t Replica::baseline_bytes() const { return state_->programs.baseline_bytes(); }
 
 Profiler* Replica::profiler() { return state_->profiler.get(); }
 

@@ -20,6 +20,7 @@
 
 namespace lockstep {
 
+struct MemoryTable;
 class Profiler;
 
 /// Seconds since construction, of this rank.
@@ -107,6 +108,10 @@ class Replica {
   std::size_t planned_bytes() const;
   /// Bytes of the arena: activations and workspace.
   std::size_t activation_bytes() const;
+  /// All that it has reserved, by category; loader and snapshot are not its own.
+  MemoryTable memory() const;
+  /// Of this process in memory before anything was reserved: see ProgramSet.
+  std::uint64_t baseline_bytes() const;
   /// What was timed; null without TrainOptions::profile.
   Profiler* profiler();
 
