@@ -10,6 +10,7 @@
 #include "core/base/suggest.h"
 #include "launcher/overruled.h"
 #include "launcher/raw_flags.h"
+#include "launcher/stand_in_data.h"
 #include "launcher/toml_reader.h"
 
 namespace lockstep {
@@ -82,7 +83,8 @@ std::string check_config_file(const std::string& file) {
 
 }  // namespace
 
-TrainFlags parse_train_flags(const std::vector<std::string>& arguments) {
+TrainFlags parse_train_flags(const std::vector<std::string>& arguments,
+                             const StandInData* stand_in) {
   CLI::App app("Trains a model of the zoo on a data source, on one or many ranks.",
                "lockstep train");
   app.get_formatter()->column_width(34);
@@ -104,6 +106,7 @@ TrainFlags parse_train_flags(const std::vector<std::string>& arguments) {
   } catch (const CLI::Error& error) {
     throw ConfigError(error.what(), "lockstep train --help lists all flags");
   }
+  if (stand_in != nullptr) choose_stand_in(app, *stand_in, raw);
   return resolve_flags(app, raw);
 }
 

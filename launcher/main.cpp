@@ -16,6 +16,7 @@
 #include "launcher/host_facts.h"
 #include "launcher/memory_words.h"
 #include "launcher/pack_command.h"
+#include "launcher/plan_command.h"
 #include "launcher/run_command.h"
 #include "launcher/train_command.h"
 #include "launcher/uncaught.h"
@@ -28,6 +29,7 @@ constexpr std::string_view kUsage =
     "commands\n"
     "  train      trains a model of the zoo on a data source (lockstep train --help)\n"
     "  run        starts the ranks of a training and restarts them after a failure\n"
+    "  plan       what a training would need and what fits, without running it\n"
     "  evaluate   loss and accuracy of a saved run\n"
     "  predict    what a saved run says of single samples\n"
     "  generate   text that a saved gpt continues\n"
@@ -59,6 +61,7 @@ int run(const std::vector<std::string>& arguments) {
   constexpr std::pair<std::string_view, int (*)(const std::vector<std::string>&)> kRun[] = {
       {"train", lockstep::train_command},
       {"run", lockstep::run_command},
+      {"plan", lockstep::plan_command},
       {"evaluate", lockstep::evaluate_command},
       {"predict", lockstep::predict_command},
       {"generate", lockstep::generate_command},
@@ -66,8 +69,16 @@ int run(const std::vector<std::string>& arguments) {
       {"pack", lockstep::pack_command}};
   for (const auto& [name, run_command] : kRun)
     if (command == name) return run_command({arguments.begin() + 1, arguments.end()});
-  constexpr std::string_view kCommands[] = {
-      "train", "run", "evaluate", "predict", "generate", "export", "pack", "--help", "--version"};
+  constexpr std::string_view kCommands[] = {"train",
+                                            "run",
+                                            "plan",
+                                            "evaluate",
+                                            "predict",
+                                            "generate",
+                                            "export",
+                                            "pack",
+                                            "--help",
+                                            "--version"};
   const std::string best = lockstep::nearest(command, kCommands);
   throw ConfigError(fmt::format("unknown command '{}'", command),
                     best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");

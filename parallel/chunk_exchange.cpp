@@ -91,9 +91,10 @@ void ChunkExchange::begin(const ExchangePlan& plan, std::int64_t largest) {
   plan_ = &plan;
   started_ = exchanged_ = summed_ = gathered_ = 0;
   slot_size_ = slot_elems(plan, largest);
-  slots_ = slot_size_ == 0 ? kSlots
-                           : int(std::clamp<std::int64_t>(
-                                 std::int64_t(pool_bytes() / sizeof(float)) / slot_size_, 1, kSlots));
+  slots_ = slot_size_ == 0
+               ? kSlots
+               : int(std::clamp<std::int64_t>(
+                     std::int64_t(pool_bytes() / sizeof(float)) / slot_size_, 1, kSlots));
   LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
                   pool_bytes());
   operands_.resize(std::size_t(plan.nodes()));

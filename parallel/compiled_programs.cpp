@@ -53,6 +53,10 @@ Builder::Settings settings_for(const TrainOptions& options,
           .freeze = options.freeze};
 }
 
+std::int64_t bucket_bytes(const TrainOptions& options) {
+  return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
+}
+
 }  // namespace
 
 CompiledPrograms::CompiledPrograms(Backend& backend,
@@ -67,12 +71,11 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
                  ConfigError,
                  "--precision tf32: {} has no tf32 products (GPUs have: --device cuda)",
                  backend.device_class());
-  const auto bucket_bytes = std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
   int choice = -1;  // of recomputation: the whole micro-batch, which comes first, decides
   for (std::int64_t n : distinct_sizes(batch, std::move(sizes))) {
     Builder::Settings settings = settings_for(options, batch, n);
     Graph graph = trace(model, loss, samples, settings);
-    if (training_.empty()) space_ = lay_out(graph, bucket_bytes);
+    if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options));
     check_parameters(n, graph);
     training_.push_back(
         {n, compile_within_limit(std::move(graph), backend, space_, reuse_, options, choice)});
@@ -99,6 +102,17 @@ void CompiledPrograms::check_parameters(std::int64_t samples, const Graph& graph
                  "model: for {} samples or in evaluation it declares other parameters than in "
                  "training; declare all of them always",
                  samples);
+}
+
+std::size_t least_training_bytes(Backend& backend,
+                                 const ModelFunction& model,
+                                 const LossFunction& loss,
+                                 const data::SampleSpec& samples,
+                                 const TrainOptions& options,
+                                 const BatchPlan& batch) {
+  const Graph graph = trace(model, loss, samples, settings_for(options, batch, batch.micro_batch));
+  const FlatSpace space = lay_out(graph, bucket_bytes(options));
+  return least_training_bytes(graph, backend, space, reuse_of_environment(), options);
 }
 
 ProgramBuffers::ProgramBuffers(Backend& backend, const CompiledPrograms& programs) {

@@ -59,6 +59,14 @@ class CompiledPrograms {
   std::vector<CompiledProgram> evaluation_;
 };
 
+/// least_training_bytes() of the training program for a whole micro-batch.
+std::size_t least_training_bytes(Backend& backend,
+                                 const ModelFunction& model,
+                                 const LossFunction& loss,
+                                 const data::SampleSpec& samples,
+                                 const TrainOptions& options,
+                                 const BatchPlan& batch);
+
 /// The memory that all programs of a run share.
 struct ProgramBuffers {
   std::unique_ptr<DeviceBuffer> arena, parameters, gradients;

@@ -37,6 +37,9 @@ struct StepTimes {
 /// Collective: all ranks call the same functions with matching arguments.
 class Replica {
  public:
+  /// Micro-batches in memory that a device may be copying from: see lend_memory().
+  static constexpr int kHeldMicroBatches = 2;
+
   /// Compiles training and evaluation programs for micro-batches of plan_batch()'s size and for
   /// each of `tail_sizes` (short last micro-batches, with or without duplicates). Parameters start
   /// from the seed or from `options.init`, equal on every rank that reads equal files. Throws

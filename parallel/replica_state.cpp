@@ -46,8 +46,7 @@ Replica::State::State(RankContext& rank_context,
                       const data::SampleSpec& samples,
                       const TrainOptions& train_options,
                       std::vector<std::int64_t> tail_sizes)
-    : ReplicaPrograms(
-          rank_context, model, loss, samples, train_options, std::move(tail_sizes)),
+    : ReplicaPrograms(rank_context, model, loss, samples, train_options, std::move(tail_sizes)),
       ReplicaParts(context.backend(),
                    context.communicator(),
                    programs.compiled(),

@@ -39,9 +39,6 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:
-  /// Micro-batches in memory that the device may be copying from.
-  static constexpr int kHeldMicroBatches = 2;
-
   void initialise_parameters();
   void load_initial_weights();
   void load(const BoundProgram& program, data::Loader& loader);
@@ -63,7 +60,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
 
   data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;
-  bool on_host_;                                 // the device is the processor itself
+  bool on_host_;  // the device is the processor itself
   /// Behind the copies of the last micro-batches, in turn. Those before have been made.
   std::array<std::unique_ptr<DeviceEvent>, kHeldMicroBatches> copied_;
   std::size_t next_copied_ = 0;

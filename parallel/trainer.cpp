@@ -131,14 +131,8 @@ class Trainer::State {
   }
 
   void make_replica(const data::DataSplit& data) {
-    const std::int64_t size = data.train->size(), micro = batch_.micro_batch;
-    std::vector<std::int64_t> tails{options_.global_batch % micro,
-                                    size % options_.global_batch % micro};
-    if (data.validation) {
-      const std::int64_t n = data.validation->size();
-      tails.push_back(n % micro);
-    }
-    std::erase(tails, 0);
+    const std::vector<std::int64_t> tails =
+        tail_sizes(batch_, data.train->size(), data.validation ? data.validation->size() : 0);
     TrainOptions options = options_;
     if (start_) options.init.clear();  // the checkpoint has the weights
     replica_.emplace(context_, model_, loss_, data.train->spec(), options, tails);

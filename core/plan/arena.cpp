@@ -17,6 +17,16 @@ bool meet(const BufferLifetime& a, const BufferLifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
+/// At each step, and 0 behind the last.
+std::vector<std::size_t> live_bytes(std::span<const BufferLifetime> buffers) {
+  int steps = 0;
+  for (const BufferLifetime& b : buffers) steps = std::max(steps, b.last + 1);
+  std::vector<std::size_t> live(std::size_t(steps) + 1, 0);
+  for (const BufferLifetime& b : buffers)
+    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned(b.bytes);
+  return live;
+}
+
 }  // namespace
 
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
@@ -47,12 +57,12 @@ ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
 }
 
 std::size_t arena_lower_bound(std::span<const BufferLifetime> buffers) {
-  int steps = 0;
-  for (const BufferLifetime& b : buffers) steps = std::max(steps, b.last + 1);
-  std::vector<std::size_t> live(std::size_t(steps) + 1, 0);
-  for (const BufferLifetime& b : buffers)
-    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned(b.bytes);
-  return std::ranges::max(live);
+  return std::ranges::max(live_bytes(buffers));
+}
+
+int busiest_step(std::span<const BufferLifetime> buffers) {
+  const std::vector<std::size_t> live = live_bytes(buffers);
+  return int(std::ranges::max_element(live) - live.begin());
 }
 
 void verify(const ArenaPlan& plan, std::span<const BufferLifetime> buffers) {
