@@ -117,10 +117,19 @@ MemoryPlan plan_as_asked(Backend& device, PlanRequest request) {
   }
 }
 
+std::string data_words(const TrainFlags& flags, const data::Dataset& data) {
+  if (!flags.stands_in) return data.describe();
+  const data::SampleSpec& spec = data.spec();
+  return fmt::format("samples of {}, {} {}",
+                     spec.input.to_string(),
+                     spec.classes,
+                     spec.input.dtype == DType::i32 ? "different tokens" : "classes");
+}
+
 PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks) {
   const PlanRequest request = make_request(flags.train, device, ranks);
   PlanReport report{.flags = flags.train,
-                    .data = request.data.train->describe(),
+                    .data = data_words(flags.train, *request.data.train),
                     .device = device.name,
                     .note = device.note,
                     .plan = plan_as_asked(*device.backend, request),
@@ -150,15 +159,13 @@ void require_something_fits(const PlanReport& report) {
       "a --memory-limit of at least {}, a smaller model, or an optimizer with less state",
       std::uint64_t(least));
   if (limit < fixed)
-    throw OutOfMemory(
-        fmt::format(
-            "memory: parameters, gradients, optimizer state and packed copies of {} take {} "
-            "at any micro-batch, {} more than the limit of {}",
-            report.flags.model.name,
-            bytes_words(fixed),
-            bytes_words(fixed - limit),
-            bytes_words(limit)),
-        hint);
+    throw OutOfMemory(fmt::format("memory: parameters, gradients and optimizer state of {} take {} "
+                                  "at any micro-batch, {} more than the limit of {}",
+                                  report.flags.model.name,
+                                  bytes_words(fixed),
+                                  bytes_words(fixed - limit),
+                                  bytes_words(limit)),
+                      hint);
   throw OutOfMemory(fmt::format("memory: {} does not fit: a micro-batch of 1 with full recompute "
                                 "takes {}, {} more than the limit of {}",
                                 report.flags.model.name,

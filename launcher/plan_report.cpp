@@ -33,7 +33,7 @@ std::string head(const PlanReport& report) {
                        : fmt::format(", {} of them frozen", with_thousands(double(plan.frozen))));
   text += fmt::format("data       {}{}\n",
                       report.data,
-                      flags.stands_in ? " (no --data given: the model's usual samples)" : "");
+                      flags.stands_in ? " (no --data: what the model is made for)" : "");
   text += fmt::format("batch      {}\n", plan.batch.to_string());
   text += fmt::format("optimizer  {}\n", to_string(flags.options.optimizer));
   text += fmt::format("engine     --precision {} --recompute {}\n",
@@ -62,7 +62,7 @@ std::string table_text(const MemoryPlan& plan) {
     const bool in_arena = category == MemoryCategory::activations ||
                           category == MemoryCategory::workspace ||
                           category == MemoryCategory::input;
-    line(words_of(category), table.bytes[i], in_arena ? "  arena" : "");
+    line(words_of(category), table.bytes[i], in_arena ? "  arena, when most is live" : "");
   }
   line("planned",
        table.planned(),

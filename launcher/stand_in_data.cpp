@@ -45,6 +45,9 @@ void choose_stand_in(const CLI::App& app, const StandInData& stand_in, RawFlags&
                    raw.data);
     return;
   }
+  // mlp and convnet are made for the default.
+  const bool sized = app.count("--image-size") > 0 || stand_in.classes > 0;
+  if (!sized && (raw.model == "mlp" || raw.model == "convnet")) return;
   raw.stands_in = true;
   if (is_gpt(raw.model)) {
     LOCKSTEP_CHECK(stand_in.classes == 0,

@@ -207,7 +207,9 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
   count_parameters(programs.graph(), plan);
   plan.limited_bytes = training_bytes(programs.whole(), programs.space(), options.optimizer);
-  plan.fixed_bytes = plan.limited_bytes - programs.whole().arena_bytes();
+  for (const auto category :
+       {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer_state})
+    plan.fixed_bytes += *plan.table[category];
   plan.arena_lower_bound = arena_lower_bound(programs.largest().plan().buffers);
   plan.flops_per_step = flops_per_step(programs, plan.batch);
   plan.exchange_bytes_per_step = exchange_bytes(parts.exchange, plan.batch, rank);

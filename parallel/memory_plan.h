@@ -31,7 +31,8 @@ struct MemoryPlan {
   std::int64_t parameters = 0;      ///< elements that the model has, frozen ones included
   std::int64_t frozen = 0;
   std::size_t limited_bytes = 0;  ///< what memory_limit limits: see training_bytes()
-  std::size_t fixed_bytes = 0;    ///< of those, what does not depend on the micro-batch
+  /// Of those, what no micro-batch changes: parameters, gradients and optimizer state.
+  std::size_t fixed_bytes = 0;
   std::size_t arena_lower_bound = 0;
   double flops_per_step = 0;                  ///< of all ranks, for one global batch
   std::uint64_t exchange_bytes_per_step = 0;  ///< that this rank sends: Replica::bytes_sent()
