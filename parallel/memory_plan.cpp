@@ -188,7 +188,7 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
       plan.batch,
       tail_sizes(plan.batch, data.train->size(), data.validation ? data.validation->size() : 0));
   std::optional<std::uint64_t> context;
-  if (request.on_host) context = resident_bytes();
+  if (request.on_host) context = resident_memory().total();
 
   DryBackend nothing;
   DryCommunicator nobody(rank, request.ranks);

@@ -17,7 +17,10 @@ std::uint64_t status_bytes(const std::string& wanted) {
 
 }  // namespace
 
-std::uint64_t resident_bytes() { return status_bytes("VmRSS:"); }
+ResidentMemory resident_memory() {
+  return {status_bytes("RssAnon:"), status_bytes("RssFile:") + status_bytes("RssShmem:")};
+}
+
 std::uint64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
 
 }  // namespace lockstep

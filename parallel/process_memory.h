@@ -5,9 +5,15 @@
 
 namespace lockstep {
 
-/// Bytes of this process that are in memory now, its libraries included; 0 where that is unknown.
-std::uint64_t resident_bytes();
-/// The most that were at once since the program began; 0 where that is unknown.
+/// Bytes of this process that are in memory; 0 where that is unknown.
+struct ResidentMemory {
+  std::uint64_t own = 0;    ///< heap, stacks, buffers
+  std::uint64_t files = 0;  ///< pages of the program, its libraries and mapped files, shared ones
+  std::uint64_t total() const { return own + files; }
+};
+ResidentMemory resident_memory();
+
+/// The most that total() has been since the program began.
 std::uint64_t peak_resident_bytes();
 
 }  // namespace lockstep

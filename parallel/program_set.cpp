@@ -18,7 +18,7 @@ ProgramSet::ProgramSet(Backend& backend,
                        const BatchPlan& batch,
                        std::vector<std::int64_t> sizes)
     : compiled_(backend, model, loss, samples, options, batch, std::move(sizes)),
-      baseline_bytes_(resident_bytes()),
+      baseline_bytes_(resident_memory().own),
       buffers_(backend, compiled_) {
   request_packed_copies(backend, compiled_, packed_);
   training_ = bind(backend, compiled_.training());

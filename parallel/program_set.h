@@ -50,8 +50,7 @@ class ProgramSet {
   const ProgramBuffers& buffers() const { return buffers_; }
   PackedCopies& packed() { return packed_; }
   const PackedCopies& packed() const { return packed_; }
-  /// Of this process, once everything was compiled and before anything was allocated: the program,
-  /// its libraries, and the kernels.
+  /// ResidentMemory::own once everything was compiled and before anything was allocated.
   std::uint64_t baseline_bytes() const { return baseline_bytes_; }
   /// See Program::set_position().
   void set_position(Position* position);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/replica.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "core/base/error.h"
+#include "core/base/sha256.h"
 #include "parallel/fault_player.h"
 #include "parallel/memory_table.h"
 #include "parallel/replica_check.h"
@@ -122,6 +124,28 @@ std::vector<io::NamedTensor> Replica::weights() const {
   State& s = *state_;
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.parameters(), false);
+}
+
+std::string Replica::weights_sha256() const {
+  constexpr std::int64_t kChunk = std::int64_t{1} << 18;
+  State& s = *state_;
+  const Graph& graph = s.programs.graph();
+  Sha256 hash;
+  std::vector<float> values;
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter& parameter = graph.parameters()[i];
+    if (parameter.kind == ParameterKind::metric) continue;
+    const float* const first = s.programs.parameters() + s.programs.space().of(int(i)).offset;
+    const std::int64_t elems = parameter.shape.elems();
+    const bool converts = !parameter.file_layout.permutation.empty();
+    for (std::int64_t at = 0; at < elems; at += std::int64_t(values.size())) {
+      values.resize(std::size_t(converts ? elems : std::min(kChunk, elems - at)));
+      s.context.backend().copy_to_host(values.data(), first + at, values.size() * sizeof(float));
+      if (converts) values = io::to_file_layout(parameter, values);
+      hash.update(std::as_bytes(std::span<const float>(values)));
+    }
+  }
+  return hash.hex();
 }
 
 std::vector<io::NamedTensor> Replica::gradients() const {

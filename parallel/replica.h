@@ -113,13 +113,15 @@ class Replica {
   std::size_t activation_bytes() const;
   /// All that it has reserved, by category; loader and snapshot are not its own.
   MemoryTable memory() const;
-  /// Of this process in memory before anything was reserved: see ProgramSet.
+  /// What this process had of its own before anything was reserved: see ProgramSet.
   std::uint64_t baseline_bytes() const;
   /// What was timed; null without TrainOptions::profile.
   Profiler* profiler();
 
   /// Host copies of parameters and running statistics, as stored, in declaration order.
   std::vector<io::NamedTensor> weights() const;
+  /// io::weights_sha256() of weights(), which are not copied for it all at once.
+  std::string weights_sha256() const;
   /// Sums of the last step's gradients (scaled by one over the samples), in declaration order,
   /// without frozen parameters.
   std::vector<io::NamedTensor> gradients() const;

@@ -290,13 +290,11 @@ void TrainingRun::finish() {
   s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
   s.loader_workers = loader_->workers();
   s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
-  s.peak_memory_bytes = peak_resident_bytes();
   const MemoryTable memory = memory_table();
   s.memory_planned_bytes = memory.planned();
-  s.memory_baseline_bytes = p_.replica.baseline_bytes();
   s.planned_bytes = p_.replica.planned_bytes();
   s.activation_bytes = p_.replica.activation_bytes();
-  s.weights_sha256 = io::weights_sha256(p_.replica.weights());
+  s.weights_sha256 = p_.replica.weights_sha256();
   if (const auto slowest = straggler_watch_.slowest()) {
     s.slowest_rank = slowest->rank;
     s.slowest_host = slowest->host;
@@ -310,6 +308,9 @@ void TrainingRun::finish() {
     profile = make_profile(
         p_.context, *p_.replica.profiler(), std::max<std::int64_t>(1, done_ - s.resumed_at));
   save_at_end();
+  // Pages of libraries come in as code first runs; what was there before is the rest.
+  s.memory_baseline_bytes = p_.replica.baseline_bytes() + resident_memory().files;
+  s.peak_memory_bytes = peak_resident_bytes();
   for (TrainObserver* observer : p_.observers)
     s.stopped ? observer->on_stop(s) : observer->on_end(s);
   if (!profile) return;

@@ -93,7 +93,9 @@ void write_safetensors(const std::filesystem::path& path,
   put(std::as_bytes(std::span(header)));
   if (observer != nullptr) observer->on_header_end();
   for (const TensorView* tensor : order) {
-    put(tensor->data);
+    const auto data = observer != nullptr ? observer->data_of(*tensor) : tensor->data;
+    LOCKSTEP_ASSERT(data.size() == tensor->data.size());
+    put(data);
     if (observer != nullptr) observer->on_tensor_end(*tensor);
   }
   out.finish();
