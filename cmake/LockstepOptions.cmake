@@ -10,6 +10,10 @@ option(LOCKSTEP_BENCHMARKS "Build the benchmarks, with the tests" ON)
 option(LOCKSTEP_FUZZ "Build the parsers and their fuzzers alone, with clang's libFuzzer" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
+# Some presets compile the files of a target in groups, each as one unit (CMAKE_UNITY_BUILD), which
+# reads their headers once. So names in anonymous namespaces must differ within a library and within
+# a test program, and beside our own namespace testing, GoogleTest's is `::testing`.
+
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})

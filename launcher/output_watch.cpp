@@ -32,7 +32,7 @@ std::string take_lines(std::string& rest, std::string_view piece, TakeLine take_
   return shown;
 }
 
-void set_once(Culprit& culprit, std::string text) {
+void set_once(ReportedCulprit& culprit, std::string text) {
   if (culprit.text.empty()) culprit.text = std::move(text);
 }
 
@@ -120,7 +120,7 @@ std::string ErrorOutput::end() {
   return shown;
 }
 
-Culprit ErrorOutput::culprit() const {
+ReportedCulprit ErrorOutput::culprit() const {
   const std::string& told = by_launcher_.text;
   const bool launcher_knows =
       !dead_.empty() && (told.starts_with(dead_) || told.starts_with("host "));

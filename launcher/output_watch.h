@@ -10,7 +10,7 @@
 namespace lockstep {
 
 /// Who ended a job, as far as its output tells.
-struct Culprit {
+struct ReportedCulprit {
   std::string text;  ///< "[rank 1 node7] error: ...", or what the launcher says; empty: unknown
   std::string hint;
   bool said = false;  ///< the rank itself has said so, on the output that was passed on
@@ -26,7 +26,7 @@ class ErrorOutput {
   std::string take(std::string_view piece);
   /// The rest, once the stream has ended.
   std::string end();
-  Culprit culprit() const;
+  ReportedCulprit culprit() const;
 
  private:
   std::string take_line(const std::string& line);
@@ -34,9 +34,9 @@ class ErrorOutput {
   void read_box();
   void read_line(const std::string& line);
 
-  std::string rest_;               // of a line that has not ended
-  std::vector<std::string> box_;   // of mpirun, with its two rules; empty outside
-  Culprit by_rank_, by_launcher_;  // the first of each
+  std::string rest_;                       // of a line that has not ended
+  std::vector<std::string> box_;           // of mpirun, with its two rules; empty outside
+  ReportedCulprit by_rank_, by_launcher_;  // the first of each
   bool hint_follows_ = false;
   std::string dead_;  // "rank 1 ", where the first record is a peer's of a rank that died
 };

@@ -166,7 +166,7 @@ class Run {
               : fmt::format("stopped; the run goes on from step {} with {}", standing_.step, how));
       return;
     }
-    const Culprit& culprit = ending.culprit;
+    const ReportedCulprit& culprit = ending.culprit;
     std::cout << std::flush;
     std::cerr << fmt::format("lockstep run: the ranks ended with exit code {}; first of them:\n",
                              ending.exit_code)

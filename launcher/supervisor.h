@@ -27,7 +27,7 @@ struct Ending {
   int exit_code = 0;          ///< 128 + signal where a signal ended it, as shells have it
   bool stop_asked = false;    ///< by a signal to this process
   bool out_of_grace = false;  ///< ... and it had to be ended, or was to be ended at once
-  Culprit culprit;            ///< where exit_code is neither 0 nor 75
+  ReportedCulprit culprit;    ///< where exit_code is neither 0 nor 75
 };
 
 /// Runs a launcher in a process group of its own and waits until it and all its descendants on

@@ -12,8 +12,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
 scripts/install_dependencies.sh --lint
 
-compilation=build/release/compile_commands.json
-[[ -f $compilation ]] || cmake --preset release >/dev/null
+folder=build/debug  # release compiles files in groups
+compilation=$folder/compile_commands.json
+[[ -f $compilation ]] || cmake --preset debug >/dev/null
 mapfile -t built < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$compilation" |
   sed "s|^$PWD/||" | grep --invert-match --extended-regexp '^(build|tests)/')
 
@@ -35,7 +36,7 @@ if ((${#files[@]} == 0)); then
 fi
 # GCC's own warning switches are unknown to clang.
 if ! printf '%s\n' "${files[@]}" | xargs --max-args=1 --max-procs="$(nproc)" \
-  clang-tidy-14 -p build/release --quiet --extra-arg=-Wno-unknown-warning-option \
+  clang-tidy-14 -p "$folder" --quiet --extra-arg=-Wno-unknown-warning-option \
   --extra-arg=-Wno-unused-command-line-argument 2> >(grep --invert-match 'warnings\? generated' >&2); then
   echo "tidy.sh: findings above" >&2
   exit 1

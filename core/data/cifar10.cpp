@@ -15,10 +15,10 @@ constexpr std::int64_t kPlane = kSize * kSize;
 constexpr std::int64_t kRecord = 1 + 3 * kPlane;  // bytes: label, red, green, blue
 constexpr int kClasses = 10;
 // Mean and deviation of the training pixels in [0, 1], as everyone rounds them.
-constexpr float kMean[] = {0.4914f, 0.4822f, 0.4465f};
-constexpr float kDeviation[] = {0.2470f, 0.2435f, 0.2616f};
+constexpr float kCifar10Mean[] = {0.4914f, 0.4822f, 0.4465f};
+constexpr float kCifar10Deviation[] = {0.2470f, 0.2435f, 0.2616f};
 
-constexpr const char* kHint =
+constexpr const char* kCifar10Hint =
     "expected the binary version of CIFAR-10: data_batch_1.bin to data_batch_5.bin and "
     "test_batch.bin in one folder";
 
@@ -27,7 +27,7 @@ class Cifar10 final : public Dataset {
   Cifar10(std::string folder, const std::vector<std::string>& names) : folder_(std::move(folder)) {
     for (const std::string& name : names) {
       const std::string path = (std::filesystem::path(folder_) / name).string();
-      check_size(path, std::int64_t(input_file_size(path, kHint)));
+      check_size(path, std::int64_t(input_file_size(path, kCifar10Hint)));
       const MappedFile& file = files_.emplace_back(path);
       check_labels(file);
       ends_.push_back(size() + std::int64_t(file.bytes().size()) / kRecord);
@@ -37,8 +37,8 @@ class Cifar10 final : public Dataset {
     spec_.target = {{}, DType::i32};
     spec_.classes = kClasses;
     for (int c = 0; c < 3; ++c) {
-      spec_.scale.push_back(1.0f / 255.0f / kDeviation[c]);
-      spec_.shift.push_back(-kMean[c] / kDeviation[c]);
+      spec_.scale.push_back(1.0f / 255.0f / kCifar10Deviation[c]);
+      spec_.shift.push_back(-kCifar10Mean[c] / kCifar10Deviation[c]);
     }
   }
 
@@ -80,7 +80,7 @@ class Cifar10 final : public Dataset {
                                   bytes,
                                   bytes / kRecord,
                                   bytes % kRecord),
-                      kHint);
+                      kCifar10Hint);
   }
 
   static void check_labels(const MappedFile& file) {
@@ -109,9 +109,9 @@ class Cifar10 final : public Dataset {
 DataSplit cifar10(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::exists(folder, error))
-    throw DataError(fmt::format("{}: no such folder", folder), kHint);
+    throw DataError(fmt::format("{}: no such folder", folder), kCifar10Hint);
   if (!std::filesystem::is_directory(folder, error))
-    throw DataError(fmt::format("{}: expected a folder, got a file", folder), kHint);
+    throw DataError(fmt::format("{}: expected a folder, got a file", folder), kCifar10Hint);
   std::vector<std::string> train;
   for (int i = 1; i <= 5; ++i) train.push_back(fmt::format("data_batch_{}.bin", i));
   return {std::make_shared<Cifar10>(folder, train),

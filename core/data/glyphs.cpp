@@ -10,8 +10,8 @@ namespace lockstep::data {
 namespace {
 
 // Mean and deviation of the pixels in [0, 1], measured on 60,000 images.
-constexpr float kMean = 0.1689f;
-constexpr float kDeviation = 0.2194f;
+constexpr float kGlyphsMean = 0.1689f;
+constexpr float kGlyphsDeviation = 0.2194f;
 
 class Glyphs final : public Dataset {
  public:
@@ -28,8 +28,8 @@ class Glyphs final : public Dataset {
     spec_.input = {{kGlyphSize, kGlyphSize, 1}, DType::u8};
     spec_.target = {{}, DType::i32};
     spec_.classes = kGlyphClasses;
-    spec_.scale = {1.0f / 255.0f / kDeviation};
-    spec_.shift = {-kMean / kDeviation};
+    spec_.scale = {1.0f / 255.0f / kGlyphsDeviation};
+    spec_.shift = {-kGlyphsMean / kGlyphsDeviation};
   }
 
   const SampleSpec& spec() const override { return spec_; }

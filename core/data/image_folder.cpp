@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHint =
+constexpr const char* kImageFolderHint =
     "expected DIR/CLASS/*.jpg, or DIR/train/CLASS/*.jpg beside DIR/val, DIR/validation or DIR/test";
 /// Deeper folders are taken for a mistake before the stack is.
 constexpr std::size_t kDeepest = 64;
@@ -94,10 +94,10 @@ ImageFolder scan_image_folder(const std::string& root) {
   std::error_code error;
   const fs::file_status status = fs::status(root, error);
   if (status.type() == fs::file_type::not_found)
-    throw DataError(fmt::format("{}: no such folder", root), kHint);
+    throw DataError(fmt::format("{}: no such folder", root), kImageFolderHint);
   if (status.type() == fs::file_type::none) cannot_read(root, error);
   if (!fs::is_directory(status))
-    throw DataError(fmt::format("{}: expected a folder, got a file", root), kHint);
+    throw DataError(fmt::format("{}: expected a folder, got a file", root), kImageFolderHint);
   ImageFolder result;
   result.root = root;
   while (result.root.size() > 1 && result.root.back() == '/') result.root.pop_back();
@@ -106,7 +106,7 @@ ImageFolder scan_image_folder(const std::string& root) {
       result.classes.push_back(entry.path().filename().native());
   std::sort(result.classes.begin(), result.classes.end());
   if (result.classes.empty())
-    throw DataError(fmt::format("{}: there is no class folder in it", root), kHint);
+    throw DataError(fmt::format("{}: there is no class folder in it", root), kImageFolderHint);
   std::vector<std::string> files;
   for (std::size_t label = 0; label < result.classes.size(); ++label) {
     files.clear();

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kMostSize = 4096;
 // Of ImageNet's training pixels in [0, 1], as everyone rounds them.
-constexpr float kMean[] = {0.485f, 0.456f, 0.406f};
-constexpr float kDeviation[] = {0.229f, 0.224f, 0.225f};
+constexpr float kImageNetMean[] = {0.485f, 0.456f, 0.406f};
+constexpr float kImageNetDeviation[] = {0.229f, 0.224f, 0.225f};
 
 }  // namespace
 
@@ -21,8 +21,8 @@ SampleSpec image_spec(int size, int classes) {
   spec.target = {{}, DType::i32};
   spec.classes = classes;
   for (int c = 0; c < 3; ++c) {
-    spec.scale.push_back(1.0f / 255.0f / kDeviation[c]);
-    spec.shift.push_back(-kMean[c] / kDeviation[c]);
+    spec.scale.push_back(1.0f / 255.0f / kImageNetDeviation[c]);
+    spec.shift.push_back(-kImageNetMean[c] / kImageNetDeviation[c]);
   }
   return spec;
 }

@@ -23,7 +23,7 @@ constexpr int kMostScans = 200;
 /// 64 pixels take at least a bit (arithmetic coding could do with less, on a blank picture).
 constexpr std::size_t kMostPixelsPerByte = 1024;
 
-constexpr const char* kHint = "replace the file, or train with --skip-bad-samples";
+constexpr const char* kBadImageHint = "replace the file, or train with --skip-bad-samples";
 
 /// What the library's C callbacks share with the decoder. `error` comes first: callbacks cast.
 struct ErrorState {
@@ -98,7 +98,7 @@ class JpegDecoder final : public ImageDecoder {
           fmt::format("{}: truncated: the file ends at byte {} without the end of the image",
                       name_,
                       file_.size()),
-          kHint);
+          kBadImageHint);
     return {int(info_.image_width), int(info_.image_height)};
   }
 
@@ -202,7 +202,7 @@ class JpegDecoder final : public ImageDecoder {
                                   info_.image_width,
                                   info_.image_height,
                                   file_.size()),
-                      kHint);
+                      kBadImageHint);
   }
 
   std::size_t position() const {
@@ -216,7 +216,7 @@ class JpegDecoder final : public ImageDecoder {
     const bool ended = state_.error.msg_code == JWRN_JPEG_EOF;
     throw DataError(
         fmt::format("{}: damaged JPEG at byte {}: {}", name_, ended ? file_.size() : at, message),
-        kHint);
+        kBadImageHint);
   }
 
   ErrorState state_;

@@ -15,10 +15,10 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kSize = 28;
 constexpr int kClasses = 10;
 // Mean and deviation of the training pixels in [0, 1], as everyone rounds them.
-constexpr float kMean = 0.1307f;
-constexpr float kDeviation = 0.3081f;
+constexpr float kMnistMean = 0.1307f;
+constexpr float kMnistDeviation = 0.3081f;
 
-constexpr const char* kHint =
+constexpr const char* kMnistHint =
     "expected the four MNIST files train-images-idx3-ubyte, train-labels-idx1-ubyte, "
     "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, plain or .gz, in one folder";
 
@@ -29,8 +29,8 @@ class Mnist final : public Dataset {
     spec_.input = {{kSize, kSize, 1}, DType::u8};
     spec_.target = {{}, DType::i32};
     spec_.classes = kClasses;
-    spec_.scale = {1.0f / 255.0f / kDeviation};
-    spec_.shift = {-kMean / kDeviation};
+    spec_.scale = {1.0f / 255.0f / kMnistDeviation};
+    spec_.shift = {-kMnistMean / kMnistDeviation};
     hash_ = content_hash(images_.data.data(), images_.data.size());
     hash_ = content_hash(labels_.data.data(), labels_.data.size(), hash_);
   }
@@ -66,20 +66,20 @@ std::string find(const std::string& folder, const std::string& stem) {
   for (const std::string& candidate : {plain.string(), plain.string() + ".gz"})
     if (fs::exists(candidate, error)) return candidate;
   throw DataError(fmt::format("{}: neither this file nor {}.gz is there", plain.string(), stem),
-                  kHint);
+                  kMnistHint);
 }
 
 std::shared_ptr<const Dataset> part(const std::string& folder, const std::string& name) {
   const std::string image_file = find(folder, name + "-images-idx3-ubyte");
   const std::string label_file = find(folder, name + "-labels-idx1-ubyte");
-  IdxFile images = read_idx(image_file, 3, kHint);
+  IdxFile images = read_idx(image_file, 3, kMnistHint);
   LOCKSTEP_CHECK(images.dims[1] == kSize && images.dims[2] == kSize,
                  DataError,
                  "{}: expected images of 28x28, got {}x{}",
                  image_file,
                  images.dims[1],
                  images.dims[2]);
-  IdxFile labels = read_idx(label_file, 1, kHint);
+  IdxFile labels = read_idx(label_file, 1, kMnistHint);
   LOCKSTEP_CHECK(labels.dims[0] == images.dims[0],
                  DataError,
                  "{}: expected {} labels, one for each image of {}, got {}",
@@ -101,9 +101,10 @@ std::shared_ptr<const Dataset> part(const std::string& folder, const std::string
 
 DataSplit mnist(const std::string& folder) {
   std::error_code error;
-  if (!fs::exists(folder, error)) throw DataError(fmt::format("{}: no such folder", folder), kHint);
+  if (!fs::exists(folder, error))
+    throw DataError(fmt::format("{}: no such folder", folder), kMnistHint);
   if (!fs::is_directory(folder, error))
-    throw DataError(fmt::format("{}: expected a folder, got a file", folder), kHint);
+    throw DataError(fmt::format("{}: expected a folder, got a file", folder), kMnistHint);
   return {part(folder, "train"), part(folder, "t10k")};
 }
 

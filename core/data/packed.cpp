@@ -14,7 +14,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char* kHint = "write the file anew with lockstep pack";
+constexpr const char* kPackedHint = "write the file anew with lockstep pack";
 
 /// A packed file whose header, names and index have been checked against its true size.
 class PackFile {
@@ -45,13 +45,14 @@ class PackFile {
   /// `name`, once it is known to be a file that can be read.
   static const std::string& existing(const std::string& name) {
     const std::uint64_t bytes = input_file_size(name, "lockstep pack writes such files");
-    if (bytes == 0) throw DataError(fmt::format("{}: byte 0: the file is empty", name), kHint);
+    if (bytes == 0)
+      throw DataError(fmt::format("{}: byte 0: the file is empty", name), kPackedHint);
     return name;
   }
 
   void expect(bool good, std::uint64_t at, const std::string& what) const {
     if (good) return;
-    throw DataError(fmt::format("{}: byte {}: {}", name(), at, what), kHint);
+    throw DataError(fmt::format("{}: byte {}: {}", name(), at, what), kPackedHint);
   }
 
   void check_header() {

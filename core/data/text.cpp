@@ -16,7 +16,7 @@ namespace {
 /// Characters of a vocabulary are numbered in 16 bits.
 constexpr std::size_t kMostCharacters = 65536;
 
-constexpr const char* kHint = "expected a text file in UTF-8";
+constexpr const char* kTextHint = "expected a text file in UTF-8";
 
 /// A number for each character that occurs. Memory in pages, since few of a million codes do.
 class CharacterNumbers {
@@ -98,7 +98,7 @@ void for_each_character(const std::string& file, const Use& use) {
 }
 
 void check_size(const std::string& file) {
-  const std::uint64_t bytes = input_file_size(file, kHint);
+  const std::uint64_t bytes = input_file_size(file, kTextHint);
   LOCKSTEP_CHECK(bytes > 0, DataError, "{}: the file is empty", file);
   LOCKSTEP_CHECK(bytes <= kMaxFileBytes,
                  DataError,

@@ -76,7 +76,10 @@ void CheckpointWriter::wait() {
 
 std::vector<CheckpointResult> CheckpointWriter::take_results() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(results_, {});
+  std::vector<CheckpointResult> taken;
+  if (content_.has_value()) taken.reserve(1);  // the thread still needs no memory to report
+  taken.swap(results_);
+  return taken;
 }
 
 void CheckpointWriter::work() {

@@ -8,8 +8,8 @@
 namespace lockstep::cpu {
 namespace {
 
-struct Extents {
-  explicit Extents(const Shape& x) : n(x[0]), positions(x[1] * x[2]), c(x[3]) {}
+struct PooledExtents {
+  explicit PooledExtents(const Shape& x) : n(x[0]), positions(x[1] * x[2]), c(x[3]) {}
   std::int64_t n, positions, c;
   float scale = 1.0f / float(positions);
 };
@@ -24,7 +24,7 @@ class GlobalAvgPoolKernel final : public BoundKernel {
 
  private:
   decltype(&avx2::sum_positions<T>) sum_positions_ = LOCKSTEP_CHOOSE(sum_positions<T>);
-  Extents x_;
+  PooledExtents x_;
 };
 
 template <typename T>
@@ -37,7 +37,7 @@ class GlobalAvgPoolBwdKernel final : public BoundKernel {
 
  private:
   decltype(&avx2::spread_positions<T>) spread_positions_ = LOCKSTEP_CHOOSE(spread_positions<T>);
-  Extents x_;
+  PooledExtents x_;
 };
 
 }  // namespace

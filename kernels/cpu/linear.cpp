@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kSmallWeights = 512 * 512;
 
-struct Extents {
+struct ProductExtents {
   std::int64_t samples, in, out;
   bool small() const { return in * out <= kSmallWeights || samples == 0; }
 };
@@ -47,7 +47,7 @@ struct LargeGemm {
 
 class SmallLinear final : public Kernel {
  public:
-  SmallLinear(const Extents& e, bool bias)
+  SmallLinear(const ProductExtents& e, bool bias)
       : bias_(bias),
         gemm_{.m = e.samples,
               .n = e.out,
@@ -82,7 +82,7 @@ class SmallLinear final : public Kernel {
 
 class LargeLinear final : public Kernel {
  public:
-  LargeLinear(const Extents& e, bool bias, const KernelSpec& spec)
+  LargeLinear(const ProductExtents& e, bool bias, const KernelSpec& spec)
       : bias_(bias), gemm_{describe(spec), 'N', 'T', e.samples, e.out, e.in, e.in, e.in, e.out} {}
 
   void bind(const KernelBuffers& buffers) override {
@@ -107,7 +107,7 @@ class LargeLinear final : public Kernel {
 
 class SmallLinearBwdData final : public Kernel {
  public:
-  explicit SmallLinearBwdData(const Extents& e)
+  explicit SmallLinearBwdData(const ProductExtents& e)
       : gemm_{.m = e.samples, .n = e.in, .k = e.out, .a_row = e.out, .b_row = e.in, .c_row = e.in} {
   }
 
@@ -125,7 +125,7 @@ class SmallLinearBwdData final : public Kernel {
 
 class LargeLinearBwdData final : public Kernel {
  public:
-  LargeLinearBwdData(const Extents& e, const KernelSpec& spec)
+  LargeLinearBwdData(const ProductExtents& e, const KernelSpec& spec)
       : gemm_{describe(spec), 'N', 'N', e.samples, e.in, e.out, e.out, e.in, e.in} {}
 
   void bind(const KernelBuffers& buffers) override {
@@ -143,7 +143,7 @@ class LargeLinearBwdData final : public Kernel {
 
 class LinearBwdWeightsKernel final : public Kernel {
  public:
-  LinearBwdWeightsKernel(const Extents& e, bool bias, const KernelSpec& spec)
+  LinearBwdWeightsKernel(const ProductExtents& e, bool bias, const KernelSpec& spec)
       : small_(e.small()),
         bias_(bias),
         accumulates_(spec.output_accumulates),
@@ -188,7 +188,7 @@ std::int64_t rows(const TensorType& type) {
   return Shape(type.shape.dims().first(std::size_t(type.shape.rank() - 1))).elems();
 }
 
-bool use_bf16_products(const Extents& e) {
+bool use_bf16_products(const ProductExtents& e) {
   return bf16_products() != Bf16Products::widened && e.samples * e.in * e.out > 0;
 }
 
@@ -200,7 +200,7 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSp
         spec, op.activation(), op.keeps_input_of_activation(), [&](const KernelSpec& product) {
           return make_linear_kernel(ops::Linear(op.bias()), product);
         });
-  const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.outputs[0].shape[-1]};
+  const ProductExtents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.outputs[0].shape[-1]};
   if (has_bf16(spec)) {
     if (use_bf16_products(e)) return make_bf16_linear({e.samples, e.in, e.out}, op.bias(), spec);
     return make_widened_kernel(
@@ -212,7 +212,7 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSp
 
 std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op,
                                                     const KernelSpec& spec) {
-  const Extents e{rows(spec.inputs[0]), spec.outputs[0].shape[-1], spec.inputs[0].shape[-1]};
+  const ProductExtents e{rows(spec.inputs[0]), spec.outputs[0].shape[-1], spec.inputs[0].shape[-1]};
   if (has_bf16(spec)) {
     if (use_bf16_products(e)) return make_bf16_linear_bwd_data({e.samples, e.in, e.out}, spec);
     return make_widened_kernel(
@@ -224,7 +224,7 @@ std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op
 
 std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeights& op,
                                                        const KernelSpec& spec) {
-  const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.inputs[1].shape[-1]};
+  const ProductExtents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.inputs[1].shape[-1]};
   if (has_bf16(spec)) {
     if (use_bf16_products(e))
       return make_bf16_linear_bwd_weights({e.samples, e.in, e.out}, op.bias(), spec);

@@ -28,12 +28,12 @@ TEST(Env, ReadsItsVariablesAndNoOthers) {
 TEST(Env, MisspeltNameOffersTheNearest) {
   EXPECT_EQ(hint_of({{"LOCKSTEP_RNAK", "1"}}), "did you mean LOCKSTEP_RANK?");
   EXPECT_EQ(hint_of({{"LOCKSTEP_WORLDSIZE", "1"}}), "did you mean LOCKSTEP_WORLD_SIZE?");
-  EXPECT_THAT(hint_of({{"LOCKSTEP_ZZZZZZZZZZ", ""}}), testing::HasSubstr("unset it"));
+  EXPECT_THAT(hint_of({{"LOCKSTEP_ZZZZZZZZZZ", ""}}), ::testing::HasSubstr("unset it"));
 }
 
 TEST(Env, PlanHasThreeValues) {
   EXPECT_EQ(parse_env({{"LOCKSTEP_PLAN", "poison"}}).plan, "poison");
-  EXPECT_THAT(hint_of({{"LOCKSTEP_PLAN", "of"}}), testing::HasSubstr("poison"));
+  EXPECT_THAT(hint_of({{"LOCKSTEP_PLAN", "of"}}), ::testing::HasSubstr("poison"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string message_of(const std::function<void()>& action) {
   try {
@@ -77,7 +77,7 @@ TEST(Builder, LinearBehindAFlattenedImageKeepsPytorchsLayoutThroughDropoutAndRel
         6);
     const FileLayout& layout = graph.parameters().front().file_layout;
     EXPECT_EQ(layout.stored, (Shape{3, 2, 5, 4})) << dropout;
-    EXPECT_THAT(layout.permutation, testing::ElementsAre(0, 3, 1, 2)) << dropout;
+    EXPECT_THAT(layout.permutation, ::testing::ElementsAre(0, 3, 1, 2)) << dropout;
     EXPECT_EQ(layout.file, (Shape{3, 40})) << dropout;
   }
 }

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Graph training_graph(const std::string& model, Precision precision) {
   data::SampleSpec spec;
@@ -45,7 +45,7 @@ DType expected_type(const Graph& graph, const Node& node, std::size_t i) {
   }
 }
 
-class LoweredGraph : public testing::TestWithParam<std::string> {};
+class LoweredGraph : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LoweredGraph, ActivationsAreBf16AndSumsOverSamplesFp32) {
   const Graph graph = training_graph(GetParam(), Precision::bf16);
@@ -70,10 +70,10 @@ TEST_P(LoweredGraph, TextShowsWhichValuesAreBf16) {
   const std::string text = to_text(training_graph(GetParam(), Precision::bf16));
   EXPECT_THAT(text, HasSubstr("bf16[4, "));
   EXPECT_THAT(to_text(training_graph(GetParam(), Precision::fp32)),
-              testing::Not(HasSubstr("bf16")));
+              ::testing::Not(HasSubstr("bf16")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, LoweredGraph, testing::Values("resnet20", "convnet"));
+INSTANTIATE_TEST_SUITE_P(Models, LoweredGraph, ::testing::Values("resnet20", "convnet"));
 
 }  // namespace
 }  // namespace lockstep

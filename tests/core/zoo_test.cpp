@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Graph imagenet_graph(const nn::ModelSpec& spec, std::int64_t size = 224) {
   return trace_classifier(
@@ -121,7 +121,7 @@ TEST(Zoo, MlpIsNumberedLikeSequential) {
     if (p.kind == ParameterKind::trained) names.push_back(p.name);
   EXPECT_THAT(
       names,
-      testing::ElementsAre("0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"));
+      ::testing::ElementsAre("0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"));
 }
 
 }  // namespace

@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random faults, one after the other, on a run that `lockstep run` stands by.
 
-soak.py PROGRAM SHIM [--minutes M] [--every SECONDS] [--ranks N] [--seed S] [--log FILE]
+soak.py PROGRAM SHIM [--minutes M] [--every SECONDS] [--ranks N] [--step-ms T] [--seed S] [--log FILE]
 
-First the undisturbed run is timed, of so many steps that it takes about M minutes; then the same
-run meets a fault every SECONDS on average: a rank or mpirun killed, a rank stopped (until the
-others give it up), SIGTERM and a new start by hand, as a requeue would do, or a disk that is full
-for two seconds. It has to end with the bits of the undisturbed run, no step told twice and nothing
-left over. Prints the useful share of time:
+The run is of so many steps that it takes about M minutes undisturbed, and meets a fault every
+SECONDS on average: a rank or mpirun killed, a rank stopped (until the others give it up), SIGTERM
+and a new start by hand, as a requeue would do, or a disk that is full for two seconds. It has to
+end with the bits of the undisturbed run, no step told twice and nothing left over. Prints the useful
+share of time:
 
   undisturbed seconds / (seconds of the run - injected downtime)
 
-both measured. Injected downtime: the time that a stopped rank stood still, and that between the
+Every rank sleeps T ms in each step (default 10), so that the machine has time for other work; the
+undisturbed run of all steps, for the bits, does not, and the undisturbed seconds are those of a
+minute's steps with the sleep, times their share. Injected downtime: the time that a stopped rank stood still, and that between the
 end of a stopped run and its next start. What restarts and lost steps cost is not taken off.
 """
 import argparse
@@ -40,8 +42,10 @@ KINDS = ("kill a rank", "kill mpirun", "stop a rank", "SIGTERM and requeue", "di
 
 
 class Soak:
-    def __init__(self, program, shim, ranks, log):
+    def __init__(self, program, shim, ranks, step_ms, log):
         self.program, self.shim, self.ranks, self.log = program, shim, ranks, log
+        self.pace = {"LOCKSTEP_FAULT": "rank=*,stage=training,phase=loading,times=1000000000,"
+                                       f"do=sleep:{step_ms / 1000}"} if step_ms > 0 else {}
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-soak-"))
         self.full = self.folder / "disk_is_full"
         clean = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_PREFIXES)}
@@ -51,11 +55,12 @@ class Soak:
         self.downtime = collections.Counter()
         self.played = collections.Counter()
 
-    def start(self, out, steps):
+    def start(self, out, steps, paced=True):
         output = open(self.folder / f"{out}.output", "a")
         command = [self.program, "run", *FLAGS, *STANDING_BY, f"--ranks={self.ranks}",
                    f"--steps={steps}", f"--out={out}"]
-        return subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=output,
+        return subprocess.Popen(command, cwd=self.folder, stdout=output,
+                                env={**self.environment, **(self.pace if paced else {})},
                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
     def output(self, out):
@@ -64,10 +69,10 @@ class Soak:
     def summary(self, out):
         return json.loads((self.folder / out / "summary.json").read_text())
 
-    def whole(self, out, steps):
+    def whole(self, out, steps, paced=True):
         """Seconds and weights of an undisturbed run."""
         began = time.monotonic()
-        code = self.start(out, steps).wait()
+        code = self.start(out, steps, paced).wait()
         if code != 0:
             raise SystemExit(f"the undisturbed run ended with {code}:\n{self.output(out)[-2000:]}")
         return time.monotonic() - began, self.summary(out)["weights_sha256"]
@@ -174,18 +179,24 @@ def main():
     parser.add_argument("--minutes", type=float, default=60, help="of undisturbed training")
     parser.add_argument("--every", type=float, default=30, help="seconds between faults")
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--step-ms", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log")
     arguments = parser.parse_args()
     log = open(arguments.log, "a", encoding="utf-8") if arguments.log else sys.stdout
     soak = Soak(os.path.abspath(arguments.program), os.path.abspath(arguments.shim),
-                arguments.ranks, log)
+                arguments.ranks, arguments.step_ms, log)
     try:
-        soak.whole("warm", 500)
-        short = soak.whole("short", 2000)[0] - soak.whole("shorter", 500)[0]
-        steps = max(500, int(arguments.minutes * 60 / (short / 1500)))
-        seconds, expected = soak.whole("whole", steps)
-        print(f"undisturbed: {steps} steps in {seconds:.1f} s", file=log, flush=True)
+        soak.whole("warm", 200)
+        short = soak.whole("shorter", 200)[0]
+        step_s = (soak.whole("short", 1200)[0] - short) / 1000
+        sample = max(1200, int(60 / step_s))
+        step_s = (soak.whole("sample", sample)[0] - short) / (sample - 200)
+        steps = max(500, int(arguments.minutes * 60 / step_s))
+        expected = soak.whole("whole", steps, paced=False)[1]
+        seconds = steps * step_s
+        print(f"undisturbed: {steps} steps of {step_s * 1000:.2f} ms: {seconds:.1f} s", file=log,
+              flush=True)
         wall = soak.disturbed("run", steps, arguments.every, random.Random(arguments.seed))
         wrong = soak.check("run", expected)
         down = sum(soak.downtime.values())

@@ -16,8 +16,6 @@
 namespace lockstep::rates {
 namespace {
 
-TensorType f32(const Shape& shape) { return {shape, DType::f32}; }
-
 /// Everything that works element by element, on tensors of `bytes`.
 void time_flat_tensors(Rates& rates, std::int64_t bytes, DType type) {
   constexpr std::int64_t kSamples = 64;

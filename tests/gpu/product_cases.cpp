@@ -10,7 +10,6 @@
 namespace lockstep::rates {
 namespace {
 
-TensorType f32(const Shape& shape) { return {shape, DType::f32}; }
 TensorType bf16(const Shape& shape) { return {shape, DType::bf16}; }
 
 struct LinearLayer {

@@ -11,6 +11,8 @@
 
 namespace lockstep::rates {
 
+inline TensorType f32(const Shape& shape) { return {shape, DType::f32}; }
+
 /// What one line of the table is about.
 struct Case {
   std::string name;  ///< the operator and what there is to know about it: "layer_norm residual"

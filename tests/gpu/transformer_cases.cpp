@@ -7,8 +7,6 @@
 namespace lockstep::rates {
 namespace {
 
-TensorType f32(const Shape& shape) { return {shape, DType::f32}; }
-
 /// The parts of GPT-2 124M that are no products.
 struct Sizes {
   std::int64_t tokens = 1024, width = 768, vocabulary = 50257;

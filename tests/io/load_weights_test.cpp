@@ -44,8 +44,8 @@ class WeightsFile {
   ~WeightsFile() { std::filesystem::remove(path_); }
 
  private:
-  std::string path_ = testing::TempDir() + "load_weights_" +
-                      testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::string path_ = ::testing::TempDir() + "load_weights_" +
+                      ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::vector<std::vector<std::byte>> data_;
   std::vector<TensorView> names_;
 };
@@ -91,7 +91,7 @@ TEST(LoadWeights, EveryMismatchIsInOneError) {
     EXPECT_THAT(error.what(), HasSubstr("fc.bias: expected [3], got nothing"));
     EXPECT_THAT(error.what(), HasSubstr("bn.weight: expected F32, F64, F16 or BF16, got I64"));
     EXPECT_THAT(error.what(), HasSubstr("stem.weight: not in the model, got [1]"));
-    EXPECT_THAT(error.what(), testing::Not(HasSubstr("num_batches_tracked")));
+    EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("num_batches_tracked")));
     EXPECT_THAT(error.hint(), HasSubstr("--init-skip"));
   }
 }

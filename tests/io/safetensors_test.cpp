@@ -11,10 +11,10 @@
 namespace lockstep::io {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class Safetensors : public testing::Test {
+class Safetensors : public ::testing::Test {
  protected:
   Safetensors() {
     std::string name = (std::filesystem::temp_directory_path() / "lockstep-io-XXXXXX").string();
@@ -163,7 +163,7 @@ TEST_F(Safetensors, EntryAtFaultIsNamed) {
   };
   for (const auto& c : cases) {
     write_raw("{" + entry("conv1.weight", c.type, c.shape, c.offsets) + "}", "1234");
-    EXPECT_THAT(complaint(), testing::AllOf(HasSubstr("'conv1.weight'"), HasSubstr(c.expected)));
+    EXPECT_THAT(complaint(), ::testing::AllOf(HasSubstr("'conv1.weight'"), HasSubstr(c.expected)));
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string error_of(const VariableMap& variables) {
+std::string discovery_error(const VariableMap& variables) {
   try {
     discover_rank(variables);
   } catch (const EnvironmentError& error) {
@@ -87,7 +87,7 @@ TEST(RankDiscovery, SrunWithoutProcessManager) {
                       {"SLURM_LOCALID", "0"}};
   expect_rank(step, 0, 1, 0, "srun (SLURM_PROCID)");
   step["SLURM_NTASKS"] = "4";
-  EXPECT_THAT(error_of(step), HasSubstr("srun --mpi=pmix"));
+  EXPECT_THAT(discovery_error(step), HasSubstr("srun --mpi=pmix"));
 }
 
 TEST(RankDiscovery, BatchScriptWithoutSrunIsOneProcess) {
@@ -131,34 +131,36 @@ TEST(RankDiscovery, ByHandComesFirst) {
 
 TEST(RankDiscovery, TorchrunVariablesNeedMpiForSeveralRanks) {
   const VariableMap torchrun = {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}};
-  EXPECT_THAT(error_of(torchrun), HasSubstr("mpirun -np 4 lockstep"));
+  EXPECT_THAT(discovery_error(torchrun), HasSubstr("mpirun -np 4 lockstep"));
   expect_rank(with(kOpenMpi, torchrun), 1, 4, 1, "torchrun-style variables (RANK)");
   expect_rank({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, 0, 1, -1, "RANK");
   expect_rank({{"RANK", "major"}}, 0, 1, -1, "alone");
-  EXPECT_THAT(error_of({{"LOCKSTEP_RANK", "0"}, {"LOCKSTEP_WORLD_SIZE", "2"}}),
+  EXPECT_THAT(discovery_error({{"LOCKSTEP_RANK", "0"}, {"LOCKSTEP_WORLD_SIZE", "2"}}),
               HasSubstr("no MPI launcher"));
 }
 
 TEST(RankDiscovery, ContradictionsNameBoth) {
-  const std::string error = error_of(with(kOpenMpi, {{"RANK", "0"}, {"WORLD_SIZE", "4"}}));
+  const std::string error = discovery_error(with(kOpenMpi, {{"RANK", "0"}, {"WORLD_SIZE", "4"}}));
   EXPECT_THAT(error, HasSubstr("RANK says rank 0 of 4"));
   EXPECT_THAT(error, HasSubstr("OMPI_COMM_WORLD_RANK says rank 1 of 4"));
-  EXPECT_THAT(error_of(with(kOpenMpi, {{"LOCKSTEP_RANK", "1"}, {"LOCKSTEP_WORLD_SIZE", "8"}})),
-              HasSubstr("LOCKSTEP_RANK says rank 1 of 8"));
-  EXPECT_THAT(error_of({{"LOCKSTEP_RANK", "0"},
-                        {"LOCKSTEP_WORLD_SIZE", "1"},
-                        {"RANK", "0"},
-                        {"WORLD_SIZE", "2"}}),
+  EXPECT_THAT(
+      discovery_error(with(kOpenMpi, {{"LOCKSTEP_RANK", "1"}, {"LOCKSTEP_WORLD_SIZE", "8"}})),
+      HasSubstr("LOCKSTEP_RANK says rank 1 of 8"));
+  EXPECT_THAT(discovery_error({{"LOCKSTEP_RANK", "0"},
+                               {"LOCKSTEP_WORLD_SIZE", "1"},
+                               {"RANK", "0"},
+                               {"WORLD_SIZE", "2"}}),
               HasSubstr("contradicting"));
 }
 
 TEST(RankDiscovery, BrokenNumbers) {
-  EXPECT_THAT(error_of({{"OMPI_COMM_WORLD_RANK", "x"}, {"OMPI_COMM_WORLD_SIZE", "2"}}),
+  EXPECT_THAT(discovery_error({{"OMPI_COMM_WORLD_RANK", "x"}, {"OMPI_COMM_WORLD_SIZE", "2"}}),
               HasSubstr("OMPI_COMM_WORLD_RANK is 'x'"));
-  EXPECT_THAT(error_of({{"PMI_RANK", "-1"}, {"PMI_SIZE", "2"}}), HasSubstr("'-1'"));
-  EXPECT_THAT(error_of({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}), HasSubstr("PMI_SIZE is 2"));
-  EXPECT_THAT(error_of({{"LOCKSTEP_RANK", "1"}}), HasSubstr("LOCKSTEP_WORLD_SIZE is not"));
-  EXPECT_THAT(error_of({{"OMPI_COMM_WORLD_SIZE", "2"}}), HasSubstr("OMPI_COMM_WORLD_RANK is not"));
+  EXPECT_THAT(discovery_error({{"PMI_RANK", "-1"}, {"PMI_SIZE", "2"}}), HasSubstr("'-1'"));
+  EXPECT_THAT(discovery_error({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}), HasSubstr("PMI_SIZE is 2"));
+  EXPECT_THAT(discovery_error({{"LOCKSTEP_RANK", "1"}}), HasSubstr("LOCKSTEP_WORLD_SIZE is not"));
+  EXPECT_THAT(discovery_error({{"OMPI_COMM_WORLD_SIZE", "2"}}),
+              HasSubstr("OMPI_COMM_WORLD_RANK is not"));
 }
 
 TEST(RankDiscovery, RankForEarlyMessages) {

@@ -13,19 +13,19 @@
 namespace lockstep::test {
 namespace {
 
-struct Setting {
+struct FusedSetting {
   Shape x;
   std::int64_t group_size;
 };
 
-const std::vector<Setting> kSettings = {{{1, 7}, 0},
-                                        {{5, 1}, 0},
-                                        {{120, 10}, 0},
-                                        {{31, 33}, 8},
-                                        {{3, 7, 5, 3}, 0},
-                                        {{5, 6, 6, 16}, 2},
-                                        {{7, 3, 3, 65}, 3},
-                                        {{2, 2, 2, 513}, 0}};
+const std::vector<FusedSetting> kFusedSettings = {{{1, 7}, 0},
+                                                  {{5, 1}, 0},
+                                                  {{120, 10}, 0},
+                                                  {{31, 33}, 8},
+                                                  {{3, 7, 5, 3}, 0},
+                                                  {{5, 6, 6, 16}, 2},
+                                                  {{7, 3, 3, 65}, 3},
+                                                  {{2, 2, 2, 513}, 0}};
 
 template <typename Op, typename Factory>
 std::vector<HostTensor> run(const std::shared_ptr<Op>& op,
@@ -44,7 +44,7 @@ HostTensor add(const HostTensor& a, const HostTensor& b) {
 }
 
 /// x, gamma, beta, moments, running mean and variance, sample weight.
-std::vector<HostTensor> forward_inputs(const Setting& s) {
+std::vector<HostTensor> forward_inputs(const FusedSetting& s) {
   const Shape c{s.x[-1]};
   const HostTensor x = random_f32(s.x, 1, -2, 3);
   const HostTensor moments = run(std::make_shared<ops::BatchNormMoments>(s.group_size),
@@ -59,7 +59,7 @@ std::vector<HostTensor> forward_inputs(const Setting& s) {
           f32_tensor({1}, {1.0f / 64})};
 }
 
-std::vector<HostTensor> normalize(const Setting& s,
+std::vector<HostTensor> normalize(const FusedSetting& s,
                                   const std::vector<HostTensor>& inputs,
                                   bool relu_too,
                                   bool residual) {
@@ -74,7 +74,7 @@ void expect_equal(const HostTensor& a, const HostTensor& b, const std::string& w
 
 TEST(FusedBatchNorm, ForwardHasTheBitsOfItsParts) {
   for_each_isa([] {
-    for (const Setting& s : kSettings) {
+    for (const FusedSetting& s : kFusedSettings) {
       std::vector<HostTensor> inputs = forward_inputs(s);
       const auto plain = normalize(s, inputs, false, false);
       const auto fused = normalize(s, inputs, true, false);
@@ -91,7 +91,7 @@ TEST(FusedBatchNorm, ForwardHasTheBitsOfItsParts) {
 
 TEST(FusedBatchNorm, BackwardHasTheBitsOfItsParts) {
   for_each_isa([] {
-    for (const Setting& s : kSettings) {
+    for (const FusedSetting& s : kFusedSettings) {
       const std::vector<HostTensor> inputs = forward_inputs(s);
       const auto plain = normalize(s, inputs, false, false);
       const auto fused = normalize(s, inputs, true, false);
@@ -119,7 +119,7 @@ TEST(FusedBatchNorm, BackwardHasTheBitsOfItsParts) {
 
 TEST(FusedBatchNorm, InferenceHasTheBitsOfItsParts) {
   for_each_isa([] {
-    for (const Setting& s : kSettings) {
+    for (const FusedSetting& s : kFusedSettings) {
       const std::vector<HostTensor> all = forward_inputs(s);
       std::vector<HostTensor> inputs{all[0], all[1], all[2], all[4], all[5]};
       const auto inference = [&](bool relu_too, bool residual) {

@@ -169,7 +169,7 @@ OpCase bwd_data_case(const Setting& s) {
           {{.c = 6, .scale = 1.5 / std::sqrt(0.05)}}};
 }
 
-std::vector<OpCase> bwd_data_cases() {
+std::vector<OpCase> batch_norm_bwd_data_cases() {
   std::vector<OpCase> cases;
   for (const Setting& s : kSettings) cases.push_back(bwd_data_case(s));
   return cases;
@@ -204,7 +204,7 @@ LOCKSTEP_OP_TEST(BatchNormBwdSums,
 LOCKSTEP_OP_TEST(BatchNormBwdData,
                  batch_norm_bwd_data,
                  batch_norm_bwd_data_reference,
-                 bwd_data_cases)
+                 batch_norm_bwd_data_cases)
 LOCKSTEP_OP_TEST(BatchNormInference,
                  batch_norm_inference,
                  batch_norm_inference_reference,

@@ -60,7 +60,7 @@ std::vector<OpCase> forward_cases() {
   return cases;
 }
 
-std::vector<OpCase> bwd_data_cases() {
+std::vector<OpCase> conv2d_bwd_data_cases() {
   std::vector<OpCase> cases;
   for (const ConvCase& c : conv_cases())
     cases.push_back({c.name,
@@ -85,7 +85,7 @@ std::vector<OpCase> bwd_weights_cases() {
 }
 
 LOCKSTEP_OP_TEST(Conv2d, conv2d, conv2d_reference, forward_cases)
-LOCKSTEP_OP_TEST(Conv2dBwdData, conv2d_bwd_data, conv2d_bwd_data_reference, bwd_data_cases)
+LOCKSTEP_OP_TEST(Conv2dBwdData, conv2d_bwd_data, conv2d_bwd_data_reference, conv2d_bwd_data_cases)
 LOCKSTEP_OP_TEST(Conv2dBwdWeights,
                  conv2d_bwd_weights,
                  conv2d_bwd_weights_reference,

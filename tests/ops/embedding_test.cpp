@@ -12,26 +12,26 @@
 namespace lockstep::test {
 namespace {
 
-struct Size {
+struct TableSize {
   std::int64_t samples, tokens, width, vocabulary, positions;
 };
 
 // Empty, single, vector tails, and a table whose rows mostly stay unused.
-const Size kSizes[] = {{0, 5, 7, 11, 5},
-                       {2, 0, 7, 11, 5},
-                       {1, 1, 1, 1, 1},
-                       {3, 1, 33, 5, 4},
-                       {2, 7, 31, 3, 7},
-                       {4, 9, 16, 65, 12},
-                       {3, 64, 128, 65, 64},
-                       {1, 5, 48, 50257, 8}};
+const TableSize kTableSizes[] = {{0, 5, 7, 11, 5},
+                                 {2, 0, 7, 11, 5},
+                                 {1, 1, 1, 1, 1},
+                                 {3, 1, 33, 5, 4},
+                                 {2, 7, 31, 3, 7},
+                                 {4, 9, 16, 65, 12},
+                                 {3, 64, 128, 65, 64},
+                                 {1, 5, 48, 50257, 8}};
 
-std::string name_of_size(const Size& s) {
+std::string name_of_table(const TableSize& s) {
   return fmt::format("{}x{}x{} of {}", s.samples, s.tokens, s.width, s.vocabulary);
 }
 
 /// Tokens that are drawn, with the first and the last of the vocabulary among them.
-HostTensor tokens_of(const Size& s) {
+HostTensor tokens_of(const TableSize& s) {
   HostTensor x = random_i32({s.samples, s.tokens}, 1, std::uint32_t(s.vocabulary));
   if (x.type.elems() > 0) x.as<std::int32_t>()[0] = std::int32_t(s.vocabulary - 1);
   if (x.type.elems() > 1) x.as<std::int32_t>()[x.type.elems() - 1] = 0;
@@ -40,12 +40,12 @@ HostTensor tokens_of(const Size& s) {
 
 std::vector<OpCase> embedding_cases() {
   std::vector<OpCase> cases;
-  for (const Size& s : kSizes)
+  for (const TableSize& s : kTableSizes)
     for (int variant = 0; variant < 4; ++variant) {
       const bool positions = variant % 2 == 1;
       const DType output = variant < 2 ? DType::f32 : DType::bf16;
       // One addition, or none.
-      OpCase c{name_of_size(s),
+      OpCase c{name_of_table(s),
                std::make_shared<ops::Embedding>(positions, output),
                {tokens_of(s), random_f32({s.vocabulary, s.width}, 2)},
                {{.c = positions ? 1.0 : 0.0, .scale = 2}},
@@ -61,10 +61,10 @@ std::vector<OpCase> embedding_cases() {
 
 std::vector<OpCase> embedding_bwd_tokens_cases() {
   std::vector<OpCase> cases;
-  for (const Size& s : kSizes) {
+  for (const TableSize& s : kTableSizes) {
     // A sum of as many values in [-1, 1) as a token occurs: a few times the even share.
     const double n = 8 + 4 * double(s.samples * s.tokens) / double(s.vocabulary);
-    cases.push_back({name_of_size(s),
+    cases.push_back({name_of_table(s),
                      std::make_shared<ops::EmbeddingBwdTokens>(s.vocabulary),
                      {tokens_of(s), random_f32({s.samples, s.tokens, s.width}, 4)},
                      {{.c = 4, .n = n, .scale = std::sqrt(n)}}});
@@ -76,8 +76,8 @@ std::vector<OpCase> embedding_bwd_tokens_cases() {
 
 std::vector<OpCase> embedding_bwd_positions_cases() {
   std::vector<OpCase> cases;
-  for (const Size& s : kSizes) {
-    cases.push_back({name_of_size(s),
+  for (const TableSize& s : kTableSizes) {
+    cases.push_back({name_of_table(s),
                      std::make_shared<ops::EmbeddingBwdPositions>(s.positions),
                      {random_f32({s.samples, s.tokens, s.width}, 5)},
                      {{.c = 2, .n = double(s.samples + 1), .scale = 2}}});
@@ -98,7 +98,7 @@ LOCKSTEP_OP_TEST(EmbeddingBwdPositions,
                  embedding_bwd_positions_cases)
 
 TEST(EmbeddingGradient, FiniteDifferences) {
-  const Size s{2, 3, 2, 4, 5};
+  const TableSize s{2, 3, 2, 4, 5};
   const OpCase forward{"x",
                        std::make_shared<ops::Embedding>(true),
                        {tokens_of(s), random_f32({4, 2}, 2), random_f32({5, 2}, 3)}};

@@ -14,13 +14,13 @@
 namespace lockstep::test {
 namespace {
 
-const std::vector<Shape> kShapes = {{0, 7}, {1}, {15}, {33}, {3, 64}, {2, 5, 129}};
+const std::vector<Shape> kGeluShapes = {{0, 7}, {1}, {15}, {33}, {3, 64}, {2, 5, 129}};
 constexpr ops::GeluKind kKinds[] = {ops::GeluKind::erf, ops::GeluKind::tanh};
 
 std::vector<OpCase> gelu_cases() {
   std::vector<OpCase> cases;
   for (ops::GeluKind kind : kKinds) {
-    for (const Shape& shape : kShapes)
+    for (const Shape& shape : kGeluShapes)
       for (float range : {1.0f, 6.0f})
         cases.push_back({shape.to_string(),
                          std::make_shared<ops::Gelu>(kind),
@@ -43,7 +43,7 @@ std::vector<OpCase> gelu_cases() {
 std::vector<OpCase> gelu_bwd_cases() {
   std::vector<OpCase> cases;
   for (ops::GeluKind kind : kKinds) {
-    for (const Shape& shape : kShapes)
+    for (const Shape& shape : kGeluShapes)
       cases.push_back({shape.to_string(),
                        std::make_shared<ops::GeluBwd>(kind),
                        {random_f32(shape, 2), random_f32(shape, 3, -6, 6)},

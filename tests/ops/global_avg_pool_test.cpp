@@ -10,17 +10,17 @@
 namespace lockstep::test {
 namespace {
 
-const std::vector<Shape> kShapes = {{0, 4, 4, 8},
-                                    {1, 1, 1, 1},
-                                    {2, 3, 5, 3},
-                                    {3, 7, 7, 31},
-                                    {2, 4, 4, 33},
-                                    {2, 4, 4, 64},
-                                    {1, 2, 2, 513}};
+const std::vector<Shape> kImageShapes = {{0, 4, 4, 8},
+                                         {1, 1, 1, 1},
+                                         {2, 3, 5, 3},
+                                         {3, 7, 7, 31},
+                                         {2, 4, 4, 33},
+                                         {2, 4, 4, 64},
+                                         {1, 2, 2, 513}};
 
 std::vector<OpCase> global_avg_pool_cases() {
   std::vector<OpCase> cases;
-  for (const Shape& x : kShapes)
+  for (const Shape& x : kImageShapes)
     cases.push_back({x.to_string(),
                      std::make_shared<ops::GlobalAvgPool>(),
                      {random_f32(x, 1)},
@@ -30,7 +30,7 @@ std::vector<OpCase> global_avg_pool_cases() {
 
 std::vector<OpCase> global_avg_pool_bwd_cases() {
   std::vector<OpCase> cases;
-  for (const Shape& x : kShapes)
+  for (const Shape& x : kImageShapes)
     cases.push_back({x.to_string(),
                      std::make_shared<ops::GlobalAvgPoolBwd>(x),
                      {random_f32({x[0], x[3]}, 2)},

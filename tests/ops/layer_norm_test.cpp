@@ -14,22 +14,22 @@ namespace lockstep::test {
 namespace {
 
 constexpr float kEps = 1e-5f;
-const std::vector<Shape> kShapes = {{0, 7},
-                                    {2, 0, 5},
-                                    {1, 1},
-                                    {3, 2},
-                                    {5, 15},
-                                    {2, 3, 16},
-                                    {7, 33},
-                                    {2, 65, 64},
-                                    {1, 130, 100},
-                                    {2, 3, 769},
-                                    {9, 264},
-                                    {5, 1000},
-                                    {3, 2056},
-                                    {1, 8192},
-                                    {2, 8200},
-                                    {2200, 8}};
+const std::vector<Shape> kRowShapes = {{0, 7},
+                                       {2, 0, 5},
+                                       {1, 1},
+                                       {3, 2},
+                                       {5, 15},
+                                       {2, 3, 16},
+                                       {7, 33},
+                                       {2, 65, 64},
+                                       {1, 130, 100},
+                                       {2, 3, 769},
+                                       {9, 264},
+                                       {5, 1000},
+                                       {3, 2056},
+                                       {1, 8192},
+                                       {2, 8200},
+                                       {2200, 8}};
 
 OpCase forward_case(const Shape& shape, bool bias, bool residual, float center) {
   const std::int64_t width = shape[-1];
@@ -63,7 +63,7 @@ Extremes extremes_of(const OpCase& forward) {
 
 std::vector<OpCase> layer_norm_cases() {
   std::vector<OpCase> cases;
-  for (const Shape& shape : kShapes)
+  for (const Shape& shape : kRowShapes)
     for (bool bias : {false, true})
       for (bool residual : {false, true})
         for (float center : {0.0f, 100.0f}) {
@@ -125,7 +125,7 @@ OpCase toleranced_backward_case(OpCase forward, bool residual, bool narrow) {
 
 std::vector<OpCase> layer_norm_bwd_cases() {
   std::vector<OpCase> cases;
-  for (const Shape& shape : kShapes)
+  for (const Shape& shape : kRowShapes)
     for (bool bias : {false, true})
       for (bool residual : {false, true})
         for (bool narrow : {false, true})

@@ -13,33 +13,35 @@
 namespace lockstep::test {
 namespace {
 
-struct Size {
+struct LinearSize {
   std::int64_t samples, in, out;
 };
 
 // Empty, single, vector tails and row tails of every kind, and (last two) beyond the small product.
-const Size kSizes[] = {{0, 4, 10},
-                       {3, 0, 5},
-                       {5, 7, 0},
-                       {1, 1, 1},
-                       {120, 4, 10},
-                       {120, 10, 3},
-                       {7, 16, 64},
-                       {13, 31, 33},
-                       {25, 65, 17},
-                       {11, 9, 48},
-                       {128, 784, 32},
-                       {2, 1025, 10},
-                       {33, 500, 530},
-                       {0, 700, 700}};
+const LinearSize kLinearSizes[] = {{0, 4, 10},
+                                   {3, 0, 5},
+                                   {5, 7, 0},
+                                   {1, 1, 1},
+                                   {120, 4, 10},
+                                   {120, 10, 3},
+                                   {7, 16, 64},
+                                   {13, 31, 33},
+                                   {25, 65, 17},
+                                   {11, 9, 48},
+                                   {128, 784, 32},
+                                   {2, 1025, 10},
+                                   {33, 500, 530},
+                                   {0, 700, 700}};
 
-std::string name_of_size(const Size& s) { return fmt::format("{}x{}->{}", s.samples, s.in, s.out); }
+std::string name_of_linear(const LinearSize& s) {
+  return fmt::format("{}x{}->{}", s.samples, s.in, s.out);
+}
 
 std::vector<OpCase> linear_cases() {
   std::vector<OpCase> cases;
-  for (const Size& s : kSizes)
+  for (const LinearSize& s : kLinearSizes)
     for (bool bias : {false, true}) {
-      OpCase c{name_of_size(s),
+      OpCase c{name_of_linear(s),
                std::make_shared<ops::Linear>(bias),
                {random_f32({s.samples, s.in}, 1), random_f32({s.out, s.in}, 2)},
                {of_products(s.in)},
@@ -55,8 +57,8 @@ std::vector<OpCase> linear_cases() {
 
 std::vector<OpCase> linear_bwd_data_cases() {
   std::vector<OpCase> cases;
-  for (const Size& s : kSizes)
-    cases.push_back({name_of_size(s),
+  for (const LinearSize& s : kLinearSizes)
+    cases.push_back({name_of_linear(s),
                      std::make_shared<ops::LinearBwdData>(),
                      {random_f32({s.samples, s.out}, 4), random_f32({s.out, s.in}, 5)},
                      {of_products(s.out)},
@@ -66,9 +68,9 @@ std::vector<OpCase> linear_bwd_data_cases() {
 
 std::vector<OpCase> linear_bwd_weights_cases() {
   std::vector<OpCase> cases;
-  for (const Size& s : kSizes)
+  for (const LinearSize& s : kLinearSizes)
     for (bool bias : {false, true})
-      cases.push_back({name_of_size(s),
+      cases.push_back({name_of_linear(s),
                        std::make_shared<ops::LinearBwdWeights>(bias),
                        {random_f32({s.samples, s.in}, 6), random_f32({s.samples, s.out}, 7)},
                        {of_products(s.samples), of_products(s.samples)}});

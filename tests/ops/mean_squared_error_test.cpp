@@ -22,7 +22,7 @@ OpCase loss_case(std::int64_t samples, std::int64_t features, bool gradient) {
            {.c = 4, .scale = 4 * double(weight) / double(features)}}};
 }
 
-std::vector<OpCase> loss_cases() {
+std::vector<OpCase> squared_error_cases() {
   std::vector<OpCase> cases;
   for (std::int64_t features : {1, 3, 10, 31, 33, 1025})
     for (std::int64_t samples : {0, 1, 5, 33})
@@ -30,7 +30,10 @@ std::vector<OpCase> loss_cases() {
   return cases;
 }
 
-LOCKSTEP_OP_TEST(MeanSquaredError, mean_squared_error, mean_squared_error_reference, loss_cases)
+LOCKSTEP_OP_TEST(MeanSquaredError,
+                 mean_squared_error,
+                 mean_squared_error_reference,
+                 squared_error_cases)
 
 TEST(MeanSquaredErrorGradient, FiniteDifferences) {
   const ReferenceArgs args = reference_args(loss_case(5, 3, true));

@@ -31,7 +31,7 @@ OpCase loss_case(
            {.c = 4 + 2 * double(range), .n = double(classes), .scale = double(weight)}}};
 }
 
-std::vector<OpCase> loss_cases() {
+std::vector<OpCase> cross_entropy_cases() {
   std::vector<OpCase> cases;
   for (std::int64_t classes : {1, 2, 3, 4, 5, 6, 7, 8, 10, 16, 17, 31, 33, 100, 1000})
     for (std::int64_t samples : {0, 1, 7, 16, 33, 120}) {
@@ -79,7 +79,7 @@ OpCase token_case(const TokenSize& s, float smoothing, bool gradient, Ignored ig
 }
 
 std::vector<OpCase> all_loss_cases() {
-  std::vector<OpCase> cases = loss_cases();
+  std::vector<OpCase> cases = cross_entropy_cases();
   for (const TokenSize& s : {TokenSize{0, 4, 5},
                              TokenSize{2, 0, 5},
                              TokenSize{1, 1, 1},

@@ -2,15 +2,14 @@
 // In steady state a training step allocates nothing of Lockstep's own. Every operator new of the
 // program is counted by the module that asked for it: Lockstep is linked statically into the test,
 // libraries (MPI, oneDNN) are shared objects and only reported.
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <new>
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
@@ -18,66 +17,43 @@
 #include "parallel/training_feed.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
+#include "tests/support/replaced_new.h"
 
 namespace {
 
-std::atomic<bool> counting{false};
 std::atomic<int> own_allocations{0}, library_allocations{0};
-thread_local bool inside = false;
 
 const char* module_of(void* address) {
   Dl_info info{};
   return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
-/// The first caller outside of this file's functions and of libstdc++ decides whose it is.
-bool asked_by_lockstep() {
-  void* frames[16];
-  const int depth = backtrace(frames, 16);
+/// The first from `caller` on that is not libstdc++ decides whose it is.
+bool asked_by_lockstep(const void* caller) {
+  void* frames[24];
+  const int depth = backtrace(frames, 24);
   const char* own = module_of(reinterpret_cast<void*>(&asked_by_lockstep));
-  for (int i = 3; i < depth; ++i) {
-    const char* module = module_of(frames[i]);
+  for (void* const* frame = std::find(frames, frames + depth, caller); frame < frames + depth;
+       ++frame) {
+    const char* module = module_of(*frame);
     if (std::strstr(module, "libstdc++") != nullptr) continue;
     return std::strcmp(module, own) == 0;
   }
   return true;
 }
 
-void count() {
-  if (!counting || inside) return;
-  inside = true;
-  ++(asked_by_lockstep() ? own_allocations : library_allocations);
-  inside = false;
+bool count(const void* caller) {
+  ++(asked_by_lockstep(caller) ? own_allocations : library_allocations);
+  return true;
 }
 
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  count();
-  void* memory =
-      alignment <= alignof(std::max_align_t)
-          ? std::malloc(bytes)
-          : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
+void start_counting() {
+  own_allocations = library_allocations = 0;
+  lockstep::testing::on_allocation = count;
 }
+void stop_counting() { lockstep::testing::on_allocation = nullptr; }
 
 }  // namespace
-
-void* operator new(std::size_t bytes) { return allocate(bytes, 1); }
-void* operator new[](std::size_t bytes) { return allocate(bytes, 1); }
-void* operator new(std::size_t bytes, std::align_val_t a) {
-  return allocate(bytes, std::size_t(a));
-}
-void* operator new[](std::size_t bytes, std::align_val_t a) {
-  return allocate(bytes, std::size_t(a));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace lockstep {
 namespace {
@@ -123,9 +99,8 @@ void train(const std::string& model,
 }
 
 void expect_no_allocation(const std::string& model, Precision precision = Precision::fp32) {
-  own_allocations = library_allocations = 0;
-  train(model, precision, 50, 100, [] { counting = true; });
-  counting = false;
+  train(model, precision, 50, 100, start_counting);
+  stop_counting();
   EXPECT_EQ(own_allocations.load(), 0) << model;
   if (testing::mpi_world().rank() == 0)
     std::printf("%s: libraries called operator new %d times in 100 steps\n",
@@ -134,10 +109,9 @@ void expect_no_allocation(const std::string& model, Precision precision = Precis
 }
 
 TEST(Allocation, CounterSeesAnAllocation) {
-  own_allocations = 0;
-  counting = true;
+  start_counting();
   auto seen = std::make_unique<std::vector<int>>(100);
-  counting = false;
+  stop_counting();
   EXPECT_EQ(own_allocations.load(), 2) << seen->size();
 }
 

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 struct Refusal {
   std::string message, hint;

@@ -105,8 +105,8 @@ TEST(Schedule, HoldsItsPromisesOnRandomSettings) {
     s.samples = 1 + random.below(200);
     s.cluster = 1 + int(random.below(4));
     s.shards = s.cluster * (1 + int(random.below(20)));
-    SCOPED_TRACE(testing::Message() << s.samples << " samples, micro " << s.micro_batch << ", V "
-                                    << s.shards << ", k " << s.cluster);
+    SCOPED_TRACE(::testing::Message() << s.samples << " samples, micro " << s.micro_batch << ", V "
+                                      << s.shards << ", k " << s.cluster);
     s.ranks = s.cluster;
     const ShardMap expected = shard_map(all_ranks(s));
     Samples in_leaf_order;
@@ -115,14 +115,14 @@ TEST(Schedule, HoldsItsPromisesOnRandomSettings) {
     EXPECT_EQ(in_leaf_order, leaves_of(s));
 
     for (; s.ranks <= s.shards; s.ranks += s.cluster) {
-      SCOPED_TRACE(testing::Message() << s.ranks << " ranks");
+      SCOPED_TRACE(::testing::Message() << s.ranks << " ranks");
       const std::vector<Schedule> schedules = all_ranks(s);
       EXPECT_EQ(shard_map(schedules), expected);
       expect_ranges_match_work(schedules);
       expect_balanced(schedules, s.cluster);
       expect_even_shards(expected, schedules[0].shards, s.cluster);
     }
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
 }
 

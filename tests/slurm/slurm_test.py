@@ -235,6 +235,15 @@ sleep 30
         self.assertEqual(self.field("NodeList"), "n1")
         self.assertEqual(self.sha(), self.undisturbed())
 
+    def test_ranks_that_are_lost_again_and_again(self):
+        self.submit("--nodes=1", "--ntasks=2", EXAMPLES / "train.sbatch", *self.flags(),
+                    LOCKSTEP_FAULT="rank=1,step=300,stage=training,do=exit", MAX_REQUEUES="1")
+        self.await_that(lambda: self.field("Restarts") == "1", "not requeued")
+        self.continue_requeued(tasks=2, nodes=1)
+        self.await_state("COMPLETED", "FAILED")
+        self.assertEqual((self.field("ExitCode"), self.field("Restarts")), ("5:0", "1"), self.logs())
+        self.assertEqual(self.newest_step(), 200)
+
     def test_lockstep_run_restarts_inside_an_allocation(self):
         command = " ".join([str(self.program), "run", "--backoff=0.1", *self.flags()])
         self.submit("--nodes=2", "--ntasks=2", f"--output={self.folder}/job.out",

@@ -23,7 +23,9 @@ constexpr std::size_t kMostWorkspace = std::size_t(32) << 20;
 constexpr std::uint32_t kPointerAlignment = 64;
 constexpr int kCandidates = 8;
 
-cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t cublas_type_of(DType dtype) {
+  return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
 
 cublasComputeType_t compute_type(const Device& device, DType factors) {
   const bool tf32 = device.tf32 && factors == DType::f32;
@@ -42,7 +44,7 @@ using Preference = Owned<cublasLtMatmulPreferenceOpaque_t>;
 Layout layout(DType dtype, std::int64_t rows, std::int64_t columns, const std::string& what) {
   cublasLtMatrixLayout_t made = nullptr;
   check(cublaslt().cublasLtMatrixLayoutCreate(
-            &made, type_of(dtype), std::uint64_t(columns), std::uint64_t(rows), columns),
+            &made, cublas_type_of(dtype), std::uint64_t(columns), std::uint64_t(rows), columns),
         what);
   return {made, cublaslt().cublasLtMatrixLayoutDestroy};
 }
@@ -135,7 +137,7 @@ class CublasLtProduct final : public MatrixProduct {
     const bool gelu = spec_.epilogue == MatrixEpilogue::bias_gelu_tanh;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE,
         std::uint32_t(gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS));
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t(type_of(spec_.bias)));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t(cublas_type_of(spec_.bias)));
     // The heuristic reads from a pointer how well it is aligned; run() sets the real ones.
     const auto aligned = reinterpret_cast<const void*>(std::uintptr_t(kPointerAlignment));
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
