@@ -74,7 +74,8 @@ std::string check_config_file(const std::string& file) {
 [[noreturn]] void unexpected_arguments(const CLI::App& app) {
   const std::vector<std::string> rest = app.remaining();
   const std::string first = rest.empty() ? std::string() : rest.front();
-  if (first.starts_with("--") && first.size() > 2) unknown_name(app, first.substr(2), "");
+  if (first.starts_with("--") && first.size() > 2)
+    unknown_name(app, first.substr(2, first.find('=') - 2), "");
   if (first.starts_with("-") && first.size() > 2)
     unknown_name(app, first.substr(1, first.find('=') - 1), "");
   throw ConfigError(fmt::format("unexpected argument '{}'", first),

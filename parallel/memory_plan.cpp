@@ -20,8 +20,7 @@ namespace {
 double flops_of(const Program& program) {
   const Graph& graph = program.graph();
   double flops = 0;
-  for (const Node& node : graph.nodes())
-    flops += node.op->cost(graph.types_of(node.inputs), graph.types_of(node.outputs)).flops;
+  for (const Node& node : graph.nodes()) flops += flops_of(graph, node);
   return flops;
 }
 

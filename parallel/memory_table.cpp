@@ -93,9 +93,7 @@ std::string layer_of(const std::string& parameter) {
 }
 
 void add_nodes(LayerRows& rows, const Graph& graph) {
-  for (const Node& node : graph.nodes())
-    rows.of(node.path).flops +=
-        node.op->cost(graph.types_of(node.inputs), graph.types_of(node.outputs)).flops;
+  for (const Node& node : graph.nodes()) rows.of(node.path).flops += flops_of(graph, node);
 }
 
 void add_parameters(LayerRows& rows,
@@ -157,6 +155,11 @@ std::uint64_t MemoryTable::total() const {
   std::uint64_t sum = 0;
   for (const auto& known : bytes) sum += known.value_or(0);
   return sum;
+}
+
+double flops_of(const Graph& graph, const Node& node) {
+  if (node.op->is_view()) return 0;
+  return node.op->cost(graph.types_of(node.inputs), graph.types_of(node.outputs)).flops;
 }
 
 MemoryTable tabulate(const CompiledPrograms& programs,

@@ -61,6 +61,9 @@ struct LayerMemory {
   double flops = 0;  ///< of a whole micro-batch, forward and backward
 };
 
+/// FLOPs of one run of a node, by its operator's own count; a view runs no kernel.
+double flops_of(const Graph& graph, const Node& node);
+
 /// The memory of a replica, whether its parts lie on a device or on a DryBackend. `snapshot`,
 /// `loader` and `context` are not known to it.
 MemoryTable tabulate(const CompiledPrograms& programs,

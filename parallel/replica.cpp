@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/replica.h"
 
-#include <algorithm>
 #include <exception>
 
 #include "core/base/error.h"
@@ -127,23 +126,23 @@ std::vector<io::NamedTensor> Replica::weights() const {
 }
 
 std::string Replica::weights_sha256() const {
-  constexpr std::int64_t kChunk = std::int64_t{1} << 18;
   State& s = *state_;
   const Graph& graph = s.programs.graph();
   Sha256 hash;
-  std::vector<float> values;
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];
     if (parameter.kind == ParameterKind::metric) continue;
-    const float* const first = s.programs.parameters() + s.programs.space().of(int(i)).offset;
-    const std::int64_t elems = parameter.shape.elems();
-    const bool converts = !parameter.file_layout.permutation.empty();
-    for (std::int64_t at = 0; at < elems; at += std::int64_t(values.size())) {
-      values.resize(std::size_t(converts ? elems : std::min(kChunk, elems - at)));
-      s.context.backend().copy_to_host(values.data(), first + at, values.size() * sizeof(float));
-      if (converts) values = io::to_file_layout(parameter, values);
-      hash.update(std::as_bytes(std::span<const float>(values)));
+    std::span<const float> values(s.programs.parameters() + s.programs.space().of(int(i)).offset,
+                                  std::size_t(parameter.shape.elems()));
+    std::vector<float> copy;
+    if (!s.context.backend().is_host_memory(values.data())) {
+      copy.resize(values.size());
+      s.context.backend().copy_to_host(copy.data(), values.data(), values.size_bytes());
+      values = copy;
     }
+    io::for_file_layout(parameter, values, [&](std::span<const float> piece) {
+      hash.update(std::as_bytes(piece));
+    });
   }
   return hash.hex();
 }

@@ -27,6 +27,7 @@ class Recorder final : public WriteObserver {
   std::span<const std::byte> data_of(const TensorView& view) override {
     const CheckpointTensor& tensor = tensors_[std::size_t(&view - views_.data())];
     if (tensor.parameter->file_layout.permutation.empty()) return view.data;
+    converted_ = {};  // not two of them
     converted_ = to_file_layout(*tensor.parameter, tensor.stored);
     return std::as_bytes(std::span<const float>(converted_));
   }
