@@ -2,6 +2,7 @@
 #include "parallel/process_memory.h"
 
 #include <fstream>
+#include <malloc.h>
 #include <string>
 
 namespace lockstep {
@@ -22,5 +23,11 @@ ResidentMemory resident_memory() {
 }
 
 std::uint64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+
+void return_free_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 }  // namespace lockstep

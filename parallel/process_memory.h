@@ -16,4 +16,7 @@ ResidentMemory resident_memory();
 /// The most that total() has been since the program began.
 std::uint64_t peak_resident_bytes();
 
+/// Gives what the heap holds and nobody uses back to the system. Takes milliseconds.
+void return_free_memory();
+
 }  // namespace lockstep

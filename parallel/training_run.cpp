@@ -86,6 +86,7 @@ TrainingRun::TrainingRun(const Parts& parts)
                            p_.replica.saved_arrays(),
                            p_.start ? p_.start->state : io::CheckpointState{},
                            p_.observers);
+  return_free_memory();  // initial weights were made on the heap
   if (!checkpointing_) return;
   checkpointing_->set_position(p_.context.position());
   if (watch_) checkpointing_->be_punctual();

@@ -24,12 +24,12 @@ class Recorder final : public WriteObserver {
   Recorder(const std::vector<CheckpointTensor>& tensors, const std::vector<TensorView>& views)
       : tensors_(tensors), views_(views) {}
 
-  std::span<const std::byte> data_of(const TensorView& view) override {
+  void make_bytes(const TensorView& view,
+                  const std::function<void(std::span<const std::byte>)>& put) override {
     const CheckpointTensor& tensor = tensors_[std::size_t(&view - views_.data())];
-    if (tensor.parameter->file_layout.permutation.empty()) return view.data;
-    converted_ = {};  // not two of them
-    converted_ = to_file_layout(*tensor.parameter, tensor.stored);
-    return std::as_bytes(std::span<const float>(converted_));
+    for_file_layout(*tensor.parameter, tensor.stored, [&](std::span<const float> piece) {
+      put(std::as_bytes(piece));
+    });
   }
   void on_bytes(std::span<const std::byte> bytes) override {
     hash_.update(bytes);
@@ -50,7 +50,6 @@ class Recorder final : public WriteObserver {
 
   const std::vector<CheckpointTensor>& tensors_;
   const std::vector<TensorView>& views_;
-  std::vector<float> converted_;
   Sha256 hash_;
   ManifestFile file_;
 };
