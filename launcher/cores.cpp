@@ -36,17 +36,6 @@ std::vector<int> allowed_threads() {
   return {};
 }
 
-/// Counts each core once, by the list of its hardware threads.
-int count_cores(const std::vector<int>& threads) {
-  std::set<std::string> cores;
-  for (int thread : threads) {
-    const std::string siblings = read_line(
-        fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", thread));
-    cores.insert(siblings.empty() ? std::to_string(thread) : siblings);
-  }
-  return int(cores.size());
-}
-
 double quota_of(double quota, double period) {
   return quota > 0 && period > 0 ? quota / period : 0;
 }
@@ -77,6 +66,17 @@ double least_quota(const std::string& mount, std::string path, Read read) {
 }
 
 }  // namespace
+
+/// Counts each core once, by the list of its hardware threads.
+int count_cores(const std::vector<int>& threads, const std::string& root) {
+  std::set<std::string> cores;
+  for (int thread : threads) {
+    const std::string siblings = read_line(
+        fmt::format("{}/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", root, thread));
+    cores.insert(siblings.empty() ? std::to_string(thread) : siblings);
+  }
+  return int(cores.size());
+}
 
 double cgroup_cpu_quota(const std::string& root, const std::string& membership) {
   double least = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -13,6 +14,9 @@ struct Cores {
 
 /// Reads the affinity mask, the topology and the cgroup's CPU quota (versions 1 and 2), at least 1.
 Cores available_cores();
+
+/// The cores that these hardware threads belong to, by the topology below `root` + /sys.
+int count_cores(const std::vector<int>& threads, const std::string& root = {});
 
 /// CPUs that a quota allows: the least of "cpu.max" ("200000 100000", "max 100000") from the
 /// cgroup's folder up to `root`, and version 1's cpu.cfs_quota_us; 0 where there is none.

@@ -13,11 +13,13 @@
 #include "launcher/job.h"
 #include "launcher/memory_words.h"
 #include "launcher/rank_discovery.h"
+#include "parallel/quiet_thread.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::chrono::seconds kLauncherEndsOthers{3};
+constexpr std::chrono::milliseconds kMostAbort{200}, kMostGoodbye{500};
 
 /// What a rank tells the others: both values are exact as floats.
 struct Card {
@@ -30,6 +32,18 @@ Card card_of(const ErrorReport& report) {
   std::uint32_t hash = 2166136261u;  // FNV-1a
   for (const char c : report.message) hash = (hash ^ std::uint8_t(c)) * 16777619u;
   return {float(report.exit_code), float(hash >> 8)};
+}
+
+/// Ends this process with `exit_code` after `time`, whatever its other threads hang in.
+void end_after(std::chrono::milliseconds time, int exit_code) {
+  try {
+    start_quiet_thread([time, exit_code] {
+      std::this_thread::sleep_for(time);
+      _exit(exit_code);
+    }).detach();
+  } catch (...) {  // without memory for a thread
+    _exit(exit_code);
+  }
 }
 
 }  // namespace
@@ -122,14 +136,19 @@ int ErrorMeeting::report(const std::exception_ptr& error) {
   for (int r = 0; r < rank; ++r)
     said_by_lower_rank |= cards[std::size_t(r)] == cards[std::size_t(rank)];
   job_.fault_log().write(record, !said_by_lower_rank);
-  return int(cards[0].exit_code);
+  const int exit_code = int(cards[0].exit_code);
+  // At the first rank that ends with an error mpirun stops answering those that still leave MPI.
+  end_after(kMostGoodbye, exit_code);
+  return exit_code;
 }
 
 void ErrorMeeting::end_job(const FaultRecord& record) {
   write_to_screen(to_block(record));
   job_.watchdog().announce(record);
   job_.fault_log().write(record, false);
-  // The others end by themselves; this is for one whose watchdog cannot.
+  // The others end by themselves; this is for one whose watchdog cannot. mpirun does not answer
+  // once another rank has ended, and kills this one two seconds later.
+  end_after(kMostAbort, record.exit_code);
   side_channel_.release();  // others may never come to free it
   job_.plain_communicator().abort(record.exit_code);
   _exit(record.exit_code);

@@ -44,6 +44,12 @@ int report_alone(const std::exception_ptr& error);
 /// and every rank leaves in order. Where others go on, they may wait for this rank for ever: after
 /// kPatienceSeconds it prints, tells the watchdogs, and ends the job. Either way every rank has the
 /// record in its log.
+///
+/// Ranks that come later than that, from a slow file or a crowded core, are ended by the record of
+/// the first: still said once, with the same exit code. So the patience only decides who may leave
+/// in order (rank 0 may be writing a checkpoint), and is as long as the two seconds allow in which
+/// an error of one rank has to end all. To tell the others any earlier, at the error itself, would
+/// end the job no sooner: it is this wait that tells the two cases apart.
 class ErrorMeeting {
  public:
   static constexpr double kPatienceSeconds = 1;
@@ -53,7 +59,8 @@ class ErrorMeeting {
   ~ErrorMeeting();
 
   /// Reports `error` and returns the exit code of the process. To be called at most once, outside
-  /// of stack unwinding.
+  /// of stack unwinding, and last: one of several ranks ends half a second later, whatever its way
+  /// out of MPI hangs in.
   int report(const std::exception_ptr& error);
 
  private:

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "launcher/commands.h"
+#include "launcher/doctor_command.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/memory_words.h"
@@ -34,6 +35,7 @@ constexpr std::string_view kUsage =
     "  predict    what a saved run says of single samples\n"
     "  generate   text that a saved gpt continues\n"
     "  export     weights of a run or checkpoint as one safetensors file for PyTorch\n"
+    "  doctor     looks at the machine and says what to mend (lockstep doctor --help)\n"
     "  pack       writes an image folder as one file that loads faster (lockstep pack --help)\n"
     "\n"
     "flags\n"
@@ -66,6 +68,7 @@ int run(const std::vector<std::string>& arguments) {
       {"predict", lockstep::predict_command},
       {"generate", lockstep::generate_command},
       {"export", lockstep::export_command},
+      {"doctor", lockstep::doctor_command},
       {"pack", lockstep::pack_command}};
   for (const auto& [name, run_command] : kRun)
     if (command == name) return run_command({arguments.begin() + 1, arguments.end()});
@@ -76,6 +79,7 @@ int run(const std::vector<std::string>& arguments) {
                                             "predict",
                                             "generate",
                                             "export",
+                                            "doctor",
                                             "pack",
                                             "--help",
                                             "--version"};

@@ -85,9 +85,11 @@ void ErrorOutput::read_box() {
   else if (std::regex_search(text, found, kStatus))
     set_once(by_launcher_,
              fmt::format("rank {} ended with exit code {}", found.str(1), found.str(2)));
-  else if (std::regex_search(text, found, kImproper))
+  else if (std::regex_search(text, found, kImproper)) {
+    deserted_ = true;
     set_once(by_launcher_,
              fmt::format("rank {} on {} left without leaving MPI", found.str(1), found.str(2)));
+  }
 }
 
 void ErrorOutput::read_line(const std::string& line) {

@@ -27,6 +27,8 @@ class ErrorOutput {
   /// The rest, once the stream has ended.
   std::string end();
   ReportedCulprit culprit() const;
+  /// mpirun has ended the job because a rank left it without a word, though with exit code 0.
+  bool deserted() const { return deserted_; }
 
  private:
   std::string take_line(const std::string& line);
@@ -38,6 +40,7 @@ class ErrorOutput {
   std::vector<std::string> box_;           // of mpirun, with its two rules; empty outside
   ReportedCulprit by_rank_, by_launcher_;  // the first of each
   bool hint_follows_ = false;
+  bool deserted_ = false;
   std::string dead_;  // "rank 1 ", where the first record is a peer's of a rank that died
 };
 

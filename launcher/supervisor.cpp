@@ -72,6 +72,9 @@ class Supervision {
     drain();
     Ending ending;
     ending.exit_code = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
+    // mpirun says 1, for want of an exit code, unless another rank's end comes to it first.
+    if (errors_.deserted() && ending.exit_code == int(ExitCode::error))
+      ending.exit_code = int(ExitCode::collective_timeout);
     if (launcher_hung_)
       pass_on(STDERR_FILENO,
               fmt::format("warning: {} did not end although its ranks had, and was killed\n",

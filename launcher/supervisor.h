@@ -24,7 +24,9 @@ struct ChildPlan {
 
 /// How a child has ended.
 struct Ending {
-  int exit_code = 0;          ///< 128 + signal where a signal ended it, as shells have it
+  /// 128 + signal where a signal ended it, as shells have it; 5 where a rank left the job without a
+  /// word, whatever mpirun makes of it.
+  int exit_code = 0;
   bool stop_asked = false;    ///< by a signal to this process
   bool out_of_grace = false;  ///< ... and it had to be ended, or was to be ended at once
   ReportedCulprit culprit;    ///< where exit_code is neither 0 nor 75

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/collective_check.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/base/error.h"
@@ -8,13 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// A call as it travels.
-struct Card {
-  std::uint64_t number = 0, sizes = 0;
-  std::int64_t bytes = 0, step = 0;
-  std::uint32_t kind = 0;
-  std::int32_t root = -1;
-};
+using Card = CallCard;
 constexpr std::size_t kCardWords = sizeof(Card) / 4;
 static_assert(sizeof(Card) % 4 == 0 && sizeof(float) == 4);
 
@@ -36,43 +31,30 @@ std::string ordinal(std::uint64_t number) {
                                  : "th");
 }
 
-std::string words_for(const Card& card) {
-  constexpr const char* kNames[] = {"barrier",
-                                    "broadcast",
-                                    "all-gather",
-                                    "all-gather of several sizes,",
-                                    "all-to-all",
-                                    "all-gather of blocks,",
-                                    "all-reduce",
-                                    "split"};
-  std::string text = kNames[card.kind % std::size(kNames)];
-  using Kind = CollectiveCall::Kind;
-  if (card.kind != std::uint32_t(Kind::barrier) && card.kind != std::uint32_t(Kind::split))
-    text += fmt::format(" of {} bytes", card.bytes);
-  if (card.root >= 0) text += fmt::format(" from {}", card.root);
-  if (card.step > 0) text += fmt::format(" in step {}", card.step);
-  return text;
-}
-
 bool agree(const Card& a, const Card& b) {
   const bool sizes_differ = a.kind != std::uint32_t(CollectiveCall::Kind::all_to_all);
   return a.number == b.number && a.kind == b.kind && a.root == b.root && a.sizes == b.sizes &&
          a.step == b.step && (!sizes_differ || a.bytes == b.bytes);
 }
 
-[[noreturn]] void fail(const std::string& what) {
-  throw CommError(what,
-                  "all ranks must call the same collectives in the same order with the same sizes");
-}
-
 }  // namespace
 
-CollectiveCheck::CollectiveCheck(std::unique_ptr<Communicator> channel)
+CollectiveCheck::CollectiveCheck(std::unique_ptr<Communicator> channel,
+                                 std::shared_ptr<CollectiveLedger> ledger)
     : channel_(std::move(channel)),
+      ledger_(std::move(ledger)),
+      number_(ledger_->add(*this, *channel_)),
       words_(kCardWords + 2 * static_cast<std::size_t>(channel_->size())) {}
 
+CollectiveCheck::~CollectiveCheck() {
+  ledger_->remove(*this);
+  if (waiting_.empty() || !ledger_->broken()) return;
+  new std::deque<Waiting>(std::move(waiting_));
+  (void)channel_.release();
+}
+
 std::uint64_t CollectiveCheck::tell(const CollectiveCall& call, std::function<void()> start) {
-  if (!broken_.empty()) fail(broken_);
+  ledger_->advance();
   const auto ranks = std::size_t(channel_->size());
   Waiting& waiting = waiting_.emplace_back();
   waiting.cards.resize(ranks * words_);
@@ -86,25 +68,28 @@ std::uint64_t CollectiveCheck::tell(const CollectiveCall& call, std::function<vo
     own[kCardWords + ranks + r] = std::uint32_t(call.from[r].elems);
   }
   waiting.start = std::move(start);
+  ledger_->told(number_);
   waiting.request =
       channel_->start_all_gather(reinterpret_cast<float*>(waiting.cards.data()), waiting.blocks);
   return told_;
 }
 
-bool CollectiveCheck::test(std::uint64_t number) {
-  if (!broken_.empty()) fail(broken_);
+void CollectiveCheck::advance() {
   while (!waiting_.empty() && waiting_.front().request->test()) {
-    try {
-      compare(waiting_.front());
-    } catch (const CommError& error) {
-      broken_ = error.what();
-      throw;
-    }
+    ledger_->moved();
+    compare(waiting_.front());
     waiting_.front().start();
     waiting_.pop_front();
     ++started_;
   }
-  return started_ >= number;
+}
+
+bool CollectiveCheck::test(std::uint64_t number) {
+  ledger_->advance();
+  if (started_ >= number) return true;
+  const std::size_t own = std::size_t(channel_->rank()) * words_;
+  ledger_->waits(number_, card_at(waiting_.front().cards.data() + own));
+  return false;
 }
 
 void CollectiveCheck::wait(std::uint64_t number) {
@@ -112,35 +97,56 @@ void CollectiveCheck::wait(std::uint64_t number) {
   }
 }
 
+Culprit CollectiveCheck::culprit(int rank, std::int64_t step) const {
+  return number_ < 0 ? Culprit{} : ledger_->culprit(rank, step);
+}
+
 void CollectiveCheck::compare(const Waiting& waiting) const {
+  const auto of = [&](int rank) {
+    return card_at(waiting.cards.data() + std::size_t(rank) * words_);
+  };
+  const Odd odd = find_odd(channel_->size(), [&](int a, int b) { return agree(of(a), of(b)); });
+  if (odd.rank < 0) return compare_blocks(waiting);
+  const auto [low, high] = std::minmax(odd.reference, odd.rank);
+  const std::string a = words_for(of(low)), b = words_for(of(high));
+  throw MismatchError(fmt::format("rank {} called {} as its {} collective, rank {} {}{}",
+                                  low,
+                                  a,
+                                  ordinal(of(low).number),
+                                  high,
+                                  b,
+                                  a == b ? " with other sizes of blocks" : ""),
+                      odd.is_minority ? culprit(odd.rank, of(odd.rank).step) : Culprit{});
+}
+
+/// Of an all-to-all: what each rank sends to each has to be what that one expects.
+void CollectiveCheck::compare_blocks(const Waiting& waiting) const {
   const auto ranks = std::size_t(channel_->size());
   const auto of = [&](std::size_t rank) { return waiting.cards.data() + rank * words_; };
-  const Card first = card_at(of(0));
-  for (std::size_t r = 1; r < ranks; ++r) {
-    const Card other = card_at(of(r));
-    if (agree(first, other)) continue;
-    fail(
-        fmt::format("ranks call different collectives: rank 0 called {} as its {} collective, "
-                    "rank {} {}{}",
-                    words_for(first),
-                    ordinal(first.number),
-                    r,
-                    words_for(other),
-                    words_for(first) == words_for(other) ? " with other sizes of blocks" : ""));
-  }
+  std::vector<int> wrong(ranks, 0);
+  std::string what;
   for (std::size_t r = 0; r < ranks; ++r)
     for (std::size_t s = 0; s < ranks; ++s) {
       const std::uint32_t sends = of(r)[kCardWords + s], expects = of(s)[kCardWords + ranks + r];
       if (sends == expects) continue;
-      fail(
-          fmt::format("ranks call different collectives: in its {} collective, an all-to-all, rank "
-                      "{} sends {} elements to rank {}, which expects {}",
-                      ordinal(first.number),
-                      r,
-                      sends,
-                      s,
-                      expects));
+      ++wrong[r];
+      ++wrong[s];
+      if (!what.empty()) continue;
+      what = fmt::format(
+          "in its {} collective, an all-to-all, rank {} sends {} elements to rank {}, which "
+          "expects {}",
+          ordinal(card_at(of(r)).number),
+          r,
+          sends,
+          s,
+          expects);
     }
+  if (what.empty()) return;
+  // Whoever fits nobody is the one that differs.
+  const auto most = std::ranges::max_element(wrong);
+  const bool alone = std::ranges::count(wrong, *most) == 1;
+  const auto rank = int(most - wrong.begin());
+  throw MismatchError(what, alone ? culprit(rank, card_at(of(std::size_t(rank))).step) : Culprit{});
 }
 
 }  // namespace lockstep

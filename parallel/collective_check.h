@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/exec/communicator.h"
+#include "parallel/collective_ledger.h"
 
 namespace lockstep {
 
@@ -38,14 +39,23 @@ struct CollectiveCall {
 /// for anybody: each is a small all-gather on a communicator of its own.
 class CollectiveCheck {
  public:
-  /// Collective; `channel` is for this alone.
-  explicit CollectiveCheck(std::unique_ptr<Communicator> channel);
+  /// Collective; `channel` is for this alone. `ledger` is that of all communicators of the process.
+  CollectiveCheck(std::unique_ptr<Communicator> channel, std::shared_ptr<CollectiveLedger> ledger);
+
+  /// Once ranks differ, in whichever communicator, calls that were not compared yet leak: nobody
+  /// completes them any more.
+  ~CollectiveCheck();
+  CollectiveCheck(const CollectiveCheck&) = delete;
+  CollectiveCheck& operator=(const CollectiveCheck&) = delete;
 
   /// Tells the others of `call`; `start` is called once all have told the same, from test() or
   /// wait(). Returns its number, from 1.
   std::uint64_t tell(const CollectiveCall& call, std::function<void()> start);
-  /// Moves along. True once call `number` has been compared and started. Throws CommError where
-  /// ranks differ, and from then on always.
+  /// Compares and starts what all have told of. For the ledger. Throws MismatchError.
+  void advance();
+  /// Moves all communicators of the ledger along. True once call `number` has been compared and
+  /// started. Throws MismatchError where ranks differ, or wait for each other in different
+  /// communicators, and from then on always.
   bool test(std::uint64_t number);
   void wait(std::uint64_t number);
 
@@ -57,11 +67,14 @@ class CollectiveCheck {
     std::function<void()> start;
   };
   void compare(const Waiting& waiting) const;
+  void compare_blocks(const Waiting& waiting) const;
+  Culprit culprit(int rank, std::int64_t step) const;
 
   std::unique_ptr<Communicator> channel_;
+  std::shared_ptr<CollectiveLedger> ledger_;
+  int number_;  // in the ledger
   std::size_t words_;
   std::uint64_t told_ = 0, started_ = 0;
-  std::string broken_;
   std::deque<Waiting> waiting_;  // calls started_ + 1 to told_; requests end before channel_
 };
 

@@ -19,8 +19,9 @@ FaultPlayer* player = nullptr;
   while (true) pause();
 }
 
-/// Until the limit of the process throws std::bad_alloc. Address space alone is taken.
-[[noreturn]] void take_all_memory() {
+/// Until the limit of the process throws std::bad_alloc. Address space alone is taken. `ran_out` is
+/// called at that moment, before any of it is given back.
+[[noreturn]] void take_all_memory(const std::function<void()>& ran_out) {
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
   LOCKSTEP_CHECK(limit.rlim_cur != RLIM_INFINITY,
@@ -29,10 +30,15 @@ FaultPlayer* player = nullptr;
                  "the rank under prlimit --as=BYTES");
   constexpr std::size_t kPiece = std::size_t{16} << 20;
   std::vector<std::unique_ptr<std::byte[]>> pieces;
-  while (true) pieces.push_back(std::make_unique_for_overwrite<std::byte[]>(kPiece));
+  try {
+    while (true) pieces.push_back(std::make_unique_for_overwrite<std::byte[]>(kPiece));
+  } catch (const std::bad_alloc&) {
+    ran_out();
+    throw;
+  }
 }
 
-void hit_process(const PlannedFault& fault) {
+void hit_process(const PlannedFault& fault, const std::function<void()>& ran_out) {
   switch (fault.kind) {
     case FaultKind::kill:
       kill(getpid(), SIGKILL);
@@ -50,7 +56,7 @@ void hit_process(const PlannedFault& fault) {
     case FaultKind::hang:
       wait_for_ever();
     case FaultKind::memory:
-      take_all_memory();
+      take_all_memory(ran_out);
     default:
       return;
   }
@@ -112,7 +118,9 @@ void FaultPlayer::play(const PositionNote& note) {
     if (!hits_process(due.fault.kind) || !is_due(due, note)) continue;
     --due.left;
     tell(due.fault, note);
-    hit_process(due.fault);
+    hit_process(due.fault, [&] {
+      if (told_) told_(fmt::format("has run out of memory, as '{}' asks", due.fault.text));
+    });
   }
 }
 

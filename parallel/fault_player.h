@@ -17,7 +17,8 @@ namespace lockstep {
 /// cost a comparison.
 class FaultPlayer {
  public:
-  /// Told of each fault just before it is played.
+  /// Told of each fault just before it is played, and once more when the memory has run out that
+  /// one takes: taking it is no part of the fault.
   using Told = std::function<void(const std::string&)>;
 
   /// `position` must outlive it, and calls it from now on. Plays never-join at once.

@@ -55,8 +55,9 @@ class WatchedRequest final : public CommRequest {
   void wait() override {
     if (done_) return;
     const NoteScope scope(position_, note);
-    if (check != nullptr) check->wait(number);
-    inner->wait();
+    if (check == nullptr) inner->wait();
+    while (check != nullptr && !(check->test(number) && inner->test())) {
+    }
     done_ = true;
   }
 
@@ -90,9 +91,12 @@ class WatchedRequest final : public CommRequest {
 
 class WatchedCommunicator final : public Communicator {
  public:
-  WatchedCommunicator(std::unique_ptr<Communicator> inner, Position& position, bool checked)
-      : inner_(std::move(inner)), position_(position) {
-    if (checked) check_.emplace(inner_->split(0, inner_->rank()));
+  /// `ledger`: null where calls are not checked.
+  WatchedCommunicator(std::unique_ptr<Communicator> inner,
+                      Position& position,
+                      std::shared_ptr<CollectiveLedger> ledger)
+      : inner_(std::move(inner)), position_(position), ledger_(std::move(ledger)) {
+    if (ledger_) check_.emplace(inner_->split(0, inner_->rank()), ledger_);
   }
 
   int rank() const override { return inner_->rank(); }
@@ -188,8 +192,7 @@ class WatchedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override {
     const NoteScope scope(position_, {.name = "split"});
     agree({.kind = Kind::split});
-    return std::make_unique<WatchedCommunicator>(
-        inner_->split(color, key), position_, check_.has_value());
+    return std::make_unique<WatchedCommunicator>(inner_->split(color, key), position_, ledger_);
   }
 
   void abort(int exit_code) override { inner_->abort(exit_code); }
@@ -228,6 +231,7 @@ class WatchedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> inner_;
   Position& position_;
   RequestPool pool_;
+  std::shared_ptr<CollectiveLedger> ledger_;
   std::optional<CollectiveCheck> check_;
 };
 
@@ -236,7 +240,9 @@ class WatchedCommunicator final : public Communicator {
 std::unique_ptr<Communicator> make_watched_communicator(std::unique_ptr<Communicator> inner,
                                                         Position& position,
                                                         bool checked) {
-  return std::make_unique<WatchedCommunicator>(std::move(inner), position, checked);
+  std::shared_ptr<CollectiveLedger> ledger;
+  if (checked) ledger = std::make_shared<CollectiveLedger>(*inner, position);
+  return std::make_unique<WatchedCommunicator>(std::move(inner), position, std::move(ledger));
 }
 
 }  // namespace lockstep

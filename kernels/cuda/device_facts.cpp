@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 
+#include "kernels/cuda/cuda_build.h"
 #include "kernels/cuda/device_probe.h"
 
 namespace lockstep {
@@ -55,5 +56,7 @@ std::string cuda_device_id(int ordinal) {
   char text[32] = {};
   return cudaDeviceGetPCIBusId(text, sizeof text, ordinal) == cudaSuccess ? text : "";
 }
+
+CudaFacts cuda_build() { return {"", CUDART_VERSION, cuda::built_architectures()}; }
 
 }  // namespace lockstep

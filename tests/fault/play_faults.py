@@ -7,9 +7,9 @@ play_faults.py PROGRAM SHIM [--ranks 2,4] [--seeds N] [--seed S] [--faults 1,2,5
 
 Each variant of each fault is played with each number of ranks and N seeds, which draw rank, step,
 moment and place. --quick plays the first variant of each once, in turn on the numbers of ranks
-given (those that need a majority on the largest), and no second one but where a fault has two faces (the survivable one). A run has to end in
-the bound of its fault, name the culprit, give its exit code, leave no process and a checkpoint
-that is whole. Exits 1 where any does not.
+given (those that need a majority on the largest), and no second one but where a fault has two
+faces (the survivable one). A run has to end in the bound of its fault, name the culprit, give its
+exit code, leave no process and a checkpoint that is whole. Exits 1 where any does not.
 """
 import argparse
 import random
@@ -45,7 +45,6 @@ def verdict_text(verdict):
 def play_once(theatre, variant, ranks, title, key, log):
     began = time.monotonic()
     verdict = variant(theatre, ranks, random.Random(key))
-    verdict.again = False
     print(f"{title}: {verdict_text(verdict)}, {time.monotonic() - began:.1f} s",
           file=log, flush=True)
     for wrong in verdict.wrong:
@@ -64,15 +63,7 @@ def play_row(theatre, row, arguments, log):
         for seed in range(arguments.seed, arguments.seed + arguments.seeds):
             title = f"{number:2} {name}: {variant_name}, {ranks} ranks, seed {seed}"
             key = f"{number} {variant_name} {ranks} {seed}"
-            verdict = play_once(theatre, variant, ranks, title, key, log)
-            # Where others use the machine as well a bound in seconds may be missed once; a wrong
-            # culprit, exit code, leftover or checkpoint may not.
-            late = verdict.wrong and all(w.endswith(" s") and "not within" in w
-                                         for w in verdict.wrong)
-            if late and arguments.quick:
-                verdict = play_once(theatre, variant, ranks, title + ", once more", key, log)
-                verdict.again = True
-            verdicts.append(verdict)
+            verdicts.append(play_once(theatre, variant, ranks, title, key, log))
     return verdicts
 
 
@@ -84,7 +75,6 @@ def share(values):
 def table_line(row, verdicts):
     number, name, _ = row
     missing = sum(bool(v.not_played) for v in verdicts)
-    again = sum(v.again for v in verdicts)
     verdicts = [v for v in verdicts if not v.not_played]
     times = [v.seconds for v in verdicts if v.seconds is not None]
     slowest = f"{max(times):.2f} s" if times else "-"
@@ -94,7 +84,6 @@ def table_line(row, verdicts):
             f"| {share([v.culprit for v in verdicts]):>7} | {codes:>9} "
             f"| {sum(v.left for v in verdicts):4} | {share([v.checkpoint for v in verdicts]):>10} "
             f"| {good}/{len(verdicts)}{'' if good == len(verdicts) else ' RED'}"
-            f"{f', {again} at the second play' if again else ''}"
             f"{f', {missing} not played' if missing else ''} |")
 
 

@@ -21,6 +21,7 @@ OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"
 # As a rank says it, and as the parent of mpirun does for one that cannot.
 ERROR = re.compile(r"(?:\[rank (\d+) [^\]]*\] |(?=error: rank (\d+) on ))error: (.*)")
 PLAYED = "plays the fault"
+RAN_OUT = "has run out of memory, as "  # the fault begins here: taking memory takes time
 ROWS = "a,b,label\n" + "".join(
     f"{i % 3 + 0.01 * (i % 7)},{2 - i % 3 + 0.01 * (i % 5)},k{i % 3}\n" for i in range(240))
 
@@ -109,6 +110,8 @@ class Run:
             self.lines.append((time.monotonic(), text))
             if PLAYED in text:
                 self.begin_fault()
+            if RAN_OUT in text:
+                self.fault_at = time.monotonic()
         stream.close()
 
     def begin_fault(self):

@@ -104,6 +104,22 @@ TEST(Supervisor, TheFirstRecordOfARankIsTheCulprit) {
   EXPECT_TRUE(ending.culprit.said);
 }
 
+TEST(Supervisor, ARankThatLeavesWithExitCode0HasDied) {
+  SupervisorSignals signals;
+  const std::string rule(74, '-');
+  const auto box = [&](const std::string& text) {
+    return shell("echo '" + rule + "' >&2; echo '" + text + "' >&2; echo '" + rule +
+                 "' >&2; exit 1");
+  };
+  const Ending left = supervise(
+      box("mpirun has exited due to process rank 1 with PID 0 on\nnode vm exiting improperly."),
+      signals);
+  EXPECT_EQ(left.exit_code, 5) << "mpirun's own 1 depends on which end it sees first";
+  EXPECT_EQ(left.culprit.text, "rank 1 on vm left without leaving MPI");
+  const Ending failed = supervise(box("Process name: [[43013,1],3]\n  Exit code:    1"), signals);
+  EXPECT_EQ(failed.exit_code, 1) << "a rank's own error";
+}
+
 TEST(Supervisor, EverySignalBecomesOneWishToStop) {
   const auto hangup = std::signal(SIGHUP, SIG_DFL);  // nohup ignores it, and we with it
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {

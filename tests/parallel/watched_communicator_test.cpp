@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/watched_communicator.h"
 
+#include <chrono>
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <vector>
 
 #include "core/base/error.h"
+#include "parallel/collective_ledger.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
@@ -156,6 +159,100 @@ TEST(CheckedMode, BlocksThatDoNotMeetAreNamed) {
   });
   EXPECT_THAT(what, HasSubstr("rank 0 sends 2 elements to rank 1, which expects 4"));
   EXPECT_EQ(received, std::vector<float>(4 * ranks, 0));
+}
+
+/// The rank that the error of `call` blames.
+template <typename Call>
+int culprit_of(Call call) {
+  try {
+    call();
+  } catch (const MismatchError& error) {
+    EXPECT_EQ(error.rank < 0, error.host.empty());
+    return error.rank;
+  }
+  return -2;
+}
+
+TEST(CheckedMode, WhereMostRanksAgreeTheOtherOneIsToBlame) {
+  for (int odd = 0; odd < testing::mpi_world().size(); ++odd) {
+    Position position;
+    const auto comm = watched(position, true);
+    std::vector<std::int64_t> own(8, 7), all(8 * std::size_t(comm->size()));
+    const int blamed =
+        culprit_of([&] { comm->all_gather(own.data(), all.data(), comm->rank() == odd ? 8 : 64); });
+    EXPECT_EQ(blamed, comm->size() > 2 ? odd : -1) << "of two ranks either may be wrong";
+  }
+}
+
+TEST(CheckedMode, BlocksOfOneRankThatFitNobodysAreItsFault) {
+  const int odd = testing::mpi_world().size() - 1;
+  Position position;
+  const auto comm = watched(position, true);
+  std::vector<float> send(4 * std::size_t(comm->size())), received(send.size());
+  std::vector<CommBlock> blocks;
+  for (int r = 0; r < comm->size(); ++r) blocks.push_back({4 * r, comm->rank() == odd ? 2 : 4});
+  blocks[std::size_t(comm->rank())].elems = 4;
+  const int blamed = culprit_of(
+      [&] { comm->start_all_to_all(send.data(), blocks, received.data(), blocks)->wait(); });
+  EXPECT_EQ(blamed, comm->size() > 2 ? odd : -1);
+}
+
+// As a rank does that leaves out the exchange of a step, behind which an evaluation follows: what
+// the others wait for would never come, nor what it waits for itself.
+TEST(CheckedMode, ARankThatWaitsInAnotherCommunicatorIsFound) {
+  for (int odd = 0; odd < testing::mpi_world().size(); ++odd) {
+    Position position;
+    const auto comm = watched(position, true);
+    const auto exchange = comm->split(0, comm->rank()), evaluation = comm->split(0, comm->rank());
+    position.set_step(7);
+    std::vector<float> data(16, 2);
+    const auto call = [&] {
+      if (comm->rank() != odd) exchange->start_all_reduce(data.data(), 16)->wait();
+      evaluation->barrier();
+    };
+    const std::string what = error_of(call);
+    // Whatever is called next meets the same error.
+    const int blamed = culprit_of(call);
+    EXPECT_THAT(what, HasSubstr(fmt::format("rank {} ", odd)));
+    EXPECT_THAT(what, HasSubstr("all-reduce of 64 bytes in step 7"));
+    EXPECT_THAT(what, HasSubstr("barrier in step 7"));
+    EXPECT_EQ(blamed, comm->size() > 2 ? odd : -1);
+    EXPECT_EQ(data, std::vector<float>(16, 2));
+  }
+}
+
+// Rank 0 waits at once for what the others have only started, and wait for later.
+TEST(CheckedMode, WhatARankHasStartedBeginsWhileItWaitsElsewhere) {
+  Position position;
+  const auto comm = watched(position, true);
+  const auto part = comm->split(0, comm->rank());
+  std::vector<float> data{1};
+  const auto request = part->start_all_reduce(data.data(), 1);
+  if (comm->rank() == 0) request->wait();
+  comm->barrier();
+  request->wait();
+  EXPECT_EQ(data[0], float(comm->size()));
+}
+
+TEST(CheckedMode, WhoeverWaitsForASlowRankIsNotAccused) {
+  Position position;
+  const auto comm = watched(position, true);
+  const auto part = comm->split(0, comm->rank());
+  const auto pause = std::chrono::duration<double>(CollectiveLedger::kStillSeconds +
+                                                   3 * CollectiveLedger::kRoundSeconds);
+  std::vector<float> early{1}, late{1};
+  for (int slow = 0; slow < comm->size(); ++slow) {
+    // The slow one computes, and looks after what it has started now and then.
+    auto request = part->start_all_reduce(early.data(), 1);
+    const auto end = std::chrono::steady_clock::now() + pause;
+    while (comm->rank() == slow && std::chrono::steady_clock::now() < end) request->test();
+    comm->start_all_reduce(late.data(), 1)->wait();
+    request->wait();
+  }
+  const auto ranks = float(comm->size());
+  EXPECT_EQ(early[0], std::pow(ranks, ranks));
+  EXPECT_EQ(late[0], std::pow(ranks, ranks));
+  // The last of them may have posted a round that the slow one knows nothing of: no hang here.
 }
 
 }  // namespace

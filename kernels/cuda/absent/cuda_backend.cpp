@@ -3,6 +3,7 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include "core/base/error.h"
+#include "kernels/cuda/cuda_build.h"
 #include "kernels/cuda/device_probe.h"
 
 namespace lockstep {
@@ -16,6 +17,8 @@ DeviceProbe probe_cuda() {
 }
 
 std::string cuda_device_id(int) { return {}; }
+
+CudaFacts cuda_build() { return {LOCKSTEP_NO_CUDA_BECAUSE, 0, {}}; }
 
 std::unique_ptr<Backend> make_cuda_backend(int) {
   const DeviceProbe probe = probe_cuda();

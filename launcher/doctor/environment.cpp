@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/doctor/environment.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <poll.h>
+#include <sstream>
+#include <string_view>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "launcher/child_process.h"
+#include "launcher/self_start.h"
+
+namespace lockstep::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostOutput = std::size_t(1) << 16;
+
+/// Reads until the other side is closed or `end`; false: the time is over.
+bool drain(int from, std::string& into, Clock::time_point end) {
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0) return false;
+    pollfd ready{from, POLLIN, 0};
+    if (poll(&ready, 1, int(left.count())) <= 0) continue;
+    char buffer[4096];
+    const ssize_t count = ::read(from, buffer, sizeof buffer);
+    if (count <= 0) return true;
+    if (into.size() < kMostOutput) into.append(buffer, std::size_t(count));
+  }
+}
+
+int wait_for(pid_t child, Clock::time_point end, bool& timed_out) {
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (!timed_out && Clock::now() > end) {
+      timed_out = true;
+      kill(-child, SIGKILL);
+    }
+    usleep(2000);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+std::string Environment::read(const std::string& path) const {
+  std::ifstream file(root + path);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  return text.str();
+}
+
+std::string Environment::read_line(const std::string& path) const {
+  const std::string text = read(path);
+  const std::size_t first = text.find_first_not_of(" \n\t");
+  if (first == std::string::npos) return {};
+  const std::string line = text.substr(first, text.find('\n', first) - first);
+  return line.substr(0, line.find_last_not_of(" \t\r") + 1);
+}
+
+bool Environment::exists(const std::string& path) const {
+  std::error_code none;
+  return fs::exists(root + path, none);
+}
+
+std::vector<std::string> Environment::list(const std::string& path) const {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (fs::directory_iterator entry(root + path, none), end; !none && entry != end;
+       entry.increment(none))
+    names.push_back(entry->path().filename());
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string Environment::variable(const std::string& name) const {
+  const auto found = variables.find(name);
+  return found == variables.end() ? std::string() : found->second;
+}
+
+ToolResult Environment::run_tool(const std::vector<std::string>& command, double seconds) const {
+  ToolResult result;
+  std::vector<std::string> words = command;
+  if (!words[0].starts_with('/')) words[0] = find_program(words[0], variables);
+  if (words[0].empty()) return result;
+  result.found = true;
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(seconds));
+  sigset_t mask;
+  sigprocmask(SIG_SETMASK, nullptr, &mask);
+  try {
+    Pipe output;
+    const pid_t child = spawn(words, {}, mask, output.write, output.write);
+    output.close_write();
+    if (!drain(output.read, result.output, end)) {
+      result.timed_out = true;
+      kill(-child, SIGKILL);
+    }
+    result.exit_code = wait_for(child, end, result.timed_out);
+  } catch (const Error& error) {
+    result.exit_code = 127;
+    result.output = error.what();
+  }
+  return result;
+}
+
+Container container_of(const Environment& environment) {
+  Container docker{"Docker",
+                   "start the container with: docker run --gpus all ...",
+                   "docker run --shm-size=1g ...",
+                   "docker run --ulimit memlock=-1 ..."};
+  Container podman{"Podman",
+                   "start the container with: podman run --device nvidia.com/gpu=all ...",
+                   "podman run --shm-size=1g ...",
+                   "podman run --ulimit memlock=-1 ..."};
+  Container kubernetes{
+      "Kubernetes",
+      "ask for GPUs in the pod's spec: resources: {limits: {nvidia.com/gpu: 1}}",
+      "mount an emptyDir of medium Memory at /dev/shm in the pod's spec",
+      "raise LimitMEMLOCK of the node's container runtime: systemctl edit containerd"};
+  Container apptainer{"Apptainer",
+                      "start the container with: apptainer exec --nv ...",
+                      "mount -o remount,size=1G /dev/shm (on the host)",
+                      "ulimit -l unlimited (before apptainer exec)"};
+  if (environment.has("KUBERNETES_SERVICE_HOST")) return kubernetes;
+  if (environment.has("APPTAINER_CONTAINER") || environment.has("SINGULARITY_CONTAINER"))
+    return apptainer;
+  if (environment.exists("/run/.containerenv")) return podman;
+  if (environment.exists("/.dockerenv")) return docker;
+  const std::string groups = environment.read("/proc/1/cgroup");
+  if (groups.find("kubepods") != std::string::npos) return kubernetes;
+  if (groups.find("docker") != std::string::npos) return docker;
+  return {};
+}
+
+std::vector<int> parse_list(const std::string& text) {
+  std::vector<int> numbers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    int first = 0, last = 0;
+    const char* const end = part.data() + part.size();
+    const auto [stop, error] = std::from_chars(part.data(), end, first);
+    if (error != std::errc()) continue;
+    last = first;
+    if (stop != end && *stop == '-') std::from_chars(stop + 1, end, last);
+    for (int i = first; i <= last && numbers.size() < 65536; ++i) numbers.push_back(i);
+  }
+  return numbers;
+}
+
+std::string list_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text +=
+        last == i ? fmt::format("{}", numbers[i]) : fmt::format("{}-{}", numbers[i], numbers[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string bytes_text(double bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  if (bytes == double(std::int64_t(bytes)) || bytes >= 100)
+    return fmt::format("{:.0f} {}", bytes, kUnits[unit]);
+  return fmt::format("{:.1f} {}", bytes, kUnits[unit]);
+}
+
+}  // namespace lockstep::doctor

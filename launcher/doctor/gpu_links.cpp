@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "launcher/doctor/gpu.h"
+#include "launcher/doctor/host.h"
+
+namespace lockstep::doctor {
+namespace {
+
+constexpr const char* kTopology = "topology";
+constexpr const char* kPeers = "peer access";
+
+const char* distance_text(int level) {
+  if (level < 0) return "unknown";
+  if (level <= 10) return "one PCIe switch";
+  if (level <= 20) return "PCIe switches";
+  if (level <= 30) return "the host bridge";
+  if (level <= 40) return "one NUMA node";
+  return "the link between processors";
+}
+
+/// Whether this process may run nowhere near the GPU's memory node.
+bool is_far(const Environment& environment, const Gpu& gpu) {
+  const std::string node =
+      environment.read_line("/sys/bus/pci/devices/" + gpu.address + "/numa_node");
+  if (node.empty() || node.starts_with('-')) return false;  // -1: the machine has one
+  const std::vector<int> near =
+      parse_list(environment.read_line("/sys/devices/system/node/node" + node + "/cpulist"));
+  const std::vector<int> threads = allowed_threads(environment);
+  return !near.empty() && !threads.empty() && std::ranges::none_of(near, [&](int cpu) {
+    return std::ranges::find(threads, cpu) != threads.end();
+  });
+}
+
+int farthest(const GpuFacts& facts) {
+  int level = -1;
+  for (const Gpu& gpu : facts.gpus)
+    for (const int distance : gpu.distance) level = std::max(level, distance);
+  return level;
+}
+
+}  // namespace
+
+Finding check_topology(const Environment& environment, const GpuFacts& facts) {
+  const std::vector<Gpu> gpus = own_gpus(environment, facts);
+  if (gpus.empty()) return none(kTopology, "no GPU to look at");
+  for (const Gpu& gpu : gpus) {
+    if (!gpu.managed) return none(kTopology, "the management library does not answer");
+    if (gpu.nvlinks_up > 0 && gpu.nvlinks_up < gpu.nvlinks)
+      return warn(kTopology,
+                  fmt::format("GPU {}: {} of {} NVLinks are down",
+                              gpu.ordinal,
+                              gpu.nvlinks - gpu.nvlinks_up,
+                              gpu.nvlinks),
+                  fmt::format("nvidia-smi nvlink --status -i {} shows which; sudo nvidia-smi -i {} "
+                              "-r brings them up again",
+                              gpu.address,
+                              gpu.address));
+    if (gpu.pcie_width < gpu.full_pcie_width)
+      return warn(
+          kTopology,
+          fmt::format(
+              "GPU {} is on {} of {} PCIe lanes", gpu.ordinal, gpu.pcie_width, gpu.full_pcie_width),
+          fmt::format("put the card into a x{} slot, firmly; in the BIOS switch bifurcation "
+                      "of that slot off; sudo lspci -vvs {} shows LnkSta",
+                      gpu.full_pcie_width,
+                      gpu.address));
+  }
+  const Gpu& first = gpus[0];
+  if (environment.local_rank >= 0 && is_far(environment, first))
+    return warn(kTopology,
+                fmt::format("GPU {} is on another NUMA node than this rank's CPUs ({})",
+                            first.ordinal,
+                            list_text(allowed_threads(environment))),
+                "mpirun --bind-to none ... (srun: --gpu-bind=closest)");
+  std::string text = first.nvlinks_up > 0 ? fmt::format("{} NVLinks a GPU", first.nvlinks_up)
+                                          : std::string("no NVLink");
+  if (first.pcie_width > 0) text += fmt::format(", PCIe x{}", first.pcie_width);
+  if (facts.gpus.size() > 1)
+    text += fmt::format("; the farthest two meet at {}", distance_text(farthest(facts)));
+  Finding finding = pass(kTopology, text);
+  finding.trait = fmt::format("{} NVLinks, PCIe x{}", first.nvlinks_up, first.pcie_width);
+  return finding;
+}
+
+Finding check_peers(const Environment&, const GpuFacts& facts) {
+  const std::size_t count = facts.gpus.size();
+  if (count < 2) return none(kPeers, count == 0 ? "no GPU to look at" : "one GPU has no peers");
+  std::size_t reached = 0;
+  for (const Gpu& gpu : facts.gpus) reached += std::size_t(std::ranges::count(gpu.peers, true));
+  const std::string text = fmt::format(
+      "{} of {} pairs of GPUs read each other's memory", reached / 2, count * (count - 1) / 2);
+  const bool linked =
+      std::ranges::any_of(facts.gpus, [](const Gpu& gpu) { return gpu.nvlinks_up > 0; });
+  if (reached == 0 && linked)
+    return warn(kPeers,
+                text + ", though NVLink joins them",
+                "switch ACS and the IOMMU off: iommu=off on the kernel's command line, or in the "
+                "BIOS");
+  return pass(kPeers, text);
+}
+
+Finding check_nccl(const Environment&, const GpuFacts&) {
+  return none("NCCL", "not part of this version: ranks exchange gradients through MPI");
+}
+
+}  // namespace lockstep::doctor

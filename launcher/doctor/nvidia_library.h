@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace lockstep::doctor {
+
+/// A shared library opened while the program runs. It stays open: the driver keeps threads.
+class NvidiaLibrary {
+ public:
+  /// From `folder`, or where the dynamic linker looks.
+  NvidiaLibrary(const std::string& folder, const std::string& file);
+
+  bool opened() const { return handle_ != nullptr; }
+  const std::string& error() const { return error_; }
+  /// The file that was opened, links followed.
+  std::string path() const;
+
+  /// Calls the function `name` as int(arguments...); -1 where the library lacks it.
+  template <typename... Arguments>
+  int call(const char* name, Arguments... arguments) const {
+    void* const address = address_of(name);
+    if (address == nullptr) return -1;
+    return reinterpret_cast<int (*)(Arguments...)>(address)(arguments...);
+  }
+
+ private:
+  void* address_of(const char* name) const;
+
+  void* handle_ = nullptr;
+  std::string error_;
+};
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plays libcuda.so.1 and libnvidia-ml.so.1 on a machine faked in a folder: this library lies in its
+// lib/, gpus.conf beside it says what the GPUs are ("cuda 13000", "gpu0.ecc_errors 3"), and as with
+// the real ones nothing answers without the kernel's driver (../proc) and open device files
+// (../dev). Numbers are those of the real libraries' ABI.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <sys/stat.h>
+#include <vector>
+
+namespace {
+
+std::string folder() {
+  Dl_info info{};
+  dladdr(reinterpret_cast<void*>(&folder), &info);
+  const std::string path = info.dli_fname;
+  return path.substr(0, path.rfind('/'));
+}
+
+std::map<std::string, std::string> settings() {
+  std::map<std::string, std::string> result;
+  std::ifstream file(folder() + "/gpus.conf");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t space = line.find(' ');
+    if (space != std::string::npos) result[line.substr(0, space)] = line.substr(space + 1);
+  }
+  return result;
+}
+
+std::string text(const std::string& name) {
+  const auto all = settings();
+  const auto found = all.find(name);
+  return found == all.end() ? std::string() : found->second;
+}
+bool has(const std::string& name) { return !text(name).empty(); }
+std::uint64_t number(const std::string& name) {
+  return std::strtoull(text(name).c_str(), nullptr, 10);
+}
+std::string key(long gpu, const char* name) { return "gpu" + std::to_string(gpu) + "." + name; }
+int installed() { return int(number("gpus")); }
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+bool node_opens(const char* name) {
+  const std::string path = folder() + "/../dev/" + name;
+  struct stat facts {};
+  return stat(path.c_str(), &facts) == 0 && (facts.st_mode & 06) == 06 &&
+         first_line(path) != "denied by cgroup";
+}
+
+/// 0: the kernel's part is there and of this version; 1: there is none; 2: of another.
+int kernel_state() {
+  const std::string line = first_line(folder() + "/../proc/driver/nvidia/version");
+  if (line.empty()) return 1;
+  return line.find(text("version")) == std::string::npos ? 2 : 0;
+}
+
+bool nodes_open() {
+  return node_opens("nvidiactl") && node_opens("nvidia-uvm") &&
+         (node_opens("nvidia0") || node_opens("nvidia1"));
+}
+
+/// CUDA's own reading of CUDA_VISIBLE_DEVICES: it stops at the first entry that is wrong.
+std::vector<int> visible() {
+  std::vector<int> gpus;
+  const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (variable == nullptr) {
+    for (int i = 0; i < installed(); ++i) gpus.push_back(i);
+    return gpus;
+  }
+  std::istringstream entries(variable);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    char* end = nullptr;
+    const long gpu = std::strtol(entry.c_str(), &end, 10);
+    if (end == entry.c_str() || gpu < 0 || gpu >= installed()) break;
+    gpus.push_back(int(gpu));
+  }
+  return gpus;
+}
+
+constexpr int kOk = 0, kNotSupported = 3;
+
+long index_of(void* device) { return long(reinterpret_cast<std::intptr_t>(device)) - 1; }
+
+template <typename T>
+int give(void* device, const char* name, T* value) {
+  const std::string full = key(index_of(device), name);
+  if (!has(full)) return kNotSupported;
+  *value = T(number(full));
+  return kOk;
+}
+
+struct Memory {
+  unsigned long long total, free, used;
+};
+struct ProcessInfo {
+  unsigned process;
+  unsigned long long bytes;
+  unsigned gpu_instance, compute_instance;
+};
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) {
+  if (has("init")) return int(number("init"));
+  const int state = kernel_state();
+  if (state == 2) return 803;
+  return state == 0 && nodes_open() && !visible().empty() ? kOk : 100;
+}
+int cuDriverGetVersion(int* version) {
+  *version = int(number("cuda"));
+  return kOk;
+}
+int cuGetErrorName(int status, const char** name) {
+  *name = status == 100 ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_OTHER";
+  return kOk;
+}
+int cuDeviceGetCount(int* count) {
+  *count = int(visible().size());
+  return kOk;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = visible()[std::size_t(ordinal)];
+  return kOk;
+}
+int cuDeviceGetName(char* name, int size, int device) {
+  std::snprintf(name, std::size_t(size), "%s", text(key(device, "name")).c_str());
+  return kOk;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  const int capability = int(number(key(device, "capability")));
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 0;
+  return kOk;
+}
+int cuDeviceTotalMem_v2(std::size_t* bytes, int device) {
+  *bytes = std::size_t(number(key(device, "memory")));
+  return kOk;
+}
+int cuDeviceGetPCIBusId(char* address, int size, int device) {
+  std::snprintf(address, std::size_t(size), "%s", text(key(device, "address")).c_str());
+  return kOk;
+}
+int cuDeviceCanAccessPeer(int* can, int, int) {
+  *can = int(number("peers"));
+  return kOk;
+}
+
+int nvmlInit_v2() {
+  const int state = kernel_state();
+  if (state == 1) return 9;
+  if (state == 2) return 18;
+  return nodes_open() ? kOk : 17;
+}
+int nvmlShutdown() { return kOk; }
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = unsigned(installed());
+  return kOk;
+}
+int nvmlDeviceGetHandleByPciBusId_v2(const char* address, void** device) {
+  for (int i = 0; i < installed(); ++i)
+    if (text(key(i, "address")) == address) {
+      *device = reinterpret_cast<void*>(std::intptr_t(i + 1));
+      return kOk;
+    }
+  return 6;
+}
+int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
+  memory->total = number(key(index_of(device), "memory"));
+  memory->used = number(key(index_of(device), "used"));
+  memory->free = memory->total - memory->used;
+  return kOk;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, ProcessInfo* processes) {
+  const std::string process = key(index_of(device), "process");
+  *count = has(process) ? 1 : 0;
+  if (*count > 0)
+    processes[0] = {unsigned(number(process)), number(key(index_of(device), "used")), 0, 0};
+  return kOk;
+}
+int nvmlDeviceGetEccMode(void* device, int* now, int* pending) {
+  *pending = 0;
+  return give(device, "ecc", now);
+}
+int nvmlDeviceGetTotalEccErrors(void* device, int type, int counter, unsigned long long* count) {
+  return type == 1 && counter == 0 ? give(device, "ecc_errors", count) : kNotSupported;
+}
+int nvmlDeviceGetRemappedRows(
+    void* device, unsigned* corrected, unsigned* uncorrected, unsigned* pending, unsigned* failed) {
+  *corrected = *uncorrected = 0;
+  *pending = unsigned(number(key(index_of(device), "rows_pending")));
+  *failed = unsigned(number(key(index_of(device), "rows_failed")));
+  return kOk;
+}
+int nvmlDeviceGetComputeMode(void* device, int* mode) { return give(device, "mode", mode); }
+// What drivers before the newer name have.
+int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* reasons) {
+  return give(device, "throttled", reasons);
+}
+int nvmlDeviceGetPowerManagementLimit(void* device, unsigned* limit) {
+  return give(device, "power", limit);
+}
+int nvmlDeviceGetPowerManagementDefaultLimit(void* device, unsigned* limit) {
+  return give(device, "full_power", limit);
+}
+int nvmlDeviceGetApplicationsClock(void* device, int type, unsigned* mhz) {
+  return type == 1 ? give(device, "clock", mhz) : kNotSupported;
+}
+int nvmlDeviceGetDefaultApplicationsClock(void* device, int type, unsigned* mhz) {
+  return type == 1 ? give(device, "full_clock", mhz) : kNotSupported;
+}
+int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* up) {
+  if (link >= number(key(index_of(device), "nvlinks"))) return 2;
+  *up = link < number(key(index_of(device), "nvlinks_up"));
+  return kOk;
+}
+int nvmlDeviceGetCurrPcieLinkWidth(void* device, unsigned* width) {
+  return give(device, "width", width);
+}
+int nvmlDeviceGetMaxPcieLinkWidth(void* device, unsigned* width) {
+  return give(device, "full_width", width);
+}
+int nvmlDeviceGetTopologyCommonAncestor(void*, void*, int* level) {
+  *level = 30;
+  return kOk;
+}
+}
