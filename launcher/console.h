@@ -46,6 +46,9 @@ Console::Kind console_kind();
 
 /// "12,345"
 std::string with_thousands(double value);
+
+/// "97.50 MiB", "1.25 GiB"
+std::string bytes_words(double bytes);
 /// "1m 23s"
 std::string duration(double seconds);
 

@@ -10,6 +10,7 @@
 #include "core/base/suggest.h"
 #include "launcher/overruled.h"
 #include "launcher/raw_flags.h"
+#include "launcher/stand_in_data.h"
 #include "launcher/toml_reader.h"
 
 namespace lockstep {
@@ -73,7 +74,8 @@ std::string check_config_file(const std::string& file) {
 [[noreturn]] void unexpected_arguments(const CLI::App& app) {
   const std::vector<std::string> rest = app.remaining();
   const std::string first = rest.empty() ? std::string() : rest.front();
-  if (first.starts_with("--") && first.size() > 2) unknown_name(app, first.substr(2), "");
+  if (first.starts_with("--") && first.size() > 2)
+    unknown_name(app, first.substr(2, first.find('=') - 2), "");
   if (first.starts_with("-") && first.size() > 2)
     unknown_name(app, first.substr(1, first.find('=') - 1), "");
   throw ConfigError(fmt::format("unexpected argument '{}'", first),
@@ -82,7 +84,8 @@ std::string check_config_file(const std::string& file) {
 
 }  // namespace
 
-TrainFlags parse_train_flags(const std::vector<std::string>& arguments) {
+TrainFlags parse_train_flags(const std::vector<std::string>& arguments,
+                             const StandInData* stand_in) {
   CLI::App app("Trains a model of the zoo on a data source, on one or many ranks.",
                "lockstep train");
   app.get_formatter()->column_width(34);
@@ -104,6 +107,7 @@ TrainFlags parse_train_flags(const std::vector<std::string>& arguments) {
   } catch (const CLI::Error& error) {
     throw ConfigError(error.what(), "lockstep train --help lists all flags");
   }
+  if (stand_in != nullptr) choose_stand_in(app, *stand_in, raw);
   return resolve_flags(app, raw);
 }
 

@@ -31,8 +31,15 @@ struct TrainFlags {
   std::string resume;      ///< auto, a run or a checkpoint; empty: from the start
   bool continues = false;  ///< --resume goes on in `out`, instead of branching off into it
   std::string checkpoint_every = "10m";  ///< as typed
+  bool stands_in = false;                ///< `data` is what StandInData chose
   /// Not empty: the user asked for this text instead of a run.
   std::string help;
+};
+
+/// What is known of the data where only the shape of a sample counts and --data is left out: images
+/// of the size that the model is made for, or of --image-size; tokens for gpt.
+struct StandInData {
+  std::int64_t classes = 0;  ///< 0: as many as the model is made for; gpt: --vocabulary
 };
 
 /// Reads the arguments behind `lockstep train`. A value from the command line wins over the same
@@ -40,7 +47,10 @@ struct TrainFlags {
 /// command line says --optimizer adamw; any other length). Of a flag given twice, the last counts.
 /// Throws ConfigError: unknown flags, models and keys (the nearest valid one is the hint), values
 /// that are none, contradictions.
-TrainFlags parse_train_flags(const std::vector<std::string>& arguments);
+/// With `stand_in`, --data may be left out for data that are not there; ConfigError: it has classes
+/// and --data is there.
+TrainFlags parse_train_flags(const std::vector<std::string>& arguments,
+                             const StandInData* stand_in = nullptr);
 
 /// The same flags as a TOML file that --config reads; without --out, --force, --resume and
 /// --resume-override, which belong to one start. Flags that do not apply (momentum with AdamW) are

@@ -17,6 +17,7 @@
 #include "launcher/host_facts.h"
 #include "launcher/memory_words.h"
 #include "launcher/pack_command.h"
+#include "launcher/plan_command.h"
 #include "launcher/run_command.h"
 #include "launcher/train_command.h"
 #include "launcher/uncaught.h"
@@ -29,6 +30,7 @@ constexpr std::string_view kUsage =
     "commands\n"
     "  train      trains a model of the zoo on a data source (lockstep train --help)\n"
     "  run        starts the ranks of a training and restarts them after a failure\n"
+    "  plan       what a training would need and what fits, without running it\n"
     "  evaluate   loss and accuracy of a saved run\n"
     "  predict    what a saved run says of single samples\n"
     "  generate   text that a saved gpt continues\n"
@@ -61,6 +63,7 @@ int run(const std::vector<std::string>& arguments) {
   constexpr std::pair<std::string_view, int (*)(const std::vector<std::string>&)> kRun[] = {
       {"train", lockstep::train_command},
       {"run", lockstep::run_command},
+      {"plan", lockstep::plan_command},
       {"evaluate", lockstep::evaluate_command},
       {"predict", lockstep::predict_command},
       {"generate", lockstep::generate_command},
@@ -71,6 +74,7 @@ int run(const std::vector<std::string>& arguments) {
     if (command == name) return run_command({arguments.begin() + 1, arguments.end()});
   constexpr std::string_view kCommands[] = {"train",
                                             "run",
+                                            "plan",
                                             "evaluate",
                                             "predict",
                                             "generate",

@@ -30,6 +30,7 @@ struct RawFlags {
   std::vector<std::string> freeze;
 
   std::string data = "glyphs";
+  bool stands_in = false;  ///< no flag: see StandInData
   double val_fraction = 0.2;
   std::int64_t image_size = 224;
   std::int64_t context = 256;

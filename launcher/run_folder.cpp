@@ -319,6 +319,8 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"checkpoint_stall_share", summary.checkpoint_stall_share},
                    {"planned_bytes", summary.planned_bytes},
                    {"activation_bytes", summary.activation_bytes},
+                   {"memory_planned_bytes", summary.memory_planned_bytes},
+                   {"memory_baseline_bytes", summary.memory_baseline_bytes},
                    {"peak_memory_bytes", summary.peak_memory_bytes},
                    {"weights_sha256", summary.weights_sha256},
                    {"slowest_rank", std::int64_t(summary.slowest_rank)},

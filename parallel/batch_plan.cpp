@@ -128,6 +128,17 @@ std::int64_t default_micro_batch(std::int64_t global_batch) {
   return std::min<std::int64_t>(32, global_batch);
 }
 
+std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
+                                     std::int64_t training_samples,
+                                     std::int64_t validation_samples) {
+  const std::int64_t micro = plan.micro_batch;
+  std::vector<std::int64_t> sizes{plan.global_batch % micro,
+                                  training_samples % plan.global_batch % micro,
+                                  validation_samples % micro};
+  std::erase(sizes, 0);
+  return sizes;
+}
+
 int evaluation_shards(const BatchPlan& plan) { return std::max(kDefaultShards, plan.shards); }
 
 BatchPlan plan_batch(const TrainOptions& o, int ranks) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "parallel/train_options.h"
 
@@ -32,6 +33,12 @@ std::int64_t default_micro_batch(std::int64_t global_batch);
 /// micro-batches or shards than ranks, a batch-norm group that cannot be formed, with what would
 /// form it.
 BatchPlan plan_batch(const TrainOptions& options, int ranks);
+
+/// Sizes of the short last micro-batches: of a global batch, of an epoch's last batch, and of the
+/// evaluation of `validation_samples` (0: there is none).
+std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
+                                     std::int64_t training_samples,
+                                     std::int64_t validation_samples);
 
 /// Shards of an evaluation: the same on any number of ranks, and at least one for each.
 int evaluation_shards(const BatchPlan& plan);

@@ -53,12 +53,18 @@ class Checkpointing {
   /// observers are told of them.
   void set_position(Position& position) { position_ = &position; }
 
+  /// What all snapshots take, of that many flat arrays.
+  static std::size_t memory_bytes(const FlatSpace& space, std::size_t arrays) {
+    return kSnapshots * Snapshot::bytes(space, arrays);
+  }
+
   std::int64_t saves() const { return saves_; }
   double longest_stall_ms() const { return longest_stall_ms_; }
   double stall_seconds() const { return stall_seconds_; }
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kSnapshots = 2;
   bool periodic() const;
   bool due(std::int64_t step);
   bool is_best(double val_loss) const;
@@ -71,7 +77,7 @@ class Checkpointing {
   void wait();
 
   CheckpointOptions options_;
-  std::array<Snapshot, 2> snapshots_;
+  std::array<Snapshot, kSnapshots> snapshots_;
   int free_snapshot_ = 0;
   std::vector<TrainObserver*> observers_;
   Position* position_ = nullptr;

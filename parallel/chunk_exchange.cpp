@@ -80,7 +80,7 @@ std::int64_t ChunkExchange::slot_elems(const ExchangePlan& plan, std::int64_t bu
 
 void ChunkExchange::reserve(std::int64_t elems) {
   const std::size_t bytes = std::size_t(elems) * sizeof(float);
-  if (bytes > this->bytes()) {
+  if (bytes > pool_bytes()) {
     pool_.reset();
     pool_ = backend_.allocate(bytes, "gradient exchange buffers");
   }
@@ -91,11 +91,12 @@ void ChunkExchange::begin(const ExchangePlan& plan, std::int64_t largest) {
   plan_ = &plan;
   started_ = exchanged_ = summed_ = gathered_ = 0;
   slot_size_ = slot_elems(plan, largest);
-  slots_ = slot_size_ == 0 ? kSlots
-                           : int(std::clamp<std::int64_t>(
-                                 std::int64_t(bytes() / sizeof(float)) / slot_size_, 1, kSlots));
+  slots_ = slot_size_ == 0
+               ? kSlots
+               : int(std::clamp<std::int64_t>(
+                     std::int64_t(pool_bytes() / sizeof(float)) / slot_size_, 1, kSlots));
   LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
-                  bytes());
+                  pool_bytes());
   operands_.resize(std::size_t(plan.nodes()));
   for (InFlight& entry : in_flight_) entry.all_to_all.reserve(std::size_t(plan.layers));
 }

@@ -43,7 +43,7 @@ class ChunkExchange {
   std::int64_t slot_elems(const ExchangePlan& plan, std::int64_t bucket_elems) const;
   /// Receive memory for at least one bucket of any plan. Throws OutOfMemory.
   void reserve(std::int64_t elems);
-  std::size_t bytes() const { return pool_ ? pool_->bytes() : 0; }
+  std::size_t bytes() const { return pool_bytes() + (zeros_ ? zeros_->bytes() : 0); }
 
   /// `largest`: elements of the largest bucket that start() will get.
   void begin(const ExchangePlan& plan, std::int64_t largest);
@@ -63,6 +63,7 @@ class ChunkExchange {
     CommRequestPtr gather;
   };
 
+  std::size_t pool_bytes() const { return pool_ ? pool_->bytes() : 0; }
   void start_all_reduce(InFlight& entry);
   void start_all_to_all(InFlight& entry, int slot);
   void sum_chunk(const InFlight& entry, int slot);

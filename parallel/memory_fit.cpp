@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/memory_fit.h"
 
+#include <algorithm>
 #include <map>
+#include <span>
 
 #include "core/base/error.h"
 #include "core/plan/recompute.h"
@@ -21,6 +23,14 @@ constexpr double kMiB = 1024.0 * 1024.0;
                                            : "use a smaller --micro-batch or model");
 }
 
+/// The choices that `recompute` allows, the cheapest first.
+std::span<const RecomputeChoice> allowed(const std::vector<RecomputeChoice>& choices,
+                                         Recompute recompute) {
+  const std::span<const RecomputeChoice> all = choices;
+  if (recompute == Recompute::none) return all.first(1);
+  return recompute == Recompute::all ? all.last(1) : all;
+}
+
 }  // namespace
 
 std::size_t training_bytes(const Program& program,
@@ -33,6 +43,20 @@ std::size_t training_bytes(const Program& program,
     packed[{parameter, copy.format}] = copy.bytes;
   for (const auto& [key, size] : packed) bytes += size;
   return bytes;
+}
+
+std::size_t least_training_bytes(const Graph& graph,
+                                 Backend& backend,
+                                 const FlatSpace& space,
+                                 MemoryReuse reuse,
+                                 const TrainOptions& options) {
+  std::size_t least = SIZE_MAX;
+  const std::vector<RecomputeChoice> choices = recompute_choices(graph);
+  for (const RecomputeChoice& choice : allowed(choices, options.recompute)) {
+    const Program program(recompute(graph, choice.dropped), backend, space, reuse);
+    least = std::min(least, training_bytes(program, space, options.optimizer));
+  }
+  return least;
 }
 
 std::unique_ptr<Program> compile_within_limit(Graph graph,

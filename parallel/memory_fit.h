@@ -12,6 +12,13 @@ std::size_t training_bytes(const Program& program,
                            const FlatSpace& space,
                            const Optimizer& optimizer);
 
+/// The least training_bytes() of the recomputation that `options` allows, whatever its limit.
+std::size_t least_training_bytes(const Graph& graph,
+                                 Backend& backend,
+                                 const FlatSpace& space,
+                                 MemoryReuse reuse,
+                                 const TrainOptions& options);
+
 /// Compiles a training graph with the recomputation that `options` asks for: none, all, or the
 /// cheapest whose training_bytes fit options.memory_limit. `choice` is the number of the choice
 /// (see recompute_choices) to take; -1: find it, and set it.

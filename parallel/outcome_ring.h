@@ -35,6 +35,8 @@ class OutcomeRing {
   /// The one pushed last, waiting for it, without taking it; `step` is -1 where there was none.
   const StepResult& newest();
 
+  std::size_t bytes() const { return outcome_->bytes() + slots_->bytes(); }
+
   /// Waits, drops what has not been taken, and has outcome() say that updates may happen.
   void forgive();
 

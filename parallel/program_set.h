@@ -5,33 +5,28 @@
 #include <memory>
 #include <vector>
 
-#include "core/data/dataset.h"
-#include "core/exec/program.h"
-#include "core/nn/builder.h"
-#include "parallel/batch_plan.h"
-#include "parallel/train_options.h"
+#include "parallel/compiled_programs.h"
 
 namespace lockstep {
 
 /// A program for micro-batches of `samples`, with the device addresses of its inputs.
 struct BoundProgram {
   std::int64_t samples = 0;
-  std::unique_ptr<Program> program;
+  Program* program = nullptr;
   void* x = nullptr;
   void* target = nullptr;
   void* sample_weight = nullptr;
 };
 
-/// Every program that a run needs, compiled before step 1, and the memory they share: one arena of
-/// the largest plan, the flat parameters and gradients, the packed copies.
+/// Every program that a run needs, compiled before step 1, and bound to the memory they share: one
+/// arena of the largest plan, the flat parameters and gradients, the packed copies.
 class ProgramSet {
  public:
   // Programs keep references into it.
   ProgramSet(const ProgramSet&) = delete;
   ProgramSet& operator=(const ProgramSet&) = delete;
 
-  /// `sizes`: micro-batch sizes in samples; 0 is added where ranks form batch-norm groups.
-  /// Throws ConfigError: the model declares other parameters for one size or mode than for another.
+  /// As CompiledPrograms, and throws OutOfMemory where memory is lacking.
   ProgramSet(Backend& backend,
              const ModelFunction& model,
              const LossFunction& loss,
@@ -45,13 +40,18 @@ class ProgramSet {
   const BoundProgram& evaluation(std::int64_t samples) { return find(evaluation_, samples); }
 
   /// The training graph of a whole micro-batch.
-  const Graph& graph() const { return training_.front().program->graph(); }
-  const FlatSpace& space() const { return space_; }
-  const ProgramPlan& plan() const { return training_.front().program->plan(); }
+  const Graph& graph() const { return compiled_.graph(); }
+  const FlatSpace& space() const { return compiled_.space(); }
+  const ProgramPlan& plan() const { return compiled_.whole().plan(); }
+  const CompiledPrograms& compiled() const { return compiled_; }
 
-  float* parameters() { return parameters_->as<float>(); }
-  float* gradients() { return gradients_->as<float>(); }
+  float* parameters() { return buffers_.parameters->as<float>(); }
+  float* gradients() { return buffers_.gradients->as<float>(); }
+  const ProgramBuffers& buffers() const { return buffers_; }
   PackedCopies& packed() { return packed_; }
+  const PackedCopies& packed() const { return packed_; }
+  /// ResidentMemory::own once everything was compiled and before anything was allocated.
+  std::uint64_t baseline_bytes() const { return baseline_bytes_; }
   /// See Program::set_position().
   void set_position(Position* position);
   /// See Program::profile().
@@ -65,19 +65,18 @@ class ProgramSet {
   void dump(const std::string& folder) const;
   /// See training_bytes(); of the program for a whole micro-batch.
   std::size_t planned_bytes(const Optimizer& optimizer) const;
-  std::size_t arena_bytes() const { return arena_->bytes(); }
+  std::size_t arena_bytes() const { return buffers_.arena->bytes(); }
 
  private:
   static const BoundProgram& find(const std::vector<BoundProgram>& programs, std::int64_t samples);
-  void check_parameters(std::int64_t samples, const Graph& graph) const;
-  void allocate_and_bind(Backend& backend);
+  std::vector<BoundProgram> bind(Backend& backend, const std::vector<CompiledProgram>& programs);
 
-  FlatSpace space_;
-  MemoryReuse reuse_;
+  CompiledPrograms compiled_;
+  std::uint64_t baseline_bytes_;
+  ProgramBuffers buffers_;
+  PackedCopies packed_;
   std::vector<BoundProgram> training_;  // the whole micro-batch first
   std::vector<BoundProgram> evaluation_;
-  PackedCopies packed_;
-  std::unique_ptr<DeviceBuffer> arena_, parameters_, gradients_;
 };
 
 }  // namespace lockstep

@@ -4,7 +4,9 @@
 #include <exception>
 
 #include "core/base/error.h"
+#include "core/base/sha256.h"
 #include "parallel/fault_player.h"
+#include "parallel/memory_table.h"
 #include "parallel/replica_check.h"
 #include "parallel/replica_state.h"
 
@@ -30,13 +32,7 @@ Replica::~Replica() {
 const BatchPlan& Replica::batch() const { return state_->batch; }
 
 Schedule Replica::schedule(std::int64_t samples) const {
-  const BatchPlan& b = state_->batch;
-  return make_schedule({.samples = samples,
-                        .micro_batch = b.micro_batch,
-                        .shards = b.shards,
-                        .ranks = b.ranks,
-                        .cluster = b.cluster},
-                       state_->context.rank());
+  return training_schedule(state_->batch, samples, state_->context.rank());
 }
 
 Schedule Replica::evaluation_schedule(std::int64_t samples) const {
@@ -90,6 +86,13 @@ std::size_t Replica::planned_bytes() const {
 
 std::size_t Replica::activation_bytes() const { return state_->programs.arena_bytes(); }
 
+MemoryTable Replica::memory() const {
+  const State& s = *state_;
+  return tabulate(s.programs.compiled(), s.programs.buffers(), s.programs.packed(), s);
+}
+
+std::uint64_t Replica::baseline_bytes() const { return state_->programs.baseline_bytes(); }
+
 Profiler* Replica::profiler() { return state_->profiler.get(); }
 
 std::uint64_t Replica::bytes_sent() const { return state_->exchange.bytes_sent(); }
@@ -120,6 +123,28 @@ std::vector<io::NamedTensor> Replica::weights() const {
   State& s = *state_;
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.parameters(), false);
+}
+
+std::string Replica::weights_sha256() const {
+  State& s = *state_;
+  const Graph& graph = s.programs.graph();
+  Sha256 hash;
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter& parameter = graph.parameters()[i];
+    if (parameter.kind == ParameterKind::metric) continue;
+    std::span<const float> values(s.programs.parameters() + s.programs.space().of(int(i)).offset,
+                                  std::size_t(parameter.shape.elems()));
+    std::vector<float> copy;
+    if (!s.context.backend().is_host_memory(values.data())) {
+      copy.resize(values.size());
+      s.context.backend().copy_to_host(copy.data(), values.data(), values.size_bytes());
+      values = copy;
+    }
+    io::for_file_layout(parameter, values, [&](std::span<const float> piece) {
+      hash.update(std::as_bytes(piece));
+    });
+  }
+  return hash.hex();
 }
 
 std::vector<io::NamedTensor> Replica::gradients() const {

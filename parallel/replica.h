@@ -20,6 +20,7 @@
 
 namespace lockstep {
 
+struct MemoryTable;
 class Profiler;
 
 /// Seconds since construction, of this rank.
@@ -36,6 +37,9 @@ struct StepTimes {
 /// Collective: all ranks call the same functions with matching arguments.
 class Replica {
  public:
+  /// Micro-batches in memory that a device may be copying from: see lend_memory().
+  static constexpr int kHeldMicroBatches = 2;
+
   /// Compiles training and evaluation programs for micro-batches of plan_batch()'s size and for
   /// each of `tail_sizes` (short last micro-batches, with or without duplicates). Parameters start
   /// from the seed or from `options.init`, equal on every rank that reads equal files. Throws
@@ -107,11 +111,17 @@ class Replica {
   std::size_t planned_bytes() const;
   /// Bytes of the arena: activations and workspace.
   std::size_t activation_bytes() const;
+  /// All that it has reserved, by category; loader and snapshot are not its own.
+  MemoryTable memory() const;
+  /// What this process had of its own before anything was reserved: see ProgramSet.
+  std::uint64_t baseline_bytes() const;
   /// What was timed; null without TrainOptions::profile.
   Profiler* profiler();
 
   /// Host copies of parameters and running statistics, as stored, in declaration order.
   std::vector<io::NamedTensor> weights() const;
+  /// io::weights_sha256() of weights(), which are not copied for it all at once.
+  std::string weights_sha256() const;
   /// Sums of the last step's gradients (scaled by one over the samples), in declaration order,
   /// without frozen parameters.
   std::vector<io::NamedTensor> gradients() const;

@@ -20,14 +20,6 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// Flat offset of the metric `name`, -1 where the model has none.
-std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const char* name) {
-  for (std::size_t i = 0; i < graph.parameters().size(); ++i)
-    if (graph.parameters()[i].kind == ParameterKind::metric && graph.parameters()[i].name == name)
-      return space.of(int(i)).offset;
-  return -1;
-}
-
 /// A planned fault: of the first value that is not 0, where it would change next to nothing.
 void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
   constexpr std::uint32_t kBit = 1u << 20;
@@ -48,53 +40,21 @@ int own_rounds(const Schedule& schedule) {
 
 }  // namespace
 
-MetricPlaces::MetricPlaces(const Graph& graph, const FlatSpace& space)
-    : loss(metric_offset(graph, space, "loss")),
-      correct(metric_offset(graph, space, "correct")),
-      counted(metric_offset(graph, space, "counted")) {
-  LOCKSTEP_ASSERT(loss >= 0);  // trace() refuses a model without
-  std::int64_t first = loss, last = loss;
-  for (const std::int64_t offset : {correct, counted}) {
-    if (offset < 0) continue;
-    first = std::min(first, offset);
-    last = std::max(last, offset);
-  }
-  range = {first, last - first + kSegmentAlignment};
-}
-
 Replica::State::State(RankContext& rank_context,
                       const ModelFunction& model,
                       const LossFunction& loss,
                       const data::SampleSpec& samples,
                       const TrainOptions& train_options,
                       std::vector<std::int64_t> tail_sizes)
-    : context(rank_context),
-      options(train_options),
-      batch(plan_batch(train_options, rank_context.size())),
-      programs(context.backend(), model, loss, samples, options, batch, std::move(tail_sizes)),
-      metrics(programs.graph(), programs.space()),
-      optimizer(context.backend(),
-                programs.graph(),
-                programs.space(),
-                options,
-                programs.parameters(),
-                programs.gradients()),
-      exchange(context.backend(),
-               context.communicator(),
-               options.reduction,
-               programs.space().buckets,
-               programs.gradients(),
-               batch.shards),
-      evaluation_exchange(context.backend(),
-                          context.communicator(),
-                          options.reduction,
-                          {metrics.range},
-                          programs.gradients(),
-                          evaluation_shards(batch)),
-      outcomes(context.backend()),
+    : ReplicaPrograms(rank_context, model, loss, samples, train_options, std::move(tail_sizes)),
+      ReplicaParts(context.backend(),
+                   context.communicator(),
+                   programs.compiled(),
+                   programs.buffers(),
+                   options,
+                   batch),
       samples_(samples),
-      on_host_(context.backend().is_host_memory(programs.parameters())),
-      sample_weight_(context.backend().allocate_host(sizeof(float), "sample weight")) {
+      on_host_(context.backend().is_host_memory(programs.parameters())) {
   for (auto& event : copied_) {
     event = context.backend().make_event();
     context.backend().record(*event);
@@ -226,14 +186,14 @@ void Replica::State::lend_memory(data::LoaderOptions& loading) const {
 // It changes where a short batch follows, or an evaluation: rarely enough to wait for the copies.
 void Replica::State::set_sample_weight(const Schedule& schedule) {
   const auto weight = float(1.0 / double(schedule.samples));
-  float& place = *sample_weight_->as<float>();
+  float& place = *sample_weight->as<float>();
   if (place == weight) return;
   context.backend().synchronize();
   place = weight;
 }
 
 void Replica::State::copy_sample_weight(const BoundProgram& program) {
-  context.backend().copy_to_device(program.sample_weight, sample_weight_->data(), sizeof(float));
+  context.backend().copy_to_device(program.sample_weight, sample_weight->data(), sizeof(float));
 }
 
 // The loader fills the slot of the micro-batch before last anew: see lend_memory().
@@ -255,7 +215,7 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
   copy_sample_weight(program);
   if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
-    const float weight = *sample_weight_->as<float>() * float(fault->number);
+    const float weight = *sample_weight->as<float>() * float(fault->number);
     device.copy_to_device(program.sample_weight, &weight, sizeof weight);
   }
   device.record(copied);

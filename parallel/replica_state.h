@@ -3,27 +3,14 @@
 
 #include <array>
 
-#include "parallel/gradient_exchange.h"
 #include "parallel/nonfinite_search.h"
-#include "parallel/optimizer_step.h"
-#include "parallel/outcome_ring.h"
-#include "parallel/program_set.h"
 #include "parallel/replica.h"
+#include "parallel/replica_parts.h"
 
 namespace lockstep {
 
-/// Where the loss and the number of correct answers lie in the flat gradient space.
-struct MetricPlaces {
-  std::int64_t loss = -1;
-  std::int64_t correct = -1;  ///< -1 where there are no classes
-  std::int64_t counted = -1;  ///< -1 where no label is ignored
-  Bucket range;               ///< holds all of them
-
-  MetricPlaces(const Graph& graph, const FlatSpace& space);
-};
-
 /// The inside of a Replica; listens to its own backward pass to start exchanges.
-class Replica::State final : public BucketListener {
+class Replica::State final : public BucketListener, public ReplicaPrograms, public ReplicaParts {
  public:
   State(RankContext& context,
         const ModelFunction& model,
@@ -48,22 +35,10 @@ class Replica::State final : public BucketListener {
   void on_bucket_complete(int bucket) override { start_bucket(bucket); }
   void between_kernels() override;
 
-  RankContext& context;
-  TrainOptions options;
-  BatchPlan batch;
-  ProgramSet programs;
-  MetricPlaces metrics;
-  OptimizerStep optimizer;
-  GradientExchange exchange;
-  GradientExchange evaluation_exchange;
-  OutcomeRing outcomes;
   StepTimes times;
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:
-  /// Micro-batches in memory that the device may be copying from.
-  static constexpr int kHeldMicroBatches = 2;
-
   void initialise_parameters();
   void load_initial_weights();
   void load(const BoundProgram& program, data::Loader& loader);
@@ -85,8 +60,7 @@ class Replica::State final : public BucketListener {
 
   data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;
-  bool on_host_;                                 // the device is the processor itself
-  std::unique_ptr<DeviceBuffer> sample_weight_;  // a float that copies are made from
+  bool on_host_;  // the device is the processor itself
   /// Behind the copies of the last micro-batches, in turn. Those before have been made.
   std::array<std::unique_ptr<DeviceEvent>, kHeldMicroBatches> copied_;
   std::size_t next_copied_ = 0;

@@ -35,7 +35,11 @@ void load(const std::string& file, const std::vector<Parameter>& wanted, Place p
 }  // namespace
 
 Snapshot::Snapshot(const SavedArrays& saved)
-    : saved_(saved), values_(std::size_t(saved.space.elems) * saved.arrays.size()) {}
+    : saved_(saved), values_(bytes(saved.space, saved.arrays.size()) / sizeof(float)) {}
+
+std::size_t Snapshot::bytes(const FlatSpace& space, std::size_t arrays) {
+  return std::size_t(space.elems) * arrays * sizeof(float);
+}
 
 void Snapshot::take(Position* position) {
   const auto elems = std::size_t(saved_.space.elems);

@@ -28,6 +28,8 @@ struct SavedArrays {
 class Snapshot {
  public:
   explicit Snapshot(const SavedArrays& saved);
+  /// Of one snapshot of that many flat arrays.
+  static std::size_t bytes(const FlatSpace& space, std::size_t arrays);
   /// Copies from the device; ticks `position` (may be null) after each array. Nobody may be reading
   /// the tensors meanwhile.
   void take(Position* position = nullptr);

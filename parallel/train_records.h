@@ -95,16 +95,20 @@ struct TrainSummary {
   double comm_exposed_share = 0;  ///< of wall_s
   double data_wait_share = 0;     ///< of wall_s, in which rank 0 waited for samples
   double loader_samples_per_s = 0;
-  int loader_workers = 0;            ///< of each rank; 0: the training thread loads
-  std::int64_t skipped_samples = 0;  ///< that others took the place of, on all ranks
-  std::string first_skipped;         ///< what was wrong with the first on rank 0
-  std::int64_t skipped_steps = 0;    ///< see SkipRecord; of the whole run, as are rollbacks
-  std::int64_t rollbacks = 0;        ///< see RollbackRecord
-  std::uint64_t peak_memory_bytes = 0;
-  std::uint64_t planned_bytes = 0;     ///< what memory_limit limits: see training_bytes()
-  std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
-  std::int64_t resumed_at = 0;         ///< steps that an earlier process had done
-  bool stopped = false;                ///< before the end, because somebody asked for it
+  int loader_workers = 0;               ///< of each rank; 0: the training thread loads
+  std::int64_t skipped_samples = 0;     ///< that others took the place of, on all ranks
+  std::string first_skipped;            ///< what was wrong with the first on rank 0
+  std::int64_t skipped_steps = 0;       ///< see SkipRecord; of the whole run, as are rollbacks
+  std::int64_t rollbacks = 0;           ///< see RollbackRecord
+  std::uint64_t peak_memory_bytes = 0;  ///< of rank 0's process
+  /// Of that, what was there before anything was reserved: program, libraries, kernels.
+  std::uint64_t memory_baseline_bytes = 0;
+  std::uint64_t memory_planned_bytes = 0;     ///< reserved beside that: see MemoryTable::planned()
+  std::uint64_t evaluation_loader_bytes = 0;  ///< among those
+  std::uint64_t planned_bytes = 0;            ///< what memory_limit limits: see training_bytes()
+  std::uint64_t activation_bytes = 0;         ///< the arena: activations and workspace
+  std::int64_t resumed_at = 0;                ///< steps that an earlier process had done
+  bool stopped = false;                       ///< before the end, because somebody asked for it
   /// Rank 0, and where the run was stopped every rank: the last checkpoint holds the end, or none
   /// is wanted.
   bool saved = false;

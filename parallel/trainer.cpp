@@ -125,20 +125,13 @@ class Trainer::State {
     Fingerprint built{{"program", short_hash(replica_->program_text())}};
     if (start_) replica_->restore(start_->record.path);
     if (start_ || !options_.init.empty())
-      built.emplace_back("weights at the start",
-                         io::weights_sha256(replica_->weights()).substr(0, 16));
+      built.emplace_back("weights at the start", replica_->weights_sha256().substr(0, 16));
     compare_fingerprints(context_.communicator(), built);
   }
 
   void make_replica(const data::DataSplit& data) {
-    const std::int64_t size = data.train->size(), micro = batch_.micro_batch;
-    std::vector<std::int64_t> tails{options_.global_batch % micro,
-                                    size % options_.global_batch % micro};
-    if (data.validation) {
-      const std::int64_t n = data.validation->size();
-      tails.push_back(n % micro);
-    }
-    std::erase(tails, 0);
+    const std::vector<std::int64_t> tails =
+        tail_sizes(batch_, data.train->size(), data.validation ? data.validation->size() : 0);
     TrainOptions options = options_;
     if (start_) options.init.clear();  // the checkpoint has the weights
     replica_.emplace(context_, model_, loss_, data.train->spec(), options, tails);

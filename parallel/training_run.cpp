@@ -4,18 +4,17 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
-#include <sys/resource.h>
 
 #include "core/optim/lr_schedule.h"
+#include "parallel/process_memory.h"
 #include "parallel/profile_report.h"
 
 namespace lockstep {
 namespace {
 
-std::uint64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return std::uint64_t(usage.ru_maxrss) * 1024;
+void tie(Replica& replica, data::LoaderOptions& loading) {
+  loading.loaded = [&position = replica.position()] { position.tick(); };
+  replica.lend_memory(loading);
 }
 
 }  // namespace
@@ -23,6 +22,20 @@ std::uint64_t peak_resident_bytes() {
 void count_skipped(const data::Loader& loader, TrainSummary& summary) {
   if (summary.skipped_samples == 0) summary.first_skipped = loader.first_skipped();
   summary.skipped_samples += loader.skipped_samples();
+}
+
+data::LoaderOptions training_loader(const TrainOptions& options, const BatchPlan& batch) {
+  return {.workers = options.workers,
+          .micro_batch = batch.micro_batch,
+          .seed = options.seed,
+          .augmentation = options.augmentation,
+          .skip_bad_samples = options.skip_bad_samples};
+}
+
+data::LoaderOptions evaluation_loader(const TrainOptions& options, const BatchPlan& batch) {
+  return {.workers = options.workers,
+          .micro_batch = batch.micro_batch,
+          .skip_bad_samples = options.skip_bad_samples};
 }
 
 std::int64_t sum_over_ranks(Communicator& communicator, std::int64_t own) {
@@ -39,16 +52,13 @@ std::optional<EvaluationRecord> evaluate_all(Replica& replica,
   const auto begin = std::chrono::steady_clock::now();
   const Schedule schedule = replica.evaluation_schedule(data->size());
   EvaluationFeed requests(schedule);
-  data::LoaderOptions loading;
-  loading.workers = options.workers;
-  loading.micro_batch = replica.batch().micro_batch;
-  loading.skip_bad_samples = options.skip_bad_samples;
-  loading.loaded = [&position = replica.position()] { position.tick(); };
-  replica.lend_memory(loading);
+  data::LoaderOptions loading = evaluation_loader(options, replica.batch());
+  tie(replica, loading);
   data::Loader loader(
       std::move(data), loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
   const auto result = replica.evaluate(schedule, loader, interrupted);
   count_skipped(loader, summary);
+  summary.evaluation_loader_bytes = loader.memory_bytes();
   if (!result) return std::nullopt;
   EvaluationRecord record;
   record.val_loss = result->loss;
@@ -76,20 +86,15 @@ TrainingRun::TrainingRun(const Parts& parts)
                            p_.replica.saved_arrays(),
                            p_.start ? p_.start->state : io::CheckpointState{},
                            p_.observers);
+  return_free_memory();  // initial weights were made on the heap
   if (!checkpointing_) return;
   checkpointing_->set_position(p_.context.position());
   if (watch_) checkpointing_->be_punctual();
 }
 
-data::LoaderOptions TrainingRun::loader_options(int workers) const {
-  data::LoaderOptions loading;
-  loading.workers = workers;
-  loading.micro_batch = p_.replica.batch().micro_batch;
-  loading.seed = p_.options.seed;
-  loading.augmentation = p_.options.augmentation;
-  loading.skip_bad_samples = p_.options.skip_bad_samples;
-  loading.loaded = [&position = p_.context.position()] { position.tick(); };
-  p_.replica.lend_memory(loading);
+data::LoaderOptions TrainingRun::loader_options() const {
+  data::LoaderOptions loading = training_loader(p_.options, p_.replica.batch());
+  tie(p_.replica, loading);
   return loading;
 }
 
@@ -101,9 +106,8 @@ void TrainingRun::make_loader() {
     loader_.reset();  // before its requests change
   }
   requests_ = feed_;
-  loader_.emplace(p_.data.train, loader_options(p_.options.workers), [this](data::LoadRequest& r) {
-    return requests_.next(r);
-  });
+  loader_.emplace(
+      p_.data.train, loader_options(), [this](data::LoadRequest& r) { return requests_.next(r); });
 }
 
 TrainingFeed TrainingRun::make_feed() const {
@@ -287,10 +291,11 @@ void TrainingRun::finish() {
   s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
   s.loader_workers = loader_->workers();
   s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
-  s.peak_memory_bytes = peak_resident_bytes();
+  const MemoryTable memory = memory_table();
+  s.memory_planned_bytes = memory.planned();
   s.planned_bytes = p_.replica.planned_bytes();
   s.activation_bytes = p_.replica.activation_bytes();
-  s.weights_sha256 = io::weights_sha256(p_.replica.weights());
+  s.weights_sha256 = p_.replica.weights_sha256();
   if (const auto slowest = straggler_watch_.slowest()) {
     s.slowest_rank = slowest->rank;
     s.slowest_host = slowest->host;
@@ -304,10 +309,22 @@ void TrainingRun::finish() {
     profile = make_profile(
         p_.context, *p_.replica.profiler(), std::max<std::int64_t>(1, done_ - s.resumed_at));
   save_at_end();
+  // Pages of libraries come in as code first runs; what was there before is the rest.
+  s.memory_baseline_bytes = p_.replica.baseline_bytes() + resident_memory().files;
+  s.peak_memory_bytes = peak_resident_bytes();
   for (TrainObserver* observer : p_.observers)
     s.stopped ? observer->on_stop(s) : observer->on_end(s);
   if (!profile) return;
   for (TrainObserver* observer : p_.observers) observer->on_profile(*profile);
+}
+
+MemoryTable TrainingRun::memory_table() const {
+  MemoryTable table = p_.replica.memory();
+  const SavedArrays saved = p_.replica.saved_arrays();
+  table[MemoryCategory::loader] = loader_->memory_bytes() + summary_.evaluation_loader_bytes;
+  table[MemoryCategory::snapshot] =
+      checkpointing_ ? Checkpointing::memory_bytes(saved.space, saved.arrays.size()) : 0;
+  return table;
 }
 
 /// Behind the last collective, so that no rank waits for the file system inside one; but a stopped

@@ -10,6 +10,7 @@
 #include "core/data/sources.h"
 #include "parallel/checkpointing.h"
 #include "parallel/fingerprint.h"
+#include "parallel/memory_table.h"
 #include "parallel/rank_context.h"
 #include "parallel/replica.h"
 #include "parallel/replica_check.h"
@@ -31,6 +32,10 @@ std::optional<EvaluationRecord> evaluate_all(Replica& replica,
                                              std::shared_ptr<const data::Dataset> data,
                                              TrainSummary& summary,
                                              const std::function<bool()>& interrupted);
+
+/// What the loaders of a run are made with, but for what ties them to a replica.
+data::LoaderOptions training_loader(const TrainOptions& options, const BatchPlan& batch);
+data::LoaderOptions evaluation_loader(const TrainOptions& options, const BatchPlan& batch);
 
 /// `own` of every rank, added. Collective.
 std::int64_t sum_over_ranks(Communicator& communicator, std::int64_t own);
@@ -65,7 +70,7 @@ class TrainingRun {
  private:
   TrainingFeed make_feed() const;
   void make_loader();
-  data::LoaderOptions loader_options(int workers) const;
+  data::LoaderOptions loader_options() const;
   void take_over(const io::CheckpointState& state);
   void take_over_start();
   void tell_start();
@@ -82,6 +87,7 @@ class TrainingRun {
   void evaluate();
   void save_when_due();
   std::optional<io::CheckpointState> state() const;
+  MemoryTable memory_table() const;
   void finish();
   void save_at_end();
 

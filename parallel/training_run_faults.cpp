@@ -57,9 +57,8 @@ std::string TrainingRun::replay(const StepResult& result, std::optional<NonFinit
   log_->pause();
   const Schedule& schedule = feed_.schedule(result.step);
   TrainingFeed requests = feed_.from(result.step);
-  data::Loader loader(p_.data.train, loader_options(p_.options.workers), [&](data::LoadRequest& r) {
-    return requests.next(r);
-  });
+  data::Loader loader(
+      p_.data.train, loader_options(), [&](data::LoadRequest& r) { return requests.next(r); });
   const auto findings = p_.replica.find_nonfinite(schedule, loader, result.step);
   log_->go_on();
   if (findings.empty())

@@ -19,6 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kMostAutomaticWorkers = 8;
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -98,6 +100,23 @@ int usable_cpus() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
+/// Threads to begin with, the most there can be, and the slots that those need.
+struct Staff {
+  int workers = 0, most = 0, slots = 0;
+};
+
+Staff choose_staff(const Dataset& dataset, const LoaderOptions& options) {
+  check(dataset, options);
+  Staff staff;
+  staff.workers = staff.most = choose_workers(dataset, options);
+  if (options.workers < 0 && staff.workers > 0)
+    staff.most = std::min(usable_cpus(), kMostAutomaticWorkers);
+  // Each worker fills one while training uses `held` and the next is ready.
+  staff.slots =
+      staff.workers == 0 ? options.held : std::max(options.slots, staff.most + 1 + options.held);
+  return staff;
+}
+
 }  // namespace
 
 /// Requests are numbered 0, 1, 2, ... ; number i lives in slot i % slots. A worker takes the next
@@ -108,18 +127,11 @@ class Loader::State {
  public:
   State(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, NextRequest next)
       : dataset_(std::move(dataset)), options_(options), next_request_(std::move(next)) {
-    check(*dataset_, options_);
-    wanted_ = choose_workers(*dataset_, options_);
-    int most = wanted_;
-    if (options_.workers < 0 && wanted_ > 0) {
-      control_.emplace(std::min(usable_cpus(), kMostAutomaticWorkers));
-      most = control_->most();
-    }
-    // Each worker fills one while training uses `held` and the next is ready.
-    const int held = options_.held;
-    const int slots = wanted_ == 0 ? held : std::max(options_.slots, most + 1 + held);
-    slots_.reserve(std::size_t(slots));
-    for (int i = 0; i < slots; ++i) slots_.emplace_back(*dataset_, options_);
+    const Staff staff = choose_staff(*dataset_, options_);
+    wanted_ = staff.workers;
+    if (options_.workers < 0 && wanted_ > 0) control_.emplace(staff.most);
+    slots_.reserve(std::size_t(staff.slots));
+    for (int i = 0; i < staff.slots; ++i) slots_.emplace_back(*dataset_, options_);
     try {
       start_threads();
     } catch (...) {
@@ -302,7 +314,6 @@ class Loader::State {
 
   LoaderSlot& slot_of(std::uint64_t number) { return slots_[number % slots_.size()]; }
 
-  static constexpr int kMostAutomaticWorkers = 8;
   static constexpr std::uint64_t kNoEnd = ~std::uint64_t{0};
 
   std::shared_ptr<const Dataset> dataset_;
@@ -348,5 +359,12 @@ std::int64_t Loader::skipped_samples() const { return state_->skipped_samples();
 std::string Loader::first_skipped() const { return state_->first_skipped(); }
 double Loader::waited_seconds() const { return state_->waited_seconds(); }
 std::size_t Loader::memory_bytes() const { return state_->memory_bytes(); }
+
+std::size_t Loader::memory_bytes(const Dataset& dataset, const LoaderOptions& options) {
+  const Staff staff = choose_staff(dataset, options);
+  LoaderOptions without_memory = options;
+  without_memory.allocate = [](std::size_t) { return std::shared_ptr<std::byte[]>(); };
+  return LoaderSlot(dataset, without_memory).memory_bytes() * std::size_t(staff.slots);
+}
 
 }  // namespace lockstep::data

@@ -43,4 +43,11 @@ std::size_t PackedCopies::bytes() const {
   return sum;
 }
 
+std::size_t PackedCopies::bytes_of(int parameter) const {
+  std::size_t sum = 0;
+  for (const auto& [key, number] : numbers_)
+    if (key.first == parameter) sum += entries_[std::size_t(number)].memory->bytes();
+  return sum;
+}
+
 }  // namespace lockstep

@@ -27,6 +27,8 @@ class PackedCopies {
   void refresh(const std::vector<int>& numbers);
 
   std::size_t bytes() const;
+  /// Of the copies derived from one parameter.
+  std::size_t bytes_of(int parameter) const;
 
  private:
   struct Entry {

@@ -17,9 +17,20 @@ namespace lockstep::io {
 namespace fs = std::filesystem;
 namespace {
 
-/// Hashes a safetensors file while it is written.
+/// Hashes a safetensors file while it is written, and has each tensor in the layout of files.
 class Recorder final : public WriteObserver {
  public:
+  /// `views` are those of `tensors`, as they are stored.
+  Recorder(const std::vector<CheckpointTensor>& tensors, const std::vector<TensorView>& views)
+      : tensors_(tensors), views_(views) {}
+
+  void make_bytes(const TensorView& view,
+                  const std::function<void(std::span<const std::byte>)>& put) override {
+    const CheckpointTensor& tensor = tensors_[std::size_t(&view - views_.data())];
+    for_file_layout(*tensor.parameter, tensor.stored, [&](std::span<const float> piece) {
+      put(std::as_bytes(piece));
+    });
+  }
   void on_bytes(std::span<const std::byte> bytes) override {
     hash_.update(bytes);
     file_.bytes += bytes.size();
@@ -37,25 +48,21 @@ class Recorder final : public WriteObserver {
     file_.parts.push_back({tensor, file_.bytes, hash_.hex()});
   }
 
+  const std::vector<CheckpointTensor>& tensors_;
+  const std::vector<TensorView>& views_;
   Sha256 hash_;
   ManifestFile file_;
 };
 
 ManifestFile write_tensors(const fs::path& path, const std::vector<CheckpointTensor>& tensors) {
-  std::vector<std::vector<float>> converted;  // those whose layout in files is another
-  converted.reserve(tensors.size());
   std::vector<TensorView> views;
   for (const CheckpointTensor& tensor : tensors) {
     LOCKSTEP_ASSERT(tensor.parameter != nullptr && !tensor.name.empty());
-    const FileLayout& layout = tensor.parameter->file_layout;
-    std::span<const float> values = tensor.stored;
-    if (!layout.permutation.empty())
-      values = converted.emplace_back(to_file_layout(*tensor.parameter, tensor.stored));
-    const auto dims = layout.file.dims();
+    const auto dims = tensor.parameter->file_layout.file.dims();
     views.push_back(
-        {tensor.name, ElementType::f32, {dims.begin(), dims.end()}, std::as_bytes(values)});
+        {tensor.name, ElementType::f32, {dims.begin(), dims.end()}, std::as_bytes(tensor.stored)});
   }
-  Recorder recorder;
+  Recorder recorder(tensors, views);
   write_safetensors(path, views, {{"format", "pt"}}, &recorder);
   return recorder.result();
 }

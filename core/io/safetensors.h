@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -112,6 +113,12 @@ struct TensorView {
 class WriteObserver {
  public:
   virtual ~WriteObserver() = default;
+  /// Hands the bytes to write for `tensor`, one of those that were passed, to `put` in order: as
+  /// many as it has. So they need not all be in memory at once.
+  virtual void make_bytes(const TensorView& tensor,
+                          const std::function<void(std::span<const std::byte>)>& put) {
+    put(tensor.data);
+  }
   virtual void on_bytes(std::span<const std::byte> bytes) = 0;
   /// The bytes seen so far end with the header, or with this tensor.
   virtual void on_header_end() = 0;

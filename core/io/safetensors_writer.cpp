@@ -93,8 +93,18 @@ void write_safetensors(const std::filesystem::path& path,
   put(std::as_bytes(std::span(header)));
   if (observer != nullptr) observer->on_header_end();
   for (const TensorView* tensor : order) {
-    put(tensor->data);
-    if (observer != nullptr) observer->on_tensor_end(*tensor);
+    if (observer == nullptr) {
+      put(tensor->data);
+      continue;
+    }
+    std::size_t left = tensor->data.size();
+    observer->make_bytes(*tensor, [&](std::span<const std::byte> bytes) {
+      LOCKSTEP_ASSERT(bytes.size() <= left);
+      left -= bytes.size();
+      put(bytes);
+    });
+    LOCKSTEP_ASSERT(left == 0);
+    observer->on_tensor_end(*tensor);
   }
   out.finish();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/io/weights.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/base/error.h"
@@ -9,6 +10,8 @@
 
 namespace lockstep::io {
 namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 16;
 
 /// Calls visit(file_index, stored_index) for every element.
 template <typename Visit>
@@ -49,6 +52,19 @@ std::vector<float> to_file_layout(const Parameter& parameter, std::span<const fl
   return file;
 }
 
+void for_file_layout(const Parameter& parameter,
+                     std::span<const float> stored,
+                     const std::function<void(std::span<const float>)>& visit) {
+  LOCKSTEP_ASSERT(std::int64_t(stored.size()) == parameter.shape.elems());
+  if (parameter.file_layout.permutation.empty()) return visit(stored);
+  std::vector<float> piece(std::min(stored.size(), kPiece));
+  walk(parameter, [&](std::size_t f, std::size_t s) {
+    piece[f % kPiece] = stored[s];
+    if ((f + 1) % kPiece == 0) visit(piece);
+  });
+  visit(std::span<const float>(piece).first(stored.size() % kPiece));
+}
+
 std::vector<float> from_file_layout(const Parameter& parameter, std::span<const float> file) {
   LOCKSTEP_ASSERT(std::int64_t(file.size()) == parameter.shape.elems());
   std::vector<float> stored(file.size());
@@ -59,8 +75,9 @@ std::vector<float> from_file_layout(const Parameter& parameter, std::span<const 
 std::string weights_sha256(std::span<const NamedTensor> tensors) {
   Sha256 hash;
   for (const NamedTensor& tensor : tensors)
-    hash.update(
-        std::as_bytes(std::span<const float>(to_file_layout(tensor.parameter, tensor.values))));
+    for_file_layout(tensor.parameter, tensor.values, [&](std::span<const float> piece) {
+      hash.update(std::as_bytes(piece));
+    });
   return hash.hex();
 }
 

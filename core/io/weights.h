@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,11 @@ struct NamedTensor {
 /// The values in the file's order (PyTorch's layout), from the stored order; and back.
 std::vector<float> to_file_layout(const Parameter& parameter, std::span<const float> stored);
 std::vector<float> from_file_layout(const Parameter& parameter, std::span<const float> file);
+
+/// The same as to_file_layout(), handed out in pieces, in order, so that no second copy is made.
+void for_file_layout(const Parameter& parameter,
+                     std::span<const float> stored,
+                     const std::function<void(std::span<const float>)>& visit);
 
 /// SHA-256, in hexadecimal, over the fp32 values of all tensors in declaration order, each as the
 /// file would hold it (little-endian).

@@ -2,6 +2,7 @@
 #include "core/plan/arena.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "core/base/error.h"
@@ -17,18 +18,26 @@ bool meet(const BufferLifetime& a, const BufferLifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
+/// At each step, and 0 behind the last.
+std::vector<std::size_t> live_bytes(std::span<const BufferLifetime> buffers) {
+  int steps = 0;
+  for (const BufferLifetime& b : buffers) steps = std::max(steps, b.last + 1);
+  std::vector<std::size_t> live(std::size_t(steps) + 1, 0);
+  for (const BufferLifetime& b : buffers)
+    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned(b.bytes);
+  return live;
+}
+
 }  // namespace
 
-ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
+namespace {
+
+/// Places buffers in that order, each at the lowest offset that is free for its whole life.
+ArenaPlan place(std::span<const BufferLifetime> buffers, const std::vector<std::size_t>& order) {
   ArenaPlan plan;
   plan.offsets.assign(buffers.size(), 0);
-  std::vector<std::size_t> by_size(buffers.size());
-  std::iota(by_size.begin(), by_size.end(), std::size_t{0});
-  std::ranges::stable_sort(
-      by_size, [&](std::size_t a, std::size_t b) { return buffers[a].bytes > buffers[b].bytes; });
-
   std::vector<std::size_t> placed;  // sorted by offset
-  for (std::size_t index : by_size) {
+  for (std::size_t index : order) {
     const BufferLifetime& buffer = buffers[index];
     if (buffer.bytes == 0) continue;
     std::size_t offset = 0;
@@ -46,13 +55,42 @@ ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
   return plan;
 }
 
+/// Buffers with the largest `weight` first, equal ones in their order.
+template <typename Weight>
+std::vector<std::size_t> largest_first(std::span<const BufferLifetime> buffers, Weight weight) {
+  std::vector<std::size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(
+      order, std::greater<>(), [&](std::size_t i) { return weight(buffers[i]); });
+  return order;
+}
+
+}  // namespace
+
+ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
+  const auto steps = [](const BufferLifetime& b) { return double(b.last - b.first + 1); };
+  ArenaPlan best =
+      place(buffers, largest_first(buffers, [](const BufferLifetime& b) { return b.bytes; }));
+  const std::size_t least = arena_lower_bound(buffers);
+  const auto improve = [&](auto weight) {
+    if (best.bytes == least) return;
+    ArenaPlan other = place(buffers, largest_first(buffers, weight));
+    if (other.bytes < best.bytes) best = std::move(other);
+  };
+  improve([&](const BufferLifetime& b) { return double(b.bytes) * steps(b); });
+  improve(steps);
+  improve([](const BufferLifetime& b) { return -double(b.first); });
+  improve([](const BufferLifetime& b) { return double(b.last); });
+  return best;
+}
+
 std::size_t arena_lower_bound(std::span<const BufferLifetime> buffers) {
-  int steps = 0;
-  for (const BufferLifetime& b : buffers) steps = std::max(steps, b.last + 1);
-  std::vector<std::size_t> live(std::size_t(steps) + 1, 0);
-  for (const BufferLifetime& b : buffers)
-    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned(b.bytes);
-  return std::ranges::max(live);
+  return std::ranges::max(live_bytes(buffers));
+}
+
+int busiest_step(std::span<const BufferLifetime> buffers) {
+  const std::vector<std::size_t> live = live_bytes(buffers);
+  return int(std::ranges::max_element(live) - live.begin());
 }
 
 void verify(const ArenaPlan& plan, std::span<const BufferLifetime> buffers) {

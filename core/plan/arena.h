@@ -25,11 +25,16 @@ inline constexpr std::size_t kArenaAlignment = 256;
 
 /// Places buffers so that two whose lifetimes meet never share a byte. Largest first, each at the
 /// lowest offset that is free for its whole life (greedy by size: Pisarchyk and Lee 2020,
-/// "Efficient Memory Management for Deep Neural Net Inference", section 5).
+/// "Efficient Memory Management for Deep Neural Net Inference", section 5). Where that takes more
+/// than arena_lower_bound(), other orders are tried as well (bytes times life, life, first and last
+/// step), and the smallest arena is taken.
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
 
 /// Largest sum of simultaneously live bytes: no plan for this order of steps needs less.
 std::size_t arena_lower_bound(std::span<const BufferLifetime> buffers);
+
+/// The first step at which that many bytes are live; 0 where there are no buffers.
+int busiest_step(std::span<const BufferLifetime> buffers);
 
 /// Checks every pair of buffers again, independently of how the plan was made.
 /// Throws InternalError naming the pair.

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/exec/backend.h"
+
+namespace lockstep {
+
+/// A device that has addresses but no memory, and does nothing with them: what would be allocated
+/// can be built on it and asked for its size. Its kernels want neither workspace nor packed copies,
+/// which only a real device knows.
+class DryBackend final : public Backend {
+ public:
+  std::string device_class() const override { return "none"; }
+  bool allow_tf32(bool /*allowed*/) override { return true; }
+  /// Addresses that nobody may read or write. Throws OutOfMemory: there are not enough of them.
+  std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override;
+  std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override;
+  /// Throws InternalError.
+  DevicePeaks measure_peaks() override;
+
+  void copy_to_device(void*, const void*, std::size_t) override {}
+  void copy_to_host(void*, const void*, std::size_t) override {}
+  void copy(void*, const void*, std::size_t) override {}
+  void add(float*, const float*, const float*, std::int64_t) override {}
+  void sgd_update(const SgdUpdate&, std::span<const FlatRange>) override {}
+  void adamw_update(const AdamwUpdate&, std::span<const FlatRange>) override {}
+  void squared_norms(const float*, std::span<const FlatRange>, double*) override {}
+  void conclude_step(const StepSums&, StepOutcome*) override {}
+  void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override {}
+  void update_running_statistic(
+      float*, const float*, const float*, float, std::int64_t, const StepOutcome*) override {}
+};
+
+}  // namespace lockstep

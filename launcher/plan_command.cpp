@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan_command.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/exec/dry_backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "launcher/console.h"
+#include "launcher/device_choice.h"
+#include "launcher/flag_values.h"
+#include "launcher/open_data.h"
+#include "launcher/plan_report.h"
+#include "launcher/rank_discovery.h"
+#include "launcher/self_start.h"
+#include "launcher/stand_in_data.h"
+
+namespace lockstep {
+namespace {
+
+struct PlanFlags {
+  std::int64_t classes = 0;
+  bool by_layer = false, json = false;
+  TrainFlags train;
+  std::string help;
+};
+
+PlanFlags parse(const std::vector<std::string>& arguments) {
+  CLI::App app(
+      "Says before anything runs what a training would use: memory by category, what fits, FLOPs "
+      "and bytes on the wire. Needs no GPU.",
+      "lockstep plan");
+  app.get_formatter()->column_width(34);
+  PlanFlags flags;
+  app.add_flag("--by-layer", flags.by_layer, "the memory of each layer as well");
+  app.add_flag("--json", flags.json, "one JSON object instead of text");
+  app.add_option("--classes", flags.classes, "classes of the samples, where --data is left out")
+      ->type_name("N")
+      ->check(whole_number("--classes", 1, 1 << 20));
+  app.allow_extras();
+  app.footer(
+      "All other flags are those of lockstep train (lockstep train --help). Without --data, "
+      "samples "
+      "have the shape that the model is made for; --image-size, --classes, --context and "
+      "--vocabulary change it.");
+  for (CLI::Option* option : app.get_options()) option->take_last();
+  try {
+    // CLI11 wants them last first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    flags.help = app.help();
+    return flags;
+  } catch (const CLI::Error& error) {
+    throw ConfigError(std::string("plan: ") + error.what(), "lockstep plan --help lists its flags");
+  }
+  const StandInData stand_in{flags.classes};
+  flags.train = parse_train_flags(app.remaining(), &stand_in);
+  return flags;
+}
+
+/// Whose kernels are planned.
+struct PlannedDevice {
+  std::unique_ptr<Backend> backend;
+  bool cuda = false;
+  bool known = true;  ///< false: a GPU that is not here
+  std::string name, note;
+};
+
+PlannedDevice choose(const std::string& asked) {
+  const DeviceProbe probe = asked == "cpu" ? DeviceProbe{} : probe_cuda();
+  PlannedDevice device;
+  if (asked == "cuda" && probe.devices == 0) {
+    device.backend = std::make_unique<DryBackend>();
+    device.cuda = true;
+    device.known = false;
+    device.name = "cuda, none here";
+    device.note = fmt::format(
+        "{}: workspace, packed copies and context are unknown, and the arena holds tensors alone",
+        probe.reason);
+    return device;
+  }
+  const DeviceChoice choice = asked == "cpu" ? DeviceChoice{} : choose_device(asked, probe, 0);
+  device.cuda = choice.cuda;
+  device.backend = choice.cuda ? make_cuda_backend(choice.ordinal) : make_cpu_backend();
+  device.name = device.backend->device_class();
+  device.note = choice.note;
+  return device;
+}
+
+PlanRequest make_request(const TrainFlags& flags, const PlannedDevice& device, int ranks) {
+  PlanRequest request;
+  request.data = open_stand_in(flags);
+  request.options = flags.options;
+  request.options.augmentation.resized_crop = 0;  // the source draws it
+  const data::SampleSpec& samples = request.data.train->spec();
+  nn::ModelSpec spec = flags.model;
+  spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
+  request.model = nn::make_model(spec);
+  request.loss = make_loss(flags, samples);
+  request.ranks = ranks;
+  request.on_host = !device.cuda;
+  return request;
+}
+
+/// As a run would be, but where nothing fits: then what comes closest.
+MemoryPlan plan_as_asked(Backend& device, PlanRequest request) {
+  try {
+    return plan_memory(device, request);
+  } catch (const OutOfMemory&) {
+    request.options.memory_limit = 0;
+    if (request.options.recompute == Recompute::automatic)
+      request.options.recompute = Recompute::all;
+    return plan_memory(device, request);
+  }
+}
+
+std::string data_words(const TrainFlags& flags, const data::Dataset& data) {
+  if (!flags.stands_in) return data.describe();
+  const data::SampleSpec& spec = data.spec();
+  return fmt::format("samples of {}, {} {}",
+                     spec.input.to_string(),
+                     spec.classes,
+                     spec.input.dtype == DType::i32 ? "different tokens" : "classes");
+}
+
+PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks) {
+  const PlanRequest request = make_request(flags.train, device, ranks);
+  PlanReport report{.flags = flags.train,
+                    .data = data_words(flags.train, *request.data.train),
+                    .device = device.name,
+                    .note = device.note,
+                    .plan = plan_as_asked(*device.backend, request),
+                    .rows = {},
+                    .largest = {},
+                    .largest_recomputing = {}};
+  if (!device.known)
+    for (const auto category : {MemoryCategory::workspace, MemoryCategory::packed_copies})
+      report.plan.table[category].reset();
+  report.rows = micro_batch_table(*device.backend, request);
+  const std::uint64_t limit = flags.train.options.memory_limit;
+  if (limit == 0) return report;
+  PlanRequest recomputing = request;
+  recomputing.options.recompute = Recompute::automatic;
+  report.largest = largest_micro_batch(*device.backend, request, limit);
+  report.largest_recomputing = largest_micro_batch(*device.backend, recomputing, limit);
+  return report;
+}
+
+/// Throws where no micro-batch and no recomputation fits.
+void require_something_fits(const PlanReport& report) {
+  if (!report.largest_recomputing || report.largest_recomputing->micro_batch > 0) return;
+  const double limit = double(report.flags.options.memory_limit);
+  const double fixed = double(report.plan.fixed_bytes);
+  const double least = double(report.largest_recomputing->bytes);
+  const std::string hint = fmt::format(
+      "a --memory-limit of at least {}, a smaller model, or an optimizer with less state",
+      std::uint64_t(least));
+  if (limit < fixed)
+    throw OutOfMemory(fmt::format("memory: parameters, gradients and optimizer state of {} take {} "
+                                  "at any micro-batch, {} more than the limit of {}",
+                                  report.flags.model.name,
+                                  bytes_words(fixed),
+                                  bytes_words(fixed - limit),
+                                  bytes_words(limit)),
+                      hint);
+  throw OutOfMemory(fmt::format("memory: {} does not fit: a micro-batch of 1 with full recompute "
+                                "takes {}, {} more than the limit of {}",
+                                report.flags.model.name,
+                                bytes_words(least),
+                                bytes_words(least - limit),
+                                bytes_words(limit)),
+                    hint);
+}
+
+}  // namespace
+
+int plan_command(const std::vector<std::string>& arguments) {
+  env();
+  const RankDiscovery discovery = discover_rank(process_variables());
+  if (discovery.rank > 0) return 0;  // rank 0 plans for all
+  const PlanFlags flags = parse(arguments);
+  const std::string& help = flags.help.empty() ? flags.train.help : flags.help;
+  if (!help.empty()) {
+    std::cout << help << std::flush;
+    return 0;
+  }
+  validate(flags.train.options);
+  PlannedDevice device = choose(flags.train.device);
+  const bool launched = discovery.launched_by != LaunchedBy::nobody;
+  const int devices =
+      device.cuda && device.known ? usable_gpus(flags.train.device) : available_cores().count;
+  const int ranks = launched ? discovery.size : choose_ranks(flags.train, devices);
+  const PlanReport report = make_report(flags, device, ranks);
+  std::cout << (flags.json ? to_json(report, flags.by_layer) : to_text(report, flags.by_layer))
+            << std::flush;
+  require_something_fits(report);
+  return 0;
+}
+
+}  // namespace lockstep

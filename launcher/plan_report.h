@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/flags.h"
+#include "parallel/memory_plan.h"
+
+namespace lockstep {
+
+/// Everything that `lockstep plan` says.
+struct PlanReport {
+  TrainFlags flags;
+  std::string data;    ///< what the samples are
+  std::string device;  ///< whose kernels were planned
+  std::string note;    ///< of the device; may be empty
+  MemoryPlan plan;
+  std::vector<MicroBatchRow> rows;
+  /// With --memory-limit: what --recompute as asked allows, and --recompute auto.
+  std::optional<LargestMicroBatch> largest, largest_recomputing;
+};
+
+/// For people, `layers` with a table by layer.
+std::string to_text(const PlanReport& report, bool layers);
+/// One object: see the README.
+std::string to_json(const PlanReport& report, bool layers);
+
+}  // namespace lockstep

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/compiled_programs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/nn/trace.h"
+#include "parallel/memory_fit.h"
+
+namespace lockstep {
+namespace {
+
+/// The micro-batch first, then the other sizes once each.
+std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes) {
+  if (batch.cluster > 1) sizes.push_back(0);
+  std::ranges::sort(sizes);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  std::erase(sizes, batch.micro_batch);
+  if (batch.cluster == 1) std::erase(sizes, 0);
+  sizes.insert(sizes.begin(), batch.micro_batch);
+  return sizes;
+}
+
+bool same_parameters(const Graph& a, const Graph& b) {
+  return std::ranges::equal(
+      a.parameters(), b.parameters(), [](const Parameter& p, const Parameter& q) {
+        return p.name == q.name && p.shape == q.shape && p.kind == q.kind;
+      });
+}
+
+MemoryReuse reuse_of_environment() {
+  const auto& plan = env().plan;
+  if (!plan) return MemoryReuse::on;
+  return *plan == "off" ? MemoryReuse::off : MemoryReuse::poison;
+}
+
+Builder::Settings settings_for(const TrainOptions& options,
+                               const BatchPlan& batch,
+                               std::int64_t samples) {
+  BatchNormPolicy policy = options.batch_norm;
+  policy.group = batch.group_size;
+  if (batch.group_size == 0 && policy.kind == BatchNormPolicy::Kind::group)
+    policy.kind = BatchNormPolicy::Kind::local;
+  return {.mode = Mode::training,
+          .batch_norm = policy,
+          .group_ranks = batch.cluster,
+          .micro_batch = samples,
+          .precision = options.precision,
+          .fuse = options.fuse,
+          .recompute = options.recompute != Recompute::none,
+          .freeze = options.freeze};
+}
+
+std::int64_t bucket_bytes(const TrainOptions& options) {
+  return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
+}
+
+}  // namespace
+
+CompiledPrograms::CompiledPrograms(Backend& backend,
+                                   const ModelFunction& model,
+                                   const LossFunction& loss,
+                                   const data::SampleSpec& samples,
+                                   const TrainOptions& options,
+                                   const BatchPlan& batch,
+                                   std::vector<std::int64_t> sizes)
+    : reuse_(reuse_of_environment()) {
+  LOCKSTEP_CHECK(backend.allow_tf32(options.precision == Precision::tf32),
+                 ConfigError,
+                 "--precision tf32: {} has no tf32 products (GPUs have: --device cuda)",
+                 backend.device_class());
+  int choice = -1;  // of recomputation: the whole micro-batch, which comes first, decides
+  for (std::int64_t n : distinct_sizes(batch, std::move(sizes))) {
+    Builder::Settings settings = settings_for(options, batch, n);
+    Graph graph = trace(model, loss, samples, settings);
+    if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options));
+    check_parameters(n, graph);
+    training_.push_back(
+        {n, compile_within_limit(std::move(graph), backend, space_, reuse_, options, choice)});
+    if (n == 0) continue;
+    settings.mode = Mode::evaluation;
+    Graph evaluating = trace(model, loss, samples, settings);
+    check_parameters(n, evaluating);
+    evaluation_.push_back(
+        {n, std::make_unique<Program>(std::move(evaluating), backend, space_, reuse_)});
+  }
+}
+
+const Program& CompiledPrograms::largest() const {
+  const Program* largest = training_.front().program.get();
+  for (const auto* programs : {&training_, &evaluation_})
+    for (const CompiledProgram& sized : *programs)
+      if (sized.program->arena_bytes() > largest->arena_bytes()) largest = sized.program.get();
+  return *largest;
+}
+
+void CompiledPrograms::check_parameters(std::int64_t samples, const Graph& graph) const {
+  LOCKSTEP_CHECK(training_.empty() || same_parameters(graph, this->graph()),
+                 ConfigError,
+                 "model: for {} samples or in evaluation it declares other parameters than in "
+                 "training; declare all of them always",
+                 samples);
+}
+
+std::size_t least_training_bytes(Backend& backend,
+                                 const ModelFunction& model,
+                                 const LossFunction& loss,
+                                 const data::SampleSpec& samples,
+                                 const TrainOptions& options,
+                                 const BatchPlan& batch) {
+  const Graph graph = trace(model, loss, samples, settings_for(options, batch, batch.micro_batch));
+  const FlatSpace space = lay_out(graph, bucket_bytes(options));
+  return least_training_bytes(graph, backend, space, reuse_of_environment(), options);
+}
+
+ProgramBuffers::ProgramBuffers(Backend& backend, const CompiledPrograms& programs) {
+  const std::size_t flat_bytes =
+      std::size_t(std::max<std::int64_t>(1, programs.space().elems)) * sizeof(float);
+  arena = backend.allocate(std::max(kArenaAlignment, programs.largest().arena_bytes()),
+                           "activations and workspace");
+  parameters = backend.allocate(flat_bytes, "parameters");
+  gradients = backend.allocate(flat_bytes, "gradients");
+}
+
+void request_packed_copies(Backend& backend,
+                           const CompiledPrograms& programs,
+                           PackedCopies& packed) {
+  for (const auto* sizes : {&programs.training(), &programs.evaluation()})
+    for (const CompiledProgram& sized : *sizes)
+      for (const auto& [parameter, copy] : sized.program->packed_copies())
+        packed.request(backend, parameter, copy);
+}
+
+}  // namespace lockstep

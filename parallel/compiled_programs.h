@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/data/dataset.h"
+#include "core/exec/program.h"
+#include "core/nn/builder.h"
+#include "parallel/batch_plan.h"
+#include "parallel/train_options.h"
+
+namespace lockstep {
+
+/// A program for micro-batches of `samples`.
+struct CompiledProgram {
+  std::int64_t samples = 0;
+  std::unique_ptr<Program> program;
+};
+
+/// Every program that a run needs, compiled for one device before any memory of theirs exists:
+/// where `lockstep plan` ends and ProgramSet goes on.
+class CompiledPrograms {
+ public:
+  // Programs keep references into it.
+  CompiledPrograms(const CompiledPrograms&) = delete;
+  CompiledPrograms& operator=(const CompiledPrograms&) = delete;
+
+  /// `sizes`: micro-batch sizes in samples beside the whole one; 0 is added where ranks form
+  /// batch-norm groups. Throws ConfigError: the model declares other parameters for one size or
+  /// mode than for another, the device has no tf32 products; OutOfMemory: see
+  /// compile_within_limit().
+  CompiledPrograms(Backend& backend,
+                   const ModelFunction& model,
+                   const LossFunction& loss,
+                   const data::SampleSpec& samples,
+                   const TrainOptions& options,
+                   const BatchPlan& batch,
+                   std::vector<std::int64_t> sizes);
+
+  /// The whole micro-batch first.
+  const std::vector<CompiledProgram>& training() const { return training_; }
+  const std::vector<CompiledProgram>& evaluation() const { return evaluation_; }
+
+  /// The training program of a whole micro-batch.
+  const Program& whole() const { return *training_.front().program; }
+  const Graph& graph() const { return whole().graph(); }
+  const FlatSpace& space() const { return space_; }
+  /// The program whose plan needs the largest arena, which all of them share.
+  const Program& largest() const;
+
+ private:
+  void check_parameters(std::int64_t samples, const Graph& graph) const;
+
+  FlatSpace space_;
+  MemoryReuse reuse_;
+  std::vector<CompiledProgram> training_;
+  std::vector<CompiledProgram> evaluation_;
+};
+
+/// least_training_bytes() of the training program for a whole micro-batch.
+std::size_t least_training_bytes(Backend& backend,
+                                 const ModelFunction& model,
+                                 const LossFunction& loss,
+                                 const data::SampleSpec& samples,
+                                 const TrainOptions& options,
+                                 const BatchPlan& batch);
+
+/// The memory that all programs of a run share.
+struct ProgramBuffers {
+  std::unique_ptr<DeviceBuffer> arena, parameters, gradients;
+
+  /// Throws OutOfMemory.
+  ProgramBuffers(Backend& backend, const CompiledPrograms& programs);
+};
+
+/// Makes place for the packed copies that the programs want. Throws OutOfMemory.
+void request_packed_copies(Backend& backend,
+                           const CompiledPrograms& programs,
+                           PackedCopies& packed);
+
+}  // namespace lockstep

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/memory_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/exec/dry_backend.h"
+#include "parallel/checkpointing.h"
+#include "parallel/dry_communicator.h"
+#include "parallel/memory_fit.h"
+#include "parallel/process_memory.h"
+#include "parallel/replica.h"
+#include "parallel/training_run.h"
+
+namespace lockstep {
+namespace {
+
+double flops_of(const Program& program) {
+  const Graph& graph = program.graph();
+  double flops = 0;
+  for (const Node& node : graph.nodes()) flops += flops_of(graph, node);
+  return flops;
+}
+
+double flops_per_step(const CompiledPrograms& programs, const BatchPlan& batch) {
+  const std::int64_t whole = batch.global_batch / batch.micro_batch;
+  const std::int64_t rest = batch.global_batch % batch.micro_batch;
+  double flops = 0;
+  for (const CompiledProgram& sized : programs.training()) {
+    if (sized.samples == batch.micro_batch) flops += double(whole) * flops_of(*sized.program);
+    if (rest > 0 && sized.samples == rest) flops += flops_of(*sized.program);
+  }
+  return flops;
+}
+
+/// Goes through the exchange of one step.
+std::uint64_t exchange_bytes(GradientExchange& exchange, const BatchPlan& batch, int rank) {
+  const Schedule schedule = training_schedule(batch, batch.global_batch, rank);
+  exchange.begin_step(schedule);
+  for (std::size_t s = 0; s + 1 < schedule.work.size(); ++s) exchange.finish_shard();
+  for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
+  for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
+  return exchange.bytes_sent();
+}
+
+std::size_t loader_bytes(const PlanRequest& request, const BatchPlan& batch) {
+  const auto bytes = [&](const data::Dataset& data, data::LoaderOptions options) {
+    if (!request.on_host) options.held = Replica::kHeldMicroBatches;
+    return data::Loader::memory_bytes(data, options);
+  };
+  std::size_t sum = bytes(*request.data.train, training_loader(request.options, batch));
+  if (request.data.validation && request.options.eval_every != 0)
+    sum += bytes(*request.data.validation, evaluation_loader(request.options, batch));
+  return sum;
+}
+
+void count_parameters(const Graph& graph, MemoryPlan& plan) {
+  for (const Parameter& parameter : graph.parameters()) {
+    if (parameter.kind != ParameterKind::trained) continue;
+    plan.parameters += parameter.shape.elems();
+    if (parameter.frozen) plan.frozen += parameter.shape.elems();
+  }
+}
+
+/// As `request`, for another micro-batch and without a limit.
+TrainOptions with_micro_batch(const PlanRequest& request, std::int64_t micro_batch) {
+  TrainOptions options = request.options;
+  options.micro_batch = micro_batch;
+  options.accumulation = 0;
+  options.memory_limit = 0;
+  return options;
+}
+
+std::optional<BatchPlan> batch_with(const PlanRequest& request, std::int64_t micro_batch) {
+  try {
+    return plan_batch(with_micro_batch(request, micro_batch), request.ranks);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+/// Products of sizes stay far from overflow.
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 24;
+constexpr std::int64_t kMostSamplesInTable = 4096;
+
+/// With which every rank has a micro-batch: ceil(global / micro) >= ranks.
+std::int64_t most_samples(const PlanRequest& request) {
+  const std::int64_t global = request.options.global_batch;
+  const std::int64_t most = request.ranks == 1 ? global : (global - 1) / (request.ranks - 1);
+  return std::clamp<std::int64_t>(most, 1, kMostSamples);
+}
+
+MicroBatchMemory memory_with(Backend& device,
+                             const PlanRequest& request,
+                             const BatchPlan& batch,
+                             Recompute recompute) {
+  TrainOptions options = with_micro_batch(request, batch.micro_batch);
+  options.recompute = recompute;
+  const CompiledPrograms programs(
+      device, request.model, request.loss, request.data.train->spec(), options, batch, {});
+  return {std::max(kArenaAlignment, programs.largest().arena_bytes()),
+          training_bytes(programs.whole(), programs.space(), options.optimizer)};
+}
+
+/// training_bytes() by micro-batch, each computed once.
+class BytesByMicroBatch {
+ public:
+  BytesByMicroBatch(Backend& device, const PlanRequest& request)
+      : device_(device), request_(request) {}
+
+  /// `micro_batch` need not be one that the batch can be planned with: a neighbour may be.
+  std::size_t operator()(std::int64_t micro_batch) {
+    const auto [position, is_new] = known_.try_emplace(micro_batch, 0);
+    if (!is_new) return position->second;
+    TrainOptions options = with_micro_batch(request_, micro_batch);
+    std::optional<BatchPlan> batch = batch_with(request_, micro_batch);
+    if (!batch) {
+      options.batch_norm = {};
+      options.shards = 0;
+      batch = plan_batch(options, request_.ranks);
+    }
+    position->second = least_training_bytes(
+        device_, request_.model, request_.loss, request_.data.train->spec(), options, *batch);
+    return position->second;
+  }
+
+ private:
+  Backend& device_;
+  const PlanRequest& request_;
+  std::map<std::int64_t, std::size_t> known_;
+};
+
+/// Where the line through two points comes to `limit`, within [least, most]; their middle where it
+/// does not rise.
+std::int64_t crossing(BytesByMicroBatch& bytes,
+                      std::int64_t first,
+                      std::int64_t second,
+                      std::uint64_t limit,
+                      std::int64_t least,
+                      std::int64_t most) {
+  const double rise = double(bytes(second)) - double(bytes(first));
+  if (rise <= 0) return least + (most - least) / 2;
+  const double room = double(limit) - double(bytes(first));
+  const double at = double(first) + room / rise * double(second - first);
+  return std::int64_t(std::clamp(at, double(least), double(most)));
+}
+
+/// The largest in [1, most] whose bytes are within the limit; 0: none. Bytes are close to a line,
+/// so that few are looked at, and none that is far too large.
+std::int64_t search(BytesByMicroBatch& bytes, std::int64_t most, std::uint64_t limit) {
+  if (bytes(1) > limit) return 0;
+  if (most == 1) return 1;
+  std::int64_t fits = 1, too_large = 2;
+  if (bytes(2) <= limit) too_large = crossing(bytes, 1, 2, limit, 2, most);
+  while (bytes(too_large) <= limit) {
+    fits = too_large;
+    if (fits == most) return most;
+    too_large = std::min(most, fits + std::max<std::int64_t>(1, fits / 16));
+  }
+  for (int round = 0; too_large - fits > 1; ++round) {
+    const std::int64_t least = fits + 1, last = too_large - 1;
+    const std::int64_t guess = round % 3 == 2
+                                   ? fits + (too_large - fits) / 2
+                                   : crossing(bytes, fits, too_large, limit, least, last);
+    // Beyond a guess that fits, the next one is the likeliest not to.
+    const std::int64_t looked_at = round % 3 == 1 ? std::min(guess + 1, last) : guess;
+    (bytes(looked_at) <= limit ? fits : too_large) = looked_at;
+  }
+  return fits;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
+  const TrainOptions& options = request.options;
+  MemoryPlan plan;
+  plan.batch = plan_batch(options, request.ranks);
+  const data::DataSplit& data = request.data;
+  const CompiledPrograms programs(
+      device,
+      request.model,
+      request.loss,
+      data.train->spec(),
+      options,
+      plan.batch,
+      tail_sizes(plan.batch, data.train->size(), data.validation ? data.validation->size() : 0));
+  std::optional<std::uint64_t> context;
+  if (request.on_host) context = resident_memory().total();
+
+  DryBackend nothing;
+  DryCommunicator nobody(rank, request.ranks);
+  const ProgramBuffers buffers(nothing, programs);
+  PackedCopies packed;
+  request_packed_copies(nothing, programs, packed);
+  ReplicaParts parts(nothing, nobody, programs, buffers, options, plan.batch);
+
+  plan.table = tabulate(programs, buffers, packed, parts);
+  plan.table[MemoryCategory::context] = context;
+  plan.table[MemoryCategory::loader] = loader_bytes(request, plan.batch);
+  plan.table[MemoryCategory::snapshot] =
+      rank > 0 ? 0
+               : Checkpointing::memory_bytes(programs.space(),
+                                             1 + std::size_t(state_arrays(options.optimizer)));
+  plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
+  count_parameters(programs.graph(), plan);
+  plan.limited_bytes = training_bytes(programs.whole(), programs.space(), options.optimizer);
+  for (const auto category :
+       {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer_state})
+    plan.fixed_bytes += *plan.table[category];
+  plan.arena_lower_bound = arena_lower_bound(programs.largest().plan().buffers);
+  plan.flops_per_step = flops_per_step(programs, plan.batch);
+  plan.exchange_bytes_per_step = exchange_bytes(parts.exchange, plan.batch, rank);
+  return plan;
+}
+
+std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& request) {
+  const std::int64_t most = std::min(most_samples(request), kMostSamplesInTable);
+  std::vector<MicroBatchRow> rows;
+  for (std::int64_t micro = 1;; micro = std::min(2 * micro, most)) {
+    if (const auto batch = batch_with(request, micro))
+      rows.push_back({micro,
+                      memory_with(device, request, *batch, Recompute::none),
+                      memory_with(device, request, *batch, Recompute::all)});
+    if (micro == most) return rows;
+  }
+}
+
+LargestMicroBatch largest_micro_batch(Backend& device,
+                                      const PlanRequest& request,
+                                      std::uint64_t limit) {
+  const std::int64_t most = most_samples(request);
+  BytesByMicroBatch bytes(device, request);
+  LargestMicroBatch largest{.micro_batch = search(bytes, most, limit)};
+  largest.limited = largest.micro_batch < most;
+  while (largest.micro_batch > 0 &&
+         !(batch_with(request, largest.micro_batch) && bytes(largest.micro_batch) <= limit))
+    --largest.micro_batch;
+  largest.bytes = bytes(std::max<std::int64_t>(1, largest.micro_batch));
+  return largest;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/data/sources.h"
+#include "core/nn/builder.h"
+#include "parallel/memory_table.h"
+
+namespace lockstep {
+
+/// A training that is to be planned and not run.
+struct PlanRequest {
+  ModelFunction model;
+  LossFunction loss;
+  data::DataSplit data;  ///< its sizes and the shape of its samples
+  TrainOptions options;
+  int ranks = 1;
+  bool on_host = true;  ///< the device is the processor itself
+};
+
+/// What one rank of a training would use. Computed by the code that training itself runs: programs
+/// are compiled as for a run, and what would own memory is made on a DryBackend.
+struct MemoryPlan {
+  BatchPlan batch;
+  /// `context` is what this process has in memory with the programs compiled, where the device is
+  /// the processor; otherwise it is unknown.
+  MemoryTable table;
+  std::vector<LayerMemory> layers;  ///< see by_layer()
+  std::int64_t parameters = 0;      ///< elements that the model has, frozen ones included
+  std::int64_t frozen = 0;
+  std::size_t limited_bytes = 0;  ///< what memory_limit limits: see training_bytes()
+  /// Of those, what no micro-batch changes: parameters, gradients and optimizer state.
+  std::size_t fixed_bytes = 0;
+  std::size_t arena_lower_bound = 0;
+  double flops_per_step = 0;                  ///< of all ranks, for one global batch
+  std::uint64_t exchange_bytes_per_step = 0;  ///< that this rank sends: Replica::bytes_sent()
+};
+
+/// `device` makes the kernels, and is asked for no memory. `rank` matters little: rank 0 has the
+/// largest part, and alone the snapshot. Throws what a Replica's constructor throws, but for
+/// memory that is not there.
+MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank = 0);
+
+/// What memory_limit limits (training_bytes()) at one micro-batch, and the arena.
+struct MicroBatchMemory {
+  std::size_t arena_bytes = 0, limited_bytes = 0;
+};
+struct MicroBatchRow {
+  std::int64_t micro_batch = 0;
+  MicroBatchMemory none, all;  ///< with Recompute::none and Recompute::all
+};
+
+/// Rows for micro-batches of 1, 2, 4, ... and the largest that leaves one for each rank, as far as
+/// the batch can be planned with them.
+std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& request);
+
+/// The largest micro-batch that the global batch, the ranks and a limit of training_bytes() allow.
+struct LargestMicroBatch {
+  std::int64_t micro_batch = 0;  ///< 0: not even 1 fits
+  std::size_t bytes = 0;         ///< that it needs, or where it is 0, that 1 would need
+  bool limited = false;          ///< a larger one that the batch allows does not fit
+};
+
+/// With the recomputation that request.options allows; its micro-batch, accumulation and limit do
+/// not count. Throws ConfigError: no micro-batch at all can be planned.
+LargestMicroBatch largest_micro_batch(Backend& device,
+                                      const PlanRequest& request,
+                                      std::uint64_t limit);
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "parallel/gradient_exchange.h"
+#include "parallel/optimizer_step.h"
+#include "parallel/outcome_ring.h"
+#include "parallel/program_set.h"
+#include "parallel/rank_context.h"
+
+namespace lockstep {
+
+/// Where the loss and the number of correct answers lie in the flat gradient space.
+struct MetricPlaces {
+  std::int64_t loss = -1;
+  std::int64_t correct = -1;  ///< -1 where there are no classes
+  std::int64_t counted = -1;  ///< -1 where no label is ignored
+  Bucket range;               ///< holds all of them
+
+  MetricPlaces(const Graph& graph, const FlatSpace& space);
+};
+
+/// A rank's programs for its part of a batch.
+struct ReplicaPrograms {
+  RankContext& context;
+  TrainOptions options;
+  BatchPlan batch;
+  ProgramSet programs;
+
+  ReplicaPrograms(RankContext& context,
+                  const ModelFunction& model,
+                  const LossFunction& loss,
+                  const data::SampleSpec& samples,
+                  const TrainOptions& options,
+                  std::vector<std::int64_t> tail_sizes);
+};
+
+/// Everything beside its programs that a replica reserves memory for. Made on a device to train,
+/// and on a DryBackend and a DryCommunicator to learn the sizes.
+struct ReplicaParts {
+  MetricPlaces metrics;
+  OptimizerStep optimizer;
+  GradientExchange exchange;
+  GradientExchange evaluation_exchange;
+  OutcomeRing outcomes;
+  std::unique_ptr<DeviceBuffer> sample_weight;  ///< a float that copies are made from
+
+  /// `programs` must outlive it. Throws ConfigError as OptimizerStep, OutOfMemory.
+  ReplicaParts(Backend& backend,
+               Communicator& communicator,
+               const CompiledPrograms& programs,
+               const ProgramBuffers& buffers,
+               const TrainOptions& options,
+               const BatchPlan& batch);
+};
+
+/// The part of `rank` in a global batch of `samples`.
+Schedule training_schedule(const BatchPlan& batch, std::int64_t samples, int rank);
+
+}  // namespace lockstep

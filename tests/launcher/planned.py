@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `lockstep plan` says, against what `lockstep train` then does.
+
+planned.py PROGRAM Plan
+"""
+import json
+
+from program_test import ProgramTest, main
+
+MIB = 1 << 20
+
+
+class Plan(ProgramTest):
+    def plan(self, *flags):
+        return self.run_command([self.program, "plan", "--ranks=1", *flags])
+
+    def planned(self, *flags):
+        result = self.plan("--json", *flags)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def check_against_training(self, *flags):
+        plan = self.planned("--by-layer", *flags)
+        result = self.run_command([self.program, "train", "--ranks=1", "--steps=2", "--out=run",
+                                   "--force", *flags])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        summary = json.loads((self.folder / "run/summary.json").read_text())
+        self.assertEqual(plan["arena_bytes"], summary["activation_bytes"])
+        self.assertEqual(plan["planned_bytes"], summary["memory_planned_bytes"])
+        self.assertEqual(plan["limited_bytes"], summary["planned_bytes"])
+        line = next(line for line in result.stdout.splitlines() if line.startswith("memory "))
+        self.assertIn("planned", line)
+        self.assertIn("measured", line)
+        categories = plan["categories"]
+        self.assertEqual(sum(categories.values()), plan["total_bytes"])
+        self.assertEqual(plan["total_bytes"] - categories["context_and_libraries"],
+                         plan["planned_bytes"])
+        for column in ("parameters", "gradients", "optimizer_state", "packed_copies",
+                       "activations", "workspace", "input"):
+            self.assertEqual(sum(row[column] for row in plan["layers"]), categories[column])
+        above = summary["peak_memory_bytes"] - summary["memory_baseline_bytes"]
+        # Stacks, logs and the heap's own bookkeeping are planned by nobody.
+        self.assertGreater(above, 0.97 * plan["planned_bytes"])
+        self.assertLess(above, 1.03 * plan["planned_bytes"] + 8 * MIB)
+        return plan
+
+    def test_training_uses_what_was_planned(self):
+        self.check_against_training("--model=mlp", "--hidden=1500,1500", "--workers=0")
+        self.check_against_training("--model=resnet18", "--stem=cifar", "--workers=1",
+                                    "--data=synthetic:32x32x3:10", "--global-batch=24",
+                                    "--micro-batch=8", "--momentum=0.9", "--precision=bf16")
+        self.check_against_training("--model=resnet20", "--data=synthetic:32x32x3:10",
+                                    "--global-batch=70", "--micro-batch=32", "--workers=1",
+                                    "--recompute=all", "--optimizer=adamw")
+        text = self.write("text.txt", "to be or not to be " * 400)
+        self.check_against_training("--model=gpt", f"--data=text:{text}", "--layers=2",
+                                    "--context=32", "--global-batch=8", "--micro-batch=4",
+                                    "--workers=0", "--optimizer=adamw")
+
+    def test_what_json_has(self):
+        plan = self.planned("--model=resnet18", "--memory-limit=1GiB", "--global-batch=64")
+        for key in ("arena_bytes", "categories", "largest_micro_batch", "flops_per_step",
+                    "exchange_bytes_per_step"):
+            self.assertIn(key, plan)
+        self.assertEqual(plan["exchange_bytes_per_step"], 0)
+        rows = plan["micro_batches"]
+        self.assertEqual([row["micro_batch"] for row in rows], [1, 2, 4, 8, 16, 32, 64])
+        fitting = [row["micro_batch"] for row in rows
+                   if row["none"]["limited_bytes"] <= plan["memory_limit"]]
+        self.assertGreaterEqual(plan["largest_micro_batch"], max(fitting))
+        self.assertLess(plan["largest_micro_batch"], 2 * max(fitting))
+        self.assertGreater(plan["largest_micro_batch_recompute"], plan["largest_micro_batch"])
+        self.assertIsNone(self.planned("--model=mlp")["largest_micro_batch"])
+        self.assertGreater(self.planned("--model=mlp", "--ranks=4")["exchange_bytes_per_step"], 0)
+
+    def test_without_data_samples_are_what_the_model_is_made_for(self):
+        large = self.plan("--model=resnet18").stdout
+        self.assertIn("224, 224, 3], 1000 classes", large)
+        small = self.plan("--model=resnet18", "--image-size=64", "--classes=7").stdout
+        self.assertIn("64, 64, 3], 7 classes", small)
+        tokens = self.plan("--model=gpt2-124m", "--global-batch=2").stdout
+        self.assertIn("i32[1024], 50257 different tokens", tokens)
+        fewer = self.plan("--model=gpt", "--context=64", "--vocabulary=99").stdout
+        self.assertIn("i32[64], 99 different tokens", fewer)
+        self.expect_error(self.plan("--classes=7", "--data=glyphs"), 2, "--classes")
+        self.expect_error(self.plan("--classes=7", "--model=gpt"), 2, "--vocabulary")
+
+    def test_a_gpu_that_is_not_here(self):
+        result = self.plan("--model=resnet18", "--device=cuda", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        plan = json.loads(result.stdout)
+        if not plan["device"].endswith("none here"):
+            self.skipTest("there is a GPU")
+        for unknown in ("workspace", "packed_copies", "context_and_libraries"):
+            self.assertIsNone(plan["categories"][unknown])
+
+    def test_limits_that_nothing_fits(self):
+        tight = ("--model=resnet18", "--global-batch=64")
+        least = self.planned(*tight, "--memory-limit=1GiB")["fixed_bytes"]
+        below = self.plan(*tight, f"--memory-limit={least - MIB}")
+        self.expect_error(below, 4, "at any micro-batch", "1.00 MiB more than the limit", "hint: ")
+        close = self.plan(*tight, f"--memory-limit={least + MIB}")
+        self.expect_error(close, 4, "a micro-batch of 1 with full recompute", "more than the limit")
+        self.assertIn("largest", close.stdout)
+        needed = int(close.stderr.split("--memory-limit of at least ")[1].split(",")[0])
+        enough = self.planned(*tight, "--recompute=auto", f"--memory-limit={needed}")
+        self.assertEqual(enough["largest_micro_batch"], 1)
+        self.expect_error(self.plan(*tight, "--recompute=auto", f"--memory-limit={needed - 1}"), 4,
+                          "1 B more than the limit")
+        for nonsense in ("12parsecs", "-5", "0", "nan", ""):
+            self.expect_error(self.plan(f"--memory-limit={nonsense}"), 2, "--memory-limit")
+
+    def test_refusals(self):
+        self.expect_error(self.plan("--modle=mlp"), 2, "did you mean --model")
+        self.expect_error(self.plan("--global-batch=2", "--ranks=3"), 2, "global-batch")
+        self.expect_error(self.plan("--data=csv:nowhere.csv", "--model=mlp"), 1, "nowhere.csv")
+        self.assertEqual(self.plan("--help").returncode, 0)
+
+
+if __name__ == "__main__":
+    main()

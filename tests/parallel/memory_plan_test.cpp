@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is planned is what a replica then reserves, computes and sends, to the byte.
+#include "parallel/memory_plan.h"
+
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include "core/base/error.h"
+#include "core/exec/profiler.h"
+#include "parallel/memory_fit.h"
+#include "parallel/replica.h"
+#include "parallel/training_feed.h"
+#include "parallel/training_run.h"
+#include "tests/parallel/small_runs.h"
+#include "tests/support/metered_backend.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+using testing::SmallRun;
+
+class MeteredContext final : public RankContext {
+ public:
+  Backend& backend() override { return metered; }
+  Communicator& communicator() override { return testing::mpi_world(); }
+  testing::MeteredBackend metered{testing::make_test_backend()};
+};
+
+PlanRequest request_for(const SmallRun& run) {
+  const auto ignored = run.data.train->spec().ignore_index;
+  PlanRequest request;
+  request.model = run.model;
+  request.loss = [ignored](Builder& nn, Value logits, Value labels) {
+    return nn.softmax_cross_entropy(logits, labels, 0.0f, ignored);
+  };
+  request.data = run.data;
+  request.options = run.options;
+  request.ranks = testing::mpi_world().size();
+  return request;
+}
+
+MemoryPlan plan_own(const PlanRequest& request) {
+  return plan_memory(*testing::make_test_backend(), request, testing::mpi_world().rank());
+}
+
+std::unique_ptr<Replica> make_replica(RankContext& context, const PlanRequest& request) {
+  const BatchPlan batch = plan_batch(request.options, request.ranks);
+  const data::DataSplit& data = request.data;
+  return std::make_unique<Replica>(
+      context,
+      request.model,
+      request.loss,
+      data.train->spec(),
+      request.options,
+      tail_sizes(batch, data.train->size(), data.validation ? data.validation->size() : 0));
+}
+
+void train_one_step(Replica& replica, const PlanRequest& request) {
+  const std::int64_t global = request.options.global_batch;
+  const Schedule schedule = replica.schedule(global);
+  TrainingFeed feed(request.data.train->size(), global, 1, 1, schedule, schedule);
+  data::Loader loader(request.data.train,
+                      training_loader(request.options, replica.batch()),
+                      [&feed](data::LoadRequest& next) { return feed.next(next); });
+  replica.train_step(schedule, loader, 0, 0.01f);
+  replica.finish_steps();
+}
+
+SmallRun mlp() {
+  SmallRun run{nn::make_model({.name = "mlp", .outputs = 10, .hidden = {300, 100}}),
+               data::glyphs(64, 16),
+               {.global_batch = 30, .micro_batch = 7, .steps = 1}};
+  run.options.optimizer = Sgd{};
+  return run;
+}
+SmallRun resnet() { return testing::small_resnet(); }
+SmallRun resnet_bf16() {
+  SmallRun run = testing::small_resnet();
+  run.options.precision = Precision::bf16;
+  return run;
+}
+SmallRun resnet_recomputed() {
+  SmallRun run = testing::small_resnet();
+  run.options.recompute = Recompute::all;
+  run.options.bucket_mb = 0.1;
+  return run;
+}
+SmallRun resnet_grouped() {
+  SmallRun run = testing::small_resnet();
+  run.options.global_batch = 32;
+  run.options.batch_norm = BatchNormPolicy::parse("group:4");
+  return run;
+}
+SmallRun gpt() {
+  SmallRun run = testing::small_gpt(7);
+  run.options.bucket_mb = 0.01;
+  return run;
+}
+SmallRun gpt_fast() {
+  SmallRun run = testing::small_gpt();
+  run.options.reduction = Reduction::fast;
+  run.options.recompute = Recompute::all;
+  run.options.precision = Precision::bf16;
+  return run;
+}
+
+class PlannedRun : public ::testing::TestWithParam<SmallRun (*)()> {};
+
+TEST_P(PlannedRun, ReservesWhatWasPlanned) {
+  const PlanRequest request = request_for(GetParam()());
+  const MemoryPlan plan = plan_own(request);
+  MeteredContext context;
+  const auto replica = make_replica(context, request);
+  const MemoryTable actual = replica->memory();
+  EXPECT_EQ(plan.table.arena_bytes, replica->activation_bytes());
+  EXPECT_EQ(plan.table.arena_bytes, context.metered.alive("activations and workspace"));
+  EXPECT_EQ(plan.limited_bytes, replica->planned_bytes());
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < kMemoryCategories; ++i) {
+    const auto category = MemoryCategory(i);
+    if (category == MemoryCategory::snapshot || category == MemoryCategory::loader ||
+        category == MemoryCategory::context)
+      continue;
+    ASSERT_TRUE(plan.table[category].has_value());
+    EXPECT_EQ(plan.table[category], actual[category]) << name_of(category);
+    sum += *plan.table[category];
+  }
+  EXPECT_EQ(sum, context.metered.alive()) << "of what was asked of the device, something is in no "
+                                             "category";
+}
+
+TEST_P(PlannedRun, SendsAndComputesWhatWasPlanned) {
+  PlanRequest request = request_for(GetParam()());
+  request.options.profile = true;
+  const MemoryPlan plan = plan_own(request);
+  MeteredContext context;
+  const auto replica = make_replica(context, request);
+  train_one_step(*replica, request);
+  EXPECT_EQ(plan.exchange_bytes_per_step, replica->bytes_sent());
+  EXPECT_EQ(plan.exchange_bytes_per_step > 0, request.ranks > 1);
+
+  const Profiler& profiler = *replica->profiler();
+  double own = 0;
+  for (std::size_t i = 0; i < profiler.works().size(); ++i)
+    own += profiler.works()[i].cost.flops * double(profiler.totals()[i].runs);
+  std::vector<double> all(std::size_t(request.ranks));
+  testing::mpi_world().all_gather(&own, all.data(), sizeof own);
+  const double flops = std::accumulate(all.begin(), all.end(), 0.0);
+  // Sums of whole numbers below 2^53.
+  EXPECT_EQ(plan.flops_per_step, flops);
+}
+
+TEST_P(PlannedRun, LayersAddUp) {
+  const MemoryPlan plan = plan_own(request_for(GetParam()()));
+  const auto sum = [&](std::uint64_t LayerMemory::*column) {
+    std::uint64_t bytes = 0;
+    for (const LayerMemory& row : plan.layers) bytes += row.*column;
+    return bytes;
+  };
+  using enum MemoryCategory;
+  EXPECT_EQ(sum(&LayerMemory::parameters), *plan.table[parameters]);
+  EXPECT_EQ(sum(&LayerMemory::gradients), *plan.table[gradients]);
+  EXPECT_EQ(sum(&LayerMemory::optimizer_state), *plan.table[optimizer_state]);
+  EXPECT_EQ(sum(&LayerMemory::packed_copies), *plan.table[packed_copies]);
+  EXPECT_EQ(sum(&LayerMemory::activations), *plan.table[activations]);
+  EXPECT_EQ(sum(&LayerMemory::workspace), *plan.table[workspace]);
+  EXPECT_EQ(sum(&LayerMemory::input), *plan.table[input]);
+  EXPECT_EQ(*plan.table[activations] + *plan.table[workspace] + *plan.table[input],
+            plan.table.arena_bytes);
+  EXPECT_EQ(plan.layers.back().layer, "(alignment)");
+  EXPECT_LE(plan.layers.back().activations, plan.table.arena_bytes / 10);
+}
+
+TEST_P(PlannedRun, LargestMicroBatchIsTheLargestThatTrainingAccepts) {
+  PlanRequest request = request_for(GetParam()());
+  request.options.batch_norm = {};  // any micro-batch holds whole groups
+  const auto backend = testing::make_test_backend();
+  const auto accepted = [&](std::int64_t micro_batch) {
+    TrainOptions options = request.options;
+    options.micro_batch = micro_batch;
+    try {
+      const CompiledPrograms programs(*backend,
+                                      request.model,
+                                      request.loss,
+                                      request.data.train->spec(),
+                                      options,
+                                      plan_batch(options, request.ranks),
+                                      {});
+      return true;
+    } catch (const OutOfMemory&) {
+      return false;
+    }
+  };
+  for (const std::int64_t wanted : {1, 2, 3}) {
+    // As many ranks as have a micro-batch with one sample more.
+    if ((request.options.global_batch - 1) / (wanted + 1) + 1 < request.ranks) continue;
+    for (const Recompute recompute : {Recompute::none, Recompute::all, Recompute::automatic}) {
+      request.options.recompute = recompute;
+      request.options.micro_batch = wanted;
+      const std::uint64_t limit = largest_micro_batch(*backend, request, ~std::uint64_t{0}).bytes;
+      const auto least = [&](std::int64_t micro_batch) {
+        TrainOptions options = request.options;
+        options.micro_batch = micro_batch;
+        return least_training_bytes(*backend,
+                                    request.model,
+                                    request.loss,
+                                    request.data.train->spec(),
+                                    options,
+                                    plan_batch(options, request.ranks));
+      };
+      if (least(wanted) >= limit) continue;  // the batch allows no larger one
+      request.options.memory_limit = least(wanted);
+      const LargestMicroBatch largest =
+          largest_micro_batch(*backend, request, request.options.memory_limit);
+      EXPECT_EQ(largest.micro_batch, wanted) << name_of(recompute);
+      EXPECT_TRUE(largest.limited);
+      EXPECT_TRUE(accepted(wanted));
+      EXPECT_FALSE(accepted(wanted + 1));
+      const LargestMicroBatch less =
+          largest_micro_batch(*backend, request, request.options.memory_limit - 1);
+      EXPECT_EQ(less.micro_batch, wanted - 1);
+      if (wanted > 1) continue;
+      EXPECT_EQ(less.bytes, request.options.memory_limit);  // that 1 would need
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models,
+    PlannedRun,
+    ::testing::Values(
+        &mlp, &resnet, &resnet_bf16, &resnet_recomputed, &resnet_grouped, &gpt, &gpt_fast));
+
+TEST(MemoryPlan, TableByMicroBatchAgreesWithThePlanOfEach) {
+  PlanRequest request = request_for(resnet());
+  const auto backend = testing::make_test_backend();
+  const auto rows = micro_batch_table(*backend, request);
+  ASSERT_GE(rows.size(), 4u);
+  EXPECT_EQ(rows[0].micro_batch, 1);
+  EXPECT_EQ(rows[1].micro_batch, 2);
+  for (const MicroBatchRow& row : rows)
+    for (const Recompute recompute : {Recompute::none, Recompute::all}) {
+      request.options.micro_batch = row.micro_batch;
+      request.options.recompute = recompute;
+      const MemoryPlan plan = plan_own(request);
+      const MicroBatchMemory& memory = recompute == Recompute::none ? row.none : row.all;
+      EXPECT_EQ(memory.arena_bytes, plan.table.arena_bytes);
+      EXPECT_EQ(memory.limited_bytes, plan.limited_bytes);
+    }
+}
+
+TEST(MemoryPlan, LoaderIsPlannedAsItIsMade) {
+  const auto data = data::glyphs(64, 16).train;
+  for (const int workers : {0, 1, 3}) {
+    const data::LoaderOptions options{
+        .workers = workers, .micro_batch = 5, .augmentation = data::parse_augmentation("flip")};
+    const data::Loader loader(data, options, [](data::LoadRequest&) { return false; });
+    EXPECT_EQ(data::Loader::memory_bytes(*data, options), loader.memory_bytes());
+  }
+}
+
+/// The arena cannot be smaller than what is alive at once.
+TEST(MemoryPlan, ArenasAreWithinFivePercentOfTheirLowerBound) {
+  const auto backend = testing::make_test_backend();
+  for (const char* name : {"resnet18", "resnet50", "resnet152", "vgg16"})
+    for (const Recompute recompute : {Recompute::none, Recompute::all}) {
+      SmallRun run{nn::make_model({.name = name, .outputs = 1000}),
+                   data::synthetic(),
+                   {.global_batch = 32, .micro_batch = 32, .steps = 1, .recompute = recompute}};
+      PlanRequest request = request_for(run);
+      request.ranks = 1;
+      const MemoryPlan plan = plan_memory(*backend, request);
+      EXPECT_LE(double(plan.table.arena_bytes), 1.05 * double(plan.arena_lower_bound)) << name;
+      EXPECT_GE(plan.table.arena_bytes, plan.arena_lower_bound);
+    }
+}
+
+}  // namespace
+}  // namespace lockstep

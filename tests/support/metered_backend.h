@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tests/support/test_backend.h"
+
+namespace lockstep::testing {
+
+/// Another backend that remembers what memory of its is alive, by what it was asked for.
+class MeteredBackend final : public Backend {
+ public:
+  explicit MeteredBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  std::size_t alive(const std::string& what) const {
+    const auto position = alive_.find(what);
+    return position == alive_.end() ? 0 : position->second;
+  }
+  std::size_t alive() const {
+    std::size_t sum = 0;
+    for (const auto& [what, bytes] : alive_) sum += bytes;
+    return sum;
+  }
+
+  std::string device_class() const override { return inner_->device_class(); }
+  bool multiplies_bf16() const override { return inner_->multiplies_bf16(); }
+  bool allow_tf32(bool allowed) override { return inner_->allow_tf32(allowed); }
+  std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
+    return std::make_unique<Buffer>(inner_->allocate(bytes, what), alive_[what]);
+  }
+  std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
+    return std::make_unique<Buffer>(inner_->allocate_host(bytes, what), alive_[what]);
+  }
+  std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
+    return inner_->make_kernel(spec);
+  }
+  DevicePeaks measure_peaks() override { return inner_->measure_peaks(); }
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override {
+    inner_->copy_to_device(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override {
+    inner_->copy_to_host(host, device, bytes);
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    inner_->copy(to, from, bytes);
+  }
+  void add(float* out, const float* a, const float* b, std::int64_t elems) override {
+    inner_->add(out, a, b, elems);
+  }
+  void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
+    inner_->sgd_update(update, ranges);
+  }
+  void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) override {
+    inner_->adamw_update(update, ranges);
+  }
+  void squared_norms(const float* values,
+                     std::span<const FlatRange> ranges,
+                     double* result) override {
+    inner_->squared_norms(values, ranges, result);
+  }
+  void reserve_norms(std::span<const FlatRange> tensors) override {
+    inner_->reserve_norms(tensors);
+  }
+  void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
+    inner_->conclude_step(sums, outcome);
+  }
+  void hash(const float* values,
+            std::span<const FlatRange> ranges,
+            std::uint64_t* result) override {
+    inner_->hash(values, ranges, result);
+  }
+  void update_running_statistic(float* value,
+                                const float* sum,
+                                const float* weight,
+                                float momentum,
+                                std::int64_t elems,
+                                const StepOutcome* outcome) override {
+    inner_->update_running_statistic(value, sum, weight, momentum, elems, outcome);
+  }
+
+ private:
+  class Buffer final : public DeviceBuffer {
+   public:
+    Buffer(std::unique_ptr<DeviceBuffer> inner, std::size_t& alive)
+        : inner_(std::move(inner)), alive_(alive) {
+      alive_ += inner_->bytes();
+    }
+    ~Buffer() override { alive_ -= inner_->bytes(); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    std::byte* data() override { return inner_->data(); }
+    std::size_t bytes() const override { return inner_->bytes(); }
+
+   private:
+    std::unique_ptr<DeviceBuffer> inner_;
+    std::size_t& alive_;
+  };
+
+  std::unique_ptr<Backend> inner_;
+  std::map<std::string, std::size_t> alive_;  // outlives the buffers, which refer into it
+};
+
+}  // namespace lockstep::testing
