@@ -148,7 +148,7 @@ Finding check_clocks(const Environment& environment, const GpuFacts& facts) {
   for (const Gpu& gpu : gpus) {
     if (!gpu.managed) return none(kClocks, kUnmanaged);
     const std::string which = fmt::format("GPU {} ({})", gpu.ordinal, gpu.address);
-    const std::string why = slowdowns(gpu.throttled);
+    const std::string why = slowdowns(gpu.throttled.value_or(0));
     if (!why.empty())
       return warn(kClocks,
                   fmt::format("{} is slowed down: {}", which, why),
@@ -169,6 +169,8 @@ Finding check_clocks(const Environment& environment, const GpuFacts& facts) {
                               gpu.full_clock_mhz),
                   fmt::format("sudo nvidia-smi -i {} -rac", gpu.address));
   }
+  if (!std::ranges::all_of(gpus, [](const Gpu& gpu) { return gpu.throttled.has_value(); }))
+    return none(kClocks, "the management library does not say what holds them down");
   return pass(kClocks, "nothing holds them down");
 }
 

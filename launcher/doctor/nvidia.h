@@ -41,7 +41,7 @@ struct Gpu {
   bool reset_pending = false;  ///< bad memory rows are replaced at the next reset
   bool repair_failed = false;  ///< no spare rows are left
 
-  std::uint64_t throttled = 0;               ///< bits of NVML's clock event reasons
+  std::optional<std::uint64_t> throttled;    ///< bits of NVML's clock event reasons
   unsigned power_mw = 0, full_power_mw = 0;  ///< limit as set, and as the model has it
 
   unsigned clock_mhz = 0, full_clock_mhz = 0;  ///< as set for programs, and as the model has it

@@ -232,6 +232,8 @@ TEST(DoctorGpu, ThrottledClocks) {
   expect_line(machine, "clocks", Verdict::warn, "it is too hot", "airflow");
   machine.set_gpu("gpu1.throttled", "0");
   expect_pass(machine, "clocks");
+  machine.set_gpu("gpu1.throttled", "");  // nobody knows
+  EXPECT_EQ(machine.find("clocks").verdict, Verdict::none);
 }
 
 TEST(DoctorGpu, LinksThatAreDown) {
