@@ -3,12 +3,20 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fmt/format.h>
 #include <iostream>
+#include <memory>
 #include <optional>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "launcher/doctor/examine.h"
-#include "launcher/doctor/host.h"
+#include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"
 #include "launcher/flag_values.h"
 #include "launcher/host_facts.h"
@@ -18,7 +26,9 @@
 namespace lockstep {
 namespace {
 
-using namespace doctor;
+/// One subject's time, far more than any takes that answers.
+constexpr std::chrono::seconds kLimit(60);
+constexpr int kAnswering = 2;  // ranks that check_mpi() starts
 
 struct DoctorFlags {
   std::string device = "auto";
@@ -45,38 +55,16 @@ void declare(CLI::App& app, DoctorFlags& flags) {
   app.add_flag("--answer", flags.answer)->group("");
 }
 
-/// What every rank tells the others before it looks.
-struct Place {
-  char host[64] = {};
-  char threads[256] = {};  ///< that it may use, as a list
-};
-
-template <std::size_t N>
-void fill(char (&to)[N], const std::string& text) {
-  std::copy_n(text.begin(), std::min(text.size(), N - 1), to);
-}
-
-void find_place(Communicator& ranks, Environment& environment) {
-  Place own;
-  fill(own.host, host_name());
-  fill(own.threads, list_text(allowed_threads(environment)));
-  std::vector<Place> places(std::size_t(ranks.size()));
+void find_place(Communicator& ranks,
+                doctor::Environment& environment,
+                const doctor::GpuFacts& facts) {
+  const doctor::Place own = place_of(environment, facts);
+  std::vector<doctor::Place> places(std::size_t(ranks.size()));
   ranks.all_gather(&own, places.data(), sizeof own);
-  environment.ranks = ranks.size();
-  environment.ranks_here = environment.local_rank = 0;
-  std::vector<int> threads;
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    const Place& place = places[std::size_t(rank)];
-    if (std::string_view(place.host) != own.host) continue;
-    environment.local_rank += rank < ranks.rank();
-    ++environment.ranks_here;
-    const std::vector<int> more = parse_list(place.threads);
-    threads.insert(threads.end(), more.begin(), more.end());
-  }
-  environment.cores_here = usable_cores(environment, threads);
+  settle(environment, places, ranks.rank());
 }
 
-std::vector<RankReport> gather(Communicator& ranks, const RankReport& own) {
+std::vector<doctor::RankReport> gather_reports(Communicator& ranks, const doctor::RankReport& own) {
   const std::string message = to_message(own);
   const std::size_t bytes = message.size();
   std::vector<std::size_t> sizes(std::size_t(ranks.size()));
@@ -85,16 +73,16 @@ std::vector<RankReport> gather(Communicator& ranks, const RankReport& own) {
   for (const std::size_t size : sizes) total += size;
   std::string all(total, ' ');
   ranks.all_gather_v(message.data(), all.data(), sizes);
-  std::vector<RankReport> reports;
+  std::vector<doctor::RankReport> reports;
   std::size_t offset = 0;
   for (const std::size_t size : sizes) {
-    reports.push_back(from_message(all.substr(offset, size)));
+    reports.push_back(doctor::from_message(all.substr(offset, size)));
     offset += size;
   }
   return reports;
 }
 
-void print(const Report& report, bool json) {
+void print(const doctor::Report& report, bool json) {
   if (json)
     std::cout << to_json(report).dump(
         2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -103,28 +91,56 @@ void print(const Report& report, bool json) {
   std::cout << (json ? "\n" : "") << std::flush;
 }
 
+/// Where something hangs the process says what it has found and ends: it can do no more.
+void watch(doctor::Environment& environment, bool json, int rank) {
+  environment.watch = std::make_shared<doctor::Watch>(kLimit, [json, rank](doctor::Findings found) {
+    if (rank >= 0)
+      found.back().text = fmt::format("rank {} on {}: {}", rank, host_name(), found.back().text);
+    print(doctor::merge({{std::max(rank, 0), host_name(), std::move(found)}}), json);
+    _exit(int(ExitCode::environment));
+  });
+}
+
+doctor::GpuFacts look_at_gpus(const doctor::Environment& environment) {
+  return environment.device == "cpu" ? doctor::GpuFacts{} : read_gpus(environment);
+}
+
 /// One rank's view, where MPI does not connect it to others.
-int examine_alone(const Environment& environment, bool json, const std::optional<Finding>& mpi) {
-  const GpuFacts facts = environment.device == "cpu" ? GpuFacts{} : read_gpus(environment);
-  Findings findings = examine(environment, facts);
-  for (Finding& finding : findings)
+int examine_alone(doctor::Environment& environment,
+                  bool json,
+                  const std::optional<doctor::Finding>& mpi) {
+  watch(environment, json, -1);
+  doctor::Findings findings = examine(environment, look_at_gpus(environment));
+  environment.watch->stop();
+  for (doctor::Finding& finding : findings)
     if (mpi && finding.subject == mpi->subject) finding = *mpi;
-  const Report report = merge({{0, host_name(), std::move(findings)}});
+  const doctor::Report report = doctor::merge({{0, host_name(), std::move(findings)}});
   print(report, json);
   return int(exit_code(report));
 }
 
-int examine_together(Job& job, Environment& environment, bool json) {
+int examine_together(Job& job, doctor::Environment& environment, bool json) {
   Communicator& ranks = job.plain_communicator();
-  find_place(ranks, environment);
+  watch(environment, json, ranks.rank());
+  // Before anybody computes: contexts of other ranks would count as memory of others.
+  const doctor::GpuFacts facts = look_at_gpus(environment);
+  environment.watch->pause();
+  find_place(ranks, environment, facts);
   environment.mpi_runs = true;
-  const GpuFacts facts = environment.device == "cpu" ? GpuFacts{} : read_gpus(environment);
-  ranks.barrier();  // contexts of other ranks would count as memory of others
-  const Report report =
-      merge(gather(ranks, {ranks.rank(), host_name(), examine(environment, facts)}));
+  doctor::Findings findings = examine(environment, facts);
+  environment.watch->stop();
+  const doctor::Report report =
+      doctor::merge(gather_reports(ranks, {ranks.rank(), host_name(), std::move(findings)}));
   if (ranks.rank() == 0) print(report, json);
   ranks.barrier();  // mpirun may end the others' output with the first that leaves
   return int(exit_code(report));
+}
+
+/// Of a rank that the doctor started: whether it is connected with the other.
+int answer(std::optional<Job>& job) {
+  if (!job || job->plain_communicator().size() != kAnswering) return int(ExitCode::environment);
+  job->plain_communicator().barrier();
+  return 0;
 }
 
 }  // namespace
@@ -145,7 +161,9 @@ int doctor_command(const std::vector<std::string>& arguments) {
     throw ConfigError(std::string("doctor: ") + error.what(),
                       "lockstep doctor --help lists all flags");
   }
-  Environment environment = this_machine();
+  // Whoever ignores it has taken away how programs end.
+  std::signal(SIGCHLD, SIG_DFL);
+  doctor::Environment environment = doctor::this_machine();
   environment.device = flags.device;
   environment.out = flags.out;
   environment.ranks = environment.ranks_here = int(to_whole_number(flags.ranks));
@@ -154,12 +172,10 @@ int doctor_command(const std::vector<std::string>& arguments) {
     if (discover_rank(environment.variables).size != 1) job.emplace(0, nullptr);
   } catch (const EnvironmentError& error) {
     if (flags.answer || launched_rank(environment.variables) > 0) throw;
-    return examine_alone(environment, flags.json, fail("MPI", error.what(), error.hint()));
+    const std::string remedy = error.hint().empty() ? "mpirun -np 2 lockstep doctor" : error.hint();
+    return examine_alone(environment, flags.json, doctor::fail("MPI", error.what(), remedy));
   }
-  if (flags.answer) {
-    if (job) job->plain_communicator().barrier();
-    return 0;
-  }
+  if (flags.answer) return answer(job);
   return job ? examine_together(*job, environment, flags.json)
              : examine_alone(environment, flags.json, std::nullopt);
 }

@@ -3,6 +3,9 @@
 #include <charconv>
 #include <fmt/format.h>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "launcher/cores.h"
@@ -61,7 +64,10 @@ std::string speed_remedy(const Environment& environment) {
       environment.read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (governor == "powersave" || governor == "conservative")
     return "sudo cpupower frequency-set -g performance (the governor is " + governor + ")";
-  return "end what else runs on this core (top), or in a virtual machine ask for cores of its own";
+  // What was measured is the thread's own time: others on the core take none of it away.
+  return "cpupower frequency-info shows what limits the frequency (power plan, heat, turbo off); "
+         "one rank a core (mpirun --bind-to core) keeps its other hardware thread free; in a "
+         "virtual machine ask for whole cores";
 }
 
 }  // namespace
@@ -90,7 +96,7 @@ Finding check_affinity(const Environment& environment) {
   if (launched && environment.ranks_here > 1 && touched > 1)
     return warn(kAffinity,
                 text + ": this rank wanders between memories",
-                "mpirun --bind-to core --map-by numa ... (ranks on GPUs: --bind-to numa)");
+                "mpirun --map-by numa --bind-to numa ... (srun: --cpu-bind=ldoms)");
   return pass(kAffinity, text);
 }
 

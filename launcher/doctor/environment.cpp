@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+constexpr auto kKilled = std::chrono::seconds(2);  // until a killed process is gone
 constexpr std::size_t kMostOutput = std::size_t(1) << 16;
 
 /// Reads until the other side is closed or `end`; false: the time is over.
@@ -40,15 +41,21 @@ bool drain(int from, std::string& into, Clock::time_point end) {
   }
 }
 
+/// The exit code; 127 where the child cannot be waited for, be it that a driver or a file system
+/// lets it not even be killed.
 int wait_for(pid_t child, Clock::time_point end, bool& timed_out) {
   int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
+  pid_t ended = 0;
+  if (timed_out) end = Clock::now();
+  while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+    if (Clock::now() > end + kKilled) return 127;
     if (!timed_out && Clock::now() > end) {
       timed_out = true;
       kill(-child, SIGKILL);
     }
     usleep(2000);
   }
+  if (ended < 0) return 127;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -87,6 +94,14 @@ std::vector<std::string> Environment::list(const std::string& path) const {
 std::string Environment::variable(const std::string& name) const {
   const auto found = variables.find(name);
   return found == variables.end() ? std::string() : found->second;
+}
+
+void Environment::begin(const std::string& subject) const {
+  if (watch) watch->begin(subject);
+}
+
+void Environment::found(const Finding& finding) const {
+  if (watch) watch->found(finding);
 }
 
 ToolResult Environment::run_tool(const std::vector<std::string>& command, double seconds) const {

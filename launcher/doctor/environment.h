@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/env.h"
 #include "core/exec/backend.h"
+#include "launcher/doctor/watch.h"
 
 namespace lockstep::doctor {
 
@@ -51,10 +53,12 @@ struct Environment {
   int ranks = 1;                ///< of the job
   int ranks_here = 1;           ///< on this host
   int cores_here = 0;           ///< of all ranks of this host together; 0: this process's
+  int gpus_here = 0;            ///< that ranks of this host see together; 0: not known
   int local_rank = -1;          ///< under a launcher the place among those; otherwise -1
   bool mpi_runs = false;        ///< MPI connects the ranks already
   bool is_root = false;
   CudaBuild build;
+  std::shared_ptr<Watch> watch;  ///< is told what is looked at; may be empty
 
   /// errno of opening a device file to read and write; 0: it can be used.
   std::function<int(const std::string& path)> open_device;
@@ -75,6 +79,9 @@ struct Environment {
   /// Empty where it is not set.
   std::string variable(const std::string& name) const;
   bool has(const std::string& name) const { return variables.contains(name); }
+  /// To the watch, where there is one.
+  void begin(const std::string& subject) const;
+  void found(const Finding& finding) const;
   /// Runs a program of PATH, at most `seconds`; its group is killed then.
   ToolResult run_tool(const std::vector<std::string>& command, double seconds) const;
 };

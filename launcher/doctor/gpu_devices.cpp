@@ -4,6 +4,7 @@
 #include <charconv>
 #include <fmt/format.h>
 #include <sstream>
+#include <string>
 #include <system_error>
 
 #include "launcher/doctor/gpu.h"
@@ -59,19 +60,24 @@ Finding hidden_by_variable(const Environment& environment, const GpuFacts& facts
                             "hides them all",
                             of),
                 show);
-  const std::string wrong = wrong_entry(visible, installed);
-  if (installed > 0 && !wrong.empty())
-    return fail(kDevices,
-                fmt::format("0{} GPUs are visible: CUDA_VISIBLE_DEVICES={}, and '{}' is none of "
-                            "this machine's 0 to {}",
-                            of,
-                            visible,
-                            wrong,
-                            installed - 1),
-                show);
   return fail(kDevices,
-              fmt::format("0{} GPUs are visible: CUDA_VISIBLE_DEVICES={} hides them", of, visible),
+              fmt::format("0{} GPUs are visible: CUDA_VISIBLE_DEVICES={}, and '{}' is none of "
+                          "this machine's 0 to {}",
+                          of,
+                          visible,
+                          wrong_entry(visible, installed),
+                          installed - 1),
               show);
+}
+
+/// A GPU that fails to start has the same zero, and it is not the variable's fault.
+bool is_hidden_by_variable(const Environment& environment, const GpuFacts& facts) {
+  if (!environment.has("CUDA_VISIBLE_DEVICES")) return false;
+  if (facts.status != 0 && facts.status != kCudaNoDevice && facts.status != kCudaInvalidDevice)
+    return false;
+  const std::string visible = environment.variable("CUDA_VISIBLE_DEVICES");
+  const int installed = installed_gpus(facts);
+  return visible.empty() || (installed > 0 && !wrong_entry(visible, installed).empty());
 }
 
 bool in_slurm_without_gpu(const Environment& environment) {
@@ -143,7 +149,7 @@ Finding none_visible(const Environment& environment, const GpuFacts& facts) {
     return fail(kDevices,
                 "0 GPUs can be used: CUDA waits for the fabric manager of the NVLink switches",
                 "sudo systemctl enable --now nvidia-fabricmanager (of the driver's version)");
-  if (environment.has("CUDA_VISIBLE_DEVICES")) return hidden_by_variable(environment, facts);
+  if (is_hidden_by_variable(environment, facts)) return hidden_by_variable(environment, facts);
   const bool has_gpus = std::ranges::any_of(facts.nodes, is_gpu);
   if (in_slurm_without_gpu(environment))
     return fail(kDevices,
@@ -156,9 +162,18 @@ Finding none_visible(const Environment& environment, const GpuFacts& facts) {
     return fail(kDevices,
                 "0 GPUs are visible: /dev/nvidia-uvm is missing, which CUDA needs",
                 "sudo nvidia-modprobe -u -c=0");
+  std::string what = fmt::format("0 GPUs are visible: CUDA says {}", facts.status_name);
+  if (facts.status == 0) what = "0 GPUs are visible: CUDA counts none";
+  const bool by_name = facts.status == kCudaNoDevice || facts.status == 0;
+  const std::string value = environment.variable("CUDA_VISIBLE_DEVICES");
+  if (by_name && !value.empty())
+    return fail(kDevices,
+                fmt::format("{}, with CUDA_VISIBLE_DEVICES={}", what, value),
+                "nvidia-smi -L lists what that may name, unset CUDA_VISIBLE_DEVICES shows all; "
+                "where that changes nothing, sudo dmesg | grep -e NVRM -e Xid says why");
   return fail(
       kDevices,
-      fmt::format("0 GPUs are visible: CUDA says {}", facts.status_name),
+      what,
       "sudo dmesg | grep -e NVRM -e Xid says what ails the GPU; sudo nvidia-smi -r resets it");
 }
 

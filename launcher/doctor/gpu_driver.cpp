@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <string>
 
 #include "launcher/doctor/gpu.h"
 
@@ -31,6 +32,14 @@ Finding no_gpu(const Environment& environment, const std::string& what) {
 
 Finding no_library(const Environment& environment, const GpuFacts& facts) {
   const Container container = container_of(environment);
+  if (!facts.library_error.empty())
+    return fail(kDriver,
+                fmt::format("the driver's library cannot be opened: {}", facts.library_error),
+                container.kind.empty()
+                    ? "apt install --reinstall libcuda1 (Debian), or install the driver again, of "
+                      "the same version"
+                    : "take the driver's own packages (libcuda1, libnvidia-*) out of the image; " +
+                          container.give_gpus);
   if (!facts.library_elsewhere.empty())
     return fail(
         kDriver,
@@ -110,9 +119,17 @@ Finding check_driver(const Environment& environment, const GpuFacts& facts) {
     return no_module(environment, facts);
   const std::string version =
       facts.module_version.empty() ? facts.library_version : facts.module_version;
+  // The devices' line says why, and what to do.
+  const bool starts =
+      facts.status == 0 || facts.status == kCudaNoDevice || facts.status == kCudaInvalidDevice;
   Finding finding =
-      pass(kDriver,
-           version.empty() ? "NVIDIA's driver answers" : "NVIDIA's driver " + version + " answers");
+      starts ? pass(kDriver,
+                    version.empty() ? "NVIDIA's driver answers"
+                                    : "NVIDIA's driver " + version + " answers")
+             : none(kDriver,
+                    fmt::format("NVIDIA's driver {}is there, but CUDA does not start on it ({})",
+                                version.empty() ? "" : version + " ",
+                                facts.status_name));
   finding.trait = version;
   return finding;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fmt/format.h>
+#include <string>
+#include <vector>
 
 #include "launcher/doctor/gpu.h"
 #include "launcher/doctor/host.h"
@@ -33,6 +35,21 @@ bool is_far(const Environment& environment, const Gpu& gpu) {
   });
 }
 
+/// Whether a switch or a board takes all of the GPU's links: of a card, bridges may take some.
+bool has_all_links(const Gpu& gpu) {
+  const auto named = [&](const char* part) { return gpu.name.find(part) != std::string::npos; };
+  return named("SXM") || (named("HBM3") && !named("NVL") && !named("PCIe") && !named("GH200"));
+}
+
+/// The links that are up on a GPU that is well.
+int usual_links(const Gpu& gpu, const GpuFacts& facts) {
+  if (has_all_links(gpu)) return gpu.nvlinks;
+  int most = 0;
+  for (const Gpu& other : facts.gpus)
+    if (other.name == gpu.name) most = std::max(most, other.nvlinks_up);
+  return most;
+}
+
 int farthest(const GpuFacts& facts) {
   int level = -1;
   for (const Gpu& gpu : facts.gpus)
@@ -47,12 +64,12 @@ Finding check_topology(const Environment& environment, const GpuFacts& facts) {
   if (gpus.empty()) return none(kTopology, "no GPU to look at");
   for (const Gpu& gpu : gpus) {
     if (!gpu.managed) return none(kTopology, "the management library does not answer");
-    if (gpu.nvlinks_up > 0 && gpu.nvlinks_up < gpu.nvlinks)
+    if (gpu.nvlinks_up > 0 && gpu.nvlinks_up < usual_links(gpu, facts))
       return warn(kTopology,
                   fmt::format("GPU {}: {} of {} NVLinks are down",
                               gpu.ordinal,
-                              gpu.nvlinks - gpu.nvlinks_up,
-                              gpu.nvlinks),
+                              usual_links(gpu, facts) - gpu.nvlinks_up,
+                              usual_links(gpu, facts)),
                   fmt::format("nvidia-smi nvlink --status -i {} shows which; sudo nvidia-smi -i {} "
                               "-r brings them up again",
                               gpu.address,
@@ -73,7 +90,7 @@ Finding check_topology(const Environment& environment, const GpuFacts& facts) {
                 fmt::format("GPU {} is on another NUMA node than this rank's CPUs ({})",
                             first.ordinal,
                             list_text(allowed_threads(environment))),
-                "mpirun --bind-to none ... (srun: --gpu-bind=closest)");
+                "mpirun --map-by numa --bind-to numa ... (srun: --gpu-bind=closest)");
   std::string text = first.nvlinks_up > 0 ? fmt::format("{} NVLinks a GPU", first.nvlinks_up)
                                           : std::string("no NVLink");
   if (first.pcie_width > 0) text += fmt::format(", PCIe x{}", first.pcie_width);

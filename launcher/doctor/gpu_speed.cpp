@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fmt/format.h>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/error.h"
 #include "launcher/doctor/gpu.h"
@@ -63,7 +65,7 @@ bool is_model(std::string_view gpu, std::string_view words) {
 }
 
 const Model* model_of(const Gpu& gpu) {
-  if (is_word_of(gpu.name, "MIG")) return nullptr;  // a part of one
+  if (gpu.part) return nullptr;
   const auto found = std::ranges::find_if(
       kModels, [&](const Model& model) { return is_model(gpu.name, model.name); });
   return found == std::end(kModels) ? nullptr : found;
@@ -123,6 +125,7 @@ Finding check_gpu_speed(const Environment& environment, const GpuFacts& facts) {
   Finding worst;
   double least = 0;
   for (const Gpu& gpu : gpus) {
+    environment.begin(kSpeed);  // every GPU has its own time
     try {
       const DevicePeaks peaks = environment.measure_gpu(gpu.ordinal);
       Finding finding = judge(gpu, peaks, what);

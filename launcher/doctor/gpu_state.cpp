@@ -72,8 +72,13 @@ Finding check_gpu_memory(const Environment& environment, const GpuFacts& facts) 
   Finding worst = pass(kMemory, "");
   double most = 0;
   std::uint64_t least_free = ~std::uint64_t(0);
+  if (std::ranges::all_of(gpus, &Gpu::part))
+    return none(kMemory,
+                fmt::format("{} in this MIG instance; what others hold of it is not to be seen",
+                            bytes_text(double(gpus[0].memory_bytes))));
   for (const Gpu& gpu : gpus) {
     if (!gpu.managed) return none(kMemory, kUnmanaged);
+    if (gpu.part) continue;
     std::vector<GpuUser> users;
     const std::uint64_t used = used_by_others(gpu, users);
     const double share = gpu.memory_bytes > 0 ? double(used) / double(gpu.memory_bytes) : 0;
@@ -99,7 +104,7 @@ Finding check_gpu_memory(const Environment& environment, const GpuFacts& facts) 
 Finding check_ecc(const Environment& environment, const GpuFacts& facts) {
   const std::vector<Gpu> gpus = own_gpus(environment, facts);
   if (gpus.empty()) return none(kEcc, kNoGpu);
-  bool any = false;
+  bool any = false, counted = true;
   for (const Gpu& gpu : gpus) {
     if (!gpu.managed) return none(kEcc, kUnmanaged);
     if (gpu.repair_failed)
@@ -109,18 +114,21 @@ Finding check_ecc(const Environment& environment, const GpuFacts& facts) {
                               gpu.ordinal,
                               gpu.address),
                   "leave it out of CUDA_VISIBLE_DEVICES until then");
-    if (gpu.uncorrected_errors > 0 || gpu.reset_pending)
+    if (gpu.uncorrected_errors.value_or(0) > 0 || gpu.reset_pending)
       return fail(
           kEcc,
           fmt::format("GPU {} ({}): {} memory errors that could not be corrected{}",
                       gpu.ordinal,
                       gpu.address,
-                      gpu.uncorrected_errors,
+                      gpu.uncorrected_errors.value_or(0),
                       gpu.reset_pending ? "; bad rows wait for a reset to be replaced" : ""),
           fmt::format("sudo nvidia-smi -i {} -r, with nothing running on it; where errors "
                       "come back, replace it",
                       gpu.address));
+    if (!gpu.ecc && !gpu.has_no_ecc)
+      return none(kEcc, fmt::format("the management library does not say of GPU {}", gpu.ordinal));
     any |= gpu.ecc.has_value();
+    counted &= !gpu.ecc || gpu.uncorrected_errors;
     if (gpu.ecc == false)
       return warn(kEcc,
                   fmt::format("GPU {} could detect memory errors, but ECC is switched off: flipped "
@@ -128,8 +136,10 @@ Finding check_ecc(const Environment& environment, const GpuFacts& facts) {
                               gpu.ordinal),
                   fmt::format("sudo nvidia-smi -i {} -e 1, then reboot", gpu.address));
   }
-  return pass(
-      kEcc, any ? "on, no uncorrected errors since the driver was loaded" : "this model has none");
+  if (!any) return pass(kEcc, "this model has none");
+  return pass(kEcc,
+              counted ? "on, no uncorrected errors since the driver was loaded"
+                      : "on; the errors so far are not said");
 }
 
 Finding check_clocks(const Environment& environment, const GpuFacts& facts) {
@@ -138,7 +148,7 @@ Finding check_clocks(const Environment& environment, const GpuFacts& facts) {
   for (const Gpu& gpu : gpus) {
     if (!gpu.managed) return none(kClocks, kUnmanaged);
     const std::string which = fmt::format("GPU {} ({})", gpu.ordinal, gpu.address);
-    const std::string why = slowdowns(gpu.throttled);
+    const std::string why = slowdowns(gpu.throttled.value_or(0));
     if (!why.empty())
       return warn(kClocks,
                   fmt::format("{} is slowed down: {}", which, why),
@@ -159,6 +169,8 @@ Finding check_clocks(const Environment& environment, const GpuFacts& facts) {
                               gpu.full_clock_mhz),
                   fmt::format("sudo nvidia-smi -i {} -rac", gpu.address));
   }
+  if (!std::ranges::all_of(gpus, [](const Gpu& gpu) { return gpu.throttled.has_value(); }))
+    return none(kClocks, "the management library does not say what holds them down");
   return pass(kClocks, "nothing holds them down");
 }
 

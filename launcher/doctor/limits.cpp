@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
+#include <optional>
 #include <sstream>
+#include <string>
 #include <string_view>
 
 #include "launcher/doctor/host.h"
@@ -13,6 +15,7 @@ namespace {
 constexpr const char* kShared = "/dev/shm";
 constexpr const char* kLocked = "locked memory";
 constexpr const char* kFiles = "open files";
+constexpr const char* kUnreadable = "/proc/self/limits does not tell";
 constexpr std::uint64_t kMiB = std::uint64_t(1) << 20;
 /// Open MPI's segments take 4 MB a rank; the rest is for what else runs here.
 constexpr std::uint64_t kSharedForRank = 16 * kMiB, kSharedBase = 64 * kMiB;
@@ -22,24 +25,25 @@ struct Limit {
   std::uint64_t soft = kUnlimited, hard = kUnlimited;
 };
 
-/// A line of /proc/self/limits: "Max open files   1024   524288   files".
-Limit limit_of(const Environment& environment, std::string_view name) {
+/// nullopt: the kernel does not say. A line of /proc/self/limits: "Max open files   1024   524288
+/// files".
+std::optional<Limit> limit_of(const Environment& environment, std::string_view name) {
   std::istringstream lines(environment.read("/proc/self/limits"));
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with(name)) continue;
     std::istringstream words(line.substr(name.size()));
-    const auto next = [&] {
+    const auto next = [&]() -> std::optional<std::uint64_t> {
       std::string word;
       words >> word;
+      if (word == "unlimited") return kUnlimited;
       std::uint64_t value = 0;
-      return std::istringstream(word) >> value ? value : kUnlimited;
+      if (std::istringstream(word) >> value) return value;
+      return std::nullopt;
     };
-    Limit limit;
-    limit.soft = next();
-    limit.hard = next();
-    return limit;
+    const std::optional<std::uint64_t> soft = next(), hard = next();
+    if (soft && hard) return Limit{*soft, *hard};
   }
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -74,7 +78,9 @@ Finding check_shared_memory(const Environment& environment) {
 }
 
 Finding check_locked_memory(const Environment& environment) {
-  const Limit limit = limit_of(environment, "Max locked memory");
+  const std::optional<Limit> known = limit_of(environment, "Max locked memory");
+  if (!known) return none(kLocked, kUnreadable);
+  const Limit limit = *known;
   if (limit.soft == kUnlimited) return pass(kLocked, "unlimited");
   const std::string text = bytes_text(double(limit.soft));
   if (environment.list("/sys/class/infiniband").empty())
@@ -92,7 +98,9 @@ Finding check_locked_memory(const Environment& environment) {
 }
 
 Finding check_open_files(const Environment& environment) {
-  const Limit limit = limit_of(environment, "Max open files");
+  const std::optional<Limit> known = limit_of(environment, "Max open files");
+  if (!known) return none(kFiles, kUnreadable);
+  const Limit limit = *known;
   if (limit.soft == kUnlimited) return pass(kFiles, "unlimited");
   // Rank 0 keeps a connection to every other one, and MPI one or two.
   const std::uint64_t needed =

@@ -2,7 +2,11 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "launcher/doctor/report.h"
 
@@ -39,8 +43,9 @@ std::string leave_out(const RankReport& report) {
       report.host);
 }
 
-/// What most ranks have; empty where no trait is of more ranks than every other.
-std::string common_trait(const std::vector<Told>& told) {
+/// What most ranks have, which may be none at all; nullopt where no trait is of more ranks than
+/// every other.
+std::optional<std::string> common_trait(const std::vector<Told>& told) {
   std::map<std::string, int> counts;
   for (const Told& one : told) ++counts[one.finding->trait];
   std::string best;
@@ -53,7 +58,8 @@ std::string common_trait(const std::vector<Told>& told) {
       ++times;
     }
   }
-  return times == 1 ? best : std::string();
+  if (times != 1) return std::nullopt;
+  return best;
 }
 
 void note_traits(const std::vector<Told>& told,
@@ -62,20 +68,25 @@ void note_traits(const std::vector<Told>& told,
   const bool alike = std::ranges::all_of(
       told, [&](const Told& one) { return one.finding->trait == told[0].finding->trait; });
   if (alike) return;
-  const std::string common = common_trait(told);
+  const std::optional<std::string> common = common_trait(told);
   const Told* first = nullptr;
   for (const Told& one : told) {
-    if (!common.empty() && one.finding->trait == common) continue;
+    if (common && one.finding->trait == *common) continue;
     if (first == nullptr) first = &one;
     odd.push_back(one.by);
   }
-  const std::string trait = first->finding->trait.empty() ? "none" : first->finding->trait;
-  const std::string other = common.empty() ? told.back().finding->trait : common;
+  const std::string& trait = first->finding->trait;
+  const Told& second =
+      *std::ranges::find_if(told, [&](const Told& one) { return one.finding->trait != trait; });
+  const std::string& other = second.finding->trait;
   line.text = fmt::format("{} has {}, {} {}; {}",
                           who(*first->by),
-                          trait,
-                          common.empty() ? who(*told.back().by) + " has" : "most have",
-                          other.empty() ? "none" : other,
+                          trait.empty() ? "none" : trait,
+                          common ? "most have" : who(*second.by) + " has",
+                          common && common->empty() ? "none"
+                          : common                  ? *common
+                          : other.empty()           ? "none"
+                                                    : other,
                           line.text);
   if (line.verdict < Verdict::warn) {
     line.verdict = Verdict::warn;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <fmt/format.h>
+#include <string>
+#include <vector>
 
 #include "launcher/doctor/host.h"
 
@@ -16,7 +19,7 @@ std::string first_words(const std::string& output) {
   while (begin < output.size()) {
     const std::size_t end = std::min(output.find('\n', begin), output.size());
     std::string line = output.substr(begin, end - begin);
-    if (line.find_first_not_of("-= \t\r") != std::string::npos) return line;
+    if (line.find_first_not_of("-=* \t\r") != std::string::npos) return line;
     begin = end + 1;
   }
   return "it says nothing";
@@ -30,6 +33,9 @@ Finding check_mpi(const Environment& environment) {
                 fmt::format("connects {} ranks, {} of them on this host",
                             environment.ranks,
                             environment.ranks_here));
+  for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MV2_COMM_WORLD_SIZE"})
+    if (environment.has(size))  // an mpirun inside of another does not start
+      return none(kMpi, "one rank has nobody to talk to: mpirun -np 2 lockstep doctor tries it");
   if (environment.has("SLURM_JOB_ID"))
     return none(kMpi, "inside a Slurm allocation: srun --mpi=pmix -n 2 lockstep doctor tries it");
   std::vector<std::string> command{"mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none"};

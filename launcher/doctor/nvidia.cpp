@@ -5,15 +5,14 @@
 #include <cctype>
 #include <fmt/format.h>
 #include <regex>
-#include <unistd.h>
+#include <string>
+#include <vector>
 
 #include "launcher/doctor/nvidia_library.h"
 #include "launcher/doctor/nvml.h"
 
 namespace lockstep::doctor {
 namespace {
-
-constexpr int kCapabilityMajor = 75, kCapabilityMinor = 76;  // CUdevice_attribute
 
 std::string status_name(const NvidiaLibrary& cuda, int status) {
   const char* name = nullptr;
@@ -81,6 +80,11 @@ Gpu read_gpu(const NvidiaLibrary& cuda, int ordinal) {
     gpu.address = address;
   std::ranges::transform(
       gpu.address, gpu.address.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  gpu.part = (" " + gpu.name + " ").find(" MIG ") != std::string::npos;
+  gpu.id = gpu.address;
+  CudaId id;
+  if (gpu.part && cuda.call("cuDeviceGetUuid_v2", &id, device) == 0)
+    for (const unsigned char byte : id.bytes) gpu.id += fmt::format("{:02x}", byte);
   return gpu;
 }
 
@@ -98,8 +102,8 @@ void read_peers(const NvidiaLibrary& cuda, std::vector<Gpu>& gpus) {
 void read_cuda(const Environment& environment, GpuFacts& facts) {
   const NvidiaLibrary cuda(environment.library_folder, "libcuda.so.1");
   facts.library = cuda.opened();
-  facts.library_error = cuda.error();
   if (!facts.library) {
+    if (!cuda.missing()) facts.library_error = cuda.error();
     facts.library_elsewhere = folders_with_library(environment);
     return;
   }
@@ -118,12 +122,14 @@ void read_cuda(const Environment& environment, GpuFacts& facts) {
 }  // namespace
 
 GpuFacts read_gpus(const Environment& environment) {
+  environment.begin("driver");
   GpuFacts facts;
   facts.on_bus = gpus_on_bus(environment);
   facts.module_version = first_version(environment.read("/proc/driver/nvidia/version"));
   facts.installed = int(environment.list("/proc/driver/nvidia/gpus").size());
   facts.nodes = open_nodes(environment);
   read_cuda(environment, facts);
+  environment.begin("NVML");
   read_management(environment, facts);
   return facts;
 }

@@ -7,17 +7,12 @@
 #include <vector>
 
 #include "launcher/doctor/environment.h"
+#include "launcher/doctor/nvidia_abi.h"
 
 /// What NVIDIA's driver and its management library (NVML) say of the GPUs, both opened while the
 /// program runs, so that this works in programs without the CUDA backend, and where the driver is
 /// broken.
 namespace lockstep::doctor {
-
-/// CUresult and nvmlReturn_t that checks tell apart; the numbers are part of the libraries' ABI.
-inline constexpr int kCudaNotInitialised = 3, kCudaStubLibrary = 34, kCudaDeviceUnavailable = 46,
-                     kCudaNoDevice = 100, kCudaInvalidDevice = 101, kCudaSystemNotReady = 802,
-                     kCudaDriverMismatch = 803, kCudaUnknown = 999;
-inline constexpr int kNvmlVersionMismatch = 18;
 
 /// A process that holds memory of a GPU.
 struct GpuUser {
@@ -32,18 +27,21 @@ struct Gpu {
   std::string name;      ///< "NVIDIA H100 80GB HBM3"
   int capability = 0;    ///< 9.0 as 90
   std::string address;   ///< on the PCI bus, "0000:1b:00.0"
+  std::string id;        ///< that no other GPU or MIG instance of this host has
+  bool part = false;     ///< a MIG instance: NVML speaks of the GPU that it is a part of
   bool managed = false;  ///< NVML knows it
 
   std::uint64_t memory_bytes = 0, used_bytes = 0;
   std::vector<GpuUser> users;
   bool prohibited = false;  ///< its compute mode lets no process in
 
-  std::optional<bool> ecc;  ///< switched on; nullopt: the model has none
-  std::uint64_t uncorrected_errors = 0;
+  std::optional<bool> ecc;  ///< switched on
+  bool has_no_ecc = false;  ///< NVML says that the model has none
+  std::optional<std::uint64_t> uncorrected_errors;
   bool reset_pending = false;  ///< bad memory rows are replaced at the next reset
   bool repair_failed = false;  ///< no spare rows are left
 
-  std::uint64_t throttled = 0;               ///< bits of NVML's clock event reasons
+  std::optional<std::uint64_t> throttled;    ///< bits of NVML's clock event reasons
   unsigned power_mw = 0, full_power_mw = 0;  ///< limit as set, and as the model has it
 
   unsigned clock_mhz = 0, full_clock_mhz = 0;  ///< as set for programs, and as the model has it
@@ -53,10 +51,6 @@ struct Gpu {
   std::vector<bool> peers;    ///< by ordinal: whether it reads that GPU's memory itself
   std::vector<int> distance;  ///< by ordinal: NVML's topology level; -1: not said
 };
-
-/// Why clocks are low, nvmlClocksEventReason*.
-inline constexpr std::uint64_t kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20,
-                               kHardwareThermal = 0x40, kPowerBrake = 0x80;
 
 /// A file of /dev, and what came of opening it.
 struct DeviceNode {
@@ -71,7 +65,7 @@ struct GpuFacts {
   std::vector<DeviceNode> nodes;
 
   bool library = false;         ///< libcuda.so.1 was opened
-  std::string library_error;    ///< the linker's words
+  std::string library_error;    ///< the linker's words, where the library is there but broken
   std::string library_version;  ///< of the driver that it came with; empty where unknown
   std::vector<std::string> library_elsewhere;  ///< folders that have it and are not looked in
   int cuda_version = 0;                        ///< the newest that it can do, 13000

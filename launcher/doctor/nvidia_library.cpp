@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <filesystem>
 #include <link.h>
+#include <string>
+#include <system_error>
 
 namespace lockstep::doctor {
 
@@ -13,6 +15,8 @@ NvidiaLibrary::NvidiaLibrary(const std::string& folder, const std::string& file)
   if (handle_ != nullptr) return;
   const char* const words = dlerror();
   error_ = words != nullptr ? words : "unknown error";
+  // Of a library that this one needs the linker says the same words behind another name.
+  missing_ = error_.starts_with(path + ": ") && error_.find("No such file") != std::string::npos;
 }
 
 std::string NvidiaLibrary::path() const {

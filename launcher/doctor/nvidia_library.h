@@ -13,6 +13,8 @@ class NvidiaLibrary {
 
   bool opened() const { return handle_ != nullptr; }
   const std::string& error() const { return error_; }
+  /// There is no such file, which is another thing than one that cannot be opened.
+  bool missing() const { return missing_; }
   /// The file that was opened, links followed.
   std::string path() const;
 
@@ -29,6 +31,7 @@ class NvidiaLibrary {
 
   void* handle_ = nullptr;
   std::string error_;
+  bool missing_ = false;
 };
 
 }  // namespace lockstep::doctor

@@ -2,6 +2,7 @@
 #include "launcher/doctor/nvml.h"
 
 #include <fmt/format.h>
+#include <string>
 #include <vector>
 
 #include "launcher/doctor/nvidia_library.h"
@@ -11,38 +12,24 @@ namespace {
 
 using Handle = struct NvmlDevice*;
 
-// NVML's structures; their layouts are part of its ABI.
-struct Memory {
-  unsigned long long total = 0, free = 0, used = 0;
-};
-struct ProcessInfo {
-  unsigned process = 0;
-  unsigned long long bytes = 0;
-  unsigned gpu_instance = 0, compute_instance = 0;
-};
-
-constexpr int kUncorrected = 1, kSinceStart = 0;  // nvmlMemoryErrorType_t, nvmlEccCounterType_t
-constexpr int kProhibited = 2;                    // nvmlComputeMode_t
-constexpr int kProcessorClock = 1;                // nvmlClockType_t
 constexpr unsigned kMostLinks = 36;
 constexpr unsigned kMostProcesses = 256;
-constexpr unsigned long long kNotSaid = ~0ull;
 
 void read_memory(const Environment& environment,
                  const NvidiaLibrary& nvml,
                  Handle device,
                  Gpu& gpu) {
-  Memory memory;
+  NvmlMemory memory;
   if (nvml.call("nvmlDeviceGetMemoryInfo", device, &memory) == 0) {
     gpu.memory_bytes = memory.total;
     gpu.used_bytes = memory.used;
   }
   unsigned count = kMostProcesses;
-  std::vector<ProcessInfo> processes(kMostProcesses);
+  std::vector<NvmlProcess> processes(kMostProcesses);
   if (nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", device, &count, processes.data()) != 0)
     return;
   for (unsigned i = 0; i < count && i < kMostProcesses; ++i) {
-    const ProcessInfo& process = processes[i];
+    const NvmlProcess& process = processes[i];
     gpu.users.push_back({int(process.process),
                          environment.read_line(fmt::format("/proc/{}/comm", process.process)),
                          process.bytes == kNotSaid ? 0 : std::uint64_t(process.bytes)});
@@ -51,7 +38,9 @@ void read_memory(const Environment& environment,
 
 void read_health(const NvidiaLibrary& nvml, Handle device, Gpu& gpu) {
   int now = 0, pending = 0;
-  if (nvml.call("nvmlDeviceGetEccMode", device, &now, &pending) == 0) gpu.ecc = now != 0;
+  const int status = nvml.call("nvmlDeviceGetEccMode", device, &now, &pending);
+  if (status == 0) gpu.ecc = now != 0;
+  gpu.has_no_ecc = status == kNvmlNotSupported;
   unsigned long long errors = 0;
   if (nvml.call("nvmlDeviceGetTotalEccErrors", device, kUncorrected, kSinceStart, &errors) == 0)
     gpu.uncorrected_errors = errors;
@@ -132,7 +121,7 @@ void read_management(const Environment& environment, GpuFacts& facts) {
     gpu.managed = nvml.call("nvmlDeviceGetHandleByPciBusId_v2", gpu.address.c_str(), &device) == 0;
     devices.push_back(gpu.managed ? device : nullptr);
     if (!gpu.managed) continue;
-    read_memory(environment, nvml, device, gpu);
+    if (!gpu.part) read_memory(environment, nvml, device, gpu);
     read_health(nvml, device, gpu);
     read_clocks(nvml, device, gpu);
     read_links(nvml, device, gpu);

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <set>
 #include <sstream>
+#include <string>
+#include <utility>
 
 #include "launcher/host_facts.h"
 

@@ -2,6 +2,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <fmt/format.h>
+#include <optional>
+#include <string>
 #include <system_error>
 
 #include "launcher/doctor/host.h"
@@ -16,11 +18,17 @@ constexpr double kGiB = double(1 << 30);
 constexpr double kTight = 10 * kGiB, kFull = kGiB / 8;
 constexpr double kSlowSeconds = 0.5;
 
-/// The folder itself, or the nearest one around it that is there and would hold it.
+/// The path itself, or the nearest one around it that is there and would hold it.
 std::string existing(const std::string& folder) {
   std::error_code none;
   fs::path path = fs::absolute(folder, none);
-  while (!fs::is_directory(path, none) && path.has_relative_path()) path = path.parent_path();
+  const auto there = [&] {
+    const fs::file_type type = fs::status(path, none).type();
+    // unknown: something around it lets nobody look inside.
+    return type != fs::file_type::none && type != fs::file_type::not_found &&
+           type != fs::file_type::unknown;
+  };
+  while (!there() && path.has_relative_path()) path = path.parent_path();
   return path;
 }
 
@@ -48,6 +56,11 @@ Finding not_writable(const std::string& what, const std::string& folder, int err
 Finding check_storage(const Environment& environment) {
   const std::string folder = existing(environment.root + environment.out);
   const std::string what = fmt::format("--out {}", environment.out);
+  std::error_code none;
+  if (!fs::is_directory(folder, none))
+    return fail(kStorage,
+                fmt::format("{} cannot be written: {} is no folder", what, folder),
+                fmt::format("choose another folder: --out FOLDER, or mv {0} {0}.old", folder));
   const WriteTrial trial = environment.write_trial(folder);
   if (trial.error != 0) return not_writable(what, folder, trial.error);
   const std::optional<Space> space = environment.space(folder);

@@ -3,7 +3,8 @@
 #include <cerrno>
 #include <chrono>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <optional>
+#include <string>
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include <vector>

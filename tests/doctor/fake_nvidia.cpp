@@ -2,7 +2,7 @@
 // Plays libcuda.so.1 and libnvidia-ml.so.1 on a machine faked in a folder: this library lies in its
 // lib/, gpus.conf beside it says what the GPUs are ("cuda 13000", "gpu0.ecc_errors 3"), and as with
 // the real ones nothing answers without the kernel's driver (../proc) and open device files
-// (../dev). Numbers are those of the real libraries' ABI.
+// (../dev). nvidia_abi.cpp compares numbers and layouts with those of the real libraries.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +15,11 @@
 #include <sys/stat.h>
 #include <vector>
 
+#include "launcher/doctor/nvidia_abi.h"
+
 namespace {
+
+using namespace lockstep::doctor;
 
 std::string folder() {
   Dl_info info{};
@@ -90,26 +94,17 @@ std::vector<int> visible() {
   return gpus;
 }
 
-constexpr int kOk = 0, kNotSupported = 3;
+constexpr int kOk = 0;
 
 long index_of(void* device) { return long(reinterpret_cast<std::intptr_t>(device)) - 1; }
 
 template <typename T>
 int give(void* device, const char* name, T* value) {
   const std::string full = key(index_of(device), name);
-  if (!has(full)) return kNotSupported;
+  if (!has(full)) return kNvmlNotSupported;
   *value = T(number(full));
   return kOk;
 }
-
-struct Memory {
-  unsigned long long total, free, used;
-};
-struct ProcessInfo {
-  unsigned process;
-  unsigned long long bytes;
-  unsigned gpu_instance, compute_instance;
-};
 
 }  // namespace
 
@@ -118,15 +113,17 @@ extern "C" {
 int cuInit(unsigned) {
   if (has("init")) return int(number("init"));
   const int state = kernel_state();
-  if (state == 2) return 803;
-  return state == 0 && nodes_open() && !visible().empty() ? kOk : 100;
+  if (state == 2) return kCudaDriverMismatch;
+  return state == 0 && nodes_open() && !visible().empty() ? kOk : kCudaNoDevice;
 }
 int cuDriverGetVersion(int* version) {
   *version = int(number("cuda"));
   return kOk;
 }
 int cuGetErrorName(int status, const char** name) {
-  *name = status == 100 ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_OTHER";
+  *name = status == kCudaNoDevice ? "CUDA_ERROR_NO_DEVICE"
+          : status == 999         ? "CUDA_ERROR_UNKNOWN"
+                                  : "CUDA_ERROR_OTHER";
   return kOk;
 }
 int cuDeviceGetCount(int* count) {
@@ -143,7 +140,9 @@ int cuDeviceGetName(char* name, int size, int device) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   const int capability = int(number(key(device, "capability")));
-  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 0;
+  *value = attribute == kCapabilityMajor   ? capability / 10
+           : attribute == kCapabilityMinor ? capability % 10
+                                           : 0;
   return kOk;
 }
 int cuDeviceTotalMem_v2(std::size_t* bytes, int device) {
@@ -154,6 +153,12 @@ int cuDeviceGetPCIBusId(char* address, int size, int device) {
   std::snprintf(address, std::size_t(size), "%s", text(key(device, "address")).c_str());
   return kOk;
 }
+int cuDeviceGetUuid_v2(CudaId* id, int device) {
+  const std::string words = text(key(device, "uuid"));
+  for (std::size_t i = 0; i < sizeof id->bytes; ++i)
+    id->bytes[i] = i < words.size() ? (unsigned char)(words[i]) : 0;
+  return kOk;
+}
 int cuDeviceCanAccessPeer(int* can, int, int) {
   *can = int(number("peers"));
   return kOk;
@@ -162,7 +167,7 @@ int cuDeviceCanAccessPeer(int* can, int, int) {
 int nvmlInit_v2() {
   const int state = kernel_state();
   if (state == 1) return 9;
-  if (state == 2) return 18;
+  if (state == 2) return kNvmlVersionMismatch;
   return nodes_open() ? kOk : 17;
 }
 int nvmlShutdown() { return kOk; }
@@ -178,13 +183,13 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* address, void** device) {
     }
   return 6;
 }
-int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
+int nvmlDeviceGetMemoryInfo(void* device, NvmlMemory* memory) {
   memory->total = number(key(index_of(device), "memory"));
   memory->used = number(key(index_of(device), "used"));
   memory->free = memory->total - memory->used;
   return kOk;
 }
-int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, ProcessInfo* processes) {
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, NvmlProcess* processes) {
   const std::string process = key(index_of(device), "process");
   *count = has(process) ? 1 : 0;
   if (*count > 0)
@@ -193,10 +198,12 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Proce
 }
 int nvmlDeviceGetEccMode(void* device, int* now, int* pending) {
   *pending = 0;
-  return give(device, "ecc", now);
+  const std::string status = key(index_of(device), "ecc_status");
+  return has(status) ? int(number(status)) : give(device, "ecc", now);
 }
 int nvmlDeviceGetTotalEccErrors(void* device, int type, int counter, unsigned long long* count) {
-  return type == 1 && counter == 0 ? give(device, "ecc_errors", count) : kNotSupported;
+  return type == kUncorrected && counter == kSinceStart ? give(device, "ecc_errors", count)
+                                                        : kNvmlNotSupported;
 }
 int nvmlDeviceGetRemappedRows(
     void* device, unsigned* corrected, unsigned* uncorrected, unsigned* pending, unsigned* failed) {
@@ -217,10 +224,10 @@ int nvmlDeviceGetPowerManagementDefaultLimit(void* device, unsigned* limit) {
   return give(device, "full_power", limit);
 }
 int nvmlDeviceGetApplicationsClock(void* device, int type, unsigned* mhz) {
-  return type == 1 ? give(device, "clock", mhz) : kNotSupported;
+  return type == kProcessorClock ? give(device, "clock", mhz) : kNvmlNotSupported;
 }
 int nvmlDeviceGetDefaultApplicationsClock(void* device, int type, unsigned* mhz) {
-  return type == 1 ? give(device, "full_clock", mhz) : kNotSupported;
+  return type == kProcessorClock ? give(device, "full_clock", mhz) : kNvmlNotSupported;
 }
 int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* up) {
   if (link >= number(key(index_of(device), "nvlinks"))) return 2;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Broken machines with GPUs: the line says what is wrong, and what it advises makes it pass.
 #include <gtest/gtest.h>
+#include <string>
+#include <vector>
 
+#include "launcher/doctor/nvidia.h"
+#include "launcher/doctor/place.h"
 #include "tests/doctor/expect.h"
 
 namespace lockstep::doctor {
@@ -21,99 +25,6 @@ TEST(DoctorGpu, AWholeMachinePasses) {
                         "the model's), bf16 products 680 TFLOP/s (69%)"));
   EXPECT_EQ(machine.find("devices").text, "2 GPUs");
   EXPECT_THAT(machine.find("peer access").text, HasSubstr("1 of 1 pairs"));
-}
-
-TEST(DoctorGpu, NoGpuExplainsTheZero) {
-  FakeMachine machine;
-  machine.remove_driver();
-  machine.remove_gpus();
-  expect_line(machine, "driver", Verdict::warn, "number of devices is 0", "--device cpu");
-  EXPECT_EQ(machine.find("devices").verdict, Verdict::none);
-  machine.environment.device = "cuda";
-  expect_line(machine, "driver", Verdict::fail, "no NVIDIA GPU", "srun --gpus-per-task=1");
-  machine.environment.device = "cpu";
-  for (const Finding& finding : machine.examine())
-    EXPECT_LT(finding.verdict, Verdict::warn) << finding.subject << ": " << finding.text;
-}
-
-TEST(DoctorGpu, DriverNotInstalled) {
-  FakeMachine machine;
-  machine.remove_driver();
-  expect_line(machine,
-              "driver",
-              Verdict::fail,
-              "2 NVIDIA GPUs are in this machine, but no driver",
-              "apt install nvidia-driver");
-  machine.install_driver();
-  expect_pass(machine, "driver");
-  expect_pass(machine, "devices");
-}
-
-TEST(DoctorGpu, KernelModuleNotLoaded) {
-  FakeMachine machine;
-  const std::string version = machine.environment.read("/proc/driver/nvidia/version");
-  machine.remove("/proc/driver");
-  expect_line(machine, "driver", Verdict::fail, "kernel has not loaded", "modprobe nvidia");
-  machine.write("/proc/driver/nvidia/version", version);
-  expect_pass(machine, "driver");
-}
-
-TEST(DoctorGpu, LibraryOutsideTheSearchPath) {
-  FakeMachine machine;
-  machine.move("/lib", "/usr/local/nvidia/lib64");
-  expect_line(machine,
-              "driver",
-              Verdict::fail,
-              "libcuda.so.1 is in /usr/local/nvidia/lib64",
-              "export LD_LIBRARY_PATH=/usr/local/nvidia/lib64:");
-  machine.move("/usr/local/nvidia/lib64", "/lib");  // now it is looked for there
-  expect_pass(machine, "driver");
-}
-
-TEST(DoctorGpu, KernelAndLibrariesOfDifferentVersions) {
-  FakeMachine machine;
-  const std::string version = machine.environment.read("/proc/driver/nvidia/version");
-  machine.write("/proc/driver/nvidia/version",
-                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14  Release\n");
-  expect_line(machine,
-              "driver",
-              Verdict::fail,
-              "the kernel runs driver 550.54.14, the libraries are of 580.65.06",
-              "sudo reboot");
-  EXPECT_THAT(machine.find("devices").text, HasSubstr("for the driver's reason"));
-  machine.write("/proc/driver/nvidia/version", version);  // what a reboot loads
-  expect_pass(machine, "driver");
-  expect_pass(machine, "devices");
-}
-
-TEST(DoctorGpu, StubInsteadOfTheDriver) {
-  FakeMachine machine;
-  machine.set_gpu("init", "34");
-  expect_line(machine, "driver", Verdict::fail, "stub", "LD_LIBRARY_PATH");
-  machine.set_gpu("init", "");
-  expect_pass(machine, "driver");
-}
-
-TEST(DoctorGpu, DriverOlderThanTheRuntime) {
-  FakeMachine machine;
-  machine.set_gpu("cuda", "12040");
-  expect_line(machine,
-              "CUDA",
-              Verdict::fail,
-              "the driver does CUDA 12.4, this program was built with 13.0",
-              "update the driver to 580");
-  machine.set_gpu("cuda", "13000");
-  expect_pass(machine, "CUDA");
-}
-
-TEST(DoctorGpu, ProgramWithoutCuda) {
-  FakeMachine machine;
-  machine.environment.build = {"no nvcc was found that works", 0, {}};
-  machine.environment.measure_gpu = nullptr;
-  expect_line(machine, "CUDA", Verdict::fail, "no nvcc was found", "-DLOCKSTEP_CUDA=ON");
-  EXPECT_EQ(machine.find("GPU speed").verdict, Verdict::none);
-  machine.environment.build = {"", 13000, {90}};
-  expect_pass(machine, "CUDA");
 }
 
 TEST(DoctorGpu, EmptyVisibleDevices) {
@@ -291,6 +202,17 @@ TEST(DoctorGpu, MemoryErrors) {
   expect_line(machine, "ECC", Verdict::fail, "has to be replaced", "leave it out");
 }
 
+TEST(DoctorGpu, EccThatNobodyTells) {
+  FakeMachine machine;
+  machine.set_gpu("gpu1.ecc_status", "999");
+  EXPECT_EQ(machine.find("ECC").verdict, Verdict::none);
+  machine.set_gpu("gpu1.ecc_status", "");
+  machine.set_gpu("gpu1.ecc_errors", "");
+  EXPECT_EQ(machine.find("ECC").text, "on; the errors so far are not said");
+  for (const char* name : {"gpu0.ecc", "gpu1.ecc"}) machine.set_gpu(name, "");
+  EXPECT_EQ(machine.find("ECC").text, "this model has none");
+}
+
 TEST(DoctorGpu, ThrottledClocks) {
   FakeMachine machine;
   machine.set_gpu("gpu1.power", "350000");
@@ -310,6 +232,8 @@ TEST(DoctorGpu, ThrottledClocks) {
   expect_line(machine, "clocks", Verdict::warn, "it is too hot", "airflow");
   machine.set_gpu("gpu1.throttled", "0");
   expect_pass(machine, "clocks");
+  machine.set_gpu("gpu1.throttled", "");  // nobody knows
+  EXPECT_EQ(machine.find("clocks").verdict, Verdict::none);
 }
 
 TEST(DoctorGpu, LinksThatAreDown) {
@@ -325,6 +249,62 @@ TEST(DoctorGpu, LinksThatAreDown) {
   expect_line(machine, "peer access", Verdict::warn, "0 of 1 pairs", "iommu=off");
 }
 
+TEST(DoctorGpu, ABridgedCardIsComparedWithTheOthers) {
+  FakeMachine machine;
+  for (const char* gpu : {"gpu0.", "gpu1."}) {
+    machine.set_gpu(std::string(gpu) + "name", "NVIDIA H100 PCIe");
+    machine.set_gpu(std::string(gpu) + "nvlinks_up", "12");
+  }
+  expect_pass(machine, "topology");  // its third bridge was never bought
+  machine.set_gpu("gpu1.nvlinks_up", "8");
+  expect_line(machine, "topology", Verdict::warn, "GPU 1: 4 of 12 NVLinks are down", "nvlink");
+  for (const char* gpu : {"gpu0.", "gpu1."}) {
+    machine.set_gpu(std::string(gpu) + "name", "NVIDIA A100-SXM4-80GB");
+    machine.set_gpu(std::string(gpu) + "nvlinks_up", "12");
+  }
+  expect_line(machine, "topology", Verdict::warn, "6 of 18 NVLinks are down", "nvlink");
+}
+
+TEST(DoctorGpu, AMigInstanceIsNoWholeGpu) {
+  FakeMachine machine;
+  for (const char* gpu : {"gpu0.", "gpu1."}) {
+    machine.set_gpu(std::string(gpu) + "name", "NVIDIA H100 80GB HBM3 MIG 1g.10gb");
+    machine.set_gpu(std::string(gpu) + "used", "68719476736");  // all instances of it together
+    machine.set_gpu(std::string(gpu) + "address", "0000:1b:00.0");
+  }
+  machine.set_gpu("gpu0.uuid", "one");
+  machine.set_gpu("gpu1.uuid", "two");
+  const Finding memory = machine.find("GPU memory");
+  EXPECT_EQ(memory.verdict, Verdict::none) << memory.text;
+  EXPECT_THAT(memory.text, HasSubstr("in this MIG instance"));
+  EXPECT_THAT(machine.find("GPU speed").text, HasSubstr("no figures of this model"));
+  const GpuFacts facts = read_gpus(machine.environment);
+  ASSERT_EQ(facts.gpus.size(), 2u);
+  EXPECT_NE(facts.gpus[0].id, facts.gpus[1].id);
+}
+
+TEST(DoctorGpu, AGpuForEachRank) {
+  FakeMachine machine;
+  std::vector<Place> places;
+  const auto settle_with = [&](const std::vector<std::string>& visible) {
+    places.clear();
+    for (const std::string& gpu : visible) {
+      machine.set("CUDA_VISIBLE_DEVICES", gpu);
+      places.push_back(place_of(machine.environment, read_gpus(machine.environment)));
+    }
+    settle(machine.environment, places, 1);
+  };
+  settle_with({"0", "1"});
+  EXPECT_EQ(machine.environment.ranks_here, 2);
+  EXPECT_EQ(machine.environment.local_rank, 1);
+  EXPECT_EQ(machine.find("cores").text, "2 GPUs for 2 ranks");
+  settle_with({"1", "1"});
+  expect_line(machine, "cores", Verdict::warn, "2 ranks share 1 GPU:", "mpirun -np 1");
+  places[0].host[0] = '?';  // another host has a GPU of this address as well
+  settle(machine.environment, places, 1);
+  EXPECT_EQ(machine.find("cores").text, "1 GPU for 1 rank");
+}
+
 TEST(DoctorGpu, RankBoundFarFromItsGpu) {
   FakeMachine machine;
   machine.write("/sys/bus/pci/devices/0000:43:00.0/numa_node", "1\n");
@@ -332,9 +312,10 @@ TEST(DoctorGpu, RankBoundFarFromItsGpu) {
   machine.environment.local_rank = 1;
   machine.write("/proc/self/status", "Cpus_allowed_list:\t0-1\n");
   expect_line(
-      machine, "topology", Verdict::warn, "GPU 1 is on another NUMA node", "--bind-to none");
-  machine.write("/proc/self/status", "Cpus_allowed_list:\t0-7\n");
+      machine, "topology", Verdict::warn, "GPU 1 is on another NUMA node", "--bind-to numa");
+  machine.write("/proc/self/status", "Cpus_allowed_list:\t4-7\n");  // so it is bound then
   expect_pass(machine, "topology");
+  expect_pass(machine, "affinity");
 }
 
 TEST(DoctorGpu, SlowerThanItsModel) {

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Broken hosts: the line says what is wrong, and what it advises makes it pass.
 #include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <fmt/format.h>
+#include <future>
 #include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <thread>
 
+#include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"
 #include "tests/doctor/expect.h"
 
@@ -44,6 +52,16 @@ TEST(DoctorHost, LittleLockedMemory) {
   expect_pass(machine, "locked memory");
 }
 
+TEST(DoctorHost, LimitsThatCannotBeRead) {
+  FakeMachine machine;
+  machine.remove("/proc/self/limits");
+  EXPECT_EQ(machine.find("locked memory").verdict, Verdict::none);
+  EXPECT_EQ(machine.find("open files").verdict, Verdict::none);
+  machine.write("/proc/self/limits", limits("? ?", "unlimited unlimited"));
+  expect_pass(machine, "locked memory");
+  EXPECT_EQ(machine.find("open files").verdict, Verdict::none);
+}
+
 TEST(DoctorHost, FewOpenFiles) {
   FakeMachine machine;
   machine.write("/proc/self/limits", limits("256 4096", "unlimited unlimited"));
@@ -67,6 +85,17 @@ TEST(DoctorHost, OutputThatCannotBeWritten) {
   machine.trial.error = ENOSPC;
   expect_line(machine, "storage", Verdict::fail, "No space left", "make room");
   machine.trial.error = 0;
+  expect_pass(machine, "storage");
+}
+
+TEST(DoctorHost, OutputBelowAFile) {
+  FakeMachine machine;
+  machine.write("/file", "no folder");
+  for (const char* out : {"/file", "/file/", "/file/runs/today"}) {
+    machine.environment.out = out;
+    expect_line(machine, "storage", Verdict::fail, "/file is no folder", "--out FOLDER");
+  }
+  machine.remove("/file");
   expect_pass(machine, "storage");
 }
 
@@ -102,7 +131,7 @@ TEST(DoctorHost, RanksThatWanderBetweenNumaNodes) {
   expect_pass(machine, "affinity");  // nobody has started it: Lockstep's own mpirun binds
   machine.environment.ranks = machine.environment.ranks_here = 2;
   machine.environment.local_rank = 0;
-  expect_line(machine, "affinity", Verdict::warn, "on 2 of 2 NUMA nodes", "--bind-to core");
+  expect_line(machine, "affinity", Verdict::warn, "on 2 of 2 NUMA nodes", "--bind-to numa");
   machine.write("/proc/self/status", "Cpus_allowed_list:\t2\n");
   expect_pass(machine, "affinity");
 }
@@ -112,6 +141,11 @@ TEST(DoctorHost, MpiThatDoesNotStart) {
   machine.make_tool("mpirun",
                     "echo; echo 'mpirun: error while loading shared libraries' >&2; exit 127");
   expect_line(machine, "MPI", Verdict::fail, "error while loading shared libraries", "openmpi-bin");
+  machine.make_tool("mpirun", "echo '*****'; echo 'no slots are left' >&2; exit 1");
+  expect_line(machine, "MPI", Verdict::fail, "no slots are left", "openmpi-bin");
+  machine.environment.variables["OMPI_COMM_WORLD_SIZE"] = "1";  // started by mpirun itself
+  EXPECT_EQ(machine.find("MPI").verdict, Verdict::none);
+  machine.environment.variables.erase("OMPI_COMM_WORLD_SIZE");
   machine.remove("/bin/mpirun");
   expect_line(machine, "MPI", Verdict::warn, "not in PATH", "apt install openmpi-bin");
   machine.make_tool("mpirun", "exit 0");
@@ -130,12 +164,75 @@ TEST(DoctorHost, Processors) {
               Verdict::warn,
               "fp32 30 GFLOP/s",
               "cpupower frequency-set -g performance");
+  machine.write("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n");
+  expect_line(machine, "processor", Verdict::warn, "fp32 30 GFLOP/s", "cpupower frequency-info");
   machine.cpu_peaks.fp32_flops = 110e9;
   expect_pass(machine, "processor");
   machine.cpu_peaks.bf16_flops = 90e9;
   expect_line(machine, "processor", Verdict::warn, "bf16 is slower", "ONEDNN_MAX_CPU_ISA");
   machine.write("/proc/cpuinfo", "model name\t: Old\nflags\t\t: fpu sse2 avx\n");
   expect_line(machine, "processor", Verdict::fail, "Old has no AVX2", "-cpu host");
+}
+
+TEST(DoctorHost, AFileSystemThatNeverAnswers) {
+  FakeMachine machine;
+  std::promise<void> mended;
+  Findings said;
+  // Far more than the faked machine's other subjects take.
+  machine.environment.watch =
+      std::make_shared<Watch>(std::chrono::seconds(4), [&](const Findings& findings) {
+        said = findings;
+        mended.set_value();
+      });
+  machine.environment.write_trial = [&](const std::string&) {
+    mended.get_future().wait();
+    return machine.trial;
+  };
+  machine.examine();
+  machine.environment.watch->stop();
+  ASSERT_GT(said.size(), 10u) << "what was found before";
+  EXPECT_EQ(said[0].subject, "driver");
+  EXPECT_EQ(said.back().subject, "storage");
+  EXPECT_EQ(said.back().verdict, Verdict::fail);
+  EXPECT_THAT(said.back().text, HasSubstr("no answer for 4 s"));
+  EXPECT_THAT(said.back().remedy, HasSubstr("--out FOLDER"));
+}
+
+TEST(DoctorHost, TheWatchIsSilentWhereAllAnswer) {
+  bool spoke = false;
+  {
+    Watch watch(std::chrono::milliseconds(50), [&](const Findings&) { spoke = true; });
+    watch.begin("driver");
+    watch.pause();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  EXPECT_FALSE(spoke);
+}
+
+TEST(DoctorHost, AToolThatOutlivesItsTime) {
+  FakeMachine machine;
+  machine.make_tool("slow", "echo begun; sleep 60");
+  const ToolResult result = machine.environment.run_tool({"slow"}, 0.5);
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+}
+
+TEST(DoctorHost, AChildThatCannotBeWaitedForHasNotSucceeded) {
+  FakeMachine machine;
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(machine.environment.run_tool({"mpirun"}, 10).exit_code, 127);
+  std::signal(SIGCHLD, before);
+  EXPECT_EQ(machine.environment.run_tool({"mpirun"}, 10).exit_code, 0);
+}
+
+TEST(DoctorHost, AnEntryThatDoesNotFitIsLeftOut) {
+  FakeMachine machine;
+  std::string list = "100000";
+  for (int cpu = 100002; list.size() < 2000; cpu += 2) list += fmt::format(",{}", cpu);
+  machine.write("/proc/self/status", "Cpus_allowed_list:\t" + list + "\n");
+  const std::string sent = place_of(machine.environment, {}).threads;
+  EXPECT_GT(sent.size(), 1000u);
+  EXPECT_TRUE(list.starts_with(sent + ","));
 }
 
 TEST(DoctorHost, ThisMachineIsExamined) {

@@ -22,7 +22,6 @@ class Doctor(ProgramTest):
         self.assertEqual(list(self.folder.glob(".lockstep*")), [])
 
     def test_json_and_exit_code_of_the_worst_line(self):
-        self.write("file", "no folder")
         good = json.loads(self.doctor("--device", "cpu", "--json").stdout)
         self.assertEqual(good["exit_code"], 0)
         self.assertTrue(all(line["verdict"] in ("pass", "warn", "fail", "none")
@@ -35,10 +34,30 @@ class Doctor(ProgramTest):
         self.assertEqual(storage["verdict"], "fail")
         self.assertIn("--out FOLDER", storage["remedy"])
 
-    def test_hidden_gpus_are_no_crash(self):
-        result = self.doctor(environment={"CUDA_VISIBLE_DEVICES": ""})
-        self.assertIn(result.returncode, (0, 3), result.stderr)
-        self.assertIn("  driver ", result.stdout)
+    def test_out_that_is_a_file(self):
+        self.write("file", "no folder")
+        for out in ("file", "file/runs"):
+            result = self.doctor("--device", "cpu", "--out", out)
+            self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
+            self.assertRegex(result.stdout, rf"FAIL +storage +--out {out} cannot be written")
+            self.assertEqual((self.folder / "file").read_text(), "no folder")
+
+    def test_no_gpu_where_one_is_asked_for(self):
+        result = self.doctor("--device", "cuda", environment={"CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
+        self.assertRegex(result.stdout, r"FAIL +(driver|devices) ")
+        self.assertIn("fix: ", result.stdout)
+
+    def test_one_rank_of_mpirun(self):
+        result = self.run_command([*MPIRUN, "-np", "1", self.program, "doctor", "--device", "cpu"])
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertRegex(result.stdout, r"-  +MPI +one rank has nobody to talk to")
+
+    def test_answers_only_where_two_are_connected(self):
+        self.assertEqual(self.doctor("--answer").returncode, 3)
+        for ranks, code in (("2", 0), ("3", 3)):
+            result = self.run_command([*MPIRUN, "-np", ranks, self.program, "doctor", "--answer"])
+            self.assertEqual(result.returncode, code, result.stderr)
 
     def test_ranks_point_at_the_odd_one(self):
         script = ('if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then ulimit -Sn 256; fi; '

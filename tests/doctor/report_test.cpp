@@ -54,6 +54,17 @@ TEST(DoctorReport, OfTwoThatDifferBothAreNamed) {
   EXPECT_THAT(merged.odd, ElementsAre("rank 0 on node0: driver", "rank 1 on node0: driver"));
 }
 
+TEST(DoctorReport, MostMayHaveNone) {
+  const Report merged = merge({report(0, 100, ""), report(1, 100, "580"), report(2, 100, "")});
+  EXPECT_THAT(merged.lines[0].text, HasSubstr("rank 1 on node0 has 580, most have none"));
+  EXPECT_THAT(merged.odd, ElementsAre("rank 1 on node0: driver"));
+}
+
+TEST(DoctorReport, TwoAgainstTwo) {
+  const Report merged = merge({report(0), report(1, 100, "550"), report(2, 100, "550"), report(3)});
+  EXPECT_THAT(merged.lines[0].text, HasSubstr("rank 0 on node0 has 580, rank 1 on node0 has 550"));
+}
+
 TEST(DoctorReport, TheSlowRankIsNamed) {
   const Report merged = merge({report(0), report(1, 60), report(2), report(3)});
   EXPECT_EQ(merged.lines[1].verdict, Verdict::warn);
