@@ -190,8 +190,10 @@ int plan_command(const std::vector<std::string>& arguments) {
   validate(flags.train.options);
   PlannedDevice device = choose(flags.train.device);
   const bool launched = discovery.launched_by != LaunchedBy::nobody;
-  const int devices =
-      device.cuda && device.known ? usable_gpus(flags.train.device) : available_cores().count;
+  // GPUs that are not here are not counted: one, unless --ranks says more.
+  const int devices = !device.cuda   ? available_cores().count
+                      : device.known ? usable_gpus(flags.train.device)
+                                     : 1;
   const int ranks = launched ? discovery.size : choose_ranks(flags.train, devices);
   const PlanReport report = make_report(flags, device, ranks);
   std::cout << (flags.json ? to_json(report, flags.by_layer) : to_text(report, flags.by_layer))

@@ -152,14 +152,14 @@ void Progress::on_end(const TrainSummary& summary) {
         summary.checkpoints,
         100 * summary.checkpoint_stall_share,
         milliseconds(summary.checkpoint_stall_ms)));
-  const double above = double(summary.peak_memory_bytes) - double(summary.memory_baseline_bytes);
-  console_.line(
-      fmt::format("memory                 planned {} (arena {}); measured {} at most, above {} of "
-                  "program and libraries",
-                  bytes_words(double(summary.memory_planned_bytes)),
-                  bytes_words(double(summary.activation_bytes)),
-                  bytes_words(std::max(0.0, above)),
-                  bytes_words(double(summary.memory_baseline_bytes))));
+  std::string memory = fmt::format("memory                 planned {} (arena {})",
+                                   bytes_words(double(summary.memory_planned_bytes)),
+                                   bytes_words(double(summary.activation_bytes)));
+  if (const auto below = double(summary.memory_baseline_bytes); below > 0)
+    memory += fmt::format("; measured {} at most, above {} of program, libraries and mapped files",
+                          bytes_words(std::max(0.0, double(summary.peak_memory_bytes) - below)),
+                          bytes_words(below));
+  console_.line(memory);
   console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
 }
 

@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/process_memory.h"
 
+#include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <malloc.h>
 #include <string>
+#include <sys/resource.h>
 
 namespace lockstep {
 namespace {
 
-// getrusage() would count what the process was before it became this program.
+/// 0 where the kernel does not tell.
 std::uint64_t status_bytes(const std::string& wanted) {
   std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(wanted)) return std::stoull(line.substr(wanted.size())) * 1024;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(wanted)) continue;
+    const std::size_t digits = std::min(line.find_first_of("0123456789"), line.size());
+    std::uint64_t kib = 0;
+    std::from_chars(line.data() + digits, line.data() + line.size(), kib);
+    return kib * 1024;
+  }
   return 0;
 }
 
@@ -22,7 +30,12 @@ ResidentMemory resident_memory() {
   return {status_bytes("RssAnon:"), status_bytes("RssFile:") + status_bytes("RssShmem:")};
 }
 
-std::uint64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+std::uint64_t peak_resident_bytes() {
+  if (const std::uint64_t peak = status_bytes("VmHWM:"); peak > 0) return peak;
+  // Counts also what the process was before it became this program.
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? std::uint64_t(usage.ru_maxrss) * 1024 : 0;
+}
 
 void return_free_memory() {
 #ifdef __GLIBC__

@@ -291,8 +291,6 @@ void TrainingRun::finish() {
   s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
   s.loader_workers = loader_->workers();
   s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
-  const MemoryTable memory = memory_table();
-  s.memory_planned_bytes = memory.planned();
   s.planned_bytes = p_.replica.planned_bytes();
   s.activation_bytes = p_.replica.activation_bytes();
   s.weights_sha256 = p_.replica.weights_sha256();
@@ -309,9 +307,14 @@ void TrainingRun::finish() {
     profile = make_profile(
         p_.context, *p_.replica.profiler(), std::max<std::int64_t>(1, done_ - s.resumed_at));
   save_at_end();
-  // Pages of libraries come in as code first runs; what was there before is the rest.
-  s.memory_baseline_bytes = p_.replica.baseline_bytes() + resident_memory().files;
+  s.memory_planned_bytes = memory_table().planned();
   s.peak_memory_bytes = peak_resident_bytes();
+  // Pages of libraries come in as code first runs; what was there before is the rest. A process's
+  // memory says nothing of a device's.
+  const std::uint64_t own = p_.replica.baseline_bytes();
+  const bool on_host =
+      p_.context.backend().is_host_memory(p_.replica.saved_arrays().arrays.front().values);
+  s.memory_baseline_bytes = on_host && own > 0 ? own + resident_memory().files : 0;
   for (TrainObserver* observer : p_.observers)
     s.stopped ? observer->on_stop(s) : observer->on_end(s);
   if (!profile) return;
