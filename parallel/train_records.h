@@ -101,8 +101,9 @@ struct TrainSummary {
   std::int64_t skipped_steps = 0;       ///< see SkipRecord; of the whole run, as are rollbacks
   std::int64_t rollbacks = 0;           ///< see RollbackRecord
   std::uint64_t peak_memory_bytes = 0;  ///< of rank 0's process
-  /// Of that, what was not reserved for training: the process before that, and the pages of program,
-  /// libraries and mapped files at its end. 0: unknown, or on a device, whose memory is not its.
+  /// Of that, what was not reserved for training: the process before that, and the pages of
+  /// program, libraries and mapped files at its end. 0: unknown, or on a device, whose memory is
+  /// not its.
   std::uint64_t memory_baseline_bytes = 0;
   std::uint64_t memory_planned_bytes = 0;     ///< reserved beside that: see MemoryTable::planned()
   std::uint64_t evaluation_loader_bytes = 0;  ///< among those
