@@ -5,6 +5,7 @@
 planned.py PROGRAM Plan
 """
 import json
+import pathlib
 
 from program_test import ProgramTest, main
 
@@ -40,9 +41,11 @@ class Plan(ProgramTest):
                        "activations", "workspace", "input"):
             self.assertEqual(sum(row[column] for row in plan["layers"]), categories[column])
         above = summary["peak_memory_bytes"] - summary["memory_baseline_bytes"]
-        # Stacks, logs and the heap's own bookkeeping are planned by nobody.
         self.assertGreater(above, 0.97 * plan["planned_bytes"])
-        self.assertLess(above, 1.03 * plan["planned_bytes"] + 8 * MIB)
+        # Stacks, logs and the heap's own bookkeeping are planned by nobody. What the address sanitizer
+        # keeps beside every block is not small.
+        if b"__asan_init" not in pathlib.Path(self.program).read_bytes():
+            self.assertLess(above, 1.03 * plan["planned_bytes"] + 8 * MIB)
         return plan
 
     def test_training_uses_what_was_planned(self):
