@@ -7,7 +7,7 @@ import zlib
 from time import monotonic
 
 from played_run import Run, send
-from rows_of_ranks import DEAD, STEPS, play, trains, watched
+from rows_of_ranks import DEAD, ENDLESS, STEPS, play, trains, watched
 from verdict import Verdict, fatal, look_at_end, survived
 
 
@@ -118,11 +118,11 @@ def dies_while_saving(theatre, ranks, random):
         return True
 
     # Ever new checkpoints, so that one is always being written.
-    run = play(theatre, ranks, None, "--steps=20000", "--checkpoint-every=1", acts=[act])
+    run = play(theatre, ranks, None, f"--steps={ENDLESS}", "--checkpoint-every=1", acts=[act])
     verdict = fatal(theatre, run, "killed", ranks, rank=0, codes=DEAD, bound_s=2)
     verdict.expect(verdict.checkpoint, "no checkpoint is left")
-    again = Run(theatre.train(ranks, *watched("--resume=auto", "--steps=20000",
-                                              "--checkpoint-every=20000", "--eval-every=0",
+    again = Run(theatre.train(ranks, *watched("--resume=auto", f"--steps={ENDLESS}",
+                                              f"--checkpoint-every={ENDLESS}", "--eval-every=0",
                                               "--resume-override")), run.folder,
                 acts=[lambda r: trains(r, ranks) and stop(r)])
     verdict.expect(again.code in (0, 75), f"resume: exit code {again.code}: {again.text()[-300:]}")
@@ -294,7 +294,7 @@ def deleted(theatre, ranks, random):
         bad.unlink()
         return True
 
-    run = train_pictures(theatre, ranks, folder, steps=20000, acts=[act])
+    run = train_pictures(theatre, ranks, folder, steps=ENDLESS, acts=[act])
     verdict = Verdict("deleted in mid-run", ranks, seconds=run.detection_s())
     look_at_end(verdict, theatre, run)
     verdict.expect(run.code == 1, f"exit code {run.code}, not 1")

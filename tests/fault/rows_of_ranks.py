@@ -14,6 +14,7 @@ from verdict import T, Verdict, fatal, look_at_end, survived
 
 DEAD = (1, 5, 137)  # where mpirun sees a death first, it says 128 + 9
 STEPS = 400
+ENDLESS = 2_000_000  # of a run that the fault has to find before its end
 
 
 def watched(*flags):
@@ -73,7 +74,7 @@ def killed_from_outside(theatre, ranks, random):
         send(run.ranks[rank], signal.SIGKILL)
         return True
 
-    run = play(theatre, ranks, None, "--steps=20000", "--checkpoint-every=500", acts=[act])
+    run = play(theatre, ranks, None, f"--steps={ENDLESS}", "--checkpoint-every=500", acts=[act])
     return fatal(theatre, run, "from outside", ranks, rank=rank, codes=DEAD, bound_s=2)
 
 
@@ -145,7 +146,7 @@ def launcher_killed(how, direct):
                 send(launcher, number)
             return True
 
-        flags = watched("--steps=20000", "--checkpoint-every=500")
+        flags = watched(f"--steps={ENDLESS}", "--checkpoint-every=500")
         command = theatre.train(ranks, *flags)
         if direct:
             command = by_hand(theatre, [(ranks, flags, {})])
