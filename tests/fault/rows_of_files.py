@@ -102,13 +102,12 @@ def goes_on(theatre, verdict, run, ranks, what="the run that goes on"):
 
 def dies_while_saving(theatre, ranks, random):
     moment, begin = random.uniform(0, 0.01), []
-    after = random.randint(1, 4)
 
     def act(run):
         folder = run.folder / "run/checkpoints"
         names = [p.name for p in folder.glob("*")] if folder.exists() else []
         writing = [n for n in names if len(n) != len("step_00000001")]
-        if len(run.ranks) < ranks or len(names) < min(after, 2) or not writing:
+        if len(run.ranks) < ranks or len(names) == len(writing) or not writing:
             return False
         begin.append(monotonic())
         while monotonic() < begin[0] + moment:
