@@ -193,7 +193,8 @@ class Watchdog::State final : public watch::PeerListener {
     }
     // Judging takes time for each rank: not at every message of every rank.
     if (spoken_ || alone_ || (!beats && !somebody_ended_)) return;
-    if (const auto verdict = judge_.judge(now()); verdict && !is_held(*verdict)) {
+    // As of then: where all ranks were stopped since, nobody would know of it yet.
+    if (const auto verdict = judge_.judge(time); verdict && !is_held(*verdict)) {
       // The launcher ends all ranks, and wakes the frozen one, as soon as the first has ended.
       const bool speaks = speaks_of(*verdict);
       if (!speaks) std::this_thread::sleep_for(kSpeakerFirst);
