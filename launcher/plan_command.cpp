@@ -194,7 +194,9 @@ int plan_command(const std::vector<std::string>& arguments) {
   const int devices = !device.cuda   ? available_cores().count
                       : device.known ? usable_gpus(flags.train.device)
                                      : 1;
-  const int ranks = launched ? discovery.size : choose_ranks(flags.train, devices);
+  // In a shell that srun or mpirun opened, --ranks still says what is to be planned.
+  const int ranks =
+      launched && flags.train.ranks <= 0 ? discovery.size : choose_ranks(flags.train, devices);
   const PlanReport report = make_report(flags, device, ranks);
   std::cout << (flags.json ? to_json(report, flags.by_layer) : to_text(report, flags.by_layer))
             << std::flush;

@@ -48,6 +48,16 @@ class Plan(ProgramTest):
             self.assertLess(above, 1.03 * plan["planned_bytes"] + 8 * MIB)
         return plan
 
+    def test_ranks_that_are_asked_for_count_under_a_launcher_too(self):
+        flags = [self.program, "plan", "--json", "--model=mlp", "--ranks=4"]
+        expected = json.loads(self.run_command(flags).stdout)
+        self.assertGreater(expected["exchange_bytes_per_step"], 0)
+        launched = self.run_command(flags, environment={
+            "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0",
+            "OMPI_COMM_WORLD_LOCAL_RANK": "0"})
+        self.assertEqual(json.loads(launched.stdout)["exchange_bytes_per_step"],
+                         expected["exchange_bytes_per_step"])
+
     def test_training_uses_what_was_planned(self):
         self.check_against_training("--model=mlp", "--hidden=1500,1500", "--workers=0")
         self.check_against_training("--model=resnet18", "--stem=cifar", "--workers=1",
