@@ -151,6 +151,13 @@ std::uint64_t MemoryTable::planned() const {
   return total() - (*this)[MemoryCategory::context].value_or(0);
 }
 
+std::uint64_t MemoryTable::on_device(bool device_is_host) const {
+  if (device_is_host) return planned();
+  const auto& self = *this;
+  return planned() - self[MemoryCategory::snapshot].value_or(0) -
+         self[MemoryCategory::loader].value_or(0);
+}
+
 std::uint64_t MemoryTable::total() const {
   std::uint64_t sum = 0;
   for (const auto& known : bytes) sum += known.value_or(0);

@@ -48,6 +48,9 @@ struct MemoryTable {
   }
   /// All that Lockstep reserves, as far as it is known: everything but `context`.
   std::uint64_t planned() const;
+  /// Of planned(), what lies in the device's memory: without `snapshot` and `loader`, unless the
+  /// device is the processor itself. It is what memory_limit limits.
+  std::uint64_t on_device(bool device_is_host) const;
   /// All that is known.
   std::uint64_t total() const;
 };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -107,6 +108,15 @@ struct DevicePeaks {
   double bytes = 0;  ///< read and written a second, far beyond the caches
 };
 
+/// The memory that allocate() takes from.
+struct DeviceMemory {
+  std::optional<std::uint64_t> free;  ///< bytes that it could still give; nothing: unknown
+  std::uint64_t total = 0;            ///< of the device, or of the container; 0: unknown
+  /// Equal for backends of one host that share it: empty for the host's own memory, otherwise the
+  /// device's id.
+  std::string pool;
+};
+
 /// Elements in one block of the reproducible norm, counted from the start of each tensor.
 inline constexpr std::int64_t kNormBlock = 4096;
 
@@ -125,6 +135,7 @@ class Backend {
   /// Whether kernels made from now on may round the factors of fp32 products to tf32 (10 bits of
   /// mantissa). Returns false where that is asked for and the device has no such products.
   virtual bool allow_tf32(bool allowed) { return !allowed; }
+  virtual DeviceMemory memory() const { return {}; }
   /// Throws OutOfMemory naming `what` and the bytes.
   virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;
   /// Host memory from which copies to the device run at full speed (pinned, on CUDA).
