@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/memory_fix.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <limits>
+
+#include "core/base/error.h"
+#include "parallel/batch_plan.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+/// Nothing: not within the request's memory_limit, or the batch cannot be planned so.
+std::optional<MemoryPlan> try_plan(Backend& device, const PlanRequest& request) {
+  try {
+    return plan_memory(device, request);
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+bool can_be_planned(const PlanRequest& request, std::int64_t micro_batch) {
+  TrainOptions options = request.options;
+  options.micro_batch = micro_batch;
+  options.accumulation = 0;
+  try {
+    plan_batch(options, request.ranks);
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+/// One way to save memory, tried out: `recompute` as given, with micro-batches up to a bound.
+class FixSearch {
+ public:
+  /// `before` is the table without any change.
+  FixSearch(Backend& device,
+            const PlanRequest& request,
+            const MemoryTarget& target,
+            Recompute recompute,
+            const MemoryTable& before)
+      : device_(device), request_(request), target_(target), asked_(request.options) {
+    const std::uint64_t uncounted = before.on_device(target.on_host) - target.needed(before);
+    limit_ = target.bytes + uncounted;
+    if (asked_.memory_limit > 0) limit_ = std::min(limit_, asked_.memory_limit);
+    request_.options.recompute = recompute;
+  }
+
+  std::optional<MemoryFix> find(std::int64_t most) {
+    const auto any = largest(most);
+    const bool must_be_even = asked_.accumulation > 0;
+    if (!any && !must_be_even) return std::nullopt;
+    const std::int64_t parts = asked_.global_batch / request_.ranks;
+    if (asked_.global_batch % request_.ranks != 0) return must_be_even ? std::nullopt : any;
+    const std::int64_t first = any ? any->micro_batch : most;
+    const std::int64_t last = must_be_even || !any ? 1 : (any->micro_batch + 1) / 2;
+    for (std::int64_t micro = first; micro >= last; --micro)
+      if (parts % micro == 0)
+        if (auto even = plan(micro, parts / micro)) return even;
+    return must_be_even ? std::nullopt : any;
+  }
+
+  /// What fits with one micro-batch; without `accumulation` where that is 0.
+  std::optional<MemoryFix> plan(std::int64_t micro_batch, std::int64_t accumulation) {
+    TrainOptions& options = request_.options;
+    options.micro_batch = micro_batch;
+    options.accumulation = accumulation;
+    options.memory_limit = options.recompute == Recompute::automatic ? limit_ : 0;
+    const auto plan = try_plan(device_, request_);
+    if (!plan) return std::nullopt;
+    const std::uint64_t on_device = plan->table.on_device(target_.on_host);
+    const std::uint64_t needed = target_.needed(plan->table);
+    excess_ = on_device - std::min(on_device, limit_);
+    if (needed > target_.bytes || on_device > limit_) return std::nullopt;
+    MemoryFix fix{.micro_batch = micro_batch, .accumulation = accumulation, .needed = needed};
+    if (options.recompute != Recompute::automatic) return fix;
+    fix.recompute = asked_.recompute != Recompute::automatic;
+    const std::uint64_t whole = (on_device + kMiB - 1) / kMiB * kMiB;
+    if (limit_ != asked_.memory_limit) fix.memory_limit = whole <= limit_ ? whole : on_device;
+    return fix;
+  }
+
+ private:
+  /// The largest micro-batch up to `most` that fits.
+  std::optional<MemoryFix> largest(std::int64_t most) {
+    std::uint64_t limit = limit_;
+    // What is searched with leaves short last micro-batches out: what they add is taken off.
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      request_.options.micro_batch = request_.options.accumulation = 0;
+      std::int64_t micro =
+          std::min(most, largest_micro_batch(device_, request_, limit).micro_batch);
+      while (micro > 0 && !can_be_planned(request_, micro)) --micro;
+      if (micro == 0) return std::nullopt;
+      if (auto fix = plan(micro, 0)) return fix;
+      most = micro - 1;
+      limit -= std::min(limit, excess_);
+    }
+    return std::nullopt;
+  }
+
+  static constexpr int kAttempts = 6;
+
+  Backend& device_;
+  PlanRequest request_;
+  MemoryTarget target_;
+  TrainOptions asked_;
+  std::uint64_t limit_ = 0;   // of on_device()
+  std::uint64_t excess_ = 0;  // of the last plan over it
+};
+
+std::int64_t micro_batch_of(const PlanRequest& request) {
+  return plan_batch(request.options, request.ranks).micro_batch;
+}
+
+/// A smaller micro-batch, or recomputation.
+std::optional<MemoryFix> change_engine(Backend& device,
+                                       const PlanRequest& request,
+                                       const MemoryTarget& target,
+                                       const MemoryTable& before) {
+  const std::int64_t micro = micro_batch_of(request);
+  const Recompute asked = request.options.recompute;
+  if (auto fix = FixSearch(device, request, target, asked, before).find(micro - 1)) return fix;
+  if (asked != Recompute::none) return std::nullopt;
+  FixSearch recomputing(device, request, target, Recompute::automatic, before);
+  if (auto same = recomputing.plan(micro, request.options.accumulation)) {
+    same->micro_batch = same->accumulation = 0;
+    return same;
+  }
+  return recomputing.find(micro - 1);
+}
+
+/// With `ranks` of `target.sharers` on each host.
+std::optional<MemoryFix> with_ranks(Backend& device,
+                                    PlanRequest request,
+                                    MemoryTarget target,
+                                    int ranks) {
+  target.bytes = target.bytes / std::uint64_t(ranks) * std::uint64_t(target.sharers);
+  if (target.snapshot_sharers > 0) target.snapshot_sharers = ranks;
+  request.ranks = request.ranks / target.sharers * ranks;
+  request.options.accumulation = 0;  // it would be another global batch's
+  target.sharers = ranks;
+  if (!can_be_planned(request, request.options.micro_batch)) return std::nullopt;
+  const MemoryPlan plan = plan_least(device, request);
+  MemoryFix fix{.ranks = request.ranks, .needed = target.needed(plan.table)};
+  const std::uint64_t limit = request.options.memory_limit;
+  if (fix.needed <= target.bytes && (limit == 0 || plan.table.on_device(target.on_host) <= limit))
+    return fix;
+  if (ranks > 1) return std::nullopt;  // first, the most ranks that need nothing else
+  auto change = change_engine(device, request, target, plan.table);
+  if (change) change->ranks = request.ranks;
+  return change;
+}
+
+std::optional<MemoryFix> fewer_ranks(Backend& device,
+                                     const PlanRequest& request,
+                                     const MemoryTarget& target,
+                                     std::uint64_t needed) {
+  // An accumulation that was asked for ties the global batch to the ranks.
+  if (target.sharers < 2 || request.ranks % target.sharers != 0 || request.options.accumulation > 0)
+    return std::nullopt;
+  // What a rank needs changes little with their number.
+  const double all = double(target.bytes) * target.sharers;
+  const int guess = int(std::min(all / double(std::max<std::uint64_t>(1, needed)), 1e6)) + 1;
+  for (int ranks = std::clamp(guess, 1, target.sharers - 1); ranks > 0; --ranks)
+    if (auto fix = with_ranks(device, request, target, ranks)) return fix;
+  return std::nullopt;
+}
+
+/// What would help where no way to compute the same thing does.
+std::vector<OtherSetting> other_settings(Backend& device,
+                                         const PlanRequest& request,
+                                         const MemoryTarget& target) {
+  std::vector<OtherSetting> others;
+  const auto add = [&](const std::string& flags, const TrainOptions& options) {
+    PlanRequest other = request;
+    other.options = options;
+    try {
+      const std::uint64_t needed = least_memory(device, other, target).needed;
+      others.push_back({flags, needed, needed <= target.bytes});
+    } catch (const Error&) {
+      // Not for this model or device: no advice.
+    }
+  };
+  TrainOptions less_state = request.options, bf16 = request.options;
+  less_state.optimizer = Sgd{};
+  bf16.precision = Precision::bf16;
+  const bool has_state = state_arrays(request.options.optimizer) > 0;
+  const bool has_bf16 = request.options.precision != Precision::bf16;
+  if (has_state) add("--optimizer sgd --momentum 0", less_state);
+  if (has_bf16) add("--precision bf16", bf16);
+  if (!has_state || !has_bf16) return others;
+  bf16.optimizer = less_state.optimizer;
+  add("--optimizer sgd --momentum 0 --precision bf16", bf16);
+  return others;
+}
+
+}  // namespace
+
+std::uint64_t MemoryTarget::needed(const MemoryTable& table) const {
+  const std::uint64_t all = table.on_device(on_host);
+  if (!on_host || snapshot_sharers == 1) return all;
+  const std::uint64_t snapshot = table[MemoryCategory::snapshot].value_or(0);
+  const auto ranks = std::uint64_t(snapshot_sharers);
+  return all - snapshot + (ranks == 0 ? 0 : (snapshot + ranks - 1) / ranks);
+}
+
+std::string MemoryFix::flags() const {
+  std::string text;
+  const auto add = [&](const std::string& flag) { text += (text.empty() ? "" : " ") + flag; };
+  if (micro_batch > 0) add(fmt::format("--micro-batch {}", micro_batch));
+  if (accumulation > 0) add(fmt::format("--accumulation {}", accumulation));
+  if (recompute) add("--recompute auto");
+  if (memory_limit > 0)
+    add(memory_limit % kMiB == 0 ? fmt::format("--memory-limit {}MiB", memory_limit / kMiB)
+                                 : fmt::format("--memory-limit {}", memory_limit));
+  return text;
+}
+
+MemoryPlan plan_least(Backend& device, PlanRequest request) {
+  TrainOptions& options = request.options;
+  const bool may_choose = options.recompute == Recompute::automatic;
+  options.memory_limit = 0;
+  if (may_choose) options.recompute = Recompute::all;
+  MemoryPlan least = plan_memory(device, request);
+  if (!may_choose) return least;
+  options.recompute = Recompute::automatic;
+  while (true) {
+    options.memory_limit = least.limited_bytes - 1;
+    auto less = try_plan(device, request);
+    if (!less) return least;
+    least = std::move(*less);
+  }
+}
+
+LeastMemory least_memory(Backend& device, const PlanRequest& asked, const MemoryTarget& target) {
+  PlanRequest request = asked;
+  request.options.recompute = Recompute::automatic;
+  std::int64_t& micro = request.options.micro_batch;
+  request.options.accumulation = 0;
+  for (micro = 1; micro < request.options.global_batch; ++micro)
+    if (can_be_planned(request, micro)) break;
+  MemoryPlan plan = plan_least(device, request);
+  return {micro, target.needed(plan.table), std::move(plan)};
+}
+
+MemoryAdvice advise(Backend& device, const PlanRequest& request, const MemoryTarget& target) {
+  const MemoryPlan asked = plan_least(device, request);
+  MemoryAdvice advice{.needed = target.needed(asked.table)};
+  advice.fix = change_engine(device, request, target, asked.table);
+  if (!advice.fix) advice.fix = fewer_ranks(device, request, target, advice.needed);
+  if (advice.fix) {
+    advice.fix->saved = advice.needed - std::min(advice.needed, advice.fix->needed);
+    return advice;
+  }
+  advice.least = least_memory(device, request, target);
+  advice.others = other_settings(device, request, target);
+  return advice;
+}
+
+}  // namespace lockstep
