@@ -18,6 +18,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/open_data.h"
+#include "launcher/out_of_memory.h"
 #include "launcher/profile_table.h"
 #include "launcher/progress.h"
 #include "launcher/rank_stop.h"

@@ -54,13 +54,12 @@ class FixSearch {
 
   std::optional<MemoryFix> find(std::int64_t most) {
     const auto any = largest(most);
+    if (!any) return std::nullopt;
     const bool must_be_even = asked_.accumulation > 0;
-    if (!any && !must_be_even) return std::nullopt;
     const std::int64_t parts = asked_.global_batch / request_.ranks;
     if (asked_.global_batch % request_.ranks != 0) return must_be_even ? std::nullopt : any;
-    const std::int64_t first = any ? any->micro_batch : most;
-    const std::int64_t last = must_be_even || !any ? 1 : (any->micro_batch + 1) / 2;
-    for (std::int64_t micro = first; micro >= last; --micro)
+    const std::int64_t last = must_be_even ? 1 : (any->micro_batch + 1) / 2;
+    for (std::int64_t micro = any->micro_batch; micro >= last; --micro)
       if (parts % micro == 0)
         if (auto even = plan(micro, parts / micro)) return even;
     return must_be_even ? std::nullopt : any;
@@ -125,8 +124,9 @@ std::optional<MemoryFix> change_engine(Backend& device,
                                        const MemoryTable& before) {
   const std::int64_t micro = micro_batch_of(request);
   const Recompute asked = request.options.recompute;
-  if (auto fix = FixSearch(device, request, target, asked, before).find(micro - 1)) return fix;
-  if (asked != Recompute::none) return std::nullopt;
+  if (asked != Recompute::automatic)
+    if (auto fix = FixSearch(device, request, target, asked, before).find(micro - 1)) return fix;
+  if (asked == Recompute::all) return std::nullopt;
   FixSearch recomputing(device, request, target, Recompute::automatic, before);
   if (auto same = recomputing.plan(micro, request.options.accumulation)) {
     same->micro_batch = same->accumulation = 0;
@@ -146,13 +146,12 @@ std::optional<MemoryFix> with_ranks(Backend& device,
   request.options.accumulation = 0;  // it would be another global batch's
   target.sharers = ranks;
   if (!can_be_planned(request, request.options.micro_batch)) return std::nullopt;
-  const MemoryPlan plan = plan_least(device, request);
-  MemoryFix fix{.ranks = request.ranks, .needed = target.needed(plan.table)};
-  const std::uint64_t limit = request.options.memory_limit;
-  if (fix.needed <= target.bytes && (limit == 0 || plan.table.on_device(target.on_host) <= limit))
-    return fix;
+  if (const auto plan = try_plan(device, request)) {
+    const MemoryFix fix{.ranks = request.ranks, .needed = target.needed(plan->table)};
+    if (fix.needed <= target.bytes) return fix;
+  }
   if (ranks > 1) return std::nullopt;  // first, the most ranks that need nothing else
-  auto change = change_engine(device, request, target, plan.table);
+  auto change = change_engine(device, request, target, plan_least(device, request).table);
   if (change) change->ranks = request.ranks;
   return change;
 }
