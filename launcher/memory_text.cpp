@@ -37,15 +37,14 @@ std::string memory_table_text(const MemoryTable& table,
                               const TableSubject& subject,
                               const std::string& arena_note) {
   std::string text = categories_text(table);
-  const std::string at_least = subject.complete ? "" : ", at least";
-  if (!subject.on_host) {
-    const std::uint64_t device = table.on_device(false);
-    text += line("on the device" + at_least, device, arena_note);
-    text += line("on the host", table.planned() - device);
-    return text + line(words_of(context), table[context]);
-  }
-  text += line("planned" + at_least, table.planned(), arena_note);
+  const std::uint64_t device = table.on_device();
   const auto& measured = table[context];
+  text += line(subject.complete ? "on the device" : "on the device, at least", device, arena_note);
+  if (!subject.on_host) {
+    text += line("on the host", table.planned() - device);
+    return text + line(words_of(context), measured);
+  }
+  text += line("planned", table.planned(), "  with snapshot and loader");
   text += line(words_of(context),
                measured,
                measured ? "  measured on this machine: this process with the kernels made" : "");

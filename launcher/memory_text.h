@@ -14,8 +14,8 @@ struct TableSubject {
   bool complete = true;  ///< false: a device that is not here wants more
 };
 
-/// A line a category and their sums, each line with an end: on the processor one sum, otherwise
-/// one of the device and one of the host. `arena_note` goes behind the device's sum.
+/// A line a category and their sums, each line with an end: of the device, which --memory-limit
+/// limits, and on the processor of all, otherwise of the host. `arena_note` goes behind the first.
 std::string memory_table_text(const MemoryTable& table,
                               const TableSubject& subject,
                               const std::string& arena_note = {});

@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-/// What training takes beyond its plan: measured at most 3% and 8 MiB on the CPU.
-constexpr std::uint64_t kUncountedBytes = 32 * kMiB, kUncountedShare = 32;
 /// Of the free memory, what may be gone when the proposed command runs.
 constexpr std::uint64_t kNoiseShare = 64;
 /// What a proposal saves at least where more was planned for than there was.
@@ -24,80 +22,65 @@ constexpr std::uint64_t kLeastSaved = 64 * kMiB;
 constexpr std::size_t kMostUsers = 4;
 constexpr std::uint64_t kLeastUser = 64 * kMiB;
 
-bool is_host_device(Backend& backend) {
-  const auto probe = backend.allocate(1, "probe");
-  return backend.is_host_memory(probe->data());
-}
-
 std::uint64_t without_share(std::uint64_t bytes, std::uint64_t share) {
   return bytes - bytes / share;
 }
 
 }  // namespace
 
-std::uint64_t plannable_bytes(const MemoryRoom& room) {
-  const std::uint64_t bytes = without_share(room.bytes.value_or(0), kUncountedShare);
-  return bytes - std::min(bytes, kUncountedBytes);
-}
-
 TrainingMemory::TrainingMemory(Job& job, PlanRequest request, std::string model)
-    : job_(job), request_(std::move(request)), model_(std::move(model)) {
-  request_.ranks = job.size();
-  request_.on_host = is_host_device(job.backend());
-}
+    : job_(job), request_(std::move(request)), model_(std::move(model)), room_(memory_room(job)) {}
 
 bool TrainingMemory::exceeds_limit(const MemoryPlan& plan) const {
   const std::uint64_t limit = request_.options.memory_limit;
   return limit > 0 && plan.limited_bytes > limit;
 }
 
-MemoryTarget TrainingMemory::room_target(const MemoryRoom& room) const {
+MemoryTarget TrainingMemory::room_target() const {
   MemoryTarget target{
-      .bytes = plannable_bytes(room), .on_host = request_.on_host, .sharers = room.sharers};
-  if (room.sharers == 1) target.snapshot_sharers = room.rank == 0 ? 1 : 0;
-  if (room.sharers > 1) target.snapshot_sharers = room.sharers;
+      .bytes = room_.bytes.value_or(0), .host = request_.on_host, .sharers = room_.sharers};
+  target.snapshot_sharers = room_.sharers > 1 || room_.rank == 0 ? room_.sharers : 0;
   return target;
 }
 
-void TrainingMemory::require_room() {
+void TrainingMemory::require_room() const {
   const MemoryPlan plan = plan_memory(job_.backend(), request_);
-  room_ = memory_room(job_);
-  if (!room_->bytes) return;
-  MemoryTarget target = room_target(*room_);
+  if (!room_.bytes) return;
+  MemoryTarget target = room_target();
   const std::uint64_t needed = target.needed(plan.table);
   if (needed <= target.bytes) return;
   target.bytes = without_share(target.bytes, kNoiseShare);
   throw ExplainedOutOfMemory(
-      fmt::format("memory: {} takes {} ({} bytes) of a rank's memory, and there are {}, of which "
-                  "{} stay for what no plan counts: {} too little",
+      fmt::format("memory: {} takes {} ({} bytes) of a rank, {} more than the room that there is: "
+                  "{}",
                   model_,
                   bytes_words(double(needed)),
                   needed,
-                  to_string(*room_),
-                  bytes_words(double(*room_->bytes - plannable_bytes(*room_))),
-                  bytes_words(double(needed - plannable_bytes(*room_)))),
+                  bytes_words(double(needed - *room_.bytes)),
+                  to_string(room_)),
       hint(target),
       details(plan),
-      {room_->rank, room_->host});
+      {room_.rank, room_.host});
 }
 
-/// Where a part of the training could not be had that was planned for.
+/// Where a part of the training could not be had, although there seemed to be room, or the limit
+/// is too small.
 MemoryTarget TrainingMemory::target_after(const MemoryPlan& plan) const {
-  if (exceeds_limit(plan)) {
-    return {.bytes = request_.options.memory_limit, .on_host = request_.on_host};
-  }
-  MemoryTarget target{.on_host = request_.on_host};
-  if (room_ && room_->bytes) target = room_target(*room_);
+  if (exceeds_limit(plan)) return {.bytes = request_.options.memory_limit};
+  MemoryTarget target = room_target();
   const std::uint64_t needed = target.needed(plan.table);
   const std::uint64_t less = needed - std::min(needed, std::max(needed / 8, kLeastSaved));
-  target.bytes = room_ && room_->bytes ? std::min(target.bytes, less) : less;
+  target.bytes = room_.bytes ? std::min(target.bytes, less) : less;
   return target;
 }
 
 std::string TrainingMemory::details(const MemoryPlan& plan) const {
   std::string text = "  memory of rank 0 as planned\n";
   text += memory_table_text(plan.table, {.on_host = request_.on_host});
-  if (room_) text += fmt::format("  free at the start      {}\n", to_string(*room_));
+  text += fmt::format("  free at the start      {}\n", to_string(room_));
+  if (room_.kept > 0)
+    text += fmt::format("                         and {} that stay free for what no plan counts\n",
+                        bytes_words(double(room_.kept)));
   const DeviceMemory now = job_.backend().memory();
   if (now.free)
     text += fmt::format("  free now               {} of {}{}\n",

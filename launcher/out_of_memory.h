@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -29,19 +28,20 @@ class ExplainedOutOfMemory final : public OutOfMemory, public Culprit {
   std::string details_;
 };
 
-/// Of `room`, what a plan may take: the rest is for what no plan counts, such as stacks, the heap's
-/// own bookkeeping, MPI's buffers and what libraries take when they first run.
-std::uint64_t plannable_bytes(const MemoryRoom& room);
-
-/// What a training has its memory from, and what to say where it lacks.
+/// Where a training gets its memory, and what to say where that lacks.
 class TrainingMemory {
  public:
-  /// The ranks of `request` and where its device is are found out. `job` must outlive this.
+  /// Asks every rank what it has room for: collective, before anything is reserved. `job` must
+  /// outlive this.
   TrainingMemory(Job& job, PlanRequest request, std::string model);
 
+  /// What the request left open.
+  void settle(const TrainOptions& options) { request_.options = options; }
+
   /// Throws ExplainedOutOfMemory where the plan does not fit what is free on the rank that has the
-  /// least, which it names; on all ranks alike, before anything is reserved. Collective.
-  void require_room();
+  /// least, which it names; on all ranks alike. Throws OutOfMemory where it exceeds the
+  /// memory_limit.
+  void require_room() const;
 
   /// To be called while an OutOfMemory is being handled: throws it again, explained where it is
   /// not, and as it is where memory does not suffice for that. Not collective.
@@ -49,7 +49,7 @@ class TrainingMemory {
 
  private:
   bool exceeds_limit(const MemoryPlan& plan) const;
-  MemoryTarget room_target(const MemoryRoom& room) const;
+  MemoryTarget room_target() const;
   MemoryTarget target_after(const MemoryPlan& plan) const;
   std::string details(const MemoryPlan& plan) const;
   std::string hint(const MemoryTarget& target) const;
@@ -57,7 +57,7 @@ class TrainingMemory {
   Job& job_;
   PlanRequest request_;
   std::string model_;
-  std::optional<MemoryRoom> room_;
+  MemoryRoom room_;
 };
 
 }  // namespace lockstep

@@ -39,16 +39,11 @@ bool can_be_planned(const PlanRequest& request, std::int64_t micro_batch) {
 /// One way to save memory, tried out: `recompute` as given, with micro-batches up to a bound.
 class FixSearch {
  public:
-  /// `before` is the table without any change.
   FixSearch(Backend& device,
             const PlanRequest& request,
             const MemoryTarget& target,
-            Recompute recompute,
-            const MemoryTable& before)
+            Recompute recompute)
       : device_(device), request_(request), target_(target), asked_(request.options) {
-    const std::uint64_t uncounted = before.on_device(target.on_host) - target.needed(before);
-    limit_ = target.bytes + uncounted;
-    if (asked_.memory_limit > 0) limit_ = std::min(limit_, asked_.memory_limit);
     request_.options.recompute = recompute;
   }
 
@@ -67,35 +62,72 @@ class FixSearch {
 
   /// What fits with one micro-batch; without `accumulation` where that is 0.
   std::optional<MemoryFix> plan(std::int64_t micro_batch, std::int64_t accumulation) {
-    TrainOptions& options = request_.options;
-    options.micro_batch = micro_batch;
-    options.accumulation = accumulation;
-    options.memory_limit = options.recompute == Recompute::automatic ? limit_ : 0;
+    request_.options.micro_batch = micro_batch;
+    request_.options.accumulation = accumulation;
+    if (request_.options.recompute == Recompute::automatic)
+      return plan_recomputing(micro_batch, accumulation);
+    request_.options.memory_limit = 0;
     const auto plan = try_plan(device_, request_);
-    if (!plan) return std::nullopt;
-    const std::uint64_t on_device = plan->table.on_device(target_.on_host);
-    const std::uint64_t needed = target_.needed(plan->table);
-    excess_ = on_device - std::min(on_device, limit_);
-    if (needed > target_.bytes || on_device > limit_) return std::nullopt;
-    MemoryFix fix{.micro_batch = micro_batch, .accumulation = accumulation, .needed = needed};
-    if (options.recompute != Recompute::automatic) return fix;
-    fix.recompute = asked_.recompute != Recompute::automatic;
-    const std::uint64_t whole = (on_device + kMiB - 1) / kMiB * kMiB;
-    if (limit_ != asked_.memory_limit) fix.memory_limit = whole <= limit_ ? whole : on_device;
-    return fix;
+    if (!plan || !fits(plan->table)) return std::nullopt;
+    return fix(plan->table, micro_batch, accumulation);
   }
 
  private:
+  /// Of on_device(): the rest of the target, or what was asked for.
+  std::uint64_t limit_beside(std::uint64_t host_bytes) const {
+    const std::uint64_t rest = target_.bytes - std::min(target_.bytes, host_bytes);
+    return asked_.memory_limit > 0 ? std::min(rest, asked_.memory_limit) : rest;
+  }
+
+  /// Sets excess_.
+  bool fits(const MemoryTable& table) {
+    const std::uint64_t device = table.on_device();
+    const std::uint64_t limit = limit_beside(target_.needed(table) - device);
+    excess_ = device - std::min(device, limit);
+    return device <= limit;
+  }
+
+  MemoryFix fix(const MemoryTable& table,
+                std::int64_t micro_batch,
+                std::int64_t accumulation) const {
+    return {
+        .micro_batch = micro_batch, .accumulation = accumulation, .needed = target_.needed(table)};
+  }
+
+  std::optional<MemoryFix> plan_recomputing(std::int64_t micro_batch, std::int64_t accumulation) {
+    TrainOptions& options = request_.options;
+    // What lies beside the device does not depend on what is computed again.
+    options.recompute = Recompute::all;
+    options.memory_limit = 0;
+    const auto all = try_plan(device_, request_);
+    options.recompute = Recompute::automatic;
+    if (!all) return std::nullopt;
+    fits(all->table);
+    const std::uint64_t limit = limit_beside(target_.needed(all->table) - all->table.on_device());
+    if (limit == 0) return std::nullopt;
+    options.memory_limit = limit;
+    const auto plan = try_plan(device_, request_);
+    if (!plan || !fits(plan->table)) return std::nullopt;
+    MemoryFix result = fix(plan->table, micro_batch, accumulation);
+    result.recompute = asked_.recompute != Recompute::automatic;
+    const std::uint64_t bytes = plan->table.on_device();
+    const std::uint64_t whole = (bytes + kMiB - 1) / kMiB * kMiB;
+    if (limit != asked_.memory_limit) result.memory_limit = whole <= limit ? whole : bytes;
+    return result;
+  }
+
   /// The largest micro-batch up to `most` that fits.
   std::optional<MemoryFix> largest(std::int64_t most) {
-    std::uint64_t limit = limit_;
-    // What is searched with leaves short last micro-batches out: what they add is taken off.
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::uint64_t limit = limit_beside(0);
+    // What is searched with leaves the host's part and short last micro-batches out: what was too
+    // much because of them is taken off.
+    for (int attempt = 0; attempt < kAttempts && most > 0; ++attempt) {
       request_.options.micro_batch = request_.options.accumulation = 0;
       std::int64_t micro =
           std::min(most, largest_micro_batch(device_, request_, limit).micro_batch);
       while (micro > 0 && !can_be_planned(request_, micro)) --micro;
       if (micro == 0) return std::nullopt;
+      excess_ = 0;
       if (auto fix = plan(micro, 0)) return fix;
       most = micro - 1;
       limit -= std::min(limit, excess_);
@@ -103,14 +135,13 @@ class FixSearch {
     return std::nullopt;
   }
 
-  static constexpr int kAttempts = 6;
+  static constexpr int kAttempts = 8;
 
   Backend& device_;
   PlanRequest request_;
   MemoryTarget target_;
   TrainOptions asked_;
-  std::uint64_t limit_ = 0;   // of on_device()
-  std::uint64_t excess_ = 0;  // of the last plan over it
+  std::uint64_t excess_ = 0;  // of the last plan over what it had to fit
 };
 
 std::int64_t micro_batch_of(const PlanRequest& request) {
@@ -120,14 +151,13 @@ std::int64_t micro_batch_of(const PlanRequest& request) {
 /// A smaller micro-batch, or recomputation.
 std::optional<MemoryFix> change_engine(Backend& device,
                                        const PlanRequest& request,
-                                       const MemoryTarget& target,
-                                       const MemoryTable& before) {
+                                       const MemoryTarget& target) {
   const std::int64_t micro = micro_batch_of(request);
   const Recompute asked = request.options.recompute;
   if (asked != Recompute::automatic)
-    if (auto fix = FixSearch(device, request, target, asked, before).find(micro - 1)) return fix;
+    if (auto fix = FixSearch(device, request, target, asked).find(micro - 1)) return fix;
   if (asked == Recompute::all) return std::nullopt;
-  FixSearch recomputing(device, request, target, Recompute::automatic, before);
+  FixSearch recomputing(device, request, target, Recompute::automatic);
   if (auto same = recomputing.plan(micro, request.options.accumulation)) {
     same->micro_batch = same->accumulation = 0;
     return same;
@@ -151,7 +181,7 @@ std::optional<MemoryFix> with_ranks(Backend& device,
     if (fix.needed <= target.bytes) return fix;
   }
   if (ranks > 1) return std::nullopt;  // first, the most ranks that need nothing else
-  auto change = change_engine(device, request, target, plan_least(device, request).table);
+  auto change = change_engine(device, request, target);
   if (change) change->ranks = request.ranks;
   return change;
 }
@@ -202,11 +232,10 @@ std::vector<OtherSetting> other_settings(Backend& device,
 }  // namespace
 
 std::uint64_t MemoryTarget::needed(const MemoryTable& table) const {
-  const std::uint64_t all = table.on_device(on_host);
-  if (!on_host || snapshot_sharers == 1) return all;
+  if (!host) return table.on_device();
   const std::uint64_t snapshot = table[MemoryCategory::snapshot].value_or(0);
   const auto ranks = std::uint64_t(snapshot_sharers);
-  return all - snapshot + (ranks == 0 ? 0 : (snapshot + ranks - 1) / ranks);
+  return table.planned() - snapshot + (ranks == 0 ? 0 : (snapshot + ranks - 1) / ranks);
 }
 
 std::string MemoryFix::flags() const {
@@ -251,7 +280,7 @@ LeastMemory least_memory(Backend& device, const PlanRequest& asked, const Memory
 MemoryAdvice advise(Backend& device, const PlanRequest& request, const MemoryTarget& target) {
   const MemoryPlan asked = plan_least(device, request);
   MemoryAdvice advice{.needed = target.needed(asked.table)};
-  advice.fix = change_engine(device, request, target, asked.table);
+  advice.fix = change_engine(device, request, target);
   if (!advice.fix) advice.fix = fewer_ranks(device, request, target, advice.needed);
   if (advice.fix) {
     advice.fix->saved = advice.needed - std::min(advice.needed, advice.fix->needed);

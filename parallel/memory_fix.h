@@ -10,17 +10,18 @@
 
 namespace lockstep {
 
-/// What a rank's plan has to fit.
+/// What a rank's plan has to fit, beside the request's own memory_limit.
 struct MemoryTarget {
   std::uint64_t bytes = 0;
-  bool on_host = true;  ///< the device is the processor itself
+  /// Host memory, in which snapshot and loader lie as well; otherwise on_device() alone counts.
+  bool host = false;
   /// Rank 0 alone holds the checkpoint snapshot: the ranks that share its memory in equal parts,
   /// one of which is rank 0; 0: the target is another rank's.
   int snapshot_sharers = 1;
   /// Ranks of a host among which its memory is divided: with fewer of them each has more.
   int sharers = 1;
 
-  /// The part of rank 0's on_device() bytes that counts.
+  /// What of rank 0's table counts.
   std::uint64_t needed(const MemoryTable& table) const;
 };
 
@@ -55,10 +56,10 @@ struct OtherSetting {
 
 struct MemoryAdvice {
   std::uint64_t needed = 0;  ///< as asked: MemoryTarget::needed() of plan_least()
-  std::optional<MemoryFix> fix;
+  std::optional<MemoryFix> fix = {};
   // Where there is none:
-  std::optional<LeastMemory> least;  ///< of the smallest micro-batch, with recompute
-  std::vector<OtherSetting> others;
+  std::optional<LeastMemory> least = {};  ///< of the smallest micro-batch, with recompute
+  std::vector<OtherSetting> others = {};
 };
 
 /// Rank 0's plan for the micro-batch that the request has, without its memory_limit, with the

@@ -101,7 +101,7 @@ class CpuBackend final : public Backend {
 
   DeviceMemory memory() const override {
     HostMemory host = read_host_memory();
-    return {host.free, host.total, std::move(host.group), host.own};
+    return {host.free, host.total, {}, std::move(host.group), host.own};
   }
 
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {

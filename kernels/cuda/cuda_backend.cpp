@@ -144,7 +144,7 @@ class CudaBackend final : public Backend {
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
     char id[32] = {};
     if (cudaDeviceGetPCIBusId(id, sizeof id, device_.ordinal) != cudaSuccess) id[0] = 0;
-    return {free, total, id[0] != 0 ? id : "gpu", std::nullopt};
+    return {free, total, id[0] != 0 ? id : "gpu", {}, {}};
   }
 
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
