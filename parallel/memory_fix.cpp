@@ -209,6 +209,7 @@ std::vector<OtherSetting> other_settings(Backend& device,
   const auto add = [&](const std::string& flags, const TrainOptions& options) {
     PlanRequest other = request;
     other.options = options;
+    other.options.recompute = Recompute::automatic;
     try {
       const std::uint64_t needed = least_memory(device, other, target).needed;
       others.push_back({flags, needed, needed <= target.bytes});
@@ -268,7 +269,6 @@ MemoryPlan plan_least(Backend& device, PlanRequest request) {
 
 LeastMemory least_memory(Backend& device, const PlanRequest& asked, const MemoryTarget& target) {
   PlanRequest request = asked;
-  request.options.recompute = Recompute::automatic;
   std::int64_t& micro = request.options.micro_batch;
   request.options.accumulation = 0;
   for (micro = 1; micro < request.options.global_batch; ++micro)
@@ -286,7 +286,9 @@ MemoryAdvice advise(Backend& device, const PlanRequest& request, const MemoryTar
     advice.fix->saved = advice.needed - std::min(advice.needed, advice.fix->needed);
     return advice;
   }
-  advice.least = least_memory(device, request, target);
+  PlanRequest recomputing = request;
+  recomputing.options.recompute = Recompute::automatic;
+  advice.least = least_memory(device, recomputing, target);
   advice.others = other_settings(device, request, target);
   return advice;
 }

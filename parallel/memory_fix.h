@@ -66,8 +66,8 @@ struct MemoryAdvice {
 /// recomputation that takes the least of those that it allows. Throws ConfigError.
 MemoryPlan plan_least(Backend& device, PlanRequest request);
 
-/// The smallest micro-batch that the batch can be planned with, and the least that it takes.
-/// Throws ConfigError: there is none.
+/// The smallest micro-batch that the batch can be planned with, and what it takes at least with the
+/// recomputation that the request allows. Throws ConfigError: there is none.
 LeastMemory least_memory(Backend& device, const PlanRequest& request, const MemoryTarget& target);
 
 /// The cheapest change with which `request` fits, found by planning it: a smaller micro-batch, as
