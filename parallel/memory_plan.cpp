@@ -12,6 +12,7 @@
 #include "parallel/memory_fit.h"
 #include "parallel/process_memory.h"
 #include "parallel/replica.h"
+#include "parallel/schedule.h"
 #include "parallel/training_run.h"
 
 namespace lockstep {
@@ -150,13 +151,28 @@ std::int64_t crossing(BytesByMicroBatch& bytes,
   return std::int64_t(std::clamp(at, double(least), double(most)));
 }
 
+/// A micro-batch that fits; 0: none of those tried. Of a large model the smallest need not be the
+/// one that takes the least: it makes the most shards, and sums of theirs are pending.
+std::int64_t one_that_fits(BytesByMicroBatch& bytes, std::int64_t most, std::uint64_t limit) {
+  std::int64_t micro = 1;
+  while (bytes(micro) > limit) {
+    const std::int64_t next = std::min(2 * micro, most);
+    const bool fewer_shards = next > most / kDefaultShards;
+    if (next == micro) return 0;
+    if (fewer_shards && bytes(next) > std::max<std::uint64_t>(limit, bytes(micro))) return 0;
+    micro = next;
+  }
+  return micro;
+}
+
 /// The largest in [1, most] whose bytes are within the limit; 0: none. Bytes are close to a line,
 /// so that few are looked at, and none that is far too large.
 std::int64_t search(BytesByMicroBatch& bytes, std::int64_t most, std::uint64_t limit) {
-  if (bytes(1) > limit) return 0;
-  if (most == 1) return 1;
-  std::int64_t fits = 1, too_large = 2;
-  if (bytes(2) <= limit) too_large = crossing(bytes, 1, 2, limit, 2, most);
+  std::int64_t fits = one_that_fits(bytes, most, limit);
+  if (fits == 0 || fits == most) return fits;
+  std::int64_t too_large = fits + 1;
+  if (bytes(too_large) <= limit)
+    too_large = crossing(bytes, fits, too_large, limit, too_large, most);
   while (bytes(too_large) <= limit) {
     fits = too_large;
     if (fits == most) return most;
