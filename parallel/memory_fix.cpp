@@ -174,7 +174,7 @@ std::optional<MemoryFix> with_ranks(Backend& device,
                                     PlanRequest request,
                                     MemoryTarget target,
                                     int ranks) {
-  target.bytes = target.bytes / std::uint64_t(ranks) * std::uint64_t(target.sharers);
+  target.bytes = target.bytes * std::uint64_t(target.sharers) / std::uint64_t(ranks);
   if (target.snapshot_sharers > 0) target.snapshot_sharers = ranks;
   request.ranks = request.ranks / target.sharers * ranks;
   request.options.accumulation = 0;  // it would be another global batch's

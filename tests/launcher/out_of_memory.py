@@ -83,6 +83,7 @@ class Short(ProgramTest):
         """A --memory-limit that is too small."""
         short = (*flags, f"--memory-limit={limit}")
         result = self.run_flags(*short, "--out=short")
+        self.assertEqual(result.returncode, 4, result.stderr)
         self.assertFalse((self.folder / "short").exists(), "a refused start leaves its folder")
         proposed, hint, summary = self.check_it_works(
             result, global_batch, lambda *more: self.run_flags(*short, *more))
@@ -134,11 +135,11 @@ class OutOfMemory(Short):
         half = self.device_bytes(*SMALL, "--micro-batch=7")
         self.assertEqual(self.check_limit(half, *SMALL),
                          ["--micro-batch", "6", "--accumulation", "4"])
-        cifar = ("--model=resnet18", "--stem=cifar", "--data=synthetic:32x32x3:10",
-                 "--global-batch=12", "--micro-batch=12", "--workers=1", "--precision=bf16")
-        third = self.device_bytes(*cifar, "--micro-batch=4")
-        self.assertEqual(self.check_limit(third, *cifar, global_batch=12),
-                         ["--micro-batch", "4", "--accumulation", "3"])
+        convnet = ("--model=convnet", "--data=glyphs", "--global-batch=60", "--micro-batch=60",
+                   "--workers=0", "--precision=bf16")
+        third = self.device_bytes(*convnet, "--micro-batch=21")
+        self.assertEqual(self.check_limit(third, *convnet, global_batch=60),
+                         ["--micro-batch", "20", "--accumulation", "3"])
 
     def test_a_limit_that_only_recomputation_fits(self):
         below = self.device_bytes(*SMALL, "--micro-batch=1") - 1
@@ -165,7 +166,7 @@ class OutOfMemory(Short):
 
     def test_settings_that_would_help_do(self):
         text = self.write("text.txt", "to be or not to be " * 400)
-        wide = ("--model=gpt", f"--data=text:{text}", "--layers=1", "--context=16", "--width=512",
+        wide = ("--model=gpt", f"--data=text:{text}", "--layers=1", "--context=16", "--width=384",
                 "--global-batch=2", "--workers=0", "--optimizer=adamw")
         result = self.run_command([self.program, "plan", "--json", "--ranks=1", *wide,
                                    "--micro-batch=1", "--recompute=all"])
