@@ -150,13 +150,22 @@ std::int64_t crossing(BytesByMicroBatch& bytes,
   return std::int64_t(std::clamp(at, double(least), double(most)));
 }
 
+/// Of 1, 2, 4, ...: the smallest make many shards, whose sums wait for each other. 0: none.
+std::int64_t smallest_that_fits(BytesByMicroBatch& bytes, std::int64_t most, std::uint64_t limit) {
+  for (std::int64_t micro = 1; micro <= most; micro *= 2) {
+    if (bytes(micro) <= limit) return micro;
+    if (micro > 1 && bytes(micro) >= bytes(micro / 2)) return 0;
+  }
+  return 0;
+}
+
 /// The largest in [1, most] whose bytes are within the limit; 0: none. Bytes are close to a line,
 /// so that few are looked at, and none that is far too large.
 std::int64_t search(BytesByMicroBatch& bytes, std::int64_t most, std::uint64_t limit) {
-  if (bytes(1) > limit) return 0;
-  if (most == 1) return 1;
-  std::int64_t fits = 1, too_large = 2;
-  if (bytes(2) <= limit) too_large = crossing(bytes, 1, 2, limit, 2, most);
+  std::int64_t fits = smallest_that_fits(bytes, most, limit);
+  if (fits == 0 || fits == most) return fits;
+  std::int64_t too_large = fits + 1;
+  if (bytes(too_large) <= limit) too_large = crossing(bytes, fits, fits + 1, limit, fits + 1, most);
   while (bytes(too_large) <= limit) {
     fits = too_large;
     if (fits == most) return most;
