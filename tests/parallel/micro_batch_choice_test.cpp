@@ -74,7 +74,7 @@ TEST(EvenMicroBatches, AreNeverFewAndNeverFarApart) {
       EXPECT_EQ(sizes.back(), (global - 1) / ranks + 1);
       EXPECT_EQ(sizes.front(), 1);
       for (std::size_t i = 1; i < sizes.size(); ++i)
-        EXPECT_LE(double(sizes[i]), 2.5 * double(sizes[i - 1])) << global << " on " << ranks;
+        EXPECT_LE(double(sizes[i]), 3.0 * double(sizes[i - 1])) << global << " on " << ranks;
     }
 }
 
