@@ -107,7 +107,7 @@ std::string TrainingMemory::hint(const MemoryTarget& target) const {
   const LeastMemory& least = *advice.least;
   const std::uint64_t missing = least.needed - std::min(least.needed, target.bytes);
   return fmt::format(
-      "no micro-batch fits: even {} with full recompute, which takes the least, takes {}, {} too "
+      "even a micro-batch of {} with full recompute, which takes the least, takes {}, {} too "
       "much; what would help: {} more memory, {}",
       least.micro_batch,
       bytes_words(double(least.needed)),
