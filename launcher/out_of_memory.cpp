@@ -16,8 +16,8 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 /// Of the free memory, what may be gone when the proposed command runs.
 constexpr std::uint64_t kNoiseShare = 64;
-/// What a proposal saves at least where more was planned for than there was.
-constexpr std::uint64_t kLeastSaved = 64 * kMiB;
+/// Of what was planned for and is not there, what a proposal saves at least.
+constexpr std::uint64_t kSavedShare = 8;
 
 constexpr std::size_t kMostUsers = 4;
 constexpr std::uint64_t kLeastUser = 64 * kMiB;
@@ -33,11 +33,6 @@ TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::s
       request_(std::move(request)),
       model_(std::move(model)),
       room_(memory_room(context)) {}
-
-bool TrainingMemory::exceeds_limit(const MemoryPlan& plan) const {
-  const std::uint64_t limit = request_.options.memory_limit;
-  return limit > 0 && plan.limited_bytes > limit;
-}
 
 MemoryTarget TrainingMemory::room_target() const {
   MemoryTarget target{
@@ -66,15 +61,16 @@ void TrainingMemory::require_room() const {
       {room_.rank, room_.host});
 }
 
-/// Where a part of the training could not be had, although there seemed to be room, or the limit
-/// is too small.
-MemoryTarget TrainingMemory::target_after(const MemoryPlan& plan) const {
-  if (exceeds_limit(plan)) return {.bytes = request_.options.memory_limit};
+/// What to do about `error`, which something has thrown that was planned as `plan`.
+std::string TrainingMemory::hint_for(const OutOfMemory& error, const MemoryPlan& plan) const {
+  const std::uint64_t limit = request_.options.memory_limit;
+  if (limit > 0 && plan.limited_bytes > limit) return hint({.bytes = limit});
   MemoryTarget target = room_target();
   const std::uint64_t needed = target.needed(plan.table);
-  const std::uint64_t less = needed - std::min(needed, std::max(needed / 8, kLeastSaved));
-  target.bytes = room_.bytes ? std::min(target.bytes, less) : less;
-  return target;
+  if (room_.bytes && needed > target.bytes) return hint(target);
+  // There seemed to be room: how much is missing is not known.
+  target.bytes = without_share(needed, kSavedShare);
+  return hint(target, error.hint());
 }
 
 std::string TrainingMemory::details(const MemoryPlan& plan) const {
@@ -99,11 +95,12 @@ std::string TrainingMemory::details(const MemoryPlan& plan) const {
                             users.empty() ? "nobody who holds much of it" : to_string(users));
 }
 
-std::string TrainingMemory::hint(const MemoryTarget& target) const {
+std::string TrainingMemory::hint(const MemoryTarget& target, const std::string& otherwise) const {
   const MemoryAdvice advice = advise(context_.backend(), request_, target);
   // Under a launcher of its own, the program is not asked how many ranks there are.
   if (advice.fix)
     return fix_words(*advice.fix, request_.options.global_batch, env().started.has_value());
+  if (!otherwise.empty()) return otherwise;
   const LeastMemory& least = *advice.least;
   const std::uint64_t missing = least.needed - std::min(least.needed, target.bytes);
   return fmt::format(
@@ -127,7 +124,7 @@ void TrainingMemory::rethrow_explained() const {
     try {
       const MemoryPlan plan = plan_least(context_.backend(), request_);
       explained.emplace(
-          error.what(), hint(target_after(plan)), details(plan), known ? *known : Culprit{});
+          error.what(), hint_for(error, plan), details(plan), known ? *known : Culprit{});
     } catch (...) {
       // Without memory for that, or with a device that is lost, what is known must do.
     }

@@ -48,11 +48,11 @@ class TrainingMemory {
   [[noreturn]] void rethrow_explained() const;
 
  private:
-  bool exceeds_limit(const MemoryPlan& plan) const;
   MemoryTarget room_target() const;
-  MemoryTarget target_after(const MemoryPlan& plan) const;
   std::string details(const MemoryPlan& plan) const;
-  std::string hint(const MemoryTarget& target) const;
+  /// `otherwise` where nothing helps that computes the same; empty: then what is missing.
+  std::string hint(const MemoryTarget& target, const std::string& otherwise = {}) const;
+  std::string hint_for(const OutOfMemory& error, const MemoryPlan& plan) const;
 
   RankContext& context_;
   PlanRequest request_;

@@ -79,6 +79,14 @@ class Short(ProgramTest):
         self.assertEqual(summary["steps"], 1)
         return flags, hint, summary
 
+    def refusing(self, least):
+        """Variables with which a process is refused that many bytes."""
+        library = pathlib.Path(self.program).parent / "tests/launcher/librefused_memory.so"
+        if b"__asan_init" in pathlib.Path(self.program).read_bytes():
+            self.skipTest("the address sanitizer wants to be loaded first")
+        self.assertTrue(library.exists(), f"{library} is not built")
+        return {"LD_PRELOAD": str(library), "REFUSED_BYTES": str(least)}
+
     def check_limit(self, limit, *flags, global_batch=24):
         """A --memory-limit that is too small."""
         short = (*flags, f"--memory-limit={limit}")
@@ -217,6 +225,16 @@ class OutOfMemory(Short):
     def test_a_control_group(self):
         self.check_group("[rank 0 ")
 
+    def test_memory_that_is_gone_when_it_is_wanted(self):
+        arena = self.planned(*LARGE)["arena_bytes"]
+
+        def refused(*flags):
+            return self.run_command(self.command(*LARGE, *flags),
+                                    {**ROOT, **self.refusing(arena)})
+
+        self.check_it_works(refused("--out=short"), 512, refused,
+                            f"activations and workspace: {arena} bytes of memory wanted")
+
     def test_what_plan_proposes_fits(self):
         limit = self.device_bytes(*SMALL, "--micro-batch=7")
         result = self.run_command([self.program, "plan", "--ranks=1", *SMALL,
@@ -283,6 +301,19 @@ class OutOfMemoryRanks(Short):
                    "1", "prlimit", f"--as={limit}", *flags]
         result = self.run_command(command, ROOT)
         self.refused(result, "[rank 1 ", "seen by rank 0", "ulimit -v or -d")
+
+    def test_one_rank_whose_memory_is_gone_ends_all(self):
+        flags = [flag for flag in self.command(*LARGE, "--micro-batch=256", "--out=run")
+                 if not flag.startswith("--ranks")]
+        arena = self.planned(*LARGE, "--micro-batch=256")["arena_bytes"]
+        variables = [f"{name}={value}" for name, value in self.refusing(arena).items()]
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "1", *flags, ":", "-np",
+                   "1", "env", *variables, *flags]
+        began = time.monotonic()
+        result = self.run_command(command, ROOT)
+        self.assertLess(time.monotonic() - began, 60)
+        proposed, _, _ = self.refused(result, "[rank 1 ", f"{arena} bytes of memory wanted")
+        self.assertEqual(proposed[0], "--micro-batch")
 
     def rank_address_space(self):
         """What a rank takes beside its plan, under mpirun."""

@@ -101,6 +101,24 @@ TEST(OutOfMemoryReport, AnAllocationThatFailedIsExplained) {
   }
 }
 
+TEST(OutOfMemoryReport, WhereNothingSmallerIsKnownTheErrorKeepsItsHint) {
+  OneRank rank({.free = std::uint64_t{64} << 30, .total = std::uint64_t{64} << 30, .pool = ""});
+  PlanRequest request = large_request();
+  request.options.global_batch = request.options.micro_batch = 1;
+  request.options.recompute = Recompute::all;
+  const TrainingMemory memory(rank, request, "resnet20");
+  try {
+    try {
+      throw OutOfMemory("arena: 123 bytes of memory wanted", "the plain hint");
+    } catch (const OutOfMemory&) {
+      memory.rethrow_explained();
+    }
+  } catch (const ExplainedOutOfMemory& error) {
+    EXPECT_EQ(error.hint(), "the plain hint");
+    EXPECT_THAT(error.details(), HasSubstr("activations"));
+  }
+}
+
 /// A model that cannot even be planned: the plain error stays.
 TEST(OutOfMemoryReport, WhatCannotBeExplainedStaysAsItIs) {
   OneRank rank({.free = kMiB, .total = kMiB, .pool = ""});
