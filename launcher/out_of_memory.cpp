@@ -28,8 +28,11 @@ std::uint64_t without_share(std::uint64_t bytes, std::uint64_t share) {
 
 }  // namespace
 
-TrainingMemory::TrainingMemory(Job& job, PlanRequest request, std::string model)
-    : job_(job), request_(std::move(request)), model_(std::move(model)), room_(memory_room(job)) {}
+TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::string model)
+    : context_(context),
+      request_(std::move(request)),
+      model_(std::move(model)),
+      room_(memory_room(context)) {}
 
 bool TrainingMemory::exceeds_limit(const MemoryPlan& plan) const {
   const std::uint64_t limit = request_.options.memory_limit;
@@ -44,7 +47,7 @@ MemoryTarget TrainingMemory::room_target() const {
 }
 
 void TrainingMemory::require_room() const {
-  const MemoryPlan plan = plan_memory(job_.backend(), request_);
+  const MemoryPlan plan = plan_memory(context_.backend(), request_);
   if (!room_.bytes) return;
   MemoryTarget target = room_target();
   const std::uint64_t needed = target.needed(plan.table);
@@ -81,7 +84,7 @@ std::string TrainingMemory::details(const MemoryPlan& plan) const {
   if (room_.kept > 0)
     text += fmt::format("                         and {} that stay free for what no plan counts\n",
                         bytes_words(double(room_.kept)));
-  const DeviceMemory now = job_.backend().memory();
+  const DeviceMemory now = context_.backend().memory();
   if (now.free)
     text += fmt::format("  free now               {} of {}{}\n",
                         bytes_words(double(*now.free)),
@@ -90,21 +93,21 @@ std::string TrainingMemory::details(const MemoryPlan& plan) const {
                                               bytes_words(double(*now.own)))
                                 : "");
   const std::vector<MemoryUser> users =
-      request_.on_host ? largest_processes(kMostUsers, kLeastUser, job_.size() == 1)
+      request_.on_host ? largest_processes(kMostUsers, kLeastUser, context_.size() == 1)
                        : gpu_processes(now.pool);
   return text + fmt::format("  others there           {}\n",
                             users.empty() ? "nobody who holds much of it" : to_string(users));
 }
 
 std::string TrainingMemory::hint(const MemoryTarget& target) const {
-  const MemoryAdvice advice = advise(job_.backend(), request_, target);
+  const MemoryAdvice advice = advise(context_.backend(), request_, target);
   // Under a launcher of its own, the program is not asked how many ranks there are.
   if (advice.fix)
     return fix_words(*advice.fix, request_.options.global_batch, env().started.has_value());
   const LeastMemory& least = *advice.least;
   const std::uint64_t missing = least.needed - std::min(least.needed, target.bytes);
   return fmt::format(
-      "no micro-batch fits: even {} with full recompute, which takes the least, takes {}, {} too "
+      "even a micro-batch of {} with full recompute, which takes the least, takes {}, {} too "
       "much; what would help: {} more memory, {}",
       least.micro_batch,
       bytes_words(double(least.needed)),
@@ -122,7 +125,7 @@ void TrainingMemory::rethrow_explained() const {
     const auto* const known = dynamic_cast<const Culprit*>(&error);
     std::optional<ExplainedOutOfMemory> explained;
     try {
-      const MemoryPlan plan = plan_least(job_.backend(), request_);
+      const MemoryPlan plan = plan_least(context_.backend(), request_);
       explained.emplace(
           error.what(), hint(target_after(plan)), details(plan), known ? *known : Culprit{});
     } catch (...) {

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "launcher/job.h"
 #include "parallel/culprit.h"
 #include "parallel/memory_fix.h"
 #include "parallel/memory_room.h"
+#include "parallel/rank_context.h"
 
 namespace lockstep {
 
@@ -31,9 +31,9 @@ class ExplainedOutOfMemory final : public OutOfMemory, public Culprit {
 /// Where a training gets its memory, and what to say where that lacks.
 class TrainingMemory {
  public:
-  /// Asks every rank what it has room for: collective, before anything is reserved. `job` must
-  /// outlive this.
-  TrainingMemory(Job& job, PlanRequest request, std::string model);
+  /// Asks every rank what it has room for: collective, before anything is reserved. `context`
+  /// must outlive this.
+  TrainingMemory(RankContext& context, PlanRequest request, std::string model);
 
   /// What the request left open.
   void settle(const TrainOptions& options) { request_.options = options; }
@@ -54,7 +54,7 @@ class TrainingMemory {
   std::string details(const MemoryPlan& plan) const;
   std::string hint(const MemoryTarget& target) const;
 
-  Job& job_;
+  RankContext& context_;
   PlanRequest request_;
   std::string model_;
   MemoryRoom room_;

@@ -90,7 +90,7 @@ std::string to_string(const MemoryRoom& room) {
   if (!room.bytes) return "an unknown number of bytes " + place;
   const std::string bytes = bytes_words(double(*room.bytes));
   if (room.own_limit)
-    return fmt::format("{} {}, left of its limit of address space (ulimit -v)", bytes, place);
+    return fmt::format("{} {}, left of its own limit (ulimit -v or -d)", bytes, place);
   std::string text = bytes;
   if (room.total > 0) text += fmt::format(" of {}", bytes_words(double(room.total)));
   text += " " + place;

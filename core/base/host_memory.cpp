@@ -5,7 +5,6 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -88,17 +87,36 @@ void read_all_groups(const std::string& root, HostMemory& memory) {
 }
 
 /// Of a line of /proc/self/limits, "Max address space   4096   unlimited   bytes".
-std::optional<std::uint64_t> address_space_limit(const std::string& root) {
-  constexpr std::string_view kName = "Max address space";
+std::optional<std::uint64_t> own_limit(const std::string& root, std::string_view name) {
   std::ifstream file(root + "/proc/self/limits");
   for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(kName)) continue;
-    std::istringstream words(line.substr(kName.size()));
+    if (!line.starts_with(name)) continue;
+    std::istringstream words(line.substr(name.size()));
     std::uint64_t bytes = 0;
     if (words >> bytes) return bytes;
     return std::nullopt;
   }
   return std::nullopt;
+}
+
+/// Of a line "VmSize:    4096 kB" of /proc/self/status.
+std::uint64_t own_use(const std::string& root, std::string_view name) {
+  std::ifstream file(root + "/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(name)) continue;
+    std::uint64_t kib = 0;
+    std::istringstream(line.substr(name.size())) >> kib;
+    return kib * 1024;
+  }
+  return 0;
+}
+
+void read_own_limit(const std::string& root,
+                    std::string_view limit_name,
+                    std::string_view use_name,
+                    HostMemory& memory) {
+  const auto limit = own_limit(root, limit_name);
+  if (limit) take_least(memory.own, *limit - std::min(*limit, own_use(root, use_name)));
 }
 
 }  // namespace
@@ -117,11 +135,8 @@ HostMemory read_host_memory(const std::string& root) {
     if (name == "MemAvailable:") memory.free = kib * 1024;
   }
   read_all_groups(root, memory);
-  if (const auto limit = address_space_limit(root)) {
-    const auto pages = read_number(root + "/proc/self/statm");
-    const std::uint64_t used = pages.value_or(0) * std::uint64_t(sysconf(_SC_PAGESIZE));
-    memory.own = *limit - std::min(*limit, used);
-  }
+  read_own_limit(root, "Max address space", "VmSize:", memory);
+  read_own_limit(root, "Max data size", "VmData:", memory);
   return memory;
 }
 

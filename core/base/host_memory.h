@@ -18,14 +18,15 @@ struct HostMemory {
   std::uint64_t total = 0;
   /// The innermost group that has a limit, "/job_7/step_0", whose processes share it; empty: none.
   std::string group;
-  /// Left of this process's own limit of address space (ulimit -v), which nobody shares.
+  /// Left of this process's own limits of address space (ulimit -v) and of data (ulimit -d), which
+  /// nobody shares: the lesser.
   std::optional<std::uint64_t> own;
 
   /// The least of `free` and `own`.
   std::optional<std::uint64_t> left() const;
 };
 
-/// Reads /proc/meminfo, /proc/self/{cgroup,limits,statm} and /sys/fs/cgroup (versions 1 and 2)
+/// Reads /proc/meminfo, /proc/self/{cgroup,limits,status} and /sys/fs/cgroup (versions 1 and 2)
 /// below `root`; empty: the machine itself.
 HostMemory read_host_memory(const std::string& root = {});
 

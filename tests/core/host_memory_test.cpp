@@ -25,7 +25,8 @@ class HostMemoryFiles : public ::testing::Test {
     write("/proc/self/limits",
           "Limit                     Soft Limit           Hard Limit           Units     \n"
           "Max address space         unlimited            unlimited            bytes     \n");
-    write("/proc/self/statm", "5120 100 50 1 0 1 0\n");
+    write("/proc/self/status",
+          "Name:\tx\nVmPeak:\t 9999999 kB\nVmSize:\t   20480 kB\nVmData:\t 1024 kB\n");
   }
   ~HostMemoryFiles() override { fs::remove_all(root_); }
 
@@ -132,8 +133,17 @@ TEST_F(HostMemoryFiles, ALimitOfAddressSpaceIsThisProcesssOwn) {
                     500 * kMiB));
   const HostMemory memory = read();
   EXPECT_EQ(memory.free, 600 * kMiB);
-  EXPECT_EQ(memory.own, 500 * kMiB - 5120u * std::uint64_t(sysconf(_SC_PAGESIZE)));
+  EXPECT_EQ(memory.own, 480 * kMiB);
   EXPECT_EQ(memory.left(), memory.own);
+}
+
+TEST_F(HostMemoryFiles, OfTwoLimitsOfItsOwnTheLesserCounts) {
+  write("/proc/self/limits",
+        fmt::format("Max data size             {}            unlimited            bytes\n"
+                    "Max address space         {}            unlimited            bytes\n",
+                    101 * kMiB,
+                    500 * kMiB));
+  EXPECT_EQ(read().own, 100 * kMiB);
 }
 
 TEST_F(HostMemoryFiles, FilesThatAreNoneSayNothing) {

@@ -156,7 +156,7 @@ class OutOfMemory(Short):
     def test_what_fits_in_no_way(self):
         limit = self.device_bytes(*SMALL, "--micro-batch=4", "--recompute=all") // 2
         result = self.run_flags(*SMALL, "--optimizer=adamw", f"--memory-limit={limit}")
-        self.expect_error(result, 4, "no micro-batch fits: even ", "with full recompute",
+        self.expect_error(result, 4, "even a micro-batch of ", "with full recompute",
                           "a smaller model (parameters, gradients and optimizer state alone take")
         takes, missing, more = re.search(
             r"least, takes (\S+ \S+), (\S+ \S+) too much; what would help: (\S+ \S+) more",
@@ -173,7 +173,7 @@ class OutOfMemory(Short):
         needed = json.loads(result.stdout)
         limit = needed["limited_bytes"] - needed["categories"]["optimizer_state"] // 2
         result = self.run_flags(*wide, f"--memory-limit={limit}")
-        self.expect_error(result, 4, "no micro-batch fits")
+        self.expect_error(result, 4, "even a micro-batch of ")
         flags = re.search(r"`([^`]+)`, which changes what is trained and fits", result.stderr)[1]
         self.assertEqual(flags, "--optimizer sgd --momentum 0")
         sgd = [flag for flag in wide if not flag.startswith("--optimizer")]
@@ -182,17 +182,23 @@ class OutOfMemory(Short):
         self.assertEqual(again.returncode, 0, again.stderr)
 
     def test_a_limit_of_address_space(self):
-        limit = self.address_space(*SMALL) + self.planned(*LARGE)["planned_bytes"] // 2
+        self.check_own_limit(resource.RLIMIT_AS, "VmPeak")
+
+    def test_a_limit_of_data(self):
+        self.check_own_limit(resource.RLIMIT_DATA, "VmData")
+
+    def check_own_limit(self, kind, counted):
+        limit = self.address_space(counted, *SMALL) + self.planned(*LARGE)["planned_bytes"] // 2
 
         def limited(*flags):
             return self.run_flags(*LARGE, *flags, preexec_fn=lambda: resource.setrlimit(
-                resource.RLIMIT_AS, (limit, limit)))
+                kind, (limit, limit)))
 
         result = limited("--out=short")
-        flags, _, _ = self.check_it_works(result, 512, limited, "ulimit -v", "[rank 0 ")
+        flags, _, _ = self.check_it_works(result, 512, limited, "ulimit -v or -d", "[rank 0 ")
         self.assertIn("--micro-batch", flags)
 
-    def address_space(self, *flags):
+    def address_space(self, counted, *flags):
         """What the process takes beside its plan."""
         run = subprocess.Popen([str(part) for part in self.command(*flags, "--out=base")],
                                cwd=self.folder, env=clean_environment(),
@@ -203,7 +209,7 @@ class OutOfMemory(Short):
                 status = pathlib.Path(f"/proc/{run.pid}/status").read_text()
             except OSError:
                 break
-            found = re.search(r"VmPeak:\s+(\d+) kB", status)
+            found = re.search(counted + r":\s+(\d+) kB", status)
             peak = max(peak, int(found[1]) << 10 if found else 0)
         self.assertEqual(run.wait(timeout=TIMEOUT_S), 0)
         return peak - self.planned(*flags)["planned_bytes"]
@@ -242,6 +248,26 @@ class OutOfMemoryRanks(Short):
         self.assertEqual(self.check_limit(self.device_bytes(*seven, "--micro-batch=3"), *seven,
                                           global_batch=7), ["--micro-batch", "3"])
 
+    def test_fewer_ranks_where_nothing_else_fits(self):
+        wide = ("--model=mlp", "--hidden=4000,4000", "--data=glyphs", "--global-batch=4",
+                "--micro-batch=1", "--workers=0")
+        self.ranks = 2
+        needed = self.planned(*wide)["planned_bytes"]
+        self.ranks = 4
+        # Four ranks have 60 MiB of program and MPI each.
+        group = self.make_group(int(2.5 * needed) + 4 * 60 * MIB)
+
+        def confined(*flags):
+            return self.run_command(
+                ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', group,
+                 *self.command(*wide, *flags)], ROOT)
+
+        result = confined("--out=short")
+        flags, hint, _ = self.check_it_works(result, 4, confined)
+        self.assertEqual(flags[0], "--ranks")
+        self.assertIn(flags[1], ("1", "2", "3"))
+        self.assertIn("leaves each rank room", hint)
+
     def test_limits_of_four_ranks(self):
         self.ranks = 4
         flags = (*SMALL, "--micro-batch=6")
@@ -256,7 +282,7 @@ class OutOfMemoryRanks(Short):
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "1", *flags, ":", "-np",
                    "1", "prlimit", f"--as={limit}", *flags]
         result = self.run_command(command, ROOT)
-        self.refused(result, "[rank 1 ", "seen by rank 0", "ulimit -v")
+        self.refused(result, "[rank 1 ", "seen by rank 0", "ulimit -v or -d")
 
     def rank_address_space(self):
         """What a rank takes beside its plan, under mpirun."""
