@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/doctor/nvidia_library.h"
+#include "launcher/nvidia/nvidia_library.h"
 #include "launcher/doctor/nvml.h"
 
 namespace lockstep::doctor {

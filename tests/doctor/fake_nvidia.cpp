@@ -15,11 +15,11 @@
 #include <sys/stat.h>
 #include <vector>
 
-#include "launcher/doctor/nvidia_abi.h"
+#include "launcher/nvidia/nvidia_abi.h"
 
 namespace {
 
-using namespace lockstep::doctor;
+using namespace lockstep::nvidia;
 
 std::string folder() {
   Dl_info info{};
