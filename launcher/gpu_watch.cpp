@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 #include <string_view>
+#include <type_traits>
 
 #include "launcher/host_facts.h"
 #include "launcher/nvidia/gpu_sampler.h"
@@ -95,7 +96,7 @@ void GpuWatch::watch(State& state) {
     state.use.add(sample);
     state.newest = sample;
     state.newest_at = Clock::now();
-    next = std::max(next + period, state.newest_at);
+    next = std::max(next + period, state.newest_at + period / 2);  // where answers take long
   }
 }
 

@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/nn/trace.h"
 #include "launcher/error_meeting.h"
+#include "launcher/gpu_watch.h"
 #include "launcher/host_facts.h"
 #include "launcher/open_data.h"
 #include "launcher/profile_table.h"
@@ -30,6 +31,20 @@
 
 namespace lockstep {
 namespace {
+
+/// Watches this rank's GPU, where there is one, from the first step on.
+void add_gpu_watch(std::optional<GpuWatch>& watch, Job& job, TrainOptions& options) {
+  if (!job.gpu()) return;  // on no rank, then
+  watch.emplace(GpuWatch::Settings{.device = *job.gpu()});
+  options.accepted = [&watch, accepted = options.accepted](bool resumed) {
+    accepted(resumed);
+    watch->begin();
+  };
+  options.complete_step = [&watch](StepRecord& record) { record.gpu = watch->newest(); };
+  options.complete_summary = [&watch, &job](TrainSummary& summary) {
+    summary.gpus = gather_gpu_use(job.host_communicator(), watch->stop());
+  };
+}
 
 /// What all ranks learn from rank 0: a text, or the error it met instead.
 struct Notice {
@@ -286,6 +301,8 @@ int run_training(Job& job, const RunSettings& settings) {
   options.accepted = [&](bool resumed) {
     if (job.rank() > 0) open_log(log_file, job, resumed);
   };
+  std::optional<GpuWatch> gpu_watch;
+  add_gpu_watch(gpu_watch, job, options);
   Trainer trainer(job, model, loss, options);
 
   RunLog& log = job.fault_log().log();

@@ -89,7 +89,7 @@ struct GpuUse {
     for (std::size_t i = 0; i < kGpuQuantities; ++i) ranges[i].add(sample.values[GpuQuantity(i)]);
     if (!sample.reasons) return;
     ++reason_samples;
-    for (std::size_t i = 0; i < kClockReasons; ++i) held_back[i] += *sample.reasons >> i & 1;
+    for (std::size_t i = 0; i < kClockReasons; ++i) held_back[i] += (*sample.reasons >> i) & 1u;
   }
 };
 
