@@ -17,6 +17,7 @@
 #include "launcher/rank_discovery.h"
 #include "launcher/self_start.h"
 #include "launcher/stand_in_data.h"
+#include "parallel/batch_plan.h"
 
 namespace lockstep {
 namespace {
@@ -58,6 +59,8 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   }
   const StandInData stand_in{flags.classes};
   flags.train = parse_train_flags(app.remaining(), &stand_in);
+  if (flags.train.measures_micro_batch)  // which only the run does
+    flags.train.options.micro_batch = default_micro_batch(flags.train.options.global_batch);
   return flags;
 }
 

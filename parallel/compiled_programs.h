@@ -51,15 +51,22 @@ class CompiledPrograms {
   const Program& largest() const;
 
  private:
-  void check_parameters(std::int64_t samples, const Graph& graph) const;
-
+  void add(Backend& backend,
+           const ModelFunction& model,
+           const LossFunction& loss,
+           const data::SampleSpec& samples,
+           const TrainOptions& options,
+           const BatchPlan& batch,
+           std::int64_t micro_batch);
   FlatSpace space_;
   MemoryReuse reuse_;
+  int choice_ = -1;  // of recomputation: the whole micro-batch, which comes first, decides
   std::vector<CompiledProgram> training_;
   std::vector<CompiledProgram> evaluation_;
 };
 
-/// least_training_bytes() of the training program for a whole micro-batch.
+/// The least that memory_limit could be for a whole micro-batch with the recomputation that
+/// `options` allows.
 std::size_t least_training_bytes(Backend& backend,
                                  const ModelFunction& model,
                                  const LossFunction& loss,

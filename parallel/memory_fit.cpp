@@ -33,14 +33,20 @@ std::span<const RecomputeChoice> allowed(const std::vector<RecomputeChoice>& cho
 
 }  // namespace
 
-std::size_t training_bytes(const Program& program,
+std::size_t training_bytes(const Program& training,
                            const FlatSpace& space,
-                           const Optimizer& optimizer) {
-  std::size_t bytes = program.arena_bytes();
-  bytes += std::size_t(space.elems) * 4 * std::size_t(2 + state_arrays(optimizer));
+                           const Optimizer& optimizer,
+                           const BesideTraining& beside) {
+  std::size_t arena = kArenaAlignment;
   std::map<std::pair<int, std::string>, std::size_t> packed;
-  for (const auto& [parameter, copy] : program.packed_copies())
-    packed[{parameter, copy.format}] = copy.bytes;
+  for (const Program* program : {&training, beside.evaluation}) {
+    if (program == nullptr) continue;
+    arena = std::max(arena, program->arena_bytes());
+    for (const auto& [parameter, copy] : program->packed_copies())
+      packed[{parameter, copy.format}] = copy.bytes;
+  }
+  std::size_t bytes = arena + beside.exchange_bytes;
+  bytes += std::size_t(space.elems) * 4 * std::size_t(2 + state_arrays(optimizer));
   for (const auto& [key, size] : packed) bytes += size;
   return bytes;
 }
@@ -49,12 +55,13 @@ std::size_t least_training_bytes(const Graph& graph,
                                  Backend& backend,
                                  const FlatSpace& space,
                                  MemoryReuse reuse,
-                                 const TrainOptions& options) {
+                                 const TrainOptions& options,
+                                 const BesideTraining& beside) {
   std::size_t least = SIZE_MAX;
   const std::vector<RecomputeChoice> choices = recompute_choices(graph);
   for (const RecomputeChoice& choice : allowed(choices, options.recompute)) {
     const Program program(recompute(graph, choice.dropped), backend, space, reuse);
-    least = std::min(least, training_bytes(program, space, options.optimizer));
+    least = std::min(least, training_bytes(program, space, options.optimizer, beside));
   }
   return least;
 }
@@ -64,6 +71,7 @@ std::unique_ptr<Program> compile_within_limit(Graph graph,
                                               const FlatSpace& space,
                                               MemoryReuse reuse,
                                               const TrainOptions& options,
+                                              const BesideTraining& beside,
                                               int& choice) {
   if (options.recompute == Recompute::none && options.memory_limit == 0)
     return std::make_unique<Program>(std::move(graph), backend, space, reuse);
@@ -76,7 +84,7 @@ std::unique_ptr<Program> compile_within_limit(Graph graph,
   for (int i = first; i <= last; ++i) {
     auto program = std::make_unique<Program>(
         recompute(graph, choices[std::size_t(i)].dropped), backend, space, reuse);
-    const std::size_t bytes = training_bytes(*program, space, options.optimizer);
+    const std::size_t bytes = training_bytes(*program, space, options.optimizer, beside);
     least = std::min(least, bytes);
     if (choice < 0 && options.memory_limit > 0 && bytes > options.memory_limit) continue;
     choice = i;

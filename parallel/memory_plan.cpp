@@ -100,11 +100,14 @@ MicroBatchMemory memory_with(Backend& device,
   options.recompute = recompute;
   const CompiledPrograms programs(
       device, request.model, request.loss, request.data.train->spec(), options, batch, {});
+  const BesideTraining beside{
+      .exchange_bytes = exchange_memory(programs.graph(), programs.space(), options, batch),
+      .evaluation = programs.evaluation().front().program.get()};
   return {std::max(kArenaAlignment, programs.largest().arena_bytes()),
-          training_bytes(programs.whole(), programs.space(), options.optimizer)};
+          training_bytes(programs.whole(), programs.space(), options.optimizer, beside)};
 }
 
-/// training_bytes() by micro-batch, each computed once.
+/// least_training_bytes() by micro-batch, each computed once.
 class BytesByMicroBatch {
  public:
   BytesByMicroBatch(Backend& device, const PlanRequest& request)
@@ -194,7 +197,14 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
   const ProgramBuffers buffers(nothing, programs);
   PackedCopies packed;
   request_packed_copies(nothing, programs, packed);
-  ReplicaParts parts(nothing, nobody, programs, buffers, options, plan.batch);
+  ReplicaParts parts(nothing,
+                     nobody,
+                     programs.graph(),
+                     programs.space(),
+                     buffers.parameters->as<float>(),
+                     buffers.gradients->as<float>(),
+                     options,
+                     plan.batch);
 
   plan.table = tabulate(programs, buffers, packed, parts);
   plan.table[MemoryCategory::context] = context;
@@ -205,7 +215,7 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
                                              1 + std::size_t(state_arrays(options.optimizer)));
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
   count_parameters(programs.graph(), plan);
-  plan.limited_bytes = training_bytes(programs.whole(), programs.space(), options.optimizer);
+  plan.limited_bytes = plan.table.on_device();
   for (const auto category :
        {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer_state})
     plan.fixed_bytes += *plan.table[category];

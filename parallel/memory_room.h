@@ -16,7 +16,7 @@ struct MemoryRoom {
   std::uint64_t total = 0;             ///< of that rank's device or container; 0: unknown
   int rank = 0;                        ///< whose it is
   std::string host;                    ///< its host
-  int sharers = 1;                     ///< ranks that its device's memory is shared by, in equal parts
+  int sharers = 1;  ///< ranks that its device's memory is shared by, in equal parts
 };
 
 /// Collective over `context`; equal on every rank. To be asked before anything is reserved.

@@ -115,7 +115,7 @@ TEST_P(PlannedRun, ReservesWhatWasPlanned) {
   const MemoryTable actual = replica->memory();
   EXPECT_EQ(plan.table.arena_bytes, replica->activation_bytes());
   EXPECT_EQ(plan.table.arena_bytes, context.metered.alive("activations and workspace"));
-  EXPECT_EQ(plan.limited_bytes, replica->planned_bytes());
+  EXPECT_EQ(plan.limited_bytes, replica->memory().on_device());
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < kMemoryCategories; ++i) {
     const auto category = MemoryCategory(i);
