@@ -22,7 +22,7 @@ constexpr int kStalePeriods = 3;
 constexpr Clock::rep kNotBegun = 0;
 
 template <std::size_t N>
-void fill(char (&to)[N], std::string_view text) {
+void put_text(char (&to)[N], std::string_view text) {
   std::fill(std::begin(to), std::end(to), '\0');
   std::copy_n(text.begin(), std::min(text.size(), N - 1), to);
 }
@@ -49,22 +49,22 @@ struct GpuWatch::State {
 
 GpuWatch::GpuWatch(const Settings& settings) : state_(std::make_shared<State>()) {
   state_->settings = settings;
-  fill(state_->use.host, host_name());
-  fill(state_->use.device, settings.device);
+  put_text(state_->use.host, host_name());
+  put_text(state_->use.device, settings.device);
   try {
     thread_ = start_quiet_thread([state = state_] {
       try {
         watch(*state);
       } catch (const std::exception& error) {
         const std::lock_guard lock(state->mutex);
-        if (!state->stopped) fill(state->use.not_watched, error.what());
+        if (!state->stopped) put_text(state->use.not_watched, error.what());
       }
       const std::lock_guard lock(state->mutex);
       state->ended = true;
       state->changed.notify_all();
     });
   } catch (const std::exception& error) {
-    fill(state_->use.not_watched, std::string("there is no thread for it: ") + error.what());
+    put_text(state_->use.not_watched, std::string("there is no thread for it: ") + error.what());
     state_->ended = true;
   }
 }
@@ -76,7 +76,7 @@ void GpuWatch::watch(State& state) {
   {
     const std::lock_guard lock(state.mutex);
     if (state.stopped) return;
-    fill(state.use.not_watched, sampler.not_watched());
+    put_text(state.use.not_watched, sampler.not_watched());
     state.use.part = sampler.part();
     state.use.limits = sampler.limits();
   }

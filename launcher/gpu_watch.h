@@ -20,8 +20,9 @@ namespace lockstep {
 class GpuWatch {
  public:
   struct Settings {
-    std::string device;          ///< address on the PCI bus
-    std::string library_folder;  ///< of libnvidia-ml.so.1; empty: where the dynamic linker looks
+    std::string device = {};  ///< address on the PCI bus
+    std::string library_folder =
+        {};  ///< of libnvidia-ml.so.1; empty: where the dynamic linker looks
     std::chrono::milliseconds period{1000};
     std::chrono::milliseconds most_wait{500};  ///< of stop(), where the driver hangs
   };

@@ -134,8 +134,8 @@ std::vector<std::string> held_back(std::span<const GpuUse> ranks) {
 }
 
 std::string clock_words(std::span<const GpuUse> ranks, const std::vector<OfRank>& clocks) {
-  std::string text = "clocks " + megahertz(mean(clocks)) +
-                     of_limit(ranks, Q::clock_mhz, megahertz) + spread(ranks, clocks, megahertz);
+  std::string text = megahertz(mean(clocks)) + of_limit(ranks, Q::clock_mhz, megahertz) +
+                     spread(ranks, clocks, megahertz);
   if (const auto parts = held_back(ranks); !parts.empty())
     return text + fmt::format(", held back {}", fmt::join(parts, ", "));
   const bool all_said =
@@ -177,7 +177,9 @@ void add_power(std::span<const GpuUse> ranks, std::vector<std::string>& lines) {
   if (!power.empty())
     parts.push_back(watts(mean(power)) + of_limit(ranks, Q::power_w, watts) +
                     spread(ranks, power, watts));
-  if (!clocks.empty()) parts.push_back(clock_words(ranks, clocks));
+  if (!clocks.empty())
+    parts.push_back((power.empty() ? "" : "clocks ") + clock_words(ranks, clocks));
+  if (!parts.empty()) parts[0] = "on average " + parts[0];
   const auto heat = collect(ranks, [](const GpuUse& use) {
     return use[Q::temperature_c].samples > 0 ? use[Q::temperature_c].most : NAN;
   });
@@ -218,7 +220,7 @@ void add_troubles(std::span<const GpuUse> ranks, std::vector<std::string>& lines
                  "it holds; power and clocks are the whole GPU's"));
 }
 
-Json or_null(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
+Json number_or_null(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
 
 Json json_of(const GpuRange& range) {
   if (range.samples == 0) return nullptr;
@@ -238,14 +240,14 @@ Json json_of(const GpuUse& use, std::size_t rank) {
           {"mig_part", use.part},
           {"busy", json_of(use[Q::busy])},
           {"memory_bytes", json_of(use[Q::memory_bytes])},
-          {"memory_total_bytes", or_null(use.limits[Q::memory_bytes])},
+          {"memory_total_bytes", number_or_null(use.limits[Q::memory_bytes])},
           {"bus_busy", json_of(use[Q::bus_busy])},
           {"power_w", json_of(use[Q::power_w])},
-          {"power_limit_w", or_null(use.limits[Q::power_w])},
+          {"power_limit_w", number_or_null(use.limits[Q::power_w])},
           {"clock_mhz", json_of(use[Q::clock_mhz])},
-          {"clock_limit_mhz", or_null(use.limits[Q::clock_mhz])},
+          {"clock_limit_mhz", number_or_null(use.limits[Q::clock_mhz])},
           {"memory_clock_mhz", json_of(use[Q::memory_clock_mhz])},
-          {"memory_clock_limit_mhz", or_null(use.limits[Q::memory_clock_mhz])},
+          {"memory_clock_limit_mhz", number_or_null(use.limits[Q::memory_clock_mhz])},
           {"temperature_c", json_of(use[Q::temperature_c])},
           {"held_back", held}};
 }

@@ -77,7 +77,8 @@ TEST(GpuWords, TimeSpaceAndBandwidthAreThreeThings) {
           "nothing of how often it is used)",
           "gpu bandwidth          memory bus busy 41% of the time (something was read or written; "
           "says nothing of how many bytes)",
-          "gpu power              612 W of 700 W; clocks 1,695 MHz of 1,980 MHz, held back by its "
+          "gpu power              on average 612 W of 700 W; clocks 1,695 MHz of 1,980 MHz, held "
+          "back by its "
           "power limit 50% of the time; 64 degrees Celsius at most"));
 }
 
@@ -87,12 +88,12 @@ TEST(GpuWords, WhatIsNotSaidIsLeftOut) {
   clocks.values[Q::clock_mhz] = 1410;
   GpuUse use;
   use.add(clocks);
-  EXPECT_THAT(gpu_lines({&use, 1}), ElementsAre("gpu clocks             clocks 1,410 MHz"));
+  EXPECT_THAT(gpu_lines({&use, 1}), ElementsAre("gpu clocks             on average 1,410 MHz"));
   clocks.reasons = 1u << unsigned(ClockReason::idle);
   use = {};
   use.add(clocks);
   EXPECT_THAT(gpu_lines({&use, 1}),
-              ElementsAre("gpu clocks             clocks 1,410 MHz, never held back"));
+              ElementsAre("gpu clocks             on average 1,410 MHz, never held back"));
 }
 
 TEST(GpuWords, TheOddRankIsNamed) {
@@ -112,7 +113,8 @@ TEST(GpuWords, TheOddRankIsNamed) {
           "gpu bandwidth          memory bus busy 41% of the time on every rank (something was "
           "read "
           "or written; says nothing of how many bytes)",
-          "gpu power              625 W of 700 W, ranks 600 W to 700 W, rank 2 (b) farthest from "
+          "gpu power              on average 625 W of 700 W, ranks 600 W to 700 W, rank 2 (b) "
+          "farthest from "
           "the others with 700 W; clocks 1,835 MHz of 1,980 MHz, ranks 1,400 MHz to 1,980 MHz, "
           "rank 2 (b) farthest from the others with 1,400 MHz, held back by heat 100% of the time "
           "on rank 2 (b), the most"));
@@ -151,7 +153,7 @@ TEST(GpuWords, APartSaysWhatItLacks) {
   use.part = true;
   EXPECT_THAT(
       gpu_lines({&use, 1}),
-      ElementsAre("gpu power              300 W of 700 W",
+      ElementsAre("gpu power              on average 300 W of 700 W",
                   "gpu                    a MIG part: the driver does not say how busy it or its "
                   "memory bus is, nor what it holds; power and clocks are the whole GPU's"));
 }
