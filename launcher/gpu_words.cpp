@@ -180,6 +180,13 @@ void add_power(std::span<const GpuUse> ranks, std::vector<std::string>& lines) {
   if (!clocks.empty())
     parts.push_back((power.empty() ? "" : "clocks ") + clock_words(ranks, clocks));
   if (!parts.empty()) parts[0] = "on average " + parts[0];
+  const auto memory_clocks = means(ranks, Q::memory_clock_mhz);
+  if (std::ranges::any_of(memory_clocks, [&](const OfRank& one) {
+        return one.value < ranks[one.rank].limits[Q::memory_clock_mhz];
+      }))
+    parts.push_back("memory clock " + megahertz(mean(memory_clocks)) +
+                    of_limit(ranks, Q::memory_clock_mhz, megahertz) +
+                    spread(ranks, memory_clocks, megahertz));
   const auto heat = collect(ranks, [](const GpuUse& use) {
     return use[Q::temperature_c].samples > 0 ? use[Q::temperature_c].most : NAN;
   });
@@ -199,6 +206,9 @@ std::string trouble(const GpuUse& use) {
   if (use.went_silent)
     return fmt::format("watched until the driver stopped answering, after {} samples", use.samples);
   if (use.samples == 0) return "not watched: training was too short";
+  if (use.reason_samples == 0 &&
+      std::ranges::all_of(use.ranges, [](const GpuRange& range) { return range.samples == 0; }))
+    return "not watched: the driver answers no question about it";
   return {};
 }
 

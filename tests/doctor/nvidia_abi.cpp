@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled where the toolkit's headers are, and nothing more: what the doctor and the faked
+// Compiled where the toolkit's headers are, and nothing more: what Lockstep and the faked
 // libraries take the ABIs of libcuda.so.1 and libnvidia-ml.so.1 to be, against the real ones.
 #include "launcher/nvidia/nvidia_abi.h"
 

@@ -138,11 +138,30 @@ TEST(GpuWords, WhatCouldNotBeWatchedIsSaid) {
       gpu_lines({&silent, 1}),
       ElementsAre("gpu                    watched until the driver stopped answering, after "
                   "1 samples"));
-  const GpuUse some[] = {used("a", {GpuSample()}), use, use};
+  GpuUse empty = used("b", {GpuSample()});
+  EXPECT_THAT(
+      gpu_lines({&empty, 1}),
+      ElementsAre("gpu                    not watched: the driver answers no question about "
+                  "it"));
+  GpuSample something;
+  something.values[Q::memory_clock_mhz] = 2619;  // said in numbers alone
+  const GpuUse some[] = {used("a", {something}), use, use};
   EXPECT_THAT(
       gpu_lines(some),
       ElementsAre("gpu                    rank 1 (a) not watched: no such library; 1 more of "
                   "3 ranks like it"));
+}
+
+TEST(GpuWords, AMemoryClockBelowTheHighestIsSaid) {
+  GpuSample slow;
+  slow.values[Q::power_w] = 100;
+  slow.values[Q::memory_clock_mhz] = 1593;
+  GpuUse use = used("a", {slow});
+  use.limits[Q::memory_clock_mhz] = 2619;
+  EXPECT_THAT(
+      gpu_lines({&use, 1}),
+      ElementsAre("gpu power              on average 100 W of 700 W; memory clock 1,593 MHz "
+                  "of 2,619 MHz"));
 }
 
 TEST(GpuWords, APartSaysWhatItLacks) {
