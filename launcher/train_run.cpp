@@ -20,6 +20,7 @@
 #include "launcher/gpu_watch.h"
 #include "launcher/host_facts.h"
 #include "launcher/open_data.h"
+#include "launcher/out_of_memory.h"
 #include "launcher/profile_table.h"
 #include "launcher/progress.h"
 #include "launcher/rank_stop.h"
@@ -289,33 +290,30 @@ PlanRequest plan_request(Job& job,
   return request;
 }
 
-}  // namespace
+/// What a run is made of, once its flags are accepted.
+struct RunParts {
+  const data::DataSplit& data;
+  const ModelFunction& model;
+  const LossFunction& loss;
+  const ParameterCount& parameters;
+  TrainingMemory& memory;
+};
 
-int run_training(Job& job, const RunSettings& asked) {
-  RunSettings settings = asked;
+int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
   TrainFlags& flags = settings.flags;
-  check_launched_ranks(flags, job.size());
-  job.open_device(flags.device);
-  const data::DataSplit data = open_data(flags);
-  const data::SampleSpec& samples = data.train->spec();
-  nn::ModelSpec spec = flags.model;
-  spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
-  const ModelFunction model = nn::make_model(spec);
-  const LossFunction loss = make_loss(flags, samples);
-  const ParameterCount parameters = count_parameters(model, loss, samples, flags.options.freeze);
-  plan_batch(flags.options, job.size());  // before a folder is made
-  validate(flags.options);
-
+  const data::DataSplit& data = parts.data;
   std::unique_ptr<RunFolder> folder;
   const std::string path = create_folder(job, flags, folder);
   check_shared_folder(job.host_communicator(), path);
   flags.options.checkpoint.folder = path + "/checkpoints";
   const std::string micro_batch_words =
       flags.measures_micro_batch
-          ? settle_micro_batch(job, plan_request(job, model, loss, data, flags), flags)
+          ? settle_micro_batch(job, plan_request(job, parts.model, parts.loss, data, flags), flags)
           : std::string();
   TrainOptions options = flags.options;
   options.augmentation.resized_crop = 0;  // the source draws it
+  parts.memory.settle(options);
+  parts.memory.require_room();
   options.checkpoint.texts = {{"config.toml", to_toml(flags)},
                               {"classes.json", classes_json(*data.train)}};
   options.stop = stop_asked;
@@ -329,7 +327,7 @@ int run_training(Job& job, const RunSettings& asked) {
   };
   std::optional<GpuWatch> gpu_watch;
   add_gpu_watch(gpu_watch, job, options);
-  Trainer trainer(job, model, loss, options);
+  Trainer trainer(job, parts.model, parts.loss, options);
 
   RunLog& log = job.fault_log().log();
   Console console(settings.console);
@@ -343,7 +341,7 @@ int run_training(Job& job, const RunSettings& asked) {
     folder->write_file("config.toml", to_toml(flags));
     folder->write_file("classes.json", classes_json(*data.train));
     folder->write_file("environment.json", environment_json(job, settings, micro_batch_words));
-    print_start(console, job, settings, data, parameters, micro_batch_words, path);
+    print_start(console, job, settings, data, parts.parameters, micro_batch_words, path);
     if (resumed) print_resume(console, *resumed);
     warn_of_slow_bf16(job, settings.flags.options);
   });
@@ -369,6 +367,31 @@ int run_training(Job& job, const RunSettings& asked) {
   if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
   if (!summary.stopped) return 0;
   return int(summary.saved ? ExitCode::requeue : ExitCode::error);
+}
+
+}  // namespace
+
+int run_training(Job& job, const RunSettings& asked) {
+  RunSettings settings = asked;
+  TrainFlags& flags = settings.flags;
+  check_launched_ranks(flags, job.size());
+  job.open_device(flags.device);
+  const data::DataSplit data = open_data(flags);
+  const data::SampleSpec& samples = data.train->spec();
+  nn::ModelSpec spec = flags.model;
+  spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
+  const ModelFunction model = nn::make_model(spec);
+  const LossFunction loss = make_loss(flags, samples);
+  const ParameterCount parameters = count_parameters(model, loss, samples, flags.options.freeze);
+  plan_batch(flags.options, job.size());  // before a folder is made
+  validate(flags.options);
+
+  TrainingMemory memory(job, plan_request(job, model, loss, data, flags), flags.model.name);
+  try {
+    return train_in_folder(job, settings, {data, model, loss, parameters, memory});
+  } catch (const OutOfMemory&) {
+    memory.rethrow_explained();  // the memory of the run is free again
+  }
 }
 
 }  // namespace lockstep
