@@ -8,11 +8,9 @@
 namespace lockstep {
 namespace {
 
-using enum MemoryCategory;
-
-std::string line(const std::string& name,
-                 const std::optional<std::uint64_t>& bytes,
-                 const std::string& note = {}) {
+std::string table_line(const std::string& name,
+                       const std::optional<std::uint64_t>& bytes,
+                       const std::string& note = {}) {
   return fmt::format("  {:<22} {:>20}  {:>11}{}\n",
                      name,
                      bytes ? with_thousands(double(*bytes)) : "",
@@ -21,12 +19,14 @@ std::string line(const std::string& name,
 }
 
 std::string categories_text(const MemoryTable& table) {
+  using enum MemoryCategory;
   std::string text;
   for (std::size_t i = 0; i < kMemoryCategories; ++i) {
     const auto category = MemoryCategory(i);
     if (category == context) continue;
     const bool in_arena = category == activations || category == workspace || category == input;
-    text += line(words_of(category), table.bytes[i], in_arena ? "  arena, when most is live" : "");
+    text += table_line(
+        words_of(category), table.bytes[i], in_arena ? "  arena, when most is live" : "");
   }
   return text;
 }
@@ -38,17 +38,20 @@ std::string memory_table_text(const MemoryTable& table,
                               const std::string& arena_note) {
   std::string text = categories_text(table);
   const std::uint64_t device = table.on_device();
+  const auto context = MemoryCategory::context;
   const auto& measured = table[context];
-  text += line(subject.complete ? "on the device" : "on the device, at least", device, arena_note);
+  text += table_line(
+      subject.complete ? "on the device" : "on the device, at least", device, arena_note);
   if (!subject.on_host) {
-    text += line("on the host", table.planned() - device);
-    return text + line(words_of(context), measured);
+    text += table_line("on the host", table.planned() - device);
+    return text + table_line(words_of(context), measured);
   }
-  text += line("planned", table.planned(), "  with snapshot and loader");
-  text += line(words_of(context),
-               measured,
-               measured ? "  measured on this machine: this process with the kernels made" : "");
-  if (measured) text += line("total", table.total());
+  text += table_line("planned", table.planned(), "  with snapshot and loader");
+  text +=
+      table_line(words_of(context),
+                 measured,
+                 measured ? "  measured on this machine: this process with the kernels made" : "");
+  if (measured) text += table_line("total", table.total());
   return text;
 }
 

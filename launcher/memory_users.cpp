@@ -18,14 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Process {
+struct ProcessEntry {
   MemoryUser user;
   int parent = 0;
 };
 
 /// Nothing of it where the process is gone.
-Process read_process(const std::string& folder, int number) {
-  Process process{.user = {.process = number}};
+ProcessEntry read_process(const std::string& folder, int number) {
+  ProcessEntry process;
+  process.user.process = number;
   std::ifstream name(folder + "/comm");
   std::getline(name, process.user.name);
   std::ifstream sizes(folder + "/statm");
@@ -42,8 +43,8 @@ Process read_process(const std::string& folder, int number) {
   return process;
 }
 
-std::vector<Process> read_processes(const std::string& root) {
-  std::vector<Process> processes;
+std::vector<ProcessEntry> read_processes(const std::string& root) {
+  std::vector<ProcessEntry> processes;
   std::error_code error;
   for (fs::directory_iterator entry(root + "/proc", error), end; !error && entry != end;
        entry.increment(error)) {
@@ -62,12 +63,12 @@ std::vector<MemoryUser> largest_processes(std::size_t most,
                                           std::uint64_t least,
                                           bool siblings,
                                           const std::string& root) {
-  const std::vector<Process> processes = read_processes(root);
-  Process own;
-  for (const Process& process : processes)
+  const std::vector<ProcessEntry> processes = read_processes(root);
+  ProcessEntry own;
+  for (const ProcessEntry& process : processes)
     if (process.user.process == getpid()) own = process;
   std::vector<MemoryUser> users;
-  for (const Process& process : processes) {
+  for (const ProcessEntry& process : processes) {
     const bool sibling =
         process.parent == own.parent && process.user.name == own.user.name && own.parent > 0;
     if (process.user.process == getpid() || (sibling && !siblings)) continue;

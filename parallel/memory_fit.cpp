@@ -5,22 +5,21 @@
 #include <map>
 #include <span>
 
+#include "core/base/bytes_words.h"
 #include "core/base/error.h"
 #include "core/plan/recompute.h"
 
 namespace lockstep {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
-
 [[noreturn]] void throw_too_large(std::size_t needed, const TrainOptions& options) {
-  throw OutOfMemory(
-      fmt::format("memory: training takes {:.1f} MiB with --recompute {}, the limit is {:.1f} MiB",
-                  double(needed) / kMiB,
-                  name_of(options.recompute),
-                  double(options.memory_limit) / kMiB),
-      options.recompute == Recompute::none ? "use --recompute auto, or a smaller --micro-batch"
-                                           : "use a smaller --micro-batch or model");
+  throw OutOfMemory(fmt::format("memory: training takes {} with --recompute {}, the limit is {}",
+                                bytes_words(double(needed)),
+                                name_of(options.recompute),
+                                bytes_words(double(options.memory_limit))),
+                    options.recompute == Recompute::none
+                        ? "use --recompute auto, or a smaller --micro-batch"
+                        : "use a smaller --micro-batch or model");
 }
 
 /// The choices that `recompute` allows, the cheapest first.

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kWholeMiB = std::uint64_t{1} << 20;
 
 /// Nothing: not within the request's memory_limit, or the batch cannot be planned so.
 std::optional<MemoryPlan> try_plan(Backend& device, const PlanRequest& request) {
@@ -111,7 +111,7 @@ class FixSearch {
     MemoryFix result = fix(plan->table, micro_batch, accumulation);
     result.recompute = asked_.recompute != Recompute::automatic;
     const std::uint64_t bytes = plan->table.on_device();
-    const std::uint64_t whole = (bytes + kMiB - 1) / kMiB * kMiB;
+    const std::uint64_t whole = (bytes + kWholeMiB - 1) / kWholeMiB * kWholeMiB;
     if (limit != asked_.memory_limit) result.memory_limit = whole <= limit ? whole : bytes;
     return result;
   }
@@ -246,8 +246,9 @@ std::string MemoryFix::flags() const {
   if (accumulation > 0) add(fmt::format("--accumulation {}", accumulation));
   if (recompute) add("--recompute auto");
   if (memory_limit > 0)
-    add(memory_limit % kMiB == 0 ? fmt::format("--memory-limit {}MiB", memory_limit / kMiB)
-                                 : fmt::format("--memory-limit {}", memory_limit));
+    add(memory_limit % kWholeMiB == 0
+            ? fmt::format("--memory-limit {}MiB", memory_limit / kWholeMiB)
+            : fmt::format("--memory-limit {}", memory_limit));
   return text;
 }
 

@@ -13,53 +13,53 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
+constexpr std::uint64_t kUnknownBytes = ~std::uint64_t{0};
 
 /// Training takes at most 3% and 8 MiB more than its plan (tests/launcher/planned.py measures it).
 constexpr std::uint64_t kKeptBytes = std::uint64_t{32} << 20, kKeptShare = 32;
 
 /// What every rank tells the others.
-struct Card {
+struct RoomCard {
   char host[64] = {};
   char pool[128] = {};  ///< or group; of a longer name the end, in which groups differ
   int is_host = 1;
-  std::uint64_t free = kUnknown, own = kUnknown, total = 0;
+  std::uint64_t free = kUnknownBytes, own = kUnknownBytes, total = 0;
 
-  bool shares_with(const Card& other) const {
+  bool shares_with(const RoomCard& other) const {
     return std::string_view(host) == other.host && std::string_view(pool) == other.pool;
   }
 };
 
-Card own_card(Backend& backend) {
+RoomCard own_card(Backend& backend) {
   const DeviceMemory memory = backend.memory();
-  Card card;
+  RoomCard card;
   gethostname(card.host, sizeof card.host - 1);
   const std::string& pool = memory.pool.empty() ? memory.group : memory.pool;
   const std::size_t length = std::min(pool.size(), sizeof card.pool - 1);
   std::memcpy(card.pool, pool.data() + pool.size() - length, length);
   card.is_host = memory.pool.empty();
-  card.free = memory.free.value_or(kUnknown);
-  card.own = memory.own.value_or(kUnknown);
+  card.free = memory.free.value_or(kUnknownBytes);
+  card.own = memory.own.value_or(kUnknownBytes);
   card.total = memory.total;
   return card;
 }
 
-MemoryRoom room_of(const std::vector<Card>& cards, std::size_t rank) {
-  const Card& card = cards[rank];
+MemoryRoom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
+  const RoomCard& card = cards[rank];
   MemoryRoom room;
   room.rank = int(rank);
   room.host = card.host;
-  std::uint64_t free = kUnknown;  // ranks of a pool have read it one after the other
+  std::uint64_t free = kUnknownBytes;  // ranks of a pool have read it one after the other
   int sharers = 0;
-  for (const Card& other : cards) {
+  for (const RoomCard& other : cards) {
     if (!other.shares_with(card)) continue;
     free = std::min(free, other.free);
     ++sharers;
   }
-  if (free != kUnknown) room.bytes = free / std::uint64_t(sharers);
+  if (free != kUnknownBytes) room.bytes = free / std::uint64_t(sharers);
   room.sharers = sharers;
   room.total = card.total;
-  if (card.own < room.bytes.value_or(kUnknown)) {
+  if (card.own < room.bytes.value_or(kUnknownBytes)) {
     room.bytes = card.own;
     room.sharers = 1;
     room.own_limit = true;
@@ -73,13 +73,14 @@ MemoryRoom room_of(const std::vector<Card>& cards, std::size_t rank) {
 }  // namespace
 
 MemoryRoom memory_room(RankContext& context) {
-  const Card own = own_card(context.backend());
-  std::vector<Card> cards(std::size_t(context.size()));
+  const RoomCard own = own_card(context.backend());
+  std::vector<RoomCard> cards(std::size_t(context.size()));
   context.host_communicator().all_gather(&own, cards.data(), sizeof own);
   MemoryRoom least = room_of(cards, 0);
   for (std::size_t rank = 1; rank < cards.size(); ++rank) {
     MemoryRoom room = room_of(cards, rank);
-    if (room.bytes && room.bytes.value() < least.bytes.value_or(kUnknown)) least = std::move(room);
+    if (room.bytes && room.bytes.value() < least.bytes.value_or(kUnknownBytes))
+      least = std::move(room);
   }
   return least;
 }
