@@ -12,6 +12,7 @@
 #include "launcher/host_facts.h"
 #include "launcher/nvidia/gpu_sampler.h"
 #include "parallel/quiet_thread.h"
+#include "parallel/train_records.h"
 
 namespace lockstep {
 namespace {
@@ -98,6 +99,17 @@ void GpuWatch::watch(State& state) {
     state.newest_at = Clock::now();
     next = std::max(next + period, state.newest_at + period / 2);  // where answers take long
   }
+}
+
+void GpuWatch::follow(TrainOptions& options, Communicator& communicator) {
+  options.accepted = [this, accepted = options.accepted](bool resumed) {
+    if (accepted) accepted(resumed);
+    begin();
+  };
+  options.complete_step = [this](StepRecord& record) { record.gpu = newest(); };
+  options.complete_summary = [this, &communicator](TrainSummary& summary) {
+    summary.gpus = gather_gpu_use(communicator, stop());
+  };
 }
 
 void GpuWatch::begin() { state_->begun = Clock::now().time_since_epoch().count(); }

@@ -10,6 +10,7 @@
 
 #include "core/exec/communicator.h"
 #include "parallel/gpu_use.h"
+#include "parallel/train_options.h"
 
 namespace lockstep {
 
@@ -32,6 +33,11 @@ class GpuWatch {
   ~GpuWatch();
   GpuWatch(const GpuWatch&) = delete;
   GpuWatch& operator=(const GpuWatch&) = delete;
+
+  /// Watches a run with `options` from its first step to its end, and puts what it sees into its
+  /// records: StepRecord::gpu, and TrainSummary::gpus of all ranks. To be done on every rank; both
+  /// must outlive the run.
+  void follow(TrainOptions& options, Communicator& communicator);
 
   /// The first step begins. The first sample comes a period later, so that it is of training alone.
   /// Waits for nothing.

@@ -34,20 +34,6 @@
 namespace lockstep {
 namespace {
 
-/// Watches this rank's GPU, where there is one, from the first step on.
-void add_gpu_watch(std::optional<GpuWatch>& watch, Job& job, TrainOptions& options) {
-  if (!job.gpu()) return;  // on no rank, then
-  watch.emplace(GpuWatch::Settings{.device = *job.gpu()});
-  options.accepted = [&watch, accepted = options.accepted](bool resumed) {
-    accepted(resumed);
-    watch->begin();
-  };
-  options.complete_step = [&watch](StepRecord& record) { record.gpu = watch->newest(); };
-  options.complete_summary = [&watch, &job](TrainSummary& summary) {
-    summary.gpus = gather_gpu_use(job.host_communicator(), watch->stop());
-  };
-}
-
 /// What all ranks learn from rank 0: a text, or the error it met instead.
 struct Notice {
   int exit_code = 0;
@@ -326,7 +312,10 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
     if (job.rank() > 0) open_log(log_file, job, resumed);
   };
   std::optional<GpuWatch> gpu_watch;
-  add_gpu_watch(gpu_watch, job, options);
+  if (job.gpu()) {  // on all ranks or on none
+    gpu_watch.emplace(GpuWatch::Settings{.device = *job.gpu()});
+    gpu_watch->follow(options, job.host_communicator());
+  }
   Trainer trainer(job, parts.model, parts.loss, options);
 
   RunLog& log = job.fault_log().log();

@@ -8,7 +8,11 @@
 #include <string>
 #include <thread>
 
+#include "core/data/sources.h"
+#include "core/nn/zoo.h"
+#include "launcher/job.h"
 #include "launcher/nvidia/gpu_sampler.h"
+#include "parallel/trainer.h"
 #include "tests/doctor/fake_machine.h"
 
 namespace lockstep {
@@ -208,6 +212,38 @@ TEST_F(GpuWatchTest, TheFirstSampleIsOfAPeriodOfTraining) {
   watch.begin();
   EXPECT_TRUE(brings_a_sample(watch));
   EXPECT_GE(Clock::now() - begin, slow.period);
+}
+
+/// Trains a little, and goes on only when the watch has seen some of it.
+TEST_F(GpuWatchTest, ARunHasItInItsRecords) {
+  GpuWatch watch(settings());
+  Job job(0, nullptr);
+  job.open_device("cpu");
+  EXPECT_FALSE(job.gpu());
+  TrainOptions options{.global_batch = 8, .steps = 2, .log_every = 1, .eval_every = 0};
+  bool accepted = false;
+  options.accepted = [&](bool) { accepted = true; };
+  watch.follow(options, job.host_communicator());
+  struct Told final : TrainObserver {
+    explicit Told(GpuWatch& w) : watch(w) {}
+    void on_step(const StepRecord& record) override {
+      steps.push_back(record.gpu);
+      EXPECT_TRUE(brings_a_sample(watch));
+    }
+    GpuWatch& watch;
+    std::vector<std::optional<GpuSample>> steps;
+  } told(watch);
+  Trainer trainer(
+      job, nn::make_model({.name = "mlp", .outputs = 10}), softmax_cross_entropy, options);
+  trainer.add_observer(told);
+  const TrainSummary summary = trainer.fit(data::glyphs(16, 16));
+  EXPECT_TRUE(accepted);
+  ASSERT_EQ(told.steps.size(), 2u);
+  ASSERT_TRUE(told.steps[1]);
+  EXPECT_GE(told.steps[1]->values[Q::busy], 0.9);
+  ASSERT_EQ(summary.gpus.size(), 1u);
+  EXPECT_GE(summary.gpus[0].samples, 1);
+  EXPECT_STREQ(summary.gpus[0].device, kAddress);
 }
 
 /// A run ends within the bound, with what was seen before, and nothing changes any more.
