@@ -36,6 +36,7 @@ static_assert(std::size(kReasons) == kClockReasons);
 
 std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 std::string watts(double value) { return fmt::format("{:.0f} W", value); }
+std::string celsius(double value) { return fmt::format("{:.0f} degrees Celsius", value); }
 std::string megahertz(double value) { return with_thousands(value) + " MHz"; }
 
 /// A number of every rank that has it.
@@ -124,11 +125,14 @@ std::vector<std::string> held_back(std::span<const GpuUse> ranks) {
                                     : NAN;
     });
     if (shares.empty() || most(shares).value < kShown) continue;
-    parts.push_back(fmt::format(
-        "by {} {} of the time{}",
-        kReasons[reason].words,
-        percent(most(shares).value),
-        ranks.size() > 1 ? " on " + name_of(ranks, most(shares).rank) + ", the most" : ""));
+    const std::string high = percent(most(shares).value);
+    const bool alike = shares.size() == ranks.size() && percent(least(shares).value) == high;
+    const std::string where =
+        alike ? "every rank" : name_of(ranks, most(shares).rank) + ", the most";
+    parts.push_back(fmt::format("by {} {} of the time{}",
+                                kReasons[reason].words,
+                                high,
+                                ranks.size() > 1 ? " on " + where : ""));
   }
   return parts;
 }
@@ -191,9 +195,7 @@ void add_power(std::span<const GpuUse> ranks, std::vector<std::string>& lines) {
     return use[Q::temperature_c].samples > 0 ? use[Q::temperature_c].most : NAN;
   });
   if (!heat.empty())
-    parts.push_back(fmt::format("{:.0f} degrees Celsius at most{}",
-                                most(heat).value,
-                                ranks.size() > 1 ? " on " + name_of(ranks, most(heat).rank) : ""));
+    parts.push_back(celsius(most(heat).value) + " at most" + spread(ranks, heat, celsius));
   if (!parts.empty())
     lines.push_back(labelled(power.empty() && !clocks.empty() ? "gpu clocks" : "gpu power",
                              fmt::format("{}", fmt::join(parts, "; "))));

@@ -11,7 +11,7 @@ namespace {
 using namespace nvidia;
 
 constexpr const char* kFile = "libnvidia-ml.so.1";
-constexpr double kWattsPerMilliwatt = 1e-3, kSharePerPercent = 1e-2;
+constexpr double kMilliwatts = 1000, kPercent = 100;
 
 /// Whether the library has the function, and it answers.
 template <typename Function, typename... Arguments>
@@ -106,7 +106,7 @@ void GpuSampler::read_limits() {
   if (!part_) read_memory(used, limits_[GpuQuantity::memory_bytes]);
   unsigned limit = 0;
   if (library_.call("nvmlDeviceGetEnforcedPowerLimit", device_, &limit) == 0)
-    limits_[GpuQuantity::power_w] = limit * kWattsPerMilliwatt;
+    limits_[GpuQuantity::power_w] = limit / kMilliwatts;
   if (library_.call("nvmlDeviceGetMaxClockInfo", device_, kProcessorClock, &limit) == 0)
     limits_[GpuQuantity::clock_mhz] = limit;
   if (library_.call("nvmlDeviceGetMaxClockInfo", device_, kMemoryClock, &limit) == 0)
@@ -133,13 +133,13 @@ GpuSample GpuSampler::sample() const {
   GpuValues& values = sample.values;
   NvmlUtilization shares;
   if (!part_ && ask(utilization_, device_, &shares)) {
-    values[GpuQuantity::busy] = shares.gpu * kSharePerPercent;
-    values[GpuQuantity::bus_busy] = shares.memory * kSharePerPercent;
+    values[GpuQuantity::busy] = shares.gpu / kPercent;
+    values[GpuQuantity::bus_busy] = shares.memory / kPercent;
   }
   double total = 0;
   if (!part_) read_memory(values[GpuQuantity::memory_bytes], total);
   unsigned number = 0;
-  if (ask(power_, device_, &number)) values[GpuQuantity::power_w] = number * kWattsPerMilliwatt;
+  if (ask(power_, device_, &number)) values[GpuQuantity::power_w] = number / kMilliwatts;
   if (ask(clock_, device_, kProcessorClock, &number)) values[GpuQuantity::clock_mhz] = number;
   if (ask(clock_, device_, kMemoryClock, &number)) values[GpuQuantity::memory_clock_mhz] = number;
   if (ask(temperature_, device_, kDieTemperature, &number))

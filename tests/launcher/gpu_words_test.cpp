@@ -120,6 +120,18 @@ TEST(GpuWords, TheOddRankIsNamed) {
           "on rank 2 (b), the most"));
 }
 
+TEST(GpuWords, RanksAlikeAreNotNamed) {
+  GpuSample hot;
+  hot.values[Q::clock_mhz] = 1980;
+  hot.values[Q::temperature_c] = 85;
+  hot.reasons = 1u << unsigned(ClockReason::heat);
+  const GpuUse ranks[] = {used("a", {hot}), used("b", {hot})};
+  EXPECT_THAT(gpu_lines(ranks),
+              ElementsAre("gpu clocks             on average 1,980 MHz of 1,980 MHz on every rank, "
+                          "held back by heat 100% of the time on every rank; 85 degrees Celsius at "
+                          "most on every rank"));
+}
+
 TEST(GpuWords, WhatCouldNotBeWatchedIsSaid) {
   GpuUse use = used("a", {});
   EXPECT_THAT(gpu_lines({&use, 1}),
