@@ -22,8 +22,8 @@ class GpuWatch {
  public:
   struct Settings {
     std::string device = {};  ///< address on the PCI bus
-    std::string library_folder =
-        {};  ///< of libnvidia-ml.so.1; empty: where the dynamic linker looks
+    /// Of libnvidia-ml.so.1; empty: where the dynamic linker looks.
+    std::string library_folder = {};
     std::chrono::milliseconds period{1000};
     std::chrono::milliseconds most_wait{500};  ///< of stop(), where the driver hangs
   };
@@ -35,7 +35,8 @@ class GpuWatch {
   GpuWatch& operator=(const GpuWatch&) = delete;
 
   /// Watches a run with `options` from its first step to its end, and puts what it sees into its
-  /// records: StepRecord::gpu, and TrainSummary::gpus of all ranks. To be done on every rank; both
+  /// records: StepRecord::gpu, and TrainSummary::gpus of all ranks. Takes the place of their
+  /// complete_step and complete_summary. To be done on every rank; the watch and `communicator`
   /// must outlive the run.
   void follow(TrainOptions& options, Communicator& communicator);
 
