@@ -106,8 +106,9 @@ long index_of(void* device) { return long(reinterpret_cast<std::intptr_t>(device
 
 /// Of several, the one whose turn it is.
 std::uint64_t next_number(const std::string& name) {
-  static std::mutex mutex;
-  static std::map<std::string, int> calls;
+  // Never destroyed: a thread that was left in here may come back while the process ends.
+  static std::mutex& mutex = *new std::mutex;
+  static std::map<std::string, int>& calls = *new std::map<std::string, int>;
   std::istringstream values(text(name));
   std::string value, last;
   const std::lock_guard lock(mutex);
