@@ -104,8 +104,8 @@ std::string TrainingMemory::hint(const MemoryTarget& target) const {
   const LeastMemory& least = *advice.least;
   const std::uint64_t missing = least.needed - std::min(least.needed, target.bytes);
   return fmt::format(
-      "even a micro-batch of {} with full recompute takes {}, {} too much; what would help: {} "
-      "more memory, {}",
+      "no micro-batch fits: even {} with full recompute, which takes the least, takes {}, {} too "
+      "much; what would help: {} more memory, {}",
       least.micro_batch,
       bytes_words(double(least.needed)),
       bytes_words(double(missing)),

@@ -188,11 +188,10 @@ void require_something_fits(const PlanReport& report) {
                                   bytes_words(limit)),
                       hint);
   throw OutOfMemory(
-      fmt::format("memory: {} does not fit: a micro-batch of {}{} with full "
-                  "recompute takes {}{}, {} more than the limit of {}",
+      fmt::format("memory: {} does not fit: a micro-batch of {} with full recompute, which "
+                  "takes the least, takes {}{}, {} more than the limit of {}",
                   report.flags.model.name,
                   least.micro_batch,
-                  least.micro_batch > 1 ? ", the smallest that the batch allows," : "",
                   at_least,
                   bytes_words(needed),
                   bytes_words(needed - std::min(needed, limit)),

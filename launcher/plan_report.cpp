@@ -126,7 +126,7 @@ std::string largest_words(const PlanReport& report,
                           const LargestMicroBatch& largest,
                           const std::optional<LeastMemory>& least) {
   if (largest.micro_batch == 0)
-    return fmt::format("none (a micro-batch of {}, the smallest that the batch allows, takes {}{})",
+    return fmt::format("none (a micro-batch of {}, which takes the least, takes {}{})",
                        least->micro_batch,
                        at_least(report),
                        bytes_words(double(least->needed)));

@@ -23,7 +23,7 @@ struct PlanReport {
   std::vector<MicroBatchRow> rows;
   /// With --memory-limit: what --recompute as asked allows, and --recompute auto.
   std::optional<LargestMicroBatch> largest, largest_recomputing;
-  /// Where those are 0: the smallest micro-batch that the batch allows.
+  /// Where those are 0: the micro-batch that takes the least.
   std::optional<LeastMemory> least, least_recomputing;
   std::optional<MemoryAdvice> advice;  ///< where `plan` does not fit
 };

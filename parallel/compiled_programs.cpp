@@ -7,7 +7,6 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/nn/trace.h"
-#include "parallel/memory_fit.h"
 #include "parallel/replica_parts.h"
 
 namespace lockstep {
@@ -77,8 +76,27 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
                  ConfigError,
                  "--precision tf32: {} has no tf32 products (GPUs have: --device cuda)",
                  backend.device_class());
-  for (std::int64_t n : distinct_sizes(batch, std::move(sizes)))
-    add(backend, model, loss, samples, options, batch, n);
+  sizes = distinct_sizes(batch, std::move(sizes));
+  for (;;) {
+    for (const std::int64_t n : sizes) add(backend, model, loss, samples, options, batch, n);
+    if (options.memory_limit == 0) return;
+    const std::size_t needed = device_bytes(options, batch);
+    if (needed <= options.memory_limit) return;
+    // Short micro-batches may want packed copies of their own.
+    if (choice_.is_last) throw_too_large(needed, options);
+    choice_ = {.first = choice_.number + 1};
+    training_.clear();
+    evaluation_.clear();
+  }
+}
+
+std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
+                                           const BatchPlan& batch) const {
+  std::vector<const Program*> programs;
+  for (const auto* sizes : {&training_, &evaluation_})
+    for (const CompiledProgram& sized : *sizes) programs.push_back(sized.program.get());
+  return training_bytes(programs, space_, options.optimizer) +
+         exchange_memory(graph(), space_, options, batch);
 }
 
 void CompiledPrograms::add(Backend& backend,

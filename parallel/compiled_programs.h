@@ -9,6 +9,7 @@
 #include "core/exec/program.h"
 #include "core/nn/builder.h"
 #include "parallel/batch_plan.h"
+#include "parallel/memory_fit.h"
 #include "parallel/train_options.h"
 
 namespace lockstep {
@@ -49,6 +50,8 @@ class CompiledPrograms {
   const FlatSpace& space() const { return space_; }
   /// The program whose plan needs the largest arena, which all of them share.
   const Program& largest() const;
+  /// What rank 0 reserves on its device: MemoryTable::on_device() of plan_memory().
+  std::size_t device_bytes(const TrainOptions& options, const BatchPlan& batch) const;
 
  private:
   void add(Backend& backend,
@@ -60,7 +63,7 @@ class CompiledPrograms {
            std::int64_t micro_batch);
   FlatSpace space_;
   MemoryReuse reuse_;
-  int choice_ = -1;  // of recomputation: the whole micro-batch, which comes first, decides
+  RecomputeNumber choice_;  // the whole micro-batch, which comes first, decides
   std::vector<CompiledProgram> training_;
   std::vector<CompiledProgram> evaluation_;
 };

@@ -2,11 +2,15 @@
 #include "parallel/memory_fix.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <fmt/format.h>
 #include <limits>
 
 #include "core/base/error.h"
 #include "parallel/batch_plan.h"
+#include "parallel/compiled_programs.h"
+#include "parallel/schedule.h"
 
 namespace lockstep {
 namespace {
@@ -170,7 +174,7 @@ std::optional<MemoryFix> with_ranks(Backend& device,
                                     PlanRequest request,
                                     MemoryTarget target,
                                     int ranks) {
-  target.bytes = target.bytes / std::uint64_t(ranks) * std::uint64_t(target.sharers);
+  target.bytes = target.bytes * std::uint64_t(target.sharers) / std::uint64_t(ranks);
   if (target.snapshot_sharers > 0) target.snapshot_sharers = ranks;
   request.ranks = request.ranks / target.sharers * ranks;
   request.options.accumulation = 0;  // it would be another global batch's
@@ -270,12 +274,31 @@ MemoryPlan plan_least(Backend& device, PlanRequest request) {
 
 LeastMemory least_memory(Backend& device, const PlanRequest& asked, const MemoryTarget& target) {
   PlanRequest request = asked;
-  std::int64_t& micro = request.options.micro_batch;
   request.options.accumulation = 0;
-  for (micro = 1; micro < request.options.global_batch; ++micro)
-    if (can_be_planned(request, micro)) break;
+  std::int64_t smallest = 1;
+  while (smallest < request.options.global_batch && !can_be_planned(request, smallest)) ++smallest;
+  std::int64_t best = smallest;
+  std::size_t least = SIZE_MAX;
+  const std::int64_t global = request.options.global_batch;
+  for (std::int64_t micro = smallest; micro <= global;
+       micro = std::int64_t(std::bit_ceil(std::uint64_t(micro) + 1))) {
+    if (!can_be_planned(request, micro)) continue;
+    TrainOptions options = request.options;
+    options.micro_batch = micro;
+    const std::size_t bytes = least_training_bytes(device,
+                                                   request.model,
+                                                   request.loss,
+                                                   request.data.train->spec(),
+                                                   options,
+                                                   plan_batch(options, request.ranks));
+    // Sizes that make no fewer shards only take more.
+    if (bytes > least && micro > global / kDefaultShards) break;
+    if (bytes < least) best = micro;
+    least = std::min(least, bytes);
+  }
+  request.options.micro_batch = best;
   MemoryPlan plan = plan_least(device, request);
-  return {micro, target.needed(plan.table), std::move(plan)};
+  return {best, target.needed(plan.table), std::move(plan)};
 }
 
 MemoryAdvice advise(Backend& device, const PlanRequest& request, const MemoryTarget& target) {

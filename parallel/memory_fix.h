@@ -58,7 +58,7 @@ struct MemoryAdvice {
   std::uint64_t needed = 0;  ///< as asked: MemoryTarget::needed() of plan_least()
   std::optional<MemoryFix> fix = {};
   // Where there is none:
-  std::optional<LeastMemory> least = {};  ///< of the smallest micro-batch, with recompute
+  std::optional<LeastMemory> least = {};  ///< with recompute
   std::vector<OtherSetting> others = {};
 };
 
@@ -66,8 +66,9 @@ struct MemoryAdvice {
 /// recomputation that takes the least of those that it allows. Throws ConfigError.
 MemoryPlan plan_least(Backend& device, PlanRequest request);
 
-/// The smallest micro-batch that the batch can be planned with, and what it takes at least with the
-/// recomputation that the request allows. Throws ConfigError: there is none.
+/// The micro-batch that takes the least memory with the recomputation that the request allows, of
+/// the powers of two and the smallest that the batch can be planned with. That need not be 1, which
+/// makes the most shards, whose sums are pending. Throws ConfigError: none can be planned.
 LeastMemory least_memory(Backend& device, const PlanRequest& request, const MemoryTarget& target);
 
 /// The cheapest change with which `request` fits, found by planning it: a smaller micro-batch, as

@@ -7,6 +7,7 @@
 #include <exception>
 #include <map>
 
+#include "core/base/bytes_words.h"
 #include "core/base/error.h"
 #include "parallel/batch_plan.h"
 #include "parallel/micro_batch_timer.h"
@@ -28,11 +29,11 @@ class Chooser {
     const std::vector<std::int64_t> sizes = plannable_sizes();
     MicroBatchChoice choice{.recompute = request_.options.recompute, .trials = {}, .room = room_};
     choice.trials = look_at(sizes);
-    if (!choice.trials.front().fits && choice.recompute == Recompute::none) {
+    if (!any_fits(choice.trials) && choice.recompute == Recompute::none) {
       request_.options.recompute = choice.recompute = Recompute::automatic;
       choice.trials = look_at(sizes);
     }
-    require_one(choice);
+    require_one(choice.trials);
     measure(choice.trials);
     const auto fastest = std::ranges::min_element(choice.trials, {}, &Chooser::seconds_of);
     choice.micro_batch = fastest->micro_batch;
@@ -67,12 +68,19 @@ class Chooser {
     return sizes;
   }
 
-  /// Up to the first that does not fit.
+  static bool any_fits(const std::vector<MicroBatchTrial>& trials) {
+    return std::ranges::any_of(trials, &MicroBatchTrial::fits);
+  }
+
+  /// Up to the first that is too large. The smallest may take more than those that follow: they
+  /// make many shards, whose sums wait for each other.
   std::vector<MicroBatchTrial> look_at(const std::vector<std::int64_t>& sizes) {
     std::vector<MicroBatchTrial> trials;
     for (const std::int64_t size : sizes) {
       trials.push_back(look_at(size));
-      if (!trials.back().fits) break;
+      const std::size_t n = trials.size();
+      const bool grows = n > 1 && trials[n - 1].device_bytes > trials[n - 2].device_bytes;
+      if (!trials.back().fits && grows) break;
     }
     return trials;
   }
@@ -114,16 +122,16 @@ class Chooser {
     return std::max<std::uint64_t>(1, std::min(asked, room));
   }
 
-  void require_one(const MicroBatchChoice& choice) const {
-    const MicroBatchTrial& smallest = choice.trials.front();
-    if (smallest.fits) return;
-    const std::uint64_t limit = limit_for(smallest.micro_batch);
+  void require_one(const std::vector<MicroBatchTrial>& trials) const {
+    if (any_fits(trials)) return;
+    const MicroBatchTrial& least =
+        *std::ranges::min_element(trials, {}, &MicroBatchTrial::device_bytes);
     throw OutOfMemory(
-        fmt::format("memory: micro-batch {} with everything computed again takes {} bytes, {} more "
-                    "than there is room for",
-                    smallest.micro_batch,
-                    smallest.device_bytes,
-                    smallest.device_bytes - limit),
+        fmt::format("memory: no micro-batch fits: {} with everything computed again takes {}, {} "
+                    "more than there is room for",
+                    least.micro_batch,
+                    bytes_words(double(least.device_bytes)),
+                    bytes_words(double(least.device_bytes - limit_for(least.micro_batch)))),
         "use a smaller model, an optimizer with less state, or a device with more memory");
   }
 
@@ -132,7 +140,8 @@ class Chooser {
     double best = HUGE_VAL;
     int slower = 0;
     for (MicroBatchTrial& trial : trials) {
-      if (!trial.fits || slower == kSlowerInARow || too_late(begin)) return;
+      if (!trial.fits) continue;
+      if (slower == kSlowerInARow || too_late(begin)) return;
       PlanRequest request = with(trial.micro_batch);
       if (request.options.recompute == Recompute::automatic)
         request.options.memory_limit = limit_for(trial.micro_batch);
@@ -166,12 +175,14 @@ std::vector<std::int64_t> even_micro_batches(std::int64_t global_batch, int rank
   const auto is_exact = [&](std::int64_t size) { return global_batch % (ranks * size) == 0; };
   std::vector<std::int64_t> sizes;
   for (double target = double(most); target >= 0.75; target /= std::sqrt(2.0)) {
-    const auto first = std::max<std::int64_t>(1, std::llround(double(most) / target / 1.2));
-    const auto last = std::llround(double(most) / target * 1.2) + 1;
+    const auto first = std::max<std::int64_t>(1, std::llround(double(most) / target / 1.5));
+    const auto last = std::llround(double(most) / target * 1.5) + 1;
     std::int64_t nearest = 0;
     const auto distance = [&](std::int64_t size) {
-      // An exact one goes before any other within a factor of 1.2.
-      return std::abs(std::log(double(size) / target)) + (is_exact(size) ? 0.0 : std::log(1.2));
+      // An exact one goes before any other within half a step more.
+      constexpr double kPreferred = 1.45;
+      return std::abs(std::log(double(size) / target)) +
+             (is_exact(size) ? 0.0 : std::log(kPreferred));
     };
     for (std::int64_t k = first; k <= last; ++k)
       if (nearest == 0 || distance(size_at(k)) < distance(nearest)) nearest = size_at(k);

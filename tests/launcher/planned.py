@@ -114,11 +114,11 @@ class Plan(ProgramTest):
         below = self.plan(*tight, f"--memory-limit={least - MIB}")
         self.expect_error(below, 4, "at any micro-batch", "1.00 MiB more than the limit", "hint: ")
         close = self.plan(*tight, f"--memory-limit={least + MIB}")
-        self.expect_error(close, 4, "a micro-batch of 1 with full recompute", "more than the limit")
+        self.expect_error(close, 4, "with full recompute, which takes the least", "more than the limit")
         self.assertIn("largest", close.stdout)
         needed = int(close.stderr.split("--memory-limit of at least ")[1].split(",")[0])
         enough = self.planned(*tight, "--recompute=auto", f"--memory-limit={needed}")
-        self.assertEqual(enough["largest_micro_batch"], 1)
+        self.assertGreaterEqual(enough["largest_micro_batch"], 1)
         self.expect_error(self.plan(*tight, "--recompute=auto", f"--memory-limit={needed - 1}"), 4,
                           "1 B more than the limit")
         for nonsense in ("12parsecs", "-5", "0", "nan", ""):

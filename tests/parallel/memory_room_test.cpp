@@ -58,8 +58,9 @@ TEST(MemoryRoom, OfASharedDeviceIsAnEqualPart) {
   EXPECT_EQ(least.bytes, (12 * kGiB + 5) / std::uint64_t(ranks()));
   EXPECT_EQ(least.sharers, ranks());
   EXPECT_EQ(least.rank, 0);
-  if (ranks() == 2) EXPECT_THAT(to_string(least), HasSubstr("a half of what its 2 ranks share"));
-  if (ranks() == 4) EXPECT_THAT(to_string(least), HasSubstr("4 equal parts"));
+  if (ranks() == 1) return;
+  EXPECT_THAT(to_string(least),
+              HasSubstr(ranks() == 2 ? "a half of what its 2 ranks share" : "4 equal parts"));
 }
 
 /// What a rank reads while others already reserve is less: the least counts for all.
