@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/auto_micro_batch.h"
 
+#include <algorithm>
 #include <charconv>
 
+#include "core/base/bytes_words.h"
 #include "core/base/error.h"
-#include "launcher/console.h"
 #include "parallel/micro_batch_choice.h"
 #include "parallel/resume.h"
 
@@ -49,10 +50,11 @@ std::string words_of(const MicroBatchChoice& choice) {
       measured.push_back(
           fmt::format("{:.3g} ms with {}", 1000 * *trial.step_seconds, trial.micro_batch));
   text += fmt::format("; forward and backward of a step take {}", fmt::join(measured, ", "));
-  const MicroBatchTrial& last = choice.trials.back();
-  if (!last.fits)
+  const auto too_large =
+      std::ranges::find_if_not(choice.trials, &MicroBatchTrial::fits);  // the smallest
+  if (too_large != choice.trials.end())
     text += fmt::format(
-        "; {} does not fit: {}", last.micro_batch, bytes_words(double(last.device_bytes)));
+        "; {} would take {}", too_large->micro_batch, bytes_words(double(too_large->device_bytes)));
   if (choice.recompute == Recompute::automatic)
     text += fmt::format("; with --recompute auto for {}", bytes_words(double(choice.memory_limit)));
   return text;

@@ -38,6 +38,7 @@ class Job::State {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> staged;  // where MPI does not reach the device's memory
   std::string device_note;
+  std::optional<std::string> gpu;
 };
 
 namespace {
@@ -132,6 +133,7 @@ void Job::open_device(const std::string& device) {
   const std::vector<DeviceCard> cards = gather(*s.communicator, own);
   check_devices(cards);
   s.backend = std::move(backend);
+  if (own.cuda) s.gpu = own.device;
   s.device_note = own.cuda ? sharing_note(cards) : own.text;
   if (own.cuda && s.communicator->size() > 1)
     s.staged = make_staged_communicator(*s.communicator, *s.backend);
@@ -152,6 +154,7 @@ Communicator& Job::plain_communicator() { return *state_->plain; }
 Watchdog& Job::watchdog() { return *state_->watchdog; }
 FaultLog& Job::fault_log() { return state_->fault_log; }
 const std::string& Job::source() const { return state_->discovery.source; }
+const std::optional<std::string>& Job::gpu() const { return state_->gpu; }
 const std::string& Job::device_note() const { return state_->device_note; }
 
 }  // namespace lockstep

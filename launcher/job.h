@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "launcher/fault_log.h"
@@ -38,6 +39,9 @@ class Job final : public RankContext {
   FaultLog& fault_log();
   /// "mpirun (OMPI_COMM_WORLD_RANK)": the source that told the rank.
   const std::string& source() const;
+  /// The address of this rank's GPU on the PCI bus, empty where nobody knows it; nothing where the
+  /// ranks work on the CPU, which all of them do then.
+  const std::optional<std::string>& gpu() const;
   /// What the user should know of the choice of the device; may be empty.
   const std::string& device_note() const;
 

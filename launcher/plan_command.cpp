@@ -176,7 +176,7 @@ void require_something_fits(const PlanReport& report) {
   const double fixed = double(least.plan.fixed_bytes), needed = double(least.needed);
   const std::string at_least = report.subject.complete ? "" : "at least ";
   const std::string hint =
-      fmt::format("a --memory-limit of at least {}, or {}",
+      fmt::format("a --memory-limit of {} suffices, or {}",
                   least.needed,
                   report.advice ? other_words(*report.advice) : "a smaller model");
   if (limit < fixed)

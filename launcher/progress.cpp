@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "launcher/error_meeting.h"
+#include "launcher/gpu_words.h"
 
 namespace lockstep {
 namespace {
@@ -160,6 +161,7 @@ void Progress::on_end(const TrainSummary& summary) {
                           bytes_words(std::max(0.0, double(summary.peak_memory_bytes) - below)),
                           bytes_words(below));
   console_.line(memory);
+  for (const std::string& line : gpu_lines(summary.gpus)) console_.line(line);
   console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
 }
 

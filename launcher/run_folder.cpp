@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
+#include "launcher/gpu_words.h"
 #include "launcher/metrics_file.h"
 
 namespace lockstep {
@@ -241,21 +242,30 @@ void RunFolder::write_file(const std::string& name, const std::string& text) {
 
 void RunFolder::on_step(const StepRecord& record) {
   if (results_are_old_) remove_results();
-  metrics_.write_line(json_object({{"step", record.step},
-                                   {"epoch", record.epoch},
-                                   {"samples", record.samples},
-                                   {"loss", record.loss},
-                                   {"accuracy", or_null(record.accuracy)},
-                                   {"lr", record.lr},
-                                   {"grad_norm", or_null(record.grad_norm)},
-                                   {"samples_per_s", record.samples_per_s},
-                                   {"step_ms", record.step_ms},
-                                   {"data_ms", record.data_ms},
-                                   {"forward_ms", record.forward_ms},
-                                   {"backward_ms", record.backward_ms},
-                                   {"comm_exposed_ms", record.comm_exposed_ms},
-                                   {"optimizer_ms", record.optimizer_ms},
-                                   {"loader_samples_per_s", record.loader_samples_per_s}}));
+  std::vector<JsonField> fields{{"step", record.step},
+                                {"epoch", record.epoch},
+                                {"samples", record.samples},
+                                {"loss", record.loss},
+                                {"accuracy", or_null(record.accuracy)},
+                                {"lr", record.lr},
+                                {"grad_norm", or_null(record.grad_norm)},
+                                {"samples_per_s", record.samples_per_s},
+                                {"step_ms", record.step_ms},
+                                {"data_ms", record.data_ms},
+                                {"forward_ms", record.forward_ms},
+                                {"backward_ms", record.backward_ms},
+                                {"comm_exposed_ms", record.comm_exposed_ms},
+                                {"optimizer_ms", record.optimizer_ms},
+                                {"loader_samples_per_s", record.loader_samples_per_s}};
+  if (record.gpu) {
+    const GpuValues& gpu = record.gpu->values;
+    fields.push_back({"gpu_busy", gpu[GpuQuantity::busy]});
+    fields.push_back({"gpu_memory_bytes", gpu[GpuQuantity::memory_bytes]});
+    fields.push_back({"gpu_bus_busy", gpu[GpuQuantity::bus_busy]});
+    fields.push_back({"gpu_power_w", gpu[GpuQuantity::power_w]});
+    fields.push_back({"gpu_clock_mhz", gpu[GpuQuantity::clock_mhz]});
+  }
+  metrics_.write_line(json_object(fields));
 }
 
 void RunFolder::on_evaluation(const EvaluationRecord& record) {
@@ -327,7 +337,8 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"slowest_rank_score", summary.slowest_rank < 0 ? kNull : summary.slowest_score},
                    {"slowest_rank_phase", summary.slowest_phase},
                    {"ranks", std::int64_t(summary.ranks)},
-                   {"device", summary.device}},
+                   {"device", summary.device},
+                   {"gpus", JsonText{gpus_json(summary.gpus)}}},
                   2));
 }
 

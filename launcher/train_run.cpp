@@ -17,6 +17,7 @@
 #include "core/nn/trace.h"
 #include "launcher/auto_micro_batch.h"
 #include "launcher/error_meeting.h"
+#include "launcher/gpu_watch.h"
 #include "launcher/host_facts.h"
 #include "launcher/open_data.h"
 #include "launcher/out_of_memory.h"
@@ -310,6 +311,11 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
   options.accepted = [&](bool resumed) {
     if (job.rank() > 0) open_log(log_file, job, resumed);
   };
+  std::optional<GpuWatch> gpu_watch;
+  if (job.gpu()) {  // on all ranks or on none
+    gpu_watch.emplace(GpuWatch::Settings{.device = *job.gpu()});
+    gpu_watch->follow(options, job.host_communicator());
+  }
   Trainer trainer(job, parts.model, parts.loss, options);
 
   RunLog& log = job.fault_log().log();

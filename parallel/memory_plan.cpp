@@ -85,6 +85,7 @@ std::optional<BatchPlan> batch_with(const PlanRequest& request, std::int64_t mic
 /// Products of sizes stay far from overflow.
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 24;
 constexpr std::int64_t kMostSamplesInTable = 4096;
+constexpr std::int64_t kLookedAtBeforeNone = 8;
 
 /// With which every rank has a micro-batch: ceil(global / micro) >= ranks.
 std::int64_t most_samples(const PlanRequest& request) {
@@ -199,7 +200,11 @@ std::int64_t search_all(BytesByMicroBatch& bytes,
     if (const std::int64_t largest = search(bytes, first, last, limit)) return largest;
     last = first - 1;
   }
-  return 0;
+  // Before it is said that none fits.
+  std::int64_t largest = 0;
+  for (std::int64_t micro = 1; micro <= std::min<std::int64_t>(most, kLookedAtBeforeNone); ++micro)
+    if (bytes(micro) <= limit) largest = micro;
+  return largest;
 }
 
 /// With every program that training compiles.

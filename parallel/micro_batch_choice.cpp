@@ -72,15 +72,13 @@ class Chooser {
     return std::ranges::any_of(trials, &MicroBatchTrial::fits);
   }
 
-  /// Up to the first that is too large. The smallest may take more than those that follow: they
-  /// make many shards, whose sums wait for each other.
+  /// Up to the first that is far too large. A smaller one may take more than one that follows: it
+  /// makes more shards, whose sums wait for each other, and may want other packed copies.
   std::vector<MicroBatchTrial> look_at(const std::vector<std::int64_t>& sizes) {
     std::vector<MicroBatchTrial> trials;
     for (const std::int64_t size : sizes) {
       trials.push_back(look_at(size));
-      const std::size_t n = trials.size();
-      const bool grows = n > 1 && trials[n - 1].device_bytes > trials[n - 2].device_bytes;
-      if (!trials.back().fits && grows) break;
+      if (!trials.back().fits && trials.back().device_bytes / 2 > limit_for(size)) break;
     }
     return trials;
   }

@@ -17,6 +17,9 @@
 
 namespace lockstep {
 
+struct StepRecord;
+struct TrainSummary;
+
 /// When buckets are exchanged: during the last backward, or all after it.
 enum class Overlap : std::uint8_t { on, off };
 
@@ -102,6 +105,11 @@ struct TrainOptions {
   std::int64_t eval_every = -1;
   bool profile = false;  ///< time every operator and tell observers at the end
   CheckpointOptions checkpoint = {};
+  /// What the program adds to the records of observers; each may be empty. On rank 0 to a step's;
+  std::function<void(StepRecord& record)> complete_step = {};
+  /// and on every rank to the summary, where all of them come in order, behind the last step of the
+  /// run or the one that it is stopped after: it may be collective.
+  std::function<void(TrainSummary& summary)> complete_summary = {};
   /// Asked by every rank between steps and between the micro-batches of an evaluation: true on any
   /// of them ends fit() early, after a checkpoint. Empty: nobody stops the run.
   std::function<bool()> stop = {};

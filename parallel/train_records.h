@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/exec/backend.h"
 #include "core/io/checkpoint.h"
+#include "parallel/gpu_use.h"
 
 namespace lockstep {
 
@@ -27,6 +29,8 @@ struct StepRecord {
          optimizer_ms = 0;
   /// What the loaders of all ranks could deliver, by rank 0's measure.
   double loader_samples_per_s = 0;
+  /// How rank 0's GPU was used lately; nothing: it has none, or nobody knows.
+  std::optional<GpuSample> gpu = {};
 };
 
 struct EvaluationRecord {
@@ -125,6 +129,8 @@ struct TrainSummary {
   std::string slowest_phase;
   int ranks = 1;
   std::string device;
+  /// By rank, of this process; empty: no rank has a GPU, or nobody watched.
+  std::vector<GpuUse> gpus;
 };
 
 /// One operator's part in a run: rank 0's sums over all steps, training and evaluation.

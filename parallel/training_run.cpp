@@ -200,6 +200,7 @@ void TrainingRun::train_one_step() {
   if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is told
   StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
+  if (p_.context.rank() == 0 && p_.options.complete_step) p_.options.complete_step(record);
   tell([&](TrainObserver& observer) { observer.on_step(record); });
 }
 
@@ -282,6 +283,7 @@ void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
   TrainSummary& s = summary_;
   const double seconds = log_->process_seconds();
+  if (p_.options.complete_summary) p_.options.complete_summary(s);
   s.steps = done_;
   s.samples = feed_.samples_before(done_);
   s.wall_s = seconds + (p_.start ? p_.start->state.wall_s : 0.0);

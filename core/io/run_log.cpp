@@ -27,7 +27,7 @@ std::unique_lock<std::mutex> lock_for_a_while(std::mutex& mutex) {
 
 }  // namespace
 
-std::string json_object(std::initializer_list<JsonField> fields, int indent) {
+std::string json_object(std::span<const JsonField> fields, int indent) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (const JsonField& field : fields) {
     std::visit(
@@ -39,7 +39,12 @@ std::string json_object(std::initializer_list<JsonField> fields, int indent) {
               return;
             }
           }
-          object[std::string(field.name)] = value;
+          if constexpr (std::is_same_v<T, JsonText>) {
+            if (!value.text.empty())
+              object[std::string(field.name)] = nlohmann::ordered_json::parse(value.text);
+          } else {
+            object[std::string(field.name)] = value;
+          }
         },
         field.value);
   }

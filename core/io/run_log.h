@@ -5,21 +5,30 @@
 #include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 
 namespace lockstep {
 
+/// A value that is JSON already, as another object is. Empty: the member is left out.
+struct JsonText {
+  std::string text;
+};
+
 /// One member of a JSON object. Doubles that are not finite become null, since JSON has none.
 struct JsonField {
   std::string_view name;
-  std::variant<std::int64_t, std::uint64_t, double, bool, std::string> value;
+  std::variant<std::int64_t, std::uint64_t, double, bool, std::string, JsonText> value;
 };
 
 /// The object on one line (`indent` < 0) or on several, members in the order given. Text that is
 /// not UTF-8 is replaced, never refused.
-std::string json_object(std::initializer_list<JsonField> fields, int indent = -1);
+std::string json_object(std::span<const JsonField> fields, int indent = -1);
+inline std::string json_object(std::initializer_list<JsonField> fields, int indent = -1) {
+  return json_object(std::span(fields.begin(), fields.size()), indent);
+}
 
 /// A text file of a run, whose every write is checked. Errors do not throw, since a full disk must
 /// not end a training: the first one is kept, and later writes are dropped.

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/doctor/nvidia_library.h"
 #include "launcher/doctor/nvml.h"
+#include "launcher/nvidia/nvidia_library.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/doctor/nvidia_library.h"
+#include "launcher/nvidia/nvidia_library.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -2,7 +2,11 @@
 // Plays libcuda.so.1 and libnvidia-ml.so.1 on a machine faked in a folder: this library lies in its
 // lib/, gpus.conf beside it says what the GPUs are ("cuda 13000", "gpu0.ecc_errors 3"), and as with
 // the real ones nothing answers without the kernel's driver (../proc) and open device files
-// (../dev). nvidia_abi.cpp compares numbers and layouts with those of the real libraries.
+// (../dev). "gpu0.busy 90,95" says 90 at the first call and 95 from the second on; "hang FUNCTION"
+// keeps that one from returning until the line is gone. nvidia_abi.cpp compares numbers and layouts
+// with those of the real libraries.
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -10,16 +14,18 @@
 #include <dlfcn.h>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <sys/stat.h>
+#include <thread>
 #include <vector>
 
-#include "launcher/doctor/nvidia_abi.h"
+#include "launcher/nvidia/nvidia_abi.h"
 
 namespace {
 
-using namespace lockstep::doctor;
+using namespace lockstep::nvidia;
 
 std::string folder() {
   Dl_info info{};
@@ -98,13 +104,32 @@ constexpr int kOk = 0;
 
 long index_of(void* device) { return long(reinterpret_cast<std::intptr_t>(device)) - 1; }
 
+/// Of several, the one whose turn it is.
+std::uint64_t next_number(const std::string& name) {
+  // Never destroyed: a thread that was left in here may come back while the process ends.
+  static std::mutex& mutex = *new std::mutex;
+  static std::map<std::string, int>& calls = *new std::map<std::string, int>;
+  std::istringstream values(text(name));
+  std::string value, last;
+  const std::lock_guard lock(mutex);
+  for (int left = calls[name]++; left >= 0 && std::getline(values, value, ','); --left)
+    last = value;
+  return std::strtoull(last.c_str(), nullptr, 10);
+}
+
 template <typename T>
 int give(void* device, const char* name, T* value) {
   const std::string full = key(index_of(device), name);
   if (!has(full)) return kNvmlNotSupported;
-  *value = T(number(full));
+  *value = T(next_number(full));
   return kOk;
 }
+
+void hang_in(const char* function) {
+  while (text("hang") == function) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+std::atomic<int> looks = 0;
 
 }  // namespace
 
@@ -164,7 +189,14 @@ int cuDeviceCanAccessPeer(int* can, int, int) {
   return kOk;
 }
 
+/// Not NVML's: how often use was asked for.
+int fake_looks() { return looks; }
+
+const char* nvmlErrorString(int status) {
+  return status == 9 ? "Driver Not Loaded" : status == 6 ? "Not Found" : "Unknown Error";
+}
 int nvmlInit_v2() {
+  hang_in("nvmlInit_v2");
   const int state = kernel_state();
   if (state == 1) return 9;
   if (state == 2) return kNvmlVersionMismatch;
@@ -182,6 +214,39 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* address, void** device) {
       return kOk;
     }
   return 6;
+}
+int nvmlDeviceGetUtilizationRates(void* device, NvmlUtilization* shares) {
+  ++looks;
+  hang_in("nvmlDeviceGetUtilizationRates");
+  const int status = give(device, "busy", &shares->gpu);
+  return status == kOk ? give(device, "bus_busy", &shares->memory) : status;
+}
+int nvmlDeviceGetMemoryInfo_v2(void* device, NvmlMemory2* memory) {
+  if (memory->version != kNvmlMemory2) return 2;
+  const int status = give(device, "reserved", &memory->reserved);
+  memory->total = number(key(index_of(device), "memory"));
+  memory->used = next_number(key(index_of(device), "used"));
+  memory->free = memory->total - memory->reserved - memory->used;
+  return status;
+}
+int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) {
+  return give(device, "power_usage", milliwatts);
+}
+int nvmlDeviceGetEnforcedPowerLimit(void* device, unsigned* milliwatts) {
+  return give(device, "power", milliwatts);
+}
+int nvmlDeviceGetClockInfo(void* device, int type, unsigned* mhz) {
+  return give(device, type == kProcessorClock ? "clock_now" : "memory_clock_now", mhz);
+}
+int nvmlDeviceGetMaxClockInfo(void* device, int type, unsigned* mhz) {
+  return give(device, type == kProcessorClock ? "full_clock" : "full_memory_clock", mhz);
+}
+int nvmlDeviceGetTemperature(void* device, int sensor, unsigned* celsius) {
+  return sensor == kDieTemperature ? give(device, "temperature", celsius) : kNvmlNotSupported;
+}
+int nvmlDeviceGetMigMode(void* device, unsigned* now, unsigned* pending) {
+  *pending = 0;
+  return give(device, "mig", now);
 }
 int nvmlDeviceGetMemoryInfo(void* device, NvmlMemory* memory) {
   memory->total = number(key(index_of(device), "memory"));

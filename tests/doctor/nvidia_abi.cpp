@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled where the toolkit's headers are, and nothing more: what the doctor and the faked
+// Compiled where the toolkit's headers are, and nothing more: what Lockstep and the faked
 // libraries take the ABIs of libcuda.so.1 and libnvidia-ml.so.1 to be, against the real ones.
-#include "launcher/doctor/nvidia_abi.h"
+#include "launcher/nvidia/nvidia_abi.h"
 
 #include <cstddef>
 #include <cuda.h>
@@ -9,7 +9,7 @@
 #include <nvml.h>
 #endif
 
-namespace lockstep::doctor {
+namespace lockstep::nvidia {
 
 static_assert(CUDA_ERROR_NO_DEVICE == kCudaNoDevice);
 static_assert(CUDA_ERROR_INVALID_DEVICE == kCudaInvalidDevice);
@@ -24,6 +24,11 @@ static_assert(sizeof(CUdevice) == sizeof(int) && sizeof(CUresult) == sizeof(int)
 #if __has_include(<nvml.h>)
 static_assert(NVML_ERROR_NOT_SUPPORTED == kNvmlNotSupported);
 static_assert(NVML_ERROR_LIB_RM_VERSION_MISMATCH == kNvmlVersionMismatch);
+static_assert(nvmlClocksThrottleReasonGpuIdle == kIdle);
+static_assert(nvmlClocksThrottleReasonApplicationsClocksSetting == kApplicationClocks);
+static_assert(nvmlClocksThrottleReasonSwPowerCap == kPowerLimit);
+static_assert(nvmlClocksThrottleReasonSyncBoost == kSyncBoost);
+static_assert(nvmlClocksThrottleReasonDisplayClockSetting == kDisplayClocks);
 static_assert(nvmlClocksThrottleReasonHwSlowdown == kHardwareSlowdown);
 static_assert(nvmlClocksThrottleReasonSwThermalSlowdown == kSoftwareThermal);
 static_assert(nvmlClocksThrottleReasonHwThermalSlowdown == kHardwareThermal);
@@ -32,10 +37,23 @@ static_assert(NVML_MEMORY_ERROR_TYPE_UNCORRECTED == kUncorrected);
 static_assert(NVML_VOLATILE_ECC == kSinceStart);
 static_assert(NVML_COMPUTEMODE_PROHIBITED == kProhibited);
 static_assert(NVML_CLOCK_SM == kProcessorClock);
+static_assert(NVML_CLOCK_MEM == kMemoryClock);
+static_assert(NVML_TEMPERATURE_GPU == kDieTemperature);
+static_assert(NVML_DEVICE_MIG_ENABLE == kPartsEnabled);
 static_assert(sizeof(nvmlMemory_t) == sizeof(NvmlMemory));
 static_assert(offsetof(nvmlMemory_t, total) == offsetof(NvmlMemory, total));
 static_assert(offsetof(nvmlMemory_t, free) == offsetof(NvmlMemory, free));
 static_assert(offsetof(nvmlMemory_t, used) == offsetof(NvmlMemory, used));
+static_assert(nvmlMemory_v2 == kNvmlMemory2);
+static_assert(sizeof(nvmlMemory_v2_t) == sizeof(NvmlMemory2));
+static_assert(offsetof(nvmlMemory_v2_t, version) == offsetof(NvmlMemory2, version));
+static_assert(offsetof(nvmlMemory_v2_t, total) == offsetof(NvmlMemory2, total));
+static_assert(offsetof(nvmlMemory_v2_t, reserved) == offsetof(NvmlMemory2, reserved));
+static_assert(offsetof(nvmlMemory_v2_t, free) == offsetof(NvmlMemory2, free));
+static_assert(offsetof(nvmlMemory_v2_t, used) == offsetof(NvmlMemory2, used));
+static_assert(sizeof(nvmlUtilization_t) == sizeof(NvmlUtilization));
+static_assert(offsetof(nvmlUtilization_t, gpu) == offsetof(NvmlUtilization, gpu));
+static_assert(offsetof(nvmlUtilization_t, memory) == offsetof(NvmlUtilization, memory));
 static_assert(sizeof(nvmlProcessInfo_t) == sizeof(NvmlProcess));
 static_assert(offsetof(nvmlProcessInfo_t, pid) == offsetof(NvmlProcess, process));
 static_assert(offsetof(nvmlProcessInfo_t, usedGpuMemory) == offsetof(NvmlProcess, bytes));
@@ -43,4 +61,4 @@ static_assert(offsetof(nvmlProcessInfo_t, gpuInstanceId) == offsetof(NvmlProcess
 static_assert(sizeof(nvmlDevice_t) == sizeof(void*) && sizeof(nvmlReturn_t) == sizeof(int));
 #endif
 
-}  // namespace lockstep::doctor
+}  // namespace lockstep::nvidia

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything that needs a GPU: builds for the devices of this machine, runs the tests with the label
 # gpu (operators against a double-precision reference, models against PyTorch's values), training on
-# one rank against four that share the GPU, to the bit, the rates of the operators and PyTorch's in
-# the same shapes, and the operator tests again under compute-sanitizer. Writes one file: a table of
-# these stages, then those of the rates.
+# one rank against four that share the GPU, to the bit, what the watch of the GPU says of a training,
+# the rates of the operators and PyTorch's in the same shapes, and the operator tests again under
+# compute-sanitizer. Writes one file: a table of these stages, then those of the rates.
 #
 #   tests/gpu/run.sh [--build DIR] [--results FILE] [--quick]
 #
@@ -83,6 +83,26 @@ same_bits() {
   cmp "$build/one/model.safetensors" "$build/four/model.safetensors"
 }
 
+# gpu_use: what the watch says of some seconds of training is there, and can be true.
+gpu_use() {
+  rm -rf "$build/use"
+  "$build/lockstep" train --out "$build/use" --device cuda --ranks 1 --steps 4000 --eval-every 0 \
+    --log-every 500 --data synthetic:32x32x3 --model resnet18 --global-batch 128 --checkpoint-every 0
+  python3 - "$build/use" <<'END'
+import json, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+gpu, = json.loads((folder / "summary.json").read_text())["gpus"]
+print(json.dumps(gpu, indent=2))
+assert gpu["trouble"] is None and gpu["samples"] >= 2, "the GPU was not watched"
+for name, most in (("busy", 1), ("bus_busy", 1), ("memory_bytes", gpu["memory_total_bytes"]),
+                   ("power_w", 1.2 * gpu["power_limit_w"]), ("clock_mhz", gpu["clock_limit_mhz"]),
+                   ("temperature_c", 110)):
+    assert 0 < gpu[name]["most"] <= most, f"{name}: {gpu[name]}"
+last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+assert last["gpu_busy"] is not None, last
+END
+}
+
 torch_rates() {
   LD_LIBRARY_PATH=$own_libraries "$python" -B tests/gpu/torch_rates.py "$build/rates.json" \
     --json "$build/torch-rates.json"
@@ -100,6 +120,7 @@ stage configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
 stage build cmake --build "$build"
 stage tests ctest --test-dir "$build" --label-regex gpu --output-on-failure --no-tests=error
 stage same-bits same_bits
+stage gpu-use gpu_use
 rm -f "$build/rates.json"
 stage rates "$build/tests/gpu/operator_rates" --json "$build/rates.json"
 stage torch-rates torch_rates

@@ -18,6 +18,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 constexpr auto kNothing = RunFolder::Existing::nothing, kAnything = RunFolder::Existing::anything;
 
@@ -63,6 +64,29 @@ TEST_F(RunFolderTest, WritesStepsEvaluationsAndSummary) {
   EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 2);
   EXPECT_THAT(read(out() + "/summary.json"),
               AllOf(HasSubstr("\"weights_sha256\": \"abc\""), HasSubstr("\"val_loss\": null")));
+}
+
+TEST_F(RunFolderTest, WritesHowGpusWereUsedWhereThereAreAny) {
+  RunFolder folder(out(), kNothing);
+  folder.begin();
+  StepRecord step;
+  folder.on_step(step);
+  EXPECT_THAT(read(out() + "/metrics.jsonl"), Not(HasSubstr("gpu")));
+  TrainSummary summary;
+  folder.on_end(summary);
+  EXPECT_THAT(read(out() + "/summary.json"), Not(HasSubstr("gpu")));
+  step.gpu.emplace().values[GpuQuantity::busy] = 0.75;
+  step.gpu->values[GpuQuantity::memory_bytes] = 2048;
+  folder.on_step(step);
+  EXPECT_THAT(read(out() + "/metrics.jsonl"),
+              HasSubstr("\"gpu_busy\":0.75,\"gpu_memory_bytes\":2048.0,\"gpu_bus_busy\":null,"
+                        "\"gpu_power_w\":null,\"gpu_clock_mhz\":null}"));
+  summary.gpus.resize(2);
+  summary.gpus[1].add(*step.gpu);
+  folder.on_end(summary);
+  const std::string written = read(out() + "/summary.json");
+  EXPECT_THAT(written, AllOf(HasSubstr("\"gpus\": ["), HasSubstr("\"mean\": 0.75")));
+  EXPECT_THAT(folder.finish(), IsEmpty());
 }
 
 TEST_F(RunFolderTest, KeepsAnEarlierRun) {
@@ -168,6 +192,7 @@ TEST(JsonObject, EscapesAndReplaces) {
   EXPECT_EQ(json_object({{"a", std::string("x\"\n")}, {"b", true}, {"c", HUGE_VAL}}),
             "{\"a\":\"x\\\"\\n\",\"b\":true,\"c\":null}");
   EXPECT_THAT(json_object({{"a", std::string("\xff")}}), HasSubstr("\xEF\xBF\xBD"));
+  EXPECT_EQ(json_object({{"a", JsonText{"[1,{}]"}}, {"b", JsonText{}}}), "{\"a\":[1,{}]}");
 }
 
 }  // namespace

@@ -122,6 +122,34 @@ TEST(Trainer, ALossThatIsNotFiniteStopsTheRun) {
   EXPECT_THAT(error_of(convnet(), options), HasSubstr("training: the loss of step"));
 }
 
+TEST(Trainer, TheProgramCompletesRecords) {
+  struct Told final : TrainObserver {
+    void on_step(const StepRecord& record) override { ms = record.step_ms; }
+    void on_end(const TrainSummary& summary) override { gpus = int(summary.gpus.size()); }
+    double ms = 0;
+    int gpus = 0;
+  } told;
+  TrainOptions options = small_options();
+  options.log_every = 1;
+  options.complete_step = [](StepRecord& record) {
+    EXPECT_EQ(rank(), 0);
+    record.step_ms = 4321;
+  };
+  int ends = 0;
+  testing::DeviceContext context(testing::mpi_world());
+  options.complete_summary = [&](TrainSummary& summary) {
+    ++ends;
+    context.communicator().barrier();  // all ranks are here
+    summary.gpus.resize(3);
+  };
+  Trainer trainer(context, convnet(), softmax_cross_entropy, options);
+  trainer.add_observer(told);
+  trainer.fit(data::glyphs(64, 16));
+  EXPECT_EQ(ends, 1);
+  EXPECT_EQ(told.ms, rank() == 0 ? 4321 : 0);
+  EXPECT_EQ(told.gpus, rank() == 0 ? 3 : 0);
+}
+
 TEST(Trainer, ASecondFitCountsItsOwnTime) {
   testing::DeviceContext context(testing::mpi_world());
   Trainer trainer(context, convnet(), softmax_cross_entropy, small_options());

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace lockstep::doctor {
+namespace lockstep {
 
 /// A shared library opened while the program runs. It stays open: the driver keeps threads.
 class NvidiaLibrary {
@@ -26,6 +26,12 @@ class NvidiaLibrary {
     return reinterpret_cast<int (*)(Arguments...)>(address)(arguments...);
   }
 
+  /// The function `name`, for who calls it often; null where the library lacks it.
+  template <typename Function>
+  Function* function(const char* name) const {
+    return reinterpret_cast<Function*>(address_of(name));
+  }
+
  private:
   void* address_of(const char* name) const;
 
@@ -34,4 +40,4 @@ class NvidiaLibrary {
   bool missing_ = false;
 };
 
-}  // namespace lockstep::doctor
+}  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/nvidia_library.h"
+#include "launcher/nvidia/nvidia_library.h"
 
 #include <dlfcn.h>
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <string>
 #include <system_error>
 
-namespace lockstep::doctor {
+namespace lockstep {
 
 NvidiaLibrary::NvidiaLibrary(const std::string& folder, const std::string& file) {
   const std::string path = folder.empty() ? file : folder + "/" + file;
@@ -30,4 +30,4 @@ void* NvidiaLibrary::address_of(const char* name) const {
   return opened() ? dlsym(handle_, name) : nullptr;
 }
 
-}  // namespace lockstep::doctor
+}  // namespace lockstep

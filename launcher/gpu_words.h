@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parallel/gpu_use.h"
+
+namespace lockstep {
+
+/// How the GPUs of all ranks (in rank order) were used, for the table at the end of a run: a line
+/// each for time, space, traffic, and power with clocks, and what could not be watched. Means over
+/// ranks; where ranks differ their range and the one that is farthest from the others. Lines of
+/// what nobody said are left out; no ranks, no lines.
+std::vector<std::string> gpu_lines(std::span<const GpuUse> ranks);
+
+/// The same in numbers, for summary.json: an array with an object a rank. null: not said. Empty
+/// where there are no ranks.
+std::string gpus_json(std::span<const GpuUse> ranks);
+
+}  // namespace lockstep
