@@ -37,7 +37,9 @@ class BucketListener {
 /// run_*() allocates nothing of Lockstep's own.
 class Program {
  public:
-  /// Makes the kernels and plans the memory. `graph` is kept.
+  /// Makes the kernels and plans the memory. `graph` is kept, its nodes in the order of
+  /// order_for_memory() where that makes the arena smaller by kLeastSaving (and `reuse` is not
+  /// off).
   Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse);
 
   void bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed);
@@ -104,6 +106,8 @@ class Program {
   void settle_watching() {
     watched_ = profiler_ != nullptr || names_faults_ || report_ != nullptr || poisoned_node_ >= 0;
   }
+  /// Puts graph, kernels and plan in another order where that needs less memory.
+  void save_memory(const std::vector<std::size_t>& workspace);
   void run_watched(const Step& step, const RunState& state);
   void look_after(int node);
   void add_step(int node, const ProgramMemory& memory, Backend& backend);

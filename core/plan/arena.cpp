@@ -10,10 +10,6 @@
 namespace lockstep {
 namespace {
 
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
 bool meet(const BufferLifetime& a, const BufferLifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
@@ -24,7 +20,7 @@ std::vector<std::size_t> live_bytes(std::span<const BufferLifetime> buffers) {
   for (const BufferLifetime& b : buffers) steps = std::max(steps, b.last + 1);
   std::vector<std::size_t> live(std::size_t(steps) + 1, 0);
   for (const BufferLifetime& b : buffers)
-    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned(b.bytes);
+    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned_in_arena(b.bytes);
   return live;
 }
 
@@ -43,11 +39,11 @@ ArenaPlan place(std::span<const BufferLifetime> buffers, const std::vector<std::
     std::size_t offset = 0;
     for (std::size_t other : placed) {
       if (!meet(buffer, buffers[other])) continue;
-      if (plan.offsets[other] >= offset + aligned(buffer.bytes)) break;
-      offset = std::max(offset, plan.offsets[other] + aligned(buffers[other].bytes));
+      if (plan.offsets[other] >= offset + aligned_in_arena(buffer.bytes)) break;
+      offset = std::max(offset, plan.offsets[other] + aligned_in_arena(buffers[other].bytes));
     }
     plan.offsets[index] = offset;
-    plan.bytes = std::max(plan.bytes, offset + aligned(buffer.bytes));
+    plan.bytes = std::max(plan.bytes, offset + aligned_in_arena(buffer.bytes));
     const auto position = std::ranges::upper_bound(
         placed, offset, {}, [&](std::size_t other) { return plan.offsets[other]; });
     placed.insert(position, index);
@@ -65,22 +61,53 @@ std::vector<std::size_t> largest_first(std::span<const BufferLifetime> buffers, 
   return order;
 }
 
+/// Comparisons of two buffers that looking for a smaller arena may take: some milliseconds.
+constexpr std::size_t kMostComparisons = 4'000'000;
+constexpr std::size_t kMostPlacements = 400;
+
+/// Places buffers again and again, each time with those forward in `order` that ended above
+/// `least`; `best`, which came of `order`, becomes the smallest arena met. Halving the distance to
+/// the front lets the one that came last of several win in the end.
+void move_squeaky_wheels(std::span<const BufferLifetime> buffers,
+                         std::vector<std::size_t> order,
+                         std::size_t least,
+                         ArenaPlan& best) {
+  const std::size_t comparisons = buffers.size() * buffers.size() + 1;
+  const std::size_t placements = std::min(kMostPlacements, kMostComparisons / comparisons);
+  ArenaPlan last = best;
+  for (std::size_t n = 0; n < placements && best.bytes > least + least / 100; ++n) {
+    for (std::size_t i = 1; i < order.size(); ++i) {
+      const std::size_t end = last.offsets[order[i]] + aligned_in_arena(buffers[order[i]].bytes);
+      if (end <= least) continue;
+      const auto from = order.begin() + std::ptrdiff_t(i);
+      std::rotate(order.begin() + std::ptrdiff_t(i / 2), from, from + 1);
+    }
+    last = place(buffers, order);
+    if (last.bytes < best.bytes) best = last;
+  }
+}
+
 }  // namespace
 
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
   const auto steps = [](const BufferLifetime& b) { return double(b.last - b.first + 1); };
-  ArenaPlan best =
-      place(buffers, largest_first(buffers, [](const BufferLifetime& b) { return b.bytes; }));
+  std::vector<std::size_t> order =
+      largest_first(buffers, [](const BufferLifetime& b) { return b.bytes; });
+  ArenaPlan best = place(buffers, order);
   const std::size_t least = arena_lower_bound(buffers);
   const auto improve = [&](auto weight) {
     if (best.bytes == least) return;
-    ArenaPlan other = place(buffers, largest_first(buffers, weight));
-    if (other.bytes < best.bytes) best = std::move(other);
+    std::vector<std::size_t> other_order = largest_first(buffers, weight);
+    ArenaPlan other = place(buffers, other_order);
+    if (other.bytes >= best.bytes) return;
+    best = std::move(other);
+    order = std::move(other_order);
   };
   improve([&](const BufferLifetime& b) { return double(b.bytes) * steps(b); });
   improve(steps);
   improve([](const BufferLifetime& b) { return -double(b.first); });
   improve([](const BufferLifetime& b) { return double(b.last); });
+  move_squeaky_wheels(buffers, std::move(order), least, best);
   return best;
 }
 
