@@ -38,16 +38,34 @@ class MemoryOrder {
     std::iota(given.begin(), given.end(), NodeId{0});
     if (nodes_ == 0) return given;
     const std::size_t peak_given = std::ranges::max(live_bytes_of(use_, given));
+    const auto least = double(least_peak(given));
+    const double wanted = (1 - kLeastSaving) * double(peak_given);
+    if (least > wanted) return given;
     Ordered best = improve(given);
-    if (std::max(first_backward_, nodes_ - first_backward_) > OrderWindow::kWidest) {
+    const bool is_large =
+        std::max(first_backward_, nodes_ - first_backward_) > OrderWindow::kWidest;
+    if (const double much_less = (1 - kLeastSavingOfSchedule) * double(best.peak);
+        is_large && least <= much_less) {
       Ordered scheduled = improve(schedule());
-      if (double(scheduled.peak) < (1 - kLeastSavingOfSchedule) * double(best.peak))
-        best = std::move(scheduled);
+      if (double(scheduled.peak) <= much_less) best = std::move(scheduled);
     }
-    return double(best.peak) <= (1 - kLeastSaving) * double(peak_given) ? best.nodes : given;
+    return double(best.peak) <= wanted ? best.nodes : given;
   }
 
  private:
+  /// What no order goes below: what lives from forward to backward, and what each node touches.
+  std::size_t least_peak(const std::vector<NodeId>& given) const {
+    std::size_t least = live_before(given, first_backward_);
+    for (const MemoryUse::Use& node : use_.nodes()) {
+      std::size_t needed = node.workspace;
+      for (int read : node.reads) needed += use_.storage(read).bytes;
+      for (const MemoryUse::Made& made : node.makes)
+        if (made.in_place_of < 0) needed += use_.storage(made.storage).bytes;
+      least = std::max(least, needed);
+    }
+    return least;
+  }
+
   /// Searches windows around the peak until it stays.
   Ordered improve(std::vector<NodeId> order) const {
     int budget = kOrderBudget;

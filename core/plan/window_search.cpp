@@ -34,7 +34,9 @@ class WindowSearch {
   }
 
   std::vector<NodeId> run(std::size_t live, int& budget) {
-    reach(0, {.peak = std::max(live, live_at_end(live)), .live = live});
+    const std::size_t least = least_peak(live);
+    if (least >= limit_) return {};
+    reach(0, {.peak = least, .live = live});
     while (!open_.empty()) {
       const NodeSet done = std::get<3>(open_.top());
       open_.pop();
@@ -56,10 +58,11 @@ class WindowSearch {
     std::size_t last = 0;  ///< position of the node that ran last
     bool closed = false;
   };
-  /// Of a storage that the window reads.
+  /// Of a storage that the window reads or makes.
   struct Readers {
     NodeSet within = 0;
-    bool behind = false;  ///< is needed behind the window
+    bool behind = false;       ///< is needed behind the window
+    bool made_within = false;  ///< otherwise it is live before
   };
   /// Smallest peak first, then most nodes done, then the way found first: nodes in the given order.
   using Open = std::tuple<std::size_t, int, std::size_t, NodeSet>;
@@ -74,7 +77,7 @@ class WindowSearch {
         if (const std::size_t at = position[std::size_t(earlier)]; at >= window.begin)
           before_[i] |= only(at - window.begin);
       for (int storage : node.reads) readers_.try_emplace(storage);
-      for (const MemoryUse::Made& made : node.makes) readers_.try_emplace(made.storage);
+      for (const MemoryUse::Made& made : node.makes) readers_[made.storage].made_within = true;
     }
     for (auto& [number, readers] : readers_) {
       const MemoryUse::Storage& storage = use_.storage(number);
@@ -95,11 +98,27 @@ class WindowSearch {
     });
   }
 
-  /// The same for every order.
-  std::size_t live_at_end(std::size_t live) const {
+  /// What no order goes below: the live bytes at the end of the window, and what each node reads
+  /// and makes, beside all that outlives the window.
+  std::size_t least_peak(std::size_t live) const {
+    std::size_t outliving = live, end = live;
+    for (const auto& [number, readers] : readers_)
+      if (!readers.behind && !readers.made_within) outliving -= use_.storage(number).bytes;
+    std::size_t least = live;
     NodeSet done = 0;
-    for (std::size_t i = 0; i < nodes_.size(); done |= only(i++)) live = step(done, live, i).behind;
-    return live;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      std::size_t needed = outliving + use_.of(nodes_[i]).workspace;
+      for (int read : use_.of(nodes_[i]).reads)
+        if (const Readers& r = readers_.at(read); r.made_within || !r.behind)
+          needed += use_.storage(read).bytes;
+      for (const MemoryUse::Made& made : use_.of(nodes_[i]).makes)
+        if (made.in_place_of < 0 || readers_.at(made.in_place_of).behind)
+          needed += use_.storage(made.storage).bytes;
+      least = std::max(least, needed);
+      end = step(done, end, i).behind;
+      done |= only(i);
+    }
+    return std::max(least, end);
   }
 
   void expand(NodeSet done, const Reached& state) {
