@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 /// Sets of nodes looked at in one window, and for one order: some milliseconds.
-constexpr int kWindowBudget = 8'000;
+constexpr int kWindowBudget = 5'000;
 constexpr int kOrderBudget = 16'000;
 constexpr double kLeastSavingOfSchedule = 0.1;
 

@@ -18,11 +18,11 @@ inline constexpr double kLeastSaving = 0.01;
 /// places with each other, and only those behind; nodes that sum into the flat gradient space, and
 /// collectives, keep their sequence (see MemoryUse). Each node computes the same bits in any order.
 ///
-/// Where the most bytes are live, the best order of a window of nodes is searched, and so on where
-/// the most are live then, until the peak stays: the whole pass where the graph is small (the
-/// result is the best order there is), the neighbours of the peak in larger ones. For large graphs
-/// a list schedule that runs whatever leaves the fewest live bytes is improved in the same way; it
-/// is taken where it saves another tenth.
+/// Where the most bytes are live, the best order of a window of nodes around is searched
+/// (search_window()), and so on where the most are live then, until the peak stays. The window is
+/// the whole phase where that has few nodes, so that its order is the best there is. For larger
+/// phases a list schedule, which always runs the node that leaves the fewest live bytes, is
+/// improved in the same way, and is taken where it saves another tenth.
 ///
 /// `workspace_bytes` has one entry per node. Depends on the arguments alone.
 std::vector<NodeId> order_for_memory(const Graph& graph,

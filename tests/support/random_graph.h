@@ -177,12 +177,14 @@ class RandomGraph {
     graph_.accumulate_into(graph_.nodes().back().outputs[0], int(sums_.size()) - 1);
   }
 
-  /// Values that nobody has read become outputs of the program: all, or the last one.
+  /// Values that nobody has read become outputs of the program, all or the last one, and now and
+  /// then one that was.
   void keep(bool all) {
     for (std::size_t i = values_.size(); i-- > graph_.input_names().size();) {
-      if (is_read(values_[i])) continue;
+      const bool unread = !is_read(values_[i]);
+      if (!unread && !chance(8)) continue;
       graph_.add_output("output" + std::to_string(i), values_[i]);
-      if (!all) return;
+      if (unread && !all) return;
     }
   }
 
