@@ -260,8 +260,8 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            ZooCase{"vgg11", {224, 224, 3}},
                                            ZooCase{"gpt2-124m", {1024}},
                                            ZooCase{"gpt2-1.5b", {1024}}),
-                         [](const auto& info) {
-                           std::string name = info.param.model;
+                         [](const auto& zoo) {
+                           std::string name = zoo.param.model;
                            std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
                            return name;
                          });
