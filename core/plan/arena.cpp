@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/base/random.h"
 
 namespace lockstep {
 namespace {
@@ -62,28 +63,34 @@ std::vector<std::size_t> largest_first(std::span<const BufferLifetime> buffers, 
 }
 
 /// Comparisons of two buffers that looking for a smaller arena may take: some milliseconds.
-constexpr std::size_t kMostComparisons = 4'000'000;
-constexpr std::size_t kMostPlacements = 400;
+constexpr std::size_t kMostComparisons = 16'000'000;
+constexpr std::size_t kMostPlacements = 4'000;
 
-/// Places buffers again and again, each time with those forward in `order` that ended above
-/// `least`; `best`, which came of `order`, becomes the smallest arena met. Halving the distance to
-/// the front lets the one that came last of several win in the end.
+/// Places buffers again and again, each time with one of those that ended above `least` at an
+/// earlier place in `order`, now and then with two others exchanged; a change that makes the arena
+/// larger is taken back. `best`, which came of `order`, becomes the smallest arena met.
 void move_squeaky_wheels(std::span<const BufferLifetime> buffers,
                          std::vector<std::size_t> order,
                          std::size_t least,
                          ArenaPlan& best) {
   const std::size_t comparisons = buffers.size() * buffers.size() + 1;
   const std::size_t placements = std::min(kMostPlacements, kMostComparisons / comparisons);
-  ArenaPlan last = best;
+  RandomStream random(0, 0);  // the same for every rank
+  const auto below = [&](std::size_t bound) { return random.below(std::uint32_t(bound)); };
   for (std::size_t n = 0; n < placements && best.bytes > least + least / 100; ++n) {
-    for (std::size_t i = 1; i < order.size(); ++i) {
-      const std::size_t end = last.offsets[order[i]] + aligned_in_arena(buffers[order[i]].bytes);
-      if (end <= least) continue;
-      const auto from = order.begin() + std::ptrdiff_t(i);
-      std::rotate(order.begin() + std::ptrdiff_t(i / 2), from, from + 1);
-    }
-    last = place(buffers, order);
-    if (last.bytes < best.bytes) best = last;
+    std::vector<std::size_t> squeaky;  // places in the order; the first buffer starts at 0
+    for (std::size_t i = 1; i < order.size(); ++i)
+      if (best.offsets[order[i]] + aligned_in_arena(buffers[order[i]].bytes) > least)
+        squeaky.push_back(i);
+    if (squeaky.empty()) return;
+    std::vector<std::size_t> other = order;
+    const auto from = other.begin() + std::ptrdiff_t(squeaky[below(squeaky.size())]);
+    std::rotate(other.begin() + below(std::size_t(from - other.begin())), from, from + 1);
+    if (below(4) == 0) std::swap(other[below(other.size())], other[below(other.size())]);
+    ArenaPlan plan = place(buffers, other);
+    if (plan.bytes > best.bytes) continue;
+    best = std::move(plan);
+    order = std::move(other);
   }
 }
 
