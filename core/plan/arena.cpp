@@ -62,37 +62,74 @@ std::vector<std::size_t> largest_first(std::span<const BufferLifetime> buffers, 
   return order;
 }
 
-/// Comparisons of two buffers that looking for a smaller arena may take: some milliseconds.
-constexpr std::size_t kMostComparisons = 16'000'000;
-constexpr std::size_t kMostPlacements = 4'000;
+/// Looks for an arena near `least` bytes by placing the buffers again and again in orders that come
+/// of the last one. `best`, which came of `order`, becomes the smallest arena met.
+class ArenaSearch {
+ public:
+  ArenaSearch(std::span<const BufferLifetime> buffers,
+              std::vector<std::size_t> order,
+              std::size_t least,
+              ArenaPlan& best)
+      : buffers_(buffers), order_(std::move(order)), least_(least), best_(best) {}
 
-/// Places buffers again and again, each time with one of those that ended above `least` at an
-/// earlier place in `order`, now and then with two others exchanged; a change that makes the arena
-/// larger is taken back. `best`, which came of `order`, becomes the smallest arena met.
-void move_squeaky_wheels(std::span<const BufferLifetime> buffers,
-                         std::vector<std::size_t> order,
-                         std::size_t least,
-                         ArenaPlan& best) {
-  const std::size_t comparisons = buffers.size() * buffers.size() + 1;
-  const std::size_t placements = std::min(kMostPlacements, kMostComparisons / comparisons);
-  RandomStream random(0, 0);  // the same for every rank
-  const auto below = [&](std::size_t bound) { return random.below(std::uint32_t(bound)); };
-  for (std::size_t n = 0; n < placements && best.bytes > least + least / 100; ++n) {
-    std::vector<std::size_t> squeaky;  // places in the order; the first buffer starts at 0
-    for (std::size_t i = 1; i < order.size(); ++i)
-      if (best.offsets[order[i]] + aligned_in_arena(buffers[order[i]].bytes) > least)
-        squeaky.push_back(i);
-    if (squeaky.empty()) return;
-    std::vector<std::size_t> other = order;
-    const auto from = other.begin() + std::ptrdiff_t(squeaky[below(squeaky.size())]);
-    std::rotate(other.begin() + below(std::size_t(from - other.begin())), from, from + 1);
-    if (below(4) == 0) std::swap(other[below(other.size())], other[below(other.size())]);
-    ArenaPlan plan = place(buffers, other);
-    if (plan.bytes > best.bytes) continue;
-    best = std::move(plan);
-    order = std::move(other);
+  void run() {
+    const std::size_t affordable = kMostComparisons / (buffers_.size() * buffers_.size() + 1);
+    move_all(std::min(kMostPlacements / 10, affordable / 4));
+    move_one(std::min(kMostPlacements, affordable));
   }
-}
+
+ private:
+  /// Comparisons of two buffers and placements of all: some milliseconds.
+  static constexpr std::size_t kMostComparisons = 16'000'000;
+  static constexpr std::size_t kMostPlacements = 4'000;
+
+  bool is_near() const { return best_.bytes <= least_ + least_ / 100; }
+  bool sticks_out(const ArenaPlan& plan, std::size_t buffer) const {
+    return plan.offsets[buffer] + aligned_in_arena(buffers_[buffer].bytes) > least_;
+  }
+
+  /// All buffers that stick out go half way to the front, whatever comes of it.
+  void move_all(std::size_t placements) {
+    std::vector<std::size_t> order = order_;
+    ArenaPlan last = best_;
+    for (std::size_t n = 0; n < placements && !is_near(); ++n) {
+      for (std::size_t i = 1; i < order.size(); ++i) {
+        const auto from = order.begin() + std::ptrdiff_t(i);
+        if (sticks_out(last, *from))
+          std::rotate(order.begin() + std::ptrdiff_t(i / 2), from, from + 1);
+      }
+      last = place(buffers_, order);
+      if (last.bytes >= best_.bytes) continue;
+      best_ = last;
+      order_ = order;
+    }
+  }
+
+  /// One of them goes to any earlier place, now and then two others change places; what makes the
+  /// arena larger is taken back.
+  void move_one(std::size_t placements) {
+    RandomStream random(0, 0);  // the same on every rank
+    const auto below = [&](std::size_t bound) { return random.below(std::uint32_t(bound)); };
+    for (std::size_t n = 0; n < placements && !is_near(); ++n) {
+      std::vector<std::size_t> squeaky;  // places in the order; what comes first cannot stick out
+      for (std::size_t i = 1; i < order_.size(); ++i)
+        if (sticks_out(best_, order_[i])) squeaky.push_back(i);
+      std::vector<std::size_t> order = order_;
+      const auto from = order.begin() + std::ptrdiff_t(squeaky[below(squeaky.size())]);
+      std::rotate(order.begin() + below(std::size_t(from - order.begin())), from, from + 1);
+      if (below(4) == 0) std::swap(order[below(order.size())], order[below(order.size())]);
+      ArenaPlan plan = place(buffers_, order);
+      if (plan.bytes > best_.bytes) continue;
+      best_ = std::move(plan);
+      order_ = std::move(order);
+    }
+  }
+
+  std::span<const BufferLifetime> buffers_;
+  std::vector<std::size_t> order_;  // that best_ came of
+  const std::size_t least_;
+  ArenaPlan& best_;
+};
 
 }  // namespace
 
@@ -114,7 +151,7 @@ ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
   improve(steps);
   improve([](const BufferLifetime& b) { return -double(b.first); });
   improve([](const BufferLifetime& b) { return double(b.last); });
-  move_squeaky_wheels(buffers, std::move(order), least, best);
+  ArenaSearch(buffers, std::move(order), least, best).run();
   return best;
 }
 

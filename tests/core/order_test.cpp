@@ -204,6 +204,8 @@ Graph trace_zoo(const ZooCase& zoo, std::int64_t micro_batch, Precision precisio
                settings);
 }
 
+void PrintTo(const ZooCase& zoo, std::ostream* out) { *out << zoo.model; }
+
 class ZooOrder : public ::testing::TestWithParam<ZooCase> {};
 
 TEST_P(ZooOrder, ArenaIsNearItsBoundAndPeakNoHigher) {
