@@ -83,7 +83,7 @@ class ArenaSearch {
   static constexpr std::size_t kMostComparisons = 16'000'000;
   static constexpr std::size_t kMostPlacements = 4'000;
 
-  bool is_near() const { return best_.bytes <= least_ + least_ / 100; }
+  bool is_near() const { return best_.bytes <= least_ + least_ / 1000; }
   bool sticks_out(const ArenaPlan& plan, std::size_t buffer) const {
     return plan.offsets[buffer] + aligned_in_arena(buffers_[buffer].bytes) > least_;
   }

@@ -32,7 +32,7 @@ constexpr std::size_t aligned_in_arena(std::size_t bytes) {
 /// lowest offset that is free for its whole life (greedy by size: Pisarchyk and Lee 2020,
 /// "Efficient Memory Management for Deep Neural Net Inference", section 5). Where that takes more
 /// than arena_lower_bound(), other orders are tried as well (bytes times life, life, first and last
-/// step), and the smallest arena is taken. Where that is still more than a hundredth above the
+/// step), and the smallest arena is taken. Where that is still more than a thousandth above the
 /// bound, buffers that end above it move forward in the order, as often as can be done in some
 /// milliseconds (squeaky wheel optimisation: Joslin and Clements 1999, section 2): first all of
 /// them, then, from the best order so far, one at random (with a fixed seed).
