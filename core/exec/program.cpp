@@ -38,7 +38,8 @@ class PoisonKernel final : public Kernel {
 
 }  // namespace
 
-Program::Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse)
+Program::Program(
+    Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse, NodeOrder order)
     : graph_(std::move(graph)), backend_(backend), space_(space), reuse_(reuse) {
   std::vector<std::size_t> workspace;
   for (const Node& node : graph_.nodes()) {
@@ -46,7 +47,7 @@ Program::Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryRe
     workspace.push_back(kernels_.back() ? kernels_.back()->workspace_bytes() : 0);
   }
   plan_ = plan_program(graph_, space, workspace, reuse);
-  if (reuse != MemoryReuse::off) save_memory(workspace);
+  if (reuse != MemoryReuse::off && order == NodeOrder::for_memory) save_memory(workspace);
   for (int i = 0; i < plan_.first_backward_node; ++i)
     for (int bucket : plan_.buckets_after_node[std::size_t(i)])
       buckets_after_forward_.push_back(bucket);

@@ -8,6 +8,7 @@
 #include "core/exec/program.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/zoo_case.h"
 
 namespace lockstep {
 namespace {
@@ -74,6 +75,27 @@ TEST(Order, RandomProgramsComputeTheSameBitsInEachOrder) {
   }
   EXPECT_GE(reordered, 40) << "the same order has the same bits";
 }
+
+class CpuZooOrder : public ::testing::TestWithParam<testing::ZooCase> {};
+
+// With the workspaces of real kernels.
+TEST_P(CpuZooOrder, ArenaIsNearItsBoundAndNoLarger) {
+  const auto backend = make_cpu_backend();
+  for (Precision precision : {Precision::fp32, Precision::bf16})
+    for (std::int64_t micro_batch : {1, 32})
+      testing::expect_arena_near_its_bound(GetParam(), micro_batch, precision, *backend);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models,
+                         CpuZooOrder,
+                         ::testing::Values(testing::ZooCase{"mlp", {28, 28, 1}},
+                                           testing::ZooCase{"convnet", {28, 28, 1}},
+                                           testing::ZooCase{"resnet20", {32, 32, 3}},
+                                           testing::ZooCase{"resnet18", {224, 224, 3}},
+                                           testing::ZooCase{"resnet50", {224, 224, 3}},
+                                           testing::ZooCase{"vgg11", {224, 224, 3}},
+                                           testing::ZooCase{"gpt2-124m", {1024}}),
+                         testing::name_of_zoo_case);
 
 }  // namespace
 }  // namespace lockstep
