@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/bytes_words.h"
 #include "core/io/run_log.h"
 
 namespace lockstep {
@@ -47,8 +48,6 @@ Console::Kind console_kind();
 /// "12,345"
 std::string with_thousands(double value);
 
-/// "97.50 MiB", "1.25 GiB"
-std::string bytes_words(double bytes);
 /// "1m 23s"
 std::string duration(double seconds);
 

@@ -167,11 +167,14 @@ void declare_data(FlagGroup group, RawFlags& raw) {
 
 void declare_batch(FlagGroup group, RawFlags& raw) {
   group.whole("--global-batch", raw.global_batch, 1, "samples in a step, over all ranks");
-  group.whole_or_auto("--micro-batch",
-                      raw.micro_batch,
-                      1,
-                      kMostCount,
-                      "samples a rank computes at once; auto is at most 32");
+  group
+      .whole_or_auto("--micro-batch",
+                     raw.micro_batch,
+                     1,
+                     kMostCount,
+                     "samples a rank computes at once; auto: the fastest, measured, that fits "
+                     "memory and --memory-limit")
+      ->default_str("at most 32");
   group.whole("--accumulation", raw.accumulation, 1, "micro-batches of each rank in a step")
       ->default_str("");
   group.whole_or_auto("--shards",
@@ -242,10 +245,11 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
       "compute activations again in backward instead of keeping them; auto: the cheapest that "
       "fits --memory-limit");
   group
-      .text("--memory-limit",
-            raw.memory_limit,
-            "a rank's parameters, gradients, optimizer state, packed copies, activations and "
-            "workspace")
+      .text(
+          "--memory-limit",
+          raw.memory_limit,
+          "most that a rank reserves on its device: lockstep plan's table without snapshot, loader "
+          "and the program itself")
       ->type_name("BYTES|16GiB")
       ->check(byte_size("--memory-limit"));
   group.words("--reduction",

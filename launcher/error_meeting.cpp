@@ -12,6 +12,7 @@
 #include "launcher/host_facts.h"
 #include "launcher/job.h"
 #include "launcher/memory_words.h"
+#include "launcher/out_of_memory.h"
 #include "launcher/rank_discovery.h"
 #include "parallel/quiet_thread.h"
 
@@ -53,7 +54,12 @@ ErrorReport describe(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const Error& e) {
     const auto* const culprit = dynamic_cast<const Culprit*>(&e);
-    return {e.what(), e.hint(), int(e.exit_code()), culprit ? *culprit : Culprit{}};
+    const auto* const explained = dynamic_cast<const ExplainedOutOfMemory*>(&e);
+    return {e.what(),
+            e.hint(),
+            int(e.exit_code()),
+            culprit ? *culprit : Culprit{},
+            explained ? explained->details() : std::string()};
   } catch (const std::bad_alloc&) {
     // The numbers in the hint: ranks that meet the same error in other numbers say it once.
     return {"out of memory on the host",
@@ -75,6 +81,7 @@ FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& po
   record.host = host_name();
   record.cause = error.message;
   record.hint = error.hint;
+  record.details = error.details;
   record.exit_code = error.exit_code;
   const Culprit& culprit = error.culprit;
   if (culprit.rank < 0) return record;

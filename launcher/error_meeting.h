@@ -20,6 +20,7 @@ struct ErrorReport {
   int exit_code = 1;
   /// Of an error that all ranks meet alike; its rank is -1 where each speaks for itself.
   Culprit culprit = {};
+  std::string details = {};  ///< whole lines
 };
 
 /// lockstep::Error keeps its code, std::bad_alloc is 4 (out of memory), everything else 1.

@@ -23,6 +23,8 @@ struct TrainFlags {
   std::optional<std::int32_t> ignore_index;
   float label_smoothing = 0;
   TrainOptions options;
+  /// --micro-batch auto: options.micro_batch only stands in for what settle_micro_batch() finds.
+  bool measures_micro_batch = false;
   WatchLimits watch;
   int ranks = 0;  ///< 0: auto
   std::string device = "auto";

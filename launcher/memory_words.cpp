@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/base/host_memory.h"
+
 namespace lockstep {
 namespace {
 
@@ -17,14 +19,6 @@ std::size_t address_space_in_use() {
   std::size_t pages = 0;
   file >> pages;
   return pages * std::size_t(sysconf(_SC_PAGESIZE));
-}
-
-std::size_t available_on_host() {
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  for (std::size_t kib = 0; file >> key >> kib; std::getline(file, unit))
-    if (key == "MemAvailable:") return kib * 1024;
-  return 0;
 }
 
 }  // namespace
@@ -44,8 +38,8 @@ std::string memory_words() noexcept {
       add(fmt::format("of its limit of {} bytes of address space the process uses {}",
                       limit.rlim_cur,
                       address_space_in_use()));
-    if (const std::size_t bytes = available_on_host(); bytes > 0)
-      add(fmt::format("the host has {} bytes available", bytes));
+    if (const auto bytes = read_host_memory().free)
+      add(fmt::format("the host has {} bytes available", *bytes));
     return text;
   } catch (...) {
     return {};

@@ -2,6 +2,7 @@
 #include "launcher/plan_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 
 #include "core/base/env.h"
@@ -17,6 +18,7 @@
 #include "launcher/rank_discovery.h"
 #include "launcher/self_start.h"
 #include "launcher/stand_in_data.h"
+#include "parallel/batch_plan.h"
 
 namespace lockstep {
 namespace {
@@ -58,6 +60,8 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   }
   const StandInData stand_in{flags.classes};
   flags.train = parse_train_flags(app.remaining(), &stand_in);
+  if (flags.train.measures_micro_batch)  // which only the run does
+    flags.train.options.micro_batch = default_micro_batch(flags.train.options.global_batch);
   return flags;
 }
 
@@ -106,15 +110,29 @@ PlanRequest make_request(const TrainFlags& flags, const PlannedDevice& device, i
 }
 
 /// As a run would be, but where nothing fits: then what comes closest.
-MemoryPlan plan_as_asked(Backend& device, PlanRequest request) {
+void plan_as_asked(Backend& device, const PlanRequest& request, PlanReport& report) {
   try {
-    return plan_memory(device, request);
+    report.plan = plan_memory(device, request);
   } catch (const OutOfMemory&) {
-    request.options.memory_limit = 0;
-    if (request.options.recompute == Recompute::automatic)
-      request.options.recompute = Recompute::all;
-    return plan_memory(device, request);
+    report.plan = plan_least(device, request);
+    report.fits_nothing = request.options.recompute == Recompute::automatic;
   }
+}
+
+/// What of `request` fits `limit`.
+void find_what_fits(Backend& device,
+                    const PlanRequest& request,
+                    std::uint64_t limit,
+                    PlanReport& report) {
+  PlanRequest recomputing = request;
+  recomputing.options.recompute = Recompute::automatic;
+  const MemoryTarget target{.bytes = limit};
+  report.largest = largest_micro_batch(device, request, limit);
+  report.largest_recomputing = largest_micro_batch(device, recomputing, limit);
+  if (report.largest->micro_batch == 0) report.least = least_memory(device, request, target);
+  if (report.largest_recomputing->micro_batch == 0)
+    report.least_recomputing = least_memory(device, recomputing, target);
+  if (report.plan.limited_bytes > limit) report.advice = advise(device, request, target);
 }
 
 std::string data_words(const TrainFlags& flags, const data::Dataset& data) {
@@ -132,32 +150,35 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
                     .data = data_words(flags.train, *request.data.train),
                     .device = device.name,
                     .note = device.note,
-                    .plan = plan_as_asked(*device.backend, request),
+                    .subject = {.on_host = !device.cuda, .complete = device.known},
+                    .plan = {},
                     .rows = {},
                     .largest = {},
-                    .largest_recomputing = {}};
+                    .largest_recomputing = {},
+                    .least = {},
+                    .least_recomputing = {},
+                    .advice = {}};
+  plan_as_asked(*device.backend, request, report);
   if (!device.known)
     for (const auto category : {MemoryCategory::workspace, MemoryCategory::packed_copies})
       report.plan.table[category].reset();
   report.rows = micro_batch_table(*device.backend, request);
   const std::uint64_t limit = flags.train.options.memory_limit;
-  if (limit == 0) return report;
-  PlanRequest recomputing = request;
-  recomputing.options.recompute = Recompute::automatic;
-  report.largest = largest_micro_batch(*device.backend, request, limit);
-  report.largest_recomputing = largest_micro_batch(*device.backend, recomputing, limit);
+  if (limit > 0) find_what_fits(*device.backend, request, limit, report);
   return report;
 }
 
 /// Throws where no micro-batch and no recomputation fits.
 void require_something_fits(const PlanReport& report) {
-  if (!report.largest_recomputing || report.largest_recomputing->micro_batch > 0) return;
+  if (!report.least_recomputing) return;
+  const LeastMemory& least = *report.least_recomputing;
   const double limit = double(report.flags.options.memory_limit);
-  const double fixed = double(report.plan.fixed_bytes);
-  const double least = double(report.largest_recomputing->bytes);
-  const std::string hint = fmt::format(
-      "a --memory-limit of at least {}, a smaller model, or an optimizer with less state",
-      std::uint64_t(least));
+  const double fixed = double(least.plan.fixed_bytes), needed = double(least.needed);
+  const std::string at_least = report.subject.complete ? "" : "at least ";
+  const std::string hint =
+      fmt::format("a --memory-limit of at least {}, or {}",
+                  least.needed,
+                  report.advice ? other_words(*report.advice) : "a smaller model");
   if (limit < fixed)
     throw OutOfMemory(fmt::format("memory: parameters, gradients and optimizer state of {} take {} "
                                   "at any micro-batch, {} more than the limit of {}",
@@ -166,13 +187,16 @@ void require_something_fits(const PlanReport& report) {
                                   bytes_words(fixed - limit),
                                   bytes_words(limit)),
                       hint);
-  throw OutOfMemory(fmt::format("memory: {} does not fit: a micro-batch of 1 with full recompute "
-                                "takes {}, {} more than the limit of {}",
-                                report.flags.model.name,
-                                bytes_words(least),
-                                bytes_words(least - limit),
-                                bytes_words(limit)),
-                    hint);
+  throw OutOfMemory(
+      fmt::format("memory: {} does not fit: a micro-batch of {} with full recompute, which "
+                  "takes the least, takes {}{}, {} more than the limit of {}",
+                  report.flags.model.name,
+                  least.micro_batch,
+                  at_least,
+                  bytes_words(needed),
+                  bytes_words(needed - std::min(needed, limit)),
+                  bytes_words(limit)),
+      hint);
 }
 
 }  // namespace

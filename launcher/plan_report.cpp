@@ -11,8 +11,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string bytes_or_unknown(const std::optional<std::uint64_t>& bytes) {
-  return bytes ? bytes_words(double(*bytes)) : "unknown";
+/// Without the device, what its libraries want comes on top.
+std::string at_least(const PlanReport& report) {
+  return report.subject.complete ? "" : "at least ";
 }
 
 std::string flops_words(double flops) {
@@ -36,46 +37,24 @@ std::string head(const PlanReport& report) {
                       flags.stands_in ? " (no --data: what the model is made for)" : "");
   text += fmt::format("batch      {}\n", plan.batch.to_string());
   text += fmt::format("optimizer  {}\n", to_string(flags.options.optimizer));
-  text += fmt::format("engine     --precision {} --recompute {}\n",
+  text += fmt::format("engine     --precision {} --recompute {}{}\n",
                       name_of(flags.options.precision),
-                      name_of(flags.options.recompute));
+                      name_of(flags.options.recompute),
+                      report.fits_nothing ? ", which fits nothing: what comes closest" : "");
   text += fmt::format("device     {}\n", report.device);
   if (!report.note.empty()) text += fmt::format("           {}\n", report.note);
   return text;
 }
 
-std::string table_text(const MemoryPlan& plan) {
-  std::string text = "\nmemory of rank 0\n";
-  const auto line = [&](const std::string& name,
-                        const std::optional<std::uint64_t>& bytes,
-                        const std::string& note) {
-    text += fmt::format("  {:<22} {:>20}  {:>11}{}\n",
-                        name,
-                        bytes ? with_thousands(double(*bytes)) : "",
-                        bytes_or_unknown(bytes),
-                        note);
-  };
-  const MemoryTable& table = plan.table;
-  for (std::size_t i = 0; i < kMemoryCategories; ++i) {
-    const auto category = MemoryCategory(i);
-    if (category == MemoryCategory::context) continue;
-    const bool in_arena = category == MemoryCategory::activations ||
-                          category == MemoryCategory::workspace ||
-                          category == MemoryCategory::input;
-    line(words_of(category), table.bytes[i], in_arena ? "  arena, when most is live" : "");
-  }
-  line("planned",
-       table.planned(),
-       fmt::format(
-           "  arena {}, {:.2f}% above the least that this order allows",
-           bytes_words(double(table.arena_bytes)),
-           100 * (double(table.arena_bytes) / std::max(1.0, double(plan.arena_lower_bound)) - 1)));
-  const auto& context = table[MemoryCategory::context];
-  line(words_of(MemoryCategory::context),
-       context,
-       context ? "  measured on this machine: this process with the kernels made" : "");
-  if (context) line("total", table.total(), "");
-  return text;
+std::string table_text(const PlanReport& report) {
+  const MemoryPlan& plan = report.plan;
+  const double least = std::max(1.0, double(plan.arena_lower_bound));
+  return "\nmemory of rank 0\n" +
+         memory_table_text(plan.table,
+                           report.subject,
+                           fmt::format("  arena {}, {:.2f}% above the least that this order allows",
+                                       bytes_words(double(plan.table.arena_bytes)),
+                                       100 * (double(plan.table.arena_bytes) / least - 1)));
 }
 
 std::string layers_text(const MemoryPlan& plan) {
@@ -124,9 +103,9 @@ std::string rows_text(const PlanReport& report) {
                   "--recompute all",
                   "micro-batch",
                   "arena",
-                  "training",
+                  "device",
                   "arena",
-                  "training");
+                  "device");
   const auto cell = [&](std::size_t bytes) {
     return bytes_words(double(bytes)) + (limit > 0 && bytes > limit ? "*" : "");
   };
@@ -137,17 +116,24 @@ std::string rows_text(const PlanReport& report) {
                         cell(row.none.limited_bytes),
                         bytes_words(double(row.all.arena_bytes)),
                         cell(row.all.limited_bytes));
-  text +=
-      "  training: what --memory-limit limits: parameters, gradients, optimizer state, packed "
-      "copies, arena";
-  return text + (limit > 0 ? "; * does not fit\n" : "\n");
+  text += fmt::format("  device: {}all that is reserved there, which --memory-limit limits{}\n",
+                      at_least(report),
+                      limit > 0 ? "; * does not fit" : "");
+  return text;
 }
 
-std::string largest_words(const LargestMicroBatch& largest) {
+std::string largest_words(const PlanReport& report,
+                          const LargestMicroBatch& largest,
+                          const std::optional<LeastMemory>& least) {
   if (largest.micro_batch == 0)
-    return fmt::format("none (a micro-batch of 1 takes {})", bytes_words(double(largest.bytes)));
-  return fmt::format("{} ({}{})",
+    return fmt::format("none (a micro-batch of {}, which takes the least, takes {}{})",
+                       least->micro_batch,
+                       at_least(report),
+                       bytes_words(double(least->needed)));
+  return fmt::format("{}{} ({}{}{})",
+                     report.subject.complete ? "" : "at most ",
                      largest.micro_batch,
+                     at_least(report),
                      bytes_words(double(largest.bytes)),
                      largest.limited ? "" : "; the batch has no larger one");
 }
@@ -156,18 +142,24 @@ std::string limit_text(const PlanReport& report) {
   const TrainOptions& options = report.flags.options;
   const double limit = double(options.memory_limit), needed = double(report.plan.limited_bytes);
   std::string text =
-      fmt::format("\nlimit      {}: micro-batch {} takes {}, {}\n",
+      fmt::format("\nlimit      {}: micro-batch {} takes {}{}, {}\n",
                   bytes_words(limit),
                   report.plan.batch.micro_batch,
+                  at_least(report),
                   bytes_words(needed),
-                  needed <= limit ? std::string("and fits")
-                                  : fmt::format("{} too much", bytes_words(needed - limit)));
+                  needed > limit ? fmt::format("{} too much", bytes_words(needed - limit))
+                  : report.subject.complete ? std::string("and fits")
+                                            : std::string("and may fit"));
   text += fmt::format("largest    micro-batch with --recompute {}: {}\n",
                       name_of(options.recompute),
-                      largest_words(*report.largest));
+                      largest_words(report, *report.largest, report.least));
   if (options.recompute != Recompute::automatic)
-    text += fmt::format("           micro-batch with --recompute auto: {}\n",
-                        largest_words(*report.largest_recomputing));
+    text +=
+        fmt::format("           micro-batch with --recompute auto: {}\n",
+                    largest_words(report, *report.largest_recomputing, report.least_recomputing));
+  if (report.advice && report.advice->fix)
+    text +=
+        fmt::format("so         {}\n", fix_words(*report.advice->fix, options.global_batch, true));
   return text;
 }
 
@@ -194,7 +186,7 @@ Json json_of(const LayerMemory& row) {
 }  // namespace
 
 std::string to_text(const PlanReport& report, bool layers) {
-  std::string text = head(report) + table_text(report.plan);
+  std::string text = head(report) + table_text(report);
   if (layers) text += layers_text(report.plan);
   text += step_text(report.plan) + rows_text(report);
   if (report.largest) text += limit_text(report);
@@ -228,7 +220,8 @@ std::string to_json(const PlanReport& report, bool layers) {
             {"planned_bytes", plan.table.planned()},
             {"total_bytes", plan.table.total()},
             {"limited_bytes", plan.limited_bytes},
-            {"fixed_bytes", plan.fixed_bytes}};
+            {"fixed_bytes", plan.fixed_bytes},
+            {"complete", report.subject.complete}};
   json["memory_limit"] = options.memory_limit > 0 ? Json(options.memory_limit) : Json(nullptr);
   json["largest_micro_batch"] = report.largest ? Json(report.largest->micro_batch) : Json(nullptr);
   json["largest_micro_batch_recompute"] =

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/flags.h"
+#include "launcher/memory_text.h"
 #include "parallel/memory_plan.h"
 
 namespace lockstep {
@@ -16,10 +17,15 @@ struct PlanReport {
   std::string data;    ///< what the samples are
   std::string device;  ///< whose kernels were planned
   std::string note;    ///< of the device; may be empty
+  TableSubject subject;
   MemoryPlan plan;
+  bool fits_nothing = false;  ///< --recompute auto fits nothing: `plan` is what comes closest
   std::vector<MicroBatchRow> rows;
   /// With --memory-limit: what --recompute as asked allows, and --recompute auto.
   std::optional<LargestMicroBatch> largest, largest_recomputing;
+  /// Where those are 0: the micro-batch that takes the least.
+  std::optional<LeastMemory> least, least_recomputing;
+  std::optional<MemoryAdvice> advice;  ///< where `plan` does not fit
 };
 
 /// For people, `layers` with a table by layer.

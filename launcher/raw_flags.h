@@ -41,7 +41,7 @@ struct RawFlags {
   std::string workers = "auto";
 
   std::int64_t global_batch = 256;
-  std::string micro_batch = "auto";
+  std::string micro_batch = "default";
   std::int64_t accumulation = 0;
   std::string shards = "auto";
   std::string ranks = "auto";

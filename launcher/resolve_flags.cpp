@@ -125,7 +125,8 @@ void resolve_length(const CLI::App& app, const RawFlags& raw, TrainOptions& opti
   if (raw.steps == 0 && raw.samples == 0) options.epochs = raw.epochs;
 }
 
-void resolve_batch(const RawFlags& raw, TrainOptions& options) {
+void resolve_batch(const RawFlags& raw, TrainFlags& flags) {
+  TrainOptions& options = flags.options;
   options.global_batch = raw.global_batch;
   options.micro_batch = to_whole_number(raw.micro_batch);
   options.accumulation = raw.accumulation;
@@ -138,6 +139,11 @@ void resolve_batch(const RawFlags& raw, TrainOptions& options) {
                                   options.global_batch),
                       fmt::format("use --micro-batch {} or less", options.global_batch));
   }
+  flags.measures_micro_batch = raw.micro_batch == "auto" && raw.accumulation == 0;
+  if (!flags.measures_micro_batch) return;
+  // With it the batch can be planned wherever it can be planned at all.
+  const std::int64_t group = BatchNormPolicy::parse(raw.batch_norm).group;
+  options.micro_batch = std::clamp<std::int64_t>(group, 1, options.global_batch);
 }
 
 void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
@@ -220,7 +226,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   flags.model = resolve_model(app, raw);
   TrainOptions& options = flags.options;
   resolve_data(app, raw, flags);
-  resolve_batch(raw, options);
+  resolve_batch(raw, flags);
   resolve_length(app, raw, options);
   options.optimizer = resolve_optimizer(app, raw);
   options.lr_schedule = resolve_schedule(app, raw, learning_rate(options.optimizer));

@@ -11,6 +11,7 @@
 #include "core/data/input_file.h"
 #include "core/io/strict_json.h"
 #include "launcher/saved_weights.h"
+#include "parallel/batch_plan.h"
 
 namespace lockstep {
 namespace {
@@ -86,6 +87,8 @@ SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments
       flags, [](const std::string& flag) { return flag.starts_with("--device"); });
   flags.insert(flags.begin(), {"--config", (path / "config.toml").string()});
   run.flags = parse_train_flags(flags);
+  if (run.flags.measures_micro_batch)
+    run.flags.options.micro_batch = default_micro_batch(run.flags.options.global_batch);
   if (names_device) run.device = run.flags.device;
   return run;
 }

@@ -15,9 +15,11 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/nn/trace.h"
+#include "launcher/auto_micro_batch.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/open_data.h"
+#include "launcher/out_of_memory.h"
 #include "launcher/profile_table.h"
 #include "launcher/progress.h"
 #include "launcher/rank_stop.h"
@@ -102,7 +104,9 @@ std::string command_line(const RunSettings& settings) {
   return command;
 }
 
-std::string environment_json(Job& job, const RunSettings& settings) {
+std::string environment_json(Job& job,
+                             const RunSettings& settings,
+                             const std::string& micro_batch_words) {
   const HostFacts facts = host_facts();
   return json_object({{"lockstep", facts.version},
                       {"commit", facts.commit},
@@ -115,6 +119,7 @@ std::string environment_json(Job& job, const RunSettings& settings) {
                       {"ranks", std::int64_t(job.size())},
                       {"rank_source", job.source()},
                       {"device", job.backend().device_class()},
+                      {"micro_batch_choice", micro_batch_words},
                       {"compiler", facts.compiler},
                       {"build_type", facts.build_type},
                       {"fmt", std::int64_t(FMT_VERSION)}},
@@ -157,6 +162,7 @@ void print_start(Console& console,
                  const RunSettings& settings,
                  const data::DataSplit& data,
                  const ParameterCount& parameters,
+                 const std::string& micro_batch_words,
                  const std::string& folder) {
   const TrainOptions& options = settings.flags.options;
   if (!settings.notice.empty()) console.line(settings.notice);
@@ -172,6 +178,7 @@ void print_start(Console& console,
   console.line(fmt::format("data       {}", data.train->describe()));
   if (data.validation) console.line(fmt::format("validation {}", data.validation->describe()));
   console.line(fmt::format("batch      {}", plan_batch(options, job.size()).to_string()));
+  if (!micro_batch_words.empty()) console.line("           " + micro_batch_words);
   console.line(fmt::format(
       "optimizer  {}, {}", to_string(options.optimizer), schedule_words(options.lr_schedule)));
   console.line(fmt::format("device     {}", job.backend().device_class()));
@@ -253,28 +260,45 @@ int finish_run(Trainer& trainer, RunFolder& folder, Console& console, RunLog& lo
   return int(errors.empty() ? ExitCode::done : ExitCode::error);
 }
 
-}  // namespace
+PlanRequest plan_request(Job& job,
+                         const ModelFunction& model,
+                         const LossFunction& loss,
+                         const data::DataSplit& data,
+                         const TrainFlags& flags) {
+  PlanRequest request{.model = model,
+                      .loss = loss,
+                      .data = data,
+                      .options = flags.options,
+                      .ranks = job.size(),
+                      .on_host = job.backend().memory().pool.empty()};
+  request.options.augmentation.resized_crop = 0;  // the source draws it
+  return request;
+}
 
-int run_training(Job& job, const RunSettings& settings) {
-  const TrainFlags& flags = settings.flags;
-  check_launched_ranks(flags, job.size());
-  job.open_device(flags.device);
-  TrainOptions options = flags.options;
-  const data::DataSplit data = open_data(flags);
-  options.augmentation.resized_crop = 0;  // the source draws it
-  const data::SampleSpec& samples = data.train->spec();
-  nn::ModelSpec spec = flags.model;
-  spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
-  const ModelFunction model = nn::make_model(spec);
-  const LossFunction loss = make_loss(flags, samples);
-  const ParameterCount parameters = count_parameters(model, loss, samples, options.freeze);
-  plan_batch(options, job.size());  // before a folder is made
-  validate(options);
+/// What a run is made of, once its flags are accepted.
+struct RunParts {
+  const data::DataSplit& data;
+  const ModelFunction& model;
+  const LossFunction& loss;
+  const ParameterCount& parameters;
+  TrainingMemory& memory;
+};
 
+int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
+  TrainFlags& flags = settings.flags;
+  const data::DataSplit& data = parts.data;
   std::unique_ptr<RunFolder> folder;
   const std::string path = create_folder(job, flags, folder);
   check_shared_folder(job.host_communicator(), path);
-  options.checkpoint.folder = path + "/checkpoints";
+  flags.options.checkpoint.folder = path + "/checkpoints";
+  const std::string micro_batch_words =
+      flags.measures_micro_batch
+          ? settle_micro_batch(job, plan_request(job, parts.model, parts.loss, data, flags), flags)
+          : std::string();
+  TrainOptions options = flags.options;
+  options.augmentation.resized_crop = 0;  // the source draws it
+  parts.memory.settle(options);
+  parts.memory.require_room();
   options.checkpoint.texts = {{"config.toml", to_toml(flags)},
                               {"classes.json", classes_json(*data.train)}};
   options.stop = stop_asked;
@@ -286,7 +310,7 @@ int run_training(Job& job, const RunSettings& settings) {
   options.accepted = [&](bool resumed) {
     if (job.rank() > 0) open_log(log_file, job, resumed);
   };
-  Trainer trainer(job, model, loss, options);
+  Trainer trainer(job, parts.model, parts.loss, options);
 
   RunLog& log = job.fault_log().log();
   Console console(settings.console);
@@ -299,8 +323,8 @@ int run_training(Job& job, const RunSettings& settings) {
     console.set_copy(&log);
     folder->write_file("config.toml", to_toml(flags));
     folder->write_file("classes.json", classes_json(*data.train));
-    folder->write_file("environment.json", environment_json(job, settings));
-    print_start(console, job, settings, data, parameters, path);
+    folder->write_file("environment.json", environment_json(job, settings, micro_batch_words));
+    print_start(console, job, settings, data, parts.parameters, micro_batch_words, path);
     if (resumed) print_resume(console, *resumed);
     warn_of_slow_bf16(job, settings.flags.options);
   });
@@ -326,6 +350,31 @@ int run_training(Job& job, const RunSettings& settings) {
   if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
   if (!summary.stopped) return 0;
   return int(summary.saved ? ExitCode::requeue : ExitCode::error);
+}
+
+}  // namespace
+
+int run_training(Job& job, const RunSettings& asked) {
+  RunSettings settings = asked;
+  TrainFlags& flags = settings.flags;
+  check_launched_ranks(flags, job.size());
+  job.open_device(flags.device);
+  const data::DataSplit data = open_data(flags);
+  const data::SampleSpec& samples = data.train->spec();
+  nn::ModelSpec spec = flags.model;
+  spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
+  const ModelFunction model = nn::make_model(spec);
+  const LossFunction loss = make_loss(flags, samples);
+  const ParameterCount parameters = count_parameters(model, loss, samples, flags.options.freeze);
+  plan_batch(flags.options, job.size());  // before a folder is made
+  validate(flags.options);
+
+  TrainingMemory memory(job, plan_request(job, model, loss, data, flags), flags.model.name);
+  try {
+    return train_in_folder(job, settings, {data, model, loss, parameters, memory});
+  } catch (const OutOfMemory&) {
+    memory.rethrow_explained();  // the memory of the run is free again
+  }
 }
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/nn/trace.h"
-#include "parallel/memory_fit.h"
+#include "parallel/replica_parts.h"
 
 namespace lockstep {
 namespace {
@@ -23,11 +23,16 @@ std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std
   return sizes;
 }
 
-bool same_parameters(const Graph& a, const Graph& b) {
-  return std::ranges::equal(
-      a.parameters(), b.parameters(), [](const Parameter& p, const Parameter& q) {
+void check_parameters(const Graph& graph, const Graph& first, std::int64_t samples) {
+  const bool same = std::ranges::equal(
+      graph.parameters(), first.parameters(), [](const Parameter& p, const Parameter& q) {
         return p.name == q.name && p.shape == q.shape && p.kind == q.kind;
       });
+  LOCKSTEP_CHECK(same,
+                 ConfigError,
+                 "model: for {} samples or in evaluation it declares other parameters than in "
+                 "training; declare all of them always",
+                 samples);
 }
 
 MemoryReuse reuse_of_environment() {
@@ -71,21 +76,54 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
                  ConfigError,
                  "--precision tf32: {} has no tf32 products (GPUs have: --device cuda)",
                  backend.device_class());
-  int choice = -1;  // of recomputation: the whole micro-batch, which comes first, decides
-  for (std::int64_t n : distinct_sizes(batch, std::move(sizes))) {
-    Builder::Settings settings = settings_for(options, batch, n);
-    Graph graph = trace(model, loss, samples, settings);
-    if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options));
-    check_parameters(n, graph);
-    training_.push_back(
-        {n, compile_within_limit(std::move(graph), backend, space_, reuse_, options, choice)});
-    if (n == 0) continue;
+  sizes = distinct_sizes(batch, std::move(sizes));
+  for (;;) {
+    for (const std::int64_t n : sizes) add(backend, model, loss, samples, options, batch, n);
+    if (options.memory_limit == 0) return;
+    const std::size_t needed = device_bytes(options, batch);
+    if (needed <= options.memory_limit) return;
+    // Short micro-batches may want packed copies of their own.
+    if (choice_.is_last) throw_too_large(needed, options);
+    choice_ = {.first = choice_.number + 1};
+    training_.clear();
+    evaluation_.clear();
+  }
+}
+
+std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
+                                           const BatchPlan& batch) const {
+  std::vector<const Program*> programs;
+  for (const auto* sizes : {&training_, &evaluation_})
+    for (const CompiledProgram& sized : *sizes) programs.push_back(sized.program.get());
+  return training_bytes(programs, space_, options.optimizer) +
+         exchange_memory(graph(), space_, options, batch);
+}
+
+void CompiledPrograms::add(Backend& backend,
+                           const ModelFunction& model,
+                           const LossFunction& loss,
+                           const data::SampleSpec& samples,
+                           const TrainOptions& options,
+                           const BatchPlan& batch,
+                           std::int64_t micro_batch) {
+  Builder::Settings settings = settings_for(options, batch, micro_batch);
+  Graph graph = trace(model, loss, samples, settings);
+  if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options));
+  check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
+  BesideTraining beside;
+  if (micro_batch > 0) {
     settings.mode = Mode::evaluation;
     Graph evaluating = trace(model, loss, samples, settings);
-    check_parameters(n, evaluating);
+    check_parameters(evaluating, graph, micro_batch);
     evaluation_.push_back(
-        {n, std::make_unique<Program>(std::move(evaluating), backend, space_, reuse_)});
+        {micro_batch, std::make_unique<Program>(std::move(evaluating), backend, space_, reuse_)});
+    beside.evaluation = evaluation_.back().program.get();
   }
+  if (options.memory_limit > 0)
+    beside.exchange_bytes = exchange_memory(graph, space_, options, batch);
+  training_.push_back(
+      {micro_batch,
+       compile_within_limit(std::move(graph), backend, space_, reuse_, options, beside, choice_)});
 }
 
 const Program& CompiledPrograms::largest() const {
@@ -96,23 +134,25 @@ const Program& CompiledPrograms::largest() const {
   return *largest;
 }
 
-void CompiledPrograms::check_parameters(std::int64_t samples, const Graph& graph) const {
-  LOCKSTEP_CHECK(training_.empty() || same_parameters(graph, this->graph()),
-                 ConfigError,
-                 "model: for {} samples or in evaluation it declares other parameters than in "
-                 "training; declare all of them always",
-                 samples);
-}
-
 std::size_t least_training_bytes(Backend& backend,
                                  const ModelFunction& model,
                                  const LossFunction& loss,
                                  const data::SampleSpec& samples,
                                  const TrainOptions& options,
                                  const BatchPlan& batch) {
-  const Graph graph = trace(model, loss, samples, settings_for(options, batch, batch.micro_batch));
+  Builder::Settings settings = settings_for(options, batch, batch.micro_batch);
+  const Graph graph = trace(model, loss, samples, settings);
   const FlatSpace space = lay_out(graph, bucket_bytes(options));
-  return least_training_bytes(graph, backend, space, reuse_of_environment(), options);
+  const MemoryReuse reuse = reuse_of_environment();
+  settings.mode = Mode::evaluation;
+  const Program evaluation(trace(model, loss, samples, settings), backend, space, reuse);
+  return least_training_bytes(
+      graph,
+      backend,
+      space,
+      reuse,
+      options,
+      {.exchange_bytes = exchange_memory(graph, space, options, batch), .evaluation = &evaluation});
 }
 
 ProgramBuffers::ProgramBuffers(Backend& backend, const CompiledPrograms& programs) {

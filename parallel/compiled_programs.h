@@ -9,6 +9,7 @@
 #include "core/exec/program.h"
 #include "core/nn/builder.h"
 #include "parallel/batch_plan.h"
+#include "parallel/memory_fit.h"
 #include "parallel/train_options.h"
 
 namespace lockstep {
@@ -49,17 +50,26 @@ class CompiledPrograms {
   const FlatSpace& space() const { return space_; }
   /// The program whose plan needs the largest arena, which all of them share.
   const Program& largest() const;
+  /// What rank 0 reserves on its device: MemoryTable::on_device() of plan_memory().
+  std::size_t device_bytes(const TrainOptions& options, const BatchPlan& batch) const;
 
  private:
-  void check_parameters(std::int64_t samples, const Graph& graph) const;
-
+  void add(Backend& backend,
+           const ModelFunction& model,
+           const LossFunction& loss,
+           const data::SampleSpec& samples,
+           const TrainOptions& options,
+           const BatchPlan& batch,
+           std::int64_t micro_batch);
   FlatSpace space_;
   MemoryReuse reuse_;
+  RecomputeNumber choice_;  // the whole micro-batch, which comes first, decides
   std::vector<CompiledProgram> training_;
   std::vector<CompiledProgram> evaluation_;
 };
 
-/// least_training_bytes() of the training program for a whole micro-batch.
+/// The least that memory_limit could be for a whole micro-batch with the recomputation that
+/// `options` allows.
 std::size_t least_training_bytes(Backend& backend,
                                  const ModelFunction& model,
                                  const LossFunction& loss,

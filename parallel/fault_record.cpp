@@ -51,6 +51,7 @@ std::string to_block(const FaultRecord& record) {
   std::string text =
       fmt::format("[rank {} {}] error: {}\n", record.rank, record.host, on_one_line(record.cause));
   if (const std::string place = place_of(record); !place.empty()) text += "  " + place + "\n";
+  text += record.details;
   if (!record.hint.empty()) text += fmt::format("hint: {}\n", on_one_line(record.hint));
   return text;
 }

@@ -23,6 +23,7 @@ struct FaultRecord {
   std::string collective;    ///< "all-gather of 4096 bytes", "exchange of bucket 3"; may be empty
   std::string cause;         ///< one line: what was expected, what came
   std::string hint;          ///< what to do; may be empty
+  std::string details;       ///< whole lines, for who reads them where they happened; may be empty
   int exit_code = 1;
   int seen_by = -1;  ///< rank that noticed, where that is not the culprit itself
 };
@@ -33,6 +34,7 @@ void set_position(FaultRecord& record, const PositionNote& note);
 /// What people read; every line ends with a newline:
 ///   [rank 3 node7] error: CAUSE
 ///     process 4711, step 1234, backward, in exchange of bucket 3; seen by rank 0
+///   DETAILS
 ///   hint: HINT
 /// The second line has what is known.
 std::string to_block(const FaultRecord& record);

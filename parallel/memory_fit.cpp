@@ -5,22 +5,20 @@
 #include <map>
 #include <span>
 
+#include "core/base/bytes_words.h"
 #include "core/base/error.h"
 #include "core/plan/recompute.h"
 
 namespace lockstep {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
-
-[[noreturn]] void throw_too_large(std::size_t needed, const TrainOptions& options) {
-  throw OutOfMemory(
-      fmt::format("memory: training takes {:.1f} MiB with --recompute {}, the limit is {:.1f} MiB",
-                  double(needed) / kMiB,
-                  name_of(options.recompute),
-                  double(options.memory_limit) / kMiB),
-      options.recompute == Recompute::none ? "use --recompute auto, or a smaller --micro-batch"
-                                           : "use a smaller --micro-batch or model");
+std::size_t device_bytes(const Program& training,
+                         const FlatSpace& space,
+                         const TrainOptions& options,
+                         const BesideTraining& beside) {
+  std::vector<const Program*> programs{&training};
+  if (beside.evaluation != nullptr) programs.push_back(beside.evaluation);
+  return training_bytes(programs, space, options.optimizer) + beside.exchange_bytes;
 }
 
 /// The choices that `recompute` allows, the cheapest first.
@@ -33,14 +31,28 @@ std::span<const RecomputeChoice> allowed(const std::vector<RecomputeChoice>& cho
 
 }  // namespace
 
-std::size_t training_bytes(const Program& program,
+void throw_too_large(std::size_t needed, const TrainOptions& options) {
+  throw OutOfMemory(fmt::format("memory: training takes {} with --recompute {}, the limit is {}",
+                                bytes_words(double(needed)),
+                                name_of(options.recompute),
+                                bytes_words(double(options.memory_limit))),
+                    options.recompute == Recompute::none
+                        ? "use --recompute auto, or a smaller --micro-batch"
+                        : "use a smaller --micro-batch or model");
+}
+
+std::size_t training_bytes(std::span<const Program* const> programs,
                            const FlatSpace& space,
                            const Optimizer& optimizer) {
-  std::size_t bytes = program.arena_bytes();
-  bytes += std::size_t(space.elems) * 4 * std::size_t(2 + state_arrays(optimizer));
+  std::size_t arena = kArenaAlignment;
   std::map<std::pair<int, std::string>, std::size_t> packed;
-  for (const auto& [parameter, copy] : program.packed_copies())
-    packed[{parameter, copy.format}] = copy.bytes;
+  for (const Program* program : programs) {
+    arena = std::max(arena, program->arena_bytes());
+    for (const auto& [parameter, copy] : program->packed_copies())
+      packed[{parameter, copy.format}] = copy.bytes;
+  }
+  std::size_t bytes =
+      arena + std::size_t(space.elems) * 4 * std::size_t(2 + state_arrays(optimizer));
   for (const auto& [key, size] : packed) bytes += size;
   return bytes;
 }
@@ -49,12 +61,13 @@ std::size_t least_training_bytes(const Graph& graph,
                                  Backend& backend,
                                  const FlatSpace& space,
                                  MemoryReuse reuse,
-                                 const TrainOptions& options) {
+                                 const TrainOptions& options,
+                                 const BesideTraining& beside) {
   std::size_t least = SIZE_MAX;
   const std::vector<RecomputeChoice> choices = recompute_choices(graph);
   for (const RecomputeChoice& choice : allowed(choices, options.recompute)) {
     const Program program(recompute(graph, choice.dropped), backend, space, reuse);
-    least = std::min(least, training_bytes(program, space, options.optimizer));
+    least = std::min(least, device_bytes(program, space, options, beside));
   }
   return least;
 }
@@ -64,22 +77,25 @@ std::unique_ptr<Program> compile_within_limit(Graph graph,
                                               const FlatSpace& space,
                                               MemoryReuse reuse,
                                               const TrainOptions& options,
-                                              int& choice) {
+                                              const BesideTraining& beside,
+                                              RecomputeNumber& choice) {
   if (options.recompute == Recompute::none && options.memory_limit == 0)
     return std::make_unique<Program>(std::move(graph), backend, space, reuse);
   const std::vector<RecomputeChoice> choices = recompute_choices(graph);
-  int first = 0, last = int(choices.size()) - 1;
+  const int most = int(choices.size()) - 1;
+  const bool known = choice.number >= 0;
+  int first = std::min(choice.first, most), last = most;
   if (options.recompute == Recompute::none) last = 0;
   if (options.recompute == Recompute::all) first = last;
-  if (choice >= 0) first = last = std::min(choice, int(choices.size()) - 1);
+  if (known) first = last = std::min(choice.number, most);
   std::size_t least = SIZE_MAX;
   for (int i = first; i <= last; ++i) {
     auto program = std::make_unique<Program>(
         recompute(graph, choices[std::size_t(i)].dropped), backend, space, reuse);
-    const std::size_t bytes = training_bytes(*program, space, options.optimizer);
+    const std::size_t bytes = device_bytes(*program, space, options, beside);
     least = std::min(least, bytes);
-    if (choice < 0 && options.memory_limit > 0 && bytes > options.memory_limit) continue;
-    choice = i;
+    if (!known && options.memory_limit > 0 && bytes > options.memory_limit) continue;
+    if (!known) choice = {.first = choice.first, .number = i, .is_last = i == last};
     return program;
   }
   throw_too_large(least, options);

@@ -12,6 +12,7 @@
 #include "parallel/memory_fit.h"
 #include "parallel/process_memory.h"
 #include "parallel/replica.h"
+#include "parallel/schedule.h"
 #include "parallel/training_run.h"
 
 namespace lockstep {
@@ -84,6 +85,7 @@ std::optional<BatchPlan> batch_with(const PlanRequest& request, std::int64_t mic
 /// Products of sizes stay far from overflow.
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 24;
 constexpr std::int64_t kMostSamplesInTable = 4096;
+constexpr std::int64_t kLookedAtBeforeNone = 8;
 
 /// With which every rank has a micro-batch: ceil(global / micro) >= ranks.
 std::int64_t most_samples(const PlanRequest& request) {
@@ -92,19 +94,29 @@ std::int64_t most_samples(const PlanRequest& request) {
   return std::clamp<std::int64_t>(most, 1, kMostSamples);
 }
 
+/// Of short last micro-batches.
+std::vector<std::int64_t> sizes_beside(const data::DataSplit& data, const BatchPlan& batch) {
+  return tail_sizes(batch, data.train->size(), data.validation ? data.validation->size() : 0);
+}
+
 MicroBatchMemory memory_with(Backend& device,
                              const PlanRequest& request,
                              const BatchPlan& batch,
                              Recompute recompute) {
   TrainOptions options = with_micro_batch(request, batch.micro_batch);
   options.recompute = recompute;
-  const CompiledPrograms programs(
-      device, request.model, request.loss, request.data.train->spec(), options, batch, {});
+  const CompiledPrograms programs(device,
+                                  request.model,
+                                  request.loss,
+                                  request.data.train->spec(),
+                                  options,
+                                  batch,
+                                  sizes_beside(request.data, batch));
   return {std::max(kArenaAlignment, programs.largest().arena_bytes()),
-          training_bytes(programs.whole(), programs.space(), options.optimizer)};
+          programs.device_bytes(options, batch)};
 }
 
-/// training_bytes() by micro-batch, each computed once.
+/// least_training_bytes() by micro-batch, each computed once.
 class BytesByMicroBatch {
  public:
   BytesByMicroBatch(Backend& device, const PlanRequest& request)
@@ -147,28 +159,70 @@ std::int64_t crossing(BytesByMicroBatch& bytes,
   return std::int64_t(std::clamp(at, double(least), double(most)));
 }
 
-/// The largest in [1, most] whose bytes are within the limit; 0: none. Bytes are close to a line,
-/// so that few are looked at, and none that is far too large.
-std::int64_t search(BytesByMicroBatch& bytes, std::int64_t most, std::uint64_t limit) {
-  if (bytes(1) > limit) return 0;
-  if (most == 1) return 1;
-  std::int64_t fits = 1, too_large = 2;
-  if (bytes(2) <= limit) too_large = crossing(bytes, 1, 2, limit, 2, most);
+/// The largest in [least, most] whose bytes are within the limit; 0: none. Bytes are close to a
+/// rising line there, so that few are looked at, and none that is far too large.
+std::int64_t search(BytesByMicroBatch& bytes,
+                    std::int64_t least,
+                    std::int64_t most,
+                    std::uint64_t limit) {
+  if (bytes(least) > limit) return 0;
+  if (least == most) return most;
+  std::int64_t fits = least, too_large = least + 1;
+  if (bytes(too_large) <= limit)
+    too_large = crossing(bytes, least, too_large, limit, too_large, most);
   while (bytes(too_large) <= limit) {
     fits = too_large;
     if (fits == most) return most;
     too_large = std::min(most, fits + std::max<std::int64_t>(1, fits / 16));
   }
   for (int round = 0; too_large - fits > 1; ++round) {
-    const std::int64_t least = fits + 1, last = too_large - 1;
+    const std::int64_t first = fits + 1, last = too_large - 1;
     const std::int64_t guess = round % 3 == 2
                                    ? fits + (too_large - fits) / 2
-                                   : crossing(bytes, fits, too_large, limit, least, last);
+                                   : crossing(bytes, fits, too_large, limit, first, last);
     // Beyond a guess that fits, the next one is the likeliest not to.
     const std::int64_t looked_at = round % 3 == 1 ? std::min(guess + 1, last) : guess;
     (bytes(looked_at) <= limit ? fits : too_large) = looked_at;
   }
   return fits;
+}
+
+/// The largest of all. Smaller ones make more shards, and with twice as many one sum more waits for
+/// its place: bytes rise only among those that make about as many.
+std::int64_t search_all(BytesByMicroBatch& bytes,
+                        std::int64_t global_batch,
+                        std::int64_t most,
+                        std::uint64_t limit) {
+  for (std::int64_t parts = 1, last = most; last > 0; parts *= 2) {
+    const bool is_rest = parts >= kDefaultShards;
+    const std::int64_t first = is_rest ? 1 : std::min(last + 1, (global_batch - 1) / parts + 1);
+    if (first > last) continue;
+    if (const std::int64_t largest = search(bytes, first, last, limit)) return largest;
+    last = first - 1;
+  }
+  // Before it is said that none fits.
+  std::int64_t largest = 0;
+  for (std::int64_t micro = 1; micro <= std::min<std::int64_t>(most, kLookedAtBeforeNone); ++micro)
+    if (bytes(micro) <= limit) largest = micro;
+  return largest;
+}
+
+/// With every program that training compiles.
+bool trains_within(Backend& device,
+                   const PlanRequest& request,
+                   std::int64_t micro_batch,
+                   std::uint64_t limit) {
+  PlanRequest limited = request;
+  limited.options = with_micro_batch(request, micro_batch);
+  limited.options.memory_limit = limit;
+  try {
+    plan_memory(device, limited);
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -178,14 +232,13 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
   MemoryPlan plan;
   plan.batch = plan_batch(options, request.ranks);
   const data::DataSplit& data = request.data;
-  const CompiledPrograms programs(
-      device,
-      request.model,
-      request.loss,
-      data.train->spec(),
-      options,
-      plan.batch,
-      tail_sizes(plan.batch, data.train->size(), data.validation ? data.validation->size() : 0));
+  const CompiledPrograms programs(device,
+                                  request.model,
+                                  request.loss,
+                                  data.train->spec(),
+                                  options,
+                                  plan.batch,
+                                  sizes_beside(data, plan.batch));
   std::optional<std::uint64_t> context;
   if (request.on_host) context = resident_memory().total();
 
@@ -194,7 +247,14 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
   const ProgramBuffers buffers(nothing, programs);
   PackedCopies packed;
   request_packed_copies(nothing, programs, packed);
-  ReplicaParts parts(nothing, nobody, programs, buffers, options, plan.batch);
+  ReplicaParts parts(nothing,
+                     nobody,
+                     programs.graph(),
+                     programs.space(),
+                     buffers.parameters->as<float>(),
+                     buffers.gradients->as<float>(),
+                     options,
+                     plan.batch);
 
   plan.table = tabulate(programs, buffers, packed, parts);
   plan.table[MemoryCategory::context] = context;
@@ -205,7 +265,7 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
                                              1 + std::size_t(state_arrays(options.optimizer)));
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
   count_parameters(programs.graph(), plan);
-  plan.limited_bytes = training_bytes(programs.whole(), programs.space(), options.optimizer);
+  plan.limited_bytes = plan.table.on_device();
   for (const auto category :
        {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer_state})
     plan.fixed_bytes += *plan.table[category];
@@ -232,10 +292,10 @@ LargestMicroBatch largest_micro_batch(Backend& device,
                                       std::uint64_t limit) {
   const std::int64_t most = most_samples(request);
   BytesByMicroBatch bytes(device, request);
-  LargestMicroBatch largest{.micro_batch = search(bytes, most, limit)};
+  LargestMicroBatch largest{.micro_batch =
+                                search_all(bytes, request.options.global_batch, most, limit)};
   largest.limited = largest.micro_batch < most;
-  while (largest.micro_batch > 0 &&
-         !(batch_with(request, largest.micro_batch) && bytes(largest.micro_batch) <= limit))
+  while (largest.micro_batch > 0 && !trains_within(device, request, largest.micro_batch, limit))
     --largest.micro_batch;
   largest.bytes = bytes(std::max<std::int64_t>(1, largest.micro_batch));
   return largest;

@@ -30,7 +30,7 @@ struct MemoryPlan {
   std::vector<LayerMemory> layers;  ///< see by_layer()
   std::int64_t parameters = 0;      ///< elements that the model has, frozen ones included
   std::int64_t frozen = 0;
-  std::size_t limited_bytes = 0;  ///< what memory_limit limits: see training_bytes()
+  std::size_t limited_bytes = 0;  ///< what memory_limit limits: table.on_device()
   /// Of those, what no micro-batch changes: parameters, gradients and optimizer state.
   std::size_t fixed_bytes = 0;
   std::size_t arena_lower_bound = 0;
@@ -43,7 +43,7 @@ struct MemoryPlan {
 /// memory that is not there.
 MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank = 0);
 
-/// What memory_limit limits (training_bytes()) at one micro-batch, and the arena.
+/// What memory_limit limits (MemoryTable::on_device()) at one micro-batch, and the arena.
 struct MicroBatchMemory {
   std::size_t arena_bytes = 0, limited_bytes = 0;
 };
@@ -56,7 +56,9 @@ struct MicroBatchRow {
 /// the batch can be planned with them.
 std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& request);
 
-/// The largest micro-batch that the global batch, the ranks and a limit of training_bytes() allow.
+/// The largest micro-batch that the global batch, the ranks and a memory_limit allow. Memory does not
+/// quite rise from each size to the next (tails and packed copies differ), and not all are looked at:
+/// that one fits is certain, that none slightly larger does is not.
 struct LargestMicroBatch {
   std::int64_t micro_batch = 0;  ///< 0: not even 1 fits
   std::size_t bytes = 0;         ///< that it needs, or where it is 0, that 1 would need

@@ -13,10 +13,15 @@ namespace lockstep {
 /// part has to fit, as all of them run the same plan.
 struct MemoryRoom {
   std::optional<std::uint64_t> bytes;  ///< nothing: no rank's device says
-  std::uint64_t total = 0;             ///< of that rank's device or container; 0: unknown
-  int rank = 0;                        ///< whose it is
-  std::string host;                    ///< its host
-  int sharers = 1;                     ///< ranks that its device's memory is shared by, in equal parts
+  /// Of host memory, what is free beside `bytes` and stays so, for what no plan counts: stacks, the
+  /// heap's own bookkeeping, MPI's buffers, what libraries take when they first run. Who takes more
+  /// than there is of it is killed; a device says no.
+  std::uint64_t kept = 0;
+  std::uint64_t total = 0;  ///< of that rank's device or container; 0: unknown
+  int rank = 0;             ///< whose it is
+  std::string host;         ///< its host
+  int sharers = 1;          ///< ranks that its device's memory is shared by, in equal parts
+  bool own_limit = false;   ///< a limit of that process alone is what leaves so little
 };
 
 /// Collective over `context`; equal on every rank. To be asked before anything is reserved.

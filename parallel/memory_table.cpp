@@ -151,8 +151,7 @@ std::uint64_t MemoryTable::planned() const {
   return total() - (*this)[MemoryCategory::context].value_or(0);
 }
 
-std::uint64_t MemoryTable::on_device(bool device_is_host) const {
-  if (device_is_host) return planned();
+std::uint64_t MemoryTable::on_device() const {
   const auto& self = *this;
   return planned() - self[MemoryCategory::snapshot].value_or(0) -
          self[MemoryCategory::loader].value_or(0);
@@ -180,15 +179,12 @@ MemoryTable tabulate(const CompiledPrograms& programs,
   table[parameters] = buffers.parameters->bytes();
   table[gradients] = buffers.gradients->bytes();
   table[optimizer_state] = parts.optimizer.state_bytes();
-  table[pending_sums] =
-      parts.exchange.pending_sum_bytes() + parts.evaluation_exchange.pending_sum_bytes();
+  table[pending_sums] = parts.pending_sum_bytes();
   table[packed_copies] = packed.bytes();
   table[workspace] = sum_of(live, ArenaUse::workspace);
   table[input] = sum_of(live, ArenaUse::input);
   table[activations] = table.arena_bytes - *table[workspace] - *table[input];
-  table[communication] = parts.exchange.communication_bytes() +
-                         parts.evaluation_exchange.communication_bytes() + parts.outcomes.bytes() +
-                         parts.sample_weight->bytes();
+  table[communication] = parts.communication_bytes();
   return table;
 }
 

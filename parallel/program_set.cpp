@@ -6,7 +6,6 @@
 #include "core/base/suggest.h"
 #include "core/nn/trace.h"
 #include "parallel/dump.h"
-#include "parallel/memory_fit.h"
 #include "parallel/process_memory.h"
 
 namespace lockstep {
@@ -42,10 +41,6 @@ std::vector<BoundProgram> ProgramSet::bind(Backend& backend,
                       .sample_weight = program.input(kSampleWeightName)});
   }
   return result;
-}
-
-std::size_t ProgramSet::planned_bytes(const Optimizer& optimizer) const {
-  return training_bytes(compiled_.whole(), space(), optimizer);
 }
 
 void ProgramSet::set_position(Position* position) {

@@ -63,8 +63,6 @@ class ProgramSet {
   void poison_after(const std::string& path);
   /// Text of every program, plan and of the flat space, as files in `folder`.
   void dump(const std::string& folder) const;
-  /// See training_bytes(); of the program for a whole micro-batch.
-  std::size_t planned_bytes(const Optimizer& optimizer) const;
   std::size_t arena_bytes() const { return buffers_.arena->bytes(); }
 
  private:

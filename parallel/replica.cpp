@@ -80,10 +80,6 @@ StepTimes Replica::times() const {
   return times;
 }
 
-std::size_t Replica::planned_bytes() const {
-  return state_->programs.planned_bytes(state_->options.optimizer);
-}
-
 std::size_t Replica::activation_bytes() const { return state_->programs.arena_bytes(); }
 
 MemoryTable Replica::memory() const {

@@ -107,8 +107,6 @@ class Replica {
   Position& position();
   StepTimes times() const;
   std::uint64_t bytes_sent() const;
-  /// See training_bytes(); of the program for a whole micro-batch.
-  std::size_t planned_bytes() const;
   /// Bytes of the arena: activations and workspace.
   std::size_t activation_bytes() const;
   /// All that it has reserved, by category; loader and snapshot are not its own.

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/exec/dry_backend.h"
+#include "parallel/dry_communicator.h"
 
 namespace lockstep {
 namespace {
@@ -45,31 +47,44 @@ ReplicaPrograms::ReplicaPrograms(RankContext& rank_context,
 
 ReplicaParts::ReplicaParts(Backend& backend,
                            Communicator& communicator,
-                           const CompiledPrograms& programs,
-                           const ProgramBuffers& buffers,
+                           const Graph& graph,
+                           const FlatSpace& space,
+                           float* parameters,
+                           float* gradients,
                            const TrainOptions& options,
                            const BatchPlan& batch)
-    : metrics(programs.graph(), programs.space()),
-      optimizer(backend,
-                programs.graph(),
-                programs.space(),
-                options,
-                buffers.parameters->as<float>(),
-                buffers.gradients->as<float>()),
-      exchange(backend,
-               communicator,
-               options.reduction,
-               programs.space().buckets,
-               buffers.gradients->as<float>(),
-               batch.shards),
+    : metrics(graph, space),
+      optimizer(backend, graph, space, options, parameters, gradients),
+      exchange(backend, communicator, options.reduction, space.buckets, gradients, batch.shards),
       evaluation_exchange(backend,
                           communicator,
                           options.reduction,
                           {metrics.range},
-                          buffers.gradients->as<float>(),
+                          gradients,
                           evaluation_shards(batch)),
       outcomes(backend),
       sample_weight(backend.allocate_host(sizeof(float), "sample weight")) {}
+
+std::uint64_t ReplicaParts::pending_sum_bytes() const {
+  return exchange.pending_sum_bytes() + evaluation_exchange.pending_sum_bytes();
+}
+
+std::uint64_t ReplicaParts::communication_bytes() const {
+  return exchange.communication_bytes() + evaluation_exchange.communication_bytes() +
+         outcomes.bytes() + sample_weight->bytes();
+}
+
+std::uint64_t exchange_memory(const Graph& graph,
+                              const FlatSpace& space,
+                              const TrainOptions& options,
+                              const BatchPlan& batch) {
+  DryBackend nothing;
+  DryCommunicator nobody(0, batch.ranks);
+  const auto flat = nothing.allocate(std::size_t(space.elems) * sizeof(float), "parameters");
+  const ReplicaParts parts(
+      nothing, nobody, graph, space, flat->as<float>(), flat->as<float>(), options, batch);
+  return parts.pending_sum_bytes() + parts.communication_bytes();
+}
 
 Schedule training_schedule(const BatchPlan& batch, std::int64_t samples, int rank) {
   return make_schedule({.samples = samples,

@@ -46,14 +46,27 @@ struct ReplicaParts {
   OutcomeRing outcomes;
   std::unique_ptr<DeviceBuffer> sample_weight;  ///< a float that copies are made from
 
-  /// `programs` must outlive it. Throws ConfigError as OptimizerStep, OutOfMemory.
+  /// `graph`, `space` and the flat arrays must outlive it. Throws ConfigError as OptimizerStep,
+  /// OutOfMemory.
   ReplicaParts(Backend& backend,
                Communicator& communicator,
-               const CompiledPrograms& programs,
-               const ProgramBuffers& buffers,
+               const Graph& graph,
+               const FlatSpace& space,
+               float* parameters,
+               float* gradients,
                const TrainOptions& options,
                const BatchPlan& batch);
+
+  std::uint64_t pending_sum_bytes() const;
+  /// Buffers of both exchanges, and a step's results on their way to the host.
+  std::uint64_t communication_bytes() const;
 };
+
+/// pending_sum_bytes() and communication_bytes() of rank 0, which has the most.
+std::uint64_t exchange_memory(const Graph& graph,
+                              const FlatSpace& space,
+                              const TrainOptions& options,
+                              const BatchPlan& batch);
 
 /// The part of `rank` in a global batch of `samples`.
 Schedule training_schedule(const BatchPlan& batch, std::int64_t samples, int rank);

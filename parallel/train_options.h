@@ -78,7 +78,7 @@ struct TrainOptions {
   Precision precision = Precision::fp32;
   bool fuse = true;  ///< apply the passes of core/plan/fuse.h
   Recompute recompute = Recompute::none;
-  std::uint64_t memory_limit = 0;  ///< bytes of a rank's training_bytes(); 0: none
+  std::uint64_t memory_limit = 0;  ///< bytes of a rank on its device; 0: none
   std::uint64_t seed = 1;
   Reduction reduction = Reduction::reproducible;
   Overlap overlap = Overlap::on;

@@ -107,10 +107,10 @@ struct TrainSummary {
   std::uint64_t memory_baseline_bytes = 0;
   std::uint64_t memory_planned_bytes = 0;     ///< reserved beside that: see MemoryTable::planned()
   std::uint64_t evaluation_loader_bytes = 0;  ///< among those
-  std::uint64_t planned_bytes = 0;            ///< what memory_limit limits: see training_bytes()
-  std::uint64_t activation_bytes = 0;         ///< the arena: activations and workspace
-  std::int64_t resumed_at = 0;                ///< steps that an earlier process had done
-  bool stopped = false;                       ///< before the end, because somebody asked for it
+  std::uint64_t planned_bytes = 0;     ///< what memory_limit limits: see MemoryTable::on_device()
+  std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
+  std::int64_t resumed_at = 0;         ///< steps that an earlier process had done
+  bool stopped = false;                ///< before the end, because somebody asked for it
   /// Rank 0, and where the run was stopped every rank: the last checkpoint holds the end, or none
   /// is wanted.
   bool saved = false;

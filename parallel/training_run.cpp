@@ -291,7 +291,6 @@ void TrainingRun::finish() {
   s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
   s.loader_workers = loader_->workers();
   s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
-  s.planned_bytes = p_.replica.planned_bytes();
   s.activation_bytes = p_.replica.activation_bytes();
   s.weights_sha256 = p_.replica.weights_sha256();
   if (const auto slowest = straggler_watch_.slowest()) {
@@ -307,7 +306,9 @@ void TrainingRun::finish() {
     profile = make_profile(
         p_.context, *p_.replica.profiler(), std::max<std::int64_t>(1, done_ - s.resumed_at));
   save_at_end();
-  s.memory_planned_bytes = memory_table().planned();
+  const MemoryTable reserved = memory_table();
+  s.memory_planned_bytes = reserved.planned();
+  s.planned_bytes = reserved.on_device();
   s.peak_memory_bytes = peak_resident_bytes();
   // Pages of libraries come in as code first runs; what was there before is the rest. A process's
   // memory says nothing of a device's.

@@ -115,6 +115,11 @@ struct DeviceMemory {
   /// Equal for backends of one host that share it: empty for the host's own memory, otherwise the
   /// device's id.
   std::string pool;
+  /// Of the host's own memory, the control group that limits it, which only the group's processes
+  /// share; empty: none.
+  std::string group = {};
+  /// Of a limit that this process shares with nobody, what is left; nothing: there is none.
+  std::optional<std::uint64_t> own = {};
 };
 
 /// Elements in one block of the reproducible norm, counted from the start of each tensor.

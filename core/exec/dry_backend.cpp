@@ -1,33 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/dry_backend.h"
 
-#include <sys/mman.h>
+#include <cstdint>
 
 namespace lockstep {
 namespace {
 
 class DryBuffer final : public DeviceBuffer {
  public:
-  DryBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
-    if (bytes == 0) return;
-    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    data_ = mmap(nullptr, bytes, PROT_NONE, kFlags, -1, 0);
-    LOCKSTEP_CHECK(data_ != MAP_FAILED,
-                   OutOfMemory,
-                   "{}: {} bytes are more than this process has addresses for",
-                   what,
-                   bytes);
-  }
-  DryBuffer(const DryBuffer&) = delete;
-  DryBuffer& operator=(const DryBuffer&) = delete;
-  ~DryBuffer() override {
-    if (data_ != nullptr) munmap(data_, bytes_);
-  }
-  std::byte* data() override { return static_cast<std::byte*>(data_); }
+  DryBuffer(std::uintptr_t address, std::size_t bytes)
+      : data_(reinterpret_cast<std::byte*>(address)), bytes_(bytes) {}
+  std::byte* data() override { return data_; }
   std::size_t bytes() const override { return bytes_; }
 
  private:
-  void* data_ = nullptr;
+  std::byte* data_;
   std::size_t bytes_;
 };
 
@@ -40,7 +27,16 @@ class DryKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<DeviceBuffer> DryBackend::allocate(std::size_t bytes, const std::string& what) {
-  return std::make_unique<DryBuffer>(bytes, what);
+  constexpr std::uintptr_t kEnd = std::uintptr_t{1} << 62, kAlignment = 4096;
+  if (bytes == 0) return std::make_unique<DryBuffer>(0, 0);
+  LOCKSTEP_CHECK(bytes < kEnd - next_ - kAlignment,
+                 OutOfMemory,
+                 "{}: {} bytes are more than there are addresses for",
+                 what,
+                 bytes);
+  auto buffer = std::make_unique<DryBuffer>(next_, bytes);
+  next_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return buffer;
 }
 
 std::unique_ptr<Kernel> DryBackend::make_kernel(const KernelSpec&) {

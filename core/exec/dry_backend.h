@@ -12,7 +12,8 @@ class DryBackend final : public Backend {
  public:
   std::string device_class() const override { return "none"; }
   bool allow_tf32(bool /*allowed*/) override { return true; }
-  /// Addresses that nobody may read or write. Throws OutOfMemory: there are not enough of them.
+  /// Addresses that no memory ever has: nobody may read or write there, and no limit of this
+  /// process is touched. Throws OutOfMemory: there are not enough of them.
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override;
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override;
   /// Throws InternalError.
@@ -29,6 +30,9 @@ class DryBackend final : public Backend {
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override {}
   void update_running_statistic(
       float*, const float*, const float*, float, std::int64_t, const StepOutcome*) override {}
+
+ private:
+  std::uintptr_t next_ = std::uintptr_t{1} << 60;  ///< processors translate 57 bits at most
 };
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ namespace lockstep::io {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+constexpr std::size_t kHashedAtOnceBytes = std::size_t{1} << 20;
 constexpr const char* kDamageHint =
     "--resume auto takes the newest checkpoint that is whole; the disk may be failing";
 
@@ -98,7 +98,8 @@ void check_size(const InputFile& file, const ManifestFile& expected) {
 }
 
 void check_bytes(const InputFile& file, const ManifestFile& expected) {
-  std::vector<std::byte> buffer(std::size_t(std::min<std::uint64_t>(kChunkBytes, expected.bytes)));
+  std::vector<std::byte> buffer(
+      std::size_t(std::min<std::uint64_t>(kHashedAtOnceBytes, expected.bytes)));
   Sha256 hash;
   std::uint64_t done = 0;
   const auto advance_to = [&](std::uint64_t end) {

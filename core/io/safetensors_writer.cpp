@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kHeaderAlignment = 8;  // of the data that follow
 /// Observers see bytes while they are still in the cache.
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+constexpr std::size_t kWrittenAtOnceBytes = std::size_t{1} << 20;
 
 void check(const std::string& file, const TensorView& tensor, std::set<std::string>& names) {
   LOCKSTEP_CHECK(tensor.name != "__metadata__" && names.insert(tensor.name).second,
@@ -83,7 +83,7 @@ void write_safetensors(const std::filesystem::path& path,
   OutputFile out(path);
   const auto put = [&](std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-      const auto chunk = bytes.first(std::min(bytes.size(), kChunkBytes));
+      const auto chunk = bytes.first(std::min(bytes.size(), kWrittenAtOnceBytes));
       out.write(chunk);
       if (observer != nullptr) observer->on_bytes(chunk);
       bytes = bytes.subspan(chunk.size());

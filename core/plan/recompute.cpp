@@ -2,6 +2,8 @@
 #include "core/plan/recompute.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <set>
 
 #include "core/base/error.h"
@@ -59,6 +61,50 @@ class RecomputePass {
 /// Values that are kept together.
 using Cut = std::vector<ValueId>;
 
+/// Bytes between cuts, which are counted from 1; 0 is the beginning, and one past the last the end.
+class SegmentBytes {
+ public:
+  SegmentBytes(const Graph& graph, const std::vector<ValueId>& kept, const std::vector<Cut>& cuts)
+      : own_(cuts.size() + 2, 0), before_(cuts.size() + 2, 0) {
+    const auto bytes_of = [&](ValueId v) { return double(graph.value(v).type.bytes()); };
+    std::size_t next = 0;
+    for (std::size_t cut = 1; cut <= cuts.size() + 1; ++cut) {
+      before_[cut] = before_[cut - 1];
+      const bool is_end = cut > cuts.size();
+      for (; next < kept.size() && (is_end || kept[next] <= cuts[cut - 1].back()); ++next)
+        before_[cut] += bytes_of(kept[next]);
+      if (is_end) continue;
+      for (const ValueId v : cuts[cut - 1]) own_[cut] += bytes_of(v);
+    }
+  }
+
+  /// Of the activations that backward reads behind cut `from` up to and with cut `to`.
+  double between(std::size_t from, std::size_t to) const { return before_[to] - before_[from]; }
+
+  /// Checkpoints of the least sum with which none of the segments, together with the checkpoints
+  /// before it, takes more than `peak`. Nothing: there are none.
+  std::optional<std::vector<std::size_t>> checkpoints_within(double peak) const {
+    const std::size_t end = own_.size() - 1;
+    std::vector<double> kept(own_.size(), HUGE_VAL);  // up to each cut, as a checkpoint
+    std::vector<std::size_t> last(own_.size(), 0);
+    kept[0] = 0;
+    for (std::size_t to = 1; to <= end; ++to)
+      for (std::size_t from = 0; from < to; ++from) {
+        if (kept[from] + between(from, to) > peak || kept[from] + own_[to] >= kept[to]) continue;
+        kept[to] = kept[from] + own_[to];
+        last[to] = from;
+      }
+    if (kept[end] == HUGE_VAL) return std::nullopt;
+    std::vector<std::size_t> chosen;
+    for (std::size_t cut = last[end]; cut > 0; cut = last[cut]) chosen.push_back(cut);
+    std::ranges::reverse(chosen);
+    return chosen;
+  }
+
+ private:
+  std::vector<double> own_, before_;
+};
+
 /// What the choices are made from: forward activations that backward reads.
 class Candidates {
  public:
@@ -115,31 +161,38 @@ class Candidates {
     return cuts;
   }
 
-  /// Drops every activation between `checkpoints`.
+  /// Drops every activation between `checkpoints`, but not behind the last one: those are alive
+  /// when backward begins in any case.
   std::vector<bool> all_but(const std::vector<Cut>& checkpoints) const {
     std::vector<bool> dropped(graph_.values().size(), false);
-    for (std::size_t v = 0; v < dropped.size(); ++v) dropped[v] = can_run_again(ValueId(v));
+    if (checkpoints.empty()) return dropped;
+    for (ValueId v = 0; v < checkpoints.back().back(); ++v)
+      dropped[std::size_t(v)] = can_run_again(v);
     for (const Cut& cut : checkpoints)
       for (ValueId v : cut) dropped[std::size_t(v)] = false;
     return dropped;
   }
 
-  /// Bytes kept through backward plus those of the largest segment, which are alive together.
-  double estimated_bytes(const std::vector<Cut>& checkpoints) const {
-    double kept = 0, segment = 0, largest = 0;
-    std::size_t next = 0;
-    for (ValueId v : kept_) {
-      const double bytes = double(graph_.value(v).type.bytes());
-      while (next < checkpoints.size() && v > checkpoints[next].back()) {
-        ++next;
-        largest = std::max(largest, segment);
-        segment = 0;
+  /// Those of `cuts` between which activations are dropped so that the most that is alive at once
+  /// in backward is least: while a segment is computed again, its activations, and the checkpoints
+  /// before it. Behind them those of later segments are gone already.
+  std::vector<Cut> checkpoints_of_least_peak(const std::vector<Cut>& cuts) const {
+    const SegmentBytes bytes(graph_, kept_, cuts);
+    double least = 0, most = bytes.between(0, cuts.size() + 1);
+    std::vector<std::size_t> best;
+    constexpr int kHalvings = 30;
+    for (int i = 0; i < kHalvings; ++i) {
+      const double peak = (least + most) / 2;
+      if (const auto chosen = bytes.checkpoints_within(peak)) {
+        best = *chosen;
+        most = peak;
+      } else {
+        least = peak;
       }
-      const bool checkpoint =
-          next < checkpoints.size() && std::ranges::count(checkpoints[next], v) > 0;
-      (checkpoint ? kept : segment) += bytes;
     }
-    return kept + std::max(largest, segment);
+    std::vector<Cut> checkpoints;
+    for (const std::size_t cut : best) checkpoints.push_back(cuts[cut - 1]);
+    return checkpoints;
   }
 
   /// FLOPs of the nodes that run again.
@@ -182,12 +235,6 @@ class Candidates {
   std::vector<ValueId> kept_;
 };
 
-std::vector<Cut> every(const std::vector<Cut>& cuts, std::size_t stride) {
-  std::vector<Cut> chosen;
-  for (std::size_t i = stride - 1; i < cuts.size(); i += stride) chosen.push_back(cuts[i]);
-  return chosen;
-}
-
 }  // namespace
 
 Recompute parse_recompute(const std::string& text) {
@@ -223,20 +270,9 @@ std::vector<RecomputeChoice> recompute_choices(const Graph& graph) {
     if (flops > choices.back().flops) choices.push_back({dropped, flops});
   }
   const std::vector<Cut> cuts = candidates.cuts();
-  std::vector<Cut> best;
-  double least = 0;
-  for (std::size_t stride = 1; stride <= cuts.size(); ++stride) {
-    const std::vector<Cut> checkpoints = every(cuts, stride);
-    const double bytes = candidates.estimated_bytes(checkpoints);
-    if (best.empty() || bytes < least) {
-      best = checkpoints;
-      least = bytes;
-    }
-  }
-  if (!best.empty()) {
-    const std::vector<bool> dropped = candidates.all_but(best);
-    choices.push_back({dropped, candidates.cost(dropped)});
-  }
+  if (cuts.empty()) return choices;
+  const std::vector<bool> dropped = candidates.all_but(candidates.checkpoints_of_least_peak(cuts));
+  if (const double flops = candidates.cost(dropped); flops > 0) choices.push_back({dropped, flops});
   return choices;
 }
 

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
+#include <optional>
 #include <sys/mman.h>
+#include <utility>
 
 #include "core/base/error.h"
+#include "core/base/host_memory.h"
 #include "core/exec/conclude.h"
 #include "core/ops/add.h"
 #include "core/ops/all_gather.h"
@@ -38,13 +40,14 @@
 namespace lockstep {
 namespace {
 
-/// What the kernel could still give without swapping; SIZE_MAX where it does not say.
-std::size_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  for (std::size_t kib = 0; file >> key >> kib; std::getline(file, unit))
-    if (key == "MemAvailable:") return kib * 1024;
-  return SIZE_MAX;
+std::optional<std::uint64_t> available_bytes() { return read_host_memory().left(); }
+
+/// What is available differs between ranks that fail alike: it is no part of the message.
+[[noreturn]] void throw_out_of_memory(std::size_t bytes, const std::string& what) {
+  const auto available = available_bytes();
+  throw OutOfMemory(fmt::format("{}: {} bytes of memory wanted", what, bytes),
+                    "use a smaller micro-batch or model, or a machine with more memory" +
+                        (available ? fmt::format("; {} bytes are available", *available) : ""));
 }
 
 /// Linux promises more memory than there is and kills whoever touches it, so large requests are
@@ -57,14 +60,10 @@ class CpuBuffer final : public DeviceBuffer {
  public:
   CpuBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
     if (bytes == 0) return;
-    const bool fits = bytes < kCheckedBytes || bytes <= available_bytes();
+    const bool fits = bytes < kCheckedBytes || bytes <= available_bytes().value_or(bytes);
     data_ = fits ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                  : MAP_FAILED;
-    if (data_ == MAP_FAILED)
-      throw OutOfMemory(
-          fmt::format(
-              "{}: {} bytes of memory wanted, {} available", what, bytes, available_bytes()),
-          "use a smaller micro-batch or model, or a machine with more memory");
+    if (data_ == MAP_FAILED) throw_out_of_memory(bytes, what);
     madvise(data_, bytes, MADV_HUGEPAGE);
     std::memset(data_, 0, bytes);
   }
@@ -98,6 +97,11 @@ class CpuBackend final : public Backend {
 
   bool multiplies_bf16() const override {
     return cpu::bf16_products() != cpu::Bf16Products::widened;
+  }
+
+  DeviceMemory memory() const override {
+    HostMemory host = read_host_memory();
+    return {host.free, host.total, {}, std::move(host.group), host.own};
   }
 
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {

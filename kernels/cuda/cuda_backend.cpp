@@ -50,8 +50,9 @@ class CudaBuffer final : public DeviceBuffer {
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       throw OutOfMemory(
-          fmt::format("{}: {} bytes of {} wanted, {}", what, bytes, device.name, free_memory()),
-          "use a smaller micro-batch or model; nvidia-smi shows who else uses the device");
+          fmt::format("{}: {} bytes of {} wanted", what, bytes, device.name),
+          "use a smaller micro-batch or model; nvidia-smi shows who else uses the device; " +
+              free_memory());
     }
     check(status, what);
     check(cudaMemsetAsync(data_, 0, bytes, device.compute), what);
@@ -135,6 +136,15 @@ class CudaBackend final : public Backend {
   bool allow_tf32(bool allowed) override {
     device_.tf32 = allowed;
     return true;
+  }
+
+  DeviceMemory memory() const override {
+    select();
+    std::size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
+    char id[32] = {};
+    if (cudaDeviceGetPCIBusId(id, sizeof id, device_.ordinal) != cudaSuccess) id[0] = 0;
+    return {free, total, id[0] != 0 ? id : "gpu", {}, {}};
   }
 
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {

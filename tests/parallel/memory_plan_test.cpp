@@ -7,7 +7,6 @@
 
 #include "core/base/error.h"
 #include "core/exec/profiler.h"
-#include "parallel/memory_fit.h"
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
 #include "parallel/training_run.h"
@@ -115,7 +114,7 @@ TEST_P(PlannedRun, ReservesWhatWasPlanned) {
   const MemoryTable actual = replica->memory();
   EXPECT_EQ(plan.table.arena_bytes, replica->activation_bytes());
   EXPECT_EQ(plan.table.arena_bytes, context.metered.alive("activations and workspace"));
-  EXPECT_EQ(plan.limited_bytes, replica->planned_bytes());
+  EXPECT_EQ(plan.limited_bytes, replica->memory().on_device());
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < kMemoryCategories; ++i) {
     const auto category = MemoryCategory(i);
@@ -172,58 +171,47 @@ TEST_P(PlannedRun, LayersAddUp) {
   EXPECT_LE(plan.layers.back().activations, plan.table.arena_bytes / 10);
 }
 
-TEST_P(PlannedRun, LargestMicroBatchIsTheLargestThatTrainingAccepts) {
+/// What training would reserve on its device at most; nothing: it refuses the limit or the batch.
+std::optional<std::uint64_t> reserved(PlanRequest request,
+                                      std::int64_t micro_batch,
+                                      Recompute recompute,
+                                      std::uint64_t limit) {
+  request.options.micro_batch = micro_batch;
+  request.options.recompute = recompute;
+  request.options.memory_limit = limit;
+  try {
+    return plan_memory(*testing::make_test_backend(), request).table.on_device();
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+TEST_P(PlannedRun, TrainingAcceptsTheLargestMicroBatchAndNoneOfTwiceTheSize) {
   PlanRequest request = request_for(GetParam()());
   request.options.batch_norm = {};  // any micro-batch holds whole groups
   const auto backend = testing::make_test_backend();
-  const auto accepted = [&](std::int64_t micro_batch) {
-    TrainOptions options = request.options;
-    options.micro_batch = micro_batch;
-    try {
-      const CompiledPrograms programs(*backend,
-                                      request.model,
-                                      request.loss,
-                                      request.data.train->spec(),
-                                      options,
-                                      plan_batch(options, request.ranks),
-                                      {});
-      return true;
-    } catch (const OutOfMemory&) {
-      return false;
+  for (const Recompute recompute : {Recompute::none, Recompute::automatic}) {
+    request.options.recompute = recompute;
+    const std::uint64_t limit =
+        reserved(request, 3, Recompute::none, 0).value() - (recompute == Recompute::none ? 0 : 1);
+    std::int64_t largest = 0;
+    for (std::int64_t micro = 1; micro <= request.options.global_batch; ++micro) {
+      const auto bytes = reserved(request, micro, recompute, limit);
+      if (!bytes) continue;
+      EXPECT_LE(*bytes, limit);
+      largest = micro;
     }
-  };
-  for (const std::int64_t wanted : {1, 2, 3}) {
-    // As many ranks as have a micro-batch with one sample more.
-    if ((request.options.global_batch - 1) / (wanted + 1) + 1 < request.ranks) continue;
-    for (const Recompute recompute : {Recompute::none, Recompute::all, Recompute::automatic}) {
-      request.options.recompute = recompute;
-      request.options.micro_batch = wanted;
-      const std::uint64_t limit = largest_micro_batch(*backend, request, ~std::uint64_t{0}).bytes;
-      const auto least = [&](std::int64_t micro_batch) {
-        TrainOptions options = request.options;
-        options.micro_batch = micro_batch;
-        return least_training_bytes(*backend,
-                                    request.model,
-                                    request.loss,
-                                    request.data.train->spec(),
-                                    options,
-                                    plan_batch(options, request.ranks));
-      };
-      if (least(wanted) >= limit) continue;  // the batch allows no larger one
-      request.options.memory_limit = least(wanted);
-      const LargestMicroBatch largest =
-          largest_micro_batch(*backend, request, request.options.memory_limit);
-      EXPECT_EQ(largest.micro_batch, wanted) << name_of(recompute);
-      EXPECT_TRUE(largest.limited);
-      EXPECT_TRUE(accepted(wanted));
-      EXPECT_FALSE(accepted(wanted + 1));
-      const LargestMicroBatch less =
-          largest_micro_batch(*backend, request, request.options.memory_limit - 1);
-      EXPECT_EQ(less.micro_batch, wanted - 1);
-      if (wanted > 1) continue;
-      EXPECT_EQ(less.bytes, request.options.memory_limit);  // that 1 would need
-    }
+    const LargestMicroBatch found = largest_micro_batch(*backend, request, limit);
+    ASSERT_GT(found.micro_batch, 0) << name_of(recompute);
+    EXPECT_TRUE(reserved(request, found.micro_batch, recompute, limit));
+    EXPECT_LE(found.bytes, limit);
+    EXPECT_LE(largest, 2 * found.micro_batch + 1);
   }
+  const LargestMicroBatch none = largest_micro_batch(*backend, request, 1000);
+  EXPECT_EQ(none.micro_batch, 0);
+  EXPECT_GT(none.bytes, 1000u);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -243,7 +231,7 @@ TEST(MemoryPlan, TableByMicroBatchAgreesWithThePlanOfEach) {
     for (const Recompute recompute : {Recompute::none, Recompute::all}) {
       request.options.micro_batch = row.micro_batch;
       request.options.recompute = recompute;
-      const MemoryPlan plan = plan_own(request);
+      const MemoryPlan plan = plan_memory(*backend, request);  // of rank 0, which has the most
       const MicroBatchMemory& memory = recompute == Recompute::none ? row.none : row.all;
       EXPECT_EQ(memory.arena_bytes, plan.table.arena_bytes);
       EXPECT_EQ(memory.limited_bytes, plan.limited_bytes);

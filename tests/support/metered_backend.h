@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -23,14 +24,20 @@ class MeteredBackend final : public Backend {
     return sum;
   }
 
+  /// The most that has been alive at once.
+  std::size_t most_alive() const { return most_; }
+  /// What memory() is to say.
+  DeviceMemory pretended = {};
+
+  DeviceMemory memory() const override { return pretended; }
   std::string device_class() const override { return inner_->device_class(); }
   bool multiplies_bf16() const override { return inner_->multiplies_bf16(); }
   bool allow_tf32(bool allowed) override { return inner_->allow_tf32(allowed); }
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
-    return std::make_unique<Buffer>(inner_->allocate(bytes, what), alive_[what]);
+    return metered(inner_->allocate(bytes, what), what);
   }
   std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
-    return std::make_unique<Buffer>(inner_->allocate_host(bytes, what), alive_[what]);
+    return metered(inner_->allocate_host(bytes, what), what);
   }
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
     return inner_->make_kernel(spec);
@@ -97,7 +104,15 @@ class MeteredBackend final : public Backend {
     std::size_t& alive_;
   };
 
+  std::unique_ptr<DeviceBuffer> metered(std::unique_ptr<DeviceBuffer> buffer,
+                                        const std::string& what) {
+    auto result = std::make_unique<Buffer>(std::move(buffer), alive_[what]);
+    most_ = std::max(most_, alive());
+    return result;
+  }
+
   std::unique_ptr<Backend> inner_;
+  std::size_t most_ = 0;
   std::map<std::string, std::size_t> alive_;  // outlives the buffers, which refer into it
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/cuda_emulator/runtime_api.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
@@ -66,6 +67,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   *value = attribute == cudaDevAttrMultiProcessorCount ? kMultiprocessors
                                                        : int(lockstep::emulator::kMaxSharedBytes);
+  return cudaSetDevice(device);
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
+  std::snprintf(text, std::size_t(bytes), "0000:00:%02d.0", device);
   return cudaSetDevice(device);
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/memory_room.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+#include "core/base/bytes_words.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kUnknownBytes = ~std::uint64_t{0};
+
+/// Training takes at most 3% and 8 MiB more than its plan (tests/launcher/planned.py measures it).
+constexpr std::uint64_t kKeptBytes = std::uint64_t{32} << 20, kKeptShare = 32;
+
+/// What every rank tells the others.
+struct RoomCard {
+  char host[64] = {};
+  char pool[128] = {};  ///< or group; of a longer name the end, in which groups differ
+  int is_host = 1;
+  std::uint64_t free = kUnknownBytes, own = kUnknownBytes, total = 0;
+
+  bool shares_with(const RoomCard& other) const {
+    return std::string_view(host) == other.host && std::string_view(pool) == other.pool;
+  }
+};
+
+RoomCard own_card(Backend& backend) {
+  const DeviceMemory memory = backend.memory();
+  RoomCard card;
+  gethostname(card.host, sizeof card.host - 1);
+  const std::string& pool = memory.pool.empty() ? memory.group : memory.pool;
+  const std::size_t length = std::min(pool.size(), sizeof card.pool - 1);
+  std::memcpy(card.pool, pool.data() + pool.size() - length, length);
+  card.is_host = memory.pool.empty();
+  card.free = memory.free.value_or(kUnknownBytes);
+  card.own = memory.own.value_or(kUnknownBytes);
+  card.total = memory.total;
+  return card;
+}
+
+MemoryRoom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
+  const RoomCard& card = cards[rank];
+  MemoryRoom room;
+  room.rank = int(rank);
+  room.host = card.host;
+  std::uint64_t free = kUnknownBytes;  // ranks of a pool have read it one after the other
+  int sharers = 0;
+  for (const RoomCard& other : cards) {
+    if (!other.shares_with(card)) continue;
+    free = std::min(free, other.free);
+    ++sharers;
+  }
+  if (free != kUnknownBytes) room.bytes = free / std::uint64_t(sharers);
+  room.sharers = sharers;
+  room.total = card.total;
+  if (card.own < room.bytes.value_or(kUnknownBytes)) {
+    room.bytes = card.own;
+    room.sharers = 1;
+    room.own_limit = true;
+  }
+  if (!room.bytes || !card.is_host) return room;
+  room.kept = std::min(*room.bytes, kKeptBytes + *room.bytes / kKeptShare);
+  *room.bytes -= room.kept;
+  return room;
+}
+
+}  // namespace
+
+MemoryRoom memory_room(RankContext& context) {
+  const RoomCard own = own_card(context.backend());
+  std::vector<RoomCard> cards(std::size_t(context.size()));
+  context.host_communicator().all_gather(&own, cards.data(), sizeof own);
+  MemoryRoom least = room_of(cards, 0);
+  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
+    MemoryRoom room = room_of(cards, rank);
+    if (room.bytes && room.bytes.value() < least.bytes.value_or(kUnknownBytes))
+      least = std::move(room);
+  }
+  return least;
+}
+
+std::string to_string(const MemoryRoom& room) {
+  const std::string place = fmt::format("on rank {} of {}", room.rank, room.host);
+  if (!room.bytes) return "an unknown number of bytes " + place;
+  const std::string bytes = bytes_words(double(*room.bytes));
+  if (room.own_limit)
+    return fmt::format("{} {}, left of its own limit (ulimit -v or -d)", bytes, place);
+  std::string text = bytes;
+  if (room.total > 0) text += fmt::format(" of {}", bytes_words(double(room.total)));
+  text += " " + place;
+  if (room.sharers == 2) return text + ", a half of what its 2 ranks share";
+  if (room.sharers > 2)
+    text += fmt::format(", one of {0} equal parts of what its {0} ranks share", room.sharers);
+  return text;
+}
+
+}  // namespace lockstep

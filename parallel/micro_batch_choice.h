@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/memory_plan.h"
+#include "parallel/memory_room.h"
+#include "parallel/rank_context.h"
+
+namespace lockstep {
+
+/// A micro-batch that could be taken.
+struct MicroBatchTrial {
+  std::int64_t micro_batch = 0;
+  std::uint64_t device_bytes = 0;  ///< see MemoryTable::on_device()
+  bool fits = false;
+  /// Of all forward and backward passes in a step of the rank with the most; nothing: not measured,
+  /// as steps had become slower with every size before.
+  std::optional<double> step_seconds;
+};
+
+/// The micro-batch that `--micro-batch auto` takes, and why.
+struct MicroBatchChoice {
+  std::int64_t micro_batch = 0;
+  Recompute recompute = Recompute::none;  ///< automatic where nothing fits without
+  std::uint64_t memory_limit = 0;         ///< that recomputation has to fit; 0: none
+  std::vector<MicroBatchTrial> trials;    ///< in ascending order
+  MemoryRoom room;
+};
+
+/// Micro-batches that give every rank the same work, or nearly: of ceil(global_batch / (ranks * k))
+/// for k = 1, 2, ... those nearest to steps of the square root of 2 down from k = 1; one that
+/// divides exactly goes before one that does not. Ascending.
+std::vector<std::int64_t> even_micro_batches(std::int64_t global_batch, int ranks);
+
+/// The fastest of even_micro_batches(), by a short measurement of those whose plan fits both
+/// options.memory_limit and the memory of the rank that has the least (see memory_room()).
+/// Where none does and options.recompute is none, recomputation is brought in. The global batch
+/// stays what it is. `request.options` must have neither a micro-batch nor an accumulation.
+/// Collective; equal on every rank.
+/// Throws OutOfMemory: not even the smallest fits with everything computed again; ConfigError: no
+/// micro-batch can be planned.
+MicroBatchChoice choose_micro_batch(RankContext& context, const PlanRequest& request);
+
+}  // namespace lockstep
