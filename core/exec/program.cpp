@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/program.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/exec/roofline.h"
+#include "core/plan/order.h"
 
 namespace lockstep {
 namespace {
@@ -35,7 +38,8 @@ class PoisonKernel final : public Kernel {
 
 }  // namespace
 
-Program::Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse)
+Program::Program(
+    Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse, NodeOrder order)
     : graph_(std::move(graph)), backend_(backend), space_(space), reuse_(reuse) {
   std::vector<std::size_t> workspace;
   for (const Node& node : graph_.nodes()) {
@@ -43,9 +47,28 @@ Program::Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryRe
     workspace.push_back(kernels_.back() ? kernels_.back()->workspace_bytes() : 0);
   }
   plan_ = plan_program(graph_, space, workspace, reuse);
+  if (reuse != MemoryReuse::off && order == NodeOrder::for_memory) save_memory(workspace);
   for (int i = 0; i < plan_.first_backward_node; ++i)
     for (int bucket : plan_.buckets_after_node[std::size_t(i)])
       buckets_after_forward_.push_back(bucket);
+}
+
+void Program::save_memory(const std::vector<std::size_t>& workspace_as_given) {
+  const std::vector<NodeId> order = order_for_memory(graph_, workspace_as_given);
+  if (std::ranges::is_sorted(order)) return;
+  Graph graph = in_order(graph_, order);
+  std::vector<std::size_t> workspace;
+  for (NodeId node : order) workspace.push_back(workspace_as_given[std::size_t(node)]);
+  ProgramPlan plan = plan_program(graph, space_, workspace, reuse_);
+  const double least = (1 - kLeastSaving) * double(plan_.arena.bytes);
+  if (double(plan.arena.bytes) > least) return;
+  graph.add_note(fmt::format(
+      "order: an arena of {} bytes instead of {}", plan.arena.bytes, plan_.arena.bytes));
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  for (NodeId node : order) kernels.push_back(std::move(kernels_[std::size_t(node)]));
+  kernels_ = std::move(kernels);
+  graph_ = std::move(graph);
+  plan_ = std::move(plan);
 }
 
 void Program::add_step(int node, const ProgramMemory& memory, Backend& backend) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,13 +33,22 @@ class BucketListener {
   virtual void between_kernels() = 0;
 };
 
+/// Whether a program may run its nodes in another order than its graph has them in.
+enum class NodeOrder : std::uint8_t { for_memory, as_given };
+
 /// A graph compiled for one device: a fixed list of kernels over fixed addresses.
 /// Construct all programs of a replica, allocate the largest arena, bind, then run many times.
 /// run_*() allocates nothing of Lockstep's own.
 class Program {
  public:
-  /// Makes the kernels and plans the memory. `graph` is kept.
-  Program(Graph graph, Backend& backend, const FlatSpace& space, MemoryReuse reuse);
+  /// Makes the kernels and plans the memory. `graph` is kept; where order_for_memory() makes the
+  /// arena smaller by kLeastSaving, with its nodes in that order (but not where `order` is as_given
+  /// or `reuse` is off).
+  Program(Graph graph,
+          Backend& backend,
+          const FlatSpace& space,
+          MemoryReuse reuse,
+          NodeOrder order = NodeOrder::for_memory);
 
   void bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed);
 
@@ -104,6 +114,8 @@ class Program {
   void settle_watching() {
     watched_ = profiler_ != nullptr || names_faults_ || report_ != nullptr || poisoned_node_ >= 0;
   }
+  /// Puts graph, kernels and plan in another order where that needs less memory.
+  void save_memory(const std::vector<std::size_t>& workspace);
   void run_watched(const Step& step, const RunState& state);
   void look_after(int node);
   void add_step(int node, const ProgramMemory& memory, Backend& backend);

@@ -6,13 +6,10 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/base/random.h"
 
 namespace lockstep {
 namespace {
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
 
 bool meet(const BufferLifetime& a, const BufferLifetime& b) {
   return a.first <= b.last && b.first <= a.last;
@@ -24,7 +21,7 @@ std::vector<std::size_t> live_bytes(std::span<const BufferLifetime> buffers) {
   for (const BufferLifetime& b : buffers) steps = std::max(steps, b.last + 1);
   std::vector<std::size_t> live(std::size_t(steps) + 1, 0);
   for (const BufferLifetime& b : buffers)
-    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned(b.bytes);
+    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned_in_arena(b.bytes);
   return live;
 }
 
@@ -43,11 +40,11 @@ ArenaPlan place(std::span<const BufferLifetime> buffers, const std::vector<std::
     std::size_t offset = 0;
     for (std::size_t other : placed) {
       if (!meet(buffer, buffers[other])) continue;
-      if (plan.offsets[other] >= offset + aligned(buffer.bytes)) break;
-      offset = std::max(offset, plan.offsets[other] + aligned(buffers[other].bytes));
+      if (plan.offsets[other] >= offset + aligned_in_arena(buffer.bytes)) break;
+      offset = std::max(offset, plan.offsets[other] + aligned_in_arena(buffers[other].bytes));
     }
     plan.offsets[index] = offset;
-    plan.bytes = std::max(plan.bytes, offset + aligned(buffer.bytes));
+    plan.bytes = std::max(plan.bytes, offset + aligned_in_arena(buffer.bytes));
     const auto position = std::ranges::upper_bound(
         placed, offset, {}, [&](std::size_t other) { return plan.offsets[other]; });
     placed.insert(position, index);
@@ -65,22 +62,96 @@ std::vector<std::size_t> largest_first(std::span<const BufferLifetime> buffers, 
   return order;
 }
 
+/// Looks for an arena near `least` bytes by placing the buffers again and again in orders that come
+/// of the last one. `best`, which came of `order`, becomes the smallest arena met.
+class ArenaSearch {
+ public:
+  ArenaSearch(std::span<const BufferLifetime> buffers,
+              std::vector<std::size_t> order,
+              std::size_t least,
+              ArenaPlan& best)
+      : buffers_(buffers), order_(std::move(order)), least_(least), best_(best) {}
+
+  void run() {
+    const std::size_t affordable = kMostComparisons / (buffers_.size() * buffers_.size() + 1);
+    move_all(std::min(kMostPlacements / 10, affordable / 4));
+    move_one(std::min(kMostPlacements, affordable));
+  }
+
+ private:
+  /// Comparisons of two buffers and placements of all: some milliseconds.
+  static constexpr std::size_t kMostComparisons = 16'000'000;
+  static constexpr std::size_t kMostPlacements = 4'000;
+
+  bool is_near() const { return best_.bytes <= least_ + least_ / 1000; }
+  bool sticks_out(const ArenaPlan& plan, std::size_t buffer) const {
+    return plan.offsets[buffer] + aligned_in_arena(buffers_[buffer].bytes) > least_;
+  }
+
+  /// All buffers that stick out go half way to the front, whatever comes of it.
+  void move_all(std::size_t placements) {
+    std::vector<std::size_t> order = order_;
+    ArenaPlan last = best_;
+    for (std::size_t n = 0; n < placements && !is_near(); ++n) {
+      for (std::size_t i = 1; i < order.size(); ++i) {
+        const auto from = order.begin() + std::ptrdiff_t(i);
+        if (sticks_out(last, *from))
+          std::rotate(order.begin() + std::ptrdiff_t(i / 2), from, from + 1);
+      }
+      last = place(buffers_, order);
+      if (last.bytes >= best_.bytes) continue;
+      best_ = last;
+      order_ = order;
+    }
+  }
+
+  /// One of them goes to any earlier place, now and then two others change places; what makes the
+  /// arena larger is taken back.
+  void move_one(std::size_t placements) {
+    RandomStream random(0, 0);  // the same on every rank
+    const auto below = [&](std::size_t bound) { return random.below(std::uint32_t(bound)); };
+    for (std::size_t n = 0; n < placements && !is_near(); ++n) {
+      std::vector<std::size_t> squeaky;  // places in the order; what comes first cannot stick out
+      for (std::size_t i = 1; i < order_.size(); ++i)
+        if (sticks_out(best_, order_[i])) squeaky.push_back(i);
+      std::vector<std::size_t> order = order_;
+      const auto from = order.begin() + std::ptrdiff_t(squeaky[below(squeaky.size())]);
+      std::rotate(order.begin() + below(std::size_t(from - order.begin())), from, from + 1);
+      if (below(4) == 0) std::swap(order[below(order.size())], order[below(order.size())]);
+      ArenaPlan plan = place(buffers_, order);
+      if (plan.bytes > best_.bytes) continue;
+      best_ = std::move(plan);
+      order_ = std::move(order);
+    }
+  }
+
+  std::span<const BufferLifetime> buffers_;
+  std::vector<std::size_t> order_;  // that best_ came of
+  const std::size_t least_;
+  ArenaPlan& best_;
+};
+
 }  // namespace
 
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
   const auto steps = [](const BufferLifetime& b) { return double(b.last - b.first + 1); };
-  ArenaPlan best =
-      place(buffers, largest_first(buffers, [](const BufferLifetime& b) { return b.bytes; }));
+  std::vector<std::size_t> order =
+      largest_first(buffers, [](const BufferLifetime& b) { return b.bytes; });
+  ArenaPlan best = place(buffers, order);
   const std::size_t least = arena_lower_bound(buffers);
   const auto improve = [&](auto weight) {
     if (best.bytes == least) return;
-    ArenaPlan other = place(buffers, largest_first(buffers, weight));
-    if (other.bytes < best.bytes) best = std::move(other);
+    std::vector<std::size_t> other_order = largest_first(buffers, weight);
+    ArenaPlan other = place(buffers, other_order);
+    if (other.bytes >= best.bytes) return;
+    best = std::move(other);
+    order = std::move(other_order);
   };
   improve([&](const BufferLifetime& b) { return double(b.bytes) * steps(b); });
   improve(steps);
   improve([](const BufferLifetime& b) { return -double(b.first); });
   improve([](const BufferLifetime& b) { return double(b.last); });
+  ArenaSearch(buffers, std::move(order), least, best).run();
   return best;
 }
 

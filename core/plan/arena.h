@@ -23,11 +23,19 @@ struct ArenaPlan {
 
 inline constexpr std::size_t kArenaAlignment = 256;
 
+/// What a buffer of `bytes` takes.
+constexpr std::size_t aligned_in_arena(std::size_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
 /// Places buffers so that two whose lifetimes meet never share a byte. Largest first, each at the
 /// lowest offset that is free for its whole life (greedy by size: Pisarchyk and Lee 2020,
 /// "Efficient Memory Management for Deep Neural Net Inference", section 5). Where that takes more
 /// than arena_lower_bound(), other orders are tried as well (bytes times life, life, first and last
-/// step), and the smallest arena is taken.
+/// step), and the smallest arena is taken. Where that is still more than a thousandth above the
+/// bound, buffers that end above it move forward in the order, as often as can be done in some
+/// milliseconds (squeaky wheel optimisation: Joslin and Clements 1999, section 2): first all of
+/// them, then, from the best order so far, one at random (with a fixed seed).
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
 
 /// Largest sum of simultaneously live bytes: no plan for this order of steps needs less.

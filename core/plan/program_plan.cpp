@@ -73,8 +73,15 @@ class Planner {
     const ValueId value = node.inputs[std::size_t(input)];
     const bool fits = graph_.value(value).type.bytes() ==
                       graph_.value(node.outputs[std::size_t(output)]).type.bytes();
-    const bool twice = std::ranges::count(node.inputs, value) > 1;
-    return fits && !twice && dead_after(value, index) ? value : kNoValue;
+    return fits && !reads_twice(node, value) && dead_after(value, index) ? value : kNoValue;
+  }
+
+  /// As itself or as a view.
+  bool reads_twice(const Node& node, ValueId value) const {
+    const int buffer = plan_.buffer_of_value[std::size_t(value)];
+    return std::ranges::count_if(node.inputs, [&](ValueId input) {
+             return plan_.buffer_of_value[std::size_t(input)] == buffer;
+           }) > 1;
   }
 
   /// No value that shares the buffer is read by a node after `index`.

@@ -10,17 +10,23 @@ namespace {
 
 using testing::SmallRun;
 
-void expect_equal_with_and_without_fusion(SmallRun run) {
+/// `kept_more`: bytes that fused operators keep for backward beyond what others keep.
+void expect_equal_with_and_without_fusion(SmallRun run, std::size_t kept_more = 0) {
   const TrainSummary fused = testing::train(run, testing::mpi_world());
   run.options.fuse = false;
   const TrainSummary apart = testing::train(run, testing::mpi_world());
   EXPECT_EQ(fused.weights_sha256, apart.weights_sha256);
   EXPECT_EQ(fused.val_loss, apart.val_loss);
-  EXPECT_LE(fused.activation_bytes, apart.activation_bytes);
+  EXPECT_LE(fused.activation_bytes, apart.activation_bytes + kept_more);
 }
 
+/// Batch norm with ReLU keeps scale and shift as well, two floats a channel. In resnet20 that are
+/// three layers of 32 channels and three of 64 (with 16 it fits into the 256 bytes that a buffer
+/// has at least).
+constexpr std::size_t kScaleAndShift = 2 * sizeof(float) * (3 * 32 + 3 * 64);
+
 TEST(Fusion, BatchNormWithReluAndResidual) {
-  expect_equal_with_and_without_fusion(testing::small_resnet());
+  expect_equal_with_and_without_fusion(testing::small_resnet(), kScaleAndShift);
 }
 
 TEST(Fusion, LayerNormWithResidualAndLinearWithGelu) {
@@ -40,7 +46,7 @@ TEST(Fusion, ConvolutionAndLinearWithRelu) {
 TEST(Fusion, BatchNormGroupsOverRanks) {
   SmallRun run = testing::small_resnet();
   run.options.batch_norm = BatchNormPolicy::parse("group:16");
-  expect_equal_with_and_without_fusion(run);
+  expect_equal_with_and_without_fusion(run, kScaleAndShift);
 }
 
 }  // namespace
