@@ -56,9 +56,9 @@ struct MicroBatchRow {
 /// the batch can be planned with them.
 std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& request);
 
-/// The largest micro-batch that the global batch, the ranks and a memory_limit allow. Memory does not
-/// quite rise from each size to the next (tails and packed copies differ), and not all are looked at:
-/// that one fits is certain, that none slightly larger does is not.
+/// The largest micro-batch that the global batch, the ranks and a memory_limit allow. Memory does
+/// not quite rise from each size to the next (tails and packed copies differ), and not all are
+/// looked at: that one fits is certain, that none slightly larger does is not.
 struct LargestMicroBatch {
   std::int64_t micro_batch = 0;  ///< 0: not even 1 fits
   std::size_t bytes = 0;         ///< that it needs, or where it is 0, that 1 would need

@@ -33,8 +33,8 @@ struct RecomputeChoice {
 
 /// Choices for a differentiated graph, from no recomputation on in ascending cost: first cheap
 /// operators alone (elementwise, normalisation, pooling), dearer ones later, then everything
-/// between checkpoints (Chen et al. 2016, section 4.1), which are placed so that the largest sum of a
-/// segment and the checkpoints before it is smallest.
+/// between checkpoints (Chen et al. 2016, section 4.1), which are placed so that the largest sum of
+/// a segment and the checkpoints before it is smallest.
 std::vector<RecomputeChoice> recompute_choices(const Graph& graph);
 
 }  // namespace lockstep
