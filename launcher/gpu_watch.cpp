@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 
@@ -19,7 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kStalePeriods = 3;
 constexpr Clock::rep kNotBegun = 0;
 
 template <std::size_t N>
@@ -36,10 +36,20 @@ struct GpuWatch::State {
 
   std::mutex mutex;  // held for moments, never while NVML is asked
   std::condition_variable changed;
-  bool stopped = false, ended = false;
+  bool stopped = false;    // the watch is to end
+  bool started = false;    // NVML has answered, or could not be opened
+  bool ended = false;      // `use` is complete
+  bool closed = false;     // NVML as well: the thread can be joined
+  bool abandoned = false;  // nobody waits for `use` any more: it stays as it is
   GpuUse use;
   GpuSample newest;
   Clock::time_point newest_at;
+
+  void set(bool& which) {
+    const std::lock_guard lock(mutex);
+    which = true;
+    changed.notify_all();
+  }
 
   /// Waits until then; false: the watch is to end.
   bool wait_until(Clock::time_point time) {
@@ -54,29 +64,31 @@ GpuWatch::GpuWatch(const Settings& settings) : state_(std::make_shared<State>())
   put_text(state_->use.device, settings.device);
   try {
     thread_ = start_quiet_thread([state = state_] {
+      std::optional<GpuSampler> sampler;
       try {
-        watch(*state);
+        sampler.emplace(state->settings.library_folder, state->settings.device);
+        watch(*state, *sampler);
       } catch (const std::exception& error) {
         const std::lock_guard lock(state->mutex);
-        if (!state->stopped) put_text(state->use.not_watched, error.what());
+        if (!state->abandoned) put_text(state->use.not_watched, error.what());
       }
-      const std::lock_guard lock(state->mutex);
-      state->ended = true;
-      state->changed.notify_all();
+      state->set(state->ended);
+      sampler.reset();  // may hang too
+      state->set(state->closed);
     });
   } catch (const std::exception& error) {
     put_text(state_->use.not_watched, std::string("there is no thread for it: ") + error.what());
-    state_->ended = true;
+    state_->ended = state_->closed = true;
   }
 }
 
 GpuWatch::~GpuWatch() { stop(); }
 
-void GpuWatch::watch(State& state) {
-  const GpuSampler sampler(state.settings.library_folder, state.settings.device);
+void GpuWatch::watch(State& state, const GpuSampler& sampler) {
   {
     const std::lock_guard lock(state.mutex);
-    if (state.stopped) return;
+    if (state.abandoned) return;
+    state.started = true;
     put_text(state.use.not_watched, sampler.not_watched());
     state.use.part = sampler.part();
     state.use.limits = sampler.limits();
@@ -93,7 +105,7 @@ void GpuWatch::watch(State& state) {
     }
     const GpuSample sample = sampler.sample();
     const std::lock_guard lock(state.mutex);
-    if (state.stopped) return;
+    if (state.abandoned) return;
     state.use.add(sample);
     state.newest = sample;
     state.newest_at = Clock::now();
@@ -117,7 +129,7 @@ void GpuWatch::begin() { state_->begun = Clock::now().time_since_epoch().count()
 std::optional<GpuSample> GpuWatch::newest() {
   State& s = *state_;
   if (const std::unique_lock lock(s.mutex, std::try_to_lock); lock) {
-    const bool fresh = Clock::now() - s.newest_at <= kStalePeriods * s.settings.period;
+    const bool fresh = Clock::now() - s.newest_at <= s.settings.stale_periods * s.settings.period;
     newest_.reset();
     if (s.use.samples > 0 && fresh) newest_ = s.newest;
   }
@@ -130,15 +142,20 @@ GpuUse GpuWatch::stop() {
   if (!s.stopped) {
     s.stopped = true;
     s.changed.notify_all();
-    s.use.went_silent = !s.changed.wait_for(lock, s.settings.most_wait, [&] { return s.ended; });
+    const Clock::time_point end = Clock::now() + s.settings.most_wait;
+    s.abandoned = !s.changed.wait_until(lock, end, [&] { return s.ended; });
+    s.use.went_silent = s.abandoned;
+    if (s.abandoned && !s.started) put_text(s.use.not_watched, "NVML did not start in time");
+    s.changed.wait_until(lock, end, [&] { return s.closed; });
   }
   const GpuUse use = s.use;
+  const bool closed = s.closed;
   lock.unlock();
   if (!thread_.joinable()) return use;
-  if (use.went_silent)
-    thread_.detach();
-  else
+  if (closed)
     thread_.join();
+  else
+    thread_.detach();
   return use;
 }
 

@@ -26,7 +26,7 @@ std::span<const RecomputeChoice> allowed(const std::vector<RecomputeChoice>& cho
                                          Recompute recompute) {
   const std::span<const RecomputeChoice> all = choices;
   if (recompute == Recompute::none) return all.first(1);
-  return recompute == Recompute::all ? all.last(1) : all;
+  return recompute == Recompute::all ? all.subspan(index_of_all(choices), 1) : all;
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ std::unique_ptr<Program> compile_within_limit(Graph graph,
   const bool known = choice.number >= 0;
   int first = std::min(choice.first, most), last = most;
   if (options.recompute == Recompute::none) last = 0;
-  if (options.recompute == Recompute::all) first = last;
+  if (options.recompute == Recompute::all) first = last = int(index_of_all(choices));
   if (known) first = last = std::min(choice.number, most);
   std::size_t least = SIZE_MAX;
   for (int i = first; i <= last; ++i) {

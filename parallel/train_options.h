@@ -108,7 +108,7 @@ struct TrainOptions {
   /// What the program adds to the records of observers; each may be empty. On rank 0 to a step's;
   std::function<void(StepRecord& record)> complete_step = {};
   /// and on every rank to the summary, where all of them come in order, behind the last step of the
-  /// run or the one that it is stopped after: it may be collective.
+  /// run: it may be collective. Not where the run is stopped early, on any rank.
   std::function<void(TrainSummary& summary)> complete_summary = {};
   /// Asked by every rank between steps and between the micro-batches of an evaluation: true on any
   /// of them ends fit() early, after a checkpoint. Empty: nobody stops the run.

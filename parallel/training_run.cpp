@@ -283,7 +283,7 @@ void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
   TrainSummary& s = summary_;
   const double seconds = log_->process_seconds();
-  if (p_.options.complete_summary) p_.options.complete_summary(s);
+  if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
   s.steps = done_;
   s.samples = feed_.samples_before(done_);
   s.wall_s = seconds + (p_.start ? p_.start->state.wall_s : 0.0);

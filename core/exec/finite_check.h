@@ -27,7 +27,9 @@ NonFiniteCount count_non_finite(const void* host, const TensorType& type);
 /// The first kernel output that held something infinite or NaN; see Program::check_finite().
 struct FiniteReport {
   bool found = false;
-  int node = -1;          ///< position in the program
+  /// Position in the graph that the program was made of, in whichever order it runs: ranks whose
+  /// programs have other batch sizes, and so may have other orders, compare it.
+  int node = -1;
   std::string op = {};    ///< "linear"
   std::string path = {};  ///< "layers.0.fc1"
   bool backward = false;  ///< computed in the backward pass

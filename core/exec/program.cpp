@@ -67,6 +67,7 @@ void Program::save_memory(const std::vector<std::size_t>& workspace_as_given) {
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (NodeId node : order) kernels.push_back(std::move(kernels_[std::size_t(node)]));
   kernels_ = std::move(kernels);
+  given_numbers_ = order;
   graph_ = std::move(graph);
   plan_ = std::move(plan);
 }

@@ -118,6 +118,10 @@ class Program {
   void save_memory(const std::vector<std::size_t>& workspace);
   void run_watched(const Step& step, const RunState& state);
   void look_after(int node);
+  /// Of a node in the graph that the program was made of, which all ranks' programs share.
+  NodeId given_number(int node) const {
+    return given_numbers_.empty() ? node : given_numbers_[std::size_t(node)];
+  }
   void add_step(int node, const ProgramMemory& memory, Backend& backend);
   KernelBuffers buffers_of(int node, const ProgramMemory& memory) const;
   void* address_of(ValueId value, const ProgramMemory& memory) const;
@@ -128,6 +132,7 @@ class Program {
   MemoryReuse reuse_;
   ProgramPlan plan_;
   std::vector<std::unique_ptr<Kernel>> kernels_;  // per node; null for views
+  std::vector<NodeId> given_numbers_;             // per node; empty: in the given order
   std::vector<std::unique_ptr<Kernel>> poison_;   // where dead memory is filled with NaN
   std::vector<Step> forward_;
   std::vector<Step> backward_;

@@ -45,7 +45,7 @@ void Program::look_after(int index) {
         count_non_finite(backend_, address_of(output, memory_), graph_.value(output).type);
     if (count.non_finite == 0) continue;
     *report_ = {.found = true,
-                .node = index,
+                .node = given_number(index),
                 .op = std::string(name_of(node.op->kind())),
                 .path = node.path,
                 .backward = index >= plan_.first_backward_node,

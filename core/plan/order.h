@@ -20,9 +20,9 @@ inline constexpr double kLeastSaving = 0.01;
 ///
 /// Where the most bytes are live, the best order of a window of nodes around is searched
 /// (search_window()), and so on where the most are live then, until the peak stays. The window is
-/// the whole phase where that has few nodes, so that its order is the best there is. For larger
-/// phases a list schedule, which always runs the node that leaves the fewest live bytes, is
-/// improved in the same way, and is taken where it saves another tenth.
+/// the whole phase where that has few nodes: its order is the best there is as far as the search's
+/// budget reaches. For larger phases a list schedule, which always runs the node that leaves the
+/// fewest live bytes, is improved in the same way, and is taken where it saves another tenth.
 ///
 /// `workspace_bytes` has one entry per node. Depends on the arguments alone.
 std::vector<NodeId> order_for_memory(const Graph& graph,

@@ -262,18 +262,27 @@ Graph recompute(const Graph& graph, const std::vector<bool>& dropped) {
 
 std::vector<RecomputeChoice> recompute_choices(const Graph& graph) {
   const Candidates candidates(graph);
-  std::vector<RecomputeChoice> choices{{std::vector<bool>(graph.values().size(), false), 0}};
+  std::vector<RecomputeChoice> choices{
+      {.dropped = std::vector<bool>(graph.values().size(), false)}};
   // Operations a byte: copies and ReLU, normalisations and GELU, small products.
   for (const double flops_per_byte : {1.0, 8.0, 64.0}) {
     const std::vector<bool> dropped = candidates.cheaper_than(flops_per_byte);
     const double flops = candidates.cost(dropped);
-    if (flops > choices.back().flops) choices.push_back({dropped, flops});
+    if (flops > choices.back().flops) choices.push_back({.dropped = dropped, .flops = flops});
   }
   const std::vector<Cut> cuts = candidates.cuts();
   if (cuts.empty()) return choices;
   const std::vector<bool> dropped = candidates.all_but(candidates.checkpoints_of_least_peak(cuts));
-  if (const double flops = candidates.cost(dropped); flops > 0) choices.push_back({dropped, flops});
+  if (const double flops = candidates.cost(dropped); flops > 0)
+    choices.push_back({.dropped = dropped, .flops = flops, .is_checkpoints = true});
+  std::ranges::stable_sort(choices, {}, &RecomputeChoice::flops);
   return choices;
+}
+
+std::size_t index_of_all(const std::vector<RecomputeChoice>& choices) {
+  const auto checkpoints = std::ranges::find_if(choices, &RecomputeChoice::is_checkpoints);
+  return checkpoints == choices.end() ? choices.size() - 1
+                                      : std::size_t(checkpoints - choices.begin());
 }
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace lockstep {
 /// Which activations a training program computes again in backward instead of keeping them.
 enum class Recompute : std::uint8_t {
   none,
-  all,        ///< everything between checkpoints that are placed for the smallest arena
+  all,        ///< everything between checkpoints; see index_of_all()
   automatic,  ///< "auto": the cheapest that fits the memory limit
 };
 
@@ -29,12 +29,18 @@ Graph recompute(const Graph& graph, const std::vector<bool>& dropped);
 struct RecomputeChoice {
   std::vector<bool> dropped;  ///< per value
   double flops = 0;
+  bool is_checkpoints = false;  ///< everything between checkpoints
 };
 
-/// Choices for a differentiated graph, from no recomputation on in ascending cost: first cheap
-/// operators alone (elementwise, normalisation, pooling), dearer ones later, then everything
-/// between checkpoints (Chen et al. 2016, section 4.1), which are placed so that the largest sum of
-/// a segment and the checkpoints before it is smallest.
+/// Choices for a differentiated graph, from no recomputation on in ascending cost: cheap operators
+/// alone (elementwise, normalisation, pooling), dearer ones too, and everything between checkpoints
+/// (Chen et al. 2016, section 4.1), which are placed so that the largest sum of a segment and the
+/// checkpoints before it is smallest. That one can be cheaper than the dearest operators alone; it
+/// is absent where no checkpoint makes that sum smaller (a small mlp).
 std::vector<RecomputeChoice> recompute_choices(const Graph& graph);
+
+/// The index of Recompute::all among `choices`: the one with checkpoints; where it is absent, the
+/// last.
+std::size_t index_of_all(const std::vector<RecomputeChoice>& choices);
 
 }  // namespace lockstep

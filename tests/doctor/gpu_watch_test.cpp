@@ -155,8 +155,6 @@ TEST_F(GpuWatchTest, SaysThatNvmlIsMissing) {
   machine_.remove("/lib/libnvidia-ml.so.1");
   EXPECT_THAT(sampler().not_watched(), HasSubstr("libnvidia-ml.so.1 is not found"));
   GpuWatch watch(settings());
-  watch.begin();
-  std::this_thread::sleep_for(milliseconds(20));
   const GpuUse use = watch.stop();
   EXPECT_THAT(use.not_watched, HasSubstr("libnvidia-ml.so.1 is not found"));
   EXPECT_EQ(use.samples, 0);
@@ -216,7 +214,9 @@ TEST_F(GpuWatchTest, TheFirstSampleIsOfAPeriodOfTraining) {
 
 /// Trains a little, and goes on only when the watch has seen some of it.
 TEST_F(GpuWatchTest, ARunHasItInItsRecords) {
-  GpuWatch watch(settings());
+  GpuWatch::Settings patient = settings();
+  patient.stale_periods = int(kPatience / patient.period);
+  GpuWatch watch(patient);
   Job job(0, nullptr);
   job.open_device("cpu");
   EXPECT_FALSE(job.gpu());
@@ -276,10 +276,45 @@ TEST_F(GpuWatchTest, ADriverThatNeverStartsHoldsNothingUp) {
   {
     GpuWatch watch(bounded);
     watch.begin();
-    EXPECT_TRUE(watch.stop().went_silent);
+    const GpuUse use = watch.stop();
+    EXPECT_TRUE(use.went_silent);
+    EXPECT_STREQ(use.not_watched, "NVML did not start in time");
   }
   EXPECT_LT(Clock::now() - begin, kPatience / 2);
   machine_.set_gpu("hang", "");
+}
+
+/// What was seen is not thrown away where the driver hangs behind it.
+TEST_F(GpuWatchTest, ADriverThatNeverClosesHoldsNothingUp) {
+  GpuWatch::Settings bounded = settings();
+  bounded.most_wait = milliseconds(500);
+  machine_.set_gpu("hang", "nvmlShutdown");
+  GpuWatch watch(bounded);
+  watch.begin();
+  EXPECT_TRUE(brings_a_sample(watch));
+  const auto begin = Clock::now();
+  const GpuUse use = watch.stop();
+  EXPECT_LT(Clock::now() - begin, kPatience / 2);
+  EXPECT_FALSE(use.went_silent);
+  EXPECT_STREQ(use.not_watched, "");
+  EXPECT_GE(use.samples, 1);
+  machine_.set_gpu("hang", "");
+}
+
+/// The last answer counts where it comes before the watch is given up.
+TEST_F(GpuWatchTest, AnAnswerUnderWayIsWaitedFor) {
+  machine_.set_gpu("hang", "nvmlDeviceGetUtilizationRates");
+  GpuWatch watch(settings());
+  watch.begin();
+  EXPECT_TRUE(looks_come_to(1));
+  std::thread answer([this] {
+    std::this_thread::sleep_for(milliseconds(100));
+    machine_.set_gpu("hang", "");
+  });
+  const GpuUse use = watch.stop();
+  answer.join();
+  EXPECT_FALSE(use.went_silent);
+  EXPECT_EQ(use.samples, 1);
 }
 
 /// Where the driver has stopped answering, the last answer is not told for ever.

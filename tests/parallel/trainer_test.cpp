@@ -150,6 +150,18 @@ TEST(Trainer, TheProgramCompletesRecords) {
   EXPECT_EQ(told.gpus, rank() == 0 ? 3 : 0);
 }
 
+TEST(Trainer, AStoppedRunHasNothingCompleted) {
+  TrainOptions options = small_options();
+  int ends = 0, asked = 0;
+  options.steps = 100;
+  options.stop = [&] { return ++asked > 1; };
+  options.complete_summary = [&](TrainSummary&) { ++ends; };
+  testing::DeviceContext context(testing::mpi_world());
+  Trainer trainer(context, convnet(), softmax_cross_entropy, options);
+  EXPECT_TRUE(trainer.fit(data::glyphs(64, 16)).stopped);
+  EXPECT_EQ(ends, 0);
+}
+
 TEST(Trainer, ASecondFitCountsItsOwnTime) {
   testing::DeviceContext context(testing::mpi_world());
   Trainer trainer(context, convnet(), softmax_cross_entropy, small_options());
