@@ -16,7 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Q = GpuQuantity;
 
-constexpr double kShown = 0.005;  // the least share that does not round to 0%
+constexpr std::size_t kMostTroubles = 3;  // that the table tells
+constexpr double kShown = 0.005;          // the least share that does not round to 0%
 
 struct ReasonWords {
   const char* key;
@@ -137,14 +138,19 @@ std::vector<std::string> held_back(std::span<const GpuUse> ranks) {
   return parts;
 }
 
+/// Whether every sample of the rank said that nothing held its clocks back.
+bool never_held_back(const GpuUse& use) {
+  for (std::size_t reason = 0; reason < kClockReasons; ++reason)
+    if (kReasons[reason].words != nullptr && use.held_back[reason] > 0) return false;
+  return use.reason_samples > 0 && use.reason_samples == use.samples;
+}
+
 std::string clock_words(std::span<const GpuUse> ranks, const std::vector<OfRank>& clocks) {
   std::string text = megahertz(mean(clocks)) + of_limit(ranks, Q::clock_mhz, megahertz) +
                      spread(ranks, clocks, megahertz);
   if (const auto parts = held_back(ranks); !parts.empty())
     return text + fmt::format(", held back {}", fmt::join(parts, ", "));
-  const bool all_said =
-      std::ranges::all_of(ranks, [](const GpuUse& use) { return use.reason_samples > 0; });
-  return text + (all_said ? ", never held back" : "");
+  return text + (std::ranges::all_of(ranks, never_held_back) ? ", never held back" : "");
 }
 
 void add_shares(std::span<const GpuUse> ranks, std::vector<std::string>& lines) {
@@ -214,17 +220,44 @@ std::string trouble(const GpuUse& use) {
   return {};
 }
 
+/// Ranks with the same trouble.
+struct Troubled {
+  std::string trouble;
+  std::size_t first = 0, count = 0;
+};
+
+/// By trouble, in the order of their first ranks.
+std::vector<Troubled> troubled(std::span<const GpuUse> ranks) {
+  std::vector<Troubled> groups;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string why = trouble(ranks[rank]);
+    if (why.empty()) continue;
+    auto group = std::ranges::find(groups, why, &Troubled::trouble);
+    if (group == groups.end()) group = groups.insert(group, {why, rank, 0});
+    ++group->count;
+  }
+  return groups;
+}
+
 void add_troubles(std::span<const GpuUse> ranks, std::vector<std::string>& lines) {
-  std::vector<std::size_t> with;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    if (!trouble(ranks[rank]).empty()) with.push_back(rank);
-  if (!with.empty()) {
-    std::string text = trouble(ranks[with[0]]);
-    if (with.size() < ranks.size()) text = name_of(ranks, with[0]) + " " + text;
-    if (with.size() < ranks.size() && with.size() > 1)
-      text += fmt::format("; {} more of {} ranks like it", with.size() - 1, ranks.size());
+  const std::vector<Troubled> groups = troubled(ranks);
+  const std::size_t told = std::min(groups.size(), kMostTroubles);
+  for (const Troubled& group : std::span(groups).first(told)) {
+    std::string text = group.trouble;
+    if (group.count < ranks.size()) text = name_of(ranks, group.first) + " " + text;
+    if (group.count < ranks.size() && group.count > 1)
+      text += fmt::format("; {} more of {} ranks like it", group.count - 1, ranks.size());
     lines.push_back(labelled("gpu", text));
   }
+  std::size_t others = 0;
+  for (const Troubled& group : std::span(groups).subspan(told)) others += group.count;
+  if (others > 0)
+    lines.push_back(
+        labelled("gpu",
+                 fmt::format("not watched, or not to the end, for other reasons: {} more of {} "
+                             "ranks; summary.json has them",
+                             others,
+                             ranks.size())));
   if (std::ranges::any_of(ranks, &GpuUse::part))
     lines.push_back(
         labelled("gpu",
@@ -234,9 +267,21 @@ void add_troubles(std::span<const GpuUse> ranks, std::vector<std::string>& lines
 
 Json number_or_null(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
 
+/// Whole bytes.
+Json bytes_or_null(double value) {
+  return std::isnan(value) ? Json(nullptr) : Json(std::llround(value));
+}
+
 Json json_of(const GpuRange& range) {
   if (range.samples == 0) return nullptr;
   return {{"mean", range.mean()}, {"least", range.least}, {"most", range.most}};
+}
+
+Json json_of_bytes(const GpuRange& range) {
+  if (range.samples == 0) return nullptr;
+  return {{"mean", bytes_or_null(range.mean())},
+          {"least", bytes_or_null(range.least)},
+          {"most", bytes_or_null(range.most)}};
 }
 
 Json json_of(const GpuUse& use, std::size_t rank) {
@@ -251,8 +296,8 @@ Json json_of(const GpuUse& use, std::size_t rank) {
           {"trouble", why.empty() ? Json(nullptr) : Json(why)},
           {"mig_part", use.part},
           {"busy", json_of(use[Q::busy])},
-          {"memory_bytes", json_of(use[Q::memory_bytes])},
-          {"memory_total_bytes", number_or_null(use.limits[Q::memory_bytes])},
+          {"memory_bytes", json_of_bytes(use[Q::memory_bytes])},
+          {"memory_total_bytes", bytes_or_null(use.limits[Q::memory_bytes])},
           {"bus_busy", json_of(use[Q::bus_busy])},
           {"power_w", json_of(use[Q::power_w])},
           {"power_limit_w", number_or_null(use.limits[Q::power_w])},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run_folder.h"
 
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <limits>
@@ -19,6 +20,12 @@ namespace {
 /// Negative values mean "not computed" in records.
 double or_null(double value) {
   return value < 0 ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
+/// Whole bytes; null where they are not known.
+JsonField bytes_field(std::string_view name, double bytes) {
+  if (std::isnan(bytes)) return {name, bytes};
+  return {name, std::int64_t(std::llround(bytes))};
 }
 
 std::string time_stamp() {
@@ -260,7 +267,7 @@ void RunFolder::on_step(const StepRecord& record) {
   if (record.gpu) {
     const GpuValues& gpu = record.gpu->values;
     fields.push_back({"gpu_busy", gpu[GpuQuantity::busy]});
-    fields.push_back({"gpu_memory_bytes", gpu[GpuQuantity::memory_bytes]});
+    fields.push_back(bytes_field("gpu_memory_bytes", gpu[GpuQuantity::memory_bytes]));
     fields.push_back({"gpu_bus_busy", gpu[GpuQuantity::bus_busy]});
     fields.push_back({"gpu_power_w", gpu[GpuQuantity::power_w]});
     fields.push_back({"gpu_clock_mhz", gpu[GpuQuantity::clock_mhz]});

@@ -8,9 +8,12 @@
 #include <system_error>
 
 #include "launcher/doctor/gpu.h"
+#include "launcher/nvidia/nvidia_abi.h"
 
 namespace lockstep::doctor {
 namespace {
+
+using namespace nvidia;
 
 constexpr const char* kDevices = "devices";
 constexpr const char* kArchitecture = "architecture";

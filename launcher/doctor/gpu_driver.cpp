@@ -3,9 +3,12 @@
 #include <string>
 
 #include "launcher/doctor/gpu.h"
+#include "launcher/nvidia/nvidia_abi.h"
 
 namespace lockstep::doctor {
 namespace {
+
+using namespace nvidia;
 
 constexpr const char* kDriver = "driver";
 constexpr const char* kRuntime = "CUDA";

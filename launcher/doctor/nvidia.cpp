@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "launcher/doctor/nvml.h"
+#include "launcher/nvidia/nvidia_abi.h"
 #include "launcher/nvidia/nvidia_library.h"
 
 namespace lockstep::doctor {
 namespace {
+
+using namespace nvidia;
 
 std::string status_name(const NvidiaLibrary& cuda, int status) {
   const char* name = nullptr;

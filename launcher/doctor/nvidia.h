@@ -7,14 +7,11 @@
 #include <vector>
 
 #include "launcher/doctor/environment.h"
-#include "launcher/nvidia/nvidia_abi.h"
 
 /// What NVIDIA's driver and its management library (NVML) say of the GPUs, both opened while the
 /// program runs, so that this works in programs without the CUDA backend, and where the driver is
 /// broken.
 namespace lockstep::doctor {
-
-using namespace nvidia;
 
 /// A process that holds memory of a GPU.
 struct GpuUser {

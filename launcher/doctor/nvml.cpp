@@ -5,10 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "launcher/nvidia/nvidia_abi.h"
 #include "launcher/nvidia/nvidia_library.h"
 
 namespace lockstep::doctor {
 namespace {
+
+using namespace nvidia;
 
 using Handle = struct NvmlDevice*;
 

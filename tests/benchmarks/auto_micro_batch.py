@@ -5,9 +5,10 @@
 auto_micro_batch.py [--build DIR] [--text FILE] [--repetitions N] [--ranks N]
 
 For each of three models, every fixed micro-batch that shares the global batch evenly is trained for
-some steps, with and without recomputation, in turn; then auto under each limit. Prints a table: the
-setting that auto took, its steps a second over those of the best fixed setting within the limit, and
-whether limit and global batch were kept. Exit code 1 where one was not, or where auto is more than
+some steps, with `--recompute none` and `all`, in turn; then auto under each limit. Fixed settings are
+those two alone: what `--recompute auto` takes at a size differs from limit to limit, and is not among
+them. Prints a table: the setting that auto took, its steps a second over those of the best fixed
+setting within the limit, and whether limit and global batch were kept. Exit code 1 where one was not, or where auto is more than
 5% slower.
 """
 import argparse

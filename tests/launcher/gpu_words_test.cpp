@@ -164,6 +164,39 @@ TEST(GpuWords, WhatCouldNotBeWatchedIsSaid) {
                   "3 ranks like it"));
 }
 
+TEST(GpuWords, RanksWithOtherTroublesAreToldApart) {
+  std::vector<GpuUse> ranks(5, used("a", {}));
+  say(ranks[0], "no such library");
+  say(ranks[2], "no such library");
+  say(ranks[3], "no such GPU");
+  EXPECT_THAT(
+      gpu_lines(ranks),
+      ElementsAre(
+          "gpu                    rank 0 (a) not watched: no such library; 1 more of 5 "
+          "ranks like it",
+          "gpu                    rank 1 (a) not watched: training was too short; 1 more of "
+          "5 ranks like it",
+          "gpu                    rank 3 (a) not watched: no such GPU"));
+  say(ranks[4], "not this either");
+  EXPECT_THAT(gpu_lines(ranks).back(),
+              "gpu                    not watched, or not to the end, for other reasons: 1 more of "
+              "5 ranks; summary.json has them");
+}
+
+// 1 of 300 samples is no share that shows.
+TEST(GpuWords, NeverIsNotSaidOfSeldom) {
+  GpuSample clocks;
+  clocks.values[Q::clock_mhz] = 1410;
+  clocks.reasons = 0;
+  GpuUse use;
+  for (int i = 0; i < 299; ++i) use.add(clocks);
+  EXPECT_THAT(gpu_lines({&use, 1}),
+              ElementsAre("gpu clocks             on average 1,410 MHz, never held back"));
+  clocks.reasons = 1u << unsigned(ClockReason::heat);
+  use.add(clocks);
+  EXPECT_THAT(gpu_lines({&use, 1}), ElementsAre("gpu clocks             on average 1,410 MHz"));
+}
+
 TEST(GpuWords, AMemoryClockBelowTheHighestIsSaid) {
   GpuSample slow;
   slow.values[Q::power_w] = 100;
@@ -204,6 +237,9 @@ TEST(GpuWords, Json) {
   EXPECT_EQ(json[0]["busy"], (nlohmann::json{{"mean", 0.75}, {"least", 0.5}, {"most", 1.0}}));
   EXPECT_EQ(json[0]["memory_bytes"]["most"], 2 * kGib);
   EXPECT_EQ(json[0]["memory_total_bytes"], 79.5 * kGib);
+  for (const char* of : {"mean", "least", "most"})
+    EXPECT_TRUE(json[0]["memory_bytes"][of].is_number_integer()) << of;
+  EXPECT_TRUE(json[0]["memory_total_bytes"].is_number_integer());
   EXPECT_EQ(json[0]["power_limit_w"], 700);
   EXPECT_EQ(json[0]["held_back"]["power_limit"], 0.5);
   EXPECT_TRUE(json[0]["temperature_c"].is_null()) << "not said is no 0";

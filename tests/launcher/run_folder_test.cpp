@@ -79,7 +79,7 @@ TEST_F(RunFolderTest, WritesHowGpusWereUsedWhereThereAreAny) {
   step.gpu->values[GpuQuantity::memory_bytes] = 2048;
   folder.on_step(step);
   EXPECT_THAT(read(out() + "/metrics.jsonl"),
-              HasSubstr("\"gpu_busy\":0.75,\"gpu_memory_bytes\":2048.0,\"gpu_bus_busy\":null,"
+              HasSubstr("\"gpu_busy\":0.75,\"gpu_memory_bytes\":2048,\"gpu_bus_busy\":null,"
                         "\"gpu_power_w\":null,\"gpu_clock_mhz\":null}"));
   summary.gpus.resize(2);
   summary.gpus[1].add(*step.gpu);
