@@ -35,9 +35,12 @@ std::uint64_t number(const ResumePoint& point, const std::string& key) {
 /// Bits depend on the micro-batch: a run that goes on keeps its own.
 std::string take_from(const ResumePoint& point, TrainOptions& options) {
   options.micro_batch = std::int64_t(number(point, "micro-batch"));
-  if (options.recompute == Recompute::none && setting(point, "recompute") == "auto") {
+  if (options.recompute != Recompute::all && setting(point, "recompute") == "auto") {
     options.recompute = Recompute::automatic;
-    if (options.memory_limit == 0) options.memory_limit = number(point, "memory-limit");
+    // The room may have been the tighter one.
+    const std::uint64_t saved = number(point, "memory-limit");
+    options.memory_limit =
+        options.memory_limit == 0 ? saved : std::min(options.memory_limit, saved);
   }
   return fmt::format("micro-batch auto: {}, as the run had before", options.micro_batch);
 }
@@ -62,13 +65,16 @@ std::string words_of(const MicroBatchChoice& choice) {
 
 }  // namespace
 
-std::string settle_micro_batch(Job& job, const PlanRequest& request, TrainFlags& flags) {
+std::string settle_micro_batch(Job& job,
+                               const PlanRequest& request,
+                               const MemoryTarget& room,
+                               TrainFlags& flags) {
   TrainOptions& options = flags.options;
   const auto point = find_resume_point(job.host_communicator(), request.options.checkpoint);
   if (point) return take_from(*point, options);
   PlanRequest open = request;
   open.options.micro_batch = 0;
-  const MicroBatchChoice choice = choose_micro_batch(job, open);
+  const MicroBatchChoice choice = choose_micro_batch(job, open, room);
   options.micro_batch = choice.micro_batch;
   options.recompute = choice.recompute;
   if (choice.recompute == Recompute::automatic) options.memory_limit = choice.memory_limit;

@@ -5,15 +5,18 @@
 
 #include "launcher/flags.h"
 #include "launcher/job.h"
-#include "parallel/memory_plan.h"
+#include "parallel/memory_fix.h"
 
 namespace lockstep {
 
 /// What `--micro-batch auto` stands for in this run: in `flags.options`, sets the micro-batch, and
 /// recompute with its memory-limit where it is brought in, to those of the checkpoint that
 /// `flags.options.checkpoint` says to go on from, otherwise to what choose_micro_batch() finds for
-/// `request`. Returns why, for people. Collective. Throws what choose_micro_batch() and
+/// `request` in `room`. Returns why, for people. Collective. Throws what choose_micro_batch() and
 /// find_resume_point() throw.
-std::string settle_micro_batch(Job& job, const PlanRequest& request, TrainFlags& flags);
+std::string settle_micro_batch(Job& job,
+                               const PlanRequest& request,
+                               const MemoryTarget& room,
+                               TrainFlags& flags);
 
 }  // namespace lockstep

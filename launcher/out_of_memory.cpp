@@ -35,8 +35,9 @@ TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::s
       room_(memory_room(context)) {}
 
 MemoryTarget TrainingMemory::room_target() const {
-  MemoryTarget target{
-      .bytes = room_.bytes.value_or(0), .host = request_.on_host, .sharers = room_.sharers};
+  MemoryTarget target{.bytes = room_.bytes.value_or(~std::uint64_t{0}),
+                      .host = request_.on_host,
+                      .sharers = room_.sharers};
   target.snapshot_sharers = room_.sharers > 1 || room_.rank == 0 ? room_.sharers : 0;
   return target;
 }

@@ -43,12 +43,14 @@ class TrainingMemory {
   /// memory_limit.
   void require_room() const;
 
+  /// The room of the rank that has the least; bytes: ~0 where no device says. Equal on every rank.
+  MemoryTarget room_target() const;
+
   /// To be called while an OutOfMemory is being handled: throws it again, explained where it is
   /// not, and as it is where memory does not suffice for that. Not collective.
   [[noreturn]] void rethrow_explained() const;
 
  private:
-  MemoryTarget room_target() const;
   std::string details(const MemoryPlan& plan) const;
   /// `otherwise` where nothing helps that computes the same; empty: then what is missing.
   std::string hint(const MemoryTarget& target, const std::string& otherwise = {}) const;

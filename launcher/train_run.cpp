@@ -29,6 +29,7 @@
 #include "launcher/self_start.h"
 #include "launcher/shared_folder.h"
 #include "parallel/batch_plan.h"
+#include "parallel/fingerprint.h"
 #include "parallel/trainer.h"
 
 namespace lockstep {
@@ -277,6 +278,24 @@ PlanRequest plan_request(Job& job,
 }
 
 /// What a run is made of, once its flags are accepted.
+/// Before the collectives that measuring takes, in which ranks with other flags would not be.
+void agree_on_measuring(Job& job, const TrainFlags& flags, const data::Dataset& data) {
+  const TrainOptions& options = flags.options;
+  Fingerprint asked{{"micro-batch", flags.measures_micro_batch ? "auto" : "given"}};
+  if (flags.measures_micro_batch)
+    asked.insert(asked.end(),
+                 {{"global-batch", std::to_string(options.global_batch)},
+                  {"memory-limit", std::to_string(options.memory_limit)},
+                  {"recompute", std::string(name_of(options.recompute))},
+                  {"model", flags.model.name}});
+  compare_fingerprints(job.host_communicator(), asked);
+  LOCKSTEP_CHECK(!flags.measures_micro_batch || options.global_batch <= data.size(),
+                 ConfigError,
+                 "batch: global-batch {} is larger than the {} training samples",
+                 options.global_batch,
+                 data.size());
+}
+
 struct RunParts {
   const data::DataSplit& data;
   const ModelFunction& model;
@@ -294,7 +313,10 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
   flags.options.checkpoint.folder = path + "/checkpoints";
   const std::string micro_batch_words =
       flags.measures_micro_batch
-          ? settle_micro_batch(job, plan_request(job, parts.model, parts.loss, data, flags), flags)
+          ? settle_micro_batch(job,
+                               plan_request(job, parts.model, parts.loss, data, flags),
+                               parts.memory.room_target(),
+                               flags)
           : std::string();
   TrainOptions options = flags.options;
   options.augmentation.resized_crop = 0;  // the source draws it
@@ -375,6 +397,7 @@ int run_training(Job& job, const RunSettings& asked) {
   plan_batch(flags.options, job.size());  // before a folder is made
   validate(flags.options);
 
+  agree_on_measuring(job, flags, *data.train);
   TrainingMemory memory(job, plan_request(job, model, loss, data, flags), flags.model.name);
   try {
     return train_in_folder(job, settings, {data, model, loss, parameters, memory});

@@ -207,21 +207,21 @@ std::int64_t search_all(BytesByMicroBatch& bytes,
   return largest;
 }
 
-/// With every program that training compiles.
-bool trains_within(Backend& device,
-                   const PlanRequest& request,
-                   std::int64_t micro_batch,
-                   std::uint64_t limit) {
+/// What training reserves on its device within the limit, with every program that it compiles;
+/// nothing: it does not train so.
+std::optional<std::uint64_t> bytes_within(Backend& device,
+                                          const PlanRequest& request,
+                                          std::int64_t micro_batch,
+                                          std::uint64_t limit) {
   PlanRequest limited = request;
   limited.options = with_micro_batch(request, micro_batch);
   limited.options.memory_limit = limit;
   try {
-    plan_memory(device, limited);
-    return true;
+    return plan_memory(device, limited).table.on_device();
   } catch (const ConfigError&) {
-    return false;
+    return std::nullopt;
   } catch (const OutOfMemory&) {
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -294,10 +294,16 @@ LargestMicroBatch largest_micro_batch(Backend& device,
   BytesByMicroBatch bytes(device, request);
   LargestMicroBatch largest{.micro_batch =
                                 search_all(bytes, request.options.global_batch, most, limit)};
+  while (largest.micro_batch > 0) {
+    if (const auto needed = bytes_within(device, request, largest.micro_batch, limit)) {
+      largest.bytes = *needed;
+      break;
+    }
+    // Large sizes differ little.
+    largest.micro_batch -= std::max<std::int64_t>(1, largest.micro_batch / 64);
+  }
+  if (largest.micro_batch == 0) largest.bytes = bytes(1);
   largest.limited = largest.micro_batch < most;
-  while (largest.micro_batch > 0 && !trains_within(device, request, largest.micro_batch, limit))
-    --largest.micro_batch;
-  largest.bytes = bytes(std::max<std::int64_t>(1, largest.micro_batch));
   return largest;
 }
 

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "parallel/batch_plan.h"
 #include "parallel/micro_batch_timer.h"
+#include "parallel/replica_parts.h"
 
 namespace lockstep {
 namespace {
@@ -19,15 +20,19 @@ namespace {
 /// many seconds.
 constexpr int kSlowerInARow = 2;
 constexpr double kSlower = 1.05, kMostSeconds = 60;
+/// What is free changes a little until memory is reserved: this share of it stays free.
+constexpr std::uint64_t kNoiseShare = 64;
+constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
+/// Whose trials and limits are equal on every rank: each number is the most that any rank has.
 class Chooser {
  public:
-  Chooser(RankContext& context, const PlanRequest& request)
-      : context_(context), request_(request), room_(memory_room(context)) {}
+  Chooser(RankContext& context, const PlanRequest& request, const MemoryTarget& room)
+      : context_(context), request_(request), room_(room) {}
 
   MicroBatchChoice choose() {
     const std::vector<std::int64_t> sizes = plannable_sizes();
-    MicroBatchChoice choice{.recompute = request_.options.recompute, .trials = {}, .room = room_};
+    MicroBatchChoice choice{.recompute = request_.options.recompute, .trials = {}};
     choice.trials = look_at(sizes);
     if (!any_fits(choice.trials) && choice.recompute == Recompute::none) {
       request_.options.recompute = choice.recompute = Recompute::automatic;
@@ -35,6 +40,7 @@ class Chooser {
     }
     require_one(choice.trials);
     measure(choice.trials);
+    require_one(choice.trials);
     const auto fastest = std::ranges::min_element(choice.trials, {}, &Chooser::seconds_of);
     choice.micro_batch = fastest->micro_batch;
     if (choice.recompute == Recompute::automatic)
@@ -43,8 +49,19 @@ class Chooser {
   }
 
  private:
+  /// What a rank finds for a size.
+  struct Finding {
+    std::uint64_t device_bytes = 0,
+                  host_bytes = 0;  ///< the latter beside the former, in one memory
+    bool refused = false;          ///< recomputation cannot keep the limit
+  };
+
   static double seconds_of(const MicroBatchTrial& trial) {
     return trial.step_seconds.value_or(HUGE_VAL);
+  }
+
+  static bool any_fits(const std::vector<MicroBatchTrial>& trials) {
+    return std::ranges::any_of(trials, &MicroBatchTrial::fits);
   }
 
   PlanRequest with(std::int64_t micro_batch) const {
@@ -68,10 +85,6 @@ class Chooser {
     return sizes;
   }
 
-  static bool any_fits(const std::vector<MicroBatchTrial>& trials) {
-    return std::ranges::any_of(trials, &MicroBatchTrial::fits);
-  }
-
   /// Up to the first that is far too large. A smaller one may take more than one that follows: it
   /// makes more shards, whose sums wait for each other, and may want other packed copies.
   std::vector<MicroBatchTrial> look_at(const std::vector<std::int64_t>& sizes) {
@@ -85,14 +98,9 @@ class Chooser {
 
   MicroBatchTrial look_at(std::int64_t size) {
     const bool may_recompute = request_.options.recompute == Recompute::automatic;
-    MicroBatchTrial trial =
+    const MicroBatchTrial trial =
         plan(size, may_recompute ? Recompute::none : request_.options.recompute);
-    if (trial.fits || !may_recompute) return trial;
-    try {
-      return plan(size, Recompute::automatic);
-    } catch (const OutOfMemory&) {
-      return plan(size, Recompute::all);
-    }
+    return trial.fits || !may_recompute ? trial : plan(size, Recompute::automatic);
   }
 
   MicroBatchTrial plan(std::int64_t size, Recompute recompute) {
@@ -100,36 +108,60 @@ class Chooser {
     request.options.recompute = recompute;
     request.options.memory_limit =
         recompute == Recompute::automatic ? limit_for(size) : std::uint64_t{0};
-    const MemoryTable table = plan_memory(context_.backend(), request).table;
-    if (request.on_host) host_bytes_[size] = table.planned() - table.on_device();
-    const std::uint64_t bytes = table.on_device();
+    Finding own;
+    MemoryTable table;
+    try {
+      table = plan_memory(context_.backend(), request).table;
+    } catch (const OutOfMemory&) {
+      own.refused = true;
+      request.options.memory_limit = 0;
+      request.options.recompute = Recompute::all;
+      table = plan_memory(context_.backend(), request).table;
+    }
+    own.device_bytes = table.on_device();
+    own.host_bytes = room_.needed(table) - own.device_bytes;
+    const Finding most = agree(own);
+    host_bytes_[size] = most.host_bytes;
     return {.micro_batch = size,
-            .device_bytes = bytes,
-            .fits = bytes <= limit_for(size),
+            .device_bytes = most.device_bytes,
+            .fits = !most.refused && most.device_bytes <= limit_for(size),
             .step_seconds = {}};
+  }
+
+  Finding agree(const Finding& own) const {
+    std::vector<Finding> all(std::size_t(context_.size()));
+    context_.host_communicator().all_gather(&own, all.data(), sizeof own);
+    Finding most;
+    for (const Finding& finding : all)
+      most = {.device_bytes = std::max(most.device_bytes, finding.device_bytes),
+              .host_bytes = std::max(most.host_bytes, finding.host_bytes),
+              .refused = most.refused || finding.refused};
+    return most;
   }
 
   /// Of MemoryTable::on_device(), once the size was planned in any way.
   std::uint64_t limit_for(std::int64_t size) const {
     const std::uint64_t asked =
-        request_.options.memory_limit > 0 ? request_.options.memory_limit : ~std::uint64_t{0};
-    if (!room_.bytes) return asked;
+        request_.options.memory_limit > 0 ? request_.options.memory_limit : kNoLimit;
+    if (room_.bytes == kNoLimit) return asked;
     const auto host = host_bytes_.find(size);
     const std::uint64_t beside = host == host_bytes_.end() ? 0 : host->second;
-    const std::uint64_t room = *room_.bytes - std::min(*room_.bytes, beside);
-    return std::max<std::uint64_t>(1, std::min(asked, room));
+    const std::uint64_t room = room_.bytes - room_.bytes / kNoiseShare;
+    return std::max<std::uint64_t>(1, std::min(asked, room - std::min(room, beside)));
   }
 
   void require_one(const std::vector<MicroBatchTrial>& trials) const {
     if (any_fits(trials)) return;
     const MicroBatchTrial& least =
         *std::ranges::min_element(trials, {}, &MicroBatchTrial::device_bytes);
+    const std::uint64_t limit = limit_for(least.micro_batch);
     throw OutOfMemory(
-        fmt::format("memory: no micro-batch fits: {} with everything computed again takes {}, {} "
-                    "more than there is room for",
+        fmt::format("memory: no micro-batch fits: of those tried, {} takes the least, {} on the "
+                    "device, and "
+                    "there is room for {}",
                     least.micro_batch,
                     bytes_words(double(least.device_bytes)),
-                    bytes_words(double(least.device_bytes - limit_for(least.micro_batch)))),
+                    bytes_words(double(limit))),
         "use a smaller model, an optimizer with less state, or a device with more memory");
   }
 
@@ -144,8 +176,11 @@ class Chooser {
       if (request.options.recompute == Recompute::automatic)
         request.options.memory_limit = limit_for(trial.micro_batch);
       const BatchPlan batch = plan_batch(request.options, request.ranks);
-      const std::int64_t rounds = (batch.micro_batches - 1) / request.ranks + 1;
-      trial.step_seconds = double(rounds) * time_micro_batch(context_, request);
+      const int rounds = training_schedule(batch, batch.global_batch, 0).most_rounds;
+      const auto seconds = time_micro_batch(context_, request);
+      trial.fits = seconds.has_value();
+      if (!seconds) continue;
+      trial.step_seconds = rounds * *seconds;
       slower = *trial.step_seconds > kSlower * best ? slower + 1 : 0;
       best = std::min(best, *trial.step_seconds);
     }
@@ -161,8 +196,8 @@ class Chooser {
 
   RankContext& context_;
   PlanRequest request_;
-  MemoryRoom room_;
-  std::map<std::int64_t, std::uint64_t> host_bytes_;  // beside the device's, where it is the host
+  MemoryTarget room_;
+  std::map<std::int64_t, std::uint64_t> host_bytes_;  // by size
 };
 
 }  // namespace
@@ -170,6 +205,10 @@ class Chooser {
 std::vector<std::int64_t> even_micro_batches(std::int64_t global_batch, int ranks) {
   const std::int64_t most = (global_batch - 1) / ranks + 1;
   const auto size_at = [&](std::int64_t k) { return (global_batch - 1) / (ranks * k) + 1; };
+  // The first k with which the size is smaller than `size`, which is at least 2.
+  const auto next_smaller = [&](std::int64_t size) {
+    return (global_batch - 1) / (ranks * (size - 1)) + 1;
+  };
   const auto is_exact = [&](std::int64_t size) { return global_batch % (ranks * size) == 0; };
   std::vector<std::int64_t> sizes;
   for (double target = double(most); target >= 0.75; target /= std::sqrt(2.0)) {
@@ -182,8 +221,10 @@ std::vector<std::int64_t> even_micro_batches(std::int64_t global_batch, int rank
       return std::abs(std::log(double(size) / target)) +
              (is_exact(size) ? 0.0 : std::log(kPreferred));
     };
-    for (std::int64_t k = first; k <= last; ++k)
+    for (std::int64_t k = first; k <= last; k = next_smaller(size_at(k))) {
       if (nearest == 0 || distance(size_at(k)) < distance(nearest)) nearest = size_at(k);
+      if (size_at(k) == 1) break;
+    }
     sizes.push_back(nearest);
   }
   std::ranges::sort(sizes);
@@ -191,9 +232,11 @@ std::vector<std::int64_t> even_micro_batches(std::int64_t global_batch, int rank
   return sizes;
 }
 
-MicroBatchChoice choose_micro_batch(RankContext& context, const PlanRequest& request) {
+MicroBatchChoice choose_micro_batch(RankContext& context,
+                                    const PlanRequest& request,
+                                    const MemoryTarget& room) {
   LOCKSTEP_ASSERT(request.options.micro_batch == 0 && request.options.accumulation == 0);
-  return Chooser(context, request).choose();
+  return Chooser(context, request, room).choose();
 }
 
 }  // namespace lockstep

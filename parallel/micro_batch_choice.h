@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/memory_plan.h"
-#include "parallel/memory_room.h"
+#include "parallel/memory_fix.h"
 #include "parallel/rank_context.h"
 
 namespace lockstep {
@@ -28,7 +27,6 @@ struct MicroBatchChoice {
   Recompute recompute = Recompute::none;  ///< automatic where nothing fits without
   std::uint64_t memory_limit = 0;         ///< that recomputation has to fit; 0: none
   std::vector<MicroBatchTrial> trials;    ///< in ascending order
-  MemoryRoom room;
 };
 
 /// Micro-batches that give every rank the same work, or nearly: of ceil(global_batch / (ranks * k))
@@ -37,12 +35,13 @@ struct MicroBatchChoice {
 std::vector<std::int64_t> even_micro_batches(std::int64_t global_batch, int ranks);
 
 /// The fastest of even_micro_batches(), by a short measurement of those whose plan fits both
-/// options.memory_limit and the memory of the rank that has the least (see memory_room()).
-/// Where none does and options.recompute is none, recomputation is brought in. The global batch
-/// stays what it is. `request.options` must have neither a micro-batch nor an accumulation.
-/// Collective; equal on every rank.
-/// Throws OutOfMemory: not even the smallest fits with everything computed again; ConfigError: no
-/// micro-batch can be planned.
-MicroBatchChoice choose_micro_batch(RankContext& context, const PlanRequest& request);
+/// options.memory_limit and `room` (bytes: ~0 for any number). Where none does and
+/// options.recompute is none, recomputation is brought in. The global batch stays what it is.
+/// `request.options` must have neither a micro-batch nor an accumulation. Collective, with the same
+/// request and room on every rank; so is the result. Throws OutOfMemory: not even the smallest fits
+/// with everything computed again; ConfigError: no micro-batch can be planned.
+MicroBatchChoice choose_micro_batch(RankContext& context,
+                                    const PlanRequest& request,
+                                    const MemoryTarget& room);
 
 }  // namespace lockstep

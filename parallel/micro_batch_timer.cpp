@@ -7,14 +7,15 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/error.h"
 #include "parallel/batch_plan.h"
 #include "parallel/program_set.h"
 
 namespace lockstep {
 namespace {
 
-/// A run as short as the clock's own noise is repeated for so long.
-constexpr double kSeconds = 0.3;
+/// A run as short as the clock's own noise is repeated for so long; a long one says enough alone.
+constexpr double kSeconds = 0.3, kSecondsOfOne = 1;
 constexpr int kFewestRuns = 3, kMostRuns = 100;
 
 double most_over_ranks(Communicator& communicator, double own) {
@@ -43,6 +44,10 @@ class TimedProgram {
         target_bytes_(std::size_t(batch.micro_batch) * request.data.train->spec().target.bytes()) {
     programs_.set_position(&context.position());
     programs_.packed().invalidate();
+  }
+
+  /// Collective, where ranks form batch-norm groups.
+  void form_groups(RankContext& context, const BatchPlan& batch) {
     if (batch.cluster > 1)
       group_ = context.communicator().split(context.rank() / batch.cluster,
                                             context.rank() % batch.cluster);
@@ -72,17 +77,26 @@ class TimedProgram {
 
 }  // namespace
 
-double time_micro_batch(RankContext& context, const PlanRequest& request) {
-  TimedProgram program(context, request, plan_batch(request.options, request.ranks));
+std::optional<double> time_micro_batch(RankContext& context, const PlanRequest& request) {
   Communicator& ranks = context.host_communicator();
-  program.run();  // kernels are made ready, pages come in
+  const BatchPlan batch = plan_batch(request.options, request.ranks);
+  std::optional<TimedProgram> program;
+  try {
+    program.emplace(context, request, batch);
+  } catch (const OutOfMemory&) {
+    // The others have to learn of it.
+  }
+  if (most_over_ranks(ranks, program ? 0 : 1) > 0) return std::nullopt;
+  program->form_groups(context, batch);
+  program->run();  // kernels are made ready, pages come in
   ranks.barrier();
-  const double once = most_over_ranks(ranks, program.run());
+  const double once = most_over_ranks(ranks, program->run());
+  if (once > kSecondsOfOne) return once;
   const int runs =
       int(std::clamp(std::ceil(kSeconds / once), double(kFewestRuns), double(kMostRuns)));
   std::vector<double> seconds;
   ranks.barrier();
-  for (int i = 0; i < runs; ++i) seconds.push_back(program.run());
+  for (int i = 0; i < runs; ++i) seconds.push_back(program->run());
   std::ranges::nth_element(seconds, seconds.begin() + runs / 2);
   return most_over_ranks(ranks, seconds[std::size_t(runs / 2)]);
 }

@@ -37,6 +37,8 @@ PlanRequest request_for(SmallRun run) {
           .ranks = testing::mpi_world().size()};
 }
 
+constexpr MemoryTarget kAnyRoom{.bytes = ~std::uint64_t{0}};
+
 std::uint64_t device_bytes(const PlanRequest& request,
                            std::int64_t micro_batch,
                            Recompute recompute) {
@@ -83,7 +85,7 @@ class Choice : public ::testing::TestWithParam<SmallRun (*)()> {};
 TEST_P(Choice, WithoutALimitIsTheFastestThatWasMeasured) {
   MeteredContext context;
   const PlanRequest request = request_for(GetParam()());
-  const MicroBatchChoice choice = choose_micro_batch(context, request);
+  const MicroBatchChoice choice = choose_micro_batch(context, request, kAnyRoom);
   expect_equal_on_all_ranks(choice);
   EXPECT_EQ(choice.recompute, Recompute::none);
   EXPECT_EQ(choice.memory_limit, 0u);
@@ -110,7 +112,7 @@ TEST_P(Choice, NeverReservesMoreThanTheLimit) {
   for (int i = 0; i < 4; ++i) {
     request.options.memory_limit = least + (most - least) * std::uint64_t(i) / 4;
     MeteredContext context;
-    const MicroBatchChoice choice = choose_micro_batch(context, request);
+    const MicroBatchChoice choice = choose_micro_batch(context, request, kAnyRoom);
     expect_equal_on_all_ranks(choice);
     EXPECT_LE(context.metered.most_alive(), request.options.memory_limit);
     EXPECT_LE(device_bytes(request, choice.micro_batch, choice.recompute),
@@ -133,30 +135,48 @@ TEST_P(Choice, ComputesAgainWhereNothingElseFits) {
   ASSERT_LT(all, none);
   request.options.memory_limit = none - 1;
   MeteredContext context;
-  const MicroBatchChoice choice = choose_micro_batch(context, request);
+  const MicroBatchChoice choice = choose_micro_batch(context, request, kAnyRoom);
   EXPECT_EQ(choice.recompute, Recompute::automatic);
   EXPECT_EQ(choice.memory_limit, none - 1);
   EXPECT_LE(context.metered.most_alive(), none - 1);
   request.options.memory_limit = 1000;
-  EXPECT_THROW(choose_micro_batch(context, request), OutOfMemory);
+  EXPECT_THROW(choose_micro_batch(context, request, kAnyRoom), OutOfMemory);
 }
 
-TEST_P(Choice, IsWhatTheRankWithTheLeastMemoryHasRoomFor) {
+TEST_P(Choice, IsWhatThereIsRoomFor) {
   PlanRequest request = request_for(GetParam()());
-  request.on_host = false;  // loader and snapshot lie elsewhere
   const std::int64_t most = (24 - 1) / request.ranks + 1;
-  const std::uint64_t room = device_bytes(request, most, Recompute::none) - 1;
+  const MemoryTarget room{.bytes = device_bytes(request, most, Recompute::none)};
   MeteredContext context;
-  const bool small = testing::mpi_world().rank() == testing::mpi_world().size() - 1;
-  context.metered.pretended = {.free = small ? room : 100 * room,
-                               .total = 100 * room,
-                               .pool = fmt::format("device {}", testing::mpi_world().rank())};
-  const MicroBatchChoice choice = choose_micro_batch(context, request);
+  const MicroBatchChoice choice = choose_micro_batch(context, request, room);
   expect_equal_on_all_ranks(choice);
-  EXPECT_EQ(choice.room.rank, testing::mpi_world().size() - 1);
   EXPECT_LT(choice.micro_batch, most);
-  EXPECT_LE(context.metered.most_alive(), room);
+  EXPECT_LE(context.metered.most_alive(), room.bytes);
   EXPECT_FALSE(choice.trials.back().fits);
+}
+
+// Loader and snapshot lie in the same memory.
+TEST_P(Choice, LeavesRoomForWhatLiesBesideTheDevicesPart) {
+  PlanRequest request = request_for(GetParam()());
+  PlanRequest fixed = request;
+  fixed.options.micro_batch = 1;
+  MemoryTarget room{.host = true};
+  room.bytes = 2 * room.needed(plan_memory(*testing::make_test_backend(), fixed).table);
+  MeteredContext context;
+  const MicroBatchChoice choice = choose_micro_batch(context, request, room);
+  expect_equal_on_all_ranks(choice);
+  fixed.options.micro_batch = choice.micro_batch;
+  fixed.options.recompute = choice.recompute;
+  fixed.options.memory_limit = choice.memory_limit;
+  EXPECT_LE(room.needed(plan_memory(*testing::make_test_backend(), fixed).table), room.bytes);
+}
+
+// One rank lacks memory that its plan did not know of: all learn of it, and none waits for it.
+TEST_P(Choice, FailsOnAllRanksWhereOneCanReserveNothing) {
+  const PlanRequest request = request_for(GetParam()());
+  MeteredContext context;
+  if (testing::mpi_world().rank() == testing::mpi_world().size() - 1) context.metered.set_limit(0);
+  EXPECT_THROW(choose_micro_batch(context, request, kAnyRoom), OutOfMemory);
 }
 
 SmallRun resnet() { return testing::small_resnet(); }
@@ -173,7 +193,7 @@ TEST(Choice, OfABatchThatNoneDividesIsRefused) {
   PlanRequest request = request_for(testing::small_resnet());
   request.options.batch_norm = BatchNormPolicy::parse("group:17");
   MeteredContext context;
-  EXPECT_THROW(choose_micro_batch(context, request), ConfigError);
+  EXPECT_THROW(choose_micro_batch(context, request, kAnyRoom), ConfigError);
 }
 
 }  // namespace

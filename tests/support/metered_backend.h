@@ -26,14 +26,14 @@ class MeteredBackend final : public Backend {
 
   /// The most that has been alive at once.
   std::size_t most_alive() const { return most_; }
-  /// What memory() is to say.
-  DeviceMemory pretended = {};
+  /// From now on, no more than `bytes` are given out.
+  void set_limit(std::size_t bytes) { limit_ = bytes; }
 
-  DeviceMemory memory() const override { return pretended; }
   std::string device_class() const override { return inner_->device_class(); }
   bool multiplies_bf16() const override { return inner_->multiplies_bf16(); }
   bool allow_tf32(bool allowed) override { return inner_->allow_tf32(allowed); }
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
+    LOCKSTEP_CHECK(alive() + bytes <= limit_, OutOfMemory, "{}: {} bytes", what, bytes);
     return metered(inner_->allocate(bytes, what), what);
   }
   std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
@@ -112,7 +112,7 @@ class MeteredBackend final : public Backend {
   }
 
   std::unique_ptr<Backend> inner_;
-  std::size_t most_ = 0;
+  std::size_t most_ = 0, limit_ = std::size_t(-1) / 2;
   std::map<std::string, std::size_t> alive_;  // outlives the buffers, which refer into it
 };
 
