@@ -337,8 +337,9 @@ class OutOfMemoryRanks(Short):
         began = time.monotonic()
         result = self.run_command(command, ROOT)
         self.assertLess(time.monotonic() - began, 60)
-        proposed, _, _ = self.refused(result, "[rank 1 ", f"{arena} bytes of memory wanted")
-        self.assertEqual(proposed[0], "--micro-batch")
+        # Not advice: what that finds in its time depends on the machine.
+        self.expect_error(result, 4, "[rank 1 ", f"{arena} bytes of memory wanted",
+                          "memory of rank 0 as planned", "activations", "free now", "hint: ")
 
     def rank_address_space(self):
         """What a rank takes beside its plan, under mpirun."""

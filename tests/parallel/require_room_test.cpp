@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks whose needs or rooms differ: all of them stop, with one message, or none.
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
@@ -97,6 +99,35 @@ TEST(RequireRoom, APlanThatExceedsTheLimitOnOneRankStopsAll) {
   Rank rank(kPlenty);
   const TrainingMemory memory(rank, request, "mlp");
   EXPECT_THROW(memory.require_room(), OutOfMemory);
+}
+
+/// Others may wait for the rank that looks for advice.
+TEST(RequireRoom, AdviceDoesNotHoldOthersUp) {
+  Rank rank(kPlenty);
+  PlanRequest request = request_with(0);
+  int compiled = 0;
+  request.model = [&compiled, model = request.model](Builder& nn, Value input) {
+    ++compiled;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return model(nn, input);
+  };
+  const TrainingMemory memory(rank, request, "slow");
+  try {
+    try {
+      throw OutOfMemory("123 bytes of memory wanted", "the plain hint");
+    } catch (const OutOfMemory&) {
+      memory.rethrow_explained();
+    }
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const OutOfMemory& error) {
+    EXPECT_STREQ(error.what(), "123 bytes of memory wanted");
+    if (ranks() == 1) {
+      EXPECT_THAT(error.hint(), HasSubstr("keeps the global batch"));
+      return;
+    }
+    EXPECT_EQ(error.hint(), "the plain hint");
+    EXPECT_LE(compiled, 4) << "a second at most";
+  }
 }
 
 }  // namespace
