@@ -79,9 +79,9 @@ std::vector<MemoryUser> largest_processes(std::size_t most,
   return users;
 }
 
-std::vector<MemoryUser> gpu_processes(const std::string& address) {
+std::vector<MemoryUser> gpu_processes(const std::string& pool) {
   doctor::GpuFacts facts;
-  facts.gpus.emplace_back().address = address;
+  facts.gpus.emplace_back().address = pool.substr(0, pool.find(' '));
   doctor::read_management(doctor::this_machine(), facts);
   std::vector<MemoryUser> users;
   for (const doctor::GpuUser& user : facts.gpus.front().users)

@@ -22,9 +22,9 @@ std::vector<MemoryUser> largest_processes(std::size_t most,
                                           bool siblings,
                                           const std::string& root = {});
 
-/// Who else holds memory of the GPU at a PCI address, as NVIDIA's management library says; none
-/// where it does not.
-std::vector<MemoryUser> gpu_processes(const std::string& address);
+/// Who else holds memory of the GPU with a DeviceMemory::pool, as NVIDIA's management library says;
+/// none where it does not.
+std::vector<MemoryUser> gpu_processes(const std::string& pool);
 
 /// "python3 (process 77) 3.10 GiB, java (process 9) 1.25 GiB"; empty for none.
 std::string to_string(const std::vector<MemoryUser>& users);

@@ -205,6 +205,24 @@ std::optional<MemoryFix> fewer_ranks(Backend& device,
   return std::nullopt;
 }
 
+/// `request`, which has settings of `flags`, with what else it takes to fit.
+OtherSetting with_flags(Backend& device,
+                        const PlanRequest& request,
+                        const MemoryTarget& target,
+                        const std::string& flags) {
+  FixSearch as_it_is(device, request, target, request.options.recompute);
+  auto fix = as_it_is.plan(micro_batch_of(request), request.options.accumulation);
+  if (fix) fix->micro_batch = fix->accumulation = 0;
+  if (!fix) fix = change_engine(device, request, target);
+  if (fix) {
+    const std::string more = fix->flags();
+    return {flags + (more.empty() ? "" : " ") + more, fix->needed, true};
+  }
+  PlanRequest recomputing = request;
+  recomputing.options.recompute = Recompute::automatic;
+  return {flags, least_memory(device, recomputing, target).needed, false};
+}
+
 /// What would help where no way to compute the same thing does.
 std::vector<OtherSetting> other_settings(Backend& device,
                                          const PlanRequest& request,
@@ -213,10 +231,8 @@ std::vector<OtherSetting> other_settings(Backend& device,
   const auto add = [&](const std::string& flags, const TrainOptions& options) {
     PlanRequest other = request;
     other.options = options;
-    other.options.recompute = Recompute::automatic;
     try {
-      const std::uint64_t needed = least_memory(device, other, target).needed;
-      others.push_back({flags, needed, needed <= target.bytes});
+      others.push_back(with_flags(device, other, target, flags));
     } catch (const Error&) {
       // Not for this model or device: no advice.
     }
@@ -237,10 +253,10 @@ std::vector<OtherSetting> other_settings(Backend& device,
 }  // namespace
 
 std::uint64_t MemoryTarget::needed(const MemoryTable& table) const {
-  if (!host) return table.on_device();
+  if (!host) return table.on_device() + more;
   const std::uint64_t snapshot = table[MemoryCategory::snapshot].value_or(0);
   const auto ranks = std::uint64_t(snapshot_sharers);
-  return table.planned() - snapshot + (ranks == 0 ? 0 : (snapshot + ranks - 1) / ranks);
+  return table.planned() + more - snapshot + (ranks == 0 ? 0 : (snapshot + ranks - 1) / ranks);
 }
 
 std::string MemoryFix::flags() const {

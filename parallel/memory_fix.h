@@ -20,8 +20,10 @@ struct MemoryTarget {
   int snapshot_sharers = 1;
   /// Ranks of a host among which its memory is divided: with fewer of them each has more.
   int sharers = 1;
+  /// What the target's rank needs beyond the plan made here: its kernels may want more.
+  std::uint64_t more = 0;
 
-  /// What of rank 0's table counts.
+  /// What of rank 0's table counts, and `more`.
   std::uint64_t needed(const MemoryTable& table) const;
 };
 
@@ -47,10 +49,10 @@ struct LeastMemory {
   MemoryPlan plan;
 };
 
-/// Settings that change what is trained, and what the least would be with them.
+/// Settings that change what is trained.
 struct OtherSetting {
-  std::string flags;  ///< "--precision bf16"
-  std::uint64_t needed = 0;
+  std::string flags;  ///< "--precision bf16 --micro-batch 4", all that it takes where it fits
+  std::uint64_t needed = 0;  ///< MemoryTarget::needed(); where it does not fit, the least
   bool fits = false;
 };
 
@@ -62,8 +64,9 @@ struct MemoryAdvice {
   std::vector<OtherSetting> others = {};
 };
 
-/// Rank 0's plan for the micro-batch that the request has, without its memory_limit, with the
-/// recomputation that takes the least of those that it allows. Throws ConfigError.
+/// Rank 0's plan for the micro-batch that the request has, as if it had no memory_limit: with
+/// Recompute::automatic, of the choices that this may make, the one that takes the least. Throws
+/// ConfigError.
 MemoryPlan plan_least(Backend& device, PlanRequest request);
 
 /// The micro-batch that takes the least memory with the recomputation that the request allows, of
@@ -71,10 +74,11 @@ MemoryPlan plan_least(Backend& device, PlanRequest request);
 /// makes the most shards, whose sums are pending. Throws ConfigError: none can be planned.
 LeastMemory least_memory(Backend& device, const PlanRequest& request, const MemoryTarget& target);
 
-/// The cheapest change with which `request` fits, found by planning it: a smaller micro-batch, as
-/// large as it may be and one that divides the global batch evenly unless that costs half of it;
-/// then recomputation, with the largest micro-batch that then fits; then fewer ranks a host.
-/// Neither `request.options.memory_limit` nor the target is exceeded. Throws ConfigError.
+/// The cheapest change with which `request` fits, found by planning it: a smaller micro-batch, the
+/// largest that largest_micro_batch() finds and one that divides the global batch evenly unless
+/// that costs half of it; then recomputation, with the largest micro-batch that then fits; then
+/// fewer ranks a host. Neither `request.options.memory_limit` nor the target is exceeded. Throws
+/// ConfigError.
 MemoryAdvice advise(Backend& device, const PlanRequest& request, const MemoryTarget& target);
 
 }  // namespace lockstep

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <string_view>
 #include <unistd.h>
-#include <vector>
 
 #include "core/base/bytes_words.h"
 
@@ -58,10 +57,12 @@ MemoryRoom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
   }
   if (free != kUnknownBytes) room.bytes = free / std::uint64_t(sharers);
   room.sharers = sharers;
+  room.with_first = card.shares_with(cards[0]);
   room.total = card.total;
   if (card.own < room.bytes.value_or(kUnknownBytes)) {
     room.bytes = card.own;
     room.sharers = 1;
+    room.with_first = rank == 0;
     room.own_limit = true;
   }
   if (!room.bytes || !card.is_host) return room;
@@ -72,17 +73,19 @@ MemoryRoom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
 
 }  // namespace
 
-MemoryRoom memory_room(RankContext& context) {
+std::vector<MemoryRoom> memory_rooms(RankContext& context) {
   const RoomCard own = own_card(context.backend());
   std::vector<RoomCard> cards(std::size_t(context.size()));
   context.host_communicator().all_gather(&own, cards.data(), sizeof own);
-  MemoryRoom least = room_of(cards, 0);
-  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
-    MemoryRoom room = room_of(cards, rank);
-    if (room.bytes && room.bytes.value() < least.bytes.value_or(kUnknownBytes))
-      least = std::move(room);
-  }
-  return least;
+  std::vector<MemoryRoom> rooms;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) rooms.push_back(room_of(cards, rank));
+  return rooms;
+}
+
+MemoryRoom memory_room(RankContext& context) {
+  const std::vector<MemoryRoom> rooms = memory_rooms(context);
+  return *std::ranges::min_element(
+      rooms, {}, [](const MemoryRoom& room) { return room.bytes.value_or(kUnknownBytes); });
 }
 
 std::string to_string(const MemoryRoom& room) {

@@ -105,16 +105,20 @@ struct Staff {
   int workers = 0, most = 0, slots = 0;
 };
 
-Staff choose_staff(const Dataset& dataset, const LoaderOptions& options) {
-  check(dataset, options);
-  Staff staff;
-  staff.workers = staff.most = choose_workers(dataset, options);
-  if (options.workers < 0 && staff.workers > 0)
+/// With `workers` at first.
+Staff staff_of(int workers, const LoaderOptions& options) {
+  Staff staff{.workers = workers, .most = workers};
+  if (options.workers < 0 && workers > 0)
     staff.most = std::min(usable_cpus(), kMostAutomaticWorkers);
   // Each worker fills one while training uses `held` and the next is ready.
   staff.slots =
-      staff.workers == 0 ? options.held : std::max(options.slots, staff.most + 1 + options.held);
+      workers == 0 ? options.held : std::max(options.slots, staff.most + 1 + options.held);
   return staff;
+}
+
+Staff choose_staff(const Dataset& dataset, const LoaderOptions& options) {
+  check(dataset, options);
+  return staff_of(choose_workers(dataset, options), options);
 }
 
 }  // namespace
@@ -361,7 +365,8 @@ double Loader::waited_seconds() const { return state_->waited_seconds(); }
 std::size_t Loader::memory_bytes() const { return state_->memory_bytes(); }
 
 std::size_t Loader::memory_bytes(const Dataset& dataset, const LoaderOptions& options) {
-  const Staff staff = choose_staff(dataset, options);
+  check(dataset, options);
+  const Staff staff = staff_of(options.workers < 0 ? 1 : options.workers, options);
   LoaderOptions without_memory = options;
   without_memory.allocate = [](std::size_t) { return std::shared_ptr<std::byte[]>(); };
   return LoaderSlot(dataset, without_memory).memory_bytes() * std::size_t(staff.slots);

@@ -97,8 +97,8 @@ class Loader {
   double waited_seconds() const;
   /// Bytes of the slots.
   std::size_t memory_bytes() const;
-  /// Those that a loader of this data with these options would have. Where the number of workers is
-  /// left open, some samples are loaded to measure their speed, as the loader does.
+  /// Those that a loader of this data with these options would have; where the number of workers is
+  /// left open, the most that it may have on this machine. Loads nothing.
   static std::size_t memory_bytes(const Dataset& dataset, const LoaderOptions& options);
 
  private:

@@ -113,7 +113,7 @@ struct DeviceMemory {
   std::optional<std::uint64_t> free;  ///< bytes that it could still give; nothing: unknown
   std::uint64_t total = 0;            ///< of the device, or of the container; 0: unknown
   /// Equal for backends of one host that share it: empty for the host's own memory, otherwise the
-  /// device's id.
+  /// device's id, which begins with a GPU's bus address and a space.
   std::string pool;
   /// Of the host's own memory, the control group that limits it, which only the group's processes
   /// share; empty: none.

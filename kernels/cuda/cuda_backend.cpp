@@ -122,9 +122,21 @@ cuda::Device open_device(int ordinal) {
   return device;
 }
 
+/// Its bus address, which parts of a divided device (MIG) have in common, and what tells those
+/// apart.
+std::string device_id(int ordinal) {
+  char address[32] = {};
+  if (cudaDeviceGetPCIBusId(address, sizeof address, ordinal) != cudaSuccess) address[0] = 0;
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, ordinal), "cuda: device properties");
+  std::string id = fmt::format("{} ", address);
+  for (const char byte : properties.uuid.bytes) id += fmt::format("{:02x}", std::uint8_t(byte));
+  return id;
+}
+
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(int ordinal) : device_(open_device(ordinal)) {}
+  explicit CudaBackend(int ordinal) : device_(open_device(ordinal)), id_(device_id(ordinal)) {}
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override { cudaStreamDestroy(device_.compute); }
@@ -142,9 +154,7 @@ class CudaBackend final : public Backend {
     select();
     std::size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
-    char id[32] = {};
-    if (cudaDeviceGetPCIBusId(id, sizeof id, device_.ordinal) != cudaSuccess) id[0] = 0;
-    return {free, total, id[0] != 0 ? id : "gpu", {}, {}};
+    return {free, total, id_, {}, {}};
   }
 
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
@@ -273,6 +283,7 @@ class CudaBackend final : public Backend {
   }
 
   cuda::Device device_;
+  const std::string id_;
   std::unique_ptr<DeviceBuffer> norms_, hashes_;
   std::vector<std::uint64_t> host_hashes_;
 };

@@ -97,8 +97,8 @@ class Short(ProgramTest):
             result, global_batch, lambda *more: self.run_flags(*short, *more))
         self.assertLessEqual(summary["planned_bytes"], limit)
         saved = bytes_of(re.search(r"needs ([\d.]+ \w+) less", hint)[1])
-        asked = self.device_bytes(*flags)
-        self.assertAlmostEqual(saved / (asked - summary["planned_bytes"]), 1, delta=0.01)
+        asked = self.planned(*flags)["planned_bytes"]
+        self.assertAlmostEqual(saved / (asked - summary["memory_planned_bytes"]), 1, delta=0.01)
         return proposed
 
 
@@ -183,11 +183,35 @@ class OutOfMemory(Short):
         result = self.run_flags(*wide, f"--memory-limit={limit}")
         self.expect_error(result, 4, "even a micro-batch of ")
         flags = re.search(r"`([^`]+)`, which changes what is trained and fits", result.stderr)[1]
-        self.assertEqual(flags, "--optimizer sgd --momentum 0")
-        sgd = [flag for flag in wide if not flag.startswith("--optimizer")]
-        again = self.run_flags(*sgd, *flags.split(), "--micro-batch=1", "--recompute=auto",
-                               f"--memory-limit={limit}", "--out=again")
+        self.assertTrue(flags.startswith("--optimizer sgd --momentum 0"), flags)
+        again = self.run_flags(*wide, f"--memory-limit={limit}", *flags.split(), "--out=again")
         self.assertEqual(again.returncode, 0, again.stderr)
+
+    def test_all_that_a_setting_takes_to_fit_is_printed(self):
+        deep = (*RESNET, "--global-batch=16", "--micro-batch=16", "--optimizer=adamw")
+        least = min(row["all"]["limited_bytes"] for row in self.planned(*deep)["micro_batches"])
+        state = self.planned(*deep)["categories"]["optimizer_state"]
+        result = self.run_flags(*deep, f"--memory-limit={least - state // 4}")
+        self.expect_error(result, 4, "even a micro-batch of ")
+        proposals = re.findall(r"`([^`]+)`, which changes what is trained and fits", result.stderr)
+        self.assertTrue(proposals, result.stderr)
+        self.assertTrue(any("--micro-batch" in flags for flags in proposals), proposals)
+        for flags in proposals:
+            again = self.run_flags(*deep, f"--memory-limit={least - state // 4}", *flags.split(),
+                                   "--out=again", "--force")
+            self.assertEqual(again.returncode, 0, f"{flags}:\n{again.stderr}")
+
+    def test_a_limit_that_is_too_small_where_there_is_still_less_room(self):
+        planned = self.planned(*LARGE)
+        room = self.address_space("VmPeak", *SMALL) + planned["planned_bytes"] // 2
+        limit = f"--memory-limit={planned['limited_bytes'] - 1}"
+
+        def limited(*flags):
+            return self.run_flags(*LARGE, limit, *flags, preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_AS, (room, room)))
+
+        result = limited("--out=short")
+        self.check_it_works(result, 512, limited, "the limit is")
 
     def test_a_limit_of_address_space(self):
         self.check_own_limit(resource.RLIMIT_AS, "VmPeak")
@@ -219,6 +243,7 @@ class OutOfMemory(Short):
                 break
             found = re.search(counted + r":\s+(\d+) kB", status)
             peak = max(peak, int(found[1]) << 10 if found else 0)
+            time.sleep(0.001)
         self.assertEqual(run.wait(timeout=TIMEOUT_S), 0)
         return peak - self.planned(*flags)["planned_bytes"]
 
@@ -312,8 +337,9 @@ class OutOfMemoryRanks(Short):
         began = time.monotonic()
         result = self.run_command(command, ROOT)
         self.assertLess(time.monotonic() - began, 60)
-        proposed, _, _ = self.refused(result, "[rank 1 ", f"{arena} bytes of memory wanted")
-        self.assertEqual(proposed[0], "--micro-batch")
+        # Not advice: what that finds in its time depends on the machine.
+        self.expect_error(result, 4, "[rank 1 ", f"{arena} bytes of memory wanted",
+                          "memory of rank 0 as planned", "activations", "free now", "hint: ")
 
     def rank_address_space(self):
         """What a rank takes beside its plan, under mpirun."""

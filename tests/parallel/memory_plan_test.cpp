@@ -2,6 +2,7 @@
 // What is planned is what a replica then reserves, computes and sends, to the byte.
 #include "parallel/memory_plan.h"
 
+#include <atomic>
 #include <gtest/gtest.h>
 #include <numeric>
 
@@ -246,6 +247,38 @@ TEST(MemoryPlan, LoaderIsPlannedAsItIsMade) {
     const data::Loader loader(data, options, [](data::LoadRequest&) { return false; });
     EXPECT_EQ(data::Loader::memory_bytes(*data, options), loader.memory_bytes());
   }
+}
+
+/// Samples that cannot be read, so that how long that takes cannot be measured.
+class Unreadable final : public data::Dataset {
+ public:
+  explicit Unreadable(std::shared_ptr<const data::Dataset> like) : like_(std::move(like)) {}
+  const data::SampleSpec& spec() const override { return like_->spec(); }
+  std::int64_t size() const override { return like_->size(); }
+  void load(std::uint64_t, std::int64_t, std::byte*, std::byte*) const override {
+    ++loads;
+    throw DataError("unreadable", "");
+  }
+  std::string describe() const override { return like_->describe(); }
+  std::uint64_t fingerprint() const override { return 0; }
+
+  mutable std::atomic<int> loads = 0;
+
+ private:
+  std::shared_ptr<const data::Dataset> like_;
+};
+
+TEST(MemoryPlan, LoaderWithOpenWorkersIsPlannedAtItsMostWithoutLoading) {
+  const auto data = data::glyphs(64, 16).train;
+  const data::LoaderOptions options{.workers = -1, .micro_batch = 5};
+  const data::Loader fast(data, options, [](data::LoadRequest&) { return false; });
+  const std::size_t planned = data::Loader::memory_bytes(*data, options);
+  EXPECT_GE(planned, fast.memory_bytes());
+  const auto unreadable = std::make_shared<Unreadable>(data);
+  EXPECT_EQ(data::Loader::memory_bytes(*unreadable, options), planned);
+  EXPECT_EQ(unreadable->loads, 0);
+  const data::Loader with_workers(unreadable, options, [](data::LoadRequest&) { return false; });
+  EXPECT_EQ(with_workers.memory_bytes(), planned);
 }
 
 /// The arena cannot be smaller than what is alive at once.

@@ -103,6 +103,23 @@ TEST(MemoryRoom, ALimitOfOneProcessIsNotDivided) {
   EXPECT_THAT(to_string(least), HasSubstr("ulimit -v"));
 }
 
+/// Rank 0 and the last share a device, where there are more than two.
+TEST(MemoryRoom, OfEachRankSaysWhetherRankZeroSharesIt) {
+  const bool with_first = own_rank() == 0 || (ranks() > 2 && own_rank() == ranks() - 1);
+  PretendedContext context({.free = 8 * kGiB,
+                            .total = 16 * kGiB,
+                            .pool = "gpu " + std::to_string(with_first ? 0 : own_rank())});
+  const std::vector<MemoryRoom> rooms = memory_rooms(context);
+  ASSERT_EQ(rooms.size(), std::size_t(ranks()));
+  for (int r = 0; r < ranks(); ++r) {
+    const MemoryRoom& room = rooms[std::size_t(r)];
+    const bool shares = r == 0 || (ranks() > 2 && r == ranks() - 1);
+    EXPECT_EQ(room.rank, r);
+    EXPECT_EQ(room.with_first, shares) << r;
+    EXPECT_EQ(room.sharers, shares && ranks() > 2 ? 2 : 1) << r;
+  }
+}
+
 TEST(MemoryRoom, WhereNobodySaysIsUnknown) {
   const MemoryRoom unknown = room({});
   EXPECT_FALSE(unknown.bytes.has_value());

@@ -53,6 +53,7 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {.name = "emulated device",
+                 .uuid = {{char(0xE0), char(device)}},
                  .totalGlobalMem = lockstep::emulator::DeviceMemory::kBytes,
                  .sharedMemPerBlock = std::size_t{48} << 10,
                  .sharedMemPerBlockOptin = lockstep::emulator::kMaxSharedBytes,

@@ -50,8 +50,12 @@ inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
 inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
 inline constexpr unsigned cudaHostAllocDefault = 0;
 
+struct cudaUUID_t {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   std::size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
   int multiProcessorCount, major, minor, warpSize, maxThreadsPerBlock, l2CacheSize;
 };
