@@ -45,7 +45,8 @@ class TrainingMemory {
   /// memory_limit. Collective.
   void require_room() const;
 
-  /// The room of the rank that has the least; bytes: ~0 where no device says. Equal on every rank.
+  /// The room of the rank that has the least, beyond any device where none says. Equal on all
+  /// ranks.
   MemoryTarget room_target() const;
 
   /// To be called while an OutOfMemory is being handled: throws it again, explained where it is
