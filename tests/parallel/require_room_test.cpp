@@ -108,7 +108,7 @@ TEST(RequireRoom, AdviceDoesNotHoldOthersUp) {
   int compiled = 0;
   request.model = [&compiled, model = request.model](Builder& nn, Value input) {
     ++compiled;
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (ranks() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     return model(nn, input);
   };
   const TrainingMemory memory(rank, request, "slow");
@@ -122,7 +122,7 @@ TEST(RequireRoom, AdviceDoesNotHoldOthersUp) {
   } catch (const OutOfMemory& error) {
     EXPECT_STREQ(error.what(), "123 bytes of memory wanted");
     if (ranks() == 1) {
-      EXPECT_THAT(error.hint(), HasSubstr("keeps the global batch"));
+      EXPECT_GT(compiled, 4) << "nobody waits";
       return;
     }
     EXPECT_EQ(error.hint(), "the plain hint");
