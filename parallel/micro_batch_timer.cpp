@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 /// A run as short as the clock's own noise is repeated for so long; a long one says enough alone.
-constexpr double kSeconds = 0.3, kSecondsOfOne = 1;
+constexpr double kSeconds = 0.15, kSecondsOfOne = 1;
 constexpr int kFewestRuns = 3, kMostRuns = 100;
 
 double most_over_ranks(Communicator& communicator, double own) {
