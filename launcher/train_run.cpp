@@ -2,14 +2,11 @@
 #include "launcher/train_run.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
-#include <ctime>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <unistd.h>
 
 #include "core/base/env.h"
@@ -25,6 +22,7 @@
 #include "launcher/progress.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_folder.h"
+#include "launcher/run_origin.h"
 #include "launcher/saved_run.h"
 #include "launcher/self_start.h"
 #include "launcher/shared_folder.h"
@@ -86,60 +84,6 @@ ParameterCount count_parameters(const ModelFunction& model,
     if (parameter.frozen) count.frozen += parameter.shape.elems();
   }
   return count;
-}
-
-/// `argument` as a shell takes it literally.
-std::string for_shell(const std::string& argument) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) ||
-           std::string_view("_-+=.,:/@%").find(char(c)) != std::string_view::npos;
-  };
-  if (!argument.empty() && std::all_of(argument.begin(), argument.end(), plain)) return argument;
-  std::string quoted = "'";
-  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-std::string command_line(const RunSettings& settings) {
-  std::string command = "lockstep train";
-  for (const std::string& argument : settings.arguments) command += " " + for_shell(argument);
-  return command;
-}
-
-std::string environment_json(Job& job,
-                             const RunSettings& settings,
-                             const std::string& micro_batch_words) {
-  const HostFacts facts = host_facts();
-  return json_object({{"lockstep", facts.version},
-                      {"commit", facts.commit},
-                      {"command", command_line(settings)},
-                      {"host", facts.host},
-                      {"os", facts.os},
-                      {"kernel", facts.kernel},
-                      {"cpu", facts.cpu},
-                      {"host_cpus", std::int64_t(facts.host_cpus)},
-                      {"ranks", std::int64_t(job.size())},
-                      {"rank_source", job.source()},
-                      {"device", job.backend().device_class()},
-                      {"micro_batch_choice", micro_batch_words},
-                      {"compiler", facts.compiler},
-                      {"build_type", facts.build_type},
-                      {"fmt", std::int64_t(FMT_VERSION)}},
-                     2);
-}
-
-/// One line of history.jsonl: how a process of the run began.
-std::string history_json(Job& job, const RunSettings& settings, const ResumeRecord* resumed) {
-  const ResumeRecord none, &from = resumed ? *resumed : none;
-  return json_object({{"time", std::int64_t(std::time(nullptr))},
-                      {"step", from.step},
-                      {"checkpoint", from.path},
-                      {"passed_over", fmt::format("{}", fmt::join(from.passed_over, "; "))},
-                      {"overridden", fmt::format("{}", fmt::join(from.overridden, "; "))},
-                      {"ranks", std::int64_t(job.size())},
-                      {"host", host_name()},
-                      {"lockstep", lockstep_version()},
-                      {"command", command_line(settings)}});
 }
 
 void print_resume(Console& console, const ResumeRecord& resumed) {

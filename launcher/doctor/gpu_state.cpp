@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include "launcher/doctor/gpu.h"
+#include "launcher/nvidia/nvidia_abi.h"
 
 namespace lockstep::doctor {
 namespace {
+
+using namespace nvidia;
 
 constexpr const char* kMemory = "GPU memory";
 constexpr const char* kEcc = "ECC";

@@ -11,21 +11,15 @@
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
 #include "parallel/training_run.h"
+#include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"
-#include "tests/support/metered_backend.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
 namespace {
 
+using testing::MeteredContext;
 using testing::SmallRun;
-
-class MeteredContext final : public RankContext {
- public:
-  Backend& backend() override { return metered; }
-  Communicator& communicator() override { return testing::mpi_world(); }
-  testing::MeteredBackend metered{testing::make_test_backend()};
-};
 
 PlanRequest request_for(const SmallRun& run) {
   const auto ignored = run.data.train->spec().ignore_index;

@@ -7,22 +7,16 @@
 
 #include "core/base/error.h"
 #include "parallel/micro_batch_timer.h"
+#include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"
-#include "tests/support/metered_backend.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::MeteredContext;
 using testing::SmallRun;
-
-class MeteredContext final : public RankContext {
- public:
-  Backend& backend() override { return metered; }
-  Communicator& communicator() override { return testing::mpi_world(); }
-  testing::MeteredBackend metered{testing::make_test_backend()};
-};
 
 PlanRequest request_for(SmallRun run) {
   run.options.micro_batch = 0;
