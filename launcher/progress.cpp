@@ -36,7 +36,7 @@ std::string step_line(const StepRecord& record) {
                      accuracy(record.accuracy),
                      record.lr,
                      with_thousands(record.samples_per_s),
-                     milliseconds(record.step_ms));
+                     milliseconds(record.step_ms.total));
 }
 
 namespace {
@@ -57,8 +57,8 @@ std::string flops_rate(double a_second) {
 
 /// Of all ranks; empty where it is not known.
 std::string flops_words(const StepRecord& record, const LiveFacts& facts) {
-  if (facts.flops_per_step <= 0 || record.step_ms <= 0) return {};
-  const double rate = facts.flops_per_step / (record.step_ms / 1000);
+  if (facts.flops_per_step <= 0 || record.step_ms.total <= 0) return {};
+  const double rate = facts.flops_per_step / (record.step_ms.total / 1000);
   std::string text = flops_rate(rate);
   if (facts.peak_flops > 0) text += fmt::format(", {:.0f}% of peak", 100 * rate / facts.peak_flops);
   return text;
@@ -180,6 +180,7 @@ void Progress::on_rollback(const RollbackRecord& record) {
 
 void Progress::on_end(const TrainSummary& summary) {
   const double steps = double(std::max<std::int64_t>(1, summary.steps));
+  const Ledger own = summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
   console_.line(fmt::format("done       {} steps, {} samples in {:.1f} s of training",
                             with_thousands(double(summary.steps)),
                             with_thousands(double(summary.samples)),
@@ -196,7 +197,7 @@ void Progress::on_end(const TrainSummary& summary) {
                   "training waited {:.1f}%",
                   with_thousands(summary.loader_samples_per_s),
                   summary.loader_workers,
-                  100 * summary.data_wait_share));
+                  100 * own.share(LedgerPart::data)));
   if (summary.skipped_samples > 0)
     console_.line(fmt::format("bad samples            {} replaced{}",
                               with_thousands(double(summary.skipped_samples)),
@@ -210,8 +211,8 @@ void Progress::on_end(const TrainSummary& summary) {
     console_.line(fmt::format("rollbacks              {}", summary.rollbacks));
   console_.line(
       fmt::format("exposed communication  {} a step, {:.1f}% of it",
-                  milliseconds(1000 * summary.comm_exposed_share * summary.wall_s / steps),
-                  100 * summary.comm_exposed_share));
+                  milliseconds(1000 * own.share(LedgerPart::exchange) * summary.wall_s / steps),
+                  100 * own.share(LedgerPart::exchange)));
   if (summary.slowest_rank >= 0)
     console_.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
                               summary.slowest_rank,

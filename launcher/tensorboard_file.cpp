@@ -2,6 +2,7 @@
 #include "launcher/tensorboard_file.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -42,6 +43,13 @@ std::string name_behind_all_in(const std::string& folder) {
   std::string host = host_name();
   std::ranges::replace(host, '/', '_');
   return fmt::format("{}/{}{:010}.{}.{}.0", folder, kEventFile, seconds, host, getpid());
+}
+
+std::array<std::string, kLedgerParts> part_tags() {
+  std::array<std::string, kLedgerParts> tags;
+  for (std::size_t part = 0; part < kLedgerParts; ++part)
+    tags[part] = fmt::format("ledger/{}_ms", name_of(LedgerPart(part)));
+  return tags;
 }
 
 }  // namespace
@@ -119,12 +127,10 @@ void TensorboardFile::on_step(const StepRecord& record) {
   to.scalar("train/epoch", record.epoch);
   to.scalar("speed/samples_per_s", record.samples_per_s);
   to.scalar("speed/loader_samples_per_s", record.loader_samples_per_s);
-  to.scalar("ledger/step_ms", record.step_ms);
-  to.scalar("ledger/data_ms", record.data_ms);
-  to.scalar("ledger/forward_ms", record.forward_ms);
-  to.scalar("ledger/backward_ms", record.backward_ms);
-  to.scalar("ledger/comm_exposed_ms", record.comm_exposed_ms);
-  to.scalar("ledger/optimizer_ms", record.optimizer_ms);
+  to.scalar("ledger/step_ms", record.step_ms.total);
+  static const auto kTags = part_tags();
+  for (std::size_t part = 0; part < kLedgerParts; ++part)
+    to.scalar(kTags[part].c_str(), record.step_ms.parts[part]);
   if (record.gpu) {
     const GpuValues& gpu = record.gpu->values;
     to.said_scalar("gpu/busy", gpu[GpuQuantity::busy]);

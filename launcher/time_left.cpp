@@ -7,7 +7,7 @@ namespace lockstep {
 
 void TimeLeft::on_step(const StepRecord& record) {
   const double steps = double(std::max<std::int64_t>(1, record.step - step_));
-  recent_[next_++ % recent_.size()] = {steps, steps * record.step_ms / 1000};
+  recent_[next_++ % recent_.size()] = {steps, steps * record.step_ms.total / 1000};
   step_ = record.step;
   steps_ = record.steps;
 }

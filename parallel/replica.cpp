@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/replica.h"
 
+#include <chrono>
 #include <exception>
 
 #include "core/base/error.h"
@@ -56,7 +57,13 @@ std::span<const StepResult> Replica::train_step(const Schedule& schedule,
   return state_->train_step(schedule, loader, step, lr);
 }
 
-std::span<const StepResult> Replica::finish_steps() { return state_->outcomes.take_all(); }
+std::span<const StepResult> Replica::finish_steps() {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::span<const StepResult> results = state_->outcomes.take_all();
+  state_->times.device_wait +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return results;
+}
 
 const StepResult& Replica::newest_result() { return state_->outcomes.newest(); }
 

@@ -25,8 +25,10 @@ class Profiler;
 
 /// Seconds since construction, of this rank.
 struct StepTimes {
-  double forward = 0, backward = 0, exposed_communication = 0, optimizer = 0;
-  /// Of whole micro-batches in training alone: getting samples, and forward with backward without
+  /// As the LedgerParts of these names; in training alone.
+  double data = 0, copy = 0, forward = 0, backward = 0, exposed_communication = 0, optimizer = 0,
+         device_wait = 0;
+  /// Of whole micro-batches: getting samples, and forward with backward without
   /// what moves exchanges along.
   double whole_loading = 0, whole_compute = 0;
   std::int64_t whole_micro_batches = 0;

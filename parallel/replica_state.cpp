@@ -96,16 +96,22 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       const auto begin = Clock::now();
       const double exchanged = exchanging_;
       load(program, loader);
+      times.data += fetching_;
+      times.copy += loading_ - fetching_;
+      times.device_wait += holding_up_;
       const bool last = last_shard && m + 1 == shard.micro_batches.size();
       run(*program.program, state, last && !joins_later);
       if (checks_) end_round(shard.micro_batches[m].first_sample);
       if (shard.micro_batches[m].samples < batch.micro_batch) continue;
       times.whole_loading += loading_;
       times.whole_compute +=
-          seconds_between(begin, Clock::now()) - loading_ - (exchanging_ - exchanged);
+          seconds_between(begin, Clock::now()) - holding_up_ - loading_ - (exchanging_ - exchanged);
       ++times.whole_micro_batches;
     }
-    if (!last_shard) exchange.finish_shard();
+    if (last_shard) break;
+    const auto begin = Clock::now();
+    exchange.finish_shard();
+    times.backward += seconds_between(begin, Clock::now());
   }
   if (joins_later) join_missing_rounds(schedule, state);
   if (joins_later || schedule.work.empty()) start_all_buckets();
@@ -202,13 +208,16 @@ void Replica::State::copy_sample_weight(const BoundProgram& program) {
 void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   DeviceEvent& copied = *copied_[next_copied_];
   next_copied_ = (next_copied_ + 1) % copied_.size();
+  const auto arrival = Clock::now();
   copied.wait();  // for what the device computes, so no loading yet
   const auto begin = Clock::now();
+  holding_up_ = seconds_between(arrival, begin);
   context.position().enter(Phase::loading);
   const data::LoadedBatch loaded = [&] {
     const ProfileScope scope(profiler.get(), data_work_);
     return loader.next();
   }();
+  fetching_ = seconds_between(begin, Clock::now());
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
@@ -336,11 +345,12 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
                      outcome);
   for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, outcome);
   optimizer.update_running_statistics(outcome);
-  const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
   programs.packed().invalidate();
   const auto end = Clock::now();
   if (profiler) profiler->record(optimizer_work_, begin, end);
   times.optimizer += seconds_between(begin, end);
+  const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
+  times.device_wait += seconds_between(end, Clock::now());
   return known;
 }
 

@@ -70,7 +70,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   int data_work_ = -1, wait_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;
   std::vector<Profiler::Clock::time_point> bucket_start_;
-  double loading_ = 0;     // seconds, of the last micro-batch
+  // Seconds, of the last micro-batch: in load(), and of them in the loader and for the device.
+  double loading_ = 0, fetching_ = 0, holding_up_ = 0;
   double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward
 };
 

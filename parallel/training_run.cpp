@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/optim/lr_schedule.h"
+#include "parallel/ledger.h"
 #include "parallel/process_memory.h"
 #include "parallel/profile_report.h"
 
@@ -102,7 +103,6 @@ data::LoaderOptions TrainingRun::loader_options() const {
 void TrainingRun::make_loader() {
   if (loader_) {
     count_skipped(*loader_, summary_);
-    waited_ += loader_->waited_seconds();
     loader_.reset();  // before its requests change
   }
   requests_ = feed_;
@@ -255,6 +255,7 @@ void TrainingRun::evaluate() {
 
 void TrainingRun::save_when_due() {
   if (!checkpointing_ || summary_.stopped) return;
+  const StepLog::Stall stall(*log_, LedgerPart::checkpoint);
   checkpointing_->after_step(
       done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
 }
@@ -282,16 +283,15 @@ std::optional<io::CheckpointState> TrainingRun::state() const {
 void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
   TrainSummary& s = summary_;
-  const double seconds = log_->process_seconds();
+  const Ledger ledger = log_->ledger();
   if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
   s.steps = done_;
   s.samples = feed_.samples_before(done_);
-  s.wall_s = seconds + (p_.start ? p_.start->state.wall_s : 0.0);
-  s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / seconds;
-  s.comm_exposed_share = p_.replica.times().exposed_communication / seconds;
-  s.data_wait_share = (waited_ + loader_->waited_seconds()) / seconds;
+  s.wall_s = ledger.total + (p_.start ? p_.start->state.wall_s : 0.0);
+  s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / ledger.total;
   s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
   s.loader_workers = loader_->workers();
+  s.ledgers = gather_ledgers(p_.context.host_communicator(), ledger);
   s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
   s.activation_bytes = p_.replica.activation_bytes();
   s.weights_sha256 = p_.replica.weights_sha256();

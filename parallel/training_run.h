@@ -79,6 +79,7 @@ class TrainingRun {
   void tell(const Call& call) {
     if (p_.observers.empty()) return;
     const StageScope stage(&p_.context.position(), RunStage::saving);
+    const StepLog::Stall stall(*log_, LedgerPart::logging);
     for (TrainObserver* observer : p_.observers) call(*observer);
   }
   void train_one_step();
@@ -104,7 +105,6 @@ class TrainingRun {
   ReplicaCheck replica_check_;
   StragglerWatch straggler_watch_;
   std::optional<data::Loader> loader_;
-  double waited_ = 0;  // for loaders before this one
   std::optional<StopAgreement> agreement_;
   std::optional<Checkpointing> checkpointing_;  // on rank 0
   std::optional<StepLog> log_;

@@ -17,11 +17,11 @@ TEST(Progress, StepLine) {
   record.accuracy = 0.965;
   record.lr = 0.1;
   record.samples_per_s = 12345.4;
-  record.step_ms = 20.74;
+  record.step_ms.total = 20.74;
   EXPECT_EQ(step_line(record),
             "step 120/940  epoch 0.51  loss 0.1234  acc 96.50%  lr 0.1  12,345 samples/s  20.7 ms");
   record.accuracy = -1;
-  record.step_ms = 0.0123;
+  record.step_ms.total = 0.0123;
   EXPECT_EQ(step_line(record),
             "step 120/940  epoch 0.51  loss 0.1234  lr 0.1  12,345 samples/s  0.0123 ms");
 }
@@ -35,7 +35,7 @@ TEST(Progress, PlainLineStaysBelow120Columns) {
   record.accuracy = -1;
   record.lr = 0.1;
   record.samples_per_s = 12345.4;
-  record.step_ms = 20;
+  record.step_ms.total = 20;
   const LiveFacts facts{.flops_per_step = 2e9, .peak_flops = 2e11};
   EXPECT_EQ(plain_line(record, facts, 123),
             step_line(record) + "  2m 03s left  100 GFLOP/s, 50% of peak");
@@ -50,7 +50,7 @@ TEST(Progress, LivePartsLeaveOutWhatIsNotKnown) {
   StepRecord record;
   record.loss = 0.12341;
   record.samples_per_s = 12345.4;
-  record.step_ms = 10;
+  record.step_ms.total = 10;
   using ::testing::ElementsAre;
   EXPECT_THAT(live_parts(record, {}, 83, 0),
               ElementsAre("1m 23s left", "loss 0.1234", "12,345 samples/s"));
@@ -83,7 +83,7 @@ StepRecord step_of(std::int64_t step, std::int64_t steps, double ms) {
   StepRecord record;
   record.step = step;
   record.steps = steps;
-  record.step_ms = ms;
+  record.step_ms.total = ms;
   return record;
 }
 

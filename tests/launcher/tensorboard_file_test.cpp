@@ -161,7 +161,7 @@ TEST_F(TensorboardFileTest, ScalarsOfStepsAndEvaluations) {
   step.grad_norm = 3.5;
   step.lr = 0.125;
   step.samples_per_s = 1e6;
-  step.forward_ms = 1.5;
+  step.step_ms[LedgerPart::forward] = 1.5;
   file.on_step(step);
   EvaluationRecord evaluation;
   evaluation.step = 300;

@@ -17,6 +17,8 @@ import sys
 from program_test import ProgramTest, main
 
 PYTHON = os.environ.get("TENSORBOARD_PYTHON") or sys.executable
+PARTS = ("data", "copy", "forward", "backward", "comm_exposed", "optimizer", "device_wait", "logging",
+         "checkpoint", "other")
 READER = pathlib.Path(__file__).with_name("read_tensorboard.py")
 
 
@@ -42,11 +44,8 @@ class TensorBoard(ProgramTest):
         for tag, key in (("train/loss", "loss"), ("train/accuracy", "accuracy"),
                          ("train/lr", "lr"), ("train/grad_norm", "grad_norm"),
                          ("speed/samples_per_s", "samples_per_s"),
-                         ("ledger/step_ms", "step_ms"), ("ledger/data_ms", "data_ms"),
-                         ("ledger/forward_ms", "forward_ms"),
-                         ("ledger/backward_ms", "backward_ms"),
-                         ("ledger/comm_exposed_ms", "comm_exposed_ms"),
-                         ("ledger/optimizer_ms", "optimizer_ms"),
+                         ("ledger/step_ms", "step_ms"),
+                         *((f"ledger/{part}_ms", f"{part}_ms") for part in PARTS),
                          ("val/loss", "val_loss"), ("val/accuracy", "val_accuracy")):
             self.assertEqual(shown[tag], self.metrics(key), tag)
         return shown
