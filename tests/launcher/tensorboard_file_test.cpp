@@ -139,6 +139,12 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return files;
 }
 
+StepRecord logged(std::int64_t step) {
+  StepRecord record;
+  record.step = step;
+  return record;
+}
+
 class TensorboardFileTest : public ::testing::Test {
  protected:
   TensorboardFileTest() { fs::remove_all(folder_); }
@@ -195,7 +201,7 @@ TEST_F(TensorboardFileTest, ARunThatGoesOnDropsWhatItDoesAgain) {
     ResumeRecord resumed;
     resumed.step = 20;
     file.on_start(process == 0 ? nullptr : &resumed);
-    file.on_step({.step = 30});
+    file.on_step(logged(30));
     EXPECT_EQ(file.finish(), "");
   }
   // Within one second, and yet in the order in which they were written.
@@ -214,7 +220,7 @@ TEST_F(TensorboardFileTest, ARunThatGoesOnDropsWhatItDoesAgain) {
 TEST_F(TensorboardFileTest, ARollbackDropsTheStepsItUndoes) {
   TensorboardFile file(folder_);
   file.on_start(nullptr);
-  file.on_step({.step = 40});
+  file.on_step(logged(40));
   RollbackRecord rollback;
   rollback.step = 10;
   file.on_rollback(rollback);
@@ -229,7 +235,7 @@ TEST_F(TensorboardFileTest, WhatWaitsIsWrittenWhereTheRunEndsInAnError) {
   {
     TensorboardFile file(folder_);
     file.on_start(nullptr);
-    for (int step = 1; step <= 5; ++step) file.on_step({.step = step});
+    for (int step = 1; step <= 5; ++step) file.on_step(logged(step));
   }
   EXPECT_EQ(read_events(files_in(folder_).at(0)).size(), 6u);
 }
@@ -242,7 +248,7 @@ TEST_F(TensorboardFileTest, NoSpaceIsSaidAtTheEndAndStopsNothing) {
   const auto handler = signal(SIGXFSZ, SIG_IGN);
   const rlimit full{.rlim_cur = 100, .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
-  for (int step = 1; step <= 5; ++step) file.on_step({.step = step});
+  for (int step = 1; step <= 5; ++step) file.on_step(logged(step));
   const std::string error = file.finish();
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
@@ -254,7 +260,7 @@ TEST_F(TensorboardFileTest, AFileInTheFoldersPlaceIsKeptAndNamed) {
   std::ofstream(folder_) << "mine";
   TensorboardFile file(folder_);
   file.on_start(nullptr);
-  file.on_step({.step = 1});
+  file.on_step(logged(1));
   EXPECT_THAT(file.finish(), HasSubstr("Not a directory"));
   remove_tensorboard_files(folder_);
   EXPECT_TRUE(fs::exists(folder_));
