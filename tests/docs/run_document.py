@@ -79,7 +79,7 @@ def troubles_of(block, folder, program):
 
 
 def main(program, root, document):
-    begin, troubles, run, left = time.monotonic(), [], 0, []
+    begin, troubles, times, left = time.monotonic(), [], [], []
     with tempfile.TemporaryDirectory(prefix="lockstep-docs-") as name:
         folder = pathlib.Path(name)
         (folder / "examples").symlink_to(root / "examples")
@@ -88,14 +88,17 @@ def main(program, root, document):
                 if block.not_run:
                     left.append(f"  line {block.line}: {block.not_run}")
                     continue
-                run += 1
+                begun = time.monotonic()
                 troubles += [f"{document.name}:{block.line}: {trouble}\n{block.text}"
                              for trouble in troubles_of(block, folder, program)]
+                times.append((time.monotonic() - begun, block.line))
         except DocumentError as error:
             troubles.append(f"{document.name}:{error}")
     troubles += [f"{document.name}: dead link {link}" for link in dead_links(document, root)]
-    print(f"{document.name}: {run} blocks run in {time.monotonic() - begin:.1f} s, "
-          f"{len(left)} not run", *left, *troubles, sep="\n")
+    slowest = max(times, default=(0, 0))
+    print(f"{document.name}: {len(times)} blocks run in {time.monotonic() - begin:.1f} s, the slowest, "
+          f"of line {slowest[1]}, in {slowest[0]:.1f} s; {len(left)} not run", *left, *troubles,
+          sep="\n")
     return 1 if troubles else 0
 
 
