@@ -213,6 +213,7 @@ void Progress::on_end(const TrainSummary& summary) {
       fmt::format("exposed communication  {} a step, {:.1f}% of it",
                   milliseconds(1000 * own.share(LedgerPart::exchange) * summary.wall_s / steps),
                   100 * own.share(LedgerPart::exchange)));
+  console_.line("noise scale            " + summary.noise_scale_words);
   if (summary.slowest_rank >= 0)
     console_.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
                               summary.slowest_rank,

@@ -94,6 +94,7 @@ struct RawFlags {
   std::string resume;
   bool resume_override = false;
   std::string tensorboard = "on";
+  std::int64_t noise_scale_every = 10;
   bool profile = false;
   bool force = false;
 };

@@ -19,10 +19,10 @@ namespace lockstep {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr double kNull = std::numeric_limits<double>::quiet_NaN();
+
 /// Negative values mean "not computed" in records.
-double or_null(double value) {
-  return value < 0 ? std::numeric_limits<double>::quiet_NaN() : value;
-}
+double or_null(double value) { return value < 0 ? kNull : value; }
 
 /// Whole bytes; null where they are not known.
 JsonField bytes_field(std::string_view name, double bytes) {
@@ -263,6 +263,7 @@ void RunFolder::on_step(const StepRecord& record) {
                                 {"step_ms", record.step_ms.total},
                                 {"loader_samples_per_s", record.loader_samples_per_s}};
   add_parts(fields, record.step_ms);
+  fields.push_back({"noise_scale", record.noise_scale.value_or(kNull)});
   if (record.gpu) {
     const GpuValues& gpu = record.gpu->values;
     fields.push_back({"gpu_busy", gpu[GpuQuantity::busy]});
@@ -312,7 +313,6 @@ void RunFolder::on_stop(const TrainSummary& summary) {
 }
 
 void RunFolder::on_end(const TrainSummary& summary) {
-  constexpr double kNull = std::numeric_limits<double>::quiet_NaN();
   const Ledger own = summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
   write_file(
       "summary.json",
@@ -325,6 +325,8 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"wall_s", summary.wall_s},
                    {"comm_exposed_share", own.share(LedgerPart::exchange)},
                    {"data_wait_share", own.share(LedgerPart::data)},
+                   {"noise_scale", summary.noise_scale.value_or(kNull)},
+                   {"noise_scale_words", summary.noise_scale_words},
                    {"ledger", JsonText{ledgers_json(summary.ledgers)}},
                    {"loader_samples_per_s", summary.loader_samples_per_s},
                    {"loader_workers", std::int64_t(summary.loader_workers)},

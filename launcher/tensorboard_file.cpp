@@ -131,6 +131,7 @@ void TensorboardFile::on_step(const StepRecord& record) {
   static const auto kTags = part_tags();
   for (std::size_t part = 0; part < kLedgerParts; ++part)
     to.scalar(kTags[part].c_str(), record.step_ms.parts[part]);
+  if (record.noise_scale) to.scalar("noise_scale/samples", *record.noise_scale);
   if (record.gpu) {
     const GpuValues& gpu = record.gpu->values;
     to.said_scalar("gpu/busy", gpu[GpuQuantity::busy]);

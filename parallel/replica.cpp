@@ -69,6 +69,8 @@ const StepResult& Replica::newest_result() { return state_->outcomes.newest(); }
 
 void Replica::resume_updates() { state_->outcomes.forgive(); }
 
+ShardNorms& Replica::shard_norms() { return state_->shard_norms; }
+
 StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {
   return *state_->evaluate(schedule, loader, {});
 }

@@ -15,6 +15,7 @@
 #include "parallel/nonfinite_search.h"
 #include "parallel/rank_context.h"
 #include "parallel/schedule.h"
+#include "parallel/shard_norms.h"
 #include "parallel/snapshot.h"
 #include "parallel/step_result.h"
 
@@ -83,6 +84,9 @@ class Replica {
   /// After a bad step has been dealt with: waits for the last step, drops results that have not
   /// been returned, and lets updates happen again.
   void resume_updates();
+
+  /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
+  ShardNorms& shard_norms();
 
   /// Computes the micro-batches of step `step` again, forward and backward with the weights as they
   /// are, and looks at what every kernel writes and at what is loaded; exchanges and updates

@@ -55,6 +55,12 @@ Replica::State::State(RankContext& rank_context,
                    programs.gradients(),
                    options,
                    batch),
+      shard_norms(context.backend(),
+                  programs.graph(),
+                  programs.space(),
+                  programs.gradients(),
+                  options.noise_scale_every,
+                  batch.shards),
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())) {
   for (auto& event : copied_) {
@@ -85,6 +91,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   play_nan(step);
   if (checks_) search_.begin();
   exchange.begin_step(schedule);
+  shard_norms.begin_step(step, schedule.shards);
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {
     const ShardWork& shard = schedule.work[s];
@@ -110,11 +117,16 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
     }
     if (last_shard) break;
     const auto begin = Clock::now();
+    if (shard_norms.measures()) {
+      for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
+      end_shard(shard, schedule);
+    }
     exchange.finish_shard();
     times.backward += seconds_between(begin, Clock::now());
   }
   if (joins_later) join_missing_rounds(schedule, state);
   if (joins_later || schedule.work.empty()) start_all_buckets();
+  if (shard_norms.measures() && !schedule.work.empty()) end_shard(schedule.work.back(), schedule);
   return update(schedule, step, lr);
 }
 
@@ -269,7 +281,14 @@ void Replica::State::run(Program& program, const RunState& state, bool exchange_
   times.backward += seconds_between(middle, Clock::now());
 }
 
+void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule) {
+  std::int64_t samples = 0;
+  for (const MicroBatch& micro_batch : shard.micro_batches) samples += micro_batch.samples;
+  shard_norms.end_shard(shard.shard, samples, schedule.samples);
+}
+
 void Replica::State::start_bucket(int bucket) {
+  if (shard_norms.measures()) shard_norms.add_bucket(bucket);
   if (profiler) bucket_start_[std::size_t(bucket)] = Profiler::Clock::now();
   const auto begin = Clock::now();
   exchange.start_bucket(bucket);

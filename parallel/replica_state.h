@@ -36,6 +36,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void between_kernels() override;
 
   StepTimes times;
+  ShardNorms shard_norms;
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:
@@ -48,6 +49,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void run(Program& program, const RunState& state, bool exchange_after);
   void start_bucket(int bucket);
   void start_all_buckets();
+  void end_shard(const ShardWork& shard, const Schedule& schedule);
   void declare_profile();
   void join_missing_rounds(const Schedule& schedule, RunState& state);
   std::span<const StepResult> update(const Schedule& schedule, std::int64_t step, float lr);

@@ -26,6 +26,8 @@ struct StepRecord {
   double grad_norm = 0;  ///< negative where it was not computed
   double samples_per_s = 0;
   Ledger step_ms;  ///< milliseconds a step, and where they went
+  /// See NoiseScale; nothing where it is not known.
+  std::optional<double> noise_scale = {};
   /// What the loaders of all ranks could deliver, by rank 0's measure.
   double loader_samples_per_s = 0;
   /// How rank 0's GPU was used lately; nothing: it has none, or nobody knows.
@@ -95,6 +97,8 @@ struct TrainSummary {
   bool evaluated = false;
   double samples_per_s = 0;       ///< over training time
   double wall_s = 0;              ///< training steps alone, without evaluation and start
+  std::optional<double> noise_scale = {};  ///< at the end; see NoiseScale
+  std::string noise_scale_words;           ///< or why there is none
   /// Training time of this process, by rank.
   std::vector<RankLedger> ledgers;
   double loader_samples_per_s = 0;

@@ -11,6 +11,7 @@
 #include "parallel/checkpointing.h"
 #include "parallel/fingerprint.h"
 #include "parallel/memory_table.h"
+#include "parallel/noise_watch.h"
 #include "parallel/rank_context.h"
 #include "parallel/replica.h"
 #include "parallel/replica_check.h"
@@ -91,6 +92,7 @@ class TrainingRun {
   MemoryTable memory_table() const;
   void finish();
   void save_at_end();
+  void tell_noise_scale();
 
   // training_run_faults.cpp
   void take_bad(const StepResult& result);
@@ -104,6 +106,7 @@ class TrainingRun {
   TrainingFeed feed_, requests_;
   ReplicaCheck replica_check_;
   StragglerWatch straggler_watch_;
+  NoiseWatch noise_watch_;
   std::optional<data::Loader> loader_;
   std::optional<StopAgreement> agreement_;
   std::optional<Checkpointing> checkpointing_;  // on rank 0

@@ -41,6 +41,8 @@ class TensorBoard(ProgramTest):
 
     def expect_metrics_shown(self):
         shown = self.shown()
+        if self.metrics("noise_scale"):
+            self.assertEqual(shown["noise_scale/samples"], self.metrics("noise_scale"))
         for tag, key in (("train/loss", "loss"), ("train/accuracy", "accuracy"),
                          ("train/lr", "lr"), ("train/grad_norm", "grad_norm"),
                          ("speed/samples_per_s", "samples_per_s"),
