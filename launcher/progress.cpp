@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "launcher/advice_words.h"
 #include "launcher/error_meeting.h"
 #include "launcher/gpu_words.h"
 #include "parallel/process_memory.h"
@@ -235,6 +236,7 @@ void Progress::on_end(const TrainSummary& summary) {
                           bytes_words(below));
   console_.line(memory);
   for (const std::string& line : gpu_lines(summary.gpus)) console_.line(line);
+  for (const std::string& line : advice_lines(summary.advice)) console_.line(line);
   console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
 }
 

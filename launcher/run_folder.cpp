@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
+#include "launcher/advice_words.h"
 #include "launcher/gpu_words.h"
 #include "launcher/ledger_json.h"
 #include "launcher/metrics_file.h"
@@ -327,6 +328,7 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"data_wait_share", own.share(LedgerPart::data)},
                    {"noise_scale", summary.noise_scale.value_or(kNull)},
                    {"noise_scale_words", summary.noise_scale_words},
+                   {"advice", JsonText{advice_json(summary.advice)}},
                    {"ledger", JsonText{ledgers_json(summary.ledgers)}},
                    {"loader_samples_per_s", summary.loader_samples_per_s},
                    {"loader_workers", std::int64_t(summary.loader_workers)},

@@ -206,6 +206,7 @@ void TrainingRun::train_one_step() {
   if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is told
   StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
+  ++logged_;
   record.noise_scale = noise_watch_.scale().samples();
   if (p_.context.rank() == 0 && p_.options.complete_step) p_.options.complete_step(record);
   tell([&](TrainObserver& observer) { observer.on_step(record); });
@@ -310,6 +311,7 @@ void TrainingRun::finish() {
     s.slowest_score = slowest->score;
     s.slowest_phase = slowest->phase;
   }
+  s.advice = advise_run(facts());
   s.ranks = p_.context.size();
   s.device = p_.context.backend().device_class();
   std::optional<ProfileRecord> profile;
@@ -331,6 +333,32 @@ void TrainingRun::finish() {
     s.stopped ? observer->on_stop(s) : observer->on_end(s);
   if (!profile) return;
   for (TrainObserver* observer : p_.observers) observer->on_profile(*profile);
+}
+
+RunFacts TrainingRun::facts() const {
+  const TrainSummary& s = summary_;
+  const std::vector<Seat>& seats = straggler_watch_.seats();
+  const SavedArrays saved = p_.replica.saved_arrays();
+  RunFacts facts{.ledgers = s.ledgers,
+                 .steps = done_ - s.resumed_at,
+                 .logged_steps = logged_,
+                 .log_every = p_.options.log_every,
+                 .samples_per_s = s.samples_per_s,
+                 .loader_samples_per_s = s.loader_samples_per_s,
+                 .loader_workers = s.loader_workers,
+                 .free_cpus = free_cpus(seats),
+                 .checkpoints = checkpointing_ ? checkpointing_->saves() : 0,
+                 .crowded = crowded_ranks(seats),
+                 .slowest_rank = s.slowest_rank,
+                 .slowest_host = s.slowest_host,
+                 .slowest_phase = s.slowest_phase,
+                 .slowest_score = s.slowest_score,
+                 .buckets = std::int64_t(saved.space.buckets.size()),
+                 .moving_seconds = p_.replica.times().moving_exchanges,
+                 .on_gpu = !p_.context.backend().is_host_memory(saved.arrays.front().values)};
+  for (const Bucket& bucket : saved.space.buckets)
+    facts.gradient_bytes += bucket.elems * std::int64_t(sizeof(float));
+  return facts;
 }
 
 void TrainingRun::tell_noise_scale() {
