@@ -14,6 +14,7 @@
 #include "launcher/gpu_words.h"
 #include "launcher/ledger_json.h"
 #include "launcher/metrics_file.h"
+#include "launcher/tensorboard_file.h"
 
 namespace lockstep {
 namespace fs = std::filesystem;
@@ -226,6 +227,7 @@ void RunFolder::remove_earlier_run() {
   for (const std::string& name : io::names_in(folder))
     if (is_of_checkpoints(name)) fs::remove_all(folder / name, ignored);
   fs::remove(folder, ignored);  // unless somebody else's files lie in it
+  remove_tensorboard_files(file("tensorboard"));
 }
 
 void RunFolder::add_history(const std::string& line) {
