@@ -41,8 +41,10 @@ std::string tick_label(double value, double step, Unit unit) {
   if (unit == Unit::bytes) {
     if (value == 0) return "0";
     const std::string words = bytes_words(value);
-    const std::size_t point = words.find(".00 ");
-    return point == std::string::npos ? words : words.substr(0, point) + words.substr(point + 3);
+    for (const std::string_view zeros : {".00 ", ".0 "})
+      if (const std::size_t point = words.find(zeros); point != std::string::npos)
+        return words.substr(0, point) + words.substr(point + zeros.size() - 1);
+    return words;
   }
   if (unit == Unit::percent) {
     value *= 100;
@@ -85,8 +87,10 @@ Axis linear_axis(double least, double greatest, int count, Ends ends, Unit unit)
   }
   axis.from = least;
   axis.to = greatest;
-  for (double i = std::ceil(least / step - 1e-9); i * step <= greatest + 1e-9 * step; ++i)
-    axis.ticks.push_back({i * step, tick_label(i * step, step, unit)});
+  for (double i = std::ceil(least / step - 1e-9); i * step <= greatest + 1e-9 * step; ++i) {
+    const double value = i * step + 0.0;  // of -0, 0
+    axis.ticks.push_back({value, tick_label(value, step, unit)});
+  }
   return axis;
 }
 

@@ -18,6 +18,7 @@ struct Curve {
   std::string name;
   std::vector<Point> points;  ///< a NaN breaks the line
   std::size_t style = 0;      ///< colour and dashes, modulo kLineStyles
+  /// A faint line lies behind another of its name, and is in neither legend nor readout.
   enum class Draw { line, faint, dots } draw = Draw::line;
   /// What the table shows of it; none: nothing, as for a curve that another one sums up.
   const Series* table = nullptr;

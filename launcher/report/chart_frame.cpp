@@ -11,8 +11,8 @@
 namespace lockstep::report {
 namespace {
 
-constexpr double kCharacter = 7.4, kLine = 15;  // of the text in a chart, at its largest
-constexpr double kBelow = 40, kFrameHeight = 270;
+constexpr double kCharacter = 7.8, kLine = 16;  // of the text in a chart, at its largest
+constexpr double kBelow = 40, kFrameHeight = 256;
 
 }  // namespace
 

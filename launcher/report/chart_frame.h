@@ -10,7 +10,7 @@
 /// What all charts have in common.
 namespace lockstep::report {
 
-inline constexpr double kChartWidth = 480;
+inline constexpr double kChartWidth = 430;
 
 /// The rectangle between the axes, in the SVG's units.
 struct Frame {

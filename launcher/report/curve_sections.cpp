@@ -11,7 +11,7 @@ namespace {
 using Q = Quantity;
 
 constexpr std::size_t kMostPoints = 1500, kPointsOfAllRuns = 7500;
-constexpr std::size_t kMeans = 160;  // points of a smooth line
+constexpr std::size_t kMeans = 100;  // points of a smooth line
 
 /// Starts and rollbacks, which explain a kink; of one run, since those of several would not be
 /// told apart.
@@ -56,10 +56,8 @@ void add_curve(LineChart& chart,
                std::size_t most) {
   if (series.empty()) return;
   if (draw == Curve::Draw::line && series.records() > std::int64_t(2 * kMeans)) {
-    chart.curves.push_back(
-        {name + ", every step logged", extremes(series, most), style, Curve::Draw::faint});
-    chart.curves.push_back(
-        {name + ", mean", means(series, kMeans), style, Curve::Draw::line, &series});
+    chart.curves.push_back({name, extremes(series, most), style, Curve::Draw::faint});
+    chart.curves.push_back({name, means(series, kMeans), style, Curve::Draw::line, &series});
     return;
   }
   constexpr std::int64_t kMostDots = 100;

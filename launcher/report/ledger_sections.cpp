@@ -12,7 +12,7 @@ namespace {
 
 using Parts = std::array<double, kParts>;
 
-constexpr std::size_t kLedgerSteps = 160;
+constexpr std::size_t kLedgerSteps = 100;
 constexpr std::size_t kMostLedgerCharts = 4;  // beyond, the bars alone
 constexpr std::size_t kMostRanks = 32, kSlowestShown = 24;
 
@@ -61,6 +61,9 @@ AreaChart ledger_over_time(const RunView& run, const std::string& title) {
       sum += layer.values.back();
     }
   }
+  std::erase_if(chart.layers, [](const AreaChart::Layer& layer) {
+    return std::all_of(layer.values.begin(), layer.values.end(), [](double v) { return v <= 0; });
+  });
   if (chart.steps.size() == 1) {  // one point has no area
     chart.steps.insert(chart.steps.begin(), first);
     for (AreaChart::Layer& layer : chart.layers) layer.values.push_back(layer.values[0]);
@@ -204,8 +207,10 @@ std::string ledger_section(const Runs& runs) {
     for (const RunView& run : runs)
       charts +=
           html_of(ledger_over_time(run, runs.size() > 1 ? "Over time: " + run.label : "Over time"));
-  std::string html =
-      "<div class=\"charts\">" + charts + "<div>" + totals_table(runs) + "</div></div>\n";
+  const std::string table = totals_table(runs);
+  std::string html = runs.size() == 1
+                         ? "<div class=\"charts\">" + charts + "<div>" + table + "</div></div>\n"
+                         : "<div class=\"charts\">" + charts + "</div>\n" + table;
   for (const RunView& run : runs)
     if (has_steps(run) && (*run)[Quantity::other_ms].empty())
       html += fmt::format(

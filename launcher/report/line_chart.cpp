@@ -105,11 +105,15 @@ std::string draw_marks(const LineChart& chart, const Frame& frame) {
 
 std::string legend(const LineChart& chart) {
   std::vector<LegendEntry> entries;
-  for (const Curve& curve : chart.curves)
-    entries.push_back({curve.name,
-                       fmt::format("c s{}{}",
-                                   curve.style % kLineStyles,
-                                   curve.draw == Curve::Draw::faint ? " faint" : "")});
+  std::string band;
+  for (const Curve& curve : chart.curves) {
+    const std::string css = fmt::format("c s{}", curve.style % kLineStyles);
+    if (curve.draw == Curve::Draw::faint)
+      band = css + " faint";
+    else
+      entries.push_back({curve.name, css});
+  }
+  if (!band.empty()) entries.push_back({"faint: each step that was logged", band});
   if (!chart.marks.empty()) entries.push_back({chart.marks_words, "mark"});
   for (const auto& [name, level] : chart.levels)
     entries.push_back({fmt::format("{}: {}", name, value_words(level, chart.unit)), "level"});

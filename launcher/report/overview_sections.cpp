@@ -72,7 +72,7 @@ std::vector<Fact> facts_of(const RunRecord& run) {
   facts.push_back(
       {"micro-batch", or_of(run.config_value("micro-batch"), summary.text("micro_batch"))});
   facts.push_back({"host", run.environment_value("host")});
-  if (!run.starts.empty() && run.starts[0].time > 0)
+  if (run.starts.size() > 1)
     facts.push_back({"processes of the run", fmt::format("{}", run.starts.size())});
   facts.push_back({"weights (SHA-256)", summary.text("weights_sha256").substr(0, 16)});
   std::erase_if(facts, [](const Fact& fact) { return fact.value.empty(); });
@@ -110,6 +110,18 @@ Table results_table(const Runs& runs) {
   return table;
 }
 
+Table transposed(const Table& table) {
+  Table result{table.caption, {}, {}, table.cells};
+  std::vector<std::vector<std::string>> rows(table.header.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].push_back(i == 0 ? "" : table.header[i]);
+    for (const std::vector<std::string>& row : table.rows) rows[i].push_back(row[i]);
+  }
+  result.header = rows[0];
+  result.rows.assign(rows.begin() + 1, rows.end());
+  return result;
+}
+
 /// Adds a row for each name whose value is not the same everywhere.
 template <typename ListOf>
 void add_differences(Table& table,
@@ -141,7 +153,9 @@ std::string overview_section(const Runs& runs) {
   if (runs.size() > 1) {
     std::string html;
     for (const RunView& run : runs) html += notes_of(run, false);
-    return html + html_of(results_table(runs));
+    constexpr std::size_t kMostColumns = 5;  // beyond, a run has a row
+    Table table = results_table(runs);
+    return html + html_of(runs.size() <= kMostColumns ? transposed(table) : table);
   }
   const RunView& run = runs[0];
   std::string html =

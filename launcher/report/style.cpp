@@ -50,21 +50,21 @@ section{background:var(--card);border:1px solid var(--line);border-radius:10px;p
 .quiet{color:var(--soft)}
 .state{display:inline-block;border:1px solid var(--line);border-radius:99px;padding:.05rem .7rem;background:var(--page)}
 .note{border-left:4px solid var(--s1);padding:.1rem .8rem;margin:.5rem 0}
-.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:.5rem 1.2rem;margin:.6rem 0}
+.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(140px,1fr));gap:.5rem 1.2rem;margin:.6rem 0}
 .facts div{min-width:0}
 .facts dt{color:var(--soft);font-size:.85rem}
 .facts dd{margin:0;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
 .facts .big dd{font-size:1.35rem;font-weight:600;line-height:1.3}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:18px 26px;align-items:start}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,440px),1fr));gap:18px 26px;align-items:start}
 figure{margin:0;min-width:0;max-width:760px}
 figcaption{font-weight:600}
 figure>svg{display:block;width:100%;height:auto;touch-action:pan-y}
-svg text{font-size:13px;fill:var(--soft);font-family:inherit}
+svg text{font-size:14px;fill:var(--soft);font-family:inherit}
 .bars text{fill:var(--text)}
 .axes path{stroke:var(--line);fill:none;vector-effect:non-scaling-stroke}
 .axes .base{stroke:var(--soft)}
 .c{fill:none;stroke-width:2;stroke-linejoin:round;vector-effect:non-scaling-stroke}
-.c.faint{stroke-width:1;opacity:.38;stroke-dasharray:none}
+.c.faint{stroke-width:1;opacity:.5;stroke-dasharray:none}
 .dots{fill:none;stroke-width:5;stroke-linecap:round;stroke-dasharray:none!important;vector-effect:non-scaling-stroke}
 .mark{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 3;vector-effect:non-scaling-stroke}
 .level{stroke:var(--soft);stroke-width:1.5;stroke-dasharray:8 4;vector-effect:non-scaling-stroke}
@@ -82,14 +82,15 @@ caption{text-align:left;color:var(--soft);padding:.2rem 0}
 th,td{text-align:left;padding:.25rem .7rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 .numbers td,.numbers thead th+th{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;padding-left:.7rem;padding-right:.3rem}
 .words td{min-width:9rem;max-width:60ch;overflow-wrap:anywhere}
-tbody th{font-weight:600;overflow-wrap:anywhere;min-width:5rem}
+tbody th{font-weight:600;overflow-wrap:break-word;min-width:6rem;max-width:16rem}
 .advice{padding-left:1.3rem;margin:0}
 .advice li{margin:0 0 .8rem;overflow-wrap:anywhere}
 .advice strong{font-weight:600}
 code,pre{font:.86em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 code{background:var(--page);border:1px solid var(--line);border-radius:4px;padding:.05em .35em;overflow-wrap:anywhere}
 footer{color:var(--soft);font-size:.85rem;padding-bottom:2rem}
-@media(min-width:900px){svg text{font-size:12px}}
+@media(min-width:900px){svg text{font-size:10.5px}.facts{grid-template-columns:repeat(auto-fill,minmax(210px,1fr))}}
+@media(max-width:500px){header,main,footer{padding:0 8px}section{padding:12px}}
 @media print{section{break-inside:avoid}}
 )css";
 
@@ -108,7 +109,7 @@ d.querySelectorAll("svg.plot").forEach(function(s){
  s.after(out);line.setAttribute("class","cross");s.appendChild(line);
  function read(){
   var by={};
-  s.querySelectorAll("polyline").forEach(function(p){
+  s.querySelectorAll("polyline:not(.faint)").forEach(function(p){
    var n=p.getAttribute("data-n");
    (by[n]=by[n]||[]).push.apply(by[n],p.getAttribute("points").split(" ").map(function(q){return q.split(",").map(Number)}))});
   return by}
@@ -166,8 +167,8 @@ std::string hatchings() {
         "<pattern id=\"h{0}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
         "patternTransform=\"rotate({1})\"><rect class=\"f{0}\" width=\"6\" height=\"6\" "
         "stroke=\"none\"/>"
-        "<path d=\"M0 3H6\" stroke=\"var(--card)\" stroke-width=\"1.2\" "
-        "opacity=\".75\"/></pattern>",
+        "<path d=\"M0 3H6\" stroke=\"var(--card)\" stroke-width=\"1\" "
+        "opacity=\".55\"/></pattern>",
         i,
         45 + 36 * i);
   return svg + "</defs></svg>\n";
