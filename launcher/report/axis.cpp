@@ -85,6 +85,7 @@ Axis linear_axis(double least, double greatest, int count, Ends ends, Unit unit)
     least = std::floor(least / step + 1e-9) * step;
     greatest = std::ceil(greatest / step - 1e-9) * step;
   }
+  if (!(greatest > least)) greatest = least + step;
   axis.from = least;
   axis.to = greatest;
   for (double i = std::ceil(least / step - 1e-9); i * step <= greatest + 1e-9 * step; ++i) {

@@ -44,8 +44,9 @@ std::vector<std::string> labels_of(std::span<const RunRecord> runs) {
   std::vector<std::string> result;
   for (std::size_t i = 0; i < runs.size(); ++i)
     result.push_back(is_single(labels[i]) ? labels[i] : runs[i].folder);
+  const std::vector<std::string> folders = result;
   for (std::size_t i = 0; i < result.size(); ++i)
-    if (std::count(result.begin(), result.end(), result[i]) > 1)
+    if (std::count(folders.begin(), folders.end(), folders[i]) > 1)
       result[i] += fmt::format(" ({})", i + 1);
   return result;
 }
