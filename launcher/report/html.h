@@ -17,7 +17,8 @@ std::string number_words(double value);
 /// A share as "41%", "0.4%".
 std::string percent_words(double share);
 
-/// A table with a caption; the first column are row headers. Cells are text and get escaped.
+/// A table with a caption; the first column are row headers. Cells are text: they get escaped, and
+/// of one that is far too long the beginning stands for it.
 struct Table {
   std::string caption;
   std::vector<std::string> header;

@@ -21,6 +21,9 @@ namespace files = std::filesystem;
 
 constexpr int kMaxDepth = 8;
 constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+// Far beyond what a run writes; of more, the rest is left out, so that memory has a bound.
+constexpr std::size_t kMostLedgerRows = std::size_t{1} << 16, kMostAdvice = 16, kMostGpus = 1024,
+                      kMostCategories = 100, kMostStarts = 1000, kMostNodes = 1500;
 
 std::string text_of(const json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -114,7 +117,7 @@ Summary summary_of(const json& object) {
   Summary summary;
   summary.values = flat(object);
   for (const json& row : list_in(object, "ledger")) {
-    if (!row.is_object()) continue;
+    if (!row.is_object() || summary.ledger.size() == kMostLedgerRows) continue;
     RankLedger rank{.rank = int(std::clamp<std::int64_t>(whole_in(row, "rank"), 0, 1 << 30)),
                     .host = text_in(row, "host"),
                     .seconds = number_in(row, "seconds")};
@@ -125,7 +128,7 @@ Summary summary_of(const json& object) {
   if (const auto advice = object.find("advice"); advice != object.end() && advice->is_array()) {
     summary.advice.emplace();
     for (const json& row : *advice) {
-      if (!row.is_object()) continue;
+      if (!row.is_object() || summary.advice->size() == kMostAdvice) continue;
       Advice one{text_in(row, "cause"),
                  text_in(row, "text"),
                  text_in(row, "evidence"),
@@ -137,10 +140,10 @@ Summary summary_of(const json& object) {
   }
   if (const auto memory = object.find("memory"); memory != object.end() && memory->is_object())
     for (const auto& [name, bytes] : memory->items())
-      if (bytes.is_number() && bytes.get<double>() >= 0)
+      if (bytes.is_number() && bytes.get<double>() >= 0 && summary.memory.size() < kMostCategories)
         summary.memory.emplace_back(name, number_in(*memory, name.c_str()));
   for (const json& row : list_in(object, "gpus"))
-    if (row.is_object()) {
+    if (row.is_object() && summary.gpus.size() < kMostGpus) {
       std::vector<Setting> gpu = flat(row);
       for (const auto& [name, value] : row.items())  // {"mean": ..., "most": ...} of a quantity
         if (value.is_object())
@@ -161,6 +164,10 @@ void read_history(RunRecord& run, std::string_view text, const std::string& file
     const std::size_t length = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, length);
     text.remove_prefix(std::min(length + 1, text.size()));
+    if (run.starts.size() == kMostStarts) {
+      run.notes.push_back(fmt::format("history.jsonl has more than {} starts", kMostStarts));
+      return;
+    }
     try {
       const json start = object_of(std::string(line), fmt::format("{} line {}", file, number));
       run.starts.push_back({whole_in(start, "time"),
@@ -185,6 +192,15 @@ void read_history(RunRecord& run, std::string_view text, const std::string& file
   }
 }
 
+/// Of two neighbours the fuller moment stays.
+void join_pairs(StepMemory& memory) {
+  std::vector<double>& bytes = memory.live_bytes;
+  for (std::size_t i = 0; 2 * i < bytes.size(); ++i)
+    bytes[i] = std::max(bytes[2 * i], bytes[std::min(2 * i + 1, bytes.size() - 1)]);
+  bytes.resize((bytes.size() + 1) / 2);
+  memory.joined *= 2;
+}
+
 StepMemory step_memory_of(const json& object, const std::string& file) {
   StepMemory memory;
   for (const json& bytes : list_in(object, "live_bytes")) {
@@ -195,9 +211,12 @@ StepMemory step_memory_of(const json& object, const std::string& file) {
         file);
     memory.live_bytes.push_back(bytes.get<double>());
   }
-  for (const json& name : list_in(object, "nodes")) memory.nodes.push_back(text_of(name));
-  if (memory.nodes.size() != memory.live_bytes.size()) memory.nodes.clear();
   memory.joined = std::max<std::int64_t>(1, whole_in(object, "joined"));
+  const json& names = list_in(object, "nodes");
+  const bool named = names.size() == memory.live_bytes.size();
+  for (std::size_t i = 0; named && i < names.size() && names.size() <= kMostNodes; ++i)
+    memory.nodes.push_back(text_of(names[i]));
+  while (memory.live_bytes.size() > kMostNodes) join_pairs(memory);
   LOCKSTEP_CHECK(!memory.live_bytes.empty(), DataError, "{} has no live bytes", file);
   return memory;
 }

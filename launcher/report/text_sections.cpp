@@ -89,7 +89,15 @@ void add_evaluations(Table& table, const RunRecord& run) {
 
 Table settings_table(const std::string& caption, const std::vector<Setting>& settings) {
   Table table{caption, {"name", "value"}, {}, Table::Cells::words};
-  for (const Setting& setting : settings) table.rows.push_back({setting.name, setting.value});
+  constexpr std::size_t kMostSettings = 300;
+  for (const Setting& setting : settings) {
+    if (setting.value.empty()) continue;
+    if (table.rows.size() == kMostSettings) {
+      table.rows.push_back({"...", fmt::format("{} in all", settings.size())});
+      break;
+    }
+    table.rows.push_back({setting.name, setting.value});
+  }
   return table;
 }
 
