@@ -33,7 +33,7 @@ std::string step_line(const StepRecord& record) {
                      accuracy(record.accuracy),
                      record.lr,
                      with_thousands(record.samples_per_s),
-                     milliseconds(record.step_ms));
+                     milliseconds(record.step_ms.total));
 }
 
 std::string evaluation_line(const EvaluationRecord& record) {
@@ -59,7 +59,7 @@ std::string slow_rank_line(const SlowRankRecord& record) {
 
 void Progress::on_step(const StepRecord& record) {
   console_.line(step_line(record));
-  const double left = double(record.steps - record.step) * record.step_ms / 1000;
+  const double left = double(record.steps - record.step) * record.step_ms.total / 1000;
   const double share = double(record.step) / double(std::max<std::int64_t>(1, record.steps));
   console_.bar(share, duration(left) + " left");
 }
@@ -109,6 +109,7 @@ void Progress::on_rollback(const RollbackRecord& record) {
 
 void Progress::on_end(const TrainSummary& summary) {
   const double steps = double(std::max<std::int64_t>(1, summary.steps));
+  const Ledger own = summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
   console_.line(fmt::format("done       {} steps, {} samples in {:.1f} s of training",
                             with_thousands(double(summary.steps)),
                             with_thousands(double(summary.samples)),
@@ -125,7 +126,7 @@ void Progress::on_end(const TrainSummary& summary) {
                   "training waited {:.1f}%",
                   with_thousands(summary.loader_samples_per_s),
                   summary.loader_workers,
-                  100 * summary.data_wait_share));
+                  100 * own.share(LedgerPart::data)));
   if (summary.skipped_samples > 0)
     console_.line(fmt::format("bad samples            {} replaced{}",
                               with_thousands(double(summary.skipped_samples)),
@@ -139,8 +140,9 @@ void Progress::on_end(const TrainSummary& summary) {
     console_.line(fmt::format("rollbacks              {}", summary.rollbacks));
   console_.line(
       fmt::format("exposed communication  {} a step, {:.1f}% of it",
-                  milliseconds(1000 * summary.comm_exposed_share * summary.wall_s / steps),
-                  100 * summary.comm_exposed_share));
+                  milliseconds(1000 * own.share(LedgerPart::exchange) * summary.wall_s / steps),
+                  100 * own.share(LedgerPart::exchange)));
+  console_.line("noise scale            " + summary.noise_scale_words);
   if (summary.slowest_rank >= 0)
     console_.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
                               summary.slowest_rank,

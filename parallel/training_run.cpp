@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
+#include <variant>
 
 #include "core/optim/lr_schedule.h"
+#include "parallel/ledger.h"
 #include "parallel/process_memory.h"
 #include "parallel/profile_report.h"
 
@@ -72,7 +75,8 @@ TrainingRun::TrainingRun(const Parts& parts)
       feed_(make_feed()),
       requests_(feed_),
       replica_check_(p_.context, p_.replica.saved_arrays(), p_.options.check_replicas_every),
-      straggler_watch_(p_.context, p_.replica, p_.observers) {
+      straggler_watch_(p_.context, p_.replica, p_.observers),
+      noise_watch_(p_.context, p_.replica) {
   LOCKSTEP_CHECK(p_.options.on_spike == OnSpike::ignore || !p_.options.checkpoint.folder.empty(),
                  ConfigError,
                  "on_spike rollback needs a folder of checkpoints to go back to");
@@ -102,7 +106,6 @@ data::LoaderOptions TrainingRun::loader_options() const {
 void TrainingRun::make_loader() {
   if (loader_) {
     count_skipped(*loader_, summary_);
-    waited_ += loader_->waited_seconds();
     loader_.reset();  // before its requests change
   }
   requests_ = feed_;
@@ -194,12 +197,16 @@ void TrainingRun::train_one_step() {
       (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
   const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
   take(p_.replica.train_step(feed_.schedule(step), *loader_, step, lr));
-  if (logs) take(p_.replica.finish_steps());
+  if (logs || noise_watch_.due()) {
+    take(p_.replica.finish_steps());
+    if (!spike_) noise_watch_.gather();
+  }
   ++done_;
   summary_.evaluated = false;
   if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is told
   StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
+  record.noise_scale = noise_watch_.scale().samples();
   if (p_.context.rank() == 0 && p_.options.complete_step) p_.options.complete_step(record);
   tell([&](TrainObserver& observer) { observer.on_step(record); });
 }
@@ -209,6 +216,7 @@ void TrainingRun::take(std::span<const StepResult> results) {
   for (const StepResult& result : results) {
     if (spike_) return;  // roll_back() undoes it
     known_ = result.step;
+    noise_watch_.take(result);
     if (result.bad) {
       take_bad(result);
       continue;
@@ -255,6 +263,7 @@ void TrainingRun::evaluate() {
 
 void TrainingRun::save_when_due() {
   if (!checkpointing_ || summary_.stopped) return;
+  const StepLog::Stall stall(*log_, LedgerPart::checkpoint);
   checkpointing_->after_step(
       done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
 }
@@ -282,16 +291,16 @@ std::optional<io::CheckpointState> TrainingRun::state() const {
 void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
   TrainSummary& s = summary_;
-  const double seconds = log_->process_seconds();
+  const Ledger ledger = log_->ledger();
   if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
   s.steps = done_;
   s.samples = feed_.samples_before(done_);
-  s.wall_s = seconds + (p_.start ? p_.start->state.wall_s : 0.0);
-  s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / seconds;
-  s.comm_exposed_share = p_.replica.times().exposed_communication / seconds;
-  s.data_wait_share = (waited_ + loader_->waited_seconds()) / seconds;
+  s.wall_s = ledger.total + (p_.start ? p_.start->state.wall_s : 0.0);
+  s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / ledger.total;
   s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
   s.loader_workers = loader_->workers();
+  tell_noise_scale();
+  s.ledgers = gather_ledgers(p_.context.host_communicator(), ledger);
   s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
   s.activation_bytes = p_.replica.activation_bytes();
   s.weights_sha256 = p_.replica.weights_sha256();
@@ -322,6 +331,31 @@ void TrainingRun::finish() {
     s.stopped ? observer->on_stop(s) : observer->on_end(s);
   if (!profile) return;
   for (TrainObserver* observer : p_.observers) observer->on_profile(*profile);
+}
+
+void TrainingRun::tell_noise_scale() {
+  const NoiseScale& scale = noise_watch_.scale();
+  summary_.noise_scale = scale.samples();
+  const bool adaptive = std::holds_alternative<Adamw>(p_.options.optimizer);
+  if (scale.samples())
+    summary_.noise_scale_words = noise_scale_words(*scale.samples(),
+                                                   p_.options.global_batch,
+                                                   learning_rate(p_.options.optimizer),
+                                                   adaptive ? std::sqrt(2.0) : 2.0);
+  else if (p_.options.noise_scale_every == 0)
+    summary_.noise_scale_words = "not measured: --noise-scale-every 0";
+  else if (p_.replica.batch().shards < 2)
+    summary_.noise_scale_words =
+        "not known: a step has one shard; a smaller --micro-batch gives more";
+  else if (scale.measurements() < NoiseScale::kFewest)
+    summary_.noise_scale_words =
+        fmt::format("not known: {} measurements, fewer than {}; they come every {} steps",
+                    scale.measurements(),
+                    NoiseScale::kFewest,
+                    p_.options.noise_scale_every);
+  else
+    summary_.noise_scale_words =
+        "not known: the gradient is lost in its noise, whose scale is far above the global batch";
 }
 
 MemoryTable TrainingRun::memory_table() const {

@@ -11,6 +11,7 @@
 #include "parallel/checkpointing.h"
 #include "parallel/fingerprint.h"
 #include "parallel/memory_table.h"
+#include "parallel/noise_watch.h"
 #include "parallel/rank_context.h"
 #include "parallel/replica.h"
 #include "parallel/replica_check.h"
@@ -79,6 +80,7 @@ class TrainingRun {
   void tell(const Call& call) {
     if (p_.observers.empty()) return;
     const StageScope stage(&p_.context.position(), RunStage::saving);
+    const StepLog::Stall stall(*log_, LedgerPart::logging);
     for (TrainObserver* observer : p_.observers) call(*observer);
   }
   void train_one_step();
@@ -90,6 +92,7 @@ class TrainingRun {
   MemoryTable memory_table() const;
   void finish();
   void save_at_end();
+  void tell_noise_scale();
 
   // training_run_faults.cpp
   void take_bad(const StepResult& result);
@@ -103,8 +106,8 @@ class TrainingRun {
   TrainingFeed feed_, requests_;
   ReplicaCheck replica_check_;
   StragglerWatch straggler_watch_;
+  NoiseWatch noise_watch_;
   std::optional<data::Loader> loader_;
-  double waited_ = 0;  // for loaders before this one
   std::optional<StopAgreement> agreement_;
   std::optional<Checkpointing> checkpointing_;  // on rank 0
   std::optional<StepLog> log_;

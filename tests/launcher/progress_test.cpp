@@ -16,11 +16,11 @@ TEST(Progress, StepLine) {
   record.accuracy = 0.965;
   record.lr = 0.1;
   record.samples_per_s = 12345.4;
-  record.step_ms = 20.74;
+  record.step_ms.total = 20.74;
   EXPECT_EQ(step_line(record),
             "step 120/940  epoch 0.51  loss 0.1234  acc 96.50%  lr 0.1  12,345 samples/s  20.7 ms");
   record.accuracy = -1;
-  record.step_ms = 0.0123;
+  record.step_ms.total = 0.0123;
   EXPECT_EQ(step_line(record),
             "step 120/940  epoch 0.51  loss 0.1234  lr 0.1  12,345 samples/s  0.0123 ms");
 }
