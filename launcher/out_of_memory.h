@@ -40,10 +40,10 @@ class TrainingMemory {
   /// What the request left open.
   void settle(const TrainOptions& options) { request_.options = options; }
 
-  /// Throws ExplainedOutOfMemory where a rank's plan does not fit what is free there; all ranks do,
-  /// alike, and name the one that lacks most. Throws OutOfMemory where a plan exceeds the
-  /// memory_limit. Collective.
-  void require_room() const;
+  /// The plan that fits. Throws ExplainedOutOfMemory where a rank's plan does not fit what is free
+  /// there; all ranks do, alike, and name the one that lacks most. Throws OutOfMemory where a plan
+  /// exceeds the memory_limit. Collective.
+  MemoryPlan require_room() const;
 
   /// The room of the rank that has the least, beyond any device where none says. Equal on all
   /// ranks.

@@ -215,20 +215,20 @@ std::string gpu_section(const Runs& runs) {
   html = in_charts(html);
   for (const RunView& run : runs) {
     if (!run->summary || run->summary->gpus.empty()) continue;
-    constexpr std::size_t kMostGpus = 16;
+    constexpr std::size_t kGpusShown = 16;
     std::string lists;
-    for (std::size_t i = 0; i < std::min(kMostGpus, run->summary->gpus.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(kGpusShown, run->summary->gpus.size()); ++i) {
       Table table{fmt::format("GPU of rank {}", i), {"quantity", "value"}, {}};
       for (const Setting& value : run->summary->gpus[i])
         table.rows.push_back({value.name, value.value});
       lists += html_of(table);
     }
-    html += details(
-        fmt::format("{}: GPUs by rank{}",
-                    run.label,
-                    run->summary->gpus.size() > kMostGpus ? fmt::format(", the first {}", kMostGpus)
-                                                          : std::string()),
-        lists);
+    html += details(fmt::format("{}: GPUs by rank{}",
+                                run.label,
+                                run->summary->gpus.size() > kGpusShown
+                                    ? fmt::format(", the first {}", kGpusShown)
+                                    : std::string()),
+                    lists);
   }
   return html;
 }

@@ -57,10 +57,13 @@ std::string over_one_step(const RunView& run, const std::string& title) {
   const auto at = std::size_t(fullest - memory.live_bytes.begin());
   for (std::size_t i = 0; i < memory.live_bytes.size(); ++i)
     chart.steps.push_back(double(i) * double(memory.joined));
-  chart.description =
-      fmt::format("Memory between operators over one micro-batch: at most {}{}",
-                  bytes_words(*fullest),
-                  memory.nodes.empty() ? std::string() : ", at " + memory.nodes[at]);
+  chart.description = fmt::format(
+      "What is live of the arena while one micro-batch{} is computed: at most {}{}",
+      memory.micro_batch > 0 ? fmt::format(" of {}", memory.micro_batch) : std::string(),
+      bytes_words(*fullest),
+      memory.nodes.empty() ? std::string() : ", at " + memory.nodes[at]);
+  if (memory.first_backward > 0)
+    chart.description += fmt::format("; from operator {} on, backward", memory.first_backward);
   return html_of(chart) + paragraph(chart.description + ".");
 }
 

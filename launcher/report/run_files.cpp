@@ -20,7 +20,7 @@ using nlohmann::json;
 namespace files = std::filesystem;
 
 constexpr int kMaxDepth = 8;
-constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
 // Far beyond what a run writes; of more, the rest is left out, so that memory has a bound.
 constexpr std::size_t kMostLedgerRows = std::size_t{1} << 16, kMostAdvice = 16, kMostGpus = 1024,
                       kMostCategories = 100, kMostStarts = 1000, kMostNodes = 1500;
@@ -80,7 +80,7 @@ void check_format(const json& object, const std::string& file) {
 }
 
 std::string whole_text(const std::string& file) {
-  LOCKSTEP_CHECK(data::input_file_size(file, "") <= kMostBytes,
+  LOCKSTEP_CHECK(data::input_file_size(file, "") <= kMostFileBytes,
                  DataError,
                  "{} is larger than any that a run writes",
                  file);
@@ -212,6 +212,8 @@ StepMemory step_memory_of(const json& object, const std::string& file) {
     memory.live_bytes.push_back(bytes.get<double>());
   }
   memory.joined = std::max<std::int64_t>(1, whole_in(object, "joined"));
+  memory.micro_batch = std::max<std::int64_t>(0, whole_in(object, "micro_batch"));
+  memory.first_backward = std::max<std::int64_t>(0, whole_in(object, "first_backward"));
   const json& names = list_in(object, "nodes");
   const bool named = names.size() == memory.live_bytes.size();
   for (std::size_t i = 0; named && i < names.size() && names.size() <= kMostNodes; ++i)

@@ -92,9 +92,11 @@ struct EventList {
 
 /// Device memory over the nodes of one step's program: memory.json.
 struct StepMemory {
-  std::vector<double> live_bytes;  ///< by node, in the order in which they run
-  std::vector<std::string> nodes;  ///< their names; as many, or none
-  std::int64_t joined = 1;         ///< nodes of the program that one entry stands for
+  std::vector<double> live_bytes;   ///< by node, in the order in which they run
+  std::vector<std::string> nodes;   ///< their names; as many, or none
+  std::int64_t joined = 1;          ///< nodes of the program that one entry stands for
+  std::int64_t micro_batch = 0;     ///< samples; 0: unknown
+  std::int64_t first_backward = 0;  ///< number of the first node of the backward pass; 0: unknown
 };
 
 /// A run's folder. Texts are as the files have them: nothing is escaped.

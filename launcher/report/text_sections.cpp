@@ -44,10 +44,10 @@ std::string starts_table(const RunView& run) {
                "command"},
               {},
               Table::Cells::words};
-  constexpr std::size_t kMostStarts = 50;
+  constexpr std::size_t kStartsShown = 50;
   for (const Start& start : run->starts) {
-    if (table.rows.size() == kMostStarts) {
-      table.rows.push_back({fmt::format("and {} more", run->starts.size() - kMostStarts)});
+    if (table.rows.size() == kStartsShown) {
+      table.rows.push_back({fmt::format("and {} more", run->starts.size() - kStartsShown)});
       break;
     }
     table.rows.push_back({with_thousands(double(start.step)),

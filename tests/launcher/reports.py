@@ -103,12 +103,16 @@ class Reports(Reported):
         result = self.report("run")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertIn("run/report.html", result.stdout)
+        memory = json.loads((self.folder / "run/memory.json").read_text())
+        self.assertEqual(len(memory["live_bytes"]), len(memory["nodes"]))
+        self.assertLessEqual(max(memory["live_bytes"]), memory["arena_bytes"])
+        self.assertGreater(min(memory["live_bytes"]), 0)
         after = {p.name: p.stat().st_mtime_ns for p in (self.folder / "run").iterdir()}
         self.assertEqual(after.pop("report.html") > 0 and after, before)
         page = self.page()
         summary = json.loads((self.folder / "run/summary.json").read_text())
         for words in ("Run run", "ended after 60 steps", "mlp", "Loss", "Accuracy", "Throughput",
-                      "Where the time goes", "forward", "Gradient norm", "Learning rate",
+                      "Where the time goes", "forward", "Gradient norm", "Learning rate", "Memory over one step",
                       summary["weights_sha256"], f"csv:{self.table}",
                       f"{100 * summary['val_accuracy']:.4g}%"):
             self.assertIn(words, page.text)
@@ -278,7 +282,11 @@ class ReportRanks(Reported):
         page = self.page()
         self.assertIn("Balance of ranks", page.text)
         summary = json.loads((self.folder / "run/summary.json").read_text())
-        self.assertIn(f"The slowest is rank {summary['slowest_rank']}", page.text)
+        for row in summary["ledger"]:
+            self.assertIn(f"rank {row['rank']} on {row['host']}", page.text)
+        self.assertEqual(len(summary["ledger"]), 2)
+        if summary["slowest_rank"] >= 0:
+            self.assertIn(f"The slowest is rank {summary['slowest_rank']}", page.text)
         shutil.copytree(self.folder / "run", self.folder / "copy")
         (self.folder / "copy/summary.json").unlink()
         self.assertEqual(self.report("copy", "--force").returncode, 0)
