@@ -19,6 +19,7 @@
 #include "launcher/pack_command.h"
 #include "launcher/plan_command.h"
 #include "launcher/run_command.h"
+#include "launcher/scale_command.h"
 #include "launcher/train_command.h"
 #include "launcher/uncaught.h"
 
@@ -31,6 +32,7 @@ constexpr std::string_view kUsage =
     "  train      trains a model of the zoo on a data source (lockstep train --help)\n"
     "  run        starts the ranks of a training and restarts them after a failure\n"
     "  plan       what a training would need and what fits, without running it\n"
+    "  scale      runs a training on several numbers of ranks and predicts further ones\n"
     "  evaluate   loss and accuracy of a saved run\n"
     "  predict    what a saved run says of single samples\n"
     "  generate   text that a saved gpt continues\n"
@@ -64,6 +66,7 @@ int run(const std::vector<std::string>& arguments) {
       {"train", lockstep::train_command},
       {"run", lockstep::run_command},
       {"plan", lockstep::plan_command},
+      {"scale", lockstep::scale_command},
       {"evaluate", lockstep::evaluate_command},
       {"predict", lockstep::predict_command},
       {"generate", lockstep::generate_command},
@@ -75,6 +78,7 @@ int run(const std::vector<std::string>& arguments) {
   constexpr std::string_view kCommands[] = {"train",
                                             "run",
                                             "plan",
+                                            "scale",
                                             "evaluate",
                                             "predict",
                                             "generate",

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "parallel/cost_model.h"
@@ -106,26 +108,57 @@ class ComputeFit {
   std::span<const MeasuredStep> steps_;
 };
 
-/// The slowness (as its logarithm) that fits best with `parameters`.
-double best_slowness(const Workload& work,
-                     const Machine& machine,
-                     std::span<const MeasuredStep> steps,
-                     CostParameters& parameters,
-                     const CostParameters& start) {
-  const auto error = [&](double logarithm) {
-    parameters.slowness = std::exp(logarithm);
-    double sum = kPrior * squared(logarithm - std::log(start.slowness)) +
-                 kPrior * squared(parameters.overlap - start.overlap);
-    for (const MeasuredStep& step : steps)
-      sum += squared((predict(work, machine, parameters, step.share).exposed_s - step.exposed_s) /
-                     step.step_s);
-    return sum;
-  };
-  const double best = least_on_grid(-std::log(kMostSlowness), std::log(kMostSlowness), error);
-  const double least = error(best);
-  parameters.slowness = std::exp(best);
-  return least;
-}
+/// Least squares for the exposed communication of `steps`; compute is known.
+class ExposedFit {
+ public:
+  ExposedFit(const Workload& work,
+             const Machine& machine,
+             std::span<const MeasuredStep> steps,
+             const CostParameters& start)
+      : work_(work), machine_(machine), steps_(steps), start_(start) {}
+
+  /// Sets slowness and imbalance of `parameters` to what fits best with its overlap; the error.
+  double settle(CostParameters& parameters) const {
+    const auto at = [&](double logarithm) {
+      parameters.slowness = std::exp(logarithm);
+      return settle_imbalance(parameters) +
+             kPrior * squared(logarithm - std::log(start_.slowness)) +
+             kPrior * squared(parameters.overlap - start_.overlap);
+    };
+    return at(least_on_grid(-std::log(kMostSlowness), std::log(kMostSlowness), at));
+  }
+
+ private:
+  /// The exposed communication is linear in it.
+  double settle_imbalance(CostParameters& parameters) const {
+    double product = kPrior * start_.imbalance, square = kPrior;
+    parameters.imbalance = 0;
+    std::vector<std::pair<double, double>> terms;  // what is missing, and what 1 would add
+    for (const MeasuredStep& step : steps_) {
+      const double without = exposed(step, parameters, 0);
+      const double missing = (step.exposed_s - without) / step.step_s;
+      const double added = (exposed(step, parameters, 1) - without) / step.step_s;
+      terms.emplace_back(missing, added);
+      product += missing * added;
+      square += added * added;
+    }
+    parameters.imbalance = std::max(0.0, product / square);
+    double error = kPrior * squared(parameters.imbalance - start_.imbalance);
+    for (const auto& [missing, added] : terms)
+      error += squared(missing - parameters.imbalance * added);
+    return error;
+  }
+
+  double exposed(const MeasuredStep& step, CostParameters parameters, double imbalance) const {
+    parameters.imbalance = imbalance;
+    return predict(work_, machine_, parameters, step.share).exposed_s;
+  }
+
+  const Workload& work_;
+  const Machine& machine_;
+  std::span<const MeasuredStep> steps_;
+  const CostParameters& start_;
+};
 
 }  // namespace
 
@@ -154,13 +187,15 @@ CostParameters fit(const Workload& work,
   const CostParameters computed = compute.at(contention, start);
   if (!communicates) return computed;
 
+  const ExposedFit exposed(work, machine, steps, start);
   CostParameters best = computed;
-  double least = best_slowness(work, machine, steps, best, start);
+  best.overlap = start.overlap;
+  double least = exposed.settle(best);
   constexpr int kOverlaps = 20;
   for (int i = 0; i <= kOverlaps; ++i) {
     CostParameters tried = computed;
     tried.overlap = double(i) / kOverlaps;
-    const double error = best_slowness(work, machine, steps, tried, start);
+    const double error = exposed.settle(tried);
     if (error < least) {
       least = error;
       best = tried;

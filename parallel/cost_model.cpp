@@ -81,8 +81,10 @@ StepCost predict(const Workload& work,
     else
       hidden_end = std::max(hidden_end, bucket.ready * backward_s) + seconds;
   }
-  const double at_best = after + std::max(0.0, hidden_end - backward_s);
-  cost.exposed_s = cost.communication_s - parameters.overlap * (cost.communication_s - at_best);
+  const double at_best =
+      std::min(cost.communication_s, after + std::max(0.0, hidden_end - backward_s));
+  cost.exposed_s = at_best + (1 - parameters.overlap) * (cost.communication_s - at_best);
+  if (share.ranks > 1) cost.exposed_s += parameters.imbalance * cost.compute_s / crowd;
   return cost;
 }
 

@@ -15,11 +15,12 @@ namespace lockstep {
 /// Note [Cost model]. Seconds of a step on N ranks, R = min(N, ranks_per_host) on a host:
 ///
 ///   step    = compute + exposed
-///   compute = k * (fixed + per_sample * samples of a rank)
-///   k       = max(1, R / cores) * (1 + (contention - 1) * min(1, (R - 1) / (cores - 1)))
+///   compute = crowd * shared * (fixed + per_sample * samples of a rank)
+///   crowd   = max(1, R / cores)
+///   shared  = 1 + (contention - 1) * min(1, (R - 1) / (cores - 1))
 ///
-/// where ranks work on cores: k says how ranks that share a core, and ranks that share a host's
-/// memory, slow each other down. On GPUs k = 1.
+/// where ranks work on cores: ranks that share a core take turns, and ranks that share a host's
+/// memory and clock slow each other down. On GPUs both are 1.
 ///
 /// A bucket of n bytes takes, with q subtrees a rank (Note [Reduction tree]; 1 where ranks own
 /// aligned shards), a latency for each message and its bytes on the wire (Hockney 1994; LogGP,
@@ -35,12 +36,16 @@ namespace lockstep {
 ///                 2 (ceil(log2 R) alpha_in + ceil(log2 hosts) alpha_out)
 ///                 + 2 n (N - 1) / N * max(1 / B_in, 1 / B_host where there are several hosts)
 ///
-/// times `slowness`, and k's max(1, R / cores), where the processor itself moves the bytes. With
-/// one host the large exchange moves the well-known 2 (N - 1) / N n bytes.
+/// times `slowness`, and crowd, where the processor itself moves the bytes. With one host the large
+/// exchange moves the well-known 2 (N - 1) / N n bytes.
 ///
 /// Overlap: bucket b can travel once its share `ready` of the last micro-batch's backward is done
 /// and the bucket before it is through. What ends after backward is exposed. `overlap`: how much of
 /// what could be hidden so is; small buckets wait for the end and hide nothing.
+///
+/// Ranks also wait for the slowest of them before anything can travel, which a rank's clock cannot
+/// tell from communication: exposed has imbalance * compute / crowd more. (On a crowded core one
+/// rank's wait is another's turn.)
 
 /// A bucket of the exchange, in order of becoming complete.
 struct BucketWork {
@@ -83,6 +88,7 @@ struct CostParameters {
   double contention = 1;    ///< at least 1
   double slowness = 1;      ///< of the network, as a multiple of what Machine says
   double overlap = 1;       ///< 0 to 1
+  double imbalance = 0;     ///< wait for the slowest rank, as a share of compute
 };
 
 struct StepCost {

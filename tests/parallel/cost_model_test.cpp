@@ -145,6 +145,17 @@ TEST_F(CostFit, ASlowNetworkAndWhatItHides) {
   }
 }
 
+TEST_F(CostFit, WaitingForTheSlowestIsToldFromASlowNetwork) {
+  // The wait grows with the samples of a rank, the bytes do not.
+  const CostParameters truth{.per_sample_s = 1e-3, .slowness = 4, .overlap = 0, .imbalance = 0.1};
+  const MeasuredStep steps[] = {
+      measure(truth, 1, 128), measure(truth, 2, 64), measure(truth, 2, 128)};
+  const CostParameters fitted = fit(work_, machine_, steps, {.overlap = 0});
+  EXPECT_NEAR(fitted.slowness, 4, 0.04);
+  EXPECT_NEAR(fitted.imbalance, 0.1, 1e-3);
+  for (const int ranks : {2, 4, 8}) expect_predicts(fitted, truth, ranks);
+}
+
 TEST_F(CostFit, OnePointOfOneRank) {
   const MeasuredStep alone[] = {{{1, 64, 1}, 0.64, 0}};
   const CostParameters fitted = fit(work_, machine_, alone, {.slowness = 3});
