@@ -16,13 +16,13 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kKeys[] = {"ranks_per_host",
-                                      "inside_latency_us",
-                                      "inside_bandwidth_GBps",
-                                      "between_latency_us",
-                                      "between_bandwidth_GBps"};
-constexpr std::string_view kNames[] = {"nvlink", "ib", "ethernet"};
-constexpr std::uintmax_t kMostBytes = 64 * 1024;
+constexpr std::string_view kNetworkKeys[] = {"ranks_per_host",
+                                             "inside_latency_us",
+                                             "inside_bandwidth_GBps",
+                                             "between_latency_us",
+                                             "between_bandwidth_GBps"};
+constexpr std::string_view kNetworkNames[] = {"nvlink", "ib", "ethernet"};
+constexpr std::uintmax_t kMostNetworkBytes = 64 * 1024;
 
 std::vector<TomlEntry> entries_of(const std::string& text, const std::string& name) {
   try {
@@ -41,10 +41,10 @@ class Numbers {
  public:
   Numbers(const std::string& text, const std::string& name) : name_(name) {
     for (const TomlEntry& entry : entries_of(text, name)) {
-      if (std::ranges::find(kKeys, entry.key) == std::end(kKeys)) {
-        const std::string best = nearest(entry.key, kKeys);
+      if (std::ranges::find(kNetworkKeys, entry.key) == std::end(kNetworkKeys)) {
+        const std::string best = nearest(entry.key, kNetworkKeys);
         throw ConfigError(fmt::format("--network {}: unknown key '{}'", name, entry.key),
-                          best.empty() ? fmt::format("keys are {}", fmt::join(kKeys, ", "))
+                          best.empty() ? fmt::format("keys are {}", fmt::join(kNetworkKeys, ", "))
                                        : fmt::format("did you mean {}?", best));
       }
       texts_[entry.key] = entry.values.size() == 1 ? entry.values[0] : "a list";
@@ -56,7 +56,7 @@ class Numbers {
   double number(std::string_view key, double least, double most) const {
     if (!has(key))
       throw ConfigError(fmt::format("--network {}: {} is missing", name_, key),
-                        fmt::format("keys are {}", fmt::join(kKeys, ", ")));
+                        fmt::format("keys are {}", fmt::join(kNetworkKeys, ", ")));
     const std::string& text = texts_.at(std::string(key));
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -108,13 +108,13 @@ Network open_network(const std::string& name_or_file) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::is_regular_file(name_or_file, error)) {
-    const std::string best = nearest(name_or_file, kNames);
+    const std::string best = nearest(name_or_file, kNetworkNames);
     throw ConfigError(
         fmt::format("--network '{}' is neither nvlink, ib or ethernet nor a file", name_or_file),
         best.empty() ? std::string("a TOML file has the keys that lockstep plan --help lists")
                      : fmt::format("did you mean {}?", best));
   }
-  LOCKSTEP_CHECK(fs::file_size(name_or_file, error) <= kMostBytes && !error,
+  LOCKSTEP_CHECK(fs::file_size(name_or_file, error) <= kMostNetworkBytes && !error,
                  ConfigError,
                  "--network {}: too long for the few lines that a network takes",
                  name_or_file);

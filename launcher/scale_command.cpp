@@ -20,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void say(const std::string& text) { std::cout << "lockstep scale: " << text << std::endl; }
+void announce(const std::string& text) { std::cout << "lockstep scale: " << text << std::endl; }
 
 /// A file in full, or the one before it.
-void write_file(const fs::path& file, std::string_view text) {
+void write_whole(const fs::path& file, std::string_view text) {
   const std::string temporary = file.string() + ".tmp";
   RunLog log(temporary);
   log.write_line(text.substr(0, text.size() - (text.ends_with('\n') ? 1 : 0)));
@@ -35,7 +35,7 @@ void write_file(const fs::path& file, std::string_view text) {
 }
 
 /// Creates --out. Throws ConfigError: it is there and holds something.
-void claim(const ScaleFlags& flags) {
+void claim_folder(const ScaleFlags& flags) {
   std::error_code error;
   if (fs::exists(flags.out, error)) {
     LOCKSTEP_CHECK(fs::is_directory(flags.out), ConfigError, "--out {} is not a folder", flags.out);
@@ -56,18 +56,18 @@ class Scale {
  public:
   explicit Scale(const ScaleFlags& flags)
       : flags_(flags), starter_(flags), experiments_(experiments_of(flags)) {
-    claim(flags);
+    claim_folder(flags);
     lock_.emplace(flags.out, RunLock::kSupervisor);
     describe();
   }
 
   int run() {
     std::size_t wanted = experiments_.size() * std::size_t(flags_.repeats);
-    say(fmt::format("{} runs of {} steps under {}, into {}",
-                    wanted,
-                    flags_.steps,
-                    starter_.launcher_name(),
-                    flags_.out));
+    announce(fmt::format("{} runs of {} steps under {}, into {}",
+                         wanted,
+                         flags_.steps,
+                         starter_.launcher_name(),
+                         flags_.out));
     // Repeats outermost: a machine that grows slower does so for all counts.
     for (int repeat = 1; repeat <= flags_.repeats && !signals_.requested(); ++repeat)
       for (std::size_t i = 0; i < experiments_.size() && !signals_.requested(); ++i)
@@ -77,7 +77,7 @@ class Scale {
     subject_.complete = done == wanted;
     write();
     std::cout << "\n" << scale_text(subject_, result_) << "\n" << std::flush;
-    say(fmt::format(
+    announce(fmt::format(
         "{} of {} runs done; {}/scale.txt, .md, .csv, .json, .svg", done, wanted, flags_.out));
     if (subject_.complete) return 0;
     for (const ScaleRun& run : subject_.runs)
@@ -110,14 +110,15 @@ class Scale {
     } catch (const DataError& error) {
       run.error = error.what();
     }
-    say(run.error.empty() ? fmt::format("{} of {}: {} {} ranks: {:.3f} ms a step, {:.3f} exposed",
-                                        repeat,
-                                        flags_.repeats,
-                                        name_of(experiment.mode),
-                                        experiment.ranks,
-                                        run.times.step_s * 1e3,
-                                        run.times.exposed_s * 1e3)
-                          : "failed: " + run.error);
+    announce(run.error.empty()
+                 ? fmt::format("{} of {}: {} {} ranks: {:.3f} ms a step, {:.3f} exposed",
+                               repeat,
+                               flags_.repeats,
+                               name_of(experiment.mode),
+                               experiment.ranks,
+                               run.times.step_s * 1e3,
+                               run.times.exposed_s * 1e3)
+                 : "failed: " + run.error);
     subject_.runs.push_back(std::move(run));
     subject_.complete = false;
     write();
@@ -152,11 +153,11 @@ class Scale {
   void write() {
     result_ = evaluate_scale(flags_, subject_.runs, work_, machine_);
     const fs::path out = flags_.out;
-    write_file(out / "scale.txt", scale_text(subject_, result_));
-    write_file(out / "scale.md", scale_markdown(subject_, result_));
-    write_file(out / "scale.csv", scale_csv(result_));
-    write_file(out / "scale.json", scale_json(subject_, result_));
-    write_file(out / "scale.svg", scale_svg(subject_, result_));
+    write_whole(out / "scale.txt", scale_text(subject_, result_));
+    write_whole(out / "scale.md", scale_markdown(subject_, result_));
+    write_whole(out / "scale.csv", scale_csv(result_));
+    write_whole(out / "scale.json", scale_json(subject_, result_));
+    write_whole(out / "scale.svg", scale_svg(subject_, result_));
   }
 
   const ScaleFlags& flags_;

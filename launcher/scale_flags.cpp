@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostRanks = 100'000;
+constexpr int kMostScaleRanks = 100'000;
 /// Windows whose mean is logged in a run; the first one is warm-up.
 constexpr std::int64_t kWindows = 6;
 
@@ -29,7 +29,7 @@ constexpr std::string_view kTaken[] = {"--epochs",
                                        "--checkpoint-every",
                                        "--profile"};
 
-std::vector<std::string> split(const std::string& text) {
+std::vector<std::string> split_at_commas(const std::string& text) {
   std::vector<std::string> parts;
   std::istringstream stream(text);
   for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
@@ -39,7 +39,7 @@ std::vector<std::string> split(const std::string& text) {
 
 std::vector<Scaling> parse_modes(const std::string& text) {
   std::vector<Scaling> modes;
-  for (const std::string& part : split(text)) {
+  for (const std::string& part : split_at_commas(text)) {
     LOCKSTEP_CHECK(part == "weak" || part == "strong",
                    ConfigError,
                    "--mode: expected weak, strong or both with a comma, got '{}'",
@@ -50,12 +50,12 @@ std::vector<Scaling> parse_modes(const std::string& text) {
   return modes;
 }
 
-struct Raw {
+struct RawScale {
   std::string ranks, mode = "strong,weak", hosts, hold_out, predict, network;
   std::int64_t repeats = 3, steps = 60;
 };
 
-void declare(CLI::App& app, ScaleFlags& flags, Raw& raw) {
+void declare(CLI::App& app, ScaleFlags& flags, RawScale& raw) {
   app.add_option("--ranks", raw.ranks, "numbers of ranks to run")->type_name("1,2,4");
   app.add_option(
          "--mode",
@@ -149,18 +149,22 @@ void check_hold_out(const ScaleFlags& flags) {
 
 std::string_view name_of(Scaling mode) { return mode == Scaling::weak ? "weak" : "strong"; }
 
-std::vector<int> parse_counts(const std::string& flag, const std::string& text) {
+std::vector<int> parse_counts(const std::string& flag,
+                              const std::string& text,
+                              int least,
+                              int most) {
   std::vector<int> counts;
-  for (const std::string& part : split(text)) {
+  for (const std::string& part : split_at_commas(text)) {
     int count = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), count);
-    LOCKSTEP_CHECK(error == std::errc() && end == part.data() + part.size() && count >= 1 &&
-                       count <= kMostRanks,
-                   ConfigError,
-                   "{}: expected whole numbers from 1 to {} with commas, got '{}'",
-                   flag,
-                   kMostRanks,
-                   text);
+    LOCKSTEP_CHECK(
+        error == std::errc() && end == part.data() + part.size() && count >= least && count <= most,
+        ConfigError,
+        "{}: expected whole numbers from {} to {} with commas, got '{}'",
+        flag,
+        least,
+        most,
+        text);
     counts.push_back(count);
   }
   std::ranges::sort(counts);
@@ -179,7 +183,7 @@ ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments) {
       "lockstep scale");
   app.get_formatter()->column_width(34);
   ScaleFlags flags;
-  Raw raw;
+  RawScale raw;
   declare(app, flags, raw);
   for (CLI::Option* option : app.get_options()) option->take_last();
   try {
@@ -194,14 +198,15 @@ ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments) {
   if (raw.ranks.empty()) throw ConfigError("scale needs --ranks", "--ranks 1,2,4");
   if (flags.out.empty())
     throw ConfigError("scale needs --out DIR", "the folder for its table, plot and runs");
-  flags.ranks = parse_counts("--ranks", raw.ranks);
+  flags.ranks = parse_counts("--ranks", raw.ranks, 1, kMostScaleRanks);
   flags.modes = parse_modes(raw.mode);
   if (!raw.hold_out.empty()) {
-    const std::vector<int> held = parse_counts("--hold-out", raw.hold_out);
+    const std::vector<int> held = parse_counts("--hold-out", raw.hold_out, 1, kMostScaleRanks);
     LOCKSTEP_CHECK(held.size() == 1, ConfigError, "--hold-out takes one number of ranks");
     flags.hold_out = held[0];
   }
-  if (!raw.predict.empty()) flags.predict = parse_counts("--predict", raw.predict);
+  if (!raw.predict.empty())
+    flags.predict = parse_counts("--predict", raw.predict, 1, kMostScaleRanks);
   if (!raw.network.empty()) flags.network = open_network(raw.network);
   if (!raw.hosts.empty()) flags.run.hosts = parse_hosts(raw.hosts);
   flags.repeats = int(raw.repeats);

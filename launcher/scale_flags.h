@@ -46,8 +46,11 @@ struct Experiment {
 /// share.
 ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments);
 
-/// "1,2,4": rising. Throws ConfigError naming `flag`.
-std::vector<int> parse_counts(const std::string& flag, const std::string& text);
+/// "1,2,4", rising and each within [least, most]. Throws ConfigError naming `flag`.
+std::vector<int> parse_counts(const std::string& flag,
+                              const std::string& text,
+                              int least,
+                              int most);
 
 /// What the flags ask for, by count and then by mode; one rank is measured once for both. Throws
 /// ConfigError as plan_batch().

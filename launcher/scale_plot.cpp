@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kWidth = 300, kHeight = 220, kLeft = 62, kTop = 44, kGap = 92;
+constexpr double kPanelWidth = 300, kHeight = 220, kLeft = 62, kTop = 44, kGap = 92;
 constexpr int kPanels = 3;
 
 struct Dot {
@@ -36,7 +36,7 @@ std::string number(double value) { return fmt::format("{:g}", value); }
 class Panel {
  public:
   Panel(int number, std::string title, std::vector<Series> series, std::vector<int> counts)
-      : left_(kLeft + number * (kWidth + kGap)),
+      : left_(kLeft + number * (kPanelWidth + kGap)),
         title_(std::move(title)),
         series_(std::move(series)),
         counts_(std::move(counts)) {
@@ -56,7 +56,7 @@ class Panel {
           "text-anchor=\"end\">{}</text>\n",
           left_,
           y(i * tick_),
-          kWidth,
+          kPanelWidth,
           left_ - 6,
           y(i * tick_) + 4,
           number(i * tick_));
@@ -66,7 +66,7 @@ class Panel {
                           kTop + kHeight + 18,
                           count);
     text += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">ranks</text>\n",
-                        left_ + kWidth / 2,
+                        left_ + kPanelWidth / 2,
                         kTop + kHeight + 36);
     for (const Series& series : series_) text += draw(series);
     return text + "</g>\n";
@@ -76,7 +76,7 @@ class Panel {
   double x(double ranks) const {
     const double first = std::log2(counts_.front()), last = std::log2(counts_.back());
     const double share = last > first ? (std::log2(ranks) - first) / (last - first) : 0.5;
-    return left_ + 12 + share * (kWidth - 24);
+    return left_ + 12 + share * (kPanelWidth - 24);
   }
   double y(double value) const { return kTop + kHeight * (1 - value / most_); }
 
@@ -184,7 +184,7 @@ std::string scale_svg(const ScaleSubject& subject, const ScaleResult& result) {
     counts.push_back(forecast.experiment.ranks);
   std::ranges::sort(counts);
   counts.erase(std::ranges::unique(counts).begin(), counts.end());
-  const double width = kLeft + kPanels * kWidth + (kPanels - 1) * kGap + 20;
+  const double width = kLeft + kPanels * kPanelWidth + (kPanels - 1) * kGap + 20;
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" role=\"img\" aria-label=\"{2}: throughput, efficiency and exposed "

@@ -11,14 +11,14 @@
 namespace lockstep {
 namespace {
 
-double median(std::vector<double> values) {
+double middle_of(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 /// Milliseconds of a record; negative: it has none.
-double milliseconds(const nlohmann::json& record, const char* key) {
+double member_ms(const nlohmann::json& record, const char* key) {
   const auto found = record.find(key);
   return found != record.end() && found->is_number() ? found->get<double>() : -1;
 }
@@ -97,7 +97,7 @@ void add_forecasts(const ScaleFlags& flags, const Workload& work, ScaleResult& r
 
 Spread spread_of(std::vector<double> values) {
   const auto [least, most] = std::ranges::minmax(values);
-  return {median(std::move(values)), least, most};
+  return {middle_of(std::move(values)), least, most};
 }
 
 RunTimes read_run_times(const std::string& folder) {
@@ -108,8 +108,8 @@ RunTimes read_run_times(const std::string& folder) {
   for (std::string line; std::getline(stream, line);) {
     const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
     if (!record.is_object() || !record.contains("step_ms")) continue;
-    const double step = milliseconds(record, "step_ms");
-    const double wait = milliseconds(record, "comm_exposed_ms");
+    const double step = member_ms(record, "step_ms");
+    const double wait = member_ms(record, "comm_exposed_ms");
     LOCKSTEP_CHECK(step > 0 && wait >= 0 && wait < step,
                    DataError,
                    "{}: a step of {} ms with {} ms of exposed communication",
@@ -126,7 +126,7 @@ RunTimes read_run_times(const std::string& folder) {
                  steps.size());
   steps.erase(steps.begin());
   exposed.erase(exposed.begin());
-  return {median(std::move(steps)), median(std::move(exposed))};
+  return {middle_of(std::move(steps)), middle_of(std::move(exposed))};
 }
 
 ScaleResult evaluate_scale(const ScaleFlags& flags,
