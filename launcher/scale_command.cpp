@@ -56,9 +56,9 @@ class Scale {
  public:
   explicit Scale(const ScaleFlags& flags)
       : flags_(flags), starter_(flags), experiments_(experiments_of(flags)) {
+    describe();
     claim_folder(flags);
     lock_.emplace(flags.out, RunLock::kSupervisor);
-    describe();
   }
 
   int run() {
