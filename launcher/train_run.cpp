@@ -27,6 +27,7 @@
 #include "launcher/saved_run.h"
 #include "launcher/self_start.h"
 #include "launcher/shared_folder.h"
+#include "launcher/step_memory_json.h"
 #include "launcher/tensorboard_file.h"
 #include "parallel/batch_plan.h"
 #include "parallel/fingerprint.h"
@@ -303,6 +304,7 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
     console.set_copy(&log);
     folder->write_file("config.toml", to_toml(flags));
     folder->write_file("classes.json", classes_json(*data.train));
+    folder->write_file("memory.json", step_memory_json(plan));
     folder->write_file("environment.json", environment_json(job, settings, micro_batch_words));
     print_start(console, job, settings, data, parts.parameters, micro_batch_words, path);
     if (resumed) print_resume(console, *resumed);

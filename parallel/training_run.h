@@ -89,11 +89,13 @@ class TrainingRun {
   void evaluate();
   void save_when_due();
   std::optional<io::CheckpointState> state() const;
-  MemoryTable memory_table() const;
+
+  // training_run_end.cpp
   void finish();
-  void save_at_end();
   void tell_noise_scale();
   RunFacts facts() const;
+  MemoryTable memory_table() const;
+  void save_at_end();
 
   // training_run_faults.cpp
   void take_bad(const StepResult& result);
