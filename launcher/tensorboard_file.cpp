@@ -128,9 +128,9 @@ void TensorboardFile::on_step(const StepRecord& record) {
   to.scalar("speed/samples_per_s", record.samples_per_s);
   to.scalar("speed/loader_samples_per_s", record.loader_samples_per_s);
   to.scalar("ledger/step_ms", record.step_ms.total);
-  static const auto kTags = part_tags();
+  static const auto tags = part_tags();
   for (std::size_t part = 0; part < kLedgerParts; ++part)
-    to.scalar(kTags[part].c_str(), record.step_ms.parts[part]);
+    to.scalar(tags[part].c_str(), record.step_ms.parts[part]);
   if (record.noise_scale) to.scalar("noise_scale/samples", *record.noise_scale);
   if (record.gpu) {
     const GpuValues& gpu = record.gpu->values;

@@ -22,7 +22,9 @@ void TimeLeft::on_evaluation(const EvaluationRecord& record) {
 /// With the one at the end of the run, whatever the rhythm.
 double TimeLeft::evaluations_left() const {
   if (rhythm_ == 0) return 0;
-  return double((std::max<std::int64_t>(0, steps_ - evaluated_at_) + rhythm_ - 1) / rhythm_);
+  const std::int64_t steps = std::max<std::int64_t>(0, steps_ - evaluated_at_);
+  const std::int64_t evaluations = (steps + rhythm_ - 1) / rhythm_;
+  return double(evaluations);
 }
 
 double TimeLeft::seconds() const {
