@@ -191,6 +191,7 @@ std::string RunRecord::environment_value(std::string_view key) const {
 RunRecord read_run(const std::string& folder) {
   check_holds_run(folder);
   RunRecord run;
+  run[Q::samples_per_s] = Series(Series::Values::rates);
   run.folder = folder;
   run.name = own_name(folder);
   read_run_files(run);
