@@ -151,7 +151,7 @@ std::string slowest_words(const RunRecord& run) {
     score = run.summary->number("slowest_rank_score");
     phase = run.summary->text("slowest_rank_phase");
     for (const RankLedger& row : run.summary->ledger)
-      if (rank && row.rank == int(*rank)) host = row.host;
+      if (rank && double(row.rank) == *rank) host = row.host;
   } else if (!run[Quantity::slowest_rank].empty()) {
     rank = run[Quantity::slowest_rank].joined(Series::kMostBuckets).back().greatest.value;
     if (!run[Quantity::slowest_score].empty()) score = run[Quantity::slowest_score].mean();

@@ -178,7 +178,8 @@ std::optional<double> Summary::number(std::string_view name) const {
   if (value.empty()) return std::nullopt;
   char* end = nullptr;
   const double number = std::strtod(value.c_str(), &end);
-  return *end == '\0' && std::isfinite(number) ? std::optional(number) : std::nullopt;
+  return *end == '\0' && std::abs(number) <= Series::kLargest ? std::optional(number)
+                                                              : std::nullopt;
 }
 
 std::string Summary::text(std::string_view name) const { return value_in(values, name); }
