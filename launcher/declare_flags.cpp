@@ -341,6 +341,10 @@ void declare_output(FlagGroup group, RawFlags& raw) {
   group.flag("--resume-override",
              raw.resume_override,
              "go on although settings differ from the checkpoint's");
+  group.words("--tensorboard",
+              raw.tensorboard,
+              {"on", "off"},
+              "write DIR/tensorboard/, which `tensorboard --logdir DIR` shows");
   group.flag("--profile",
              raw.profile,
              "print time, FLOPs, bytes and share of the machine's peak per operator, and write "

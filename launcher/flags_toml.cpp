@@ -158,6 +158,7 @@ std::string to_toml(const TrainFlags& flags) {
   toml.number("check-replicas-every", options.check_replicas_every);
   toml.text("checkpoint-every", flags.checkpoint_every);
   toml.number("checkpoint-keep", options.checkpoint.keep);
+  toml.text("tensorboard", flags.tensorboard ? "on" : "off");
   return toml.take();
 }
 

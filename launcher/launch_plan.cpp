@@ -71,7 +71,7 @@ std::vector<std::string> launch_command(Launcher launcher,
              std::to_string(ranks),
              "--kill-on-bad-exit=1",
              "--label"};
-  append(words, {site.program, "train"});
+  append(words, {site.program, site.command});
   for (const std::string& argument : arguments) {
     // mpirun would take a lone colon for the start of another program.
     if (argument == ":" && launcher == Launcher::mpirun)

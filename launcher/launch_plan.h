@@ -14,8 +14,9 @@ enum class Launcher { none, mpirun, srun };
 
 /// What is known of the machine when ranks are to be started.
 struct LaunchSite {
-  std::string mpirun, srun;  ///< their paths; empty where there is none
-  std::string program;       ///< path of this program
+  std::string mpirun, srun;       ///< their paths; empty where there is none
+  std::string program;            ///< path of this program
+  std::string command = "train";  ///< of it, that ranks run
   Cores cores;
   int gpus = 0;                   ///< of this host, that ranks would work on; 0: they work on cores
   bool root = false;              ///< mpirun needs a permission
@@ -33,9 +34,10 @@ struct LaunchSite {
 /// requeued job had.
 int allocated_tasks(const std::string& tasks_per_node);
 
-/// The command that starts `lockstep train` with `arguments` on `ranks` ranks. Raw output of each
-/// rank is copied below `output_folder` unless it is empty: mpirun writes 1/rank.0/stdout and
-/// stderr itself (not where the path has a colon), srun prefixes lines with the rank.
+/// The command that starts `lockstep train` (or site.command) with `arguments` on `ranks` ranks.
+/// Raw output of each rank is copied below `output_folder` unless it is empty: mpirun writes
+/// 1/rank.0/stdout and stderr itself (not where the path has a colon), srun prefixes lines with the
+/// rank.
 ///
 /// Binding is the launchers' own, which know the topology (mpirun by hwloc): each rank to a core,
 /// and from three ranks on mpirun deals them to NUMA domains in turn. Nothing is bound where more

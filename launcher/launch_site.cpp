@@ -31,8 +31,8 @@ LaunchSite launch_site(const RunFlags& flags) {
   const RankDiscovery discovery = discover_rank(variables);
   if (discovery.launched_by != LaunchedBy::nobody)
     throw EnvironmentError(
-        fmt::format("lockstep run was itself started as a rank, by {}", discovery.source),
-        "lockstep run starts mpirun or srun; under them, use lockstep train");
+        fmt::format("lockstep was itself started as a rank, by {}", discovery.source),
+        "lockstep run and scale start mpirun or srun; under them, use lockstep train");
   LaunchSite site;
   site.mpirun = find_program("mpirun", variables);
   site.srun = find_program("srun", variables);

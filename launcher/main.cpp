@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "launcher/bench_command.h"
 #include "launcher/commands.h"
 #include "launcher/doctor_command.h"
 #include "launcher/error_meeting.h"
@@ -20,6 +21,7 @@
 #include "launcher/plan_command.h"
 #include "launcher/report_command.h"
 #include "launcher/run_command.h"
+#include "launcher/scale_command.h"
 #include "launcher/train_command.h"
 #include "launcher/uncaught.h"
 
@@ -32,6 +34,8 @@ constexpr std::string_view kUsage =
     "  train      trains a model of the zoo on a data source (lockstep train --help)\n"
     "  run        starts the ranks of a training and restarts them after a failure\n"
     "  plan       what a training would need and what fits, without running it\n"
+    "  scale      runs a training on several numbers of ranks and predicts further ones\n"
+    "  bench      measures a part: all-reduce, a model's step, or the loader\n"
     "  evaluate   loss and accuracy of a saved run\n"
     "  predict    what a saved run says of single samples\n"
     "  generate   text that a saved gpt continues\n"
@@ -66,6 +70,8 @@ int run(const std::vector<std::string>& arguments) {
       {"train", lockstep::train_command},
       {"run", lockstep::run_command},
       {"plan", lockstep::plan_command},
+      {"scale", lockstep::scale_command},
+      {"bench", lockstep::bench_command},
       {"evaluate", lockstep::evaluate_command},
       {"predict", lockstep::predict_command},
       {"generate", lockstep::generate_command},
@@ -78,6 +84,8 @@ int run(const std::vector<std::string>& arguments) {
   constexpr std::string_view kCommands[] = {"train",
                                             "run",
                                             "plan",
+                                            "scale",
+                                            "bench",
                                             "evaluate",
                                             "predict",
                                             "generate",

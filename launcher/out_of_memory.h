@@ -40,9 +40,9 @@ class TrainingMemory {
   /// What the request left open.
   void settle(const TrainOptions& options) { request_.options = options; }
 
-  /// The plan that fits. Throws ExplainedOutOfMemory where a rank's plan does not fit what is free
-  /// there; all ranks do, alike, and name the one that lacks most. Throws OutOfMemory where a plan
-  /// exceeds the memory_limit. Collective.
+  /// Throws ExplainedOutOfMemory where a rank's plan does not fit what is free there; all ranks do,
+  /// alike, and name the one that lacks most. Throws OutOfMemory where a plan exceeds the
+  /// memory_limit. Collective. Returns rank 0's plan.
   MemoryPlan require_room() const;
 
   /// The room of the rank that has the least, beyond any device where none says. Equal on all

@@ -13,12 +13,14 @@
 #include "launcher/console.h"
 #include "launcher/device_choice.h"
 #include "launcher/flag_values.h"
+#include "launcher/network_file.h"
 #include "launcher/open_data.h"
 #include "launcher/plan_report.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/self_start.h"
 #include "launcher/stand_in_data.h"
 #include "parallel/batch_plan.h"
+#include "parallel/schedule.h"
 
 namespace lockstep {
 namespace {
@@ -26,14 +28,16 @@ namespace {
 struct PlanFlags {
   std::int64_t classes = 0;
   bool by_layer = false, json = false;
+  std::optional<Network> network;
+  std::optional<double> step_s;  ///< --step-ms
   TrainFlags train;
   std::string help;
 };
 
 PlanFlags parse(const std::vector<std::string>& arguments) {
   CLI::App app(
-      "Says before anything runs what a training would use: memory by category, what fits, FLOPs "
-      "and bytes on the wire. Needs no GPU.",
+      "Says before anything runs what a training would use: memory by category, what fits, FLOPs, "
+      "bytes on the wire, and how it would scale. Needs no GPU.",
       "lockstep plan");
   app.get_formatter()->column_width(34);
   PlanFlags flags;
@@ -42,6 +46,21 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   app.add_option("--classes", flags.classes, "classes of the samples, where --data is left out")
       ->type_name("N")
       ->check(whole_number("--classes", 1, 1 << 20));
+  std::string network;
+  app.add_option("--network",
+                 network,
+                 "predicts steps on 1, 2, 4, ... and --ranks N ranks that this connects; FILE.toml "
+                 "has ranks_per_host, inside_latency_us, inside_bandwidth_GBps (of a rank), "
+                 "between_latency_us, between_bandwidth_GBps (of a host)")
+      ->type_name("nvlink|ib|ethernet|FILE");
+  double step_ms = 0;
+  CLI::Option* const measured =
+      app.add_option("--step-ms",
+                     step_ms,
+                     "with --network: what one rank takes for a step of its share of the batch at "
+                     "--ranks N, measured; otherwise, what the device's measured peaks allow")
+          ->type_name("MS")
+          ->check(real_number("--step-ms", 1e-6, 1e9));
   app.allow_extras();
   app.footer(
       "All other flags are those of lockstep train (lockstep train --help). Without --data, "
@@ -58,11 +77,27 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   } catch (const CLI::Error& error) {
     throw ConfigError(std::string("plan: ") + error.what(), "lockstep plan --help lists its flags");
   }
+  if (!network.empty()) flags.network = open_network(network);
+  if (measured->count() > 0) flags.step_s = step_ms / 1e3;
+  LOCKSTEP_CHECK(
+      flags.network || !flags.step_s, ConfigError, "--step-ms says something only with --network");
   const StandInData stand_in{flags.classes};
   flags.train = parse_train_flags(app.remaining(), &stand_in);
   if (flags.train.measures_micro_batch)  // which only the run does
     flags.train.options.micro_batch = default_micro_batch(flags.train.options.global_batch);
   return flags;
+}
+
+/// By default a summation tree has leaves for few ranks: a machine with more is planned with a leaf
+/// for each of them.
+void make_shards_for_all(PlanFlags& flags) {
+  TrainOptions& options = flags.train.options;
+  LOCKSTEP_CHECK(flags.train.ranks <= kMostForecastRanks,
+                 ConfigError,
+                 "--network predicts up to {} ranks, got --ranks {}",
+                 kMostForecastRanks,
+                 flags.train.ranks);
+  if (options.shards == 0 && flags.train.ranks > kDefaultShards) options.shards = flags.train.ranks;
 }
 
 /// Whose kernels are planned.
@@ -157,7 +192,8 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
                     .largest_recomputing = {},
                     .least = {},
                     .least_recomputing = {},
-                    .advice = {}};
+                    .advice = {},
+                    .forecast = {}};
   plan_as_asked(*device.backend, request, report);
   if (!device.known)
     for (const auto category : {MemoryCategory::workspace, MemoryCategory::packed_copies})
@@ -165,6 +201,12 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
   report.rows = micro_batch_table(*device.backend, request);
   const std::uint64_t limit = flags.train.options.memory_limit;
   if (limit > 0) find_what_fits(*device.backend, request, limit, report);
+  if (flags.network) {
+    ForecastRequest asked{
+        .network = *flags.network, .peaks = {}, .step_s = flags.step_s, .device = device.name};
+    if (device.known && !flags.step_s) asked.peaks = device.backend->measure_peaks();
+    report.forecast = make_forecast(*device.backend, request, asked);
+  }
   return report;
 }
 
@@ -205,13 +247,14 @@ int plan_command(const std::vector<std::string>& arguments) {
   env();
   const RankDiscovery discovery = discover_rank(process_variables());
   if (discovery.rank > 0) return 0;  // rank 0 plans for all
-  const PlanFlags flags = parse(arguments);
+  PlanFlags flags = parse(arguments);
   const std::string& help = flags.help.empty() ? flags.train.help : flags.help;
   if (!help.empty()) {
     std::cout << help << std::flush;
     return 0;
   }
   validate(flags.train.options);
+  if (flags.network) make_shards_for_all(flags);
   PlannedDevice device = choose(flags.train.device);
   const bool launched = discovery.launched_by != LaunchedBy::nobody;
   // GPUs that are not here are not counted: one, unless --ranks says more.

@@ -190,6 +190,7 @@ std::string to_text(const PlanReport& report, bool layers) {
   if (layers) text += layers_text(report.plan);
   text += step_text(report.plan) + rows_text(report);
   if (report.largest) text += limit_text(report);
+  if (report.forecast) text += to_text(*report.forecast);
   return text;
 }
 
@@ -229,6 +230,7 @@ std::string to_json(const PlanReport& report, bool layers) {
   json["flops_per_step"] = plan.flops_per_step;
   json["exchange_bytes_per_step"] = plan.exchange_bytes_per_step;
   json["micro_batches"] = std::move(rows);
+  if (report.forecast) json["forecast"] = to_json(*report.forecast);
   if (layers) {
     Json list = Json::array();
     for (const LayerMemory& row : plan.layers) list.push_back(json_of(row));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/flags.h"
+#include "launcher/forecast.h"
 #include "launcher/memory_text.h"
 #include "parallel/memory_plan.h"
 
@@ -26,6 +27,7 @@ struct PlanReport {
   /// Where those are 0: the micro-batch that takes the least.
   std::optional<LeastMemory> least, least_recomputing;
   std::optional<MemoryAdvice> advice;  ///< where `plan` does not fit
+  std::optional<Forecast> forecast;    ///< with --network
 };
 
 /// For people, `layers` with a table by layer.

@@ -264,6 +264,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
                                                                       : raw.timeout_start};
   flags.out = raw.out;
   flags.force = raw.force;
+  flags.tensorboard = raw.tensorboard == "on";
   resolve_checkpoints(app, raw, flags);
   return flags;
 }

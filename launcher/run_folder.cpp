@@ -10,9 +10,11 @@
 #include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
+#include "launcher/advice_words.h"
 #include "launcher/gpu_words.h"
 #include "launcher/ledger_json.h"
 #include "launcher/metrics_file.h"
+#include "launcher/tensorboard_file.h"
 
 namespace lockstep {
 namespace fs = std::filesystem;
@@ -225,6 +227,7 @@ void RunFolder::remove_earlier_run() {
   for (const std::string& name : io::names_in(folder))
     if (is_of_checkpoints(name)) fs::remove_all(folder / name, ignored);
   fs::remove(folder, ignored);  // unless somebody else's files lie in it
+  remove_tensorboard_files(file("tensorboard"));
 }
 
 void RunFolder::add_history(const std::string& line) {
@@ -325,6 +328,7 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"data_wait_share", own.share(LedgerPart::data)},
                    {"noise_scale", summary.noise_scale.value_or(kNull)},
                    {"noise_scale_words", summary.noise_scale_words},
+                   {"advice", JsonText{advice_json(summary.advice)}},
                    {"ledger", JsonText{ledgers_json(summary.ledgers)}},
                    {"loader_samples_per_s", summary.loader_samples_per_s},
                    {"loader_workers", std::int64_t(summary.loader_workers)},

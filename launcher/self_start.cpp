@@ -10,7 +10,9 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/device_choice.h"
 #include "launcher/launch_plan.h"
 #include "launcher/restart_policy.h"
 #include "launcher/segment_folder.h"
@@ -41,6 +43,20 @@ void check_launched_ranks(const TrainFlags& flags, int ranks) {
       "leave out --ranks under mpirun and srun");
 }
 
+StartConditions start_conditions(const std::string& device,
+                                 const RankDiscovery& discovery,
+                                 const VariableMap& variables) {
+  StartConditions conditions;
+  conditions.discovery = discovery;
+  conditions.cores = available_cores();
+  conditions.gpus = usable_gpus(device);
+  conditions.mpirun = find_program("mpirun", variables);
+  conditions.program = own_path();
+  conditions.started_already = env().started.has_value();
+  conditions.root = geteuid() == 0;
+  return conditions;
+}
+
 StartPlan plan_start(const TrainFlags& flags,
                      const std::vector<std::string>& arguments,
                      const StartConditions& conditions) {
@@ -54,13 +70,15 @@ StartPlan plan_start(const TrainFlags& flags,
     if (flags.ranks > 1) {
       throw EnvironmentError(
           fmt::format("--ranks {}: inside a Slurm allocation, srun starts the ranks", flags.ranks),
-          fmt::format("use: srun --mpi=pmix -n {} lockstep train ...", flags.ranks));
+          fmt::format(
+              "use: srun --mpi=pmix -n {} lockstep {} ...", flags.ranks, conditions.command));
     }
     if (discovery.slurm_tasks_unused > 1) {
       plan.message = fmt::format(
           "inside a Slurm allocation of {0} tasks, but not started by srun: training on one rank. "
-          "For all: srun --mpi=pmix -n {0} lockstep train ...",
-          discovery.slurm_tasks_unused);
+          "For all: srun --mpi=pmix -n {0} lockstep {1} ...",
+          discovery.slurm_tasks_unused,
+          conditions.command);
     }
     return plan;
   }
@@ -83,6 +101,7 @@ StartPlan plan_start(const TrainFlags& flags,
   LaunchSite site;
   site.mpirun = conditions.mpirun;
   site.program = conditions.program;
+  site.command = conditions.command;
   site.cores = conditions.cores;
   site.gpus = conditions.gpus;
   site.root = conditions.root;

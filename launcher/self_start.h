@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// How a `lockstep train` that nobody launched goes on.
+/// How a `lockstep train` or `bench` that nobody launched goes on.
 struct StartPlan {
   int ranks = 1;                     ///< 1: in this process
   std::vector<std::string> command;  ///< mpirun and its arguments, where ranks > 1
@@ -29,12 +29,18 @@ void check_launched_ranks(const TrainFlags& flags, int ranks);
 struct StartConditions {
   RankDiscovery discovery;
   Cores cores;
-  int gpus = 0;                  ///< that ranks would work on; 0: they work on cores
-  std::string mpirun;            ///< its path; empty where there is none
-  std::string program;           ///< path of this program
-  bool started_already = false;  ///< the recursion marker is set
-  bool root = false;             ///< mpirun needs a permission
+  int gpus = 0;                   ///< that ranks would work on; 0: they work on cores
+  std::string mpirun;             ///< its path; empty where there is none
+  std::string program;            ///< path of this program
+  std::string command = "train";  ///< of it, that is to be started
+  bool started_already = false;   ///< the recursion marker is set
+  bool root = false;              ///< mpirun needs a permission
 };
+
+/// What this process sees of it.
+StartConditions start_conditions(const std::string& device,
+                                 const RankDiscovery& discovery,
+                                 const VariableMap& variables);
 
 /// Decides whether and how to start mpirun. Pure. Under a launcher, in a Slurm allocation, with one
 /// rank or without mpirun the answer is this process.

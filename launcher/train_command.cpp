@@ -10,7 +10,6 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "launcher/device_choice.h"
 #include "launcher/error_meeting.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_folder.h"
@@ -19,20 +18,6 @@
 
 namespace lockstep {
 namespace {
-
-StartConditions start_conditions(const TrainFlags& flags,
-                                 const RankDiscovery& discovery,
-                                 const VariableMap& variables) {
-  StartConditions conditions;
-  conditions.discovery = discovery;
-  conditions.cores = available_cores();
-  conditions.gpus = usable_gpus(flags.device);
-  conditions.mpirun = find_program("mpirun", variables);
-  conditions.program = own_path();
-  conditions.started_already = env().started.has_value();
-  conditions.root = geteuid() == 0;
-  return conditions;
-}
 
 /// What a process that nobody launched does first: check the folder, and start mpirun where
 /// several ranks are to train. Returns its exit code, or nothing where the run is to be done in
@@ -79,7 +64,7 @@ int train_command(const std::vector<std::string>& arguments) {
   }
   if (alone)
     if (const auto code =
-            start_alone(settings, start_conditions(settings.flags, discovery, variables)))
+            start_alone(settings, start_conditions(settings.flags.device, discovery, variables)))
       return *code;
 
   catch_stop_signals();

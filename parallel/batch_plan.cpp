@@ -88,7 +88,7 @@ void form_groups(const TrainOptions& o, BatchPlan& plan) {
   plan.cluster = int(cluster);
 }
 
-void check_ranks(const BatchPlan& plan) {
+void check_ranks(const BatchPlan& plan, bool default_shards) {
   if (plan.global_batch < plan.ranks)
     throw ConfigError(fmt::format("batch: global-batch {} is smaller than the number of ranks, {}",
                                   plan.global_batch,
@@ -109,7 +109,10 @@ void check_ranks(const BatchPlan& plan) {
                     plan.ranks,
                     plan.micro_batches,
                     plan.shards),
-        "leave --shards out for the default");
+        default_shards
+            ? fmt::format(
+                  "--shards {}: by default there are at most {}", plan.ranks, kDefaultShards)
+            : std::string("leave --shards out for the default"));
 }
 
 }  // namespace
@@ -146,7 +149,7 @@ BatchPlan plan_batch(const TrainOptions& o, int ranks) {
   BatchPlan plan;
   plan.global_batch = o.global_batch;
   plan.ranks = ranks;
-  if (o.global_batch < ranks) check_ranks(plan);
+  if (o.global_batch < ranks) check_ranks(plan, o.shards == 0);
   LOCKSTEP_CHECK(o.micro_batch <= o.global_batch,
                  ConfigError,
                  "batch: micro-batch {} is larger than global-batch {}",
@@ -156,7 +159,7 @@ BatchPlan plan_batch(const TrainOptions& o, int ranks) {
   plan.micro_batches = (o.global_batch - 1) / plan.micro_batch + 1;
   form_groups(o, plan);
   plan.shards = o.shards > 0 ? o.shards : default_shards(plan.micro_batches, plan.cluster);
-  check_ranks(plan);
+  check_ranks(plan, o.shards == 0);
   if (plan.shards % plan.cluster != 0)
     throw ConfigError(
         fmt::format("shards: {} is no multiple of the {} ranks that form a batch-norm "

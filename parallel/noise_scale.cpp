@@ -40,9 +40,8 @@ std::string noise_scale_words(double scale, std::int64_t global_batch, double lr
   const auto samples = [&](double b) { return 1 + b / scale; };
   const double half = std::max(1.0, batch / 2), twice = 2 * batch;
   return fmt::format(
-      "about {:.0f} samples; to the same loss a global batch of {:.0f} would take {} steps and {} "
-      "samples (--lr {:.3g} by the usual rule), one of {:.0f} {} steps and {} samples (--lr "
-      "{:.3g})",
+      "about {:.0f} samples; to the same loss a global batch of {:.0f} would take {} and {} (--lr "
+      "{:.3g} by the usual rule), one of {:.0f} {} and {} (--lr {:.3g})",
       scale,
       twice,
       change(steps(twice) / steps(batch), "steps"),

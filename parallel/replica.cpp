@@ -85,6 +85,7 @@ Position& Replica::position() { return state_->context.position(); }
 
 StepTimes Replica::times() const {
   StepTimes times = state_->times;
+  times.moving_exchanges = state_->moving_seconds();
   times.exposed_communication = state_->exchange.exposed_seconds();
   return times;
 }

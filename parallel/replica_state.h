@@ -35,6 +35,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void on_bucket_complete(int bucket) override { start_bucket(bucket); }
   void between_kernels() override;
 
+  double moving_seconds() const { return exchanging_; }
+
   StepTimes times;
   ShardNorms shard_norms;
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked

@@ -10,6 +10,7 @@
 #include "core/io/checkpoint.h"
 #include "parallel/gpu_use.h"
 #include "parallel/ledger.h"
+#include "parallel/run_advice.h"
 
 namespace lockstep {
 
@@ -95,10 +96,12 @@ struct TrainSummary {
   double train_loss = 0;
   double val_loss = 0, val_accuracy = 0;
   bool evaluated = false;
-  double samples_per_s = 0;       ///< over training time
-  double wall_s = 0;              ///< training steps alone, without evaluation and start
+  double samples_per_s = 0;                ///< over training time
+  double wall_s = 0;                       ///< training steps alone, without evaluation and start
   std::optional<double> noise_scale = {};  ///< at the end; see NoiseScale
   std::string noise_scale_words;           ///< or why there is none
+  /// What would help most; of rank 0.
+  std::vector<Advice> advice;
   /// Training time of this process, by rank.
   std::vector<RankLedger> ledgers;
   double loader_samples_per_s = 0;

@@ -89,10 +89,13 @@ class TrainingRun {
   void evaluate();
   void save_when_due();
   std::optional<io::CheckpointState> state() const;
-  MemoryTable memory_table() const;
+
+  // training_run_end.cpp
   void finish();
-  void save_at_end();
   void tell_noise_scale();
+  RunFacts facts() const;
+  MemoryTable memory_table() const;
+  void save_at_end();
 
   // training_run_faults.cpp
   void take_bad(const StepResult& result);
@@ -122,7 +125,8 @@ class TrainingRun {
   std::int64_t started_from_ = 0, base_of_start_ = 0;  // its step and rollback_base()
   std::int64_t rolled_back_to_ = -1;
   int rollbacks_there_ = 0;
-  std::int64_t done_ = 0;  // steps
+  std::int64_t done_ = 0;    // steps
+  std::int64_t logged_ = 0;  // of this process
 };
 
 }  // namespace lockstep

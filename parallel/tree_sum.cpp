@@ -87,7 +87,10 @@ int PresentLeaves::count(std::int64_t first, std::int64_t last) const {
 
 LocalTree local_tree(const PresentLeaves& present, ShardRange own) {
   LocalWalk walk{present, own, {}};
-  walk.visit({level_above(present.shards()), 0});
+  if (own.empty()) return {};
+  // The smallest node that holds them all: further up, one side has none of them.
+  const int level = std::bit_width(unsigned(own.first) ^ unsigned(own.last - 1));
+  walk.visit({level, own.first >> level});
   return std::move(walk.result);
 }
 
@@ -95,7 +98,8 @@ FinishTree finish_tree(std::span<const TreeNode> operands) {
   LOCKSTEP_ASSERT(!operands.empty());
   std::vector<int> order(operands.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, {}, [&](int i) { return operands[std::size_t(i)].first_leaf(); });
+  const auto first_leaf = [&](int i) { return operands[std::size_t(i)].first_leaf(); };
+  if (!std::ranges::is_sorted(order, {}, first_leaf)) std::ranges::sort(order, {}, first_leaf);
   FinishWalk walk{operands, {}};
   const std::int64_t last_leaf = operands[std::size_t(order.back())].first_leaf();
   const int root = walk.visit({level_above(last_leaf + 1), 0}, order);

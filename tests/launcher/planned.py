@@ -142,7 +142,84 @@ class Plan(ProgramTest):
         for nonsense in ("12parsecs", "-5", "0", "nan", ""):
             self.expect_error(self.plan(f"--memory-limit={nonsense}"), 2, "--memory-limit")
 
+    def forecast(self, *flags):
+        result = self.run_command([self.program, "plan", "--json", "--model=mlp", *flags])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)["forecast"]
+
+    def test_machines_that_are_not_here(self):
+        forecast = self.forecast("--ranks=48", "--network=nvlink", "--global-batch=4800", "--shards=480",
+                                 "--micro-batch=10", "--step-ms=8")
+        self.assertEqual([row["ranks"] for row in forecast["rows"]], [1, 2, 4, 8, 16, 32, 48])
+        self.assertTrue(forecast["network"]["assumed"])
+        alone, last = forecast["rows"][0], forecast["rows"][-1]
+        self.assertEqual(last["samples_per_rank"], 100)
+        self.assertAlmostEqual(last["weak"]["compute_ms"], 8)  # what --step-ms said
+        self.assertAlmostEqual(alone["strong"]["compute_ms"], 48 * 8)
+        self.assertEqual(alone["strong"]["exposed_ms"], 0)
+        self.assertEqual(last["strong"], last["weak"])
+        for row in forecast["rows"]:
+            for mode in ("strong", "weak"):
+                cost = row[mode]
+                self.assertAlmostEqual(cost["step_ms"], cost["compute_ms"] + cost["exposed_ms"])
+                self.assertLessEqual(cost["exposed_ms"], cost["communication_ms"])
+                self.assertTrue(0 < cost["efficiency"] <= 1 + 1e-9, row)
+        slower = self.forecast("--ranks=48", "--network=ethernet", "--global-batch=4800",
+                               "--micro-batch=10", "--step-ms=8")["rows"][-1]
+        self.assertGreater(slower["strong"]["communication_ms"],
+                           last["strong"]["communication_ms"])
+        text = self.plan("--model=mlp", "--network=ib").stdout  # compute from the peaks of this machine
+        for words in ("assumed, not measured", "peaks measured here", "predicted, not measured"):
+            self.assertIn(words, text)
+
+    def test_a_hundred_thousand_ranks(self):
+        forecast = self.forecast("--ranks=100000", "--network=ib", "--global-batch=200000",
+                                 "--micro-batch=2", "--step-ms=5")
+        self.assertEqual(forecast["rows"][-1]["ranks"], 100000)
+        self.expect_error(self.plan("--ranks=100001", "--network=ib", "--global-batch=200002",
+                                    "--micro-batch=2", "--model=mlp"), 2, "up to 100000 ranks")
+
+    def test_a_network_of_ones_own(self):
+        self.write("slow.toml", "# two rooms\nranks_per_host = 1\nbetween_latency_us = 100\n"
+                                "between_bandwidth_GBps = 0.01\n")
+        row = self.forecast("--ranks=2", "--network=slow.toml", "--hidden=512,512",
+                            "--step-ms=1")["rows"][1]
+        sent = self.planned("--ranks=2", "--model=mlp",
+                            "--hidden=512,512")["exchange_bytes_per_step"]
+        # What a rank sends at 10 MB/s, and some messages of 100 us.
+        self.assertGreaterEqual(row["strong"]["communication_ms"], sent / 1e7 * 1e3)
+        self.assertLess(row["strong"]["communication_ms"], sent / 1e7 * 1e3 * 1.1 + 2)
+
+    def test_networks_that_are_none(self):
+        network = ("--model=mlp", "--ranks=2")
+        self.expect_error(self.plan(*network, "--network=nvlin"), 2, "nvlin", "nvlink")
+        self.expect_error(self.plan(*network, "--network=missing.toml"), 2, "missing.toml")
+        self.expect_error(self.plan(*network, "--step-ms=5"), 2, "--network")
+        for value in ("0", "-1", "nan", "soon"):
+            self.expect_error(self.plan(*network, "--network=ib", f"--step-ms={value}"), 2,
+                              "--step-ms")
+        whole = {"ranks_per_host": "8", "inside_latency_us": "1", "inside_bandwidth_GBps": "9",
+                 "between_latency_us": "1", "between_bandwidth_GBps": "9"}
+        for key, value in (("ranks_per_host", "1.5"), ("ranks_per_host", "0"),
+                           ("inside_latency_us", "-1"), ("between_bandwidth_GBps", "0"),
+                           ("between_bandwidth_GBps", "fast"), ("inside_bandwidth_GBps", None)):
+            lines = {k: v for k, v in {**whole, key: value}.items() if v is not None}
+            self.write("bad.toml", "".join(f"{k} = {v}\n" for k, v in lines.items()))
+            self.expect_error(self.plan(*network, "--network=bad.toml"), 2, "bad.toml", key)
+        self.write("bad.toml", "[section]\n")
+        self.expect_error(self.plan(*network, "--network=bad.toml"), 2, "bad.toml", "line 1")
+        self.write("bad.toml", "ranks_per_hosts = 8\n")
+        self.expect_error(self.plan(*network, "--network=bad.toml"), 2, "ranks_per_host?")
+        (self.folder / "bad.toml").write_bytes(bytes(range(256)) * 10)
+        self.expect_error(self.plan(*network, "--network=bad.toml"), 2, "bad.toml")
+        gpu = self.plan(*network, "--network=ib", "--device=cuda")
+        if "no device is here" in gpu.stderr:
+            self.expect_error(gpu, 2, "--step-ms")
+
     def test_refusals(self):
+        self.expect_error(self.plan("--ranks=1024", "--network=ib"), 2, "global-batch 256")
+        self.expect_error(self.plan("--ranks=128", "--global-batch=256", "--micro-batch=2"), 2,
+                          "--shards 128")
         self.expect_error(self.plan("--modle=mlp"), 2, "did you mean --model")
         self.expect_error(self.plan("--global-batch=2", "--ranks=3"), 2, "global-batch")
         self.expect_error(self.plan("--data=csv:nowhere.csv", "--model=mlp"), 1, "nowhere.csv")

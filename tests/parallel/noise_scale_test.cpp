@@ -67,6 +67,7 @@ Gradient mean_gradient(std::int64_t first, std::int64_t count) {
   testing::DeviceContext context(self);
   const auto data = data::glyphs(64, 16).train;
   TrainOptions options = options_for(count);
+  options.micro_batch = std::min(count, kMicroBatch);
   Replica replica(context, model(), loss, data->spec(), options, {count % kMicroBatch});
   const Schedule schedule = replica.schedule(count);
   data::Loader loader(data, {.workers = 0, .micro_batch = kMicroBatch}, Feed(schedule, first));

@@ -287,6 +287,25 @@ sleep 30
         self.assertEqual(self.sha("scaling/ranks_1"), self.sha("scaling/ranks_2"))
         self.await_that(lambda: self.logs().count("samples/s, weights") == 2, "no speeds printed")
 
+    def scaling(self, *flags):
+        return [self.program, "scale", f"--data=csv:{self.folder}/table.csv", "--model=mlp",
+                "--global-batch=16", "--micro-batch=4", "--ranks=1,2", "--mode=strong",
+                "--repeats=1", "--steps=12", f"--out={self.folder}/scaling", *flags]
+
+    def check_scaling(self, text):
+        self.assertIn("2 of 2 runs done", text)
+        result = json.loads((self.folder / "scaling/scale.json").read_text())
+        self.assertEqual([point["ranks"] for point in result["points"]], [1, 2])
+        for run in result["runs"]:
+            environment = json.loads(pathlib.Path(run["folder"], "environment.json").read_text())
+            self.assertIn("srun", environment["rank_source"])
+
+    def test_scale_submits_a_job_for_each_count(self):
+        self.check_scaling(self.slurm(*self.scaling("--launcher=sbatch")))
+
+    def test_scale_inside_an_allocation(self):
+        self.check_scaling(self.slurm("salloc", "--quiet", "--ntasks=2", *self.scaling()))
+
 
 def main():
     os.environ["PATH"] += ":/usr/sbin:/sbin"

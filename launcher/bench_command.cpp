@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/bench_command.h"
+
+#include <algorithm>
+#include <iostream>
+#include <string_view>
+
+#include "core/base/env.h"
+#include "core/base/suggest.h"
+#include "launcher/bench.h"
+#include "launcher/rank_discovery.h"
+#include "launcher/run_job.h"
+#include "launcher/self_start.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kUsage =
+    "usage: lockstep bench all-reduce|model|loader [--json] [--flag value]\n"
+    "\n"
+    "  all-reduce  time and bandwidth of the gradient exchange by size, both reductions\n"
+    "  model       a training step of a model: median, samples/s, FLOP/s, share of the peak\n"
+    "  loader      samples/s of a data source by loading threads\n"
+    "\n"
+    "lockstep bench model --help lists its flags. Under mpirun or srun they take the ranks they "
+    "are\n"
+    "given; otherwise all-reduce and model start themselves as lockstep train does.\n";
+
+}  // namespace
+
+bool parse_bench(CLI::App& app, const std::vector<std::string>& arguments) {
+  app.get_formatter()->column_width(34);
+  for (CLI::Option* option : app.get_options()) option->take_last();
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    if (discover_rank(process_variables()).rank <= 0) std::cout << app.help() << std::flush;
+    return true;
+  } catch (const CLI::Error& error) {
+    throw ConfigError(std::string("bench: ") + error.what(),
+                      app.get_name() + " --help lists its flags");
+  }
+  return false;
+}
+
+int run_bench(const TrainFlags& flags,
+              const std::vector<std::string>& arguments,
+              bool quiet,
+              const std::function<void(Job&)>& body) {
+  const VariableMap variables = process_variables();
+  const RankDiscovery discovery = discover_rank(variables);
+  if (discovery.launched_by == LaunchedBy::nobody) {
+    StartConditions conditions = start_conditions(flags.device, discovery, variables);
+    conditions.command = "bench";
+    const StartPlan plan = plan_start(flags, arguments, conditions);
+    if (!quiet && !plan.message.empty()) std::cout << plan.message << std::endl;
+    if (plan.ranks > 1) return start(plan, false);
+  }
+  return run_job(
+      0,
+      nullptr,
+      [&](Job& job) {
+        check_launched_ranks(flags, job.size());
+        job.open_device(flags.device);
+        body(job);
+      },
+      flags.watch);
+}
+
+std::vector<double> gather_over_ranks(Communicator& communicator, double own) {
+  std::vector<double> all(std::size_t(communicator.size()));
+  communicator.all_gather(&own, all.data(), sizeof own);
+  return all;
+}
+
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+int bench_command(const std::vector<std::string>& arguments) {
+  env();
+  constexpr std::string_view kWhat[] = {"all-reduce", "model", "loader"};
+  if (arguments.empty())
+    throw ConfigError("bench: nothing named to measure",
+                      "lockstep bench all-reduce, model or loader");
+  const std::string& what = arguments[0];
+  if (what == "--help" || what == "-h") {
+    std::cout << kUsage << std::flush;
+    return 0;
+  }
+  if (what == "all-reduce") return bench_all_reduce(arguments);
+  if (what == "model") return bench_model(arguments);
+  if (what == "loader") return bench_loader(arguments);
+  const std::string best = nearest(what, kWhat);
+  throw ConfigError(fmt::format("bench: cannot measure '{}'", what),
+                    best.empty() ? std::string("lockstep bench --help")
+                                 : fmt::format("did you mean lockstep bench {}?", best));
+}
+
+}  // namespace lockstep
