@@ -43,10 +43,22 @@ void Console::line(std::string_view text) {
   if (copy_ != nullptr) copy_->write_line(text);
 }
 
-void Console::bar(double share, std::string_view text) {
+std::string parts_within(std::size_t columns, std::span<const std::string> parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    const std::size_t gap = text.empty() ? 0 : 2;
+    if (text.size() + gap + part.size() > columns) break;
+    text.append(gap, ' ') += part;
+  }
+  return text;
+}
+
+void Console::bar(double share, std::span<const std::string> parts) {
   if (kind_ != Kind::terminal) return;
-  const int columns = terminal_columns() - int(text.size()) - 12;
-  const int cells = std::clamp(columns, 5, 40);
+  constexpr int kBeside = 12, kLeastCells = 5, kMostCells = 40;  // kBeside: "\r[]  50%  "
+  const int room = terminal_columns() - kBeside;
+  const std::string text = parts_within(std::size_t(std::max(0, room - kLeastCells)), parts);
+  const int cells = std::clamp(room - int(text.size()), kLeastCells, kMostCells);
   const int done = std::clamp(int(std::lround(share * cells)), 0, cells);
   const std::string filled(std::size_t(done), '=');
   const std::string rest(std::size_t(cells - done), ' ');

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,8 +26,11 @@ class Console {
   void set_copy(RunLog* copy) { copy_ = copy; }
 
   void line(std::string_view text);
-  /// Shows a bar of `share` (0 to 1) with `text` behind it. Nothing where this is no terminal.
-  void bar(double share, std::string_view text);
+  /// Shows a bar of `share` (0 to 1) with `parts` behind it, from the first on as many as fit the
+  /// terminal. Nothing where this is no terminal.
+  void bar(double share, std::span<const std::string> parts);
+  void bar(double share, const std::string& part) { bar(share, std::span(&part, 1)); }
+  bool shows_bar() const { return kind_ == Kind::terminal; }
   void clear_bar();
 
  private:
@@ -44,6 +48,9 @@ class Console {
 
 /// What standard output is, for a process that no launcher started.
 Console::Kind console_kind();
+
+/// The first of `parts`, two spaces between them, as many as have room in `columns`.
+std::string parts_within(std::size_t columns, std::span<const std::string> parts);
 
 /// "12,345"
 std::string with_thousands(double value);

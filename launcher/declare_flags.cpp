@@ -310,6 +310,10 @@ void declare_faults(FlagGroup group, RawFlags& raw) {
 void declare_output(FlagGroup group, RawFlags& raw) {
   group.text("--out", raw.out, "folder for this run")->type_name("DIR")->default_str("runs/<time>");
   group.whole("--log-every", raw.log_every, 0, "steps between two log lines; 0: none");
+  group.whole("--noise-scale-every",
+              raw.noise_scale_every,
+              0,
+              "steps between two measurements of the gradient noise scale; 0: none");
   group.whole(
       "--eval-every", raw.eval_every, -1, "steps between validations; 0: never, -1: every epoch");
   group.whole("--check-replicas-every",
@@ -337,6 +341,10 @@ void declare_output(FlagGroup group, RawFlags& raw) {
   group.flag("--resume-override",
              raw.resume_override,
              "go on although settings differ from the checkpoint's");
+  group.words("--tensorboard",
+              raw.tensorboard,
+              {"on", "off"},
+              "write DIR/tensorboard/, which `tensorboard --logdir DIR` shows");
   group.flag("--profile",
              raw.profile,
              "print time, FLOPs, bytes and share of the machine's peak per operator, and write "

@@ -153,10 +153,12 @@ std::string to_toml(const TrainFlags& flags) {
   toml.text("on-nonfinite", options.on_nonfinite == OnNonfinite::skip ? "skip" : "stop");
   toml.text("on-spike", options.on_spike == OnSpike::rollback ? "rollback" : "ignore");
   toml.number("log-every", options.log_every);
+  toml.number("noise-scale-every", options.noise_scale_every);
   toml.number("eval-every", options.eval_every);
   toml.number("check-replicas-every", options.check_replicas_every);
   toml.text("checkpoint-every", flags.checkpoint_every);
   toml.number("checkpoint-keep", options.checkpoint.keep);
+  toml.text("tensorboard", flags.tensorboard ? "on" : "off");
   return toml.take();
 }
 

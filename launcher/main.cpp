@@ -19,6 +19,7 @@
 #include "launcher/memory_words.h"
 #include "launcher/pack_command.h"
 #include "launcher/plan_command.h"
+#include "launcher/report_command.h"
 #include "launcher/run_command.h"
 #include "launcher/scale_command.h"
 #include "launcher/train_command.h"
@@ -39,6 +40,7 @@ constexpr std::string_view kUsage =
     "  predict    what a saved run says of single samples\n"
     "  generate   text that a saved gpt continues\n"
     "  export     weights of a run or checkpoint as one safetensors file for PyTorch\n"
+    "  report     one HTML file about a run, or comparing several (lockstep report --help)\n"
     "  doctor     looks at the machine and says what to mend (lockstep doctor --help)\n"
     "  pack       writes an image folder as one file that loads faster (lockstep pack --help)\n"
     "\n"
@@ -74,6 +76,7 @@ int run(const std::vector<std::string>& arguments) {
       {"predict", lockstep::predict_command},
       {"generate", lockstep::generate_command},
       {"export", lockstep::export_command},
+      {"report", lockstep::report_command},
       {"doctor", lockstep::doctor_command},
       {"pack", lockstep::pack_command}};
   for (const auto& [name, run_command] : kRun)
@@ -87,6 +90,7 @@ int run(const std::vector<std::string>& arguments) {
                                             "predict",
                                             "generate",
                                             "export",
+                                            "report",
                                             "doctor",
                                             "pack",
                                             "--help",

@@ -116,7 +116,7 @@ std::size_t TrainingMemory::tightest(const std::vector<std::uint64_t>& needs) co
   return found;
 }
 
-void TrainingMemory::require_room() const {
+MemoryPlan TrainingMemory::require_room() const {
   MemoryPlan plan;
   NeedCard own;
   std::exception_ptr over_limit;
@@ -143,7 +143,7 @@ void TrainingMemory::require_room() const {
   }
   const std::size_t rank = tightest(needs);
   const MemoryRoom& room = rooms_[rank];
-  if (excess(needs[rank], room) <= 0) return;
+  if (excess(needs[rank], room) <= 0) return plan;
   MemoryTarget target = target_in(room);
   target.more = needs[rank] - std::min(needs[rank], target.needed(plan.table));
   throw ExplainedOutOfMemory(

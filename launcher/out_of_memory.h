@@ -42,8 +42,8 @@ class TrainingMemory {
 
   /// Throws ExplainedOutOfMemory where a rank's plan does not fit what is free there; all ranks do,
   /// alike, and name the one that lacks most. Throws OutOfMemory where a plan exceeds the
-  /// memory_limit. Collective.
-  void require_room() const;
+  /// memory_limit. Collective. Returns rank 0's plan.
+  MemoryPlan require_room() const;
 
   /// The room of the rank that has the least, beyond any device where none says. Equal on all
   /// ranks.

@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
+#include <utility>
 
+#include "launcher/advice_words.h"
 #include "launcher/error_meeting.h"
 #include "launcher/gpu_words.h"
+#include "parallel/process_memory.h"
 
 namespace lockstep {
 namespace {
@@ -33,7 +37,57 @@ std::string step_line(const StepRecord& record) {
                      accuracy(record.accuracy),
                      record.lr,
                      with_thousands(record.samples_per_s),
-                     milliseconds(record.step_ms));
+                     milliseconds(record.step_ms.total));
+}
+
+namespace {
+
+/// "310 GFLOP/s", "1.24 TFLOP/s"
+std::string flops_rate(double a_second) {
+  constexpr const char* kUnits[] = {
+      "FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"};
+  std::size_t unit = 0;
+  for (; a_second >= 999.5 && unit + 1 < std::size(kUnits); ++unit) a_second /= 1000;
+  return fmt::format("{:.{}f} {}",
+                     a_second,
+                     a_second >= 99.95   ? 0
+                     : a_second >= 9.995 ? 1
+                                         : 2,
+                     kUnits[unit]);
+}
+
+/// Of all ranks; empty where it is not known.
+std::string flops_words(const StepRecord& record, const LiveFacts& facts) {
+  if (facts.flops_per_step <= 0 || record.step_ms.total <= 0) return {};
+  const double rate = facts.flops_per_step / (record.step_ms.total / 1000);
+  std::string text = flops_rate(rate);
+  if (facts.peak_flops > 0) text += fmt::format(", {:.0f}% of peak", 100 * rate / facts.peak_flops);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> live_parts(const StepRecord& record,
+                                    const LiveFacts& facts,
+                                    double seconds_left,
+                                    std::uint64_t memory_bytes) {
+  std::vector<std::string> parts{duration(seconds_left) + " left",
+                                 fmt::format("loss {:.4f}", record.loss),
+                                 with_thousands(record.samples_per_s) + " samples/s"};
+  if (std::string flops = flops_words(record, facts); !flops.empty()) parts.push_back(flops);
+  if (memory_bytes == 0) return parts;
+  std::string memory = bytes_words(double(memory_bytes));
+  if (facts.planned_bytes > 0) memory += " of " + bytes_words(double(facts.planned_bytes));
+  parts.push_back(std::move(memory));
+  return parts;
+}
+
+std::string plain_line(const StepRecord& record, const LiveFacts& facts, double seconds_left) {
+  constexpr std::size_t kColumns = 119;
+  std::vector<std::string> parts{step_line(record)};
+  if (record.step < record.steps) parts.push_back(duration(seconds_left) + " left");
+  if (std::string flops = flops_words(record, facts); !flops.empty()) parts.push_back(flops);
+  return parts[0].size() > kColumns ? parts[0] : parts_within(kColumns, parts);
 }
 
 std::string evaluation_line(const EvaluationRecord& record) {
@@ -57,14 +111,31 @@ std::string slow_rank_line(const SlowRankRecord& record) {
       milliseconds(record.median_ms));
 }
 
+void Progress::on_start(const ResumeRecord* resumed) {
+  left_.go_on_from(resumed != nullptr ? resumed->step : 0);
+}
+
 void Progress::on_step(const StepRecord& record) {
+  left_.on_step(record);
+  if (!console_.shows_bar()) {
+    console_.line(plain_line(record, facts_, left_.seconds()));
+    return;
+  }
   console_.line(step_line(record));
-  const double left = double(record.steps - record.step) * record.step_ms / 1000;
   const double share = double(record.step) / double(std::max<std::int64_t>(1, record.steps));
-  console_.bar(share, duration(left) + " left");
+  console_.bar(share, live_parts(record, facts_, left_.seconds(), memory_bytes()));
+}
+
+/// What rank 0's process holds, looked at once a second: that takes as long as a small step.
+std::uint64_t Progress::memory_bytes() {
+  const auto now = std::chrono::steady_clock::now();
+  if (facts_.planned_bytes == 0 || now < next_look_at_memory_) return memory_bytes_;
+  next_look_at_memory_ = now + std::chrono::seconds(1);
+  return memory_bytes_ = resident_memory().total();
 }
 
 void Progress::on_evaluation(const EvaluationRecord& record) {
+  left_.on_evaluation(record);
   const auto now = std::chrono::steady_clock::now();
   if (now < next_evaluation_line_) return;
   next_evaluation_line_ = now + std::chrono::seconds(1);
@@ -94,6 +165,7 @@ void Progress::on_skip(const SkipRecord& record) {
 }
 
 void Progress::on_rollback(const RollbackRecord& record) {
+  left_.go_on_from(record.step);
   console_.line(fmt::format(
       "rollback from step {} (loss {:.4g}, mean before {:.4g}, spread {:.3g}) to step {}: "
       "{}; batches {} to {} are left out",
@@ -109,6 +181,7 @@ void Progress::on_rollback(const RollbackRecord& record) {
 
 void Progress::on_end(const TrainSummary& summary) {
   const double steps = double(std::max<std::int64_t>(1, summary.steps));
+  const Ledger own = summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
   console_.line(fmt::format("done       {} steps, {} samples in {:.1f} s of training",
                             with_thousands(double(summary.steps)),
                             with_thousands(double(summary.samples)),
@@ -125,7 +198,7 @@ void Progress::on_end(const TrainSummary& summary) {
                   "training waited {:.1f}%",
                   with_thousands(summary.loader_samples_per_s),
                   summary.loader_workers,
-                  100 * summary.data_wait_share));
+                  100 * own.share(LedgerPart::data)));
   if (summary.skipped_samples > 0)
     console_.line(fmt::format("bad samples            {} replaced{}",
                               with_thousands(double(summary.skipped_samples)),
@@ -139,8 +212,9 @@ void Progress::on_end(const TrainSummary& summary) {
     console_.line(fmt::format("rollbacks              {}", summary.rollbacks));
   console_.line(
       fmt::format("exposed communication  {} a step, {:.1f}% of it",
-                  milliseconds(1000 * summary.comm_exposed_share * summary.wall_s / steps),
-                  100 * summary.comm_exposed_share));
+                  milliseconds(1000 * own.share(LedgerPart::exchange) * summary.wall_s / steps),
+                  100 * own.share(LedgerPart::exchange)));
+  console_.line("noise scale            " + summary.noise_scale_words);
   if (summary.slowest_rank >= 0)
     console_.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
                               summary.slowest_rank,
@@ -162,6 +236,7 @@ void Progress::on_end(const TrainSummary& summary) {
                           bytes_words(below));
   console_.line(memory);
   for (const std::string& line : gpu_lines(summary.gpus)) console_.line(line);
+  for (const std::string& line : advice_lines(summary.advice)) console_.line(line);
   console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
 }
 

@@ -93,6 +93,8 @@ struct RawFlags {
   std::int64_t checkpoint_keep = 2;
   std::string resume;
   bool resume_override = false;
+  std::string tensorboard = "on";
+  std::int64_t noise_scale_every = 10;
   bool profile = false;
   bool force = false;
 };

@@ -249,6 +249,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.on_spike = raw.on_spike == "rollback" ? OnSpike::rollback : OnSpike::ignore;
   options.profile = raw.profile;
   options.log_every = raw.log_every;
+  options.noise_scale_every = raw.noise_scale_every;
   options.eval_every = raw.eval_every;
   options.check_replicas_every = raw.check_replicas_every;
   flags.label_smoothing = float(raw.label_smoothing);
@@ -263,6 +264,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
                                                                       : raw.timeout_start};
   flags.out = raw.out;
   flags.force = raw.force;
+  flags.tensorboard = raw.tensorboard == "on";
   resolve_checkpoints(app, raw, flags);
   return flags;
 }

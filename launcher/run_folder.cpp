@@ -10,17 +10,20 @@
 #include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
+#include "launcher/advice_words.h"
 #include "launcher/gpu_words.h"
+#include "launcher/ledger_json.h"
 #include "launcher/metrics_file.h"
+#include "launcher/tensorboard_file.h"
 
 namespace lockstep {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr double kNull = std::numeric_limits<double>::quiet_NaN();
+
 /// Negative values mean "not computed" in records.
-double or_null(double value) {
-  return value < 0 ? std::numeric_limits<double>::quiet_NaN() : value;
-}
+double or_null(double value) { return value < 0 ? kNull : value; }
 
 /// Whole bytes; null where they are not known.
 JsonField bytes_field(std::string_view name, double bytes) {
@@ -224,6 +227,7 @@ void RunFolder::remove_earlier_run() {
   for (const std::string& name : io::names_in(folder))
     if (is_of_checkpoints(name)) fs::remove_all(folder / name, ignored);
   fs::remove(folder, ignored);  // unless somebody else's files lie in it
+  remove_tensorboard_files(file("tensorboard"));
 }
 
 void RunFolder::add_history(const std::string& line) {
@@ -257,13 +261,10 @@ void RunFolder::on_step(const StepRecord& record) {
                                 {"lr", record.lr},
                                 {"grad_norm", or_null(record.grad_norm)},
                                 {"samples_per_s", record.samples_per_s},
-                                {"step_ms", record.step_ms},
-                                {"data_ms", record.data_ms},
-                                {"forward_ms", record.forward_ms},
-                                {"backward_ms", record.backward_ms},
-                                {"comm_exposed_ms", record.comm_exposed_ms},
-                                {"optimizer_ms", record.optimizer_ms},
+                                {"step_ms", record.step_ms.total},
                                 {"loader_samples_per_s", record.loader_samples_per_s}};
+  add_parts(fields, record.step_ms);
+  fields.push_back({"noise_scale", record.noise_scale.value_or(kNull)});
   if (record.gpu) {
     const GpuValues& gpu = record.gpu->values;
     fields.push_back({"gpu_busy", gpu[GpuQuantity::busy]});
@@ -313,7 +314,7 @@ void RunFolder::on_stop(const TrainSummary& summary) {
 }
 
 void RunFolder::on_end(const TrainSummary& summary) {
-  constexpr double kNull = std::numeric_limits<double>::quiet_NaN();
+  const Ledger own = summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
   write_file(
       "summary.json",
       json_object({{"steps", summary.steps},
@@ -323,8 +324,12 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"val_accuracy", summary.evaluated ? or_null(summary.val_accuracy) : kNull},
                    {"samples_per_s", summary.samples_per_s},
                    {"wall_s", summary.wall_s},
-                   {"comm_exposed_share", summary.comm_exposed_share},
-                   {"data_wait_share", summary.data_wait_share},
+                   {"comm_exposed_share", own.share(LedgerPart::exchange)},
+                   {"data_wait_share", own.share(LedgerPart::data)},
+                   {"noise_scale", summary.noise_scale.value_or(kNull)},
+                   {"noise_scale_words", summary.noise_scale_words},
+                   {"advice", JsonText{advice_json(summary.advice)}},
+                   {"ledger", JsonText{ledgers_json(summary.ledgers)}},
                    {"loader_samples_per_s", summary.loader_samples_per_s},
                    {"loader_workers", std::int64_t(summary.loader_workers)},
                    {"skipped_samples", summary.skipped_samples},

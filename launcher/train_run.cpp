@@ -16,6 +16,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/gpu_watch.h"
 #include "launcher/host_facts.h"
+#include "launcher/live_facts.h"
 #include "launcher/open_data.h"
 #include "launcher/out_of_memory.h"
 #include "launcher/profile_table.h"
@@ -26,6 +27,8 @@
 #include "launcher/saved_run.h"
 #include "launcher/self_start.h"
 #include "launcher/shared_folder.h"
+#include "launcher/step_memory_json.h"
+#include "launcher/tensorboard_file.h"
 #include "parallel/batch_plan.h"
 #include "parallel/fingerprint.h"
 #include "parallel/trainer.h"
@@ -265,7 +268,11 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
   TrainOptions options = flags.options;
   options.augmentation.resized_crop = 0;  // the source draws it
   parts.memory.settle(options);
-  parts.memory.require_room();
+  const MemoryPlan plan = parts.memory.require_room();
+  // On a terminal somebody watches, and waits for nothing else.
+  const bool watched = settings.console == Console::Kind::terminal && options.log_every > 0;
+  const LiveFacts facts =
+      live_facts(job, plan, options.precision, watched, parts.memory.room_target().bytes);
   options.checkpoint.texts = {{"config.toml", to_toml(flags)},
                               {"classes.json", classes_json(*data.train)}};
   options.stop = stop_asked;
@@ -287,7 +294,9 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
   RunLog& log = job.fault_log().log();
   Console console(settings.console);
   Progress progress(console);
+  progress.set_facts(facts);
   std::optional<ProfilePrinter> profile;
+  std::optional<TensorboardFile> tensorboard;
   StartObserver start([&](const ResumeRecord* resumed) {
     folder->begin(resumed);
     folder->add_history(history_json(job, settings, resumed));
@@ -295,6 +304,7 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
     console.set_copy(&log);
     folder->write_file("config.toml", to_toml(flags));
     folder->write_file("classes.json", classes_json(*data.train));
+    folder->write_file("memory.json", step_memory_json(plan));
     folder->write_file("environment.json", environment_json(job, settings, micro_batch_words));
     print_start(console, job, settings, data, parts.parameters, micro_batch_words, path);
     if (resumed) print_resume(console, *resumed);
@@ -304,6 +314,10 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
     trainer.add_observer(start);
     // The folder first: what it records must not wait for a slow terminal.
     trainer.add_observer(*folder);
+    if (flags.tensorboard) {
+      tensorboard.emplace(folder->file("tensorboard"));
+      trainer.add_observer(*tensorboard);
+    }
     trainer.add_observer(progress);
     profile.emplace(console, *folder);
     trainer.add_observer(*profile);
@@ -315,6 +329,8 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
     console.clear_bar();
     throw;
   }
+  if (tensorboard)
+    if (const std::string error = tensorboard->finish(); !error.empty()) folder->add_error(error);
   if (folder)
     return summary.stopped ? finish_stopped(summary, *folder, console, log)
                            : finish_run(trainer, *folder, console, log);

@@ -65,6 +65,16 @@ void count_parameters(const Graph& graph, MemoryPlan& plan) {
   }
 }
 
+std::vector<StepMemory> step_memory(const Program& program) {
+  const std::vector<Node>& nodes = program.graph().nodes();
+  const std::vector<std::size_t> live = live_bytes(program.plan().buffers);
+  std::vector<StepMemory> steps;
+  for (std::size_t n = 0; n < nodes.size(); ++n)
+    steps.push_back({fmt::format("{} {}", nodes[n].path, name_of(nodes[n].op->kind())),
+                     n < live.size() ? live[n] : 0});
+  return steps;
+}
+
 /// As `request`, for another micro-batch and without a limit.
 TrainOptions with_micro_batch(const PlanRequest& request, std::int64_t micro_batch) {
   TrainOptions options = request.options;
@@ -265,6 +275,8 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
                                              1 + std::size_t(state_arrays(options.optimizer)));
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
   count_parameters(programs.graph(), plan);
+  plan.steps = step_memory(programs.whole());
+  plan.first_backward_step = std::size_t(programs.whole().plan().first_backward_node);
   plan.limited_bytes = plan.table.on_device();
   for (const auto category :
        {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer_state})

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/data/sources.h"
@@ -20,6 +21,12 @@ struct PlanRequest {
   bool on_host = true;  ///< the device is the processor itself
 };
 
+/// The arena while an operator runs: what is live of it, its inputs, results and workspace.
+struct StepMemory {
+  std::string node;  ///< "layer1.0.conv1 conv2d"
+  std::uint64_t live_bytes = 0;
+};
+
 /// What one rank of a training would use. Computed by the code that training itself runs: programs
 /// are compiled as for a run, and what would own memory is made on a DryBackend.
 struct MemoryPlan {
@@ -30,7 +37,10 @@ struct MemoryPlan {
   std::vector<LayerMemory> layers;  ///< see by_layer()
   std::int64_t parameters = 0;      ///< elements that the model has, frozen ones included
   std::int64_t frozen = 0;
-  std::size_t limited_bytes = 0;  ///< what memory_limit limits: table.on_device()
+  /// One entry an operator of the training program for a whole micro-batch, as they run.
+  std::vector<StepMemory> steps;
+  std::size_t first_backward_step = 0;  ///< among those; their number where there is none
+  std::size_t limited_bytes = 0;        ///< what memory_limit limits: table.on_device()
   /// Of those, what no micro-batch changes: parameters, gradients and optimizer state.
   std::size_t fixed_bytes = 0;
   std::size_t arena_lower_bound = 0;

@@ -41,8 +41,9 @@ class Chooser {
     require_one(choice.trials);
     measure(choice.trials);
     require_one(choice.trials);
-    const auto fastest = std::ranges::min_element(choice.trials, {}, &Chooser::seconds_of);
-    choice.micro_batch = fastest->micro_batch;
+    const double least = seconds_of(*std::ranges::min_element(choice.trials, {}, &seconds_of));
+    for (const MicroBatchTrial& trial : choice.trials)  // in ascending order
+      if (seconds_of(trial) <= kAsFast * least) choice.micro_batch = trial.micro_batch;
     if (choice.recompute == Recompute::automatic)
       choice.memory_limit = limit_for(choice.micro_batch);
     return choice;
@@ -176,11 +177,12 @@ class Chooser {
       if (request.options.recompute == Recompute::automatic)
         request.options.memory_limit = limit_for(trial.micro_batch);
       const BatchPlan batch = plan_batch(request.options, request.ranks);
-      const int rounds = training_schedule(batch, batch.global_batch, 0).most_rounds;
+      const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
       const auto seconds = time_micro_batch(context_, request);
       trial.fits = seconds.has_value();
       if (!seconds) continue;
-      trial.step_seconds = rounds * *seconds;
+      trial.step_seconds =
+          schedule.most_rounds * seconds->compute + double(schedule.work.size() - 1) * seconds->sum;
       slower = *trial.step_seconds > kSlower * best ? slower + 1 : 0;
       best = std::min(best, *trial.step_seconds);
     }

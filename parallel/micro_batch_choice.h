@@ -16,8 +16,8 @@ struct MicroBatchTrial {
   std::int64_t micro_batch = 0;
   std::uint64_t device_bytes = 0;  ///< see MemoryTable::on_device()
   bool fits = false;
-  /// Of all forward and backward passes in a step of the rank with the most; nothing: not measured,
-  /// as steps had become slower with every size before.
+  /// Of all micro-batches of a step, and of adding up their shards, on the rank with the most;
+  /// nothing: not measured, as steps had become slower with every size before.
   std::optional<double> step_seconds;
 };
 
@@ -34,7 +34,12 @@ struct MicroBatchChoice {
 /// divides exactly goes before one that does not. Ascending.
 std::vector<std::int64_t> even_micro_batches(std::int64_t global_batch, int ranks);
 
-/// The fastest of even_micro_batches(), by a short measurement of those whose plan fits both
+/// A size is as fast as the fastest where it is at most so many times as slow: what such a short
+/// measurement cannot tell apart.
+inline constexpr double kAsFast = 1.02;
+
+/// The largest that is as fast as the fastest of even_micro_batches(), by a short measurement of
+/// those whose plan fits both
 /// options.memory_limit and `room` (bytes: ~0 for any number). Where none does and
 /// options.recompute is none, recomputation is brought in. The global batch stays what it is.
 /// `request.options` must have neither a micro-batch nor an accumulation. Collective, with the same

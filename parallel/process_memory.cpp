@@ -37,6 +37,12 @@ std::uint64_t peak_resident_bytes() {
   return getrusage(RUSAGE_SELF, &usage) == 0 ? std::uint64_t(usage.ru_maxrss) * 1024 : 0;
 }
 
+bool forget_peak_resident() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5" << std::flush;  // see proc(5)
+  return file.good();
+}
+
 void return_free_memory() {
 #ifdef __GLIBC__
   malloc_trim(0);

@@ -13,8 +13,10 @@ struct ResidentMemory {
 };
 ResidentMemory resident_memory();
 
-/// The most that total() has been since the program began.
+/// The most that total() has been since the program began or forget_peak_resident().
 std::uint64_t peak_resident_bytes();
+/// False where the kernel does not allow it.
+bool forget_peak_resident();
 
 /// Gives what the heap holds and nobody uses back to the system. Takes milliseconds.
 void return_free_memory();

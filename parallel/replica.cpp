@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/replica.h"
 
+#include <chrono>
 #include <exception>
 
 #include "core/base/error.h"
@@ -56,11 +57,19 @@ std::span<const StepResult> Replica::train_step(const Schedule& schedule,
   return state_->train_step(schedule, loader, step, lr);
 }
 
-std::span<const StepResult> Replica::finish_steps() { return state_->outcomes.take_all(); }
+std::span<const StepResult> Replica::finish_steps() {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::span<const StepResult> results = state_->outcomes.take_all();
+  state_->times.device_wait +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return results;
+}
 
 const StepResult& Replica::newest_result() { return state_->outcomes.newest(); }
 
 void Replica::resume_updates() { state_->outcomes.forgive(); }
+
+ShardNorms& Replica::shard_norms() { return state_->shard_norms; }
 
 StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {
   return *state_->evaluate(schedule, loader, {});
@@ -76,6 +85,7 @@ Position& Replica::position() { return state_->context.position(); }
 
 StepTimes Replica::times() const {
   StepTimes times = state_->times;
+  times.moving_exchanges = state_->moving_seconds();
   times.exposed_communication = state_->exchange.exposed_seconds();
   return times;
 }

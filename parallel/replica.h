@@ -15,6 +15,7 @@
 #include "parallel/nonfinite_search.h"
 #include "parallel/rank_context.h"
 #include "parallel/schedule.h"
+#include "parallel/shard_norms.h"
 #include "parallel/snapshot.h"
 #include "parallel/step_result.h"
 
@@ -25,8 +26,11 @@ class Profiler;
 
 /// Seconds since construction, of this rank.
 struct StepTimes {
-  double forward = 0, backward = 0, exposed_communication = 0, optimizer = 0;
-  /// Of whole micro-batches in training alone: getting samples, and forward with backward without
+  /// As the LedgerParts of these names; in training alone.
+  double data = 0, copy = 0, forward = 0, backward = 0, exposed_communication = 0, optimizer = 0,
+         device_wait = 0;
+  double moving_exchanges = 0;  ///< along, among the seconds of backward
+  /// Of whole micro-batches: getting samples, and forward with backward without
   /// what moves exchanges along.
   double whole_loading = 0, whole_compute = 0;
   std::int64_t whole_micro_batches = 0;
@@ -81,6 +85,9 @@ class Replica {
   /// After a bad step has been dealt with: waits for the last step, drops results that have not
   /// been returned, and lets updates happen again.
   void resume_updates();
+
+  /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
+  ShardNorms& shard_norms();
 
   /// Computes the micro-batches of step `step` again, forward and backward with the weights as they
   /// are, and looks at what every kernel writes and at what is loaded; exchanges and updates

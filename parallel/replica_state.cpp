@@ -55,6 +55,12 @@ Replica::State::State(RankContext& rank_context,
                    programs.gradients(),
                    options,
                    batch),
+      shard_norms(context.backend(),
+                  programs.graph(),
+                  programs.space(),
+                  programs.gradients(),
+                  options.noise_scale_every,
+                  batch.shards),
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())) {
   for (auto& event : copied_) {
@@ -85,6 +91,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   play_nan(step);
   if (checks_) search_.begin();
   exchange.begin_step(schedule);
+  shard_norms.begin_step(step, schedule.shards);
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {
     const ShardWork& shard = schedule.work[s];
@@ -96,19 +103,30 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       const auto begin = Clock::now();
       const double exchanged = exchanging_;
       load(program, loader);
+      times.data += fetching_;
+      times.copy += loading_ - fetching_;
+      times.device_wait += holding_up_;
       const bool last = last_shard && m + 1 == shard.micro_batches.size();
       run(*program.program, state, last && !joins_later);
       if (checks_) end_round(shard.micro_batches[m].first_sample);
       if (shard.micro_batches[m].samples < batch.micro_batch) continue;
       times.whole_loading += loading_;
       times.whole_compute +=
-          seconds_between(begin, Clock::now()) - loading_ - (exchanging_ - exchanged);
+          seconds_between(begin, Clock::now()) - holding_up_ - loading_ - (exchanging_ - exchanged);
       ++times.whole_micro_batches;
     }
-    if (!last_shard) exchange.finish_shard();
+    if (last_shard) break;
+    const auto begin = Clock::now();
+    if (shard_norms.measures()) {
+      for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
+      end_shard(shard, schedule);
+    }
+    exchange.finish_shard();
+    times.backward += seconds_between(begin, Clock::now());
   }
   if (joins_later) join_missing_rounds(schedule, state);
   if (joins_later || schedule.work.empty()) start_all_buckets();
+  if (shard_norms.measures() && !schedule.work.empty()) end_shard(schedule.work.back(), schedule);
   return update(schedule, step, lr);
 }
 
@@ -202,13 +220,16 @@ void Replica::State::copy_sample_weight(const BoundProgram& program) {
 void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   DeviceEvent& copied = *copied_[next_copied_];
   next_copied_ = (next_copied_ + 1) % copied_.size();
+  const auto arrival = Clock::now();
   copied.wait();  // for what the device computes, so no loading yet
   const auto begin = Clock::now();
+  holding_up_ = seconds_between(arrival, begin);
   context.position().enter(Phase::loading);
   const data::LoadedBatch loaded = [&] {
     const ProfileScope scope(profiler.get(), data_work_);
     return loader.next();
   }();
+  fetching_ = seconds_between(begin, Clock::now());
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
@@ -260,7 +281,14 @@ void Replica::State::run(Program& program, const RunState& state, bool exchange_
   times.backward += seconds_between(middle, Clock::now());
 }
 
+void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule) {
+  std::int64_t samples = 0;
+  for (const MicroBatch& micro_batch : shard.micro_batches) samples += micro_batch.samples;
+  shard_norms.end_shard(shard.shard, samples, schedule.samples);
+}
+
 void Replica::State::start_bucket(int bucket) {
+  if (shard_norms.measures()) shard_norms.add_bucket(bucket);
   if (profiler) bucket_start_[std::size_t(bucket)] = Profiler::Clock::now();
   const auto begin = Clock::now();
   exchange.start_bucket(bucket);
@@ -336,11 +364,12 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
                      outcome);
   for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, outcome);
   optimizer.update_running_statistics(outcome);
-  const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
   programs.packed().invalidate();
   const auto end = Clock::now();
   if (profiler) profiler->record(optimizer_work_, begin, end);
   times.optimizer += seconds_between(begin, end);
+  const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
+  times.device_wait += seconds_between(end, Clock::now());
   return known;
 }
 

@@ -35,7 +35,10 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void on_bucket_complete(int bucket) override { start_bucket(bucket); }
   void between_kernels() override;
 
+  double moving_seconds() const { return exchanging_; }
+
   StepTimes times;
+  ShardNorms shard_norms;
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:
@@ -48,6 +51,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void run(Program& program, const RunState& state, bool exchange_after);
   void start_bucket(int bucket);
   void start_all_buckets();
+  void end_shard(const ShardWork& shard, const Schedule& schedule);
   void declare_profile();
   void join_missing_rounds(const Schedule& schedule, RunState& state);
   std::span<const StepResult> update(const Schedule& schedule, std::int64_t step, float lr);
@@ -70,7 +74,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   int data_work_ = -1, wait_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;
   std::vector<Profiler::Clock::time_point> bucket_start_;
-  double loading_ = 0;     // seconds, of the last micro-batch
+  // Seconds, of the last micro-batch: in load(), and of them in the loader and for the device.
+  double loading_ = 0, fetching_ = 0, holding_up_ = 0;
   double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward
 };
 

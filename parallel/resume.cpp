@@ -18,15 +18,16 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 /// They decide how a run is executed or watched, not what it computes.
-constexpr std::array<std::string_view, 9> kFreeSettings{"fusion",
-                                                        "recompute",
-                                                        "memory-limit",
-                                                        "bucket-mb",
-                                                        "profile",
-                                                        "log-every",
-                                                        "eval-every",
-                                                        "check-replicas-every",
-                                                        "on-nonfinite"};
+constexpr std::array<std::string_view, 10> kFreeSettings{"fusion",
+                                                         "recompute",
+                                                         "memory-limit",
+                                                         "bucket-mb",
+                                                         "profile",
+                                                         "log-every",
+                                                         "noise-scale-every",
+                                                         "eval-every",
+                                                         "check-replicas-every",
+                                                         "on-nonfinite"};
 constexpr std::string_view kDeviceClass = "device class";
 
 void refuse_newer(const fs::path& chosen, std::int64_t step, const fs::path& folder) {

@@ -12,22 +12,17 @@ StepLog::StepLog(const Replica& replica,
       feed_(feed),
       loader_(loader),
       earlier_(wall_s),
-      step_(first_step),
-      times_(replica.times()),
-      waited_(loader.waited_seconds()) {}
+      start_(replica.times()),
+      step_(first_step) {}
 
 void StepLog::pause() {
-  paused_interval_ += std::chrono::duration<double>(Clock::now() - begin_).count();
+  before_pause_ = process_seconds();
   running_ = false;
 }
 
 void StepLog::restart(std::int64_t step) {
-  done_ = process_seconds();
-  paused_interval_ = 0;
-  begin_ = Clock::now();
+  interval_begin_ = ledger();
   step_ = step;
-  times_ = replica_.times();
-  waited_ = loader_.waited_seconds();
 }
 
 void StepLog::go_on() {
@@ -37,15 +32,26 @@ void StepLog::go_on() {
 
 double StepLog::process_seconds() const {
   const double open = running_ ? std::chrono::duration<double>(Clock::now() - begin_).count() : 0.0;
-  return done_ + paused_interval_ + open;
+  return before_pause_ + open;
+}
+
+Ledger StepLog::ledger() const {
+  const StepTimes now = replica_.times();
+  Ledger ledger = stalls_;
+  ledger[LedgerPart::data] = now.data - start_.data;
+  ledger[LedgerPart::copy] = now.copy - start_.copy;
+  ledger[LedgerPart::forward] = now.forward - start_.forward;
+  ledger[LedgerPart::backward] = now.backward - start_.backward;
+  ledger[LedgerPart::exchange] = now.exposed_communication - start_.exposed_communication;
+  ledger[LedgerPart::optimizer] = now.optimizer - start_.optimizer;
+  ledger[LedgerPart::device_wait] = now.device_wait - start_.device_wait;
+  ledger.total = process_seconds();
+  ledger.close();
+  return ledger;
 }
 
 StepRecord StepLog::record(std::int64_t step, float lr, const StepResult& result, int ranks) {
-  const auto end = Clock::now();
-  const double interval = paused_interval_ + std::chrono::duration<double>(end - begin_).count();
-  const StepTimes now = replica_.times();
-  const double waited = loader_.waited_seconds(), steps = double(step + 1 - step_);
-  const auto ms = [&](double last, double first) { return (last - first) / steps * 1e3; };
+  const Ledger now = ledger(), interval = now - interval_begin_;
   const StepRecord record{
       .step = step + 1,
       .epoch = feed_.epochs_after(step + 1),
@@ -55,20 +61,11 @@ StepRecord StepLog::record(std::int64_t step, float lr, const StepResult& result
       .lr = lr,
       .grad_norm = result.grad_norm,
       .samples_per_s =
-          double(feed_.samples_before(step + 1) - feed_.samples_before(step_)) / interval,
-      .step_ms = interval / steps * 1e3,
-      .data_ms = ms(waited, waited_),
-      .forward_ms = ms(now.forward, times_.forward),
-      .backward_ms = ms(now.backward, times_.backward),
-      .comm_exposed_ms = ms(now.exposed_communication, times_.exposed_communication),
-      .optimizer_ms = ms(now.optimizer, times_.optimizer),
+          double(feed_.samples_before(step + 1) - feed_.samples_before(step_)) / interval.total,
+      .step_ms = interval * (1e3 / double(step + 1 - step_)),
       .loader_samples_per_s = loader_.samples_per_second() * ranks};
-  done_ += interval;
-  paused_interval_ = 0;
   step_ = step + 1;
-  times_ = now;
-  waited_ = waited;
-  begin_ = end;
+  interval_begin_ = now;
   return record;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/data/loader.h"
+#include "parallel/ledger.h"
 #include "parallel/replica.h"
 #include "parallel/train_records.h"
 #include "parallel/training_feed.h"
@@ -33,6 +34,24 @@ class StepLog {
   /// Seconds of training: of this process, and of all processes of the run.
   double process_seconds() const;
   double wall_seconds() const { return earlier_ + process_seconds(); }
+  /// Where this process's seconds of training went.
+  Ledger ledger() const;
+
+  /// Training stands still for `part`, from construction to destruction. Not while paused.
+  class Stall {
+   public:
+    Stall(StepLog& log, LedgerPart part) : log_(log), part_(part) {}
+    ~Stall() {
+      log_.stalls_[part_] += std::chrono::duration<double>(Clock::now() - begin_).count();
+    }
+    Stall(const Stall&) = delete;
+    Stall& operator=(const Stall&) = delete;
+
+   private:
+    StepLog& log_;
+    LedgerPart part_;
+    std::chrono::steady_clock::time_point begin_ = Clock::now();
+  };
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -40,13 +59,13 @@ class StepLog {
   const Replica& replica_;
   const TrainingFeed& feed_;
   const data::Loader& loader_;
-  double earlier_, done_ = 0;   // done_: intervals that are closed
-  double paused_interval_ = 0;  // of the open interval, before the last pause
+  double earlier_, before_pause_ = 0;
   bool running_ = true;
-  std::int64_t step_;
   Clock::time_point begin_ = Clock::now();
-  StepTimes times_;
-  double waited_;
+  Ledger stalls_;
+  const StepTimes start_;
+  std::int64_t step_;  // with which the open interval begins
+  Ledger interval_begin_;
 };
 
 }  // namespace lockstep

@@ -1,47 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/straggler_watch.h"
 
-#include <map>
-#include <sched.h>
-#include <unistd.h>
-
 namespace lockstep {
 namespace {
 
-/// Where a rank runs.
-struct Seat {
-  char host[64] = {};
-  cpu_set_t cpus = {};  ///< that it may use
-};
-
-std::vector<Seat> gather_seats(Communicator& communicator) {
-  Seat own;
-  gethostname(own.host, sizeof own.host - 1);
-  sched_getaffinity(0, sizeof own.cpus, &own.cpus);  // without an answer: none
-  std::vector<Seat> seats(std::size_t(communicator.size()));
-  communicator.all_gather(&own, seats.data(), sizeof own);
-  return seats;
-}
-
-/// Of ranks on hosts that have more of them than processors.
-std::vector<bool> crowded(const std::vector<Seat>& seats) {
-  struct Host {
-    int ranks = 0;
-    cpu_set_t cpus = {};
-  };
-  std::map<std::string, Host> hosts;
-  for (const Seat& seat : seats) {
-    Host& host = hosts[seat.host];
-    ++host.ranks;
-    CPU_OR(&host.cpus, &host.cpus, &seat.cpus);
-  }
-  std::vector<bool> result;
-  for (const Seat& seat : seats) {
-    const Host& host = hosts[seat.host];
-    const int cpus = CPU_COUNT(&host.cpus);
-    result.push_back(cpus > 0 && host.ranks > cpus);
-  }
-  return result;
+/// Of ranks on hosts that have more of them than processors, or that share processors otherwise.
+std::vector<bool> which_are_crowded(const std::vector<Seat>& seats) {
+  std::vector<bool> crowded(seats.size());
+  for (const CrowdedRanks& group : crowded_ranks(seats))
+    for (const int rank : group.ranks) crowded[std::size_t(rank)] = true;
+  return crowded;
 }
 
 RankWork work_of(const StepTimes& times) {
@@ -57,10 +25,9 @@ StragglerWatch::StragglerWatch(RankContext& context,
       observers_(observers),
       judges_(context.rank() == 0),
       told_(work_of(replica.times())),
+      seats_(gather_seats(context.host_communicator())),
       work_(std::size_t(context.size())) {
-  const std::vector<Seat> seats = gather_seats(context.host_communicator());
-  for (const Seat& seat : seats) hosts_.emplace_back(seat.host);
-  if (judges_) scores_.emplace(crowded(seats));
+  if (judges_) scores_.emplace(which_are_crowded(seats_));
 }
 
 void StragglerWatch::write(float* own) {
@@ -91,7 +58,7 @@ std::optional<SlowRankRecord> StragglerWatch::slowest() {
 
 SlowRankRecord StragglerWatch::record(const RankScore& score) const {
   return {.rank = score.rank,
-          .host = hosts_[std::size_t(score.rank)],
+          .host = seats_[std::size_t(score.rank)].host,
           .score = score.score,
           .phase = score.in_loading ? "loading" : "forward and backward",
           .ms = score.seconds * 1e3,

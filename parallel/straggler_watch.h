@@ -7,6 +7,7 @@
 
 #include "parallel/rank_context.h"
 #include "parallel/replica.h"
+#include "parallel/seats.h"
 #include "parallel/stop_agreement.h"
 #include "parallel/straggler_scores.h"
 #include "parallel/train_records.h"
@@ -30,6 +31,8 @@ class StragglerWatch final : public MessagePart {
   void after_step() { ++steps_; }
   /// Rank 0: of the whole run so far; nothing where no message has come.
   std::optional<SlowRankRecord> slowest();
+  /// Where every rank runs.
+  const std::vector<Seat>& seats() const { return seats_; }
 
   int floats() const override { return 3; }
   void write(float* own) override;
@@ -41,10 +44,10 @@ class StragglerWatch final : public MessagePart {
   const Replica& replica_;
   const std::vector<TrainObserver*>& observers_;
   bool judges_;
-  std::vector<std::string> hosts_;  // of ranks
-  RankWork told_;                   // of this rank, in messages so far
-  std::vector<RankWork> work_;      // reserved for read()
-  std::int64_t steps_ = 0;          // since the last read()
+  RankWork told_;               // of this rank, in messages so far
+  std::vector<Seat> seats_;     // of ranks
+  std::vector<RankWork> work_;  // reserved for read()
+  std::int64_t steps_ = 0;      // since the last read()
   std::optional<StragglerScores> scores_;
 };
 

@@ -43,6 +43,10 @@ void validate(const TrainOptions& o) {
                  ConfigError,
                  "check-replicas-every: must not be negative, got {}",
                  o.check_replicas_every);
+  LOCKSTEP_CHECK(o.noise_scale_every >= 0,
+                 ConfigError,
+                 "noise-scale-every: must not be negative, got {}",
+                 o.noise_scale_every);
   LOCKSTEP_CHECK(o.log_every >= 0 && o.eval_every >= -1,
                  ConfigError,
                  "log-every {} or eval-every {} is negative",

@@ -9,12 +9,13 @@
 #include "core/exec/backend.h"
 #include "core/io/checkpoint.h"
 #include "parallel/gpu_use.h"
+#include "parallel/ledger.h"
+#include "parallel/run_advice.h"
 
 namespace lockstep {
 
-/// One logged step. Times are rank 0's means over the steps since the record before. Exposed
-/// communication is waiting for the gradient exchange; collectives inside a batch norm over several
-/// ranks count as forward and backward.
+/// One logged step. Times are rank 0's means over the steps since the record before. Collectives
+/// inside a batch norm over several ranks count as forward and backward.
 struct StepRecord {
   std::int64_t step = 0;   ///< steps done, from 1
   std::int64_t steps = 0;  ///< of the whole run
@@ -25,8 +26,9 @@ struct StepRecord {
   double lr = 0;
   double grad_norm = 0;  ///< negative where it was not computed
   double samples_per_s = 0;
-  double step_ms = 0, data_ms = 0, forward_ms = 0, backward_ms = 0, comm_exposed_ms = 0,
-         optimizer_ms = 0;
+  Ledger step_ms;  ///< milliseconds a step, and where they went
+  /// See NoiseScale; nothing where it is not known.
+  std::optional<double> noise_scale = {};
   /// What the loaders of all ranks could deliver, by rank 0's measure.
   double loader_samples_per_s = 0;
   /// How rank 0's GPU was used lately; nothing: it has none, or nobody knows.
@@ -94,10 +96,14 @@ struct TrainSummary {
   double train_loss = 0;
   double val_loss = 0, val_accuracy = 0;
   bool evaluated = false;
-  double samples_per_s = 0;       ///< over training time
-  double wall_s = 0;              ///< training steps alone, without evaluation and start
-  double comm_exposed_share = 0;  ///< of wall_s
-  double data_wait_share = 0;     ///< of wall_s, in which rank 0 waited for samples
+  double samples_per_s = 0;                ///< over training time
+  double wall_s = 0;                       ///< training steps alone, without evaluation and start
+  std::optional<double> noise_scale = {};  ///< at the end; see NoiseScale
+  std::string noise_scale_words;           ///< or why there is none
+  /// What would help most; of rank 0.
+  std::vector<Advice> advice;
+  /// Training time of this process, by rank.
+  std::vector<RankLedger> ledgers;
   double loader_samples_per_s = 0;
   int loader_workers = 0;               ///< of each rank; 0: the training thread loads
   std::int64_t skipped_samples = 0;     ///< that others took the place of, on all ranks

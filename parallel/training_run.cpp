@@ -7,7 +7,6 @@
 
 #include "core/optim/lr_schedule.h"
 #include "parallel/process_memory.h"
-#include "parallel/profile_report.h"
 
 namespace lockstep {
 namespace {
@@ -72,7 +71,8 @@ TrainingRun::TrainingRun(const Parts& parts)
       feed_(make_feed()),
       requests_(feed_),
       replica_check_(p_.context, p_.replica.saved_arrays(), p_.options.check_replicas_every),
-      straggler_watch_(p_.context, p_.replica, p_.observers) {
+      straggler_watch_(p_.context, p_.replica, p_.observers),
+      noise_watch_(p_.context, p_.replica) {
   LOCKSTEP_CHECK(p_.options.on_spike == OnSpike::ignore || !p_.options.checkpoint.folder.empty(),
                  ConfigError,
                  "on_spike rollback needs a folder of checkpoints to go back to");
@@ -102,7 +102,6 @@ data::LoaderOptions TrainingRun::loader_options() const {
 void TrainingRun::make_loader() {
   if (loader_) {
     count_skipped(*loader_, summary_);
-    waited_ += loader_->waited_seconds();
     loader_.reset();  // before its requests change
   }
   requests_ = feed_;
@@ -194,12 +193,17 @@ void TrainingRun::train_one_step() {
       (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
   const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
   take(p_.replica.train_step(feed_.schedule(step), *loader_, step, lr));
-  if (logs) take(p_.replica.finish_steps());
+  if (logs || noise_watch_.due()) {
+    take(p_.replica.finish_steps());
+    if (!spike_) noise_watch_.gather();
+  }
   ++done_;
   summary_.evaluated = false;
   if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is told
   StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
+  ++logged_;
+  record.noise_scale = noise_watch_.scale().samples();
   if (p_.context.rank() == 0 && p_.options.complete_step) p_.options.complete_step(record);
   tell([&](TrainObserver& observer) { observer.on_step(record); });
 }
@@ -209,6 +213,7 @@ void TrainingRun::take(std::span<const StepResult> results) {
   for (const StepResult& result : results) {
     if (spike_) return;  // roll_back() undoes it
     known_ = result.step;
+    noise_watch_.take(result);
     if (result.bad) {
       take_bad(result);
       continue;
@@ -255,6 +260,7 @@ void TrainingRun::evaluate() {
 
 void TrainingRun::save_when_due() {
   if (!checkpointing_ || summary_.stopped) return;
+  const StepLog::Stall stall(*log_, LedgerPart::checkpoint);
   checkpointing_->after_step(
       done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
 }
@@ -277,76 +283,6 @@ std::optional<io::CheckpointState> TrainingRun::state() const {
   }
   state.settings = p_.settings;
   return state;
-}
-
-void TrainingRun::finish() {
-  p_.context.position().enter(RunStage::end);
-  TrainSummary& s = summary_;
-  const double seconds = log_->process_seconds();
-  if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
-  s.steps = done_;
-  s.samples = feed_.samples_before(done_);
-  s.wall_s = seconds + (p_.start ? p_.start->state.wall_s : 0.0);
-  s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / seconds;
-  s.comm_exposed_share = p_.replica.times().exposed_communication / seconds;
-  s.data_wait_share = (waited_ + loader_->waited_seconds()) / seconds;
-  s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
-  s.loader_workers = loader_->workers();
-  s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
-  s.activation_bytes = p_.replica.activation_bytes();
-  s.weights_sha256 = p_.replica.weights_sha256();
-  if (const auto slowest = straggler_watch_.slowest()) {
-    s.slowest_rank = slowest->rank;
-    s.slowest_host = slowest->host;
-    s.slowest_score = slowest->score;
-    s.slowest_phase = slowest->phase;
-  }
-  s.ranks = p_.context.size();
-  s.device = p_.context.backend().device_class();
-  std::optional<ProfileRecord> profile;
-  if (p_.options.profile && !s.stopped)
-    profile = make_profile(
-        p_.context, *p_.replica.profiler(), std::max<std::int64_t>(1, done_ - s.resumed_at));
-  save_at_end();
-  const MemoryTable reserved = memory_table();
-  s.memory_planned_bytes = reserved.planned();
-  s.planned_bytes = reserved.on_device();
-  s.peak_memory_bytes = peak_resident_bytes();
-  // Pages of libraries come in as code first runs; what was there before is the rest. A process's
-  // memory says nothing of a device's.
-  const std::uint64_t own = p_.replica.baseline_bytes();
-  const bool on_host =
-      p_.context.backend().is_host_memory(p_.replica.saved_arrays().arrays.front().values);
-  s.memory_baseline_bytes = on_host && own > 0 ? own + resident_memory().files : 0;
-  for (TrainObserver* observer : p_.observers)
-    s.stopped ? observer->on_stop(s) : observer->on_end(s);
-  if (!profile) return;
-  for (TrainObserver* observer : p_.observers) observer->on_profile(*profile);
-}
-
-MemoryTable TrainingRun::memory_table() const {
-  MemoryTable table = p_.replica.memory();
-  const SavedArrays saved = p_.replica.saved_arrays();
-  table[MemoryCategory::loader] = loader_->memory_bytes() + summary_.evaluation_loader_bytes;
-  table[MemoryCategory::snapshot] =
-      checkpointing_ ? Checkpointing::memory_bytes(saved.space, saved.arrays.size()) : 0;
-  return table;
-}
-
-/// Behind the last collective, so that no rank waits for the file system inside one; but a stopped
-/// run has to end with one exit code on all ranks, and only then is it known.
-void TrainingRun::save_at_end() {
-  TrainSummary& s = summary_;
-  if (checkpointing_) {
-    p_.context.position().enter(RunStage::saving);
-    s.saved = s.stopped ? checkpointing_->save_now(done_, state_)
-                        : checkpointing_->save_last(done_, state_);
-    s.checkpoints = checkpointing_->saves();
-    s.checkpoint_stall_ms = checkpointing_->longest_stall_ms();
-    s.checkpoint_stall_share = checkpointing_->stall_seconds() / log_->process_seconds();
-    p_.context.position().enter(RunStage::end);
-  }
-  if (s.stopped) p_.context.communicator().broadcast(&s.saved, sizeof s.saved, 0);
 }
 
 }  // namespace lockstep

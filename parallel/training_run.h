@@ -11,6 +11,7 @@
 #include "parallel/checkpointing.h"
 #include "parallel/fingerprint.h"
 #include "parallel/memory_table.h"
+#include "parallel/noise_watch.h"
 #include "parallel/rank_context.h"
 #include "parallel/replica.h"
 #include "parallel/replica_check.h"
@@ -79,6 +80,7 @@ class TrainingRun {
   void tell(const Call& call) {
     if (p_.observers.empty()) return;
     const StageScope stage(&p_.context.position(), RunStage::saving);
+    const StepLog::Stall stall(*log_, LedgerPart::logging);
     for (TrainObserver* observer : p_.observers) call(*observer);
   }
   void train_one_step();
@@ -87,8 +89,12 @@ class TrainingRun {
   void evaluate();
   void save_when_due();
   std::optional<io::CheckpointState> state() const;
-  MemoryTable memory_table() const;
+
+  // training_run_end.cpp
   void finish();
+  void tell_noise_scale();
+  RunFacts facts() const;
+  MemoryTable memory_table() const;
   void save_at_end();
 
   // training_run_faults.cpp
@@ -103,8 +109,8 @@ class TrainingRun {
   TrainingFeed feed_, requests_;
   ReplicaCheck replica_check_;
   StragglerWatch straggler_watch_;
+  NoiseWatch noise_watch_;
   std::optional<data::Loader> loader_;
-  double waited_ = 0;  // for loaders before this one
   std::optional<StopAgreement> agreement_;
   std::optional<Checkpointing> checkpointing_;  // on rank 0
   std::optional<StepLog> log_;
@@ -119,7 +125,8 @@ class TrainingRun {
   std::int64_t started_from_ = 0, base_of_start_ = 0;  // its step and rollback_base()
   std::int64_t rolled_back_to_ = -1;
   int rollbacks_there_ = 0;
-  std::int64_t done_ = 0;  // steps
+  std::int64_t done_ = 0;    // steps
+  std::int64_t logged_ = 0;  // of this process
 };
 
 }  // namespace lockstep

@@ -129,6 +129,7 @@ void TrainingRun::roll_back() {
   feed_ = feed_.from(done_, std::move(left_out));
   make_loader();
   log_->restart(done_);
+  noise_watch_.forget();
   const RollbackRecord record{.step = done_,
                               .spike_step = spike.step + 1,
                               .loss = spike.loss,

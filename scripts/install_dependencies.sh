@@ -19,6 +19,7 @@ packages=(
   libfmt-dev nlohmann-json3-dev libcli11-dev
   zlib1g-dev libssl-dev              # gzip'd data sets, SHA-256
   libjpeg62-turbo-dev libpng-dev     # images
+  libprotobuf-dev protobuf-compiler  # TensorBoard's files
   libgtest-dev libgmock-dev libbenchmark-dev
   python3                            # the scripts read summary.json with it
 )

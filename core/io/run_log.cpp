@@ -70,10 +70,18 @@ RunLog& RunLog::operator=(RunLog&& other) noexcept {
 void RunLog::write_line(std::string_view line) {
   const std::unique_lock lock = lock_for_a_while(*writing_);
   if (!lock) return;
-  if (descriptor_ < 0 || !error_.empty()) return;
   line_.assign(line);
   line_ += '\n';
-  std::string_view rest = line_;
+  write_locked(line_);
+}
+
+void RunLog::write(std::string_view bytes) {
+  const std::unique_lock lock = lock_for_a_while(*writing_);
+  if (lock) write_locked(bytes);
+}
+
+void RunLog::write_locked(std::string_view rest) {
+  if (descriptor_ < 0 || !error_.empty()) return;
   while (!rest.empty()) {
     const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;

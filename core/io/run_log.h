@@ -30,8 +30,8 @@ inline std::string json_object(std::initializer_list<JsonField> fields, int inde
   return json_object(std::span(fields.begin(), fields.size()), indent);
 }
 
-/// A text file of a run, whose every write is checked. Errors do not throw, since a full disk must
-/// not end a training: the first one is kept, and later writes are dropped.
+/// A file of a run, of text or records, whose every write is checked. Errors do not throw, since a
+/// full disk must not end a training: the first one is kept, and later writes are dropped.
 class RunLog {
  public:
   RunLog() = default;
@@ -47,6 +47,8 @@ class RunLog {
   /// Appends `line` and a newline, in one write. Where another thread's write hangs, the line is
   /// dropped.
   void write_line(std::string_view line);
+  /// Appends the bytes as they are; as write_line() otherwise.
+  void write(std::string_view bytes);
   /// Flushes to the device and closes; what fails late fails here.
   void close();
   bool is_open() const { return descriptor_ >= 0; }
@@ -55,6 +57,7 @@ class RunLog {
 
  private:
   void fail(int code);
+  void write_locked(std::string_view rest);
   std::unique_ptr<std::mutex> writing_ = std::make_unique<std::mutex>();
   std::string file_;
   std::string error_;

@@ -15,16 +15,6 @@ bool meet(const BufferLifetime& a, const BufferLifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-/// At each step, and 0 behind the last.
-std::vector<std::size_t> live_bytes(std::span<const BufferLifetime> buffers) {
-  int steps = 0;
-  for (const BufferLifetime& b : buffers) steps = std::max(steps, b.last + 1);
-  std::vector<std::size_t> live(std::size_t(steps) + 1, 0);
-  for (const BufferLifetime& b : buffers)
-    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned_in_arena(b.bytes);
-  return live;
-}
-
 }  // namespace
 
 namespace {
@@ -153,6 +143,15 @@ ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
   improve([](const BufferLifetime& b) { return double(b.last); });
   ArenaSearch(buffers, std::move(order), least, best).run();
   return best;
+}
+
+std::vector<std::size_t> live_bytes(std::span<const BufferLifetime> buffers) {
+  int steps = 0;
+  for (const BufferLifetime& b : buffers) steps = std::max(steps, b.last + 1);
+  std::vector<std::size_t> live(std::size_t(steps) + 1, 0);
+  for (const BufferLifetime& b : buffers)
+    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned_in_arena(b.bytes);
+  return live;
 }
 
 std::size_t arena_lower_bound(std::span<const BufferLifetime> buffers) {

@@ -38,6 +38,9 @@ constexpr std::size_t aligned_in_arena(std::size_t bytes) {
 /// them, then, from the best order so far, one at random (with a fixed seed).
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
 
+/// Bytes that are live at each step, and 0 behind the last.
+std::vector<std::size_t> live_bytes(std::span<const BufferLifetime> buffers);
+
 /// Largest sum of simultaneously live bytes: no plan for this order of steps needs less.
 std::size_t arena_lower_bound(std::span<const BufferLifetime> buffers);
 

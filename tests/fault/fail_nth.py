@@ -81,7 +81,9 @@ class Runs:
 
 
 # Registers kernels before main() and does not survive a failing allocation there.
-CUDA_START = "__cudaRegister"
+CUDA_START = "libcudart"
+# Ends the process by itself, with exit code 1.
+OPENMP_END = "libgomp: Out of memory"
 
 
 def judge(runs, code, err, folder, known):
@@ -171,14 +173,15 @@ def main():
             foreign = 0
             for n, wrong, err in wrongs:
                 by = callers(runs, what, n)
-                foreign += CUDA_START in by
+                foreign += (CUDA_START in by and "lockstep::" not in by) or OPENMP_END in err
                 print(f"{what} call {n}: {wrong}\n   by {by}\n   | "
                       + err.strip()[:600].replace("\n", "\n   | "), file=log, flush=True)
             red += len(wrongs) - foreign
             ends = ", ".join(f"{v} with {k}" for k, v in sorted(codes.items(), key=str))
             print(f"{what}: {calls} calls, {len(numbers)} made to fail in "
                   f"{time.monotonic() - began:.0f} s: {ends}; {len(wrongs) - foreign} red, "
-                  f"{foreign} in the start of CUDA's runtime, before main()", flush=True)
+                  f"{foreign} in the start of CUDA's runtime, before main(), or ended by libgomp",
+                  flush=True)
     finally:
         shutil.rmtree(runs.folder, ignore_errors=True)
     sys.exit(1 if red else 0)

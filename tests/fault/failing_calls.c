@@ -10,6 +10,7 @@
  *   FAIL_ERRNO  the error (default ENOSPC for calls on files, ENOMEM for memory)
  *   FAIL_WITHIN only calls on files whose path has this text are counted
  *   FAIL_WHILE  a file: calls fail while it exists, instead of by number
+ *   SLOW_MS     each call that is counted takes so many milliseconds more
  *   FAIL_COUNT  a file that gets the number of calls counted, when the process ends in order
  *   FAIL_TRACE  set: the first call that fails has its callers written to standard error
  *   CLOCK_JUMP  "SECONDS@AFTER": the wall clock is that much off from AFTER seconds on
@@ -41,7 +42,7 @@ static const char* const kNames[GROUPS] = {
     "malloc", "read", "write", "open", "fsync", "rename", "mmap", "close"};
 
 static int counted[GROUPS];
-static long fail_at, fail_for = 1, fail_errno, jump_seconds;
+static long fail_at, fail_for = 1, fail_errno, slow_ms, jump_seconds;
 static double jump_after;
 static const char *within, *fail_while;
 static const char* count_file;
@@ -78,6 +79,7 @@ __attribute__((constructor)) static void set_up(void) {
   if ((value = getenv("FAIL_AT")) != NULL) fail_at = atol(value);
   if ((value = getenv("FAIL_FOR")) != NULL) fail_for = atol(value);
   if ((value = getenv("FAIL_ERRNO")) != NULL) fail_errno = atol(value);
+  if ((value = getenv("SLOW_MS")) != NULL) slow_ms = atol(value);
   if ((value = getenv("CLOCK_JUMP")) != NULL) sscanf(value, "%ld@%lf", &jump_seconds, &jump_after);
   within = getenv("FAIL_WITHIN");
   fail_while = getenv("FAIL_WHILE");
@@ -112,6 +114,10 @@ static int descriptor_matches(int descriptor) {
 static int fails(enum group group) {
   if (!ready || !counted[group]) return 0;
   const long number = atomic_fetch_add(&calls, 1) + 1;
+  if (slow_ms > 0) {
+    const struct timespec pause = {slow_ms / 1000, slow_ms % 1000 * 1000000};
+    syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+  }
   const int due = fail_while != NULL
                       ? syscall(SYS_faccessat, AT_FDCWD, fail_while, F_OK) == 0
                       : fail_at != 0 && number >= fail_at &&

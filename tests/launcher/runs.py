@@ -7,7 +7,9 @@ runs.py PROGRAM Output|Ranks
 import json
 import os
 import pty
+import re
 import shlex
+import termios
 
 from program_test import ProgramTest, csv_text, main
 
@@ -119,8 +121,10 @@ class Output(ProgramTest):
         for name in ("full", "closed"):
             self.assertTrue((self.folder / name / "summary.json").exists())
 
-    def test_bar_on_a_terminal(self):
+    def on_terminal(self, columns):
+        """What is shown on a terminal so wide, after the run."""
         leader, follower = pty.openpty()
+        termios.tcsetwinsize(follower, (24, columns))
         result = self.train("--steps=4", "--log-every=1", stdout=follower,
                             environment={"TERM": "xterm", "NO_COLOR": "1"})
         os.close(follower)
@@ -132,9 +136,33 @@ class Output(ProgramTest):
         except OSError:
             pass  # the end of a pseudo-terminal
         os.close(leader)
-        self.assertIn(b"50%", shown)
-        self.assertIn(b"left", shown)
-        self.assertNotIn(b"\x1b[36m", shown)
+        return shown.decode()
+
+    def test_bar_on_a_terminal(self):
+        shown = self.on_terminal(130)
+        self.assertNotIn("\x1b[36m", shown)
+        bars = re.findall(r"\r(\[[= ]*\][^\r\x1b]*)", shown)
+        self.assertEqual(len(bars), 4, shown)
+        # Loss, rate, share of the peak, memory and the time left.
+        self.assertRegex(bars[1], r"^\[=+ +\]  50%  \d+s left  loss \d\.\d{4}  [\d,]+ samples/s  "
+                                  r"[\d.]+ [kMG]?FLOP/s, \d+% of peak  [\d.]+ MiB of [\d.]+ MiB$")
+
+    def test_bar_on_a_narrow_terminal_takes_one_row(self):
+        for columns in (40, 60, 80):
+            bars = re.findall(r"\r(\[[= ]*\][^\r\x1b]*)", self.on_terminal(columns))
+            self.assertEqual(len(bars), 4)
+            for bar in bars:
+                self.assertLess(len(bar), columns, bar)
+                self.assertIn("left", bar)
+
+    def test_plain_lines_have_one_row_each(self):
+        result = self.train("--steps=4", "--log-every=1")
+        lines = [line for line in result.stdout.splitlines() if line.startswith("step ")]
+        self.assertEqual(len(lines), 4)
+        for line in lines:
+            self.assertLess(len(line), 120, line)
+            self.assertIn("FLOP/s", line)
+        self.assertIn(" left", lines[1])
 
     def test_help_and_version(self):
         for arguments in (["--help"], ["train", "--help"], ["--version"]):

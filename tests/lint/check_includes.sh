@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks what compilers do not: the direction of the includes, the size of the files, and that the
-# README speaks only of flags and variables that exist.
+# README and docs/ speak only of flags and variables that exist.
 #
 #   tests/lint/check_includes.sh [ROOT]     (default: this tree)
 #
@@ -73,18 +73,19 @@ while IFS= read -r -d '' file; do
 done < <(find . \( -path ./build -o -path ./.git -o -path ./.venv -o -path ./runs \) -prune -o \
   -type f -regex '.*\.\(h\|cpp\|inc\|cu\|cuh\|py\|sh\|cmake\)' -print0)
 
-# A flag or variable of the README must be spelled out in a source or script.
-if [[ -f README.md ]]; then
+# A flag or variable of README and docs/ must be spelled out in a source or script.
+mapfile -t documents < <(find README.md docs -name '*.md' 2>/dev/null | sort)
+if ((${#documents[@]})); then
   mapfile -t sources < <(existing core kernels parallel launcher examples scripts cmake tests .ci \
     CMakeLists.txt)
-  while IFS= read -r name; do
+  while IFS=: read -r document name; do
     # Settings may be registered by their bare name: "global-batch".
     grep --recursive --quiet --extended-regexp --exclude-dir=lint \
       -e "(^|[^A-Za-z0-9_-])$name(\$|[^A-Za-z0-9_-])" -e "\"${name#--}\"" "${sources[@]}" ||
-      report "README.md: $name  [no source or script knows it]"
-  done < <(grep --only-matching --extended-regexp \
-    '(^|[^[:alnum:]_-])(--[a-z][a-z0-9-]*|LOCKSTEP_[A-Z_]+)' README.md |
-    sed 's/^[^-L]*//' | sort --unique)
+      report "$document: $name  [no source or script knows it]"
+  done < <(grep --only-matching --with-filename --extended-regexp \
+    '(^|[^[:alnum:]_-])(--[a-z][a-z0-9-]*|LOCKSTEP_[A-Z_]+)' "${documents[@]}" |
+    sed --regexp-extended 's/:[^-L]*/:/' | sort --unique)
 fi
 
 if ((findings)); then

@@ -40,4 +40,6 @@ expect_finding launcher/a.cpp launcher/a.cpp '#include "tests/support/null_backe
 expect_finding core/ops/a.cpp core/ops/a.cpp "$(yes '//' | sed 801q)"
 expect_finding "--sede " README.md 'use `--sede`'
 expect_finding "--se " README.md 'use `--se`'
+mkdir "$tree/docs"
+expect_finding "--sede " docs/guide.md 'use `--sede`'
 expect_finding LOCKSTEP_SINC README.md 'LOCKSTEP_SINC=1'

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/ledger_json.h"
+
+#include <fmt/ranges.h>
+
+namespace lockstep {
+
+void add_parts(std::vector<JsonField>& fields, const Ledger& step_ms) {
+  static const auto kNames = [] {
+    std::array<std::string, kLedgerParts> names;
+    for (std::size_t i = 0; i < kLedgerParts; ++i)
+      names[i] = std::string(name_of(LedgerPart(i))) + "_ms";
+    return names;
+  }();
+  for (std::size_t i = 0; i < kLedgerParts; ++i) fields.push_back({kNames[i], step_ms.parts[i]});
+}
+
+std::string ledgers_json(const std::vector<RankLedger>& ledgers) {
+  std::vector<std::string> objects;
+  for (const RankLedger& of_rank : ledgers) {
+    std::vector<JsonField> fields{{"rank", std::int64_t(of_rank.rank)},
+                                  {"host", of_rank.host},
+                                  {"seconds", of_rank.ledger.total}};
+    for (std::size_t i = 0; i < kLedgerParts; ++i)
+      fields.push_back({name_of(LedgerPart(i)), of_rank.ledger.parts[i]});
+    objects.push_back(json_object(fields));
+  }
+  return fmt::format("[{}]", fmt::join(objects, ", "));
+}
+
+}  // namespace lockstep

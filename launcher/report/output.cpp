@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/report/output.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fmt/format.h>
+#include <fstream>
+#include <span>
+#include <unistd.h>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/io/folder.h"
+
+namespace lockstep::report {
+namespace {
+
+constexpr std::size_t kLookedAt = 1024;
+
+bool is_of_kind(const std::filesystem::path& path, const Output::Kind& kind) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // reading might wait
+  std::ifstream input(path, std::ios::binary);
+  std::string start(kLookedAt, '\0');
+  input.read(start.data(), std::streamsize(start.size()));
+  start.resize(std::size_t(input.gcount()));
+  return kind.mark_is_first ? start.starts_with(kind.mark)
+                            : start.find(kind.mark) != std::string::npos;
+}
+
+}  // namespace
+
+Output::Output(std::filesystem::path path, const Kind& kind, bool force)
+    : path_(std::move(path)),
+      temporary_(path_.string() + fmt::format(".{}.tmp", getpid())),
+      kind_(kind),
+      force_(force) {
+  check();
+}
+
+Output::~Output() {
+  // An OutputFile removes what was not finished; one that was and could not be renamed stays.
+  std::error_code ignored;
+  if (file_) std::filesystem::remove(temporary_, ignored);
+}
+
+void Output::check() const {
+  if (!io::name_exists(path_)) return;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path_, ignored))
+    throw ConfigError(fmt::format("report: {} {} is a folder", kind_.flag, path_.string()),
+                      "name a file in it");
+  if (!is_of_kind(path_, kind_))
+    throw ConfigError(fmt::format("report: {} {} is there already and is no {} of lockstep report",
+                                  kind_.flag,
+                                  path_.string(),
+                                  kind_.words),
+                      "choose another file: not even --force writes over it");
+  if (!force_)
+    throw ConfigError(fmt::format("report: {} {} is there already", kind_.flag, path_.string()),
+                      "choose another file, or write over it with --force");
+}
+
+void Output::write(std::string_view text) {
+  if (!file_) file_.emplace(temporary_);
+  file_->write(std::as_bytes(std::span(text)));
+}
+
+void Output::finish() {
+  file_->finish();
+  check();  // another program may have come in between
+  const bool moved = force_ ? std::rename(temporary_.c_str(), path_.c_str()) == 0
+                            : link(temporary_.c_str(), path_.c_str()) == 0;
+  if (!moved) io::fail(path_, "cannot create", errno);
+  if (!force_) unlink(temporary_.c_str());
+  file_.reset();
+  io::sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "launcher/console.h"
+#include "launcher/report/html.h"
+#include "launcher/report/sections.h"
+
+namespace lockstep::report {
+namespace {
+
+std::string state_words(const RunRecord& run) {
+  const std::string steps =
+      fmt::format("{} step{}", with_thousands(double(run.steps)), run.steps == 1 ? "" : "s");
+  if (run.summary) {
+    const auto done = run.summary->number("steps");
+    return fmt::format("ended after {}",
+                       done ? with_thousands(*done) + (*done == 1 ? " step" : " steps") : steps);
+  }
+  if (run.last_change.empty()) return "still running or cut off: nothing has been logged";
+  return fmt::format(
+      "still running or cut off: {} so far, last written {}", steps, run.last_change);
+}
+
+/// A result of the end, or what metrics.jsonl has last where there is no end yet.
+std::string result_words(const RunRecord& run, const char* member, Quantity last, Unit unit) {
+  if (run.summary)
+    if (const auto value = run.summary->number(member)) return value_words(*value, unit);
+  const Series& series = run[last];
+  if (series.empty()) return "";
+  return value_words(series.joined(Series::kMostBuckets).back().mean(), unit) +
+         (run.summary ? "" : " so far");
+}
+
+struct ResultAsked {
+  const char *words, *member;
+  Quantity last;
+  Unit unit;
+};
+constexpr ResultAsked kResults[] = {
+    {"validation accuracy", "val_accuracy", Quantity::val_accuracy, Unit::percent},
+    {"validation loss", "val_loss", Quantity::val_loss, Unit::plain},
+    {"training loss", "train_loss", Quantity::loss, Unit::plain},
+    {"samples a second", "samples_per_s", Quantity::samples_per_s, Unit::plain},
+};
+
+struct Fact {
+  std::string words, value;
+  bool big = false;
+};
+
+std::string or_of(std::string first, const std::string& second) {
+  return first.empty() ? second : first;
+}
+
+std::vector<Fact> facts_of(const RunRecord& run) {
+  std::vector<Fact> facts;
+  for (const ResultAsked& asked : kResults)
+    facts.push_back({asked.words, result_words(run, asked.member, asked.last, asked.unit), true});
+  const Summary none;
+  const Summary& summary = run.summary ? *run.summary : none;
+  if (const auto wall = summary.number("wall_s"))
+    facts.push_back(
+        {"training time", *wall < 60 ? fmt::format("{:.3g} s", *wall) : duration(*wall)});
+  facts.push_back({"model", run.config_value("model")});
+  facts.push_back({"data", run.config_value("data")});
+  const std::string ranks = or_of(summary.text("ranks"), run.environment_value("ranks"));
+  facts.push_back({"ranks", ranks});
+  facts.push_back({"device", or_of(summary.text("device"), run.environment_value("device"))});
+  facts.push_back(
+      {"global batch", or_of(run.config_value("global-batch"), summary.text("global_batch"))});
+  facts.push_back(
+      {"micro-batch", or_of(run.config_value("micro-batch"), summary.text("micro_batch"))});
+  facts.push_back({"host", run.environment_value("host")});
+  if (run.starts.size() > 1)
+    facts.push_back({"processes of the run", fmt::format("{}", run.starts.size())});
+  facts.push_back({"weights (SHA-256)", summary.text("weights_sha256").substr(0, 16)});
+  std::erase_if(facts, [](const Fact& fact) { return fact.value.empty(); });
+  return facts;
+}
+
+std::string notes_of(const RunView& run, bool alone) {
+  std::string html;
+  for (const std::string& note : run->notes)
+    html +=
+        fmt::format("<p class=\"note\">{}</p>\n", escaped(alone ? note : run.label + ": " + note));
+  return html;
+}
+
+Table results_table(const Runs& runs) {
+  Table table{"Results", {"run", "state"}, {}};
+  for (const ResultAsked& asked : kResults) table.header.emplace_back(asked.words);
+  for (const char* words : {"training time", "waited for data", "exposed communication", "ranks"})
+    table.header.emplace_back(words);
+  for (const RunView& run : runs) {
+    std::vector<std::string> row{run.label, run->summary ? "ended" : "running or cut off"};
+    for (const ResultAsked& asked : kResults)
+      row.push_back(result_words(*run, asked.member, asked.last, asked.unit));
+    const Summary none;
+    const Summary& summary = run->summary ? *run->summary : none;
+    const auto wall = summary.number("wall_s");
+    row.push_back(wall ? duration(*wall) : "");
+    for (const char* share : {"data_wait_share", "comm_exposed_share"}) {
+      const auto value = summary.number(share);
+      row.push_back(value ? percent_words(*value) : "");
+    }
+    row.push_back(or_of(summary.text("ranks"), run->environment_value("ranks")));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table transposed(const Table& table) {
+  Table result{table.caption, {}, {}, table.cells};
+  std::vector<std::vector<std::string>> rows(table.header.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].push_back(i == 0 ? "" : table.header[i]);
+    for (const std::vector<std::string>& row : table.rows) rows[i].push_back(row[i]);
+  }
+  result.header = rows[0];
+  result.rows.assign(rows.begin() + 1, rows.end());
+  return result;
+}
+
+/// Adds a row for each name whose value is not the same everywhere.
+template <typename ListOf>
+void add_differences(Table& table,
+                     const Runs& runs,
+                     const ListOf& list_of,
+                     const std::vector<std::string>& ignored) {
+  std::vector<std::string> names;
+  for (const RunView& run : runs)
+    for (const Setting& setting : list_of(*run))
+      if (std::find(names.begin(), names.end(), setting.name) == names.end() &&
+          std::find(ignored.begin(), ignored.end(), setting.name) == ignored.end())
+        names.push_back(setting.name);
+  for (const std::string& name : names) {
+    std::vector<std::string> row{name};
+    for (const RunView& run : runs) {
+      std::string value = "-";
+      for (const Setting& setting : list_of(*run))
+        if (setting.name == name) value = setting.value;
+      row.push_back(value);
+    }
+    if (std::adjacent_find(row.begin() + 1, row.end(), std::not_equal_to<>()) != row.end())
+      table.rows.push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
+std::string overview_section(const Runs& runs) {
+  if (runs.size() > 1) {
+    std::string html;
+    for (const RunView& run : runs) html += notes_of(run, false);
+    constexpr std::size_t kMostColumns = 5;  // beyond, a run has a row
+    Table table = results_table(runs);
+    return html + html_of(runs.size() <= kMostColumns ? transposed(table) : table);
+  }
+  const RunView& run = runs[0];
+  std::string html =
+      fmt::format("<p><span class=\"state\">{}</span></p>\n", escaped(state_words(*run)));
+  html += notes_of(run, true);
+  html += "<dl class=\"facts\">";
+  for (const Fact& fact : facts_of(*run))
+    html += fmt::format("<div{}><dt>{}</dt><dd>{}</dd></div>",
+                        fact.big ? " class=\"big\"" : "",
+                        escaped(fact.words),
+                        escaped(fact.value));
+  return html + "</dl>\n";
+}
+
+std::string comparison_section(const Runs& runs) {
+  if (runs.size() < 2) return {};
+  Table table{"Settings and machines that differ", {"setting"}, {}, Table::Cells::words};
+  for (const RunView& run : runs) table.header.push_back(run.label);
+  add_differences(table,
+                  runs,
+                  [](const RunRecord& run) -> const auto& { return run.config; },
+                  {"out", "resume", "force"});
+  add_differences(table,
+                  runs,
+                  [](const RunRecord& run) -> const auto& { return run.environment; },
+                  {"command"});
+  if (table.rows.empty()) return paragraph("The runs have the same settings, machine and version.");
+  return html_of(table);
+}
+
+}  // namespace lockstep::report

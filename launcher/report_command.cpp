@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/report_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "core/base/error.h"
+#include "launcher/report/csv.h"
+#include "launcher/report/output.h"
+#include "launcher/report/page.h"
+#include "launcher/report/run_record.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportFlags {
+  std::vector<std::string> runs;
+  std::string out, csv;
+  bool force = false;
+};
+
+constexpr report::Output::Kind kPage{"--out", report::kPageMark, false, "page"};
+constexpr report::Output::Kind kCsv{"--csv", report::kCsvMark, true, "table"};
+
+void declare(CLI::App& app, ReportFlags& flags) {
+  app.add_option("RUN", flags.runs, "folders of runs, ended or not; several are compared");
+  app.add_option("--out", flags.out, "the page to write (default: report.html in the first RUN)")
+      ->type_name("FILE.html")
+      ->take_last();
+  app.add_option("--csv", flags.csv, "also writes all logged lines of the runs as a table")
+      ->type_name("FILE")
+      ->take_last();
+  app.add_flag("--force", flags.force, "writes over an earlier report and table")->take_last();
+}
+
+void check_runs(const ReportFlags& flags) {
+  if (flags.runs.empty())
+    throw ConfigError("report: expected the folder of a run", "for example lockstep report runs/a");
+  if (flags.runs.size() > report::kMostRuns)
+    throw ConfigError(fmt::format("report: {} runs are more than the {} that one page compares",
+                                  flags.runs.size(),
+                                  report::kMostRuns),
+                      "name fewer; --csv of several reports can be put together");
+  for (std::size_t i = 0; i < flags.runs.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      std::error_code ignored;
+      if (flags.runs[i] == flags.runs[j] || fs::equivalent(flags.runs[i], flags.runs[j], ignored))
+        throw ConfigError(
+            fmt::format("report: {} and {} are the same run", flags.runs[j], flags.runs[i]),
+            "name each run once");
+    }
+}
+
+}  // namespace
+
+int report_command(const std::vector<std::string>& arguments) {
+  CLI::App app(
+      "Writes one HTML file about a run, or about several on top of one another; it needs no "
+      "network.",
+      "lockstep report");
+  ReportFlags flags;
+  declare(app, flags);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help() << std::flush;
+    return 0;
+  } catch (const CLI::Error& error) {
+    throw ConfigError(std::string("report: ") + error.what(),
+                      "lockstep report --help lists all flags");
+  }
+  check_runs(flags);
+  std::vector<report::RunRecord> runs;
+  for (const std::string& folder : flags.runs) runs.push_back(report::read_run(folder));
+  const fs::path out =
+      flags.out.empty() ? fs::path(flags.runs[0]) / "report.html" : fs::path(flags.out);
+  if (!flags.csv.empty() && fs::path(flags.csv).lexically_normal() == out.lexically_normal())
+    throw ConfigError(fmt::format("report: --out and --csv are both {}", flags.csv),
+                      "name two files");
+  report::Output page(out, kPage, flags.force);
+  std::optional<report::Output> table;
+  if (!flags.csv.empty()) table.emplace(flags.csv, kCsv, flags.force);
+  const std::string html = report::page_of(runs);
+  page.write(html);
+  if (table) report::write_csv(runs, [&](std::string_view piece) { table->write(piece); });
+  if (table) table->finish();
+  page.finish();
+  for (const report::RunRecord& run : runs)
+    for (const std::string& note : run.notes)
+      std::cout << fmt::format("note       {}: {}\n", run.folder, note);
+  std::cout << fmt::format("report     {}, {:.1f} kB\n", out.string(), double(html.size()) * 1e-3);
+  if (table) std::cout << fmt::format("table      {}\n", flags.csv);
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace lockstep

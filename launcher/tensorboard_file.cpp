@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/tensorboard_file.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/io/folder.h"
+#include "core/io/record_file.h"
+#include "launcher/host_facts.h"
+#include "tensorboard.pb.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kEventFile = "events.out.tfevents.";
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::int64_t seconds_in_name(const std::string& name) {
+  std::int64_t seconds = 0;
+  if (name.starts_with(kEventFile))
+    std::from_chars(name.data() + kEventFile.size(), name.data() + name.size(), seconds);
+  return seconds;
+}
+
+/// Readers take a folder's files in the order of their names: a new one must come behind those that
+/// are there, also within a second and where clocks of hosts differ.
+std::string name_behind_all_in(const std::string& folder) {
+  auto seconds = std::int64_t(seconds_since_1970());
+  for (const std::string& name : io::names_in(folder))
+    seconds = std::max(seconds, seconds_in_name(name) + 1);
+  std::string host = host_name();
+  std::ranges::replace(host, '/', '_');
+  return fmt::format("{}/{}{:010}.{}.{}.0", folder, kEventFile, seconds, host, getpid());
+}
+
+std::array<std::string, kLedgerParts> part_tags() {
+  std::array<std::string, kLedgerParts> tags;
+  for (std::size_t part = 0; part < kLedgerParts; ++part)
+    tags[part] = fmt::format("ledger/{}_ms", name_of(LedgerPart(part)));
+  return tags;
+}
+
+}  // namespace
+
+/// One message is used for all, so that nothing is allocated once its parts have been.
+class TensorboardFile::Writer {
+ public:
+  explicit Writer(const std::string& file) : file_(file) {
+    begin(0).set_file_version("brain.Event:2");
+    end();
+  }
+
+  /// Readers drop what they know of `step` and later ones.
+  void drop_from(std::int64_t step) {
+    begin(step).mutable_session_log()->set_status(tensorboard::SessionLog::START);
+    end();
+  }
+  tensorboard::Event& begin(std::int64_t step) {
+    event_.Clear();
+    event_.set_wall_time(seconds_since_1970());
+    event_.set_step(step);
+    return event_;
+  }
+  void scalar(const char* tag, double value) {
+    tensorboard::Scalar& scalar = *event_.mutable_summary()->add_value();
+    scalar.set_tag(tag);
+    scalar.set_simple_value(float(value));
+  }
+  /// Where negative stands for "not computed".
+  void known_scalar(const char* tag, double value) {
+    if (!(value < 0)) scalar(tag, value);
+  }
+  /// Where NaN stands for "not said".
+  void said_scalar(const char* tag, double value) {
+    if (!std::isnan(value)) scalar(tag, value);
+  }
+  void end() {
+    event_.SerializeToString(&bytes_);
+    file_.add(bytes_);
+  }
+  std::string finish() {
+    file_.close();
+    return file_.error();
+  }
+
+ private:
+  io::RecordFile file_;
+  tensorboard::Event event_;
+  std::string bytes_;
+};
+
+TensorboardFile::TensorboardFile(std::string folder) : folder_(std::move(folder)) {}
+TensorboardFile::~TensorboardFile() = default;
+
+void TensorboardFile::on_start(const ResumeRecord* resumed) {
+  std::error_code error;
+  fs::create_directory(folder_, error);
+  try {
+    writer_ = std::make_unique<Writer>(name_behind_all_in(folder_));
+  } catch (const Error& unreadable) {
+    error_ = unreadable.what();
+    return;
+  }
+  if (resumed != nullptr) writer_->drop_from(resumed->step + 1);
+}
+
+void TensorboardFile::on_step(const StepRecord& record) {
+  if (!writer_) return;
+  Writer& to = *writer_;
+  to.begin(record.step);
+  to.scalar("train/loss", record.loss);
+  to.known_scalar("train/accuracy", record.accuracy);
+  to.known_scalar("train/grad_norm", record.grad_norm);
+  to.scalar("train/lr", record.lr);
+  to.scalar("train/epoch", record.epoch);
+  to.scalar("speed/samples_per_s", record.samples_per_s);
+  to.scalar("speed/loader_samples_per_s", record.loader_samples_per_s);
+  to.scalar("ledger/step_ms", record.step_ms.total);
+  static const auto kTags = part_tags();
+  for (std::size_t part = 0; part < kLedgerParts; ++part)
+    to.scalar(kTags[part].c_str(), record.step_ms.parts[part]);
+  if (record.noise_scale) to.scalar("noise_scale/samples", *record.noise_scale);
+  if (record.gpu) {
+    const GpuValues& gpu = record.gpu->values;
+    to.said_scalar("gpu/busy", gpu[GpuQuantity::busy]);
+    to.said_scalar("gpu/bus_busy", gpu[GpuQuantity::bus_busy]);
+    to.said_scalar("gpu/memory_bytes", gpu[GpuQuantity::memory_bytes]);
+    to.said_scalar("gpu/power_w", gpu[GpuQuantity::power_w]);
+    to.said_scalar("gpu/clock_mhz", gpu[GpuQuantity::clock_mhz]);
+  }
+  to.end();
+}
+
+void TensorboardFile::on_evaluation(const EvaluationRecord& record) {
+  if (!writer_) return;
+  writer_->begin(record.step);
+  writer_->scalar("val/loss", record.val_loss);
+  writer_->known_scalar("val/accuracy", record.val_accuracy);
+  writer_->scalar("val/seconds", record.seconds);
+  writer_->end();
+}
+
+void TensorboardFile::on_rollback(const RollbackRecord& record) {
+  if (writer_) writer_->drop_from(record.step + 1);
+}
+
+std::string TensorboardFile::finish() {
+  if (writer_ && error_.empty()) error_ = writer_->finish();
+  writer_.reset();
+  return error_;
+}
+
+void remove_tensorboard_files(const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) return;
+  for (const std::string& name : io::names_in(folder))
+    if (name.starts_with(kEventFile)) fs::remove(fs::path(folder) / name, ignored);
+  fs::remove(folder, ignored);
+}
+
+}  // namespace lockstep

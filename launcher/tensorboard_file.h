@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "parallel/train_records.h"
+
+namespace lockstep {
+
+/// Writes a run's scalars for TensorBoard: DIR/events.out.tfevents.SECONDS.HOST.PID.0, a new file
+/// for each process of the run. A run that goes on, and one that goes back to a checkpoint, first
+/// says from which step on things will be told again, so that readers drop what they had of them.
+/// Where the file cannot be created or written, training goes on: see finish().
+///
+/// Every logged step costs one message that is built in memory and a write a second at most.
+class TensorboardFile final : public TrainObserver {
+ public:
+  /// Nothing is created before on_start().
+  explicit TensorboardFile(std::string folder);
+  ~TensorboardFile() override;
+  TensorboardFile(const TensorboardFile&) = delete;
+  TensorboardFile& operator=(const TensorboardFile&) = delete;
+
+  void on_start(const ResumeRecord* resumed) override;
+  void on_step(const StepRecord& record) override;
+  void on_evaluation(const EvaluationRecord& record) override;
+  void on_rollback(const RollbackRecord& record) override;
+
+  /// Writes what is waiting and closes. "FILE: reason" where something could not be written.
+  std::string finish();
+
+ private:
+  class Writer;
+  std::string folder_;
+  std::unique_ptr<Writer> writer_;
+  std::string error_;
+};
+
+/// Removes the files that runs have written into `folder`, and the folder where it is then empty.
+void remove_tensorboard_files(const std::string& folder);
+
+}  // namespace lockstep

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/run_advice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <optional>
+
+#include "parallel/straggler_scores.h"
+
+namespace lockstep {
+namespace {
+
+/// A record that takes longer to be told than this meets slow storage.
+constexpr double kSlowRecordSeconds = 0.02;
+/// Steps shorter than this, of which much is taking part, are too small for several ranks.
+constexpr double kShortStepSeconds = 0.002;
+constexpr double kMuchOfAStep = 0.3;
+constexpr std::int64_t kSmallBucketBytes = 256 * 1024, kGoodBucketBytes = 4 * 1024 * 1024;
+constexpr std::int64_t kManyBuckets = 4;
+/// A GPU for which the processor waits less than this is not kept busy.
+constexpr double kHardlyWaits = 0.05;
+constexpr int kMostWorkers = 64;
+
+int percent(double share) { return int(std::lround(100 * share)); }
+
+class Adviser {
+ public:
+  explicit Adviser(const RunFacts& facts) : f_(facts), own_(facts.ledgers.front().ledger) {}
+
+  std::vector<Advice> all() const {
+    std::vector<Advice> found;
+    for (const auto rule : {&Adviser::crowded,
+                            &Adviser::data_wait,
+                            &Adviser::slow_rank,
+                            &Adviser::communication,
+                            &Adviser::logging,
+                            &Adviser::checkpoint,
+                            &Adviser::launches})
+      if (auto advice = (this->*rule)(); advice && advice->gain >= kWorthwhile)
+        found.push_back(*std::move(advice));
+    std::ranges::stable_sort(found, std::greater{}, &Advice::gain);
+    if (found.size() > kMostAdvice) found.resize(kMostAdvice);
+    return found;
+  }
+
+ private:
+  /// What every rank loses in `part`.
+  double least(LedgerPart part) const {
+    double share = 1;
+    for (const RankLedger& rank : f_.ledgers) share = std::min(share, rank.ledger.share(part));
+    return share;
+  }
+  double step_seconds() const { return own_.total / double(f_.steps); }
+  bool has_slow_rank() const {
+    return f_.slowest_rank >= 0 && f_.slowest_score >= StragglerScores::kSlow;
+  }
+
+  std::optional<Advice> crowded() const {
+    if (f_.crowded.empty() || f_.on_gpu) return std::nullopt;
+    const CrowdedRanks& worst = *std::ranges::max_element(
+        f_.crowded, {}, [](const CrowdedRanks& c) { return double(c.ranks.size()) / c.cpus; });
+    const bool all = worst.ranks.size() == f_.ledgers.size();
+    return Advice{
+        AdviceCause::crowded,
+        fmt::format("ranks {} on {} share {} processor{}",
+                    fmt::join(worst.ranks, ", "),
+                    worst.host,
+                    worst.cpus,
+                    worst.cpus == 1 ? "" : "s"),
+        "each may use only the processors that the others use as well",
+        all ? fmt::format("give each rank a core of its own (mpirun --bind-to core), or --ranks {}",
+                          worst.cpus)
+            : "give each rank a core of its own: mpirun --bind-to core --map-by core",
+        1 - double(worst.cpus) / double(worst.ranks.size())};
+  }
+
+  std::optional<Advice> data_wait() const {
+    const double share = least(LedgerPart::data);
+    const double needed = f_.samples_per_s / std::max(1 - own_.share(LedgerPart::data), 0.01);
+    Advice advice{AdviceCause::data_wait,
+                  fmt::format("training waited {}% of the time for data", percent(share)),
+                  fmt::format("{:.0f} samples/s are needed, and the loaders could deliver {:.0f}",
+                              needed,
+                              f_.loader_samples_per_s),
+                  "",
+                  share};
+    const double ranks = double(f_.ledgers.size());
+    if (f_.loader_workers > 0) {
+      const double of_one = f_.loader_samples_per_s / (f_.loader_workers * ranks);
+      const int workers =
+          int(std::clamp(std::ceil(needed / ranks / of_one), 1.0, double(kMostWorkers)));
+      advice.evidence = fmt::format(
+          "a worker delivers {:.0f} samples/s, {:.0f} a rank are needed", of_one, needed / ranks);
+      if (workers > f_.loader_workers) advice.remedy = fmt::format("--workers {}", workers);
+    } else {
+      advice.evidence += "; the training thread loads by itself";
+      advice.remedy = "--workers 1";
+    }
+    if (f_.free_cpus == 0)
+      advice.remedy = (advice.remedy.empty() ? "" : advice.remedy + ", but ") +
+                      std::string(
+                          "every core computes already: fewer --ranks, samples that cost "
+                          "less (lockstep pack, less --augment), or more cores");
+    else if (advice.remedy.empty())
+      advice.remedy = "samples that cost less (lockstep pack, less --augment), or faster storage";
+    return advice;
+  }
+
+  /// The others wait for it in the exchange: longer than it does itself.
+  std::optional<Advice> slow_rank() const {
+    if (!has_slow_rank() || !f_.crowded.empty()) return std::nullopt;
+    const auto share = [&](std::size_t rank) {
+      return f_.ledgers[rank].ledger.share(LedgerPart::exchange);
+    };
+    const auto slow = std::size_t(f_.slowest_rank);
+    double others = 0;
+    for (std::size_t rank = 0; rank < f_.ledgers.size(); ++rank)
+      if (rank != slow) others += share(rank) / double(f_.ledgers.size() - 1);
+    return Advice{
+        AdviceCause::slow_rank,
+        fmt::format("rank {} on {} holds the others up: it takes {:.2f} times as long for its own "
+                    "work, in {}",
+                    f_.slowest_rank,
+                    f_.slowest_host,
+                    f_.slowest_score,
+                    f_.slowest_phase),
+        fmt::format("the others waited {}% of the time in the exchange, it itself {}%",
+                    percent(others),
+                    percent(share(slow))),
+        f_.slowest_phase == "loading"
+            ? "look at that host's storage and at what else runs there"
+            : "lockstep doctor there: clocks, binding, what else runs on that host",
+        others - share(slow)};
+  }
+
+  std::optional<Advice> communication() const {
+    if (f_.ledgers.size() < 2) return std::nullopt;
+    const double moving = f_.moving_seconds / own_.total;
+    const double share = least(LedgerPart::exchange) + moving;
+    const double per_step = share * step_seconds();
+    const std::string evidence =
+        fmt::format("{:.3g} ms of a step of {:.3g} ms, {:.3g} MB of gradients in {} bucket{}",
+                    per_step * 1e3,
+                    step_seconds() * 1e3,
+                    double(f_.gradient_bytes) / 1e6,
+                    f_.buckets,
+                    f_.buckets == 1 ? "" : "s");
+    const std::int64_t fewer = f_.gradient_bytes / kGoodBucketBytes + 1;
+    if (f_.buckets >= kManyBuckets * fewer && f_.gradient_bytes / f_.buckets < kSmallBucketBytes)
+      return Advice{AdviceCause::small_buckets,
+                    fmt::format("the exchange of gradients takes {}% of the time, and travels in "
+                                "many small messages",
+                                percent(share)),
+                    evidence,
+                    "--bucket-mb 4",
+                    share * (1 - double(fewer) / double(f_.buckets))};
+    const double taking_part = share + least(LedgerPart::optimizer) + least(LedgerPart::other);
+    if (!f_.on_gpu && f_.crowded.empty() && step_seconds() < kShortStepSeconds &&
+        taking_part > kMuchOfAStep)
+      return Advice{AdviceCause::too_small,
+                    fmt::format("the model is too small for {} ranks: {}% of a step is the "
+                                "exchange and what goes with it",
+                                f_.ledgers.size(),
+                                percent(taking_part)),
+                    evidence,
+                    "--ranks 1, or a larger --global-batch",
+                    taking_part};
+    if (!f_.crowded.empty()) return std::nullopt;  // they wait for each other
+    return Advice{AdviceCause::communication,
+                  fmt::format("training waited {}% of the time for the exchange of gradients",
+                              percent(share)),
+                  evidence,
+                  "a larger --global-batch (more micro-batches a step), or a faster network",
+                  share};
+  }
+
+  std::optional<Advice> logging() const {
+    const double share = own_.share(LedgerPart::logging);
+    const double records = double(std::max<std::int64_t>(1, f_.logged_steps));
+    const double of_one = own_[LedgerPart::logging] / records;
+    const std::string evidence = fmt::format(
+        "{} of {} steps were logged, each in {:.3g} ms", records, f_.steps, of_one * 1e3);
+    if (of_one > kSlowRecordSeconds)
+      return Advice{
+          AdviceCause::slow_storage,
+          fmt::format("training waited {}% of the time for metrics to be written", percent(share)),
+          evidence,
+          "--out on faster storage, or fewer records: --log-every",
+          share};
+    // Down to a tenth of what is worth a word.
+    const double rarer = share / (kWorthwhile / 10);
+    const auto every = std::int64_t(std::max(50.0, std::ceil(double(f_.log_every) * rarer)));
+    return Advice{AdviceCause::logging,
+                  fmt::format("training stood still {}% of the time for logging", percent(share)),
+                  evidence,
+                  fmt::format("--log-every {}", every),
+                  share};
+  }
+
+  std::optional<Advice> checkpoint() const {
+    const double share = own_.share(LedgerPart::checkpoint);
+    return Advice{
+        AdviceCause::checkpoint,
+        fmt::format("training stood still {}% of the time for checkpoints", percent(share)),
+        fmt::format(
+            "{} checkpoints in {:.3g} s, each {:.3g} ms",
+            f_.checkpoints,
+            own_.total,
+            own_[LedgerPart::checkpoint] * 1e3 / double(std::max<std::int64_t>(1, f_.checkpoints))),
+        "save more rarely: --checkpoint-every 10m",
+        share};
+  }
+
+  std::optional<Advice> launches() const {
+    if (!f_.on_gpu || own_.share(LedgerPart::device_wait) > kHardlyWaits) return std::nullopt;
+    const double share = own_.share(LedgerPart::forward) + own_.share(LedgerPart::backward) +
+                         own_.share(LedgerPart::optimizer);
+    return Advice{
+        AdviceCause::launches,
+        fmt::format("the processor spent {}% of the time handing work to the GPU and "
+                    "hardly waited for it: the work is too small for a GPU",
+                    percent(share)),
+        fmt::format("it waited {}% of the time", percent(own_.share(LedgerPart::device_wait))),
+        "a larger --micro-batch",
+        share};
+  }
+
+  const RunFacts& f_;
+  const Ledger& own_;
+};
+
+}  // namespace
+
+std::string_view name_of(AdviceCause cause) {
+  constexpr std::array<std::string_view, 10> kNames{"data_wait",
+                                                    "slow_rank",
+                                                    "crowded",
+                                                    "small_buckets",
+                                                    "too_small",
+                                                    "communication",
+                                                    "logging",
+                                                    "slow_storage",
+                                                    "checkpoint",
+                                                    "launches"};
+  return kNames[std::size_t(cause)];
+}
+
+std::vector<Advice> advise_run(const RunFacts& facts) {
+  if (facts.ledgers.empty() || facts.steps < kFewestSteps ||
+      facts.ledgers.front().ledger.total < kShortestRun)
+    return {};
+  return Adviser(facts).all();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sched.h>
+#include <string>
+#include <vector>
+
+#include "core/exec/communicator.h"
+
+namespace lockstep {
+
+/// Where a rank runs.
+struct Seat {
+  char host[64] = {};
+  cpu_set_t cpus = {};  ///< that it may use; none: unknown
+};
+
+/// Of every rank, in rank order. Collective.
+std::vector<Seat> gather_seats(Communicator& communicator);
+
+/// Ranks of one host that have fewer processors than they are, all told.
+struct CrowdedRanks {
+  std::string host;
+  std::vector<int> ranks;
+  int cpus = 0;
+};
+
+/// Groups of ranks that may use the very same processors, where those are too few for them; and
+/// hosts whose ranks are more than their processors together. No rank is in two groups.
+std::vector<CrowdedRanks> crowded_ranks(const std::vector<Seat>& seats);
+
+/// Processors of rank 0's host beyond one for each of its ranks.
+int free_cpus(const std::vector<Seat>& seats);
+
+}  // namespace lockstep

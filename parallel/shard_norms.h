@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/exec/backend.h"
+#include "core/graph/graph.h"
+#include "core/plan/flat_space.h"
+
+namespace lockstep {
+
+/// The gradient of one shard, before it is added to any other.
+struct ShardNorm {
+  std::int64_t step = 0;  ///< from 0
+  std::int64_t shard = 0;
+  std::int64_t samples = 0;       ///< of the shard
+  std::int64_t step_samples = 0;  ///< of the global batch
+  double squared = 0;  ///< squared norm of the sum over its samples of gradient / step_samples
+};
+
+/// Squared norms of the gradients of this rank's shards, in every `every`-th step that has two
+/// shards at least: what the noise scale is made of. Each bucket is looked at when it is complete
+/// and before it is exchanged, so that it comes from the caches. Sums are in declaration order: the
+/// bits depend on neither buckets nor ranks. Allocates nothing after construction.
+class ShardNorms {
+ public:
+  /// Between two calls of take() no more steps are measured.
+  static constexpr std::size_t kMostSteps = 16;
+
+  /// `every` 0: never. `max_shards`: of this rank in a step. `gradients` must outlive it.
+  ShardNorms(Backend& backend,
+             const Graph& graph,
+             const FlatSpace& space,
+             const float* gradients,
+             std::int64_t every,
+             int max_shards);
+
+  /// Step number `step` begins, whose global batch has so many shards.
+  void begin_step(std::int64_t step, int shards);
+  /// Whether it is measured: equal on all ranks.
+  bool measures() const { return measures_; }
+  /// Whether step number `step` is one of those measured since the last take(); equal as well.
+  bool has_measured(std::int64_t step) const;
+  /// The gradients of `bucket` are the shard's.
+  void add_bucket(int bucket);
+  /// All buckets of it were added.
+  void end_shard(std::int64_t shard, std::int64_t samples, std::int64_t step_samples);
+
+  /// Norms so far, in the order of steps and shards; valid until the next begin_step().
+  std::span<const ShardNorm> take();
+
+ private:
+  struct BucketTensors {
+    std::vector<FlatRange> ranges;
+    std::vector<std::size_t> numbers;  // in declaration order, of trained parameters
+    std::vector<double> squared;       // [ranges]
+  };
+
+  Backend& backend_;
+  const float* gradients_;
+  std::int64_t every_;
+  std::vector<BucketTensors> buckets_;
+  std::vector<double> squared_;  // [trained parameters] of the open shard
+  std::vector<ShardNorm> norms_;
+  std::vector<std::int64_t> steps_;  // measured
+  std::int64_t step_ = 0;
+  bool measures_ = false, taken_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a document holds that can be tested: its ```sh blocks with their annotations, and its links.
+
+An HTML comment on the line before a block says how it is tested:
+
+  <!-- test: steps=3 fixture=mnist writes=runs/a/summary.json -->
+  <!-- not run: needs Slurm -->
+
+  steps=N      trainings in the block stop after N steps, whatever length their flags ask for
+  fixture=F    what the block finds in its folder: see fixtures.py; may be repeated
+  writes=PATH  what is there afterwards; * stands for any name; may be repeated
+  prints=WORD  what its output holds; may be repeated
+  exit=N       the exit code that the last command has (default 0)
+
+Blocks without a comment are run as they are. All blocks of a document run in one folder, in order.
+"""
+import dataclasses
+import pathlib
+import re
+import shlex
+
+KEYS = ("steps", "fixture", "writes", "prints", "exit")
+
+
+class DocumentError(Exception):
+    """What is wrong with a document, with its line."""
+
+
+@dataclasses.dataclass
+class Block:
+    line: int
+    text: str
+    not_run: str = ""  # why
+    settings: dict = dataclasses.field(default_factory=lambda: {key: [] for key in KEYS})
+
+    def one(self, key, default):
+        values = self.settings[key]
+        return int(values[-1]) if values else default
+
+
+def annotation(comment, line):
+    """The settings, or the reason, in the text between <!-- and -->."""
+    kind, _, rest = comment.partition(":")
+    if kind == "not run":
+        if not rest.strip():
+            raise DocumentError(f"{line}: 'not run' needs a reason")
+        return rest.strip(), None
+    settings = {key: [] for key in KEYS}
+    for part in shlex.split(rest):
+        key, equals, value = part.partition("=")
+        if key not in KEYS or not equals or not value:
+            raise DocumentError(f"{line}: '{part}' is none of {', '.join(KEYS)} with a value")
+        settings[key].append(value)
+    return "", settings
+
+
+def blocks_of(text):
+    """The ```sh blocks of a document."""
+    blocks, lines, i, pending = [], text.splitlines(), 0, None
+    while i < len(lines):
+        comment = re.fullmatch(r"<!-- *((?:test|not run):.*?) *-->", lines[i].strip())
+        if comment:
+            pending = (annotation(comment[1], i + 1), i + 1)
+        elif lines[i].startswith("```"):
+            end = next((j for j in range(i + 1, len(lines)) if lines[j].startswith("```")), None)
+            if end is None:
+                raise DocumentError(f"{i + 1}: a block that does not end")
+            if lines[i] == "```sh":
+                block = Block(i + 1, "\n".join(lines[i + 1:end]) + "\n")
+                if pending:
+                    block.not_run, settings = pending[0]
+                    block.settings = settings or block.settings
+                blocks.append(block)
+            elif pending:
+                raise DocumentError(f"{pending[1]}: belongs to no ```sh block")
+            pending, i = None, end
+        elif lines[i].strip() and pending:
+            raise DocumentError(f"{pending[1]}: belongs to no ```sh block")
+        i += 1
+    return blocks
+
+
+def dead_links(path, root):
+    """Relative links of a document that lead nowhere, and headings they name that are not there."""
+    dead = []
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, heading = target.partition("#")
+        place = (path.parent / file).resolve() if file else path
+        if not place.exists() or not place.is_relative_to(root):
+            dead.append(target)
+        elif heading and heading not in headings(place):
+            dead.append(target)
+    return dead
+
+
+def headings(path: pathlib.Path):
+    """As links name them."""
+    names = re.findall(r"^#+ (.*)$", path.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-") for name in names}

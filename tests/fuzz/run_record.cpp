@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's folder as `lockstep report` reads it, and the page that comes of it. The input is several
+// files, one after the other: "%%metrics.jsonl\n...%%summary.json\n...".
+#include "launcher/report/run_record.h"
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "launcher/report/page.h"
+#include "tests/fuzz/input_file.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr const char* kFiles[] = {"metrics.jsonl",
+                                  "summary.json",
+                                  "config.toml",
+                                  "environment.json",
+                                  "history.jsonl",
+                                  "memory.json"};
+
+void write_folder(const std::filesystem::path& folder, std::string_view text) {
+  for (const char* name : kFiles) {
+    const std::string mark = std::string("%%") + name + "\n";
+    const std::size_t from = text.find(mark);
+    std::filesystem::remove(folder / name);
+    if (from == std::string_view::npos) continue;
+    const std::string_view rest = text.substr(from + mark.size());
+    std::ofstream(folder / name, std::ios::binary) << rest.substr(0, rest.find("%%"));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+  static const fuzz::InputFolder folder;
+  write_folder(folder.path(), fuzz::as_text(data, bytes));
+  fuzz::run_parser(bytes, [&] {
+    const std::vector<report::RunRecord> runs(1, report::read_run(folder.path().string()));
+    const std::string page = report::page_of(runs);
+    fuzz::require(page.ends_with("</html>\n"), "the page is not whole");
+    const std::size_t script = page.find("<script");
+    fuzz::require(page.find("<script", script + 1) == std::string::npos, "text became a script");
+    fuzz::require(page.find("nan,") == std::string::npos && page.find(",nan") == std::string::npos,
+                  "a place that is no number");
+    fuzz::require(page.size() < 2'000'000 + 20 * bytes, "the page is too large");
+  });
+  return 0;
+}
+
+namespace lockstep::fuzz {
+
+std::vector<std::string> large_inputs() {
+  constexpr std::size_t kBytes = 8'000'000;
+  std::string rising = "%%metrics.jsonl\n";
+  for (int step = 1; rising.size() < kBytes; ++step)
+    rising += fmt::format("{{\"step\":{},\"loss\":1}}\n", step);
+  return {rising,
+          "%%metrics.jsonl\n" + repeated("[", kBytes),
+          "%%metrics.jsonl\n" + repeated("{\"step\":1,\"skipped_step\":\"<\"}\n", kBytes),
+          "%%metrics.jsonl\n%%summary.json\n{\"ledger\":[" + repeated("{},", kBytes) + "{}]}",
+          "%%metrics.jsonl\n%%memory.json\n{\"live_bytes\":[" + repeated("1,", kBytes) + "1]}",
+          "%%metrics.jsonl\n%%history.jsonl\n" + repeated("{\"step\":1}\n", kBytes),
+          "%%metrics.jsonl\n%%summary.json\n{\"a\":\"" + repeated("<", kBytes) + "\"}"};
+}
+
+}  // namespace lockstep::fuzz

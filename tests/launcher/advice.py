@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What holds a run back is provoked, and has to be what the run names first at its end.
+
+advice.py PROGRAM Advice|AdviceRanks
+"""
+import json
+import os
+import pathlib
+
+from images import png
+from program_test import ProgramTest, main
+
+LEDGER = ("data", "copy", "forward", "backward", "comm_exposed", "optimizer", "device_wait",
+          "logging", "checkpoint", "other")
+NOISE = "--data=synthetic:28x28x1:10"
+CONVNET = ("--model=convnet", "--global-batch=64", "--micro-batch=32", "--workers=0")
+ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+class AdviceTest(ProgramTest):
+    def summary_of(self, *flags, environment=None, prefix=()):
+        result = self.run_command([*prefix, self.program, "train", "--eval-every=0", "--out=run",
+                                   *flags], {**ROOT, **(environment or {})})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.out = result.stdout
+        summary = json.loads((self.folder / "run/summary.json").read_text())
+        self.ledger_adds_up(summary)
+        return summary
+
+    def ledger_adds_up(self, summary):
+        self.assertEqual([rank["rank"] for rank in summary["ledger"]],
+                         list(range(summary["ranks"])))
+        for rank in summary["ledger"]:
+            self.assertAlmostEqual(sum(rank[part] for part in LEDGER), rank["seconds"], places=5)
+            self.assertGreaterEqual(min(rank[part] for part in LEDGER), -1e-6)
+        for line in (self.folder / "run/metrics.jsonl").read_text().splitlines():
+            step = json.loads(line)
+            if "step_ms" in step:
+                self.assertAlmostEqual(sum(step[f"{part}_ms"] for part in LEDGER),
+                                       step["step_ms"], delta=1e-4 * step["step_ms"])
+
+    def first(self, summary, cause, *texts):
+        """That advice is the first, and the end of the run says it."""
+        self.assertTrue(summary["advice"], summary["ledger"])
+        advice = summary["advice"][0]
+        self.assertEqual(advice["cause"], cause, summary)
+        self.assertGreater(advice["gain"], 0.05)
+        self.assertIn("advice                 " + advice["text"], self.out)
+        for text in texts:
+            self.assertIn(text, " ".join(str(value) for value in advice.values()))
+
+
+class Advice(AdviceTest):
+    def test_a_healthy_run_gets_none(self):
+        summary = self.summary_of(NOISE, *CONVNET, "--steps=60", "--ranks=1")
+        self.assertEqual(summary["advice"], [])
+        self.assertNotIn("advice", self.out)
+
+    def test_a_slow_loader(self):
+        for i in range(4):
+            self.write(f"photos/{'ab'[i % 2]}/{i}.png",
+                       png(300, 300, lambda x, y, i=i: (x * y % 251, (x + i) % 256, y % 256)))
+        summary = self.summary_of("--data=images:photos", "--model=mlp", "--hidden=4",
+                                  "--image-size=32", "--workers=1", "--global-batch=2",
+                                  "--steps=400", "--ranks=1", "--augment=flip",
+                                  "--val-fraction=0.5")
+        self.first(summary, "data_wait", "a worker delivers", "--workers"
+                   if len(os.sched_getaffinity(0)) > 1 else "every core computes already")
+
+    def test_logging_every_step(self):
+        table = self.write("table.csv", "a,b,label\n" + "1,2,x\n2,1,y\n" * 20)
+        summary = self.summary_of(f"--data=csv:{table}", "--model=mlp", "--hidden=4",
+                                  "--global-batch=16", "--steps=20000", "--log-every=1",
+                                  "--ranks=1", "--noise-scale-every=0", "--val-fraction=0")
+        self.first(summary, "logging", "--log-every")
+
+
+class AdviceRanks(AdviceTest):
+    def test_a_slow_folder(self):
+        shim = pathlib.Path(self.program).parent / "tests/fault/libfailing_calls.so"
+        self.assertTrue(shim.exists(), shim)
+        summary = self.summary_of(NOISE, *CONVNET, "--steps=60", "--ranks=1", "--log-every=2",
+                                  environment={"LD_PRELOAD": shim, "FAIL_PROGRAM": self.program,
+                                               "FAIL_CALLS": "write", "FAIL_WITHIN": "metrics",
+                                               "SLOW_MS": "50"})
+        self.first(summary, "slow_storage", "--out on faster storage")
+
+    def test_a_model_that_is_too_small(self):
+        table = self.write("table.csv", "a,b,label\n" + "1,2,x\n2,1,y\n" * 40)
+        summary = self.summary_of(f"--data=csv:{table}", "--model=mlp", "--hidden=4",
+                                  "--global-batch=16", "--micro-batch=8", "--steps=100000",
+                                  "--ranks=2", "--val-fraction=0")
+        self.first(summary, "too_small", "--ranks 1")
+
+    def test_a_slow_rank(self):
+        fault = "rank=1,phase=backward,times=1000000,do=sleep:0.02"
+        summary = self.summary_of(NOISE, *CONVNET, "--steps=60", "--ranks=2",
+                                  environment={"LOCKSTEP_FAULT": fault})
+        self.first(summary, "slow_rank", "rank 1", "forward and backward")
+
+    def test_two_ranks_on_one_core(self):
+        core = min(os.sched_getaffinity(0))
+        summary = self.summary_of(NOISE, *CONVNET, "--steps=40", "--ranks=2",
+                                  prefix=("taskset", "-c", str(core)))
+        self.first(summary, "crowded", "share 1 processor", "--ranks 1")
+
+    def test_too_small_a_bucket(self):
+        summary = self.summary_of("--data=synthetic:8x8x3:10", "--model=resnet20",
+                                  "--bucket-mb=0.001", "--global-batch=2", "--micro-batch=1",
+                                  "--steps=200", "--ranks=2", "--workers=0")
+        self.first(summary, "small_buckets", "--bucket-mb 4")
+
+
+if __name__ == "__main__":
+    main()

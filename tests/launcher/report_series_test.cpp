@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <limits>
+
+#include "launcher/report/axis.h"
+#include "launcher/report/html.h"
+#include "launcher/report/series.h"
+
+namespace lockstep::report {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr std::size_t kPoints = 1500;
+
+std::pair<double, double> range_of(const std::vector<Point>& points) {
+  double least = HUGE_VAL, greatest = -HUGE_VAL;
+  for (const Point& point : points) {
+    if (std::isnan(point.value)) continue;
+    least = std::min(least, point.value);
+    greatest = std::max(greatest, point.value);
+  }
+  return {least, greatest};
+}
+
+TEST(ReportSeries, ASpikeOfOneStepInAHundredThousandStays) {
+  Series series;
+  double sum = 0;
+  for (int step = 1; step <= 100'000; ++step) {
+    const double value = step == 54'321 ? 99 : step == 777 ? -7 : std::sin(step);
+    series.add(step, value);
+    sum += value;
+  }
+  const std::vector<Point> points = extremes(series, kPoints);
+  EXPECT_LE(points.size(), kPoints);
+  EXPECT_GE(points.size(), kPoints / 3);
+  EXPECT_EQ(range_of(points), std::pair(-7.0, 99.0));
+  const auto spike =
+      std::find_if(points.begin(), points.end(), [](const Point& p) { return p.value == 99; });
+  EXPECT_EQ(spike->step, 54'321);
+  for (std::size_t i = 1; i < points.size(); ++i) ASSERT_GT(points[i].step, points[i - 1].step);
+  // Sums of doubles in another order: an error of n * eps of the sum of sizes at most.
+  EXPECT_NEAR(series.mean(), sum / 1e5, 1e5 * std::numeric_limits<double>::epsilon());
+  EXPECT_EQ(series.records(), 100'000);
+  EXPECT_EQ(series.last_step(), 100'000);
+}
+
+TEST(ReportSeries, FewRecordsStayAsTheyAre) {
+  Series series;
+  for (int step = 1; step <= 1000; ++step) series.add(step, step % 7);
+  const std::vector<Point> points = extremes(series, kPoints);
+  ASSERT_EQ(points.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(points[std::size_t(i)].value, (i + 1) % 7);
+}
+
+TEST(ReportSeries, WeightsAndMeansOfStretches) {
+  Series series;
+  series.add(10, 1, 10);
+  series.add(11, 12, 1);
+  EXPECT_DOUBLE_EQ(series.mean(), 2);
+  EXPECT_EQ(series.mean_between(0, 10), 1);
+  EXPECT_EQ(series.mean_between(10, 20), 12);
+  EXPECT_EQ(series.mean_between(11, 20), std::nullopt);
+}
+
+TEST(ReportSeries, WhatIsNotFiniteLeavesAGap) {
+  Series series;
+  series.add(1, 1);
+  for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e300}) series.add(2, value);
+  series.add(3, 2);
+  EXPECT_EQ(series.not_finite(), 4);
+  const std::vector<Point> points = extremes(series, kPoints);
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_TRUE(std::isnan(points[1].value));
+  EXPECT_EQ(series.greatest(), 2);
+}
+
+TEST(ReportSeries, ARollbackForgetsWhatCameAfter) {
+  Series series;
+  for (int step = 1; step <= 10; ++step) series.add(step, step == 9 ? 100 : 1);
+  series.drop_after(8);
+  EXPECT_EQ(series.greatest(), 1);
+  EXPECT_EQ(series.last_step(), 8);
+  series.drop_after(0);
+  EXPECT_TRUE(series.empty());
+}
+
+std::vector<std::string> labels(const Axis& axis) {
+  std::vector<std::string> result;
+  for (const Tick& tick : axis.ticks) result.push_back(tick.label);
+  return result;
+}
+
+TEST(ReportAxis, TicksAreRoundAndShort) {
+  EXPECT_THAT(labels(linear_axis(0, 0.93, 5, Ends::rounded)),
+              ElementsAre("0", "0.2", "0.4", "0.6", "0.8", "1"));
+  EXPECT_THAT(labels(linear_axis(0, 100'000, 5, Ends::as_given)),
+              ElementsAre("0", "20k", "40k", "60k", "80k", "100k"));
+  EXPECT_THAT(labels(linear_axis(0, 1, 4, Ends::rounded, Unit::percent)),
+              ElementsAre("0%", "50%", "100%"));
+  EXPECT_THAT(labels(linear_axis(0, 3.0 * (1 << 30), 3, Ends::rounded, Unit::bytes)),
+              ElementsAre("0", "1 GiB", "2 GiB", "3 GiB"));
+  EXPECT_THAT(labels(linear_axis(-1e-9, 1, 2, Ends::as_given)), ElementsAre("0", "0.5", "1"));
+  EXPECT_THAT(labels(logarithmic_axis(0.03, 20)),
+              ElementsAre("0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"));
+}
+
+TEST(ReportAxis, AnyRangeCanBeDrawn) {
+  const double kExtremes[] = {
+      0, 1, -1, 1e60, -1e60, 1e-320, 5e-324, 1e-60, HUGE_VAL, -HUGE_VAL, std::nan("")};
+  for (const double least : kExtremes)
+    for (const double greatest : kExtremes)
+      for (const Unit unit : {Unit::plain, Unit::bytes, Unit::percent}) {
+        const Axis axis = linear_axis(least, greatest, 5, Ends::rounded, unit);
+        EXPECT_LT(axis.from, axis.to) << least << " " << greatest;
+        EXPECT_GE(axis.ticks.size(), 1u) << least << " " << greatest;
+        EXPECT_LE(axis.ticks.size(), 20u) << least << " " << greatest;
+        EXPECT_GE(axis.place(0), 0);
+      }
+  EXPECT_LE(logarithmic_axis(1e-60, 1e60).ticks.size(), 20u);
+  EXPECT_GE(logarithmic_axis(1e-60, 1e60).ticks.size(), 2u);
+}
+
+TEST(ReportHtml, TextIsEscaped) {
+  EXPECT_EQ(escaped("<script>alert('a' & \"b\")</script>"),
+            "&lt;script&gt;alert(&#39;a&#39; &amp; &quot;b&quot;)&lt;/script&gt;");
+  EXPECT_EQ(escaped("Gr\xc3\xbc\xc3\x9f"
+                    "e \xe2\x82\xac \xf0\x9f\x99\x82"),
+            "Gr\xc3\xbc\xc3\x9f"
+            "e \xe2\x82\xac \xf0\x9f\x99\x82");
+  const std::string bad = "\xef\xbf\xbd";
+  EXPECT_EQ(escaped("a\xff<"), "a" + bad + "&lt;");
+  EXPECT_EQ(escaped(std::string("a\0b", 3)), "a" + bad + "b");
+  EXPECT_EQ(escaped("\xed\xa0\x80"), bad + bad + bad) << "a surrogate is no character";
+  EXPECT_EQ(escaped("\xc0\xbc"), bad + bad) << "'<' in two bytes";
+  EXPECT_EQ(escaped("\xe2\x82"), bad + bad) << "cut off";
+}
+
+TEST(ReportHtml, NumbersForPeople) {
+  EXPECT_EQ(number_words(1234567), "1,234,567");
+  EXPECT_EQ(number_words(0.0123456), "0.01235");
+  EXPECT_EQ(number_words(1234.56), "1,235");
+  EXPECT_EQ(number_words(0), "0");
+  EXPECT_EQ(number_words(1.2e-7), "1.2e-07");
+  EXPECT_EQ(number_words(std::nan("")), "-");
+  EXPECT_EQ(percent_words(0.41), "41%");
+  EXPECT_EQ(percent_words(0.004), "0.4%");
+}
+
+}  // namespace
+}  // namespace lockstep::report

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The noise scale: its formula, and what it is made of, against gradients of shards that are
+// computed one by one. The same bits on every number of ranks.
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include "core/data/sources.h"
+#include "core/nn/zoo.h"
+#include "parallel/noise_watch.h"
+#include "parallel/replica.h"
+#include "parallel/self_communicator.h"
+#include "parallel/trainer.h"
+#include "tests/support/device_context.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kSamples = 23, kMicroBatch = 5;  // shards of 5, 5, 5, 5 and 3
+
+ModelFunction model() { return nn::make_model({.name = "mlp", .outputs = 10, .hidden = {12}}); }
+
+Value loss(Builder& nn, Value logits, Value labels) {
+  return nn.softmax_cross_entropy(logits, labels);
+}
+
+TrainOptions options_for(std::int64_t global_batch) {
+  TrainOptions options{.global_batch = global_batch, .micro_batch = kMicroBatch, .steps = 1};
+  options.optimizer = Sgd{.lr = 0.1f};
+  options.noise_scale_every = 1;
+  return options;
+}
+
+/// Samples `first` to `first + count - 1` of `data`, over and over, of which this rank has a part.
+class Feed {
+ public:
+  Feed(const Schedule& schedule, std::int64_t first) {
+    for (const ShardWork& shard : schedule.work)
+      for (const MicroBatch& m : shard.micro_batches) {
+        data::LoadRequest request;
+        request.samples.resize(std::size_t(m.samples));
+        std::iota(request.samples.begin(), request.samples.end(), first + m.first_sample);
+        requests_.push_back(request);
+      }
+  }
+  bool operator()(data::LoadRequest& request) {
+    if (requests_.empty()) return false;
+    request = requests_[next_++ % requests_.size()];
+    return true;
+  }
+
+ private:
+  std::vector<data::LoadRequest> requests_;
+  std::size_t next_ = 0;
+};
+
+struct Gradient {
+  std::vector<double> values;
+  double squared() const {
+    return std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+  }
+};
+
+/// The mean over those samples, computed by one rank at the start weights.
+Gradient mean_gradient(std::int64_t first, std::int64_t count) {
+  SelfCommunicator self;
+  testing::DeviceContext context(self);
+  const auto data = data::glyphs(64, 16).train;
+  TrainOptions options = options_for(count);
+  options.micro_batch = std::min(count, kMicroBatch);
+  Replica replica(context, model(), loss, data->spec(), options, {count % kMicroBatch});
+  const Schedule schedule = replica.schedule(count);
+  data::Loader loader(data, {.workers = 0, .micro_batch = kMicroBatch}, Feed(schedule, first));
+  replica.train_step(schedule, loader, 0, 0.1f);
+  replica.finish_steps();
+  Gradient gradient;
+  for (const io::NamedTensor& tensor : replica.gradients())
+    gradient.values.insert(gradient.values.end(), tensor.values.begin(), tensor.values.end());
+  return gradient;
+}
+
+TEST(NoiseScale, IsMadeOfTheShardsOwnGradients) {
+  testing::DeviceContext context(testing::mpi_world());
+  const auto data = data::glyphs(64, 16).train;
+  TrainOptions options = options_for(kSamples);
+  Replica replica(context, model(), loss, data->spec(), options, {kSamples % kMicroBatch});
+  const Schedule schedule = replica.schedule(kSamples);
+  data::Loader loader(data, {.workers = 0, .micro_batch = kMicroBatch}, Feed(schedule, 7));
+  NoiseWatch watch(context, replica);
+  // At a rate of 0 the weights stay what they are.
+  for (std::int64_t step = 0; step < NoiseScale::kFewest; ++step) {
+    EXPECT_FALSE(watch.scale().samples());
+    for (const StepResult& result : replica.train_step(schedule, loader, step, 0.0f))
+      watch.take(result);
+    for (const StepResult& result : replica.finish_steps()) watch.take(result);
+    watch.gather();
+  }
+  EXPECT_EQ(watch.scale().measurements(), NoiseScale::kFewest);
+
+  double shards = 0, squared_shares = 0;
+  for (std::int64_t first = 0; first < kSamples; first += kMicroBatch) {
+    const std::int64_t count = std::min(kMicroBatch, kSamples - first);
+    const double share = double(count) / double(kSamples);
+    shards += share * share * mean_gradient(7 + first, count).squared();
+    squared_shares += share * share;
+  }
+  const double whole = mean_gradient(7, kSamples).squared();
+  const double gradient = (whole - shards) / (1 - squared_shares);
+  const double variance =
+      double(kSamples) * (shards - squared_shares * whole) / (1 - squared_shares);
+  // Each element of a gradient is a sum of kSamples products, each in fp32; both sides round. What
+  // the difference of the two norms loses comes on top.
+  const double relative = 8 * std::numeric_limits<float>::epsilon() * std::sqrt(double(kSamples));
+  const double lost = std::max(whole, shards) / std::abs(whole - shards);
+  EXPECT_NEAR(watch.scale().squared_gradient(), gradient, relative * lost * std::abs(gradient));
+  EXPECT_NEAR(watch.scale().variance(), variance, relative * lost * variance);
+}
+
+/// Of each step, -1 where it is not known; on rank 0.
+std::vector<double> noise_scales(Communicator& communicator) {
+  struct Observer : TrainObserver {
+    void on_step(const StepRecord& r) override { scales.push_back(r.noise_scale.value_or(-1)); }
+    std::vector<double> scales;
+  } observer;
+  testing::DeviceContext context(communicator);
+  TrainOptions options{.global_batch = 24, .micro_batch = 4, .steps = 12};
+  options.optimizer = Sgd{.lr = 0.01f};
+  options.noise_scale_every = 1;
+  options.log_every = 1;
+  Trainer trainer(context, model(), loss, options);
+  trainer.add_observer(observer);
+  const TrainSummary summary = trainer.fit(data::glyphs(60, 16));  // batches of 24, 24 and 12
+  EXPECT_EQ(summary.noise_scale_words.substr(0, 6), "about ");
+  return observer.scales;
+}
+
+TEST(NoiseScale, HasTheSameBitsOnOneRank) {
+  SelfCommunicator self;
+  const std::vector<double> together = noise_scales(testing::mpi_world());
+  const std::vector<double> alone = noise_scales(self);
+  if (testing::mpi_world().rank() != 0) return;
+  EXPECT_EQ(together.size(), 12u);
+  EXPECT_EQ(together[NoiseScale::kFewest - 2], -1);
+  EXPECT_GT(together.back(), 0);
+  EXPECT_EQ(together, alone);
+}
+
+TEST(NoiseScaleEstimate, FindsWhatTheExpectedNormsWereMadeOf) {
+  const double gradient = 3.5, variance = 420;
+  NoiseScale scale;
+  for (int i = 0; i < 200; ++i) {
+    const double samples = i % 2 == 0 ? 64 : 100, shares = i % 3 == 0 ? 0.25 : 0.3;
+    scale.add({.whole = gradient + variance / samples,
+               .shards = shares * gradient + variance / samples,
+               .squared_shares = shares,
+               .samples = std::int64_t(samples)});
+  }
+  ASSERT_TRUE(scale.samples());
+  EXPECT_NEAR(*scale.samples(), variance / gradient, 1e-9 * variance / gradient);
+}
+
+TEST(NoiseScaleEstimate, SaysNothingOfAGradientThatIsLost) {
+  NoiseScale scale;
+  for (int i = 0; i < 10; ++i)
+    scale.add({.whole = 1, .shards = 1.5, .squared_shares = 0.25, .samples = 32});
+  EXPECT_FALSE(scale.samples());
+}
+
+TEST(NoiseScaleEstimate, WordsSayWhatOtherBatchesWouldCost) {
+  const std::string words = noise_scale_words(256, 256, 0.1, 2);
+  // Steps: (1 + 256/512) / 2 = 0.75; samples: (1 + 2) / 2 = 1.5. Half: 3 / 2 and 1.5 / 2.
+  EXPECT_NE(words.find("512 would take 25% fewer steps and 50% more samples (--lr 0.2"),
+            std::string::npos)
+      << words;
+  EXPECT_NE(words.find("128 50% more steps and 25% fewer samples (--lr 0.05"), std::string::npos)
+      << words;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// What advice follows from where the time of a run went.
+#include "parallel/run_advice.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+Ledger ledger(std::initializer_list<std::pair<LedgerPart, double>> parts, double total = 100) {
+  Ledger result{.total = total};
+  for (const auto& [part, seconds] : parts) result[part] = seconds;
+  result.close();
+  return result;
+}
+
+/// Of two ranks with these ledgers: 10,000 steps of 10 ms.
+RunFacts facts(const Ledger& first, const Ledger& second) {
+  return {.ledgers = {{0, "a", first}, {1, "b", second}},
+          .steps = 10000,
+          .logged_steps = 200,
+          .log_every = 50,
+          .samples_per_s = 1000,
+          .loader_samples_per_s = 5000,
+          .free_cpus = 6,
+          .buckets = 5,
+          .gradient_bytes = 20 << 20};
+}
+
+const Ledger kHealthy = ledger({{LedgerPart::data, 1},
+                                {LedgerPart::forward, 32},
+                                {LedgerPart::backward, 60},
+                                {LedgerPart::exchange, 3},
+                                {LedgerPart::optimizer, 3}});
+
+std::vector<AdviceCause> causes(const RunFacts& facts) {
+  std::vector<AdviceCause> result;
+  for (const Advice& advice : advise_run(facts)) {
+    result.push_back(advice.cause);
+    EXPECT_FALSE(advice.text.empty() || advice.evidence.empty() || advice.remedy.empty());
+    EXPECT_GE(advice.gain, kWorthwhile);
+    EXPECT_LE(advice.gain, 1);
+  }
+  return result;
+}
+using Causes = std::vector<AdviceCause>;
+
+TEST(RunAdvice, AHealthyRunGetsNone) { EXPECT_EQ(causes(facts(kHealthy, kHealthy)), Causes{}); }
+
+TEST(RunAdvice, AShortRunGetsNone) {
+  const Ledger waits = ledger({{LedgerPart::data, 50}, {LedgerPart::forward, 50}});
+  RunFacts run = facts(waits, waits);
+  EXPECT_EQ(causes(run), Causes{AdviceCause::data_wait});
+  run.steps = kFewestSteps - 1;
+  EXPECT_EQ(causes(run), Causes{});
+  run.steps = kFewestSteps;
+  run.ledgers[0].ledger.total = kShortestRun / 2;
+  EXPECT_EQ(causes(run), Causes{});
+}
+
+TEST(RunAdvice, CountsTheWorkersThatAreMissing) {
+  const Ledger waits = ledger({{LedgerPart::data, 50}, {LedgerPart::forward, 50}});
+  RunFacts run = facts(waits, waits);
+  run.loader_workers = 1;
+  run.loader_samples_per_s = 620;  // 310 a rank and worker
+  const std::vector<Advice> advice = advise_run(run);
+  ASSERT_EQ(advice.size(), 1u);
+  // 1000 samples/s in half of the time are 2000, 1000 of them a rank: 4 workers.
+  EXPECT_EQ(advice[0].remedy, "--workers 4");
+  EXPECT_NE(advice[0].evidence.find("a worker delivers 310 samples/s, 1000 a rank are needed"),
+            std::string::npos)
+      << advice[0].evidence;
+  EXPECT_DOUBLE_EQ(advice[0].gain, 0.5);
+  run.free_cpus = 0;
+  EXPECT_NE(advise_run(run)[0].remedy.find("every core computes already"), std::string::npos);
+}
+
+TEST(RunAdvice, ASlowRankIsTheCauseOfTheOthersWaiting) {
+  const Ledger waits = ledger({{LedgerPart::exchange, 45}, {LedgerPart::backward, 55}});
+  const Ledger slow = ledger({{LedgerPart::data, 45}, {LedgerPart::backward, 54}});
+  RunFacts run = facts(waits, slow);
+  run.slowest_rank = 1;
+  run.slowest_host = "b";
+  run.slowest_phase = "loading";
+  run.slowest_score = 1.8;
+  const std::vector<Advice> advice = advise_run(run);
+  ASSERT_EQ(causes(run), Causes{AdviceCause::slow_rank});
+  EXPECT_NE(advice[0].text.find("rank 1 on b"), std::string::npos);
+  EXPECT_NEAR(advice[0].gain, 0.45, 1e-12);
+}
+
+TEST(RunAdvice, RanksThatShareACore) {
+  const Ledger waits = ledger({{LedgerPart::exchange, 30}, {LedgerPart::backward, 70}});
+  RunFacts run = facts(waits, waits);
+  run.crowded = {{"a", {0, 1}, 1}};
+  run.slowest_rank = 1;
+  run.slowest_score = 2;
+  ASSERT_EQ(causes(run), Causes{AdviceCause::crowded});
+  EXPECT_EQ(advise_run(run)[0].text, "ranks 0, 1 on a share 1 processor");
+}
+
+TEST(RunAdvice, Communication) {
+  const Ledger waits = ledger({{LedgerPart::exchange, 40}, {LedgerPart::backward, 60}});
+  RunFacts run = facts(waits, waits);
+  EXPECT_EQ(causes(run), Causes{AdviceCause::communication});
+  run.buckets = 2000;  // of 10 KiB
+  EXPECT_EQ(causes(run), Causes{AdviceCause::small_buckets});
+  EXPECT_EQ(advise_run(run)[0].remedy, "--bucket-mb 4");
+  run.buckets = 1;
+  run.gradient_bytes = 10000;
+  run.steps = 1000000;  // of 0.1 ms
+  EXPECT_EQ(causes(run), Causes{AdviceCause::too_small});
+  run.ledgers.pop_back();
+  EXPECT_EQ(causes(run), Causes{});
+}
+
+TEST(RunAdvice, LoggingAndStorage) {
+  const Ledger logs = ledger({{LedgerPart::logging, 20}, {LedgerPart::backward, 80}});
+  RunFacts run = facts(logs, kHealthy);
+  run.log_every = 1;
+  run.logged_steps = run.steps;
+  ASSERT_EQ(causes(run), Causes{AdviceCause::logging});
+  EXPECT_EQ(advise_run(run)[0].remedy, "--log-every 50");
+  run.log_every = 50;
+  run.logged_steps = 200;  // 0.1 s each
+  EXPECT_EQ(causes(run), Causes{AdviceCause::slow_storage});
+}
+
+TEST(RunAdvice, CheckpointsAndLaunches) {
+  RunFacts run =
+      facts(ledger({{LedgerPart::checkpoint, 20}, {LedgerPart::backward, 80}}), kHealthy);
+  run.checkpoints = 10;
+  EXPECT_EQ(causes(run), Causes{AdviceCause::checkpoint});
+  run = facts(kHealthy, kHealthy);
+  run.on_gpu = true;
+  EXPECT_EQ(causes(run), Causes{AdviceCause::launches});
+  run.ledgers[0].ledger[LedgerPart::device_wait] = 40;
+  EXPECT_EQ(causes(run), Causes{});
+}
+
+TEST(RunAdvice, TheMostGainComesFirst) {
+  const Ledger both =
+      ledger({{LedgerPart::logging, 10}, {LedgerPart::data, 30}, {LedgerPart::backward, 60}});
+  RunFacts run = facts(both, both);
+  run.logged_steps = run.steps;
+  EXPECT_EQ(causes(run), (Causes{AdviceCause::data_wait, AdviceCause::logging}));
+}
+
+Seat seat(const char* host, std::initializer_list<int> cpus) {
+  Seat result;
+  std::snprintf(result.host, sizeof result.host, "%s", host);
+  for (const int cpu : cpus) CPU_SET(cpu, &result.cpus);
+  return result;
+}
+
+TEST(Seats, FindsRanksThatShareProcessors) {
+  const std::vector<Seat> good{seat("a", {0}), seat("a", {1}), seat("b", {0}), seat("b", {1})};
+  EXPECT_TRUE(crowded_ranks(good).empty());
+  const std::vector<Seat> bound{
+      seat("a", {0}), seat("a", {2, 3}), seat("a", {0}), seat("b", {0, 1})};
+  const auto groups = crowded_ranks(bound);
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups[0].ranks, (std::vector<int>{0, 2}));
+  EXPECT_EQ(groups[0].cpus, 1);
+  const std::vector<Seat> many{seat("a", {0, 1}), seat("a", {0, 1}), seat("a", {0, 1})};
+  ASSERT_EQ(crowded_ranks(many).size(), 1u);
+  EXPECT_EQ(crowded_ranks(many)[0].cpus, 2);
+  EXPECT_EQ(free_cpus(many), 0);
+  EXPECT_EQ(free_cpus({seat("a", {0, 1, 2, 3}), seat("b", {0})}), 3);
+  EXPECT_TRUE(crowded_ranks({seat("a", {}), seat("a", {})}).empty());  // unknown
+}
+
+}  // namespace
+}  // namespace lockstep
