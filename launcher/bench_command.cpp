@@ -9,6 +9,7 @@
 #include "core/base/suggest.h"
 #include "launcher/bench.h"
 #include "launcher/rank_discovery.h"
+#include "launcher/rank_stop.h"
 #include "launcher/run_job.h"
 #include "launcher/self_start.h"
 
@@ -47,15 +48,24 @@ int run_bench(const TrainFlags& flags,
               const std::vector<std::string>& arguments,
               bool quiet,
               const std::function<void(Job&)>& body) {
+  const pid_t parent = getppid();
   const VariableMap variables = process_variables();
   const RankDiscovery discovery = discover_rank(variables);
   if (discovery.launched_by == LaunchedBy::nobody) {
     StartConditions conditions = start_conditions(flags.device, discovery, variables);
     conditions.command = "bench";
+    conditions.doing = "measuring";
     const StartPlan plan = plan_start(flags, arguments, conditions);
     if (!quiet && !plan.message.empty()) std::cout << plan.message << std::endl;
-    if (plan.ranks > 1) return start(plan, false);
+    if (plan.ranks > 1) {
+      // A measurement that is cut short leaves nothing that would be worth waiting for.
+      const int code = start(plan, {.grace_s = 0, .hint = {}});
+      if (code == int(ExitCode::requeue)) throw Error("bench: stopped by a signal");
+      return code;
+    }
   }
+  // Where mpirun and who supervises it are killed together, nobody else ends this rank.
+  if (discovery.launched_by == LaunchedBy::mpi && env().started) die_with(parent);
   return run_job(
       0,
       nullptr,

@@ -3,6 +3,8 @@
 
 #include <csignal>
 #include <initializer_list>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -41,6 +43,11 @@ const char* stop_signal_name() {
     default:
       return "";
   }
+}
+
+void die_with(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (parent == 1 || getppid() != parent) std::raise(SIGKILL);
 }
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 namespace lockstep {
 
 /// From here on SIGTERM, SIGUSR1, SIGHUP (unless it was ignored: nohup) and the first SIGINT only
@@ -12,5 +14,8 @@ void catch_stop_signals();
 bool stop_asked();
 /// "SIGTERM"; empty where none has come to this process.
 const char* stop_signal_name();
+
+/// From here on this process is killed when its parent dies; at once where it has.
+void die_with(pid_t parent);
 
 }  // namespace lockstep

@@ -5,7 +5,6 @@
 #include <climits>
 #include <fcntl.h>
 #include <iostream>
-#include <limits>
 #include <poll.h>
 #include <sstream>
 #include <unistd.h>
@@ -75,10 +74,11 @@ StartPlan plan_start(const TrainFlags& flags,
     }
     if (discovery.slurm_tasks_unused > 1) {
       plan.message = fmt::format(
-          "inside a Slurm allocation of {0} tasks, but not started by srun: training on one rank. "
+          "inside a Slurm allocation of {0} tasks, but not started by srun: {2} on one rank. "
           "For all: srun --mpi=pmix -n {0} lockstep {1} ...",
           discovery.slurm_tasks_unused,
-          conditions.command);
+          conditions.command,
+          conditions.doing);
     }
     return plan;
   }
@@ -92,10 +92,11 @@ StartPlan plan_start(const TrainFlags& flags,
                    "--ranks {}: mpirun is not in PATH (on Debian: apt install openmpi-bin)",
                    ranks);
     plan.message = fmt::format(
-        "{} {} could train, but mpirun is not in PATH (on Debian: apt install openmpi-bin): "
-        "training on one rank",
+        "{} {} could be used, but mpirun is not in PATH (on Debian: apt install openmpi-bin): "
+        "{} on one rank",
         ranks,
-        kind);
+        kind,
+        conditions.doing);
     return plan;
   }
   LaunchSite site;
@@ -138,13 +139,13 @@ void replace_closed_output() {
 
 }  // namespace
 
-int start(const StartPlan& plan, bool terminal) {
+int start(const StartPlan& plan, const StartManner& manner) {
   replace_closed_output();
   ChildPlan child;
   child.command = plan.command;
   child.ranks_are_children = true;
-  child.grace_s = std::numeric_limits<double>::infinity();  // only a second SIGINT loses steps
-  child.variables["LOCKSTEP_STARTED"] = terminal ? "terminal" : "plain";
+  child.grace_s = manner.grace_s;
+  child.variables["LOCKSTEP_STARTED"] = manner.terminal ? "terminal" : "plain";
   const SegmentFolder segments(child);
   SupervisorSignals signals;
   const Ending ending = supervise(child, signals);
@@ -156,12 +157,8 @@ int start(const StartPlan& plan, bool terminal) {
   if (text.empty() && ending.exit_code > 128)
     text = fmt::format("the ranks ended with exit code {}, and nobody said why", ending.exit_code);
   if (!ending.culprit.said && !text.empty())
-    std::cerr << fmt::format(
-                     "error: {}\n"
-                     "hint: logs/ of the run's folder has what its ranks said; --resume auto goes "
-                     "on from the newest checkpoint\n",
-                     text)
-              << std::flush;
+    std::cerr << "error: " << text << "\n"
+              << (manner.hint.empty() ? "" : fmt::format("hint: {}\n", manner.hint)) << std::flush;
   return ending.exit_code;
 }
 

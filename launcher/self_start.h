@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -29,12 +30,13 @@ void check_launched_ranks(const TrainFlags& flags, int ranks);
 struct StartConditions {
   RankDiscovery discovery;
   Cores cores;
-  int gpus = 0;                   ///< that ranks would work on; 0: they work on cores
-  std::string mpirun;             ///< its path; empty where there is none
-  std::string program;            ///< path of this program
-  std::string command = "train";  ///< of it, that is to be started
-  bool started_already = false;   ///< the recursion marker is set
-  bool root = false;              ///< mpirun needs a permission
+  int gpus = 0;                    ///< that ranks would work on; 0: they work on cores
+  std::string mpirun;              ///< its path; empty where there is none
+  std::string program;             ///< path of this program
+  std::string command = "train";   ///< of it, that is to be started
+  std::string doing = "training";  ///< what it does, for people
+  bool started_already = false;    ///< the recursion marker is set
+  bool root = false;               ///< mpirun needs a permission
 };
 
 /// What this process sees of it.
@@ -53,11 +55,22 @@ StartPlan plan_start(const TrainFlags& flags,
 /// Path of `program` in $PATH; empty where there is none.
 std::string find_program(const std::string& program, const VariableMap& variables);
 
+/// How start() treats the ranks. As it is: those of a training, which end with a checkpoint.
+struct StartManner {
+  bool terminal = false;  ///< standard output is one, for the ranks to know
+  /// From the wish to stop, at the end of a step, until the ranks are ended: all the time it takes.
+  double grace_s = std::numeric_limits<double>::infinity();
+  /// For ranks that ended without a word; empty: none.
+  std::string hint =
+      "logs/ of the run's folder has what its ranks said; --resume auto goes on from the newest "
+      "checkpoint";
+};
+
 /// Runs `plan.command` under supervise() and returns its exit code: streams pass through, signals
-/// become a wish to stop at the end of a step, for which there is all the time it takes; a second
-/// SIGINT ends the ranks at once. 75 where they were stopped, either way. A rank that could not say
-/// why it ended is named on standard error. Throws EnvironmentError: it cannot be started.
-int start(const StartPlan& plan, bool terminal);
+/// become a wish to stop, and end the ranks after the grace time; a second SIGINT ends them at
+/// once. 75 where they were stopped, either way. A rank that could not say why it ended is named on
+/// standard error. Throws EnvironmentError: it cannot be started.
+int start(const StartPlan& plan, const StartManner& manner);
 
 /// Path of this program.
 std::string own_path();

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/train_command.h"
 
-#include <csignal>
 #include <exception>
 #include <iostream>
 #include <optional>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "core/base/env.h"
@@ -28,13 +26,7 @@ std::optional<int> start_alone(RunSettings& settings, const StartConditions& con
   settings.notice = plan.message;
   if (plan.ranks <= 1) return std::nullopt;
   std::cout << plan.message << std::endl;
-  return start(plan, settings.console == Console::Kind::terminal);
-}
-
-/// From here on this process is killed when its parent dies; at once where it has.
-void die_with(pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (parent == 1 || getppid() != parent) std::raise(SIGKILL);
+  return start(plan, {.terminal = settings.console == Console::Kind::terminal});
 }
 
 }  // namespace

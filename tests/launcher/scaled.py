@@ -6,12 +6,15 @@ scaled.py PROGRAM ScaleUsage|ScaleRanks|Bench
 """
 import csv
 import json
+import os
+import pathlib
 import signal
 import subprocess
 import time
 import xml.etree.ElementTree
 
 from program_test import ProgramTest, clean_environment, main
+from supervised import processes_with
 
 FLAGS = ("--model=mlp", "--hidden=32", "--global-batch=16", "--micro-batch=4", "--repeats=1",
          "--steps=12")
@@ -171,6 +174,60 @@ class Bench(ProgramTest):
             self.assertGreater(row["samples_per_s"], 0)
         small = self.bench("loader", f"--data=csv:{self.table}", "--workers=1", "--seconds=0.05")
         self.assertGreater(small["rates"][0]["samples_per_s"], 0)
+
+    def start_long(self):
+        """A measurement of two ranks that takes minutes, once its ranks are at work."""
+        mark = f"--data=csv:{self.table}"  # in no other process's command line
+        process = subprocess.Popen(
+            [self.program, "bench", "model", mark, "--model=mlp", "--ranks=2", "--steps=1000000",
+             "--global-batch=16", "--micro-batch=8"],
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.DEVNULL, env=clean_environment())
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 60
+        while self.busy(mark) < 2:
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), deadline, "no ranks")
+            time.sleep(0.05)
+        return process, mark
+
+    @staticmethod
+    def busy(mark):
+        """Ranks that have computed for half a second: they are past their start."""
+        ticks = []
+        for pid in processes_with(mark):
+            try:
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+                fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if b"OMPI_COMM_WORLD_RANK=" in environment:
+                ticks.append(int(fields[11]) + int(fields[12]))
+        return sum(spent > os.sysconf("SC_CLK_TCK") / 2 for spent in ticks)
+
+    def await_nobody(self, mark):
+        deadline = time.monotonic() + 5
+        while (left := processes_with(mark)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(left, [], "processes are left")
+
+    def test_a_signal_ends_it(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process, mark = self.start_long()
+            asked = time.monotonic()
+            process.send_signal(number)
+            _, stderr = process.communicate(timeout=30)
+            self.assertLess(time.monotonic() - asked, 10)
+            self.assertEqual(process.returncode, 1, stderr)
+            self.assertIn("stopped by a signal", stderr)
+            self.assertNotIn("resume", stderr)
+            self.await_nobody(mark)
+
+    def test_a_killed_parent_leaves_no_ranks(self):
+        process, mark = self.start_long()
+        process.kill()
+        process.communicate()
+        self.await_nobody(mark)
 
     def test_refusals(self):
         for arguments, words in (([], "all-reduce, model or loader"), (["al-reduce"], "did you mean"),
