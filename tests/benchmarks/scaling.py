@@ -15,6 +15,7 @@ Prints a table of predicted and measured steps. Exit code 1 where one is off by 
 where nothing could be measured. On a machine that does nothing else: the numbers are times.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -55,6 +56,16 @@ def run(*command, **options):
         raise RuntimeError(f"{' '.join(map(str, command))}: exit code {result.returncode}\n"
                            f"{result.stdout or ''}{result.stderr}")
     return result.stdout
+
+
+@contextlib.contextmanager
+def beside(command, **options):
+    """A process in the background, gone afterwards, whatever came in between."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def crowded(options, folder):
@@ -134,11 +145,11 @@ class TwoHosts:
     def step_alone_ms(self, out, *train):
         """A step of one rank, with another one at work that it never talks to: these hosts share
         memory and clock, as real ones do not."""
-        other = subprocess.Popen(self.inside("lockstep-b", *train, f"--out={out}-other"),
-                                 stdout=subprocess.DEVNULL, env=ENVIRONMENT)
-        run(*self.inside("lockstep-a", *train, f"--out={out}"))
-        if other.wait(timeout=600) != 0:
-            raise RuntimeError(f"{out}-other failed")
+        with beside(self.inside("lockstep-b", *train, f"--out={out}-other"),
+                    stdout=subprocess.DEVNULL, env=ENVIRONMENT) as other:
+            run(*self.inside("lockstep-a", *train, f"--out={out}"))
+            if other.wait(timeout=600) != 0:
+                raise RuntimeError(f"{out}-other failed")
         return step_ms(pathlib.Path(out))
 
     def tcp_bytes_per_s(self):
@@ -161,11 +172,11 @@ class TwoHosts:
             for _ in range(120):
                 peer.sendall(bytes(1 << 20))
             """).replace("ADDRESS", HOSTS["lockstep-b"])
-        receiver = subprocess.Popen(self.inside("lockstep-b", sys.executable, "-c", receive),
-                                    stdout=subprocess.PIPE, text=True)
-        receiver.stdout.readline()
-        run(*self.inside("lockstep-a", sys.executable, "-c", send))
-        text, _ = receiver.communicate(timeout=60)
+        with beside(self.inside("lockstep-b", sys.executable, "-c", receive),
+                    stdout=subprocess.PIPE, text=True) as receiver:
+            receiver.stdout.readline()
+            run(*self.inside("lockstep-a", sys.executable, "-c", send))
+            text, _ = receiver.communicate(timeout=60)
         return float(text)
 
     def latency_s(self):
@@ -191,11 +202,11 @@ class TwoHosts:
                 times.append(time.monotonic() - start)
             print(statistics.median(times) / 2)
             """).replace("ADDRESS", HOSTS["lockstep-b"])
-        other = subprocess.Popen(self.inside("lockstep-b", sys.executable, "-c", answer),
-                                 stdout=subprocess.PIPE, text=True)
-        other.stdout.readline()
-        text = run(*self.inside("lockstep-a", sys.executable, "-c", ask))
-        other.wait(timeout=60)
+        with beside(self.inside("lockstep-b", sys.executable, "-c", answer),
+                    stdout=subprocess.PIPE, text=True) as other:
+            other.stdout.readline()
+            text = run(*self.inside("lockstep-a", sys.executable, "-c", ask))
+            other.wait(timeout=60)
         return float(text)
 
 
