@@ -31,6 +31,4 @@ int run_bench(const TrainFlags& flags,
 /// Every rank's `own`, in rank order. Collective.
 std::vector<double> gather_over_ranks(Communicator& communicator, double own);
 
-double median_of(std::vector<double> values);
-
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include "launcher/cores.h"
 #include "launcher/device_choice.h"
 #include "launcher/flag_values.h"
+#include "launcher/median.h"
 #include "parallel/gradient_exchange.h"
 
 namespace lockstep {

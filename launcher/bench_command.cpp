@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/bench_command.h"
 
-#include <algorithm>
 #include <iostream>
 #include <string_view>
+#include <unistd.h>
 
 #include "core/base/env.h"
 #include "core/base/suggest.h"
@@ -81,12 +81,6 @@ std::vector<double> gather_over_ranks(Communicator& communicator, double own) {
   std::vector<double> all(std::size_t(communicator.size()));
   communicator.all_gather(&own, all.data(), sizeof own);
   return all;
-}
-
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 int bench_command(const std::vector<std::string>& arguments) {

@@ -6,7 +6,9 @@
 #include "core/data/loader.h"
 #include "launcher/bench.h"
 #include "launcher/flag_values.h"
+#include "launcher/median.h"
 #include "launcher/open_data.h"
+#include "launcher/plan_request.h"
 #include "launcher/stand_in_data.h"
 #include "parallel/memory_plan.h"
 #include "parallel/replica.h"
@@ -67,21 +69,6 @@ StepTimes operator-(const StepTimes& a, const StepTimes& b) {
   difference.exposed_communication = a.exposed_communication - b.exposed_communication;
   difference.optimizer = a.optimizer - b.optimizer;
   return difference;
-}
-
-PlanRequest make_request(const TrainFlags& flags, Job& job) {
-  PlanRequest request;
-  request.data = open_stand_in(flags);
-  request.options = flags.options;
-  request.options.augmentation.resized_crop = 0;  // the source draws it
-  const data::SampleSpec& samples = request.data.train->spec();
-  nn::ModelSpec spec = flags.model;
-  spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
-  request.model = nn::make_model(spec);
-  request.loss = make_loss(flags, samples);
-  request.ranks = job.size();
-  request.on_host = !job.gpu();
-  return request;
 }
 
 MeasuredModel measure(Job& job, const ModelFlags& flags, const PlanRequest& request) {
@@ -198,7 +185,8 @@ int bench_model(const std::vector<std::string>& arguments) {
     return 0;
   }
   return run_bench(flags.train, arguments, flags.json, [&](Job& job) {
-    const PlanRequest request = make_request(flags.train, job);
+    const PlanRequest request =
+        request_for(flags.train, open_stand_in(flags.train), job.size(), !job.gpu());
     MeasuredModel measured = measure(job, flags, request);
     measured.peak_flops = peak_flops(job, request.options.precision);
     if (job.rank() > 0) return;

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "launcher/console.h"
+#include "parallel/schedule.h"
 
 namespace lockstep {
 namespace {
@@ -38,6 +39,10 @@ nlohmann::ordered_json json_of(const Link& link) {
 
 }  // namespace
 
+void make_shards_for(TrainOptions& options, int ranks) {
+  if (options.shards == 0 && ranks > kDefaultShards) options.shards = ranks;
+}
+
 Forecast make_forecast(Backend& device, const PlanRequest& request, const ForecastRequest& asked) {
   const bool has_peaks = asked.peaks.fp32_flops > 0;
   if (!has_peaks && !asked.step_s)
@@ -62,7 +67,7 @@ Forecast make_forecast(Backend& device, const PlanRequest& request, const Foreca
     parameters.per_sample_s = planned.per_sample_s;
     parameters.fixed_s = planned.fixed_s;
   }
-  const Machine machine{asked.network, 0};
+  const Machine machine{.network = asked.network, .cores = 0, .on_gpus = !request.on_host};
   const auto cost = [&](const RankShare& share) {
     return predict(planned.work, machine, parameters, share);
   };

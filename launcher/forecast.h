@@ -13,6 +13,10 @@ namespace lockstep {
 /// The most ranks that are predicted.
 inline constexpr int kMostForecastRanks = 100'000;
 
+/// By default a summation tree has leaves for few ranks: a machine with more is predicted with a
+/// leaf for each of them.
+void make_shards_for(TrainOptions& options, int ranks);
+
 /// A step on a number of ranks, predicted.
 struct ForecastRow {
   int ranks = 1;

@@ -16,6 +16,7 @@
 #include "launcher/network_file.h"
 #include "launcher/open_data.h"
 #include "launcher/plan_report.h"
+#include "launcher/plan_request.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/self_start.h"
 #include "launcher/stand_in_data.h"
@@ -88,16 +89,13 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   return flags;
 }
 
-/// By default a summation tree has leaves for few ranks: a machine with more is planned with a leaf
-/// for each of them.
 void make_shards_for_all(PlanFlags& flags) {
-  TrainOptions& options = flags.train.options;
   LOCKSTEP_CHECK(flags.train.ranks <= kMostForecastRanks,
                  ConfigError,
                  "--network predicts up to {} ranks, got --ranks {}",
                  kMostForecastRanks,
                  flags.train.ranks);
-  if (options.shards == 0 && flags.train.ranks > kDefaultShards) options.shards = flags.train.ranks;
+  make_shards_for(flags.train.options, flags.train.ranks);
 }
 
 /// Whose kernels are planned.
@@ -127,21 +125,6 @@ PlannedDevice choose(const std::string& asked) {
   device.name = device.backend->device_class();
   device.note = choice.note;
   return device;
-}
-
-PlanRequest make_request(const TrainFlags& flags, const PlannedDevice& device, int ranks) {
-  PlanRequest request;
-  request.data = open_stand_in(flags);
-  request.options = flags.options;
-  request.options.augmentation.resized_crop = 0;  // the source draws it
-  const data::SampleSpec& samples = request.data.train->spec();
-  nn::ModelSpec spec = flags.model;
-  spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
-  request.model = nn::make_model(spec);
-  request.loss = make_loss(flags, samples);
-  request.ranks = ranks;
-  request.on_host = !device.cuda;
-  return request;
 }
 
 /// As a run would be, but where nothing fits: then what comes closest.
@@ -180,7 +163,8 @@ std::string data_words(const TrainFlags& flags, const data::Dataset& data) {
 }
 
 PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks) {
-  const PlanRequest request = make_request(flags.train, device, ranks);
+  const PlanRequest request =
+      request_for(flags.train, open_stand_in(flags.train), ranks, !device.cuda);
   PlanReport report{.flags = flags.train,
                     .data = data_words(flags.train, *request.data.train),
                     .device = device.name,

@@ -7,10 +7,13 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/exec/dry_backend.h"
-#include "core/io/run_log.h"
+#include "core/io/output_file.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "launcher/device_choice.h"
 #include "launcher/open_data.h"
+#include "launcher/plan_request.h"
 #include "launcher/run_lock.h"
+#include "launcher/scale_machine.h"
 #include "launcher/scale_report.h"
 #include "launcher/scale_runs.h"
 
@@ -24,13 +27,12 @@ void announce(const std::string& text) { std::cout << "lockstep scale: " << text
 /// A file in full, or the one before it.
 void write_whole(const fs::path& file, std::string_view text) {
   const std::string temporary = file.string() + ".tmp";
-  RunLog log(temporary);
-  log.write_line(text.substr(0, text.size() - (text.ends_with('\n') ? 1 : 0)));
-  log.close();
-  std::error_code error;
-  if (log.error().empty()) fs::rename(temporary, file, error);
-  if (!log.error().empty()) throw EnvironmentError(log.error());
-  if (error) throw EnvironmentError(fmt::format("{}: {}", file.string(), error.message()));
+  io::write_file(temporary, text);
+  std::error_code error, ignored;
+  fs::rename(temporary, file, error);
+  if (!error) return;
+  fs::remove(temporary, ignored);
+  throw EnvironmentError(fmt::format("{}: {}", file.string(), error.message()));
 }
 
 /// Creates --out. Throws ConfigError: it is there and holds something.
@@ -47,8 +49,13 @@ void claim_folder(const ScaleFlags& flags) {
   if (error)
     throw EnvironmentError(
         fmt::format("cannot create the output folder {}: {}", flags.out, error.message()));
+}
+
+/// What an earlier `lockstep scale` said there.
+void remove_results(const ScaleFlags& flags) {
+  std::error_code ignored;
   for (const char* name : {"scale.txt", "scale.md", "scale.csv", "scale.json", "scale.svg"})
-    fs::remove(fs::path(flags.out) / name, error);
+    fs::remove(fs::path(flags.out) / name, ignored);
 }
 
 class Scale {
@@ -58,6 +65,9 @@ class Scale {
     describe();
     claim_folder(flags);
     lock_.emplace(flags.out, RunLock::kSupervisor);
+    remove_results(flags);
+    // Not before: reading data may take long, and a signal then ends the program.
+    signals_.emplace();
   }
 
   int run() {
@@ -68,10 +78,10 @@ class Scale {
                          starter_.launcher_name(),
                          flags_.out));
     // Repeats outermost: a machine that grows slower does so for all counts.
-    for (int repeat = 1; repeat <= flags_.repeats && !signals_.requested(); ++repeat)
-      for (std::size_t i = 0; i < experiments_.size() && !signals_.requested(); ++i)
+    for (int repeat = 1; repeat <= flags_.repeats && !stop_asked(); ++repeat)
+      for (std::size_t i = 0; i < experiments_.size() && !stop_asked(); ++i)
         if (!has_failed(int(i))) run_once(int(i), repeat);
-    const bool stopped = signals_.requested();
+    const bool stopped = stop_asked();
     const std::size_t done = std::size_t(std::ranges::count(subject_.runs, "", &ScaleRun::error));
     subject_.complete = done == wanted;
     write();
@@ -89,6 +99,12 @@ class Scale {
   }
 
  private:
+  /// Also by a signal that came while nobody read them, between two runs.
+  bool stop_asked() {
+    signals_->read();
+    return signals_->requested();
+  }
+
   bool has_failed(int experiment) const {
     return std::ranges::any_of(subject_.runs, [&](const ScaleRun& run) {
       return run.experiment == experiment && !run.error.empty();
@@ -102,8 +118,8 @@ class Scale {
     run.folder = fmt::format(
         "{}/runs/{}-{}-{}", flags_.out, name_of(experiment.mode), experiment.ranks, repeat);
     run.log = run.folder + ".log";
-    run.error = starter_.start(experiment, run.folder, run.log, signals_);
-    if (signals_.requested()) return;  // cut off
+    run.error = starter_.start(experiment, run.folder, run.log, *signals_);
+    if (signals_->requested()) return;  // cut off
     try {
       if (run.error.empty()) run.times = read_run_times(run.folder);
       if (run.error.empty()) subject_.device = read_run_device(run.folder);
@@ -127,26 +143,19 @@ class Scale {
   /// Names, and what the cost model asks of the training.
   void describe() {
     const TrainFlags& train = flags_.run.train;
-    const bool on_gpus = starter_.site().gpus > 0 || train.device == "cuda";
+    const bool on_gpus = train.device == "cuda" || usable_gpus(train.device) > 0;
     subject_.model = train.model.name;
     subject_.device = "no run done";
     subject_.repeats = flags_.repeats;
-    machine_.network = flags_.network ? *flags_.network : shared_memory_network();
-    // Hosts and allocations give each rank its own core.
     const LaunchSite& site = starter_.site();
-    const bool own_cores = flags_.sbatch || site.slurm_allocation || !site.hosts.empty();
-    machine_.cores = on_gpus || own_cores ? 0 : site.cores.count;
-    PlanRequest request;
-    request.data = open_data(train);
-    request.options = options_of(flags_, experiments_.front());
-    request.options.augmentation.resized_crop = 0;  // the source draws it
-    request.ranks = experiments_.front().ranks;
-    request.on_host = !on_gpus;
-    const data::SampleSpec& samples = request.data.train->spec();
-    nn::ModelSpec spec = train.model;
-    spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
-    request.model = nn::make_model(spec);
-    request.loss = make_loss(train, samples);
+    machine_ = machine_of(flags_, site, on_gpus, hosts_of(flags_, site, process_variables()));
+    if (!machine_ && (flags_.hold_out || !flags_.predict.empty()))
+      throw ConfigError("scale: no network named that connects several hosts, for the prediction",
+                        "--network nvlink, ib, ethernet or a file");
+    TrainFlags first = train;
+    first.options = options_of(flags_, experiments_.front());
+    const PlanRequest request =
+        request_for(first, open_data(train), experiments_.front().ranks, !on_gpus);
     subject_.data = request.data.train->describe();
     const std::unique_ptr<Backend> device =
         on_gpus ? std::make_unique<DryBackend>() : make_cpu_backend();
@@ -167,10 +176,10 @@ class Scale {
   ScaleRuns starter_;
   std::vector<Experiment> experiments_;
   std::optional<RunLock> lock_;
-  SupervisorSignals signals_;
+  std::optional<SupervisorSignals> signals_;
   ScaleSubject subject_;
-  Machine machine_;
-  std::optional<Workload> work_;
+  std::optional<Machine> machine_;
+  Workload work_;
   ScaleResult result_;
 };
 

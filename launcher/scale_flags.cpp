@@ -83,12 +83,13 @@ void declare(CLI::App& app, ScaleFlags& flags, RawScale& raw) {
       ->type_name("8,16");
   app.add_option("--network",
                  raw.network,
-                 "what connects the hosts, for the prediction; as in lockstep plan")
+                 "what connects the hosts, for the prediction; as in lockstep plan. Without it, "
+                 "nothing is predicted where ranks are on several hosts")
       ->type_name("nvlink|ib|ethernet|FILE");
   app.add_option("--launcher",
                  flags.run.launcher,
                  "who starts the ranks; auto: srun inside a Slurm allocation, otherwise mpirun; "
-                 "sbatch: a job for each number of ranks")
+                 "sbatch: a job for each run, that is each number of ranks, mode and repeat")
       ->type_name("auto|mpirun|srun|sbatch")
       ->capture_default_str()
       ->check(one_of("--launcher", {"auto", "mpirun", "srun", "sbatch"}));
@@ -100,7 +101,9 @@ void declare(CLI::App& app, ScaleFlags& flags, RawScale& raw) {
   app.allow_extras();
   app.footer(
       "All other flags are those of lockstep train (lockstep train --help). DIR gets scale.txt, "
-      "scale.md, scale.csv, scale.json and scale.svg, and runs/ what each run wrote.");
+      "scale.md, scale.csv, scale.json and scale.svg, and runs/ what each run wrote. Partition, "
+      "account, time and GPUs of sbatch's jobs come from its own variables: SBATCH_PARTITION, "
+      "SBATCH_ACCOUNT, SBATCH_TIMELIMIT, SBATCH_GPUS_PER_TASK.");
 }
 
 /// The words of train that scale is given; its own are gone.

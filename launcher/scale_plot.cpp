@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <functional>
 
+#include "launcher/report/html.h"
 #include "launcher/scale_report.h"
 
 namespace lockstep {
@@ -159,13 +160,6 @@ std::vector<Series> series_of(const ScaleResult& result,
   return series;
 }
 
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text)
-    result += c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '>' ? "&gt;" : std::string(1, c);
-  return result;
-}
-
 constexpr std::string_view kStyle =
     "<style>text{font:12px sans-serif;fill:#222}.title{font-weight:bold}.grid{stroke:#ddd}"
     ".line,.range{fill:none;stroke-width:2}.predicted{stroke-dasharray:4 4;stroke-width:1}"
@@ -191,7 +185,7 @@ std::string scale_svg(const ScaleSubject& subject, const ScaleResult& result) {
       "communication by number of ranks\">\n{3}",
       width,
       kTop + kHeight + 76,
-      escaped(subject.model),
+      report::escaped(subject.model),
       kStyle);
   if (!counts.empty()) {
     const auto rate = [](const Experiment& experiment, const StepCost& cost) {
@@ -238,7 +232,7 @@ std::string scale_svg(const ScaleSubject& subject, const ScaleResult& result) {
       "predicted by the cost model</text>\n</svg>\n",
       kLeft,
       kTop + kHeight + 62,
-      escaped(subject.model));
+      report::escaped(subject.model));
   return text;
 }
 

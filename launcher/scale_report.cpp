@@ -64,43 +64,74 @@ std::string subject_words(const ScaleSubject& subject) {
                      subject.repeats == 1 ? "" : "s");
 }
 
+std::string link_words(const char* where, const Link& link, double slowness, bool fitted) {
+  const std::string assumed =
+      fmt::format("{:g} us, {:g} GB/s", link.latency_s * 1e6, link.bytes_per_s * 1e-9);
+  return fitted ? fmt::format("{} {:.3g} times as slow as assumed ({})", where, slowness, assumed)
+                : fmt::format("{} as assumed, not measured ({})", where, assumed);
+}
+
+std::string network_words(const ScaleResult& result) {
+  const Network& network = result.machine.network;
+  const CostParameters& model = *result.model;
+  std::string words = "network " + network.name;
+  if (network.ranks_per_host > 1)
+    words +=
+        link_words(" inside a host", network.inside, model.slowness_inside, result.fitted.inside);
+  if (result.network_assumed)
+    words += link_words(network.ranks_per_host > 1 ? ", between hosts" : " between hosts",
+                        network.between,
+                        model.slowness_between,
+                        result.fitted.between);
+  return words;
+}
+
+/// " (communication not fitted: ...)" behind a prediction for which that holds.
+std::string in_parentheses(const std::string& words) {
+  return words.empty() ? words : fmt::format(" ({})", words);
+}
+
 /// Lines about the cost model, without a mark before them.
 std::vector<std::string> model_lines(const ScaleResult& result) {
   if (!result.model) return {fmt::format("no cost model: {}", result.no_model)};
   const CostParameters& model = *result.model;
   std::vector<std::string> lines{fmt::format(
       "cost model: {:.4g} ms a step and {:.4g} ms a sample of one rank, {:.2f} times as much on a "
-      "full host; network {} {:.3g} times as slow as assumed ({:g} us, {:g} GB/s), of what "
+      "full host; {}; of what "
       "backward could hide {:.0f}% is; {:.1f}% of compute more is waiting for the slowest rank",
       model.fixed_s * 1e3,
       model.per_sample_s * 1e3,
       model.contention,
-      result.machine.network.name,
-      model.slowness,
-      result.machine.network.inside.latency_s * 1e6,
-      result.machine.network.inside.bytes_per_s * 1e-9,
+      network_words(result),
       model.overlap * 100,
       model.imbalance * 100)};
   for (const ScalePoint& point : result.points)
     if (point.held_out && point.predicted)
       lines.push_back(fmt::format(
           "held out: {} {} ranks: predicted {:.3f} ms ({:.3f} exposed), measured {:.3f} ms ({:.3f} "
-          "exposed), {:+.1f}%",
+          "exposed), {:+.1f}%{}",
           name_of(point.experiment.mode),
           point.experiment.ranks,
           point.predicted->step_s() * 1e3,
           point.predicted->exposed_s * 1e3,
           point.step_s.median * 1e3,
           point.exposed_s.median * 1e3,
-          off(point) * 100));
+          off(point) * 100,
+          in_parentheses(unfitted_words(result, point.experiment.ranks))));
   for (const ScaleForecast& forecast : result.forecasts)
     lines.push_back(fmt::format(
-        "predicted, not measured: {} {} ranks: {:.3f} ms ({:.3f} exposed), efficiency {:.1f}%",
+        "predicted, not measured: {} {} ranks: {:.3f} ms ({:.3f} exposed), efficiency {:.1f}%{}",
         name_of(forecast.experiment.mode),
         forecast.experiment.ranks,
         forecast.cost.step_s() * 1e3,
         forecast.cost.exposed_s * 1e3,
-        forecast.efficiency * 100));
+        forecast.efficiency * 100,
+        in_parentheses(unfitted_words(result, forecast.experiment.ranks))));
+  for (const Unpredicted& one : result.unpredicted)
+    lines.push_back(fmt::format("{} {} ranks cannot be predicted: {}",
+                                name_of(one.experiment.mode),
+                                one.experiment.ranks,
+                                one.reason));
   return lines;
 }
 
@@ -160,12 +191,18 @@ Json model_json(const ScaleResult& result) {
   return {{"fixed_ms", model.fixed_s * 1e3},
           {"per_sample_ms", model.per_sample_s * 1e3},
           {"contention", model.contention},
-          {"network_slowness", model.slowness},
+          {"slowness_inside", model.slowness_inside},
+          {"slowness_between", model.slowness_between},
+          {"fitted_inside", result.fitted.inside},
+          {"fitted_between", result.fitted.between},
           {"overlap", model.overlap},
           {"imbalance", model.imbalance},
+          {"on_gpus", result.machine.on_gpus},
           {"cores_per_host", result.machine.cores},
           {"network",
            {{"name", result.machine.network.name},
+            {"ranks_per_host",
+             result.network_assumed ? Json(result.machine.network.ranks_per_host) : Json(nullptr)},
             {"inside", json_of(result.machine.network.inside)},
             {"between", json_of(result.machine.network.between)}}}};
 }
@@ -236,6 +273,7 @@ std::string scale_csv(const ScaleResult& result) {
 
 std::string scale_json(const ScaleSubject& subject, const ScaleResult& result) {
   Json points = Json::array(), runs = Json::array(), forecasts = Json::array();
+  Json unpredicted = Json::array();
   for (const ScalePoint& point : result.points) points.push_back(json_of(point));
   for (const ScaleRun& run : subject.runs) runs.push_back(json_of(run));
   for (const ScaleForecast& forecast : result.forecasts) {
@@ -244,16 +282,24 @@ std::string scale_json(const ScaleSubject& subject, const ScaleResult& result) {
     json["efficiency"] = forecast.efficiency;
     forecasts.push_back(std::move(json));
   }
-  const Json json{{"version", 1},
-                  {"complete", subject.complete},
-                  {"model", subject.model},
-                  {"data", subject.data},
-                  {"device", subject.device},
-                  {"repeats", subject.repeats},
-                  {"points", std::move(points)},
-                  {"cost_model", model_json(result)},
-                  {"predictions", std::move(forecasts)},
-                  {"runs", std::move(runs)}};
+  for (const Unpredicted& one : result.unpredicted) {
+    Json json = json_of(one.experiment);
+    json["reason"] = one.reason;
+    unpredicted.push_back(std::move(json));
+  }
+  const Json json{
+      {"version", 1},
+      {"complete", subject.complete},
+      {"model", subject.model},
+      {"data", subject.data},
+      {"device", subject.device},
+      {"repeats", subject.repeats},
+      {"points", std::move(points)},
+      {"cost_model", model_json(result)},
+      {"no_cost_model", result.no_model.empty() ? Json(nullptr) : Json(result.no_model)},
+      {"predictions", std::move(forecasts)},
+      {"unpredicted", std::move(unpredicted)},
+      {"runs", std::move(runs)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -7,15 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "launcher/forecast.h"
+#include "launcher/median.h"
 
 namespace lockstep {
 namespace {
-
-double middle_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 /// Milliseconds of a record; negative: it has none.
 double member_ms(const nlohmann::json& record, const char* key) {
@@ -69,7 +65,7 @@ ScalePoint make_point(const ScaleFlags& flags,
 /// On a processor the exchange takes the core that it would have to hide behind; a GPU goes on.
 CostParameters expected(const Machine& machine) {
   CostParameters start;
-  start.overlap = machine.cores > 0 ? 0 : 1;
+  start.overlap = machine.on_gpus ? 1 : 0;
   return start;
 }
 
@@ -82,10 +78,12 @@ void add_forecasts(const ScaleFlags& flags, const Workload& work, ScaleResult& r
       const ScalePoint* const base = base_of(result.points, mode);
       if (base == nullptr) continue;
       try {
-        const RankShare share = share_of(options_of(flags, forecast.experiment), ranks);
-        forecast.cost = predict(work, result.machine, *result.model, share);
-      } catch (const ConfigError&) {
-        continue;  // the batch is too small for so many
+        TrainOptions options = options_of(flags, forecast.experiment);
+        make_shards_for(options, ranks);
+        forecast.cost = predict(work, result.machine, *result.model, share_of(options, ranks));
+      } catch (const ConfigError& error) {
+        result.unpredicted.push_back({forecast.experiment, error.what()});
+        continue;
       }
       const double rate = double(forecast.experiment.global_batch) / forecast.cost.step_s();
       forecast.efficiency = rate / (ranks * rate_of_a_rank(*base));
@@ -97,7 +95,7 @@ void add_forecasts(const ScaleFlags& flags, const Workload& work, ScaleResult& r
 
 Spread spread_of(std::vector<double> values) {
   const auto [least, most] = std::ranges::minmax(values);
-  return {middle_of(std::move(values)), least, most};
+  return {median_of(std::move(values)), least, most};
 }
 
 RunTimes read_run_times(const std::string& folder) {
@@ -126,7 +124,7 @@ RunTimes read_run_times(const std::string& folder) {
                  steps.size());
   steps.erase(steps.begin());
   exposed.erase(exposed.begin());
-  return {middle_of(std::move(steps)), middle_of(std::move(exposed))};
+  return {median_of(std::move(steps)), median_of(std::move(exposed))};
 }
 
 std::string read_run_device(const std::string& folder) {
@@ -137,12 +135,24 @@ std::string read_run_device(const std::string& folder) {
   return found != summary.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+std::string unfitted_words(const ScaleResult& result, int ranks) {
+  const int ranks_per_host = result.machine.network.ranks_per_host;
+  if (ranks == 1) return {};
+  if (!result.fitted.inside && !result.fitted.between)
+    return "communication not fitted: no run with several ranks";
+  if (ranks > ranks_per_host && !result.fitted.between)
+    return "communication between hosts not fitted: no run on several hosts";
+  if (ranks_per_host > 1 && !result.fitted.inside)
+    return "communication inside a host not fitted: no run with several ranks on one";
+  return {};
+}
+
 ScaleResult evaluate_scale(const ScaleFlags& flags,
                            const std::vector<ScaleRun>& runs,
-                           const std::optional<Workload>& work,
-                           const Machine& machine) {
+                           const Workload& work,
+                           const std::optional<Machine>& machine) {
   ScaleResult result;
-  result.machine = machine;
+  if (machine) result.machine = *machine;
   result.network_assumed = flags.network.has_value();
   const std::vector<Experiment> experiments = experiments_of(flags);
   for (std::size_t i = 0; i < experiments.size(); ++i) {
@@ -154,15 +164,17 @@ ScaleResult evaluate_scale(const ScaleFlags& flags,
   for (const ScalePoint& point : result.points)
     if (!point.held_out)
       measured.push_back({point.share, point.step_s.median, point.exposed_s.median});
-  if (!work || measured.empty()) {
-    result.no_model = work ? "no run that it could be fitted to is done"
-                           : "the model's program could not be compiled here";
+  if (!machine || measured.empty()) {
+    result.no_model = machine ? "no run that it could be fitted to is done"
+                              : "no network named: ranks are on several hosts, and --network says "
+                                "what connects those";
     return result;
   }
-  result.model = fit(*work, machine, measured, expected(machine));
+  result.fitted = links_used(machine->network, measured);
+  result.model = fit(work, *machine, measured, expected(*machine));
   for (ScalePoint& point : result.points)
-    point.predicted = predict(*work, machine, *result.model, point.share);
-  add_forecasts(flags, *work, result);
+    point.predicted = predict(work, *machine, *result.model, point.share);
+  add_forecasts(flags, work, result);
   return result;
 }
 

@@ -57,20 +57,31 @@ struct ScaleForecast {
   double efficiency = 0;
 };
 
+/// A count that cannot be predicted.
+struct Unpredicted {
+  Experiment experiment;
+  std::string reason;
+};
+
 struct ScaleResult {
   std::vector<ScalePoint> points;  ///< in the order of the experiments, without those never done
   std::optional<CostParameters> model;
   Machine machine;
+  LinksUsed fitted;              ///< the others' slowness is as assumed
   bool network_assumed = false;  ///< it came from --network
   std::string no_model;          ///< why there is none
   std::vector<ScaleForecast> forecasts;
+  std::vector<Unpredicted> unpredicted;
 };
 
+/// What a prediction for `ranks` ranks did not learn from runs, for people; empty: nothing.
+std::string unfitted_words(const ScaleResult& result, int ranks);
+
 /// Sums up the runs that are done, fits the cost model to the counts that were not held out, and
-/// predicts. `work`: nothing where it is not known.
+/// predicts. `machine`: nothing where no network was named for several hosts.
 ScaleResult evaluate_scale(const ScaleFlags& flags,
                            const std::vector<ScaleRun>& runs,
-                           const std::optional<Workload>& work,
-                           const Machine& machine);
+                           const Workload& work,
+                           const std::optional<Machine>& machine);
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 
 #include "core/base/error.h"
 #include "launcher/launch_site.h"
@@ -34,16 +35,30 @@ std::string error_in(const std::string& log) {
   return found;
 }
 
-/// Ends the job whose number sbatch has written.
-void cancel_job(const std::string& number_file) {
+/// Ends the job whose number sbatch has written, or says that people have to.
+void cancel_job(const std::string& number_file, int ranks) {
+  std::ifstream stream(number_file);
   std::string number;
-  std::getline(std::ifstream(number_file), number);
+  std::getline(stream, number);
+  number = number.substr(0, number.find(';'));
+  if (number.empty()) {
+    std::cerr << fmt::format(
+                     "warning: sbatch was stopped before it told a job's number: "
+                     "scancel --me --name lockstep-scale-{} ends one that it submitted\n",
+                     ranks)
+              << std::flush;
+    return;
+  }
   const std::string scancel = find_program("scancel", process_variables());
-  if (number.empty() || scancel.empty()) return;
-  SupervisorSignals unasked;
-  ChildPlan child;
-  child.command = {scancel, number.substr(0, number.find(';'))};
-  supervise(child, unasked);
+  if (!scancel.empty()) {
+    SupervisorSignals unasked;
+    ChildPlan child;
+    child.command = {scancel, number};
+    child.grace_s = kGraceSeconds;
+    if (supervise(child, unasked).exit_code == 0) return;
+  }
+  std::cerr << fmt::format("warning: job {0} was not cancelled: scancel {0}\n", number)
+            << std::flush;
 }
 
 }  // namespace
@@ -120,7 +135,7 @@ std::string ScaleRuns::start(const Experiment& experiment,
   std::optional<SegmentFolder> segments;
   if (child.ranks_are_children) segments.emplace(child);
   const Ending ending = supervise(child, signals);
-  if (flags_.sbatch && ending.stop_asked) cancel_job(log + ".job");
+  if (flags_.sbatch && ending.stop_asked) cancel_job(log + ".job", experiment.ranks);
   if (ending.exit_code == 0) return {};
   const std::string why = error_in(log);
   return fmt::format("{} ranks, {}: exit code {}{}{}; see {}",

@@ -115,20 +115,46 @@ class ExposedFit {
              const Machine& machine,
              std::span<const MeasuredStep> steps,
              const CostParameters& start)
-      : work_(work), machine_(machine), steps_(steps), start_(start) {}
+      : work_(work),
+        machine_(machine),
+        steps_(steps),
+        start_(start),
+        used_(links_used(machine.network, steps)) {}
 
   /// Sets slowness and imbalance of `parameters` to what fits best with its overlap; the error.
+  /// Links take turns: with points inside one host and others between hosts, each of the two
+  /// decides about one of them, and a few turns settle both.
   double settle(CostParameters& parameters) const {
+    constexpr int kTurns = 8;
+    double least = error(parameters);
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const double before = least;
+      if (used_.inside) least = settle_link(parameters, &CostParameters::slowness_inside);
+      if (used_.between) least = settle_link(parameters, &CostParameters::slowness_between);
+      if (!(used_.inside && used_.between) || least > before * (1 - 1e-6)) break;
+    }
+    return least;
+  }
+
+ private:
+  double settle_link(CostParameters& parameters, double CostParameters::*slowness) const {
     const auto at = [&](double logarithm) {
-      parameters.slowness = std::exp(logarithm);
-      return settle_imbalance(parameters) +
-             kPrior * squared(logarithm - std::log(start_.slowness)) +
-             kPrior * squared(parameters.overlap - start_.overlap);
+      parameters.*slowness = std::exp(logarithm);
+      return error(parameters);
     };
     return at(least_on_grid(-std::log(kMostSlowness), std::log(kMostSlowness), at));
   }
 
- private:
+  /// With the imbalance that fits best, to which it is set.
+  double error(CostParameters& parameters) const {
+    const auto far = [&](double CostParameters::*slowness) {
+      return kPrior * squared(std::log(parameters.*slowness / start_.*slowness));
+    };
+    return settle_imbalance(parameters) + far(&CostParameters::slowness_inside) +
+           far(&CostParameters::slowness_between) +
+           kPrior * squared(parameters.overlap - start_.overlap);
+  }
+
   /// The exposed communication is linear in it.
   double settle_imbalance(CostParameters& parameters) const {
     double product = kPrior * start_.imbalance, square = kPrior;
@@ -158,6 +184,7 @@ class ExposedFit {
   const Machine& machine_;
   std::span<const MeasuredStep> steps_;
   const CostParameters& start_;
+  LinksUsed used_;
 };
 
 }  // namespace
@@ -181,7 +208,7 @@ CostParameters fit(const Workload& work,
   }
   const ComputeFit compute(work, machine, steps);
   const double contention =
-      machine.cores > 1 && communicates
+      machine.cores > 1 && !machine.on_gpus && communicates
           ? least_on_grid(1, kMostContention, [&](double c) { return compute.error(c, start); })
           : start.contention;
   const CostParameters computed = compute.at(contention, start);

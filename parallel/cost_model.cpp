@@ -16,11 +16,22 @@ namespace {
 
 double rounds(int parts) { return double(std::bit_width(unsigned(parts) - 1)); }
 
+Link slowed_by(double slowness, const Link& link) {
+  return {link.latency_s * slowness, link.bytes_per_s / slowness};
+}
+
 /// Ranks as a network sees them.
 class Exchange {
  public:
-  Exchange(const Workload& work, const Network& network, const RankShare& share)
-      : reduction_(work.reduction), net_(network), q_(share.subtrees), n_(share.ranks) {
+  Exchange(const Workload& work,
+           const Network& network,
+           const CostParameters& parameters,
+           const RankShare& share)
+      : reduction_(work.reduction),
+        inside_(slowed_by(parameters.slowness_inside, network.inside)),
+        between_(slowed_by(parameters.slowness_between, network.between)),
+        q_(share.subtrees),
+        n_(share.ranks) {
     ranks_in_host_ = std::min(share.ranks, network.ranks_per_host);
     hosts_ = (share.ranks - 1) / ranks_in_host_ + 1;
   }
@@ -35,22 +46,22 @@ class Exchange {
     const double inside = ranks_in_host_ - 1, outside = n_ - ranks_in_host_;
     // Of one byte that every rank sends to every other.
     const double to_each =
-        inside / net_.inside.bytes_per_s + ranks_in_host_ * outside / net_.between.bytes_per_s;
+        inside / inside_.bytes_per_s + ranks_in_host_ * outside / between_.bytes_per_s;
     const double rounds_s =
-        rounds(ranks_in_host_) * net_.inside.latency_s + rounds(hosts_) * net_.between.latency_s;
+        rounds(ranks_in_host_) * inside_.latency_s + rounds(hosts_) * between_.latency_s;
     if (gathers_whole(bytes)) return rounds_s + q_ * bytes * to_each;
     if (reduction_ == Reduction::fast) {
       const double slowest =
-          std::max(1 / net_.inside.bytes_per_s, hosts_ > 1 ? 1 / net_.between.bytes_per_s : 0);
+          std::max(1 / inside_.bytes_per_s, hosts_ > 1 ? 1 / between_.bytes_per_s : 0);
       return 2 * rounds_s + 2 * bytes * (n_ - 1) / n_ * slowest;
     }
-    return 2 * (inside * net_.inside.latency_s + outside * net_.between.latency_s) +
+    return 2 * (inside * inside_.latency_s + outside * between_.latency_s) +
            (1 + q_) * bytes / n_ * to_each;
   }
 
  private:
   Reduction reduction_;
-  const Network& net_;
+  Link inside_, between_;
   double q_, n_;
   int ranks_in_host_ = 1, hosts_ = 1;
 };
@@ -63,18 +74,19 @@ StepCost predict(const Workload& work,
                  const RankShare& share) {
   LOCKSTEP_ASSERT(share.ranks >= 1 && machine.network.ranks_per_host >= 1);
   const double in_host = std::min(share.ranks, machine.network.ranks_per_host);
-  const double crowd = machine.cores > 0 ? std::max(1.0, in_host / machine.cores) : 1;
-  const double filled = machine.cores > 1 ? std::min(1.0, (in_host - 1) / (machine.cores - 1)) : 0;
+  const int cores = machine.on_gpus ? 0 : machine.cores;
+  const double crowd = cores > 0 ? std::max(1.0, in_host / cores) : 1;
+  const double filled = cores > 1 ? std::min(1.0, (in_host - 1) / (cores - 1)) : 0;
   const double slowed = crowd * (1 + (parameters.contention - 1) * filled);
 
   StepCost cost;
   cost.compute_s = slowed * (parameters.fixed_s + parameters.per_sample_s * share.samples);
   const double backward_s = slowed * parameters.per_sample_s *
                             std::min(work.micro_batch, share.samples) * work.backward_share;
-  const Exchange exchange(work, machine.network, share);
+  const Exchange exchange(work, machine.network, parameters, share);
   double hidden_end = 0, after = 0;  // from the start of the last backward; behind its end
   for (const BucketWork& bucket : work.buckets) {
-    const double seconds = exchange.seconds(bucket.bytes) * parameters.slowness * crowd;
+    const double seconds = exchange.seconds(bucket.bytes) * crowd;
     cost.communication_s += seconds;
     if (work.overlap == Overlap::off || exchange.gathers_whole(bucket.bytes))
       after += seconds;
@@ -86,6 +98,15 @@ StepCost predict(const Workload& work,
   cost.exposed_s = at_best + (1 - parameters.overlap) * (cost.communication_s - at_best);
   if (share.ranks > 1) cost.exposed_s += parameters.imbalance * cost.compute_s / crowd;
   return cost;
+}
+
+LinksUsed links_used(const Network& network, std::span<const MeasuredStep> steps) {
+  LinksUsed used;
+  for (const MeasuredStep& step : steps) {
+    used.inside |= step.share.ranks > 1 && network.ranks_per_host > 1;
+    used.between |= step.share.ranks > network.ranks_per_host;
+  }
+  return used;
 }
 
 RankShare share_of(const TrainOptions& options, int ranks) {

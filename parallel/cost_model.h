@@ -36,8 +36,10 @@ namespace lockstep {
 ///                 2 (ceil(log2 R) alpha_in + ceil(log2 hosts) alpha_out)
 ///                 + 2 n (N - 1) / N * max(1 / B_in, 1 / B_host where there are several hosts)
 ///
-/// times `slowness`, and crowd, where the processor itself moves the bytes. With one host the large
-/// exchange moves the well-known 2 (N - 1) / N n bytes.
+/// where each link is `slowness` times what Machine says, inside and between hosts by a number of
+/// its own: latencies times it, bandwidths divided by it. All times crowd, where the processor
+/// itself moves the bytes. With one host the large exchange moves the well-known 2 (N - 1) / N n
+/// bytes.
 ///
 /// Overlap: bucket b can travel once its share `ready` of the last micro-batch's backward is done
 /// and the bucket before it is through. What ends after backward is exposed. `overlap`: how much of
@@ -65,7 +67,9 @@ struct Workload {
 /// Where ranks work.
 struct Machine {
   Network network;
-  int cores = 0;  ///< of a host, that ranks work on; 0: each rank has a device of its own
+  int cores = 0;  ///< of a host, that ranks work on; 0: each rank has one of its own
+  /// Each rank works on a GPU of its own, and cores do not count.
+  bool on_gpus = false;
 };
 
 /// What a rank does in a step.
@@ -83,12 +87,13 @@ struct MeasuredStep {
 };
 
 struct CostParameters {
-  double fixed_s = 0;       ///< a step without samples: optimizer, agreement
-  double per_sample_s = 0;  ///< of one rank that has the host for itself
-  double contention = 1;    ///< at least 1
-  double slowness = 1;      ///< of the network, as a multiple of what Machine says
-  double overlap = 1;       ///< 0 to 1
-  double imbalance = 0;     ///< wait for the slowest rank, as a share of compute
+  double fixed_s = 0;           ///< a step without samples: optimizer, agreement
+  double per_sample_s = 0;      ///< of one rank that has the host for itself
+  double contention = 1;        ///< at least 1
+  double slowness_inside = 1;   ///< of the link inside a host, as a multiple of what Machine says
+  double slowness_between = 1;  ///< of that between hosts
+  double overlap = 1;           ///< 0 to 1
+  double imbalance = 0;         ///< wait for the slowest rank, as a share of compute
 };
 
 struct StepCost {
@@ -104,12 +109,18 @@ StepCost predict(const Workload& work,
                  const CostParameters& parameters,
                  const RankShare& share);
 
+/// Which links some of `steps` used, so that fit() has something to fit.
+struct LinksUsed {
+  bool inside = false, between = false;
+};
+LinksUsed links_used(const Network& network, std::span<const MeasuredStep> steps);
+
 /// The parameters whose predictions have the least sum of squared relative errors at `steps`, of
 /// the step without exposed communication and of the exposed communication. Where points say
-/// nothing of a parameter (a single one nothing of contention, ranks of one host nothing of
-/// others), it stays close to `start`: one point of one rank gives per_sample_s; 1 and 2 ranks with
-/// the same global batch fixed_s, with the same samples a rank contention, both together all.
-/// Throws ConfigError: no points, or a time that is not positive.
+/// nothing of a parameter (a single one nothing of contention), it stays close to `start`, and the
+/// slowness of a link that no point used stays exactly there: one point of one rank gives
+/// per_sample_s; 1 and 2 ranks with the same global batch fixed_s, with the same samples a rank
+/// contention, both together all. Throws ConfigError: no points, or a time that is not positive.
 CostParameters fit(const Workload& work,
                    const Machine& machine,
                    std::span<const MeasuredStep> steps,

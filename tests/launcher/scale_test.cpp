@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "launcher/network_file.h"
 #include "launcher/scale_flags.h"
+#include "launcher/scale_machine.h"
 #include "launcher/scale_report.h"
 #include "launcher/scale_runs.h"
 
@@ -139,7 +140,7 @@ class Scaled : public ::testing::Test {
                  machine_,
                  {.fixed_s = 1e-3, .per_sample_s = 1e-3, .contention = 1.2, .overlap = 0});
   const ScaleResult result_ = evaluate_scale(flags_, runs_, work_, machine_);
-  const ScaleSubject subject_{"m<l>p", "data", "cpu", 3, runs_, true};
+  const ScaleSubject subject_{"m<l>\"p", "data", "cpu", 3, runs_, true};
 };
 
 TEST_F(Scaled, EfficiencyAndPrediction) {
@@ -156,11 +157,18 @@ TEST_F(Scaled, EfficiencyAndPrediction) {
     // The prior weighs a millionth of a squared relative error.
     EXPECT_NEAR(point.predicted->step_s(), point.step_s.median, 2e-3 * point.step_s.median);
   }
-  // 64 samples are 8 micro-batches: 100 ranks are too many for them, and 800 for none.
+  // 64 samples are too few for 100 ranks. 6400 are enough, though 100 are more than the shards of a
+  // run where nobody names their number.
   std::vector<std::string> words;
   for (const ScaleForecast& f : result_.forecasts)
     words.push_back(fmt::format("{} {}", name_of(f.experiment.mode), f.experiment.ranks));
-  EXPECT_THAT(words, ElementsAre("strong 8", "weak 8"));
+  EXPECT_THAT(words, ElementsAre("strong 8", "weak 8", "weak 100"));
+  ASSERT_EQ(result_.unpredicted.size(), 1u);
+  EXPECT_EQ(result_.unpredicted[0].experiment.ranks, 100);
+  EXPECT_THAT(result_.unpredicted[0].reason, HasSubstr("smaller than the number of ranks, 100"));
+  EXPECT_THAT(scale_text(subject_, result_),
+              HasSubstr("strong 100 ranks cannot be predicted: batch: "));
+  EXPECT_THAT(scale_json(subject_, result_), HasSubstr("smaller than the number of ranks, 100"));
 }
 
 TEST_F(Scaled, RunsThatFailedAreLeftOut) {
@@ -177,6 +185,86 @@ TEST_F(Scaled, RunsThatFailedAreLeftOut) {
   EXPECT_THAT(scale_svg(subject_, none), HasSubstr("</svg>"));
 }
 
+TEST_F(Scaled, WhatWasNotFittedIsSaid) {
+  EXPECT_THAT(scale_text(subject_, result_), Not(HasSubstr("not fitted")));
+  const ScaleFlags flags = scale_flags({"--ranks", "1,2", "--hold-out", "2", "--predict", "4"});
+  std::vector<ScaleRun> runs = ideal_runs(flags, work_, machine_, {.per_sample_s = 1e-3});
+  const ScaleResult alone = evaluate_scale(flags, runs, work_, machine_);
+  const std::string words = "communication not fitted: no run with several ranks";
+  EXPECT_EQ(unfitted_words(alone, 1), "");
+  EXPECT_EQ(unfitted_words(alone, 2), words);
+  EXPECT_THAT(scale_text(subject_, alone),
+              ::testing::ContainsRegex("held out: strong 2 ranks: [^\n]*% \\(" + words));
+  EXPECT_THAT(scale_text(subject_, alone),
+              ::testing::ContainsRegex("not measured: weak 4 ranks: [^\n]*% \\(" + words));
+  EXPECT_THAT(scale_text(subject_, alone), HasSubstr("as assumed, not measured"));
+
+  // Ranks of this host say nothing of others.
+  const ScaleFlags further =
+      scale_flags({"--ranks", "1,2,4", "--predict", "8,64", "--network", "ethernet"});
+  const Machine here = *machine_of(further, {}, true, 1);
+  runs = ideal_runs(further, work_, here, {.per_sample_s = 1e-3});
+  const ScaleResult inside = evaluate_scale(further, runs, work_, here);
+  EXPECT_EQ(inside.model->slowness_between, 1);
+  EXPECT_EQ(unfitted_words(inside, 8), "");
+  EXPECT_THAT(unfitted_words(inside, 64), HasSubstr("between hosts not fitted"));
+  EXPECT_THAT(scale_text(subject_, inside), HasSubstr("between hosts as assumed, not measured"));
+}
+
+TEST_F(Scaled, SeveralHostsWithoutANetworkGetNoModel) {
+  const ScaleResult result = evaluate_scale(flags_, runs_, work_, std::nullopt);
+  EXPECT_EQ(result.points.size(), 5u);
+  EXPECT_FALSE(result.model);
+  EXPECT_THAT(scale_text(subject_, result), HasSubstr("no cost model: no network named"));
+}
+
+TEST(ScaleMachine, OneHost) {
+  LaunchSite site;
+  site.cores.count = 2;
+  const ScaleFlags flags = scale_flags({"--ranks", "1,2"});
+  EXPECT_EQ(hosts_of(flags, site, {}), 1);
+  const Machine here = machine_of(flags, site, false, 1).value();
+  EXPECT_EQ(here.cores, 2);
+  EXPECT_FALSE(here.on_gpus);
+  EXPECT_TRUE(machine_of(flags, site, true, 1)->on_gpus);
+  // Of the 16 that were measured here, none was on another host.
+  const ScaleFlags many = scale_flags(
+      {"--ranks", "16", "--network", "ib", "--global-batch", "128", "--micro-batch", "8"});
+  EXPECT_EQ(machine_of(many, site, false, 1)->network.ranks_per_host, 16);
+}
+
+TEST(ScaleMachine, SeveralHosts) {
+  LaunchSite site;
+  site.hosts = {{"a", 2}, {"b", 2}};
+  site.cores.count = 4;
+  const ScaleFlags nameless = scale_flags({"--ranks", "1,2,4"});
+  EXPECT_EQ(hosts_of(nameless, site, {}), 2);
+  EXPECT_FALSE(machine_of(nameless, site, false, 2));
+  const ScaleFlags flags = scale_flags({"--ranks", "1,2,4", "--network", "ethernet"});
+  const Machine machine = machine_of(flags, site, false, 2).value();
+  EXPECT_EQ(machine.network.ranks_per_host, 2);
+  EXPECT_EQ(machine.cores, 2);
+  EXPECT_FALSE(machine.on_gpus) << "processors of other hosts are no GPUs";
+}
+
+TEST(ScaleMachine, Slurm) {
+  LaunchSite site;
+  site.slurm_allocation = true;
+  site.cores.count = 7;  // tasks
+  const ScaleFlags flags = scale_flags({"--ranks", "1,2", "--network", "ib"});
+  EXPECT_EQ(hosts_of(flags, site, {{"SLURM_JOB_NUM_NODES", "2"}}), 2);
+  EXPECT_EQ(hosts_of(flags, site, {{"SLURM_NNODES", "1"}}), 1);
+  for (const char* text : {"", "x", "0", "-1", "2x"})
+    EXPECT_EQ(hosts_of(flags, site, {{"SLURM_NNODES", text}}), 0) << text;
+  EXPECT_EQ(machine_of(flags, site, false, 2)->network.ranks_per_host, 4);
+  const ScaleFlags jobs =
+      scale_flags({"--ranks", "1,2", "--network", "ib", "--launcher", "sbatch"});
+  EXPECT_EQ(hosts_of(jobs, {}, {}), 0);
+  const Machine unknown = machine_of(jobs, {}, false, 0).value();
+  EXPECT_EQ(unknown.network.ranks_per_host, 8);
+  EXPECT_EQ(unknown.cores, 0);
+}
+
 TEST_F(Scaled, TablesAndPlot) {
   const std::string text = scale_text(subject_, result_);
   EXPECT_THAT(text, HasSubstr("held out: strong 4 ranks: predicted"));
@@ -190,7 +278,7 @@ TEST_F(Scaled, TablesAndPlot) {
   const std::string markdown = scale_markdown(subject_, result_);
   EXPECT_THAT(markdown, HasSubstr("| mode | ranks |"));
   const std::string svg = scale_svg(subject_, result_);
-  EXPECT_THAT(svg, HasSubstr("m&lt;l&gt;p"));
+  EXPECT_THAT(svg, HasSubstr("m&lt;l&gt;&quot;p"));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
   EXPECT_THAT(svg, Not(HasSubstr("inf")));
 }

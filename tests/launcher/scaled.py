@@ -42,6 +42,8 @@ class ScaleUsage(ScaleTest):
                              (["--ranks=1", "--modle=mlp"], "did you mean"),
                              (["--ranks=1", "--launcher=slurm"], "--launcher")):
             self.expect_error(self.scale(*flags), 2, words)
+        self.expect_error(self.scale("--ranks=1,2", "--hosts=localhost:1,127.0.0.1:1",
+                                     "--predict=4"), 2, "no network named")
         missing = self.scale("--ranks=1", "--data=csv:nowhere.csv")
         self.expect_error(missing, 1, "nowhere.csv")
         as_rank = self.scale("--ranks=1", environment={
@@ -65,7 +67,8 @@ class ScaleRanks(ScaleTest):
         result = self.scale("--ranks=1,2", "--repeats=2", "--hold-out=2", "--predict=4")
         self.assertEqual(result.returncode, 0, result.stderr)
         for words in ("held out: strong 2 ranks", "held out: weak 2 ranks",
-                      "predicted, not measured: strong 4 ranks"):
+                      "predicted, not measured: strong 4 ranks",
+                      "communication not fitted: no run with several ranks"):
             self.assertIn(words, result.stdout)
         for name in FILES:
             self.assertGreater((self.folder / "out" / name).stat().st_size, 0, name)
@@ -105,6 +108,28 @@ class ScaleRanks(ScaleTest):
         self.assertEqual(len(failed), 1)
         log = (self.folder / failed[0]["log"]).read_text()
         self.assertIn("global-batch 64", log)
+
+    def test_a_job_that_cannot_be_cancelled_is_named(self):
+        for name, text in (("sbatch", "echo '42;here'\nexec sleep 300"), ("srun", "exit 1"),
+                           ("scancel", "echo \"$*\" >cancelled\nexit 1")):
+            self.write(f"bin/{name}", f"#!/bin/sh\n{text}\n").chmod(0o755)
+        environment = clean_environment()
+        environment["PATH"] = f"{self.folder}/bin:{environment['PATH']}"
+        process = subprocess.Popen(self.scale_command("--ranks=2", "--launcher=sbatch"),
+                                   cwd=self.folder, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                   env=environment)
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 60
+        while not any(job.stat().st_size for job in self.folder.glob("out/runs/*.job")):
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll())
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn(b"job 42 was not cancelled: scancel 42", stderr)
+        self.assertEqual((self.folder / "cancelled").read_text(), "42\n")
 
     def test_an_interrupt_keeps_what_is_done(self):
         with open(self.folder / "stdout", "wb") as out:

@@ -86,6 +86,12 @@ TEST(CostModel, RanksThatShareACoreTakeTurns) {
   EXPECT_EQ(predict({}, two_cores, parameters, {4, 8, 1}).compute_s, 2 * 1.25 * 9);
 }
 
+TEST(CostModel, RanksOnGpusShareNoCore) {
+  const Machine gpus{shared_memory_network(), 2, true};
+  const CostParameters parameters{.fixed_s = 1, .per_sample_s = 1, .contention = 1.25};
+  EXPECT_EQ(predict({}, gpus, parameters, {4, 8, 1}).compute_s, 9);
+}
+
 class CostFit : public ::testing::Test {
  protected:
   Workload work_{.buckets = {{4 * kMiB, 0.3}, {4 * kMiB, 0.7}, {kMiB, 1}},
@@ -135,33 +141,68 @@ TEST_F(CostFit, TwoStepsOfOneKindExplainThemselves) {
 
 TEST_F(CostFit, ASlowNetworkAndWhatItHides) {
   for (const double overlap : {0.0, 0.4, 1.0}) {
-    const CostParameters truth{.per_sample_s = 1e-3, .slowness = 20, .overlap = overlap};
+    const CostParameters truth{.per_sample_s = 1e-3, .slowness_inside = 20, .overlap = overlap};
     const MeasuredStep steps[] = {
         measure(truth, 1, 128), measure(truth, 2, 64), measure(truth, 2, 8), measure(truth, 4, 32)};
     const CostParameters fitted = fit(work_, machine_, steps);
-    EXPECT_NEAR(fitted.slowness, 20, 0.2) << overlap;
+    EXPECT_NEAR(fitted.slowness_inside, 20, 0.2) << overlap;
     EXPECT_NEAR(fitted.overlap, overlap, 0.02);
     expect_predicts(fitted, truth, 8);
   }
 }
 
+TEST_F(CostFit, RanksOfOneHostSayNothingOfTheLinkBetweenHosts) {
+  machine_.network = *named_network("ethernet");
+  const CostParameters truth{.per_sample_s = 1e-5, .slowness_inside = 20};
+  const MeasuredStep inside[] = {
+      measure(truth, 1, 128), measure(truth, 2, 64), measure(truth, 2, 8), measure(truth, 4, 32)};
+  const CostParameters fitted = fit(work_, machine_, inside);
+  EXPECT_NEAR(fitted.slowness_inside, 20, 0.2);
+  EXPECT_EQ(fitted.slowness_between, 1);
+  expect_predicts(fitted, truth, 64);
+  EXPECT_FALSE(links_used(machine_.network, inside).between);
+  EXPECT_FALSE(links_used(machine_.network, std::span(inside, 1)).inside);
+}
+
+TEST_F(CostFit, EachLinkHasASlownessOfItsOwn) {
+  machine_.network = *named_network("ethernet");
+  const CostParameters truth{.per_sample_s = 1e-5, .slowness_inside = 20, .slowness_between = 0.5};
+  const MeasuredStep steps[] = {measure(truth, 1, 128),
+                                measure(truth, 2, 64),
+                                measure(truth, 4, 32),
+                                measure(truth, 16, 8),
+                                measure(truth, 32, 4)};
+  const CostParameters fitted = fit(work_, machine_, steps);
+  EXPECT_NEAR(fitted.slowness_inside, 20, 0.2);
+  EXPECT_NEAR(fitted.slowness_between, 0.5, 5e-3);
+  for (const int ranks : {2, 8, 64}) expect_predicts(fitted, truth, ranks);
+  // One rank a host: nothing travels inside of one.
+  machine_.network.ranks_per_host = 1;
+  const MeasuredStep apart[] = {
+      measure(truth, 1, 128), measure(truth, 2, 64), measure(truth, 4, 32)};
+  const CostParameters by_apart = fit(work_, machine_, apart, {.slowness_inside = 3});
+  EXPECT_EQ(by_apart.slowness_inside, 3);
+  EXPECT_NEAR(by_apart.slowness_between, 0.5, 5e-3);
+}
+
 TEST_F(CostFit, WaitingForTheSlowestIsToldFromASlowNetwork) {
   // The wait grows with the samples of a rank, the bytes do not.
-  const CostParameters truth{.per_sample_s = 1e-3, .slowness = 4, .overlap = 0, .imbalance = 0.1};
+  const CostParameters truth{
+      .per_sample_s = 1e-3, .slowness_inside = 4, .overlap = 0, .imbalance = 0.1};
   const MeasuredStep steps[] = {
       measure(truth, 1, 128), measure(truth, 2, 64), measure(truth, 2, 128)};
   const CostParameters fitted = fit(work_, machine_, steps, {.overlap = 0});
-  EXPECT_NEAR(fitted.slowness, 4, 0.04);
+  EXPECT_NEAR(fitted.slowness_inside, 4, 0.04);
   EXPECT_NEAR(fitted.imbalance, 0.1, 1e-3);
   for (const int ranks : {2, 4, 8}) expect_predicts(fitted, truth, ranks);
 }
 
 TEST_F(CostFit, OnePointOfOneRank) {
   const MeasuredStep alone[] = {{{1, 64, 1}, 0.64, 0}};
-  const CostParameters fitted = fit(work_, machine_, alone, {.slowness = 3});
+  const CostParameters fitted = fit(work_, machine_, alone, {.slowness_inside = 3});
   EXPECT_NEAR(fitted.per_sample_s, 0.01, 1e-12);
   EXPECT_EQ(fitted.fixed_s, 0);
-  EXPECT_EQ(fitted.slowness, 3);
+  EXPECT_EQ(fitted.slowness_inside, 3);
 }
 
 TEST_F(CostFit, NonsenseIsRefused) {

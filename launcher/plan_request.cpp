@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan_request.h"
+
+#include <utility>
+
+#include "launcher/open_data.h"
+
+namespace lockstep {
+
+PlanRequest request_for(const TrainFlags& flags, data::DataSplit data, int ranks, bool on_host) {
+  PlanRequest request;
+  request.data = std::move(data);
+  request.options = flags.options;
+  request.options.augmentation.resized_crop = 0;  // the source draws it
+  const data::SampleSpec& samples = request.data.train->spec();
+  nn::ModelSpec spec = flags.model;
+  spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
+  request.model = nn::make_model(spec);
+  request.loss = make_loss(flags, samples);
+  request.ranks = ranks;
+  request.on_host = on_host;
+  return request;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "launcher/flags.h"
+#include "parallel/memory_plan.h"
+
+namespace lockstep {
+
+/// The training that `flags` ask for on samples of `data`, to be planned for `ranks` ranks. Throws
+/// ConfigError: the model is not for such samples.
+PlanRequest request_for(const TrainFlags& flags, data::DataSplit data, int ranks, bool on_host);
+
+}  // namespace lockstep
