@@ -13,7 +13,7 @@ import subprocess
 import time
 import xml.etree.ElementTree
 
-from program_test import ProgramTest, clean_environment, main
+from program_test import ProgramTest, clean_environment, csv_text, main
 from supervised import processes_with
 
 FLAGS = ("--model=mlp", "--hidden=32", "--global-batch=16", "--micro-batch=4", "--repeats=1",
@@ -60,6 +60,19 @@ class ScaleUsage(ScaleTest):
         self.assertEqual(self.scale("--ranks=1", "--force").returncode, 0)
         self.assertEqual(self.scale("--ranks=1", "--force").returncode, 0, "its own, once more")
         self.assertTrue(self.result()["complete"])
+
+    def test_a_signal_while_data_is_read_ends_it(self):
+        header, *rows = csv_text().splitlines(keepends=True)
+        self.table.write_text(header + "".join(rows) * 80_000)  # takes two seconds
+        process = subprocess.Popen(self.scale_command("--ranks=1"), cwd=self.folder,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, env=clean_environment())
+        self.addCleanup(process.kill)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.communicate(timeout=60)[0], b"")
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        self.assertFalse((self.folder / "out").exists())
 
 
 class ScaleRanks(ScaleTest):
