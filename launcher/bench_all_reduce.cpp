@@ -148,7 +148,7 @@ class TimedExchange {
   }
 
   /// Small whole numbers, whose sums are exact in any order.
-  static float number(int rank, std::int64_t i) { return float((rank * 7 + i) % 13); }
+  static float number(int rank, std::int64_t i) { return float((std::int64_t{rank} * 7 + i) % 13); }
 
   std::int64_t wrong_sums() {
     fill([&](std::int64_t i) { return number(job_.rank(), i); });

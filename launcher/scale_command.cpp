@@ -9,7 +9,6 @@
 #include "core/exec/dry_backend.h"
 #include "core/io/run_log.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "launcher/host_facts.h"
 #include "launcher/open_data.h"
 #include "launcher/run_lock.h"
 #include "launcher/scale_report.h"
@@ -107,6 +106,7 @@ class Scale {
     if (signals_.requested()) return;  // cut off
     try {
       if (run.error.empty()) run.times = read_run_times(run.folder);
+      if (run.error.empty()) subject_.device = read_run_device(run.folder);
     } catch (const DataError& error) {
       run.error = error.what();
     }
@@ -129,9 +129,13 @@ class Scale {
     const TrainFlags& train = flags_.run.train;
     const bool on_gpus = starter_.site().gpus > 0 || train.device == "cuda";
     subject_.model = train.model.name;
+    subject_.device = "no run done";
     subject_.repeats = flags_.repeats;
     machine_.network = flags_.network ? *flags_.network : shared_memory_network();
-    machine_.cores = on_gpus ? 0 : available_cores().count;
+    // Hosts and allocations give each rank its own core.
+    const LaunchSite& site = starter_.site();
+    const bool own_cores = flags_.sbatch || site.slurm_allocation || !site.hosts.empty();
+    machine_.cores = on_gpus || own_cores ? 0 : site.cores.count;
     PlanRequest request;
     request.data = open_data(train);
     request.options = options_of(flags_, experiments_.front());
@@ -146,7 +150,6 @@ class Scale {
     subject_.data = request.data.train->describe();
     const std::unique_ptr<Backend> device =
         on_gpus ? std::make_unique<DryBackend>() : make_cpu_backend();
-    subject_.device = fmt::format("{}, {}", host_name(), on_gpus ? "GPUs" : device->device_class());
     work_ = plan_work(*device, request, kUnknownPeaks).work;
   }
 

@@ -129,6 +129,14 @@ RunTimes read_run_times(const std::string& folder) {
   return {middle_of(std::move(steps)), middle_of(std::move(exposed))};
 }
 
+std::string read_run_device(const std::string& folder) {
+  std::ifstream stream(folder + "/summary.json");
+  const nlohmann::json summary = nlohmann::json::parse(stream, nullptr, false);
+  if (!summary.is_object()) return {};
+  const auto found = summary.find("device");
+  return found != summary.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 ScaleResult evaluate_scale(const ScaleFlags& flags,
                            const std::vector<ScaleRun>& runs,
                            const std::optional<Workload>& work,

@@ -20,6 +20,9 @@ struct RunTimes {
 /// first lines, or has times that are none.
 RunTimes read_run_times(const std::string& folder);
 
+/// What the ranks of a run worked on, as its summary.json says; empty where it does not.
+std::string read_run_device(const std::string& folder);
+
 /// A run, done or failed.
 struct ScaleRun {
   int experiment = 0;  ///< index

@@ -11,7 +11,7 @@
 namespace lockstep::report {
 namespace {
 
-constexpr double kCharacter = 7.8, kLine = 16;  // of the text in a chart, at its largest
+constexpr double kCharacter = 8.8, kLine = 16;  // of the text in a chart, at its largest
 constexpr double kBelow = 40, kFrameHeight = 256;
 
 }  // namespace

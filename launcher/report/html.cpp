@@ -91,6 +91,7 @@ std::string number_words(double value) {
 std::string percent_words(double share) {
   if (!std::isfinite(share)) return "-";
   const double percent = 100 * share;
+  if (percent > 0 && percent < 0.05) return "<0.1%";
   return fmt::format("{:.{}f}%", percent, std::abs(percent) < 10 && percent != 0 ? 1 : 0);
 }
 

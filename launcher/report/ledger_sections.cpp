@@ -151,18 +151,24 @@ std::string slowest_words(const RunRecord& run) {
     score = run.summary->number("slowest_rank_score");
     phase = run.summary->text("slowest_rank_phase");
     for (const RankLedger& row : run.summary->ledger)
-      if (rank && row.rank == int(*rank)) host = row.host;
+      if (rank && double(row.rank) == *rank) host = row.host;
   } else if (!run[Quantity::slowest_rank].empty()) {
     rank = run[Quantity::slowest_rank].joined(Series::kMostBuckets).back().greatest.value;
     if (!run[Quantity::slowest_score].empty()) score = run[Quantity::slowest_score].mean();
     phase = run.slowest_phase;
   }
   if (!rank || *rank < 0 || !score) return {};
+  const std::string name = fmt::format("rank {:.0f}{}", *rank, host.empty() ? "" : " on " + host);
+  constexpr double kEven = 1.05;
+  if (*score < kEven)
+    return fmt::format(
+        "The ranks are even: the slowest, {}, takes {:.2f} times as long for its own "
+        "work as the median rank.",
+        name,
+        *score);
   return fmt::format(
-      "The slowest is rank {:.0f}{}: it takes {:.2f} times as long for its own work "
-      "as the median rank{}.",
-      *rank,
-      host.empty() ? "" : " on " + host,
+      "The slowest is {}: it takes {:.2f} times as long for its own work as the median rank{}.",
+      name,
       *score,
       phase.empty() ? "" : ", and loses most of it in " + phase);
 }
@@ -193,7 +199,8 @@ std::string balance_of(const RunView& run, bool alone) {
                      own_work(rank),
                      total(rank.parts) - own_work(rank))});
   leave_out_empty(chart);
-  return html + html_of(chart);
+  const std::string figure = html_of(chart);
+  return figure.empty() ? html : html + "<div class=\"charts\">" + figure + "</div>\n";
 }
 
 }  // namespace

@@ -9,6 +9,12 @@
 namespace lockstep::report {
 namespace {
 
+std::string time_words(double seconds) {
+  constexpr double kMost = 1e12;
+  if (seconds >= 60 && seconds < kMost) return duration(seconds);
+  return fmt::format("{:.3g} s", seconds);
+}
+
 std::string state_words(const RunRecord& run) {
   const std::string steps =
       fmt::format("{} step{}", with_thousands(double(run.steps)), run.steps == 1 ? "" : "s");
@@ -60,8 +66,7 @@ std::vector<Fact> facts_of(const RunRecord& run) {
   const Summary none;
   const Summary& summary = run.summary ? *run.summary : none;
   if (const auto wall = summary.number("wall_s"))
-    facts.push_back(
-        {"training time", *wall < 60 ? fmt::format("{:.3g} s", *wall) : duration(*wall)});
+    facts.push_back({"training time", time_words(*wall)});
   facts.push_back({"model", run.config_value("model")});
   facts.push_back({"data", run.config_value("data")});
   const std::string ranks = or_of(summary.text("ranks"), run.environment_value("ranks"));
@@ -99,7 +104,7 @@ Table results_table(const Runs& runs) {
     const Summary none;
     const Summary& summary = run->summary ? *run->summary : none;
     const auto wall = summary.number("wall_s");
-    row.push_back(wall ? duration(*wall) : "");
+    row.push_back(wall ? time_words(*wall) : "");
     for (const char* share : {"data_wait_share", "comm_exposed_share"}) {
       const auto value = summary.number(share);
       row.push_back(value ? percent_words(*value) : "");

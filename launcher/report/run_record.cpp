@@ -178,7 +178,8 @@ std::optional<double> Summary::number(std::string_view name) const {
   if (value.empty()) return std::nullopt;
   char* end = nullptr;
   const double number = std::strtod(value.c_str(), &end);
-  return *end == '\0' && std::isfinite(number) ? std::optional(number) : std::nullopt;
+  return *end == '\0' && std::abs(number) <= Series::kLargest ? std::optional(number)
+                                                              : std::nullopt;
 }
 
 std::string Summary::text(std::string_view name) const { return value_in(values, name); }
@@ -191,6 +192,7 @@ std::string RunRecord::environment_value(std::string_view key) const {
 RunRecord read_run(const std::string& folder) {
   check_holds_run(folder);
   RunRecord run;
+  run[Q::samples_per_s] = Series(Series::Values::rates);
   run.folder = folder;
   run.name = own_name(folder);
   read_run_files(run);

@@ -16,13 +16,16 @@ void Bucket::take(const Bucket& later) {
 }
 
 void Series::add(double step, double value, double weight) {
-  if (!(std::abs(value) <= kLargest)) {
+  const bool is_rate = values_ == Values::rates;
+  constexpr double kLeastRate = 1e-60;
+  if (!(std::abs(value) <= kLargest) || (is_rate && value < kLeastRate)) {
     ++not_finite_;
     gap_ = true;
     return;
   }
   const Point point{step, value};
-  const Bucket record{step, step, point, point, value * weight, weight, 1, gap_};
+  const double summed = is_rate ? weight / value : weight * value;
+  const Bucket record{step, step, point, point, summed, weight, 1, gap_, is_rate};
   gap_ = false;
   if (!buckets_.empty() && !record.after_gap && buckets_.back().records < records_a_bucket_) {
     buckets_.back().take(record);
@@ -66,12 +69,9 @@ double Series::greatest() const {
 }
 
 double Series::mean() const {
-  double sum = 0, weight = 0;
-  for (const Bucket& bucket : buckets_) {
-    sum += bucket.weighted_sum;
-    weight += bucket.weight;
-  }
-  return sum / weight;
+  Bucket all{.of_rates = values_ == Values::rates};
+  for (const Bucket& bucket : buckets_) all.take(bucket);
+  return all.mean();
 }
 
 std::optional<double> Series::mean_between(double after, double until) const {
@@ -79,12 +79,9 @@ std::optional<double> Series::mean_between(double after, double until) const {
     return bucket.last_step <= step;
   };
   auto bucket = std::lower_bound(buckets_.begin(), buckets_.end(), after, ends_before);
-  double sum = 0, weight = 0;
-  for (; bucket != buckets_.end() && bucket->last_step <= until; ++bucket) {
-    sum += bucket->weighted_sum;
-    weight += bucket->weight;
-  }
-  return weight > 0 ? std::optional(sum / weight) : std::nullopt;
+  Bucket all{.of_rates = values_ == Values::rates};
+  for (; bucket != buckets_.end() && bucket->last_step <= until; ++bucket) all.take(*bucket);
+  return all.records > 0 ? std::optional(all.mean()) : std::nullopt;
 }
 
 std::vector<Bucket> Series::joined(std::size_t most) const {

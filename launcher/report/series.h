@@ -18,12 +18,13 @@ struct Point {
 /// Records that follow one another, as one. `weight` is the number of steps that they stand for.
 struct Bucket {
   double first_step = 0, last_step = 0;
-  Point least, greatest;
+  Point least = {}, greatest = {};
   double weighted_sum = 0, weight = 0;
   std::int64_t records = 0;
   bool after_gap = false;  ///< the value before it was not finite
+  bool of_rates = false;   ///< weighted_sum is of their inverses
 
-  double mean() const { return weighted_sum / weight; }
+  double mean() const { return of_rates ? weight / weighted_sum : weighted_sum / weight; }
   void take(const Bucket& later);
 };
 
@@ -35,6 +36,12 @@ class Series {
   static constexpr std::size_t kMostBuckets = 4096;
   /// Beyond this, a value counts as not finite: no axis could show it.
   static constexpr double kLargest = 1e60;
+
+  /// `rates`: the mean of two steps at 1 and 3 a second is 1.5, since the first takes longer.
+  /// Values must then be above 0; others leave a gap.
+  enum class Values { amounts, rates };
+  Series() = default;
+  explicit Series(Values values) : values_(values) {}
 
   /// `step` is not before that of the record before. Of `weight` steps (more than 0) the value is
   /// the mean. A value that is not finite leaves a gap.
@@ -60,6 +67,7 @@ class Series {
  private:
   void halve();
 
+  Values values_ = Values::amounts;
   std::vector<Bucket> buckets_;
   std::int64_t records_a_bucket_ = 1;
   std::int64_t not_finite_ = 0;

@@ -22,10 +22,10 @@ constexpr const char* kDashes[] = {
 
 // By Part: forward and backward, then what waits or stands still. The odd ones are hatched too.
 constexpr const char* kAreaColours[][2] = {{"#0072b2", "#4aa3dc"},
-                                           {"#5fb0e0", "#1f6fa8"},
+                                           {"#3f93cc", "#1f6fa8"},
                                            {"#00795a", "#2fb58c"},
                                            {"#d04a00", "#ff8a3d"},
-                                           {"#e8a33d", "#b8741a"},
+                                           {"#b97a10", "#b8741a"},
                                            {"#a8437f", "#f09ac6"},
                                            {"#6a4fc0", "#a896ff"},
                                            {"#7a6700", "#d8cc3a"},

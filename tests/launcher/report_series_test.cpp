@@ -65,6 +65,20 @@ TEST(ReportSeries, WeightsAndMeansOfStretches) {
   EXPECT_EQ(series.mean_between(11, 20), std::nullopt);
 }
 
+TEST(ReportSeries, TheMeanOfRatesIsThatOfTheTimesTheyTake) {
+  Series rates(Series::Values::rates);
+  rates.add(1, 1);
+  rates.add(2, 3);
+  rates.add(3, 0);
+  EXPECT_DOUBLE_EQ(rates.mean(), 1.5);
+  EXPECT_DOUBLE_EQ(*rates.mean_between(0, 2), 1.5);
+  EXPECT_EQ(rates.not_finite(), 1);
+  for (int step = 4; step <= 20'003; ++step) rates.add(step, step % 2 == 0 ? 1 : 3);
+  EXPECT_LT(means(rates, 10).size(), 11u);
+  for (const Point& point : means(rates, 10))
+    EXPECT_TRUE(std::isnan(point.value) || std::abs(point.value - 1.5) < 1e-3) << point.step;
+}
+
 TEST(ReportSeries, WhatIsNotFiniteLeavesAGap) {
   Series series;
   series.add(1, 1);
@@ -147,6 +161,7 @@ TEST(ReportHtml, NumbersForPeople) {
   EXPECT_EQ(number_words(std::nan("")), "-");
   EXPECT_EQ(percent_words(0.41), "41%");
   EXPECT_EQ(percent_words(0.004), "0.4%");
+  EXPECT_EQ(percent_words(0.0001), "<0.1%");
 }
 
 }  // namespace

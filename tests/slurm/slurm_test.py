@@ -303,6 +303,21 @@ sleep 30
     def test_scale_submits_a_job_for_each_count(self):
         self.check_scaling(self.slurm(*self.scaling("--launcher=sbatch")))
 
+    def test_an_interrupted_scale_cancels_its_job(self):
+        process = subprocess.Popen(
+            [str(word) for word in self.scaling("--launcher=sbatch", "--steps=100000000")],
+            cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, env=self.cluster.environment)
+        self.addCleanup(process.kill)
+        metrics = self.folder / "scaling/runs/strong-1-1/history.jsonl"
+        self.await_that(metrics.exists, "the job never trains")
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn(b"stopped by a signal", stderr)
+        self.await_that(lambda: "lockstep-scale" not in self.slurm("squeue", "--noheader", "--format=%j"),
+                        "the job goes on")
+
     def test_scale_inside_an_allocation(self):
         self.check_scaling(self.slurm("salloc", "--quiet", "--ntasks=2", *self.scaling()))
 
