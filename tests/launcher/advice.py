@@ -72,7 +72,7 @@ class Advice(AdviceTest):
     def test_checkpoints_that_are_waited_for(self):
         table = self.write("table.csv", "a,b,label\n" + "1,2,x\n2,1,y\n" * 20)
         summary = self.summary_of(f"--data=csv:{table}", "--model=mlp", "--hidden=4",
-                                  "--global-batch=16", "--steps=400", "--ranks=1",
+                                  "--global-batch=16", "--steps=200", "--ranks=1",
                                   "--val-fraction=0", "--on-spike=rollback",
                                   "--checkpoint-every=1")
         self.first(summary, "checkpoint", "--checkpoint-every")
