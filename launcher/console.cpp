@@ -138,7 +138,8 @@ std::string with_thousands(double value) {
 }
 
 std::string duration(double seconds) {
-  const auto whole = std::int64_t(std::max(0.0, std::round(seconds)));
+  constexpr double kMost = 1e15;  // beyond, no whole number might hold it
+  const auto whole = std::int64_t(std::min(kMost, std::max(0.0, std::round(seconds))));
   if (whole < 60) return fmt::format("{}s", whole);
   if (whole < 3600) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
   return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);

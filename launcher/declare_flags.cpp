@@ -172,7 +172,7 @@ void declare_batch(FlagGroup group, RawFlags& raw) {
                      raw.micro_batch,
                      1,
                      kMostCount,
-                     "samples a rank computes at once; auto: the fastest, measured, that fits "
+                     "samples a rank computes at once; auto: the largest of the fastest, measured, that fits "
                      "memory and --memory-limit")
       ->default_str("at most 32");
   group.whole("--accumulation", raw.accumulation, 1, "micro-batches of each rank in a step")

@@ -31,8 +31,8 @@ struct TrainFlags {
   std::string out;  ///< empty: runs/<time>
   bool force = false;
   bool tensorboard = true;  ///< write TensorBoard's files
-  std::string resume;      ///< auto, a run or a checkpoint; empty: from the start
-  bool continues = false;  ///< --resume goes on in `out`, instead of branching off into it
+  std::string resume;       ///< auto, a run or a checkpoint; empty: from the start
+  bool continues = false;   ///< --resume goes on in `out`, instead of branching off into it
   std::string checkpoint_every = "10m";  ///< as typed
   bool stands_in = false;                ///< `data` is what StandInData chose
   /// Not empty: the user asked for this text instead of a run.

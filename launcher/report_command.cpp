@@ -56,6 +56,17 @@ void check_runs(const ReportFlags& flags) {
     }
 }
 
+/// Whatever the spelling. The last part is not followed where it is a link: writing replaces it.
+bool name_one_file(const fs::path& a, const fs::path& b) {
+  const auto whole = [](const fs::path& path) {
+    std::error_code ignored;
+    const fs::path absolute = fs::absolute(path, ignored);
+    return fs::weakly_canonical(absolute.parent_path(), ignored) / absolute.filename();
+  };
+  std::error_code ignored;
+  return whole(a) == whole(b) || fs::equivalent(a, b, ignored);
+}
+
 }  // namespace
 
 int report_command(const std::vector<std::string>& arguments) {
@@ -79,9 +90,10 @@ int report_command(const std::vector<std::string>& arguments) {
   for (const std::string& folder : flags.runs) runs.push_back(report::read_run(folder));
   const fs::path out =
       flags.out.empty() ? fs::path(flags.runs[0]) / "report.html" : fs::path(flags.out);
-  if (!flags.csv.empty() && fs::path(flags.csv).lexically_normal() == out.lexically_normal())
-    throw ConfigError(fmt::format("report: --out and --csv are both {}", flags.csv),
-                      "name two files");
+  if (!flags.csv.empty() && name_one_file(out, flags.csv))
+    throw ConfigError(
+        fmt::format("report: --out and --csv are both {}: {}", out.string(), flags.csv),
+        "name two files");
   report::Output page(out, kPage, flags.force);
   std::optional<report::Output> table;
   if (!flags.csv.empty()) table.emplace(flags.csv, kCsv, flags.force);

@@ -31,6 +31,12 @@ JsonField bytes_field(std::string_view name, double bytes) {
   return {name, std::int64_t(std::llround(bytes))};
 }
 
+std::string memory_json(const TrainSummary& summary) {
+  std::vector<JsonField> fields;
+  for (const auto& [category, bytes] : summary.memory) fields.push_back({category, bytes});
+  return json_object(fields);
+}
+
 std::string time_stamp() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -344,6 +350,9 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"memory_planned_bytes", summary.memory_planned_bytes},
                    {"memory_baseline_bytes", summary.memory_baseline_bytes},
                    {"peak_memory_bytes", summary.peak_memory_bytes},
+                   {"memory", JsonText{memory_json(summary)}},
+                   {"global_batch", summary.global_batch},
+                   {"micro_batch", summary.micro_batch},
                    {"weights_sha256", summary.weights_sha256},
                    {"slowest_rank", std::int64_t(summary.slowest_rank)},
                    {"slowest_rank_score", summary.slowest_rank < 0 ? kNull : summary.slowest_score},

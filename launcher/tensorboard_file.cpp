@@ -90,6 +90,7 @@ class TensorboardFile::Writer {
     event_.SerializeToString(&bytes_);
     file_.add(bytes_);
   }
+  void flush() { file_.flush(); }
   std::string finish() {
     file_.close();
     return file_.error();
@@ -150,6 +151,7 @@ void TensorboardFile::on_evaluation(const EvaluationRecord& record) {
   writer_->known_scalar("val/accuracy", record.val_accuracy);
   writer_->scalar("val/seconds", record.seconds);
   writer_->end();
+  writer_->flush();
 }
 
 void TensorboardFile::on_rollback(const RollbackRecord& record) {

@@ -17,11 +17,11 @@ enum class LedgerPart : std::uint8_t {
   data,         ///< waited for samples, or loaded them itself
   copy,         ///< checked them and handed them to the device
   forward,      ///< on a GPU: until the work was handed over, as backward and optimizer
-  backward,     ///< with adding up shards and moving exchanges along
+  backward,     ///< with adding up shards and moving exchanges along, which on GPUs waits for them
   exchange,     ///< waited for the gradients of other ranks: the exposed communication
   optimizer,    ///< with clipping and running statistics
   device_wait,  ///< waited for the device; never on the CPU, which works at once
-  logging,      ///< told observers: console, files, boards
+  logging,      ///< told observers of steps, validations and faults: console, files, boards
   checkpoint,   ///< stood still for a snapshot, or for the write before it
   other         ///< what is left: agreement of ranks, comparing replicas, the loop itself
 };

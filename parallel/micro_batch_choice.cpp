@@ -42,8 +42,11 @@ class Chooser {
     measure(choice.trials);
     require_one(choice.trials);
     const double least = seconds_of(*std::ranges::min_element(choice.trials, {}, &seconds_of));
-    for (const MicroBatchTrial& trial : choice.trials)  // in ascending order
-      if (seconds_of(trial) <= kAsFast * least) choice.micro_batch = trial.micro_batch;
+    for (const MicroBatchTrial& trial : choice.trials) {  // in ascending order
+      const bool first = choice.micro_batch == 0;
+      if (trial.fits && (first || trial.step_seconds) && seconds_of(trial) <= kAsFast * least)
+        choice.micro_batch = trial.micro_batch;
+    }
     if (choice.recompute == Recompute::automatic)
       choice.memory_limit = limit_for(choice.micro_batch);
     return choice;

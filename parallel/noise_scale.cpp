@@ -30,7 +30,7 @@ void NoiseScale::add(const GradientNorms& norms) {
 }
 
 std::optional<double> NoiseScale::samples() const {
-  if (count_ < kFewest || !(squared_gradient_ > 0) || !(variance_ >= 0)) return std::nullopt;
+  if (count_ < kFewest || !(squared_gradient_ > 0) || !(variance_ > 0)) return std::nullopt;
   return variance_ / squared_gradient_;
 }
 
@@ -38,7 +38,7 @@ std::string noise_scale_words(double scale, std::int64_t global_batch, double lr
   const auto batch = double(global_batch);
   const auto steps = [&](double b) { return 1 + scale / b; };
   const auto samples = [&](double b) { return 1 + b / scale; };
-  const double half = std::max(1.0, batch / 2), twice = 2 * batch;
+  const double half = double(std::max<std::int64_t>(1, global_batch / 2)), twice = 2 * batch;
   return fmt::format(
       "about {:.0f} samples; to the same loss a global batch of {:.0f} would take {} and {} (--lr "
       "{:.3g} by the usual rule), one of {:.0f} {} and {} (--lr {:.3g})",

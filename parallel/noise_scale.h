@@ -31,6 +31,7 @@ struct GradientNorms {
 /// before they are divided, as there: their means over the first kHorizon measurements, and then
 /// exponential ones. Gradients clipped or not, what is measured is before clipping. Where batch
 /// norm couples the samples of a micro-batch, a sample's gradient is that within its micro-batch.
+/// It has no place in checkpoints: a run that goes on begins to measure anew.
 class NoiseScale {
  public:
   static constexpr std::int64_t kHorizon = 50;
@@ -42,7 +43,8 @@ class NoiseScale {
   std::int64_t measurements() const { return count_; }
   double squared_gradient() const { return squared_gradient_; }  ///< |G|^2, smoothed
   double variance() const { return variance_; }                  ///< tr(S), smoothed
-  /// In samples. Nothing: too few measurements, or the gradient is lost in the noise.
+  /// In samples. Nothing: too few measurements, the gradient is lost in the noise, or there is no
+  /// noise at all.
   std::optional<double> samples() const;
 
  private:
@@ -50,10 +52,11 @@ class NoiseScale {
   std::int64_t count_ = 0;
 };
 
-/// "noise scale 1,200 samples: ..." what a larger and a smaller global batch would cost, by the
-/// paper's equation 2.11: with steps S and samples E that a batch of B needs to the same loss,
-/// S = S_min (1 + scale / B) and E = E_min (1 + B / scale). `lr_grows`: the rate that goes with
-/// twice the batch: 2 (linear, Goyal et al. 2017) for SGD, sqrt(2) for Adam (Malladi et al. 2022).
+/// "about 1200 samples; to the same loss a global batch of 512 would take 31% fewer steps and ...":
+/// what a larger and a smaller global batch would cost, by the paper's equation 2.11: with steps S
+/// and samples E that a batch of B needs to the same loss, S = S_min (1 + scale / B) and E = E_min
+/// (1 + B / scale). `lr_grows`: the rate that goes with twice the batch: 2 (linear, Goyal et al.
+/// 2017) for SGD, sqrt(2) for Adam (Malladi et al. 2022).
 std::string noise_scale_words(double scale, std::int64_t global_batch, double lr, double lr_grows);
 
 }  // namespace lockstep

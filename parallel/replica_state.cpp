@@ -32,6 +32,11 @@ void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
   }
 }
 
+/// Norms are read by the processor: on a device that would stop it at every bucket.
+bool measures_noise(Backend& device, ProgramSet& programs) {
+  return device.is_host_memory(programs.parameters());
+}
+
 int own_rounds(const Schedule& schedule) {
   std::size_t rounds = 0;
   for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
@@ -59,7 +64,7 @@ Replica::State::State(RankContext& rank_context,
                   programs.graph(),
                   programs.space(),
                   programs.gradients(),
-                  options.noise_scale_every,
+                  measures_noise(context.backend(), programs) ? options.noise_scale_every : 0,
                   batch.shards),
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())) {
@@ -91,7 +96,9 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   play_nan(step);
   if (checks_) search_.begin();
   exchange.begin_step(schedule);
-  shard_norms.begin_step(step, schedule.shards);
+  // Short batches say little of the noise, and may have shards that are absent.
+  shard_norms.begin_step(step, schedule.samples == batch.global_batch && schedule.shards >= 2);
+  adds_norms_ = shard_norms.measures() && !schedule.work.empty();
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {
     const ShardWork& shard = schedule.work[s];
@@ -117,7 +124,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
     }
     if (last_shard) break;
     const auto begin = Clock::now();
-    if (shard_norms.measures()) {
+    if (adds_norms_) {
       for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
       end_shard(shard, schedule);
     }
@@ -125,49 +132,13 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
     times.backward += seconds_between(begin, Clock::now());
   }
   if (joins_later) join_missing_rounds(schedule, state);
-  if (joins_later || schedule.work.empty()) start_all_buckets();
-  if (shard_norms.measures() && !schedule.work.empty()) end_shard(schedule.work.back(), schedule);
-  return update(schedule, step, lr);
-}
-
-std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
-                                                   data::Loader& loader,
-                                                   const std::function<bool()>& interrupted) {
-  RunState state{.seed = options.seed};
-  set_sample_weight(schedule);
-  // The device may still read what the loader, which dies next, has lent it.
-  const auto stop = [&] {
-    const bool stops = interrupted && interrupted();
-    if (stops) context.backend().synchronize();
-    return stops;
-  };
-  int rounds = 0;
-  evaluation_exchange.begin_step(schedule);
-  for (std::size_t s = 0; s < schedule.work.size(); ++s) {
-    state.accumulate = false;
-    for (const MicroBatch& micro_batch : schedule.work[s].micro_batches) {
-      if (stop()) return std::nullopt;
-      const BoundProgram& program = programs.evaluation(micro_batch.samples);
-      load(program, loader);
-      context.position().enter(Phase::forward);
-      program.program->run_forward(state);
-      state.accumulate = true;
-      ++rounds;
-    }
-    if (s + 1 < schedule.work.size()) evaluation_exchange.finish_shard();
+  if (joins_later || schedule.work.empty()) {
+    const auto begin = Clock::now();
+    start_all_buckets();
+    times.backward += seconds_between(begin, Clock::now());
   }
-  for (; rounds < schedule.most_rounds; ++rounds)
-    if (stop()) return std::nullopt;
-  context.position().enter(Phase::exchange);
-  evaluation_exchange.start_bucket(0);
-  evaluation_exchange.finish_bucket(0);
-  StepResult result;
-  read_metrics(result);
-  LOCKSTEP_CHECK(result.counted > 0,
-                 DataError,
-                 "evaluation: all labels of the {} samples are to be ignored",
-                 schedule.samples);
-  return result;
+  if (adds_norms_) end_shard(schedule.work.back(), schedule);
+  return update(schedule, step, lr);
 }
 
 void Replica::State::initialise_parameters() {
@@ -208,7 +179,9 @@ void Replica::State::set_sample_weight(const Schedule& schedule) {
   const auto weight = float(1.0 / double(schedule.samples));
   float& place = *sample_weight->as<float>();
   if (place == weight) return;
+  const auto begin = Clock::now();
   context.backend().synchronize();
+  times.device_wait += seconds_between(begin, Clock::now());
   place = weight;
 }
 
@@ -288,7 +261,7 @@ void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule)
 }
 
 void Replica::State::start_bucket(int bucket) {
-  if (shard_norms.measures()) shard_norms.add_bucket(bucket);
+  if (adds_norms_) shard_norms.add_bucket(bucket);
   if (profiler) bucket_start_[std::size_t(bucket)] = Profiler::Clock::now();
   const auto begin = Clock::now();
   exchange.start_bucket(bucket);
@@ -371,19 +344,6 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
   const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
   times.device_wait += seconds_between(end, Clock::now());
   return known;
-}
-
-void Replica::State::read_metrics(StepResult& result) {
-  const auto read = [&](std::int64_t offset) {
-    float value = 0;
-    context.backend().copy_to_host(&value, programs.gradients() + offset, sizeof(float));
-    return value;
-  };
-  // The sums weigh every row by one over all rows; means are over those that count.
-  const double counted = metrics.counted < 0 ? 1.0 : double(read(metrics.counted));
-  result.counted = counted;
-  result.loss = double(read(metrics.loss)) / counted;
-  if (metrics.correct >= 0) result.accuracy = double(read(metrics.correct)) / counted;
 }
 
 }  // namespace lockstep

@@ -71,6 +71,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   NonFiniteSearch search_;
   bool checks_always_ = false, checks_ = false;  // kernels' outputs, for search_
   bool plays_nan_ = false;
+  bool adds_norms_ = false;  // to shard_norms, in this step
   int data_work_ = -1, wait_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;
   std::vector<Profiler::Clock::time_point> bucket_start_;

@@ -21,7 +21,10 @@ constexpr std::int64_t kSmallBucketBytes = 256 * 1024, kGoodBucketBytes = 4 * 10
 constexpr std::int64_t kManyBuckets = 4;
 /// A GPU for which the processor waits less than this is not kept busy.
 constexpr double kHardlyWaits = 0.05;
+constexpr double kMostOfAStep = 0.5;
 constexpr int kMostWorkers = 64;
+/// What a remedy aims at: a fraction of what is worth a word.
+constexpr double kNegligible = kWorthwhile / 10;
 
 int percent(double share) { return int(std::lround(100 * share)); }
 
@@ -52,13 +55,23 @@ class Adviser {
     for (const RankLedger& rank : f_.ledgers) share = std::min(share, rank.ledger.share(part));
     return share;
   }
+  /// On rank 0's host.
+  int host_ranks() const {
+    return int(std::ranges::count(f_.ledgers, f_.ledgers.front().host, &RankLedger::host));
+  }
   double step_seconds() const { return own_.total / double(f_.steps); }
+  /// So that the ranks' own times say little: a group of ranks shares too few processors.
+  bool is_crowded() const {
+    return !f_.on_gpu && std::ranges::any_of(f_.crowded, [](const CrowdedRanks& group) {
+      return 1 - double(group.cpus) / double(group.ranks.size()) >= kWorthwhile;
+    });
+  }
   bool has_slow_rank() const {
     return f_.slowest_rank >= 0 && f_.slowest_score >= StragglerScores::kSlow;
   }
 
   std::optional<Advice> crowded() const {
-    if (f_.crowded.empty() || f_.on_gpu) return std::nullopt;
+    if (!is_crowded()) return std::nullopt;
     const CrowdedRanks& worst = *std::ranges::max_element(
         f_.crowded, {}, [](const CrowdedRanks& c) { return double(c.ranks.size()) / c.cpus; });
     const bool all = worst.ranks.size() == f_.ledgers.size();
@@ -78,6 +91,7 @@ class Adviser {
 
   std::optional<Advice> data_wait() const {
     const double share = least(LedgerPart::data);
+    if (!(f_.loader_samples_per_s > 0)) return std::nullopt;
     const double needed = f_.samples_per_s / std::max(1 - own_.share(LedgerPart::data), 0.01);
     Advice advice{AdviceCause::data_wait,
                   fmt::format("training waited {}% of the time for data", percent(share)),
@@ -98,7 +112,14 @@ class Adviser {
       advice.evidence += "; the training thread loads by itself";
       advice.remedy = "--workers 1";
     }
-    if (f_.free_cpus == 0)
+    const int idle = f_.host_cpus - host_ranks();
+    if (f_.free_cpus == 0 && idle > 0)
+      advice.remedy += fmt::format(
+          "{}the ranks are bound to their own cores, and {} of the host's are idle: start them "
+          "with mpirun --bind-to none",
+          advice.remedy.empty() ? "" : ", and ",
+          idle);
+    else if (f_.free_cpus == 0)
       advice.remedy = (advice.remedy.empty() ? "" : advice.remedy + ", but ") +
                       std::string(
                           "every core computes already: fewer --ranks, samples that cost "
@@ -110,7 +131,7 @@ class Adviser {
 
   /// The others wait for it in the exchange: longer than it does itself.
   std::optional<Advice> slow_rank() const {
-    if (!has_slow_rank() || !f_.crowded.empty()) return std::nullopt;
+    if (!has_slow_rank() || is_crowded()) return std::nullopt;
     const auto share = [&](std::size_t rank) {
       return f_.ledgers[rank].ledger.share(LedgerPart::exchange);
     };
@@ -137,7 +158,8 @@ class Adviser {
 
   std::optional<Advice> communication() const {
     if (f_.ledgers.size() < 2) return std::nullopt;
-    const double moving = f_.moving_seconds / own_.total;
+    // On a GPU it includes waiting for the device.
+    const double moving = f_.on_gpu ? 0 : f_.moving_seconds / own_.total;
     const double share = least(LedgerPart::exchange) + moving;
     const double per_step = share * step_seconds();
     const std::string evidence =
@@ -157,7 +179,7 @@ class Adviser {
                     "--bucket-mb 4",
                     share * (1 - double(fewer) / double(f_.buckets))};
     const double taking_part = share + least(LedgerPart::optimizer) + least(LedgerPart::other);
-    if (!f_.on_gpu && f_.crowded.empty() && step_seconds() < kShortStepSeconds &&
+    if (!f_.on_gpu && !is_crowded() && step_seconds() < kShortStepSeconds &&
         taking_part > kMuchOfAStep)
       return Advice{AdviceCause::too_small,
                     fmt::format("the model is too small for {} ranks: {}% of a step is the "
@@ -167,7 +189,7 @@ class Adviser {
                     evidence,
                     "--ranks 1, or a larger --global-batch",
                     taking_part};
-    if (!f_.crowded.empty()) return std::nullopt;  // they wait for each other
+    if (is_crowded()) return std::nullopt;  // they wait for each other
     return Advice{AdviceCause::communication,
                   fmt::format("training waited {}% of the time for the exchange of gradients",
                               percent(share)),
@@ -178,29 +200,34 @@ class Adviser {
 
   std::optional<Advice> logging() const {
     const double share = own_.share(LedgerPart::logging);
-    const double records = double(std::max<std::int64_t>(1, f_.logged_steps));
-    const double of_one = own_[LedgerPart::logging] / records;
+    const double of_one = own_[LedgerPart::logging] / double(std::max<std::int64_t>(1, f_.records));
     const std::string evidence = fmt::format(
-        "{} of {} steps were logged, each in {:.3g} ms", records, f_.steps, of_one * 1e3);
+        "{} records in {} steps, each told in {:.3g} ms", f_.records, f_.steps, of_one * 1e3);
+    const auto every =
+        std::int64_t(std::max(50.0, std::ceil(double(f_.log_every) * share / kNegligible)));
+    const std::string rarer =
+        f_.log_every > 0 ? fmt::format("--log-every {}", every) : "fewer validations: --eval-every";
     if (of_one > kSlowRecordSeconds)
       return Advice{
           AdviceCause::slow_storage,
           fmt::format("training waited {}% of the time for metrics to be written", percent(share)),
           evidence,
-          "--out on faster storage, or fewer records: --log-every",
+          "--out on faster storage, or fewer records: " + rarer,
           share};
-    // Down to a tenth of what is worth a word.
-    const double rarer = share / (kWorthwhile / 10);
-    const auto every = std::int64_t(std::max(50.0, std::ceil(double(f_.log_every) * rarer)));
     return Advice{AdviceCause::logging,
                   fmt::format("training stood still {}% of the time for logging", percent(share)),
                   evidence,
-                  fmt::format("--log-every {}", every),
+                  rarer,
                   share};
   }
 
   std::optional<Advice> checkpoint() const {
-    const double share = own_.share(LedgerPart::checkpoint);
+    const double share = own_.share(LedgerPart::checkpoint), rarer = share / kNegligible;
+    const std::string every =
+        f_.checkpoint_steps > 0
+            ? fmt::format("{}", std::int64_t(std::ceil(double(f_.checkpoint_steps) * rarer)))
+            : fmt::format("{}s", std::int64_t(std::ceil(f_.checkpoint_seconds * rarer)));
+    const bool periodic = f_.checkpoint_steps > 0 || f_.checkpoint_seconds > 0;
     return Advice{
         AdviceCause::checkpoint,
         fmt::format("training stood still {}% of the time for checkpoints", percent(share)),
@@ -209,14 +236,18 @@ class Adviser {
             f_.checkpoints,
             own_.total,
             own_[LedgerPart::checkpoint] * 1e3 / double(std::max<std::int64_t>(1, f_.checkpoints))),
-        "save more rarely: --checkpoint-every 10m",
+        periodic ? "save more rarely: --checkpoint-every " + every
+                 : "fewer validations, of which the best is saved: --eval-every",
         share};
   }
 
   std::optional<Advice> launches() const {
-    if (!f_.on_gpu || own_.share(LedgerPart::device_wait) > kHardlyWaits) return std::nullopt;
+    // With several ranks the exchange waits for the device, inside backward.
+    if (!f_.on_gpu || f_.ledgers.size() > 1 || own_.share(LedgerPart::device_wait) > kHardlyWaits)
+      return std::nullopt;
     const double share = own_.share(LedgerPart::forward) + own_.share(LedgerPart::backward) +
                          own_.share(LedgerPart::optimizer);
+    if (share < kMostOfAStep) return std::nullopt;
     return Advice{
         AdviceCause::launches,
         fmt::format("the processor spent {}% of the time handing work to the GPU and "

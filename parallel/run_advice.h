@@ -37,12 +37,16 @@ struct Advice {
 /// What is known at the end of a run, of this process.
 struct RunFacts {
   std::vector<RankLedger> ledgers;  ///< of every rank
-  std::int64_t steps = 0, logged_steps = 0, log_every = 0;
+  std::int64_t steps = 0, log_every = 0;
+  std::int64_t records = 0;  ///< of steps, validations and faults, that observers were told
   double samples_per_s = 0;
   double loader_samples_per_s = 0;  ///< that all loaders could deliver
   int loader_workers = 0;           ///< of each rank; 0: the training thread loads
-  int free_cpus = 0;                ///< of rank 0's host that no rank computes on
+  int free_cpus = 0;                ///< that rank 0's host has for its ranks beyond one for each
+  int host_cpus = 0;                ///< of that host, whether its ranks may use them or not
   std::int64_t checkpoints = 0;
+  std::int64_t checkpoint_steps = 0;  ///< between two, as set; 0: not by steps
+  double checkpoint_seconds = 0;      ///< the same by time
   std::vector<CrowdedRanks> crowded = {};
   int slowest_rank = -1;  ///< as in TrainSummary, with score and phase
   std::string slowest_host = {}, slowest_phase = {};

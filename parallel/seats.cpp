@@ -22,6 +22,7 @@ std::vector<Seat> gather_seats(Communicator& communicator) {
   Seat own;
   gethostname(own.host, sizeof own.host - 1);
   sched_getaffinity(0, sizeof own.cpus, &own.cpus);  // without an answer: none
+  own.host_cpus = int(sysconf(_SC_NPROCESSORS_ONLN));
   std::vector<Seat> seats(std::size_t(communicator.size()));
   communicator.all_gather(&own, seats.data(), sizeof own);
   return seats;

@@ -13,6 +13,7 @@ namespace lockstep {
 struct Seat {
   char host[64] = {};
   cpu_set_t cpus = {};  ///< that it may use; none: unknown
+  int host_cpus = 0;    ///< of its host, all of them
 };
 
 /// Of every rank, in rank order. Collective.

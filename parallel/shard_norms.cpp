@@ -31,14 +31,14 @@ ShardNorms::ShardNorms(Backend& backend,
   steps_.reserve(kMostSteps);
 }
 
-void ShardNorms::begin_step(std::int64_t step, int shards) {
+void ShardNorms::begin_step(std::int64_t step, bool suits) {
   if (taken_) {
     norms_.clear();
     steps_.clear();
   }
   taken_ = false;
   step_ = step;
-  measures_ = every_ > 0 && step % every_ == 0 && shards >= 2 && steps_.size() < kMostSteps;
+  measures_ = every_ > 0 && step % every_ == 0 && suits && steps_.size() < kMostSteps;
   if (measures_) steps_.push_back(step);
 }
 

@@ -20,10 +20,11 @@ struct ShardNorm {
   double squared = 0;  ///< squared norm of the sum over its samples of gradient / step_samples
 };
 
-/// Squared norms of the gradients of this rank's shards, in every `every`-th step that has two
-/// shards at least: what the noise scale is made of. Each bucket is looked at when it is complete
-/// and before it is exchanged, so that it comes from the caches. Sums are in declaration order: the
-/// bits depend on neither buckets nor ranks. Allocates nothing after construction.
+/// Squared norms of the gradients of this rank's shards, in every `every`-th step, as far as
+/// it has a whole global batch of two shards at least: what the noise scale is made of. Each bucket
+/// is looked at when it is complete and before it is exchanged, so that it comes from the caches.
+/// Sums are in declaration order: the bits depend on neither buckets nor ranks. Allocates nothing
+/// after construction.
 class ShardNorms {
  public:
   /// Between two calls of take() no more steps are measured.
@@ -37,8 +38,8 @@ class ShardNorms {
              std::int64_t every,
              int max_shards);
 
-  /// Step number `step` begins, whose global batch has so many shards.
-  void begin_step(std::int64_t step, int shards);
+  /// Step number `step` begins; `suits`: its batch can be measured, which all ranks know alike.
+  void begin_step(std::int64_t step, bool suits);
   /// Whether it is measured: equal on all ranks.
   bool measures() const { return measures_; }
   /// Whether step number `step` is one of those measured since the last take(); equal as well.

@@ -115,7 +115,9 @@ struct TrainSummary {
   /// program, libraries and mapped files at its end. 0: unknown, or on a device, whose memory is
   /// not its.
   std::uint64_t memory_baseline_bytes = 0;
-  std::uint64_t memory_planned_bytes = 0;     ///< reserved beside that: see MemoryTable::planned()
+  std::uint64_t memory_planned_bytes = 0;  ///< reserved beside that: see MemoryTable::planned()
+  /// Those, by category: see MemoryTable.
+  std::vector<std::pair<std::string_view, std::uint64_t>> memory;
   std::uint64_t evaluation_loader_bytes = 0;  ///< among those
   std::uint64_t planned_bytes = 0;     ///< what memory_limit limits: see MemoryTable::on_device()
   std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
@@ -134,6 +136,7 @@ struct TrainSummary {
   double slowest_score = 0;  ///< see SlowRankRecord
   std::string slowest_phase;
   int ranks = 1;
+  std::int64_t global_batch = 0, micro_batch = 0;
   std::string device;
   /// By rank, of this process; empty: no rank has a GPU, or nobody watched.
   std::vector<GpuUse> gpus;

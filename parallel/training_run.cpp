@@ -202,7 +202,6 @@ void TrainingRun::train_one_step() {
   if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is told
   StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
-  ++logged_;
   record.noise_scale = noise_watch_.scale().samples();
   if (p_.context.rank() == 0 && p_.options.complete_step) p_.options.complete_step(record);
   tell([&](TrainObserver& observer) { observer.on_step(record); });

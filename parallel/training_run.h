@@ -81,6 +81,7 @@ class TrainingRun {
     if (p_.observers.empty()) return;
     const StageScope stage(&p_.context.position(), RunStage::saving);
     const StepLog::Stall stall(*log_, LedgerPart::logging);
+    ++told_;
     for (TrainObserver* observer : p_.observers) call(*observer);
   }
   void train_one_step();
@@ -94,6 +95,7 @@ class TrainingRun {
   void finish();
   void tell_noise_scale();
   RunFacts facts() const;
+  bool is_on_host() const;
   MemoryTable memory_table() const;
   void save_at_end();
 
@@ -125,8 +127,8 @@ class TrainingRun {
   std::int64_t started_from_ = 0, base_of_start_ = 0;  // its step and rollback_base()
   std::int64_t rolled_back_to_ = -1;
   int rollbacks_there_ = 0;
-  std::int64_t done_ = 0;    // steps
-  std::int64_t logged_ = 0;  // of this process
+  std::int64_t done_ = 0;  // steps
+  std::int64_t told_ = 0;  // records of this process
 };
 
 }  // namespace lockstep

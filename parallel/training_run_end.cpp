@@ -34,6 +34,8 @@ void TrainingRun::finish() {
   }
   s.advice = advise_run(facts());
   s.ranks = p_.context.size();
+  s.global_batch = p_.options.global_batch;
+  s.micro_batch = p_.replica.batch().micro_batch;
   s.device = p_.context.backend().device_class();
   std::optional<ProfileRecord> profile;
   if (p_.options.profile && !s.stopped)
@@ -41,15 +43,15 @@ void TrainingRun::finish() {
         p_.context, *p_.replica.profiler(), std::max<std::int64_t>(1, done_ - s.resumed_at));
   save_at_end();
   const MemoryTable reserved = memory_table();
+  for (std::size_t i = 0; i < kMemoryCategories; ++i)
+    if (reserved.bytes[i]) s.memory.emplace_back(name_of(MemoryCategory(i)), *reserved.bytes[i]);
   s.memory_planned_bytes = reserved.planned();
   s.planned_bytes = reserved.on_device();
   s.peak_memory_bytes = peak_resident_bytes();
   // Pages of libraries come in as code first runs; what was there before is the rest. A process's
   // memory says nothing of a device's.
   const std::uint64_t own = p_.replica.baseline_bytes();
-  const bool on_host =
-      p_.context.backend().is_host_memory(p_.replica.saved_arrays().arrays.front().values);
-  s.memory_baseline_bytes = on_host && own > 0 ? own + resident_memory().files : 0;
+  s.memory_baseline_bytes = is_on_host() && own > 0 ? own + resident_memory().files : 0;
   for (TrainObserver* observer : p_.observers)
     s.stopped ? observer->on_stop(s) : observer->on_end(s);
   if (!profile) return;
@@ -62,13 +64,16 @@ RunFacts TrainingRun::facts() const {
   const SavedArrays saved = p_.replica.saved_arrays();
   RunFacts facts{.ledgers = s.ledgers,
                  .steps = done_ - s.resumed_at,
-                 .logged_steps = logged_,
                  .log_every = p_.options.log_every,
+                 .records = told_,
                  .samples_per_s = s.samples_per_s,
                  .loader_samples_per_s = s.loader_samples_per_s,
                  .loader_workers = s.loader_workers,
                  .free_cpus = free_cpus(seats),
+                 .host_cpus = seats.front().host_cpus,
                  .checkpoints = checkpointing_ ? checkpointing_->saves() : 0,
+                 .checkpoint_steps = p_.options.checkpoint.every_steps,
+                 .checkpoint_seconds = p_.options.checkpoint.every_seconds,
                  .crowded = crowded_ranks(seats),
                  .slowest_rank = s.slowest_rank,
                  .slowest_host = s.slowest_host,
@@ -76,10 +81,14 @@ RunFacts TrainingRun::facts() const {
                  .slowest_score = s.slowest_score,
                  .buckets = std::int64_t(saved.space.buckets.size()),
                  .moving_seconds = p_.replica.times().moving_exchanges,
-                 .on_gpu = !p_.context.backend().is_host_memory(saved.arrays.front().values)};
+                 .on_gpu = !is_on_host()};
   for (const Bucket& bucket : saved.space.buckets)
     facts.gradient_bytes += bucket.elems * std::int64_t(sizeof(float));
   return facts;
+}
+
+bool TrainingRun::is_on_host() const {
+  return p_.context.backend().is_host_memory(p_.replica.saved_arrays().arrays.front().values);
 }
 
 void TrainingRun::tell_noise_scale() {
@@ -93,6 +102,8 @@ void TrainingRun::tell_noise_scale() {
                                                    adaptive ? std::sqrt(2.0) : 2.0);
   else if (p_.options.noise_scale_every == 0)
     summary_.noise_scale_words = "not measured: --noise-scale-every 0";
+  else if (!is_on_host())
+    summary_.noise_scale_words = "not measured on a GPU";
   else if (p_.replica.batch().shards < 2)
     summary_.noise_scale_words =
         "not known: a step has one shard; a smaller --micro-batch gives more";
@@ -102,6 +113,8 @@ void TrainingRun::tell_noise_scale() {
                     scale.measurements(),
                     NoiseScale::kFewest,
                     p_.options.noise_scale_every);
+  else if (scale.variance() <= 0)
+    summary_.noise_scale_words = "0: the gradients of all shards are equal";
   else
     summary_.noise_scale_words =
         "not known: the gradient is lost in its noise, whose scale is far above the global batch";

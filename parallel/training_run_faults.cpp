@@ -137,7 +137,7 @@ void TrainingRun::roll_back() {
                               .spread = watch_->spread(),
                               .path = point.record.path,
                               .left_out = feed_.left_out().back()};
-  for (TrainObserver* observer : p_.observers) observer->on_rollback(record);
+  tell([&](TrainObserver& observer) { observer.on_rollback(record); });
   watch_.emplace();
   spike_.reset();
 }

@@ -11,9 +11,10 @@
 
 namespace lockstep::io {
 
-OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
+OutputFile::OutputFile(const std::filesystem::path& path, IfThere if_there) : path_(path) {
+  const int how = if_there == IfThere::emptied ? O_TRUNC : O_EXCL | O_NOFOLLOW;
   do {
-    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
   } while (descriptor_ < 0 && errno == EINTR);
   if (descriptor_ < 0) fail(path_, "cannot create", errno);
   struct stat status {};

@@ -12,8 +12,10 @@ namespace lockstep::io {
 /// EnvironmentError naming the file, what was done with it and the system's reason.
 class OutputFile {
  public:
-  /// Creates the file or empties one that is there.
-  explicit OutputFile(const std::filesystem::path& path);
+  enum class IfThere { emptied, refused };
+  /// Creates the file, or empties one that is there. `refused`: what is there stays as it is, links
+  /// too, and is an error.
+  explicit OutputFile(const std::filesystem::path& path, IfThere if_there = IfThere::emptied);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;

@@ -29,15 +29,7 @@ std::size_t character_bytes(std::string_view text) {
   return overlong || no_character ? 0 : length;
 }
 
-constexpr std::size_t kLongestCell = 2000;
-
-/// A cell's text; of one that no screen shows, the beginning.
-std::string cell_of(std::string_view text) {
-  if (text.size() <= kLongestCell) return escaped(text);
-  std::size_t end = kLongestCell;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return escaped(text.substr(0, end)) + fmt::format("... ({} bytes more)", text.size() - end);
-}
+constexpr std::size_t kLongestShown = 2000;
 
 }  // namespace
 
@@ -80,6 +72,13 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
+std::string escaped_start(std::string_view text) {
+  if (text.size() <= kLongestShown) return escaped(text);
+  std::size_t end = kLongestShown;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return escaped(text.substr(0, end)) + fmt::format("... ({} bytes more)", text.size() - end);
+}
+
 std::string number_words(double value) {
   if (!std::isfinite(value)) return "-";
   const double size = std::abs(value);
@@ -108,8 +107,8 @@ std::string html_of(const Table& table) {
   for (const std::vector<std::string>& row : table.rows) {
     html += "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i)
-      html += i == 0 ? fmt::format("<th scope=\"row\">{}</th>", cell_of(row[i]))
-                     : fmt::format("<td>{}</td>", cell_of(row[i]));
+      html += i == 0 ? fmt::format("<th scope=\"row\">{}</th>", escaped_start(row[i]))
+                     : fmt::format("<td>{}</td>", escaped_start(row[i]));
     html += "</tr>\n";
   }
   return html + "</tbody></table></div>\n";

@@ -10,6 +10,8 @@ namespace lockstep::report {
 /// `text` as HTML shows it, in elements and in quoted attributes. What is no UTF-8, and control
 /// characters, become U+FFFD.
 std::string escaped(std::string_view text);
+/// The same; of what no screen shows, the beginning stands for it.
+std::string escaped_start(std::string_view text);
 
 /// "1,234,567", "0.01234", "1.2e-07": four significant digits or all of a whole number's; "-"
 /// where it is not finite.

@@ -144,19 +144,13 @@ double own_work(const RankLedger& rank) {
 }
 
 std::string slowest_words(const RunRecord& run) {
-  std::optional<double> rank, score;
-  std::string phase, host;
-  if (run.summary) {
-    rank = run.summary->number("slowest_rank");
-    score = run.summary->number("slowest_rank_score");
-    phase = run.summary->text("slowest_rank_phase");
-    for (const RankLedger& row : run.summary->ledger)
-      if (rank && double(row.rank) == *rank) host = row.host;
-  } else if (!run[Quantity::slowest_rank].empty()) {
-    rank = run[Quantity::slowest_rank].joined(Series::kMostBuckets).back().greatest.value;
-    if (!run[Quantity::slowest_score].empty()) score = run[Quantity::slowest_score].mean();
-    phase = run.slowest_phase;
-  }
+  if (!run.summary) return {};
+  const auto rank = run.summary->number("slowest_rank");
+  const auto score = run.summary->number("slowest_rank_score");
+  const std::string phase = run.summary->text("slowest_rank_phase");
+  std::string host;
+  for (const RankLedger& row : run.summary->ledger)
+    if (rank && double(row.rank) == *rank) host = row.host;
   if (!rank || *rank < 0 || !score) return {};
   const std::string name = fmt::format("rank {:.0f}{}", *rank, host.empty() ? "" : " on " + host);
   constexpr double kEven = 1.05;

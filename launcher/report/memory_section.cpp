@@ -45,7 +45,7 @@ std::string category_bars(const RunView& run, const std::string& title) {
 }
 
 std::string over_one_step(const RunView& run, const std::string& title) {
-  const StepMemory& memory = *run->step_memory;
+  const ArenaCurve& memory = *run->step_memory;
   AreaChart chart{.id = fmt::format("step-memory-{}", run.style),
                   .title = title,
                   .y_words = "live bytes of the arena",

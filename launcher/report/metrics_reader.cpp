@@ -41,11 +41,7 @@ constexpr std::array<std::string_view, kQuantities> kNames{"epoch",
                                                            "gpu_bus_busy",
                                                            "gpu_power_w",
                                                            "gpu_clock_mhz",
-                                                           "slowest_rank",
-                                                           "slowest_score",
                                                            "noise_scale",
-                                                           "noise_scale_gradient_sq",
-                                                           "noise_scale_variance",
                                                            "val_loss",
                                                            "val_accuracy",
                                                            "seconds",
@@ -66,8 +62,7 @@ class LineParser final : public nlohmann::json_sax<json> {
 
   void begin() {
     line_.values.fill(std::numeric_limits<double>::quiet_NaN());
-    for (std::string* text : {&line_.path, &line_.error, &line_.cause, &line_.slowest_phase})
-      text->clear();
+    for (std::string* text : {&line_.path, &line_.error, &line_.cause}) text->clear();
     seen_.reset();
     step_.reset();
     format_ = 0;
@@ -126,8 +121,7 @@ class LineParser final : public nlohmann::json_sax<json> {
     has_skip_ = has_skip_ || key_ == "skipped_step";
     if (key_ == "checkpoint" || key_ == "rollback") return &line_.path;
     if (key_ == "skipped_step") return &line_.cause;
-    if (key_ == "error") return &line_.error;
-    return key_ == "slowest_phase" ? &line_.slowest_phase : nullptr;
+    return key_ == "error" ? &line_.error : nullptr;
   }
   bool whole(std::int64_t value) {
     if (depth_ == 1 && key_ == "step") step_ = value;

@@ -37,11 +37,7 @@ enum class Quantity : std::uint8_t {
   gpu_bus_busy,
   gpu_power_w,
   gpu_clock_mhz,
-  slowest_rank,
-  slowest_score,
   noise_scale,
-  noise_scale_gradient_sq,
-  noise_scale_variance,
   val_loss,
   val_accuracy,
   seconds,
@@ -68,7 +64,6 @@ struct MetricsLine {
   std::string path;   ///< of a checkpoint, or of the one that a rollback went back to
   std::string error;  ///< of a checkpoint that did not become whole
   std::string cause;  ///< of a step that was left out
-  std::string slowest_phase;
 
   double operator[](Quantity quantity) const { return values[std::size_t(quantity)]; }
 };

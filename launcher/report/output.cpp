@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fstream>
 #include <span>
@@ -16,6 +17,29 @@ namespace lockstep::report {
 namespace {
 
 constexpr std::size_t kLookedAt = 1024;
+
+/// A name that nothing has yet: a process that was killed may have left its own.
+std::filesystem::path free_name_beside(const std::filesystem::path& path) {
+  constexpr int kMostTries = 100;
+  std::filesystem::path name;
+  for (int i = 0; i < kMostTries; ++i) {
+    name = path.string() + fmt::format(".{}.{}.tmp", getpid(), i);
+    if (!io::name_exists(name)) break;
+  }
+  return name;
+}
+
+enum class Moved { yes, name_taken, cannot_tell };
+
+/// Gives `from` the name `to` unless something has it; cannot_tell: this kernel or file system does
+/// not do that in one step.
+Moved move_to_free_name(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0)
+    return Moved::yes;
+  if (errno == EEXIST) return Moved::name_taken;
+  if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return Moved::cannot_tell;
+  io::fail(to, "cannot create", errno);
+}
 
 bool is_of_kind(const std::filesystem::path& path, const Output::Kind& kind) {
   std::error_code ignored;
@@ -31,10 +55,7 @@ bool is_of_kind(const std::filesystem::path& path, const Output::Kind& kind) {
 }  // namespace
 
 Output::Output(std::filesystem::path path, const Kind& kind, bool force)
-    : path_(std::move(path)),
-      temporary_(path_.string() + fmt::format(".{}.tmp", getpid())),
-      kind_(kind),
-      force_(force) {
+    : path_(std::move(path)), kind_(kind), force_(force) {
   check();
 }
 
@@ -62,17 +83,23 @@ void Output::check() const {
 }
 
 void Output::write(std::string_view text) {
-  if (!file_) file_.emplace(temporary_);
+  if (!file_) {
+    temporary_ = free_name_beside(path_);
+    file_.emplace(temporary_, io::OutputFile::IfThere::refused);
+  }
   file_->write(std::as_bytes(std::span(text)));
 }
 
 void Output::finish() {
   file_->finish();
   check();  // another program may have come in between
-  const bool moved = force_ ? std::rename(temporary_.c_str(), path_.c_str()) == 0
-                            : link(temporary_.c_str(), path_.c_str()) == 0;
-  if (!moved) io::fail(path_, "cannot create", errno);
-  if (!force_) unlink(temporary_.c_str());
+  const Moved moved = force_ ? Moved::cannot_tell : move_to_free_name(temporary_, path_);
+  if (moved == Moved::name_taken) {
+    check();
+    io::fail(path_, "cannot create", EEXIST);
+  }
+  if (moved == Moved::cannot_tell && std::rename(temporary_.c_str(), path_.c_str()) != 0)
+    io::fail(path_, "cannot create", errno);
   file_.reset();
   io::sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
+#include <string_view>
 
 #include "launcher/console.h"
 #include "launcher/report/html.h"
@@ -87,8 +89,8 @@ std::vector<Fact> facts_of(const RunRecord& run) {
 std::string notes_of(const RunView& run, bool alone) {
   std::string html;
   for (const std::string& note : run->notes)
-    html +=
-        fmt::format("<p class=\"note\">{}</p>\n", escaped(alone ? note : run.label + ": " + note));
+    html += fmt::format("<p class=\"note\">{}</p>\n",
+                        escaped_start(alone ? note : run.label + ": " + note));
   return html;
 }
 
@@ -127,29 +129,33 @@ Table transposed(const Table& table) {
   return result;
 }
 
-/// Adds a row for each name whose value is not the same everywhere.
+/// Adds a row for each name whose value is not the same everywhere; of very many, the first.
 template <typename ListOf>
 void add_differences(Table& table,
                      const Runs& runs,
                      const ListOf& list_of,
-                     const std::vector<std::string>& ignored) {
-  std::vector<std::string> names;
-  for (const RunView& run : runs)
-    for (const Setting& setting : list_of(*run))
-      if (std::find(names.begin(), names.end(), setting.name) == names.end() &&
-          std::find(ignored.begin(), ignored.end(), setting.name) == ignored.end())
-        names.push_back(setting.name);
-  for (const std::string& name : names) {
-    std::vector<std::string> row{name};
-    for (const RunView& run : runs) {
-      std::string value = "-";
-      for (const Setting& setting : list_of(*run))
-        if (setting.name == name) value = setting.value;
-      row.push_back(value);
+                     const std::vector<std::string_view>& ignored) {
+  constexpr std::size_t kMostRows = 300;
+  std::map<std::string_view, std::vector<std::string_view>> values;
+  std::vector<std::string_view> names;  // in the order of the files
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    for (const Setting& setting : list_of(*runs[i])) {
+      if (std::find(ignored.begin(), ignored.end(), setting.name) != ignored.end()) continue;
+      const auto [place, is_new] = values.try_emplace(setting.name, runs.size(), "-");
+      if (is_new) names.push_back(setting.name);
+      place->second[i] = setting.value;
     }
-    if (std::adjacent_find(row.begin() + 1, row.end(), std::not_equal_to<>()) != row.end())
-      table.rows.push_back(std::move(row));
+  std::erase_if(names, [&](std::string_view name) {
+    const std::vector<std::string_view>& row = values.at(name);
+    return std::adjacent_find(row.begin(), row.end(), std::not_equal_to<>()) == row.end();
+  });
+  for (std::size_t i = 0; i < std::min(names.size(), kMostRows); ++i) {
+    std::vector<std::string> row{std::string(names[i])};
+    for (const std::string_view value : values.at(names[i])) row.emplace_back(value);
+    table.rows.push_back(std::move(row));
   }
+  if (names.size() > kMostRows)
+    table.rows.push_back({fmt::format("and {} more", names.size() - kMostRows)});
 }
 
 }  // namespace
@@ -171,7 +177,7 @@ std::string overview_section(const Runs& runs) {
     html += fmt::format("<div{}><dt>{}</dt><dd>{}</dd></div>",
                         fact.big ? " class=\"big\"" : "",
                         escaped(fact.words),
-                        escaped(fact.value));
+                        escaped_start(fact.value));
   return html + "</dl>\n";
 }
 

@@ -21,9 +21,11 @@ namespace files = std::filesystem;
 
 constexpr int kMaxDepth = 8;
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMostSettingBytes = std::uint64_t{1} << 20;  // of config.toml
 // Far beyond what a run writes; of more, the rest is left out, so that memory has a bound.
 constexpr std::size_t kMostLedgerRows = std::size_t{1} << 16, kMostAdvice = 16, kMostGpus = 1024,
-                      kMostCategories = 100, kMostStarts = 1000, kMostNodes = 1500;
+                      kMostCategories = 100, kMostStarts = 1000, kMostNodes = 1500,
+                      kMostSettings = 1000, kMostGpuValues = 100;
 
 std::string text_of(const json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -54,12 +56,29 @@ const json& list_in(const json& object, const char* name) {
   return found == object.end() || !found->is_array() ? none : *found;
 }
 
-/// Members that are no lists or objects.
-std::vector<Setting> flat(const json& object) {
-  std::vector<Setting> settings;
-  for (const auto& [name, value] : object.items())
-    if (!value.is_structured() && !value.is_null()) settings.push_back({name, text_of(value)});
-  return settings;
+/// Members that are no lists or objects, with `before` in front of their names; no more than bring
+/// `settings` to `most`. Returns how many are left out.
+std::size_t add_flat(std::vector<Setting>& settings,
+                     const json& object,
+                     std::size_t most,
+                     const std::string& before = "") {
+  std::size_t left_out = 0;
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_structured() || value.is_null()) continue;
+    if (settings.size() < most)
+      settings.push_back({before + name, text_of(value)});
+    else
+      ++left_out;
+  }
+  return left_out;
+}
+
+void note_left_out(RunRecord& run, const char* file, std::size_t left_out) {
+  if (left_out > 0)
+    run.notes.push_back(fmt::format("{} of the settings in {} are left out, all but the first {}",
+                                    left_out,
+                                    file,
+                                    kMostSettings));
 }
 
 /// Not to be left out as damage is: what is newer may mean something else.
@@ -79,8 +98,8 @@ void check_format(const json& object, const std::string& file) {
                       "take the version of lockstep that wrote it, or a newer one");
 }
 
-std::string whole_text(const std::string& file) {
-  LOCKSTEP_CHECK(data::input_file_size(file, "") <= kMostFileBytes,
+std::string whole_text(const std::string& file, std::uint64_t most) {
+  LOCKSTEP_CHECK(data::input_file_size(file, "") <= most,
                  DataError,
                  "{} is larger than any that a run writes",
                  file);
@@ -89,13 +108,16 @@ std::string whole_text(const std::string& file) {
 
 /// Calls `read` where the file is there; what is wrong with it becomes a note.
 template <typename Read>
-void with_file(RunRecord& run, const char* name, const Read& read) {
+void with_file(RunRecord& run,
+               const char* name,
+               const Read& read,
+               std::uint64_t most = kMostFileBytes) {
   const std::string file = (files::path(run.folder) / name).string();
   std::error_code ignored;
   if (!files::exists(file, ignored)) return;
   std::string text;
   try {
-    text = whole_text(file);
+    text = whole_text(file, most);
     return read(text, file);
   } catch (const NewerFormat&) {
     throw;
@@ -115,7 +137,6 @@ json object_of(const std::string& text, const std::string& file) {
 
 Summary summary_of(const json& object) {
   Summary summary;
-  summary.values = flat(object);
   for (const json& row : list_in(object, "ledger")) {
     if (!row.is_object() || summary.ledger.size() == kMostLedgerRows) continue;
     RankLedger rank{.rank = int(std::clamp<std::int64_t>(whole_in(row, "rank"), 0, 1 << 30)),
@@ -144,19 +165,20 @@ Summary summary_of(const json& object) {
         summary.memory.emplace_back(name, number_in(*memory, name.c_str()));
   for (const json& row : list_in(object, "gpus"))
     if (row.is_object() && summary.gpus.size() < kMostGpus) {
-      std::vector<Setting> gpu = flat(row);
+      std::vector<Setting> gpu;
+      add_flat(gpu, row, kMostGpuValues);
       for (const auto& [name, value] : row.items())  // {"mean": ..., "most": ...} of a quantity
-        if (value.is_object())
-          for (const Setting& inner : flat(value))
-            gpu.push_back({name + " " + inner.name, inner.value});
+        if (value.is_object()) add_flat(gpu, value, kMostGpuValues, name + " ");
       summary.gpus.push_back(std::move(gpu));
     }
   return summary;
 }
 
 void read_config(RunRecord& run, const std::string& text) {
-  for (const TomlEntry& entry : read_toml(text))
-    run.config.push_back({entry.key, fmt::format("{}", fmt::join(entry.values, ", "))});
+  const std::vector<TomlEntry> entries = read_toml(text);
+  for (std::size_t i = 0; i < std::min(entries.size(), kMostSettings); ++i)
+    run.config.push_back({entries[i].key, fmt::format("{}", fmt::join(entries[i].values, ", "))});
+  note_left_out(run, "config.toml", entries.size() - run.config.size());
 }
 
 void read_history(RunRecord& run, std::string_view text, const std::string& file) {
@@ -193,7 +215,7 @@ void read_history(RunRecord& run, std::string_view text, const std::string& file
 }
 
 /// Of two neighbours the fuller moment stays.
-void join_pairs(StepMemory& memory) {
+void join_pairs(ArenaCurve& memory) {
   std::vector<double>& bytes = memory.live_bytes;
   for (std::size_t i = 0; 2 * i < bytes.size(); ++i)
     bytes[i] = std::max(bytes[2 * i], bytes[std::min(2 * i + 1, bytes.size() - 1)]);
@@ -201,8 +223,8 @@ void join_pairs(StepMemory& memory) {
   memory.joined *= 2;
 }
 
-StepMemory step_memory_of(const json& object, const std::string& file) {
-  StepMemory memory;
+ArenaCurve step_memory_of(const json& object, const std::string& file) {
+  ArenaCurve memory;
   for (const json& bytes : list_in(object, "live_bytes")) {
     LOCKSTEP_CHECK(
         bytes.is_number() && bytes.get<double>() >= 0 && bytes.get<double>() <= Series::kLargest,
@@ -211,7 +233,6 @@ StepMemory step_memory_of(const json& object, const std::string& file) {
         file);
     memory.live_bytes.push_back(bytes.get<double>());
   }
-  memory.joined = std::max<std::int64_t>(1, whole_in(object, "joined"));
   memory.micro_batch = std::max<std::int64_t>(0, whole_in(object, "micro_batch"));
   memory.first_backward = std::max<std::int64_t>(0, whole_in(object, "first_backward"));
   const json& names = list_in(object, "nodes");
@@ -226,17 +247,22 @@ StepMemory step_memory_of(const json& object, const std::string& file) {
 }  // namespace
 
 void read_run_files(RunRecord& run) {
-  with_file(run, "config.toml", [&](const std::string& text, const std::string&) {
-    read_config(run, text);
-  });
+  with_file(
+      run,
+      "config.toml",
+      [&](const std::string& text, const std::string&) { read_config(run, text); },
+      kMostSettingBytes);
   with_file(run, "environment.json", [&](const std::string& text, const std::string& file) {
-    run.environment = flat(object_of(text, file));
+    const json object = object_of(text, file);
+    note_left_out(run, "environment.json", add_flat(run.environment, object, kMostSettings));
   });
   with_file(run, "history.jsonl", [&](const std::string& text, const std::string& file) {
     read_history(run, text, file);
   });
   with_file(run, "summary.json", [&](const std::string& text, const std::string& file) {
-    run.summary = summary_of(object_of(text, file));
+    const json object = object_of(text, file);
+    run.summary = summary_of(object);
+    note_left_out(run, "summary.json", add_flat(run.summary->values, object, kMostSettings));
   });
   with_file(run, "memory.json", [&](const std::string& text, const std::string& file) {
     run.step_memory = step_memory_of(object_of(text, file), file);

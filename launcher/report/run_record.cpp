@@ -47,10 +47,7 @@ class MetricsBuilder {
       case LineKind::step:
         return take_step(line);
       case LineKind::evaluation:
-        run_[Q::val_loss].add(double(line.step), line[Q::val_loss]);
-        if (!std::isnan(line[Q::val_accuracy]))
-          run_[Q::val_accuracy].add(double(line.step), line[Q::val_accuracy]);
-        break;
+        return take_evaluation(line);
       case LineKind::checkpoint:
         take_checkpoint(line);
         break;
@@ -69,11 +66,10 @@ class MetricsBuilder {
   void take_step(const MetricsLine& line) {
     if (run_.logged_steps == 0 && !run_.starts.empty())  // a run that branched off another
       last_ = std::min(std::max<std::int64_t>(0, run_.starts[0].step), line.step - 1);
-    if (line.step <= last_) begin_again(line);
+    if (line.step <= last_) refuse(line, "step", last_);
     const auto weight = double(line.step - last_);
     last_ = line.step;
     ++run_.logged_steps;
-    if (!line.slowest_phase.empty()) run_.slowest_phase = line.slowest_phase;
     for (std::size_t i = 0; i < kQuantities; ++i) {
       // A loss that is no number leaves a gap; others are absent.
       const bool given = !std::isnan(line.values[i]) || i == std::size_t(Q::loss);
@@ -81,25 +77,32 @@ class MetricsBuilder {
     }
   }
 
-  /// A start from a checkpoint may write steps again that were written before.
-  void begin_again(const MetricsLine& line) {
-    for (const Start& start : run_.starts)
-      if (start.step > 0 && start.step < line.step && start.step < last_)
-        return drop_after(start.step);
+  /// The end of a run may come right after another evaluation of the same step.
+  void take_evaluation(const MetricsLine& line) {
+    if (line.step < last_evaluation_) refuse(line, "the evaluation of step", last_evaluation_);
+    last_evaluation_ = line.step;
+    run_[Q::val_loss].add(double(line.step), line[Q::val_loss]);
+    if (!std::isnan(line[Q::val_accuracy]))
+      run_[Q::val_accuracy].add(double(line.step), line[Q::val_accuracy]);
+  }
+
+  /// A start from a checkpoint takes the lines behind it out of the file first.
+  [[noreturn]] void refuse(const MetricsLine& line, const char* what, std::int64_t before) const {
     throw DataError(
-        fmt::format("{} line {}: step {} comes after step {}, and neither a rollback nor a start "
-                    "from a checkpoint says why",
+        fmt::format("{} line {}: {} {} comes after step {}, and no rollback says why",
                     file_,
                     line.number,
+                    what,
                     line.step,
-                    last_),
+                    before),
         "are lines of another run or rank mixed in? a report needs metrics.jsonl as one run wrote "
         "it");
   }
 
   void drop_after(std::int64_t step) {
     for (Series& series : run_.series) series.drop_after(double(step));
-    last_ = step;
+    last_ = std::min(last_, step);
+    last_evaluation_ = std::min(last_evaluation_, step);
   }
 
   void take_checkpoint(const MetricsLine& line) {
@@ -118,12 +121,12 @@ class MetricsBuilder {
                      line[Q::loss],
                      line[Q::spike_step],
                      line[Q::mean])});
-    if (line.step < last_) drop_after(line.step);
+    if (line.step < std::max(last_, last_evaluation_)) drop_after(line.step);
   }
 
   RunRecord& run_;
   std::string file_;
-  std::int64_t last_ = 0;
+  std::int64_t last_ = 0, last_evaluation_ = 0;
 };
 
 std::string utc_of_last_change(const std::string& file) {

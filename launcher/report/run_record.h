@@ -91,7 +91,7 @@ struct EventList {
 };
 
 /// Device memory over the nodes of one step's program: memory.json.
-struct StepMemory {
+struct ArenaCurve {
   std::vector<double> live_bytes;   ///< by node, in the order in which they run
   std::vector<std::string> nodes;   ///< their names; as many, or none
   std::int64_t joined = 1;          ///< nodes of the program that one entry stands for
@@ -108,12 +108,11 @@ struct RunRecord {
   std::vector<Start> starts;
   /// Nothing: the run is still running, or was cut off.
   std::optional<Summary> summary;
-  std::optional<StepMemory> step_memory;
+  std::optional<ArenaCurve> step_memory;
   std::array<Series, kQuantities> series;  ///< of evaluations: val_loss and val_accuracy
   EventList checkpoints, skips, rollbacks;
   std::int64_t steps = 0;         ///< the last that metrics.jsonl speaks of
   std::int64_t logged_steps = 0;  ///< lines of steps
-  std::string slowest_phase;      ///< of the last logged step that has one
   std::string last_change;  ///< of metrics.jsonl: "2026-01-31 12:00 UTC"; empty: there is none
   std::vector<std::string> notes;  ///< what is damaged, missing or left out
 
@@ -127,8 +126,8 @@ struct RunRecord {
 /// Reads what `folder` holds of config.toml, environment.json, history.jsonl, metrics.jsonl,
 /// summary.json and memory.json. Files that are missing or damaged become notes, as does a last
 /// line that is cut off. Throws DataError, naming file and line: the folder holds no run, its
-/// metrics are not those of one run (see read_metrics(); steps that go back without a rollback or
-/// a start that explains it), files of a newer format.
+/// metrics are not those of one run (see read_metrics(); steps or evaluations that go back without
+/// a rollback), files of a newer format.
 RunRecord read_run(const std::string& folder);
 
 /// Fills `run` from the run's text files but metrics.jsonl: read_run()'s first half.

@@ -47,6 +47,11 @@ void Series::halve() {
 
 void Series::drop_after(double step) {
   while (!buckets_.empty() && buckets_.back().first_step > step) buckets_.pop_back();
+  if (!buckets_.empty()) {  // so that steps stay in order
+    Bucket& last = buckets_.back();
+    for (double* place : {&last.last_step, &last.least.step, &last.greatest.step})
+      *place = std::min(*place, step);
+  }
   gap_ = true;
 }
 
@@ -91,7 +96,7 @@ std::vector<Bucket> Series::joined(std::size_t most) const {
   std::size_t place = 0;
   for (const Bucket& bucket : buckets_) {
     const double offset = width > 0 ? (bucket.first_step - first_step()) / width : 0;
-    const std::size_t here = std::min(std::size_t(offset), most - 1);
+    const auto here = std::size_t(std::clamp(offset, 0.0, double(most - 1)));
     if (result.empty() || here != place)
       result.push_back(bucket);
     else

@@ -46,7 +46,7 @@ class Series {
   /// `step` is not before that of the record before. Of `weight` steps (more than 0) the value is
   /// the mean. A value that is not finite leaves a gap.
   void add(double step, double value, double weight = 1);
-  /// Forgets what came after `step`; of a bucket that lies across it, nothing.
+  /// Forgets what came after `step`; of a bucket that lies across it, nothing but where it ended.
   void drop_after(double step);
 
   bool empty() const { return buckets_.empty(); }

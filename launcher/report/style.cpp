@@ -108,7 +108,7 @@ d.querySelectorAll("svg.plot").forEach(function(s){
  out.setAttribute("aria-hidden","true");out.textContent="\u00a0";
  s.after(out);line.setAttribute("class","cross");s.appendChild(line);
  function read(){
-  var by={};
+  var by=Object.create(null);
   s.querySelectorAll("polyline:not(.faint)").forEach(function(p){
    var n=p.getAttribute("data-n");
    (by[n]=by[n]||[]).push.apply(by[n],p.getAttribute("points").split(" ").map(function(q){return q.split(",").map(Number)}))});

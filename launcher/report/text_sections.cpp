@@ -21,10 +21,10 @@ std::string utc_words(std::int64_t time) {
 
 std::string advice_item(const Advice& advice) {
   std::string html = fmt::format("<li><strong>{}</strong>",
-                                 escaped(advice.text.empty() ? advice.cause : advice.text));
-  if (!advice.evidence.empty()) html += fmt::format("<br>{}", escaped(advice.evidence));
+                                 escaped_start(advice.text.empty() ? advice.cause : advice.text));
+  if (!advice.evidence.empty()) html += fmt::format("<br>{}", escaped_start(advice.evidence));
   if (!advice.remedy.empty())
-    html += fmt::format("<br>Remedy: <code>{}</code>", escaped(advice.remedy));
+    html += fmt::format("<br>Remedy: <code>{}</code>", escaped_start(advice.remedy));
   if (advice.gain)
     html += fmt::format("<br><span class=\"quiet\">Could save {} of the time</span>",
                         percent_words(*advice.gain));

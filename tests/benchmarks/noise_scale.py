@@ -85,6 +85,8 @@ def main():
                                    check=True, capture_output=True, text=True)
     sample = json.loads(reference.stdout)
     expected = sample["variance"] / sample["gradient"]
+    if summary["noise_scale"] is None:
+        sys.exit(summary["noise_scale_words"])
     ratio = summary["noise_scale"] / expected
     print(f"lockstep {summary['noise_scale']:.1f} samples, per-sample gradients {expected:.1f}: "
           f"ratio {ratio:.3f}")

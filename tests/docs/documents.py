@@ -10,7 +10,8 @@ An HTML comment on the line before a block says how it is tested:
   fixture=F    what the block finds in its folder: see fixtures.py; may be repeated
   writes=PATH  what is there afterwards; * stands for any name; may be repeated
   prints=WORD  what its output holds; may be repeated
-  exit=N       the exit code that the last command has (default 0)
+  exit=N       the exit code of the block's one command (default 0, of as many as there are): with
+               several, the first that fails would end the block, whichever was meant
 
 Blocks without a comment are run as they are. All blocks of a document run in one folder, in order.
 """
@@ -54,6 +55,12 @@ def annotation(comment, line):
     return "", settings
 
 
+def commands_in(text):
+    """Lines that are neither empty nor comments nor go on from the one before."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return sum(1 for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
 def blocks_of(text):
     """The ```sh blocks of a document."""
     blocks, lines, i, pending = [], text.splitlines(), 0, None
@@ -70,6 +77,8 @@ def blocks_of(text):
                 if pending:
                     block.not_run, settings = pending[0]
                     block.settings = settings or block.settings
+                if block.one("exit", 0) and commands_in(block.text) != 1:
+                    raise DocumentError(f"{pending[1]}: exit= needs a block of one command")
                 blocks.append(block)
             elif pending:
                 raise DocumentError(f"{pending[1]}: belongs to no ```sh block")

@@ -8,8 +8,10 @@ The annotations are in documents.py. `lockstep` and `build/release/lockstep` are
 is the tree's. Exit code 1 where a block fails, does not write or print what its annotation says, or
 a link is dead.
 """
+import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from documents import DocumentError, blocks_of, dead_links
 from fixtures import FIXTURES
 
 TIMEOUT_S = 120
+PATIENCE_S = 10  # for what was asked to end
 MOST_CORES = 2  # what starts a rank on every core is to stay small
 FOREIGN = ("OMPI_", "PMI", "PMIX_", "MV2_", "SLURM_", "LOCKSTEP_", "RANK", "WORLD_SIZE", "LOCAL_RANK")
 
@@ -54,6 +57,30 @@ def put_program(folder, program, steps):
         path.chmod(0o755)
 
 
+def run(text, folder):
+    """Exit code, or None where it takes too long, and output. What takes too long is asked to end,
+    so that mpirun ends its ranks, which have process groups of their own, and is then killed."""
+    with subprocess.Popen(["bash", "-eo", "pipefail", "-c", text], cwd=folder,
+                          env=environment(folder), stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          start_new_session=True) as process:
+        code = None
+        for patience, then in ((TIMEOUT_S, signal.SIGTERM), (PATIENCE_S, signal.SIGKILL),
+                               (PATIENCE_S, None)):
+            try:
+                output, _ = process.communicate(timeout=patience)
+                code = process.returncode if then == signal.SIGTERM else None
+                break
+            except subprocess.TimeoutExpired as error:
+                output = (error.stdout or b"").decode(errors="replace")
+                if then:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, then)
+        else:
+            process.stdout.close()  # what has left the group still holds it
+        return code, output
+
+
 def troubles_of(block, folder, program):
     """What is wrong with a block, after running it."""
     for name in block.settings["fixture"]:
@@ -61,20 +88,16 @@ def troubles_of(block, folder, program):
             return [f"there is no fixture '{name}', but {', '.join(FIXTURES)}"]
         FIXTURES[name](folder)
     put_program(folder, program, block.one("steps", 0))
-    try:
-        result = subprocess.run(["bash", "-eo", "pipefail", "-c", block.text], cwd=folder,
-                                env=environment(folder), stdin=subprocess.DEVNULL, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                timeout=TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return [f"took longer than {TIMEOUT_S} s"]
+    code, output = run(block.text, folder)
+    if code is None:
+        return [f"took longer than {TIMEOUT_S} s:\n{output}"]
     troubles = []
-    if result.returncode != block.one("exit", 0):
-        troubles.append(f"exit code {result.returncode}:\n{result.stdout}")
+    if code != block.one("exit", 0):
+        troubles.append(f"exit code {code}:\n{output}")
     troubles += [f"did not write {path}" for path in block.settings["writes"]
                  if not any(folder.glob(path))]
-    troubles += [f"did not print '{word}':\n{result.stdout}" for word in block.settings["prints"]
-                 if word not in result.stdout]
+    troubles += [f"did not print '{word}':\n{output}" for word in block.settings["prints"]
+                 if word not in output]
     return troubles
 
 

@@ -9,7 +9,9 @@ import io
 import pathlib
 import sys
 import tempfile
+import time
 import unittest
+from unittest import mock
 
 import run_document
 
@@ -46,6 +48,26 @@ class RunDocument(unittest.TestCase):
         self.expect_found("exit code 1", "```sh", "false", "true", "```")
         self.expect_found("exit code 1", "```sh", "false | cat", "```")
         self.expect_found("exit code 0", "<!-- test: exit=2 -->", "```sh", "true", "```")
+
+    def test_an_exit_code_is_that_of_one_command(self):
+        self.expect_found("needs a block of one command", "<!-- test: exit=2 -->", "```sh", "true",
+                          "exit 2", "```")
+        code, output = self.run_on("<!-- test: exit=2 -->", "```sh", "# words", "", "exit \\", "  2",
+                                   "```")
+        self.assertEqual(code, 0, output)
+
+    def test_what_takes_too_long_is_ended_with_all_it_started(self):
+        with tempfile.TemporaryDirectory() as name, \
+                mock.patch.multiple(run_document, TIMEOUT_S=1, PATIENCE_S=1):
+            for i, deaf in enumerate(("", "trap '' TERM; ")):
+                number = pathlib.Path(name) / str(i)
+                self.expect_found("took longer than 1 s", "```sh", "echo begun",
+                                  f"({deaf}echo $BASHPID > {number}; sleep 77; sleep 78) | cat", "```")
+                process = pathlib.Path("/proc") / number.read_text().strip()
+                end = time.monotonic() + 5
+                while process.exists() and ") Z " not in (process / "stat").read_text():
+                    self.assertLess(time.monotonic(), end, "it still runs")
+                    time.sleep(0.02)
 
     def test_what_is_promised_and_does_not_come(self):
         self.expect_found("did not write a.txt", "<!-- test: writes=a.txt -->", "```sh", "true", "```")

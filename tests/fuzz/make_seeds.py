@@ -372,6 +372,9 @@ def write_launcher() -> None:
             "damaged": "%%metrics.jsonl\n%%summary.json\n{%%environment.json\n[]%%history.jsonl\nx\n{}\n%%memory.json\n{}",
             "other_types": '%%metrics.jsonl\n{"step":1,"loss":[1],"lr":"x"}\n%%summary.json\n{"ledger":[1,{"data":-1}],"advice":[1],'
                            '"memory":{"a":"b"},"gpus":[1,{"busy":{"mean":1}}],"slowest_rank":1e300}',
+            "evaluations_go_back": '%%metrics.jsonl\n{"step":8,"val_loss":1}\n{"step":2,"val_loss":2}\n',
+            "two": f"%%config.toml\nlr = 1\nmodel = 'a'\n%%metrics.jsonl\n{steps}" '%%environment.json\n{"host":"a"}%%second\n'
+                   f"%%config.toml\nlr = 2\nmomentum = 0.9\n%%metrics.jsonl\n{steps}" '%%environment.json\n{"host":"<b>"}',
             "zeros": f"%%metrics.jsonl\n{steps}" + "\0" * 99}.items():
         put("run_record", name, text)
     for name, text in {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run's folder as `lockstep report` reads it, and the page that comes of it. The input is several
-// files, one after the other: "%%metrics.jsonl\n...%%summary.json\n...".
+// files, one after the other: "%%metrics.jsonl\n...%%summary.json\n...". Behind "%%second\n" come
+// those of another run that is compared with it.
 #include "launcher/report/run_record.h"
 
 #include <filesystem>
@@ -32,26 +33,43 @@ void write_folder(const std::filesystem::path& folder, std::string_view text) {
   }
 }
 
+void check_page(const std::vector<report::RunRecord>& runs, std::size_t bytes) {
+  const std::string page = report::page_of(runs);
+  fuzz::require(page.ends_with("</html>\n"), "the page is not whole");
+  const std::size_t script = page.find("<script");
+  fuzz::require(page.find("<script", script + 1) == std::string::npos, "text became a script");
+  // Texts have no quotation marks that are not escaped.
+  for (const char* place : {"=\"nan", "=\"-nan", "=\"Mnan", "=\"inf", "=\"-inf"})
+    fuzz::require(page.find(place) == std::string::npos, "a place that is no number");
+  fuzz::require(page.size() < runs.size() * 2'000'000 + 20 * bytes, "the page is too large");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
-  static const fuzz::InputFolder folder;
-  write_folder(folder.path(), fuzz::as_text(data, bytes));
+  static const fuzz::InputFolder first, second;
+  constexpr std::string_view kSecond = "%%second\n";
+  const std::string_view text = fuzz::as_text(data, bytes);
+  const std::size_t end = text.find(kSecond);
+  const bool two = end != std::string_view::npos;
+  write_folder(first.path(), text.substr(0, end));
+  if (two) write_folder(second.path(), text.substr(end + kSecond.size()));
   fuzz::run_parser(bytes, [&] {
-    const std::vector<report::RunRecord> runs(1, report::read_run(folder.path().string()));
-    const std::string page = report::page_of(runs);
-    fuzz::require(page.ends_with("</html>\n"), "the page is not whole");
-    const std::size_t script = page.find("<script");
-    fuzz::require(page.find("<script", script + 1) == std::string::npos, "text became a script");
-    // Texts have no quotation marks that are not escaped.
-    for (const char* place : {"=\"nan", "=\"-nan", "=\"Mnan", "=\"inf", "=\"-inf"})
-      fuzz::require(page.find(place) == std::string::npos, "a place that is no number");
-    fuzz::require(page.size() < 2'000'000 + 20 * bytes, "the page is too large");
+    std::vector<report::RunRecord> runs;
+    runs.push_back(report::read_run(first.path().string()));
+    if (two) runs.push_back(report::read_run(second.path().string()));
+    check_page(runs, bytes);
   });
   return 0;
 }
 
 namespace lockstep::fuzz {
+
+std::string settings(int count, int value) {
+  std::string text = "%%metrics.jsonl\n%%config.toml\n";
+  for (int i = 0; i < count; ++i) text += fmt::format("k{}={}\n", i, value);
+  return text;
+}
 
 std::vector<std::string> large_inputs() {
   constexpr std::size_t kBytes = 8'000'000;
@@ -59,6 +77,8 @@ std::vector<std::string> large_inputs() {
   for (int step = 1; rising.size() < kBytes; ++step)
     rising += fmt::format("{{\"step\":{},\"loss\":1}}\n", step);
   return {rising,
+          settings(90'000, 1) + "%%second\n" + settings(90'000, 2),
+          settings(900'000, 1) + "%%second\n" + settings(900'000, 2),
           "%%metrics.jsonl\n" + repeated("[", kBytes),
           "%%metrics.jsonl\n" + repeated("{\"step\":1,\"skipped_step\":\"<\"}\n", kBytes),
           "%%metrics.jsonl\n%%summary.json\n{\"ledger\":[" + repeated("{},", kBytes) + "{}]}",

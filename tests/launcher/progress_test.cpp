@@ -151,6 +151,8 @@ TEST(Progress, Durations) {
   EXPECT_EQ(duration(0.4), "0s");
   EXPECT_EQ(duration(83), "1m 23s");
   EXPECT_EQ(duration(3 * 3600 + 62), "3h 01m");
+  EXPECT_EQ(duration(-1e300), "0s");
+  EXPECT_EQ(duration(1e300), duration(1e15));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "core/base/error.h"
@@ -38,7 +39,7 @@ class ReportPage : public ReportFolderTest {
           R"("data_ms":1,"copy_ms":1,"forward_ms":2,"backward_ms":3,"comm_exposed_ms":1,"optimizer_ms":1,)"
           R"("device_wait_ms":0.25,"logging_ms":0.25,"checkpoint_ms":0.25,"other_ms":0.25,)"
           R"("loader_samples_per_s":5000,"gpu_busy":0.97,"gpu_memory_bytes":1000000,"gpu_power_w":600,)"
-          R"("slowest_rank":1,"slowest_score":1.2,"slowest_phase":"loading","noise_scale":1234}})"
+          R"("noise_scale":1234}})"
           "\n",
           i,
           i == 1777 ? 55.5 : 2 / std::sqrt(i));
@@ -222,6 +223,42 @@ TEST_F(ReportPage, SettingsThatDiffer) {
                     Not(HasSubstr(">out<"))));
 }
 
+TEST_F(ReportPage, TensOfThousandsOfSettingsAreFewOnThePage) {
+  constexpr int kSettings = 40'000;  // time that grows with their square would be minutes
+  write("metrics.jsonl", step(1));
+  std::vector<RunRecord> runs;
+  for (int i = 0; i < 2; ++i) {
+    std::string config, facts = "{\"a\":1";
+    for (int k = 0; k < kSettings; ++k) {
+      config += fmt::format("k{} = {}\n", k, i);
+      facts += fmt::format(",\"k{}\":{}", k, i);
+    }
+    write("config.toml", config);
+    write("environment.json", facts + "}");
+    write("summary.json", facts + ",\"gpus\":[" + facts + "}]}");
+    runs.push_back(read_run(run()));
+    EXPECT_EQ(runs[0].config.size(), 1000u);
+    EXPECT_EQ(runs[0].summary->gpus.at(0).size(), 100u);
+    EXPECT_THAT(
+        runs[0].notes,
+        ::testing::ElementsAre(HasSubstr("39000 of the settings in config.toml are left out"),
+                               HasSubstr("39001 of the settings in environment.json are left out"),
+                               HasSubstr("39001 of the settings in summary.json are left out")));
+  }
+  const std::string html = page_of(runs);
+  EXPECT_THAT(html, HasSubstr("and 700 more"));
+  EXPECT_LT(count_of(html, "<tr>"), 4000u);
+}
+
+TEST_F(ReportPage, ATextOfAMegabyteIsShownByItsBeginning) {
+  write("metrics.jsonl", step(1));
+  write("config.toml", "model = '" + std::string(1'000'000, 'x') + "'\n");
+  EXPECT_LT(page().size(), 200'000u);
+  EXPECT_THAT(page(), HasSubstr("(998000 bytes more)</dd>"));
+  write("config.toml", "model = '" + std::string(1'100'000, 'x') + "'\n");
+  EXPECT_THAT(page(), HasSubstr("config.toml is left out"));
+}
+
 constexpr Output::Kind kTestPage{"--out", kPageMark, false, "page"};
 constexpr Output::Kind kTestTable{"--csv", kCsvMark, true, "table"};
 
@@ -282,6 +319,18 @@ TEST_F(ReportOutput, WhatIsNotFinishedDisappears) {
   EXPECT_EQ(files(), 1u);
   Output missing(root_ / "none" / "out", kTestPage, false);
   EXPECT_THROW(missing.write("x"), EnvironmentError);
+}
+
+TEST_F(ReportOutput, NamesOfTemporaryFilesAreNotFollowed) {
+  std::ofstream(root_ / "precious") << "precious";
+  const std::filesystem::path trap = root_ / fmt::format("out.{}.0.tmp", getpid());
+  std::filesystem::create_symlink(root_ / "precious", trap);
+  EXPECT_THROW(io::OutputFile(trap, io::OutputFile::IfThere::refused), EnvironmentError);
+  EXPECT_EQ(refusal(false), "");
+  EXPECT_EQ(refusal(true), "");
+  EXPECT_EQ(read(root_ / "precious"), "precious");
+  EXPECT_TRUE(std::filesystem::is_symlink(trap));
+  EXPECT_EQ(files(), 4u) << "run, out, precious and the link";
 }
 
 TEST_F(ReportOutput, SomebodyElseIsFaster) {

@@ -101,6 +101,21 @@ TEST(ReportSeries, ARollbackForgetsWhatCameAfter) {
   EXPECT_TRUE(series.empty());
 }
 
+TEST(ReportSeries, StepsStayInOrderWhereARollbackCutsJoinedOnes) {
+  Series series;
+  for (int step = 1; step <= 10'000; ++step) series.add(step, 1);
+  series.drop_after(6002);  // in the middle of four
+  for (int step = 6003; step <= 6010; ++step) series.add(step, 2);
+  EXPECT_EQ(series.last_step(), 6010);
+  double before = 0;
+  for (const Bucket& bucket : series.joined(Series::kMostBuckets)) {
+    EXPECT_GT(bucket.first_step, before);
+    EXPECT_LE(bucket.first_step, bucket.greatest.step);
+    EXPECT_LE(bucket.greatest.step, bucket.last_step);
+    before = bucket.last_step;
+  }
+}
+
 std::vector<std::string> labels(const Axis& axis) {
   std::vector<std::string> result;
   for (const Tick& tick : axis.ticks) result.push_back(tick.label);

@@ -167,21 +167,47 @@ TEST_F(ReportRecord, LinesOfOtherFiles) {
   }
 }
 
-TEST_F(ReportRecord, RollbacksAndStartsGoBack) {
+TEST_F(ReportRecord, OnlyRollbacksGoBack) {
   const std::string rollback =
       R"({"step":2,"rollback":"c/2","spike_step":4,"loss":90,"mean":1,"spread":1,"first_left_out":2,"last_left_out":3})"
       "\n";
   write("metrics.jsonl",
         step(1) + step(2) + step(3) + step(4, "90") + rollback + step(3) + step(4));
-  RunRecord record = read_run(run());
+  const RunRecord record = read_run(run());
   EXPECT_EQ(record[Quantity::loss].records(), 4);
   EXPECT_EQ(record[Quantity::loss].greatest(), 0.5);
   EXPECT_THAT(record.rollbacks.kept.at(0).what, HasSubstr("c/2"));
   write("history.jsonl", "{\"step\":0}\n{\"step\":2,\"checkpoint\":\"c/2\"}\n");
   write("metrics.jsonl", step(1) + step(2) + step(3) + step(3, "0.25"));
-  record = read_run(run());
-  EXPECT_EQ(record[Quantity::loss].records(), 3);
-  EXPECT_EQ(record[Quantity::loss].least(), 0.25);
+  EXPECT_THAT(refusal(), HasSubstr("line 4: step 3 comes after step 3"))
+      << "a start from a checkpoint takes out what comes again";
+}
+
+TEST_F(ReportRecord, EvaluationsGoBackInARollbackAlone) {
+  const auto evaluation = [](int number, const char* loss) {
+    return fmt::format("{{\"step\":{},\"val_loss\":{}}}\n", number, loss);
+  };
+  const std::string until_4 = step(1) + step(2) + evaluation(2, "1") + step(3) + step(4);
+  write("metrics.jsonl", until_4 + evaluation(4, "2") + evaluation(4, "2"));
+  EXPECT_EQ(read_run(run())[Quantity::val_loss].records(), 3) << "the end may measure once more";
+  write("metrics.jsonl", until_4 + evaluation(4, "2") + evaluation(3, "2"));
+  EXPECT_THAT(refusal(), HasSubstr("line 7: the evaluation of step 3 comes after step 4"));
+  write("metrics.jsonl",
+        until_4 + evaluation(4, "9") + "{\"step\":2,\"rollback\":\"c/2\"}\n" + step(3) +
+            evaluation(3, "3"));
+  const RunRecord record = read_run(run());
+  EXPECT_EQ(record[Quantity::val_loss].records(), 2);
+  EXPECT_EQ(record[Quantity::val_loss].greatest(), 3);
+}
+
+TEST_F(ReportRecord, MemoryOfVeryManyOperatorsIsJoined) {
+  std::string bytes = "1";
+  for (int i = 1; i < 100'000; ++i) bytes += i == 77'777 ? ",9" : ",1";
+  write("metrics.jsonl", step(1));
+  write("memory.json", "{\"live_bytes\":[" + bytes + "],\"joined\":9000000000000000}");
+  const RunRecord record = read_run(run());
+  EXPECT_EQ(record.step_memory->joined, 128) << "1,500 entries at most, of a power of two each";
+  EXPECT_EQ(record.step_memory->live_bytes.at(77'777 / 128), 9);
 }
 
 TEST_F(ReportRecord, LaterVersions) {

@@ -195,7 +195,9 @@ class Reports(Reported):
         self.expect_error(self.report("run", "run/"), 2, "the same run")
         self.expect_error(self.report("run/metrics.jsonl"), 1, "is no folder")
         self.expect_error(self.report("run", "--ranks=2"), 2, "--ranks")
-        self.expect_error(self.report("run", "--out=x", "--csv=x"), 2, "both")
+        (self.folder / "link").symlink_to(".")
+        for spelling in ("x", "./x", "run/../x", self.folder / "x", "link/x"):
+            self.expect_error(self.report("run", "--out=x", f"--csv={spelling}"), 2, "both")
         self.expect_error(self.report(*(f"r{i}" for i in range(17))), 2, "17 runs")
         log = (run / "logs/rank_0.log").read_text()
         lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)

@@ -18,11 +18,12 @@ Ledger ledger(std::initializer_list<std::pair<LedgerPart, double>> parts, double
 RunFacts facts(const Ledger& first, const Ledger& second) {
   return {.ledgers = {{0, "a", first}, {1, "b", second}},
           .steps = 10000,
-          .logged_steps = 200,
           .log_every = 50,
+          .records = 200,
           .samples_per_s = 1000,
           .loader_samples_per_s = 5000,
           .free_cpus = 6,
+          .host_cpus = 8,
           .buckets = 5,
           .gradient_bytes = 20 << 20};
 }
@@ -72,7 +73,14 @@ TEST(RunAdvice, CountsTheWorkersThatAreMissing) {
       << advice[0].evidence;
   EXPECT_DOUBLE_EQ(advice[0].gain, 0.5);
   run.free_cpus = 0;
+  EXPECT_EQ(
+      advise_run(run)[0].remedy,
+      "--workers 4, and the ranks are bound to their own cores, and 7 of the host's are idle: "
+      "start them with mpirun --bind-to none");
+  run.host_cpus = 1;
   EXPECT_NE(advise_run(run)[0].remedy.find("every core computes already"), std::string::npos);
+  run.loader_samples_per_s = 0;  // nobody knows
+  EXPECT_TRUE(advise_run(run).empty());
 }
 
 TEST(RunAdvice, ASlowRankIsTheCauseOfTheOthersWaiting) {
@@ -118,31 +126,42 @@ TEST(RunAdvice, LoggingAndStorage) {
   const Ledger logs = ledger({{LedgerPart::logging, 20}, {LedgerPart::backward, 80}});
   RunFacts run = facts(logs, kHealthy);
   run.log_every = 1;
-  run.logged_steps = run.steps;
+  run.records = run.steps;
   ASSERT_EQ(causes(run), Causes{AdviceCause::logging});
   EXPECT_EQ(advise_run(run)[0].remedy, "--log-every 50");
   run.log_every = 50;
-  run.logged_steps = 200;  // 0.1 s each
+  run.records = 200;  // 0.1 s each
   EXPECT_EQ(causes(run), Causes{AdviceCause::slow_storage});
+  run.log_every = 0;  // validations alone
+  EXPECT_NE(advise_run(run)[0].remedy.find("--eval-every"), std::string::npos);
 }
 
 TEST(RunAdvice, CheckpointsAndLaunches) {
   RunFacts run =
       facts(ledger({{LedgerPart::checkpoint, 20}, {LedgerPart::backward, 80}}), kHealthy);
   run.checkpoints = 10;
+  run.checkpoint_seconds = 600;
   EXPECT_EQ(causes(run), Causes{AdviceCause::checkpoint});
+  // 20% are 40 times as much as 0.5%.
+  EXPECT_NE(advise_run(run)[0].remedy.find("--checkpoint-every 24000s"), std::string::npos);
+  run.checkpoint_steps = 100;
+  EXPECT_NE(advise_run(run)[0].remedy.find("--checkpoint-every 4000"), std::string::npos);
   run = facts(kHealthy, kHealthy);
   run.on_gpu = true;
+  EXPECT_EQ(causes(run), Causes{});  // the exchange of several ranks waits for the device
+  run.ledgers.pop_back();
   EXPECT_EQ(causes(run), Causes{AdviceCause::launches});
   run.ledgers[0].ledger[LedgerPart::device_wait] = 40;
   EXPECT_EQ(causes(run), Causes{});
+  run.ledgers[0].ledger = ledger({{LedgerPart::data, 80}, {LedgerPart::forward, 12}});
+  EXPECT_EQ(causes(run), Causes{AdviceCause::data_wait});
 }
 
 TEST(RunAdvice, TheMostGainComesFirst) {
   const Ledger both =
       ledger({{LedgerPart::logging, 10}, {LedgerPart::data, 30}, {LedgerPart::backward, 60}});
   RunFacts run = facts(both, both);
-  run.logged_steps = run.steps;
+  run.records = run.steps;
   EXPECT_EQ(causes(run), (Causes{AdviceCause::data_wait, AdviceCause::logging}));
 }
 
