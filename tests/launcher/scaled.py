@@ -157,6 +157,12 @@ class ScaleRanks(ScaleTest):
                 self.assertLess(time.monotonic(), deadline)
                 self.assertIsNone(process.poll())
                 time.sleep(0.05)
+            process.send_signal(signal.SIGSTOP)  # holds its lock, and writes nothing
+            second = self.scale("--ranks=1", "--force")
+            self.assertEqual(second.returncode, 3, second.stderr)
+            self.assertTrue(done.exists(), "removed by a start that was refused")
+            self.assertGreaterEqual(len(self.result()["runs"]), 2)
+            process.send_signal(signal.SIGCONT)
             process.send_signal(signal.SIGINT)
             _, stderr = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 1)
