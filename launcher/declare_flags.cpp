@@ -168,12 +168,13 @@ void declare_data(FlagGroup group, RawFlags& raw) {
 void declare_batch(FlagGroup group, RawFlags& raw) {
   group.whole("--global-batch", raw.global_batch, 1, "samples in a step, over all ranks");
   group
-      .whole_or_auto("--micro-batch",
-                     raw.micro_batch,
-                     1,
-                     kMostCount,
-                     "samples a rank computes at once; auto: the largest of the fastest, measured, that fits "
-                     "memory and --memory-limit")
+      .whole_or_auto(
+          "--micro-batch",
+          raw.micro_batch,
+          1,
+          kMostCount,
+          "samples a rank computes at once; auto: the largest of the fastest, measured, that fits "
+          "memory and --memory-limit")
       ->default_str("at most 32");
   group.whole("--accumulation", raw.accumulation, 1, "micro-batches of each rank in a step")
       ->default_str("");
