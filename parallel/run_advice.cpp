@@ -180,7 +180,7 @@ class Adviser {
                     share * (1 - double(fewer) / double(f_.buckets))};
     const double taking_part = share + least(LedgerPart::optimizer) + least(LedgerPart::other);
     if (!f_.on_gpu && !is_crowded() && step_seconds() < kShortStepSeconds &&
-        taking_part > kMuchOfAStep)
+        f_.gradient_bytes < kGoodBucketBytes && taking_part > kMuchOfAStep)
       return Advice{AdviceCause::too_small,
                     fmt::format("the model is too small for {} ranks: {}% of a step is the "
                                 "exchange and what goes with it",
