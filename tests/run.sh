@@ -9,7 +9,7 @@
 #   --exclude REGEX  not the tests with such a label (default: gpu, unless a --label names it)
 #   --filter REGEX   only tests whose name matches
 #
-# Tests that start ranks of their own run one at a time, the others on every core.
+# Of the tests that start ranks one runs at a time, beside the others; those that watch times run alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
