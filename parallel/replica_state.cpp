@@ -32,11 +32,6 @@ void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
   }
 }
 
-/// Norms are read by the processor: on a device that would stop it at every bucket.
-bool measures_noise(Backend& device, ProgramSet& programs) {
-  return device.is_host_memory(programs.parameters());
-}
-
 int own_rounds(const Schedule& schedule) {
   std::size_t rounds = 0;
   for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
@@ -60,12 +55,6 @@ Replica::State::State(RankContext& rank_context,
                    programs.gradients(),
                    options,
                    batch),
-      shard_norms(context.backend(),
-                  programs.graph(),
-                  programs.space(),
-                  programs.gradients(),
-                  measures_noise(context.backend(), programs) ? options.noise_scale_every : 0,
-                  batch.shards),
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())) {
   for (auto& event : copied_) {

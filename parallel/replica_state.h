@@ -38,7 +38,6 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   double moving_seconds() const { return exchanging_; }
 
   StepTimes times;
-  ShardNorms shard_norms;
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:

@@ -102,8 +102,6 @@ void TrainingRun::tell_noise_scale() {
                                                    adaptive ? std::sqrt(2.0) : 2.0);
   else if (p_.options.noise_scale_every == 0)
     summary_.noise_scale_words = "not measured: --noise-scale-every 0";
-  else if (!is_on_host())
-    summary_.noise_scale_words = "not measured on a GPU";
   else if (p_.replica.batch().shards < 2)
     summary_.noise_scale_words =
         "not known: a step has one shard; a smaller --micro-batch gives more";

@@ -182,7 +182,17 @@ class Backend {
   virtual void squared_norms(const float* values,
                              std::span<const FlatRange> ranges,
                              double* result) = 0;
-  /// Reserves what conclude_step() needs for these tensors, so that it never allocates.
+  /// As squared_norms(), to device memory and without waiting.
+  virtual void start_squared_norms(const float* values,
+                                   std::span<const FlatRange> ranges,
+                                   double* result) {
+    squared_norms(values, ranges, result);
+  }
+  /// result[0] = values[0] + values[1] + ..., one after another; both in device memory. Does not
+  /// wait.
+  virtual void add_in_order(const double* values, std::int64_t count, double* result) = 0;
+  /// Reserves what conclude_step() and start_squared_norms() need for these tensors, so that they
+  /// never allocate.
   virtual void reserve_norms(std::span<const FlatRange> /*tensors*/) {}
   /// See StepSums. `outcome` in device memory. Does not wait.
   virtual void conclude_step(const StepSums& sums, StepOutcome* outcome) = 0;
