@@ -23,7 +23,7 @@ class NoiseWatch {
   /// ranks know alike; otherwise nothing happens.
   void gather();
   /// Whether gather() is due, so that no measurement is missed.
-  bool due() const { return results_.size() + 1 >= ShardNorms::kMostSteps; }
+  bool due() const;
   /// A rollback: what was measured since the last gather() does not count.
   void forget();
 

@@ -50,6 +50,8 @@ class ShardNorms {
   bool measures() const { return measures_; }
   /// Whether step number `step` is one of those measured since the last take(); equal as well.
   bool has_measured(std::int64_t step) const;
+  /// How many were measured since then; equal as well.
+  std::size_t measured_steps() const { return taken_ ? 0 : steps_.size(); }
   /// The gradients of `bucket` are the shard's.
   void add_bucket(int bucket);
   /// All buckets of it were added.

@@ -79,13 +79,20 @@ class PinnedBuffer final : public DeviceBuffer {
 /// On the compute stream.
 class CudaEvent final : public DeviceEvent {
  public:
-  CudaEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "event"); }
+  /// `flags`: cudaEventDefault, with a time, or cudaEventDisableTiming.
+  explicit CudaEvent(unsigned flags) { check(cudaEventCreateWithFlags(&event_, flags), "event"); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   ~CudaEvent() override { cudaEventDestroy(event_); }
 
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "event"); }
   void wait() override { check(cudaEventSynchronize(event_), "waiting for the device"); }
+  double seconds_since(const DeviceEvent& earlier) const override {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, static_cast<const CudaEvent&>(earlier).event_, event_),
+          "time of an event");
+    return 1e-3 * double(ms);
+  }
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -192,7 +199,11 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<DeviceEvent> make_event() override {
     select();
-    return std::make_unique<CudaEvent>();
+    return std::make_unique<CudaEvent>(cudaEventDisableTiming);
+  }
+  std::unique_ptr<DeviceEvent> make_timed_event() override {
+    select();
+    return std::make_unique<CudaEvent>(cudaEventDefault);
   }
   void record(DeviceEvent& event) override {
     static_cast<CudaEvent&>(event).record(device_.compute);

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "core/io/checkpoint.h"
+#include "tests/parallel/late_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_table.h"
-#include "tests/support/late_backend.h"
 
 namespace lockstep {
 namespace {
@@ -203,22 +203,12 @@ TEST(Rollback, ADamagedCheckpointIsNamed) {
   expect_same_on_all_ranks(error);
 }
 
-/// A device whose results come a step late, as a GPU's do.
-class LateContext final : public RankContext {
- public:
-  Backend& backend() override { return late_; }
-  Communicator& communicator() override { return *staged_; }
-
- private:
-  LateBackend late_{make_test_backend()};
-  std::unique_ptr<Communicator> staged_ = make_staged_communicator(mpi_world(), late_);
-};
-
 TEST(Rollback, WhereLossesComeLateTheBitsAreTheSame) {
   const SharedFolder folder;
   for (const std::int64_t every : {25, 31}) {  // 31: due where the spike is not known yet
     TrainOptions options = rollback_options(folder / fmt::format("now_{}", every));
     options.checkpoint.every_steps = every;
+    options.noise_scale_every = 1;
     Notes now_notes, late_notes;
     const TrainSummary now = train(mpi_world(), misread, options, &now_notes);
     options.checkpoint.folder = folder / fmt::format("late_{}", every);
@@ -232,6 +222,8 @@ TEST(Rollback, WhereLossesComeLateTheBitsAreTheSame) {
       EXPECT_EQ(late_notes.rollbacks[0].step, now_notes.rollbacks[0].step);
     }
     EXPECT_EQ(late.weights_sha256, now.weights_sha256);
+    EXPECT_TRUE(late.noise_scale);
+    EXPECT_EQ(late.noise_scale, now.noise_scale);
   }
 }
 
