@@ -2,6 +2,7 @@
 // A loss that jumps sends the run back to its last checkpoint by steps, and on with other batches:
 // on every number of ranks and behind every interruption with the same bits.
 #include <filesystem>
+#include <optional>
 
 #include "core/io/checkpoint.h"
 #include "tests/parallel/late_context.h"
@@ -209,6 +210,7 @@ TEST(Rollback, WhereLossesComeLateTheBitsAreTheSame) {
     TrainOptions options = rollback_options(folder / fmt::format("now_{}", every));
     options.checkpoint.every_steps = every;
     options.noise_scale_every = 1;
+    options.log_every = 8;
     Notes now_notes, late_notes;
     const TrainSummary now = train(mpi_world(), misread, options, &now_notes);
     options.checkpoint.folder = folder / fmt::format("late_{}", every);
@@ -222,8 +224,11 @@ TEST(Rollback, WhereLossesComeLateTheBitsAreTheSame) {
       EXPECT_EQ(late_notes.rollbacks[0].step, now_notes.rollbacks[0].step);
     }
     EXPECT_EQ(late.weights_sha256, now.weights_sha256);
-    EXPECT_TRUE(late.noise_scale);
+    EXPECT_EQ(late_notes.noise_scales, now_notes.noise_scales);
     EXPECT_EQ(late.noise_scale, now.noise_scale);
+    if (mpi_world().rank() == 0) {
+      EXPECT_THAT(now_notes.noise_scales, ::testing::Contains(::testing::Ne(std::nullopt)));
+    }
   }
 }
 
