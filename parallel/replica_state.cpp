@@ -55,8 +55,7 @@ Replica::State::State(RankContext& rank_context,
                    programs.gradients(),
                    options,
                    batch),
-      device_timer(context.backend(),
-                   training_schedule(batch, batch.global_batch, context.rank())),
+      device_timer(context.backend(), training_schedule(batch, batch.global_batch, context.rank())),
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())) {
   for (auto& event : copied_) {

@@ -266,14 +266,15 @@ class Adviser {
                               : ""),
           "a larger --micro-batch",
           share};
-    return Advice{AdviceCause::launches,
-                  fmt::format("the GPU did nothing {}% of the time, though neither data nor metrics "
-                              "nor snapshots held it up: a step is too small for a GPU",
-                              percent(idle)),
-                  "by its own clock, between the phases of logged steps",
-                  f_.log_every == 1 ? "log more rarely (--log-every 50), then a larger --micro-batch"
-                                    : "a larger --micro-batch, with --global-batch",
-                  idle};
+    return Advice{
+        AdviceCause::launches,
+        fmt::format("the GPU did nothing {}% of the time, though neither data nor metrics "
+                    "nor snapshots held it up: a step is too small for a GPU",
+                    percent(idle)),
+        "by its own clock, between the phases of logged steps",
+        f_.log_every == 1 ? "log more rarely (--log-every 50), then a larger --micro-batch"
+                          : "a larger --micro-batch, with --global-batch",
+        idle};
   }
 
   const RunFacts& f_;

@@ -121,9 +121,9 @@ TEST(DeviceTimes, LeaveOutEvaluations) {
   const auto before = steps.replica.device_times(1);
   const Schedule schedule = steps.replica.evaluation_schedule(6 * kMicroBatch);
   TrainingFeed feed(96, 6 * kMicroBatch, 1, 1, schedule, schedule);
-  data::Loader loader(steps.data,
-                      steps.loading(options_for(6)),
-                      [&](data::LoadRequest& r) { return feed.next(r); });
+  data::Loader loader(steps.data, steps.loading(options_for(6)), [&](data::LoadRequest& r) {
+    return feed.next(r);
+  });
   steps.replica.evaluate(schedule, loader);
   steps.train_measured(2);
   const auto behind = steps.replica.device_times(2);

@@ -175,9 +175,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   for (const cudaEvent_t event : {start, end})
     if (!event->timed || !event->recorded)
-      return set_status(cudaErrorInvalidResourceHandle,
-                        event->timed ? "an event was never recorded"
-                                     : "an event was made without a time");
+      return set_status(
+          cudaErrorInvalidResourceHandle,
+          event->timed ? "an event was never recorded" : "an event was made without a time");
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
   return cudaSuccess;
 }
