@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -317,6 +318,16 @@ std::vector<std::string> gpu_lines(std::span<const GpuUse> ranks) {
   add_power(ranks, lines);
   add_troubles(ranks, lines);
   return lines;
+}
+
+std::string gpu_phases_line(const DeviceTimes& times, std::int64_t steps) {
+  std::vector<std::string> shares;
+  for (std::size_t i = 0; i < kDeviceParts; ++i)
+    shares.push_back(
+        fmt::format("{} {}", name_of(DevicePart(i)), percent(times.share(DevicePart(i)))));
+  return fmt::format("gpu phases             {} (of rank 0's, by its own clock; logged steps: {})",
+                     fmt::join(shares, ", "),
+                     steps);
 }
 
 std::string gpus_json(std::span<const GpuUse> ranks) {

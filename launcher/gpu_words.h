@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "parallel/device_times.h"
 #include "parallel/gpu_use.h"
 
 namespace lockstep {
@@ -15,7 +17,10 @@ namespace lockstep {
 /// what nobody said are left out; no ranks, no lines.
 std::vector<std::string> gpu_lines(std::span<const GpuUse> ranks);
 
-/// The same in numbers, for summary.json: an array with an object a rank. null: not said. Empty
+/// "gpu phases             forward 31%, backward 55%, ...": of the time of `steps` logged steps.
+std::string gpu_phases_line(const DeviceTimes& times, std::int64_t steps);
+
+/// The use in numbers, for summary.json: an array with an object a rank. null: not said. Empty
 /// where there are no ranks.
 std::string gpus_json(std::span<const GpuUse> ranks);
 

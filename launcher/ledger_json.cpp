@@ -15,6 +15,26 @@ void add_parts(std::vector<JsonField>& fields, const Ledger& step_ms) {
   for (std::size_t i = 0; i < kLedgerParts; ++i) fields.push_back({kNames[i], step_ms.parts[i]});
 }
 
+std::string device_ms_json(const DeviceTimes& ms) {
+  static const auto kNames = [] {
+    std::array<std::string, kDeviceParts> names;
+    for (std::size_t i = 0; i < kDeviceParts; ++i)
+      names[i] = std::string(name_of(DevicePart(i))) + "_ms";
+    return names;
+  }();
+  std::vector<JsonField> fields;
+  for (std::size_t i = 0; i < kDeviceParts; ++i) fields.push_back({kNames[i], ms.parts[i]});
+  return json_object(fields);
+}
+
+std::string device_seconds_json(const DeviceTimes& seconds, std::int64_t steps) {
+  if (steps == 0) return {};
+  std::vector<JsonField> fields{{"steps", steps}};
+  for (std::size_t i = 0; i < kDeviceParts; ++i)
+    fields.push_back({name_of(DevicePart(i)), seconds.parts[i]});
+  return json_object(fields);
+}
+
 std::string ledgers_json(const std::vector<RankLedger>& ledgers) {
   std::vector<std::string> objects;
   for (const RankLedger& of_rank : ledgers) {

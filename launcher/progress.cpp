@@ -236,6 +236,8 @@ void Progress::on_end(const TrainSummary& summary) {
                           bytes_words(below));
   console_.line(memory);
   for (const std::string& line : gpu_lines(summary.gpus)) console_.line(line);
+  if (summary.device_steps > 0)
+    console_.line(gpu_phases_line(summary.device_times, summary.device_steps));
   for (const std::string& line : advice_lines(summary.advice)) console_.line(line);
   console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
 }

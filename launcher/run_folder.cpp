@@ -270,6 +270,7 @@ void RunFolder::on_step(const StepRecord& record) {
                                 {"step_ms", record.step_ms.total},
                                 {"loader_samples_per_s", record.loader_samples_per_s}};
   add_parts(fields, record.step_ms);
+  if (record.device_ms) fields.push_back({"device", JsonText{device_ms_json(*record.device_ms)}});
   fields.push_back({"noise_scale", record.noise_scale.value_or(kNull)});
   if (record.gpu) {
     const GpuValues& gpu = record.gpu->values;
@@ -336,6 +337,8 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"noise_scale_words", summary.noise_scale_words},
                    {"advice", JsonText{advice_json(summary.advice)}},
                    {"ledger", JsonText{ledgers_json(summary.ledgers)}},
+                   {"device_times",
+                    JsonText{device_seconds_json(summary.device_times, summary.device_steps)}},
                    {"loader_samples_per_s", summary.loader_samples_per_s},
                    {"loader_workers", std::int64_t(summary.loader_workers)},
                    {"skipped_samples", summary.skipped_samples},

@@ -45,10 +45,12 @@ std::string name_behind_all_in(const std::string& folder) {
   return fmt::format("{}/{}{:010}.{}.{}.0", folder, kEventFile, seconds, host, getpid());
 }
 
-std::array<std::string, kLedgerParts> part_tags() {
-  std::array<std::string, kLedgerParts> tags;
-  for (std::size_t part = 0; part < kLedgerParts; ++part)
-    tags[part] = fmt::format("ledger/{}_ms", name_of(LedgerPart(part)));
+/// "ledger/data_ms", ... of LedgerPart and DevicePart.
+template <typename Part, std::size_t kParts>
+std::array<std::string, kParts> part_tags(std::string_view group) {
+  std::array<std::string, kParts> tags;
+  for (std::size_t part = 0; part < kParts; ++part)
+    tags[part] = fmt::format("{}/{}_ms", group, name_of(Part(part)));
   return tags;
 }
 
@@ -129,9 +131,12 @@ void TensorboardFile::on_step(const StepRecord& record) {
   to.scalar("speed/samples_per_s", record.samples_per_s);
   to.scalar("speed/loader_samples_per_s", record.loader_samples_per_s);
   to.scalar("ledger/step_ms", record.step_ms.total);
-  static const auto tags = part_tags();
+  static const auto tags = part_tags<LedgerPart, kLedgerParts>("ledger");
   for (std::size_t part = 0; part < kLedgerParts; ++part)
     to.scalar(tags[part].c_str(), record.step_ms.parts[part]);
+  static const auto device_tags = part_tags<DevicePart, kDeviceParts>("device");
+  for (std::size_t part = 0; record.device_ms && part < kDeviceParts; ++part)
+    to.scalar(device_tags[part].c_str(), record.device_ms->parts[part]);
   if (record.noise_scale) to.scalar("noise_scale/samples", *record.noise_scale);
   if (record.gpu) {
     const GpuValues& gpu = record.gpu->values;

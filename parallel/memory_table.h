@@ -22,7 +22,7 @@ enum class MemoryCategory : std::uint8_t {
   activations,    ///< arena: values between operators, their gradients, and what placing them costs
   workspace,      ///< arena: scratch of the operator at work
   input,          ///< arena: the micro-batch
-  communication,  ///< buffers of the exchange, and a step's results on their way to the host
+  communication,  ///< buffers of the exchange, and steps' results on their way to the host
   snapshot,       ///< host: copies of weights and state that a checkpoint is written from
   loader,         ///< host: micro-batches that are loaded ahead
   context,        ///< the program, its libraries, kernels, and on a GPU its context

@@ -16,6 +16,11 @@ void NoiseWatch::take(const StepResult& result) {
   if (replica_.shard_norms().has_measured(result.step)) results_.push_back(result);
 }
 
+// By steps and not by results, so that where those come late the scale is the same.
+bool NoiseWatch::due() const {
+  return replica_.shard_norms().measured_steps() + 1 >= ShardNorms::kMostSteps;
+}
+
 void NoiseWatch::forget() {
   (void)replica_.shard_norms().take();
   results_.clear();

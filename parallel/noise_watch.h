@@ -18,11 +18,12 @@ class NoiseWatch {
 
   /// A step's result, in the order of steps.
   void take(const StepResult& result);
-  /// Norms of steps whose results have been taken count from now on. Collective where a step was
-  /// measured since the last call, which all ranks know alike; otherwise nothing happens.
+  /// What was measured counts from now on; the results of all steps have been taken
+  /// (Replica::finish_steps()). Collective where a step was measured since the last call, which all
+  /// ranks know alike; otherwise nothing happens.
   void gather();
   /// Whether gather() is due, so that no measurement is missed.
-  bool due() const { return results_.size() + 1 >= ShardNorms::kMostSteps; }
+  bool due() const;
   /// A rollback: what was measured since the last gather() does not count.
   void forget();
 

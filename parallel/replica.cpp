@@ -69,6 +69,12 @@ const StepResult& Replica::newest_result() { return state_->outcomes.newest(); }
 
 void Replica::resume_updates() { state_->outcomes.forgive(); }
 
+void Replica::time_next_step() { state_->device_timer.measure_next_step(); }
+
+std::optional<DeviceTimes> Replica::device_times(std::int64_t step) const {
+  return state_->device_timer.of(step);
+}
+
 ShardNorms& Replica::shard_norms() { return state_->shard_norms; }
 
 StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {
@@ -171,6 +177,7 @@ void Replica::restore(const std::string& checkpoint) {
   lockstep::restore(saved_arrays(), checkpoint);
   state_->programs.packed().invalidate();
   resume_updates();
+  state_->device_timer.leave_out();
 }
 
 std::string Replica::flip_bit(std::size_t array, std::int64_t index, int bit) {

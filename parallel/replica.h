@@ -12,6 +12,7 @@
 #include "core/io/weights.h"
 #include "core/nn/builder.h"
 #include "parallel/batch_plan.h"
+#include "parallel/device_times.h"
 #include "parallel/nonfinite_search.h"
 #include "parallel/rank_context.h"
 #include "parallel/schedule.h"
@@ -85,6 +86,11 @@ class Replica {
   /// After a bad step has been dealt with: waits for the last step, drops results that have not
   /// been returned, and lets updates happen again.
   void resume_updates();
+
+  /// Has the device's own clock measure the next train_step(): see DeviceTimer.
+  void time_next_step();
+  /// Seconds of that step, whose result is known; nothing where it was not measured, as on a CPU.
+  std::optional<DeviceTimes> device_times(std::int64_t step) const;
 
   /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
   ShardNorms& shard_norms();

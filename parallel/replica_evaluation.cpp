@@ -37,6 +37,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
   evaluation_exchange.finish_bucket(0);
   StepResult result;
   read_metrics(result);
+  device_timer.leave_out();
   LOCKSTEP_CHECK(result.counted > 0,
                  DataError,
                  "evaluation: all labels of the {} samples are to be ignored",

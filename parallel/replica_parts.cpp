@@ -63,6 +63,7 @@ ReplicaParts::ReplicaParts(Backend& backend,
                           gradients,
                           evaluation_shards(batch)),
       outcomes(backend),
+      shard_norms(backend, graph, space, gradients, options.noise_scale_every, batch.shards),
       sample_weight(backend.allocate_host(sizeof(float), "sample weight")) {}
 
 std::uint64_t ReplicaParts::pending_sum_bytes() const {
@@ -71,7 +72,7 @@ std::uint64_t ReplicaParts::pending_sum_bytes() const {
 
 std::uint64_t ReplicaParts::communication_bytes() const {
   return exchange.communication_bytes() + evaluation_exchange.communication_bytes() +
-         outcomes.bytes() + sample_weight->bytes();
+         outcomes.bytes() + shard_norms.bytes() + sample_weight->bytes();
 }
 
 std::uint64_t exchange_memory(const Graph& graph,

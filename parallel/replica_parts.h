@@ -8,6 +8,7 @@
 #include "parallel/outcome_ring.h"
 #include "parallel/program_set.h"
 #include "parallel/rank_context.h"
+#include "parallel/shard_norms.h"
 
 namespace lockstep {
 
@@ -44,6 +45,7 @@ struct ReplicaParts {
   GradientExchange exchange;
   GradientExchange evaluation_exchange;
   OutcomeRing outcomes;
+  ShardNorms shard_norms;
   std::unique_ptr<DeviceBuffer> sample_weight;  ///< a float that copies are made from
 
   /// `graph`, `space` and the flat arrays must outlive it. Throws ConfigError as OptimizerStep,
@@ -58,7 +60,7 @@ struct ReplicaParts {
                const BatchPlan& batch);
 
   std::uint64_t pending_sum_bytes() const;
-  /// Buffers of both exchanges, and a step's results on their way to the host.
+  /// Buffers of both exchanges, and the results and norms of steps on their way to the host.
   std::uint64_t communication_bytes() const;
 };
 

@@ -32,11 +32,6 @@ void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
   }
 }
 
-/// Norms are read by the processor: on a device that would stop it at every bucket.
-bool measures_noise(Backend& device, ProgramSet& programs) {
-  return device.is_host_memory(programs.parameters());
-}
-
 int own_rounds(const Schedule& schedule) {
   std::size_t rounds = 0;
   for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
@@ -60,12 +55,7 @@ Replica::State::State(RankContext& rank_context,
                    programs.gradients(),
                    options,
                    batch),
-      shard_norms(context.backend(),
-                  programs.graph(),
-                  programs.space(),
-                  programs.gradients(),
-                  measures_noise(context.backend(), programs) ? options.noise_scale_every : 0,
-                  batch.shards),
+      device_timer(context.backend(), training_schedule(batch, batch.global_batch, context.rank())),
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())) {
   for (auto& event : copied_) {
@@ -96,8 +86,10 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   play_nan(step);
   if (checks_) search_.begin();
   exchange.begin_step(schedule);
+  const bool whole = schedule.samples == batch.global_batch;
+  device_timer.begin_step(step, whole);
   // Short batches say little of the noise, and may have shards that are absent.
-  shard_norms.begin_step(step, schedule.samples == batch.global_batch && schedule.shards >= 2);
+  shard_norms.begin_step(step, whole && schedule.shards >= 2);
   adds_norms_ = shard_norms.measures() && !schedule.work.empty();
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {
@@ -129,12 +121,14 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       end_shard(shard, schedule);
     }
     exchange.finish_shard();
+    device_timer.mark(DevicePart::backward);
     times.backward += seconds_between(begin, Clock::now());
   }
   if (joins_later) join_missing_rounds(schedule, state);
   if (joins_later || schedule.work.empty()) {
     const auto begin = Clock::now();
     start_all_buckets();
+    device_timer.mark(DevicePart::backward);
     times.backward += seconds_between(begin, Clock::now());
   }
   if (adds_norms_) end_shard(schedule.work.back(), schedule);
@@ -206,6 +200,7 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
+  device_timer.mark(DevicePart::idle);
   if (checks_) search_.look_at(loaded, samples_);
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
@@ -242,6 +237,7 @@ void Replica::State::run(Program& program, const RunState& state, bool exchange_
   const auto begin = Clock::now();
   context.position().enter(Phase::forward);
   program.run_forward(state);
+  device_timer.mark(DevicePart::forward);
   const auto middle = Clock::now();
   context.position().enter(Phase::backward);
   if (exchange_after && options.overlap == Overlap::on) {
@@ -250,6 +246,7 @@ void Replica::State::run(Program& program, const RunState& state, bool exchange_
     program.run_backward(state);
     if (exchange_after) start_all_buckets();
   }
+  device_timer.mark(DevicePart::backward);
   times.forward += seconds_between(begin, middle);
   times.backward += seconds_between(middle, Clock::now());
 }
@@ -320,6 +317,7 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
     profiler->record(wait_work_, begin, end);
     profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
   }
+  device_timer.mark(DevicePart::exchange);
   if (take_fault(FaultKind::flip_gradient) != nullptr)
     flip_a_bit(context.backend(),
                programs.gradients() + metrics.range.offset + metrics.range.elems,
@@ -338,6 +336,7 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
   for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, outcome);
   optimizer.update_running_statistics(outcome);
   programs.packed().invalidate();
+  device_timer.end_step();
   const auto end = Clock::now();
   if (profiler) profiler->record(optimizer_work_, begin, end);
   times.optimizer += seconds_between(begin, end);

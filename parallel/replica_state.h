@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "parallel/device_timer.h"
 #include "parallel/nonfinite_search.h"
 #include "parallel/replica.h"
 #include "parallel/replica_parts.h"
@@ -38,7 +39,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   double moving_seconds() const { return exchanging_; }
 
   StepTimes times;
-  ShardNorms shard_norms;
+  DeviceTimer device_timer;
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:

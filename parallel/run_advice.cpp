@@ -241,21 +241,40 @@ class Adviser {
         share};
   }
 
+  /// What the GPU did nothing in by its own clock, but for what other advice is about.
+  double unexplained_idle() const {
+    if (!f_.device_idle) return 0;
+    return *f_.device_idle - own_.share(LedgerPart::data) - own_.share(LedgerPart::logging) -
+           own_.share(LedgerPart::checkpoint);
+  }
+
   std::optional<Advice> launches() const {
-    // With several ranks the exchange waits for the device, inside backward.
-    if (!f_.on_gpu || f_.ledgers.size() > 1 || own_.share(LedgerPart::device_wait) > kHardlyWaits)
-      return std::nullopt;
+    if (!f_.on_gpu) return std::nullopt;
+    const double waits = own_.share(LedgerPart::device_wait), idle = unexplained_idle();
     const double share = own_.share(LedgerPart::forward) + own_.share(LedgerPart::backward) +
                          own_.share(LedgerPart::optimizer);
-    if (share < kMostOfAStep) return std::nullopt;
+    // With several ranks the exchange waits for the device, inside backward.
+    if (f_.ledgers.size() == 1 && waits <= kHardlyWaits && share >= kMostOfAStep)
+      return Advice{
+          AdviceCause::launches,
+          fmt::format("the processor spent {}% of the time handing work to the GPU and "
+                      "hardly waited for it: the work is too small for a GPU",
+                      percent(share)),
+          fmt::format("it waited {}% of the time", percent(waits)) +
+              (f_.device_idle ? fmt::format("; between phases the GPU did nothing {}% of the time",
+                                            percent(*f_.device_idle))
+                              : ""),
+          "a larger --micro-batch",
+          share};
     return Advice{
         AdviceCause::launches,
-        fmt::format("the processor spent {}% of the time handing work to the GPU and "
-                    "hardly waited for it: the work is too small for a GPU",
-                    percent(share)),
-        fmt::format("it waited {}% of the time", percent(own_.share(LedgerPart::device_wait))),
-        "a larger --micro-batch",
-        share};
+        fmt::format("the GPU did nothing {}% of the time, though neither data nor metrics "
+                    "nor snapshots held it up: a step is too small for a GPU",
+                    percent(idle)),
+        "by its own clock, between the phases of logged steps",
+        f_.log_every == 1 ? "log more rarely (--log-every 50), then a larger --micro-batch"
+                          : "a larger --micro-batch, with --global-batch",
+        idle};
   }
 
   const RunFacts& f_;

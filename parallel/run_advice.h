@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,7 @@ struct RunFacts {
   std::int64_t buckets = 0, gradient_bytes = 0;
   double moving_seconds = 0;  ///< of moving exchanges along inside backward, on rank 0
   bool on_gpu = false;
+  std::optional<double> device_idle = {};  ///< share of its time, where rank 0's GPU measured it
 };
 
 /// What is gained at least by an advice that is given, and how much has to be known of a run.

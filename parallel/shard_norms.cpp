@@ -2,7 +2,8 @@
 #include "parallel/shard_norms.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "core/base/error.h"
 
 namespace lockstep {
 
@@ -18,17 +19,27 @@ ShardNorms::ShardNorms(Backend& backend,
     const Parameter& parameter = graph.parameters()[i];
     if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;
     const Segment& segment = space.of(int(i));
-    BucketTensors& bucket = buckets_[std::size_t(segment.bucket)];
-    bucket.ranges.push_back({.offset = segment.offset, .elems = segment.elems});
-    bucket.numbers.push_back(squared_.size());
-    squared_.push_back(0);
+    std::vector<Run>& runs = buckets_[std::size_t(segment.bucket)];
+    if (runs.empty() || runs.back().first + runs.back().ranges.size() != parameters_)
+      runs.push_back({.first = parameters_, .ranges = {}});
+    runs.back().ranges.push_back({.offset = segment.offset, .elems = segment.elems});
+    ++parameters_;
   }
-  for (BucketTensors& bucket : buckets_) {
-    bucket.squared.resize(bucket.ranges.size());
-    backend_.reserve_norms(bucket.ranges);
-  }
-  norms_.reserve(kMostSteps * std::size_t(max_shards));
+  for (const std::vector<Run>& runs : buckets_)
+    for (const Run& run : runs) backend_.reserve_norms(run.ranges);
+  const std::size_t most = kMostSteps * std::size_t(max_shards);
+  squared_ = backend_.allocate((parameters_ + 1) * sizeof(double), "squared norms of a shard");
+  slots_ = backend_.allocate_host(most * sizeof(double), "squared norms of shards");
+  copied_ = backend_.make_event();
+  norms_.reserve(most);
   steps_.reserve(kMostSteps);
+}
+
+ShardNorms::~ShardNorms() {
+  try {
+    if (!norms_.empty()) copied_->wait();
+  } catch (const Error&) {  // a device that is lost copies nothing any more
+  }
 }
 
 void ShardNorms::begin_step(std::int64_t step, bool suits) {
@@ -47,24 +58,30 @@ bool ShardNorms::has_measured(std::int64_t step) const {
 }
 
 void ShardNorms::add_bucket(int index) {
-  BucketTensors& bucket = buckets_[std::size_t(index)];
-  if (bucket.ranges.empty()) return;
-  backend_.squared_norms(gradients_, bucket.ranges, bucket.squared.data());
-  for (std::size_t i = 0; i < bucket.numbers.size(); ++i)
-    squared_[bucket.numbers[i]] = bucket.squared[i];
+  for (const Run& run : buckets_[std::size_t(index)])
+    backend_.start_squared_norms(gradients_, run.ranges, squared_->as<double>() + run.first);
 }
 
 void ShardNorms::end_shard(std::int64_t shard, std::int64_t samples, std::int64_t step_samples) {
-  norms_.push_back({.step = step_,
-                    .shard = shard,
-                    .samples = samples,
-                    .step_samples = step_samples,
-                    .squared = std::accumulate(squared_.begin(), squared_.end(), 0.0)});
+  double* const squared = squared_->as<double>();
+  double* const sum = squared + parameters_;
+  backend_.add_in_order(squared, std::int64_t(parameters_), sum);
+  backend_.start_copy_to_host(slots_->as<double>() + norms_.size(), sum, sizeof *sum);
+  backend_.record(*copied_);
+  norms_.push_back(
+      {.step = step_, .shard = shard, .samples = samples, .step_samples = step_samples});
 }
 
 std::span<const ShardNorm> ShardNorms::take() {
   taken_ = true;
+  if (norms_.empty()) return {};
+  copied_->wait();
+  for (std::size_t i = 0; i < norms_.size(); ++i) norms_[i].squared = slots_->as<double>()[i];
   return norms_;
+}
+
+std::size_t ShardNorms::bytes() const {
+  return every_ == 0 ? 0 : squared_->bytes() + slots_->bytes();
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 
 #include "core/exec/backend.h"
 #include "core/io/checkpoint.h"
+#include "parallel/device_times.h"
 #include "parallel/gpu_use.h"
 #include "parallel/ledger.h"
 #include "parallel/run_advice.h"
@@ -27,6 +28,8 @@ struct StepRecord {
   double grad_norm = 0;  ///< negative where it was not computed
   double samples_per_s = 0;
   Ledger step_ms;  ///< milliseconds a step, and where they went
+  /// Milliseconds of this step alone by the device's clock; nothing where it was not measured.
+  std::optional<DeviceTimes> device_ms = {};
   /// See NoiseScale; nothing where it is not known.
   std::optional<double> noise_scale = {};
   /// What the loaders of all ranks could deliver, by rank 0's measure.
@@ -104,6 +107,9 @@ struct TrainSummary {
   std::vector<Advice> advice;
   /// Training time of this process, by rank.
   std::vector<RankLedger> ledgers;
+  /// Seconds by the clock of rank 0's device, of the logged steps that it measured, and how many.
+  DeviceTimes device_times;
+  std::int64_t device_steps = 0;
   double loader_samples_per_s = 0;
   int loader_workers = 0;               ///< of each rank; 0: the training thread loads
   std::int64_t skipped_samples = 0;     ///< that others took the place of, on all ranks

@@ -191,6 +191,7 @@ void TrainingRun::train_one_step() {
   const std::int64_t step = done_;
   const bool logs =
       (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
+  if (logs) p_.replica.time_next_step();
   const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
   take(p_.replica.train_step(feed_.schedule(step), *loader_, step, lr));
   if (logs || noise_watch_.due()) {
@@ -203,6 +204,11 @@ void TrainingRun::train_one_step() {
   StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
   record.noise_scale = noise_watch_.scale().samples();
+  if (const auto times = p_.replica.device_times(step)) {
+    record.device_ms = *times * 1e3;
+    summary_.device_times += *times;
+    ++summary_.device_steps;
+  }
   if (p_.context.rank() == 0 && p_.options.complete_step) p_.options.complete_step(record);
   tell([&](TrainObserver& observer) { observer.on_step(record); });
 }

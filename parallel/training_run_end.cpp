@@ -82,6 +82,7 @@ RunFacts TrainingRun::facts() const {
                  .buckets = std::int64_t(saved.space.buckets.size()),
                  .moving_seconds = p_.replica.times().moving_exchanges,
                  .on_gpu = !is_on_host()};
+  if (s.device_steps > 0) facts.device_idle = s.device_times.share(DevicePart::idle);
   for (const Bucket& bucket : saved.space.buckets)
     facts.gradient_bytes += bucket.elems * std::int64_t(sizeof(float));
   return facts;
@@ -102,8 +103,6 @@ void TrainingRun::tell_noise_scale() {
                                                    adaptive ? std::sqrt(2.0) : 2.0);
   else if (p_.options.noise_scale_every == 0)
     summary_.noise_scale_words = "not measured: --noise-scale-every 0";
-  else if (!is_on_host())
-    summary_.noise_scale_words = "not measured on a GPU";
   else if (p_.replica.batch().shards < 2)
     summary_.noise_scale_words =
         "not known: a step has one shard; a smaller --micro-batch gives more";

@@ -99,6 +99,9 @@ class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
   virtual void wait() {}
+  /// What the device's clock says between `earlier` and this one. Both of make_timed_event(),
+  /// recorded, and past: something behind them has been waited for.
+  virtual double seconds_since(const DeviceEvent& /*earlier*/) const { return 0; }
 };
 
 /// What a device reaches in large matrix products and in streaming through memory, measured.
@@ -166,6 +169,9 @@ class Backend {
 
   /// A point that record() sets and that wait() waits for; where the device works at once, nothing.
   virtual std::unique_ptr<DeviceEvent> make_event() { return std::make_unique<DeviceEvent>(); }
+  /// An event of which the device notes the time. Null where the device works at once: what the
+  /// host's clock says of it is all there is.
+  virtual std::unique_ptr<DeviceEvent> make_timed_event() { return nullptr; }
   /// `event` is everything that was asked for until now.
   virtual void record(DeviceEvent& /*event*/) {}
   /// As copy_to_host(), to memory of allocate_host(), which holds the bytes once an event that was
@@ -182,7 +188,17 @@ class Backend {
   virtual void squared_norms(const float* values,
                              std::span<const FlatRange> ranges,
                              double* result) = 0;
-  /// Reserves what conclude_step() needs for these tensors, so that it never allocates.
+  /// As squared_norms(), to device memory and without waiting.
+  virtual void start_squared_norms(const float* values,
+                                   std::span<const FlatRange> ranges,
+                                   double* result) {
+    squared_norms(values, ranges, result);
+  }
+  /// result[0] = values[0] + values[1] + ..., one after another; both in device memory. Does not
+  /// wait.
+  virtual void add_in_order(const double* values, std::int64_t count, double* result) = 0;
+  /// Reserves what conclude_step() and start_squared_norms() need for these tensors, so that they
+  /// never allocate.
   virtual void reserve_norms(std::span<const FlatRange> /*tensors*/) {}
   /// See StepSums. `outcome` in device memory. Does not wait.
   virtual void conclude_step(const StepSums& sums, StepOutcome* outcome) = 0;

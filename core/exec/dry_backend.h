@@ -26,6 +26,7 @@ class DryBackend final : public Backend {
   void sgd_update(const SgdUpdate&, std::span<const FlatRange>) override {}
   void adamw_update(const AdamwUpdate&, std::span<const FlatRange>) override {}
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {}
+  void add_in_order(const double*, std::int64_t, double*) override {}
   void conclude_step(const StepSums&, StepOutcome*) override {}
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override {}
   void update_running_statistic(

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <sys/mman.h>
 #include <utility>
@@ -130,6 +131,9 @@ class CpuBackend final : public Backend {
                      double* result) override {
     for (std::size_t i = 0; i < ranges.size(); ++i)
       result[i] = squared_norm_(values + ranges[i].offset, ranges[i].elems, kNormBlock);
+  }
+  void add_in_order(const double* values, std::int64_t count, double* result) override {
+    *result = std::accumulate(values, values + count, 0.0);
   }
   void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
     double squares = 0;

@@ -79,13 +79,20 @@ class PinnedBuffer final : public DeviceBuffer {
 /// On the compute stream.
 class CudaEvent final : public DeviceEvent {
  public:
-  CudaEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "event"); }
+  /// `flags`: cudaEventDefault, with a time, or cudaEventDisableTiming.
+  explicit CudaEvent(unsigned flags) { check(cudaEventCreateWithFlags(&event_, flags), "event"); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   ~CudaEvent() override { cudaEventDestroy(event_); }
 
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "event"); }
   void wait() override { check(cudaEventSynchronize(event_), "waiting for the device"); }
+  double seconds_since(const DeviceEvent& earlier) const override {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, static_cast<const CudaEvent&>(earlier).event_, event_),
+          "time of an event");
+    return 1e-3 * double(ms);
+  }
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -192,7 +199,11 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<DeviceEvent> make_event() override {
     select();
-    return std::make_unique<CudaEvent>();
+    return std::make_unique<CudaEvent>(cudaEventDisableTiming);
+  }
+  std::unique_ptr<DeviceEvent> make_timed_event() override {
+    select();
+    return std::make_unique<CudaEvent>(cudaEventDefault);
   }
   void record(DeviceEvent& event) override {
     static_cast<CudaEvent&>(event).record(device_.compute);
@@ -213,8 +224,19 @@ class CudaBackend final : public Backend {
   void squared_norms(const float* values,
                      std::span<const FlatRange> ranges,
                      double* result) override {
-    start_norms(values, ranges);
+    reserve_norms(ranges);
+    start_squared_norms(values, ranges, norms_->as<double>());
     copy_to_host(result, norms_->data(), ranges.size() * sizeof(double));
+  }
+  void start_squared_norms(const float* values,
+                           std::span<const FlatRange> ranges,
+                           double* result) override {
+    reserve_norms(ranges);
+    cuda::squared_norms(
+        device_, values, ranges, result, norms_->data() + ranges.size() * sizeof(double));
+  }
+  void add_in_order(const double* values, std::int64_t count, double* result) override {
+    cuda::add_in_order(device_, values, count, result);
   }
   void reserve_norms(std::span<const FlatRange> tensors) override {
     const std::size_t bytes =
@@ -222,7 +244,8 @@ class CudaBackend final : public Backend {
     if (!norms_ || norms_->bytes() < bytes) norms_ = allocate(bytes, "gradient norms");
   }
   void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
-    start_norms(sums.gradients, sums.tensors);
+    reserve_norms(sums.tensors);
+    start_squared_norms(sums.gradients, sums.tensors, norms_->as<double>());
     cuda::conclude_step(device_, sums, norms_->as<double>(), outcome);
   }
   void hash(const float* values,
@@ -249,16 +272,6 @@ class CudaBackend final : public Backend {
   /// CUDA's choice of the device is a thread's; on another than ours a context would be made.
   void select() const { check(cudaSetDevice(device_.ordinal), "choice of the device"); }
 
-  /// The squared norms at the start of norms_, partial sums behind them.
-  void start_norms(const float* values, std::span<const FlatRange> ranges) {
-    reserve_norms(ranges);
-    cuda::squared_norms(device_,
-                        values,
-                        ranges,
-                        norms_->as<double>(),
-                        norms_->data() + ranges.size() * sizeof(double));
-  }
-
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
     if (bytes > 0 && to != from)
       check(cudaMemcpyAsync(to, from, bytes, kind, device_.compute), "copy");
@@ -266,7 +279,8 @@ class CudaBackend final : public Backend {
 
   cuda::Device device_;
   const std::string id_;
-  std::unique_ptr<DeviceBuffer> norms_, hashes_;
+  std::unique_ptr<DeviceBuffer> norms_;  // squared norms, and behind them the sums of their blocks
+  std::unique_ptr<DeviceBuffer> hashes_;
   std::vector<std::uint64_t> host_hashes_;
 };
 

@@ -158,4 +158,16 @@ void squared_norms(const Device& device,
   }
 }
 
+void add_in_order(const Device& device, const double* values, std::int64_t count, double* result) {
+  RangeBlocks whole{};
+  whole.first[1] = count;
+  launch("add_in_order",
+         {.shared_bytes = kOrderedSumBytes},
+         device.compute,
+         add_norms_kernel,
+         result,
+         values,
+         whole);
+}
+
 }  // namespace lockstep::cuda

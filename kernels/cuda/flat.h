@@ -22,6 +22,7 @@ void squared_norms(const Device& device,
                    double* result,
                    void* workspace);
 std::size_t squared_norms_workspace(std::span<const FlatRange> ranges);
+void add_in_order(const Device& device, const double* values, std::int64_t count, double* result);
 /// `norms` in device memory: the squared norms of sums.tensors.
 void conclude_step(const Device& device,
                    const StepSums& sums,

@@ -37,6 +37,12 @@ GpuUse used(const std::string& host, std::initializer_list<GpuSample> samples) {
 
 void say(GpuUse& use, const std::string& why) { std::ranges::copy(why, use.not_watched); }
 
+TEST(GpuPhases, AreSharesOfTheMeasuredTime) {
+  EXPECT_EQ(gpu_phases_line({{1, 2, 0.5, 0.25, 0.25}}, 12),
+            "gpu phases             forward 25%, backward 50%, exchange 12%, optimizer 6%, idle 6% "
+            "(of rank 0's, by its own clock; logged steps: 12)");
+}
+
 TEST(GpuUse, MeanLeastAndMost) {
   GpuRange range;
   for (const double value : {3., std::nan(""), 1., 8.}) range.add(value);

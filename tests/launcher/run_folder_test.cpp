@@ -66,6 +66,25 @@ TEST_F(RunFolderTest, WritesStepsEvaluationsAndSummary) {
               AllOf(HasSubstr("\"weights_sha256\": \"abc\""), HasSubstr("\"val_loss\": null")));
 }
 
+TEST_F(RunFolderTest, WritesWhatADevicesClockMeasured) {
+  RunFolder folder(out(), kNothing);
+  folder.begin();
+  StepRecord step;
+  folder.on_step(step);
+  EXPECT_THAT(read(out() + "/metrics.jsonl"), Not(HasSubstr("device\"")));
+  step.device_ms = DeviceTimes{{1, 2, 0, 0.5, 0.25}};
+  folder.on_step(step);
+  TrainSummary summary;
+  summary.device_times = {{4, 8, 0, 2, 1}};
+  summary.device_steps = 3;
+  folder.on_end(summary);
+  EXPECT_THAT(folder.finish(), IsEmpty());
+  EXPECT_THAT(read(out() + "/metrics.jsonl"),
+              HasSubstr("\"device\":{\"forward_ms\":1.0,\"backward_ms\":2.0,\"exchange_ms\":0.0,"
+                        "\"optimizer_ms\":0.5,\"idle_ms\":0.25}"));
+  EXPECT_THAT(read(out() + "/summary.json"), HasSubstr("\"device_times\""));
+}
+
 TEST_F(RunFolderTest, WritesHowGpusWereUsedWhereThereAreAny) {
   RunFolder folder(out(), kNothing);
   folder.begin();

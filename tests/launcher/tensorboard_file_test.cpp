@@ -168,6 +168,7 @@ TEST_F(TensorboardFileTest, ScalarsOfStepsAndEvaluations) {
   step.lr = 0.125;
   step.samples_per_s = 1e6;
   step.step_ms[LedgerPart::forward] = 1.5;
+  step.device_ms.emplace()[DevicePart::idle] = 0.5;
   file.on_step(step);
   EvaluationRecord evaluation;
   evaluation.step = 300;
@@ -190,6 +191,7 @@ TEST_F(TensorboardFileTest, ScalarsOfStepsAndEvaluations) {
   EXPECT_EQ(events[1].scalars.at("speed/samples_per_s"), 1e6f);
   EXPECT_EQ(events[1].scalars.at("ledger/forward_ms"), 1.5f);
   EXPECT_EQ(events[1].scalars.at("ledger/data_ms"), 0.0f) << "zeros are written as well";
+  EXPECT_EQ(events[1].scalars.at("device/idle_ms"), 0.5f);
   EXPECT_EQ(events[1].scalars.count("train/accuracy"), 0u);
   EXPECT_EQ(events[2].scalars.at("val/loss"), 0.5f);
   EXPECT_EQ(events[2].scalars.at("val/accuracy"), 0.75f);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA kernels that do the CPU's operations in the CPU's order, and so must give its bits.
 #include <cmath>
+#include <numeric>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/ops/bf16_variant.h"
@@ -153,14 +154,26 @@ TEST_F(CudaFlatAgreement, OfOptimizers) {
 }
 
 TEST_F(CudaFlatAgreement, OfNormsAndStatistics) {
-  std::vector<double> norms[2];
+  std::vector<double> norms[2], kept[2];
   Backend* const backends[] = {cpu_.get(), &backend()};
   for (int b = 0; b < 2; ++b) {
     Arrays arrays(*backends[b], elems_);
     norms[b].assign(ranges_.size(), -1);
     backends[b]->squared_norms(arrays.array[0], ranges_, norms[b].data());
+    // Those that stay on the device, and their sum.
+    const auto place =
+        backends[b]->allocate((ranges_.size() + 1) * sizeof(double), "squared norms");
+    auto* const squared = place->as<double>();
+    backends[b]->start_squared_norms(arrays.array[0], ranges_, squared);
+    backends[b]->add_in_order(squared, std::int64_t(ranges_.size()), squared + ranges_.size());
+    kept[b].resize(ranges_.size() + 1);
+    backends[b]->copy_to_host(kept[b].data(), squared, place->bytes());
   }
   EXPECT_EQ(norms[0], norms[1]);
+  EXPECT_EQ(kept[0], kept[1]);
+  EXPECT_EQ(kept[1].back(), std::accumulate(norms[0].begin(), norms[0].end(), 0.0));
+  kept[1].pop_back();
+  EXPECT_EQ(kept[1], norms[0]);
   expect_same([&](Backend& backend, float* const* a) {
     backend.update_running_statistic(a[0], a[1], a[3], 0.1f, elems_, nullptr);
   });

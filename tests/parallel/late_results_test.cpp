@@ -12,8 +12,8 @@
 #include "parallel/replica.h"
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
+#include "tests/parallel/late_context.h"
 #include "tests/support/device_context.h"
-#include "tests/support/late_backend.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
@@ -21,17 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class LateContext final : public RankContext {
- public:
-  LateContext() : staged_(make_staged_communicator(testing::mpi_world(), late)) {}
-  Backend& backend() override { return late; }
-  Communicator& communicator() override { return *staged_; }
-
-  testing::LateBackend late{testing::make_test_backend()};
-
- private:
-  std::unique_ptr<Communicator> staged_;
-};
+using testing::LateContext;
 
 /// f32 samples of which one may be infinite, or all labels ignored from sample `ignored` on.
 class FewNumbers final : public data::Dataset {

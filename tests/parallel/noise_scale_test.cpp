@@ -3,6 +3,7 @@
 // computed one by one. The same bits on every number of ranks.
 #include <gtest/gtest.h>
 #include <numeric>
+#include <utility>
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
@@ -10,6 +11,7 @@
 #include "parallel/replica.h"
 #include "parallel/self_communicator.h"
 #include "parallel/trainer.h"
+#include "tests/parallel/late_context.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
@@ -116,17 +118,19 @@ TEST(NoiseScale, IsMadeOfTheShardsOwnGradients) {
   EXPECT_NEAR(watch.scale().variance(), variance, relative * lost * variance);
 }
 
-/// Of each step, -1 where it is not known; on rank 0.
-std::vector<double> noise_scales(Communicator& communicator) {
+/// Of each logged step, -1 where it is not known; on rank 0.
+std::vector<double> noise_scales(RankContext& context,
+                                 std::int64_t steps = 12,
+                                 std::int64_t log_every = 1) {
   struct Observer : TrainObserver {
     void on_step(const StepRecord& r) override { scales.push_back(r.noise_scale.value_or(-1)); }
     std::vector<double> scales;
   } observer;
-  testing::DeviceContext context(communicator);
-  TrainOptions options{.global_batch = 24, .micro_batch = 4, .steps = 12};
+  TrainOptions options{.global_batch = 24, .micro_batch = 4, .steps = steps};
   options.optimizer = Sgd{.lr = 0.01f};
+  options.bucket_mb = 0.001;  // several
   options.noise_scale_every = 1;
-  options.log_every = 1;
+  options.log_every = log_every;
   Trainer trainer(context, model(), loss, options);
   trainer.add_observer(observer);
   // Batches of 24, 24 and 12, of which the whole ones are measured.
@@ -137,13 +141,57 @@ std::vector<double> noise_scales(Communicator& communicator) {
 
 TEST(NoiseScale, HasTheSameBitsOnOneRank) {
   SelfCommunicator self;
-  const std::vector<double> together = noise_scales(testing::mpi_world());
-  const std::vector<double> alone = noise_scales(self);
+  testing::DeviceContext all(testing::mpi_world()), one(self);
+  const std::vector<double> together = noise_scales(all);
+  const std::vector<double> alone = noise_scales(one);
   if (testing::mpi_world().rank() != 0) return;
   EXPECT_EQ(together.size(), 12u);
   EXPECT_EQ(together[NoiseScale::kFewest - 1], -1);
   EXPECT_GT(together.back(), 0);
   EXPECT_EQ(together, alone);
+}
+
+TEST(NoiseScale, HasTheSameBitsWhereNormsComeLate) {
+  for (const std::int64_t log_every : {1, 7, 0}) {  // 0: where ShardNorms has no more place
+    testing::DeviceContext at_once(testing::mpi_world());
+    testing::LateContext late;
+    const std::vector<double> want = noise_scales(at_once, 40, log_every);
+    const std::vector<double> got = noise_scales(late, 40, log_every);
+    EXPECT_EQ(got, want) << log_every;
+    if (testing::mpi_world().rank() != 0) continue;
+    EXPECT_GT(got.back(), 0);
+  }
+}
+
+/// Forgets the first three of `steps` steps, of which no result was looked at. Returns what follows
+/// from the others, each measured: |G|^2 and tr(S).
+std::pair<double, double> scale_after_forgetting(RankContext& context, std::int64_t steps) {
+  const auto data = data::glyphs(64, 16).train;
+  const TrainOptions options = options_for(kSamples);
+  Replica replica(context, model(), loss, data->spec(), options, {kSamples % kMicroBatch});
+  const Schedule schedule = replica.schedule(kSamples);
+  data::LoaderOptions loading{.workers = 0, .micro_batch = kMicroBatch};
+  replica.lend_memory(loading);
+  data::Loader loader(data, loading, Feed(schedule, 7));
+  NoiseWatch watch(context, replica);
+  for (std::int64_t step = 0; step < 3; ++step) replica.train_step(schedule, loader, step, 0.1f);
+  watch.forget();
+  replica.finish_steps();
+  for (std::int64_t step = 3; step < steps; ++step)
+    for (const StepResult& result : replica.train_step(schedule, loader, step, 0.1f))
+      watch.take(result);
+  for (const StepResult& result : replica.finish_steps()) watch.take(result);
+  watch.gather();
+  EXPECT_EQ(watch.scale().measurements(), steps - 3);
+  return {watch.scale().squared_gradient(), watch.scale().variance()};
+}
+
+TEST(NoiseScale, ForgetsNormsThatAreUnderWay) {
+  testing::DeviceContext at_once(testing::mpi_world());
+  testing::LateContext late;
+  const auto want = scale_after_forgetting(at_once, 15), got = scale_after_forgetting(late, 15);
+  EXPECT_GT(want.second, 0);
+  EXPECT_EQ(got, want);
 }
 
 /// Where ranks form a group for batch norm, a short batch has shards that are absent.

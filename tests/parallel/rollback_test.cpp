@@ -2,11 +2,12 @@
 // A loss that jumps sends the run back to its last checkpoint by steps, and on with other batches:
 // on every number of ranks and behind every interruption with the same bits.
 #include <filesystem>
+#include <optional>
 
 #include "core/io/checkpoint.h"
+#include "tests/parallel/late_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_table.h"
-#include "tests/support/late_backend.h"
 
 namespace lockstep {
 namespace {
@@ -203,22 +204,13 @@ TEST(Rollback, ADamagedCheckpointIsNamed) {
   expect_same_on_all_ranks(error);
 }
 
-/// A device whose results come a step late, as a GPU's do.
-class LateContext final : public RankContext {
- public:
-  Backend& backend() override { return late_; }
-  Communicator& communicator() override { return *staged_; }
-
- private:
-  LateBackend late_{make_test_backend()};
-  std::unique_ptr<Communicator> staged_ = make_staged_communicator(mpi_world(), late_);
-};
-
 TEST(Rollback, WhereLossesComeLateTheBitsAreTheSame) {
   const SharedFolder folder;
   for (const std::int64_t every : {25, 31}) {  // 31: due where the spike is not known yet
     TrainOptions options = rollback_options(folder / fmt::format("now_{}", every));
     options.checkpoint.every_steps = every;
+    options.noise_scale_every = 1;
+    options.log_every = 8;
     Notes now_notes, late_notes;
     const TrainSummary now = train(mpi_world(), misread, options, &now_notes);
     options.checkpoint.folder = folder / fmt::format("late_{}", every);
@@ -232,6 +224,11 @@ TEST(Rollback, WhereLossesComeLateTheBitsAreTheSame) {
       EXPECT_EQ(late_notes.rollbacks[0].step, now_notes.rollbacks[0].step);
     }
     EXPECT_EQ(late.weights_sha256, now.weights_sha256);
+    EXPECT_EQ(late_notes.noise_scales, now_notes.noise_scales);
+    EXPECT_EQ(late.noise_scale, now.noise_scale);
+    if (mpi_world().rank() == 0) {
+      EXPECT_THAT(now_notes.noise_scales, ::testing::Contains(::testing::Ne(std::nullopt)));
+    }
   }
 }
 

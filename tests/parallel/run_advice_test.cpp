@@ -157,6 +157,34 @@ TEST(RunAdvice, CheckpointsAndLaunches) {
   EXPECT_EQ(causes(run), Causes{AdviceCause::data_wait});
 }
 
+TEST(RunAdvice, AGpuThatIsIdleByItsOwnClock) {
+  RunFacts run = facts(kHealthy, kHealthy);
+  run.on_gpu = true;
+  run.device_idle = 0.04;
+  EXPECT_EQ(causes(run), Causes{});
+  run.device_idle = 0.41;  // kHealthy waits 1% for data
+  ASSERT_EQ(causes(run), Causes{AdviceCause::launches});
+  EXPECT_NEAR(advise_run(run)[0].gain, 0.4, 1e-12);
+  EXPECT_NE(advise_run(run)[0].text.find("did nothing 40% of the time"), std::string::npos);
+  run.log_every = 1;  // the host waits for each step, and then hands over the next
+  EXPECT_NE(advise_run(run)[0].remedy.find("--log-every 50"), std::string::npos);
+  // What the samples explain is theirs.
+  const Ledger waits = ledger({{LedgerPart::data, 40}, {LedgerPart::backward, 60}});
+  run.ledgers = {{0, "a", waits}, {1, "b", waits}};
+  EXPECT_EQ(causes(run), Causes{AdviceCause::data_wait});
+}
+
+TEST(RunAdvice, WhatHandingOverTakesIsSaidWithTheMeasuredIdleTime) {
+  RunFacts run = facts(kHealthy, kHealthy);
+  run.on_gpu = true;
+  run.ledgers.pop_back();
+  EXPECT_EQ(advise_run(run).at(0).evidence, "it waited 0% of the time");
+  run.device_idle = 0.02;  // gaps inside phases are not in it
+  ASSERT_EQ(causes(run), Causes{AdviceCause::launches});
+  EXPECT_EQ(advise_run(run)[0].evidence,
+            "it waited 0% of the time; between phases the GPU did nothing 2% of the time");
+}
+
 TEST(RunAdvice, TheMostGainComesFirst) {
   const Ledger both =
       ledger({{LedgerPart::logging, 10}, {LedgerPart::data, 30}, {LedgerPart::backward, 60}});

@@ -5,6 +5,8 @@
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <optional>
+#include <vector>
 
 #include "core/base/error.h"
 #include "parallel/trainer.h"
@@ -58,8 +60,10 @@ inline TrainOptions small_options() {
 /// On rank 0.
 class Notes final : public TrainObserver {
  public:
+  void on_step(const StepRecord& record) override { noise_scales.push_back(record.noise_scale); }
   void on_skip(const SkipRecord& record) override { skips.push_back(record); }
   void on_rollback(const RollbackRecord& record) override { rollbacks.push_back(record); }
+  std::vector<std::optional<double>> noise_scales;  // of logged steps
   std::vector<SkipRecord> skips;
   std::vector<RollbackRecord> rollbacks;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <vector>
@@ -13,7 +14,8 @@ namespace lockstep::testing {
 /// Another backend that behaves as if its memory were a device's and the host ahead of it: copies
 /// to the host of start_copy_to_host() arrive only when somebody waits, what lies there before is
 /// garbage; and memory of allocate_host() that a copy to the device reads is looked at when
-/// somebody waits: torn_copies() counts those that were overwritten meanwhile.
+/// somebody waits: torn_copies() counts those that were overwritten meanwhile. Its clock counts
+/// what is asked of it to be done later: copies from and to such memory, and events.
 class LateBackend final : public Backend {
  public:
   explicit LateBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
@@ -50,7 +52,8 @@ class LateBackend final : public Backend {
     inner_->copy(to, from, bytes);
   }
   std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<Event>(*this); }
-  void record(DeviceEvent& event) override { static_cast<Event&>(event).asked = asked_; }
+  std::unique_ptr<DeviceEvent> make_timed_event() override { return make_event(); }
+  void record(DeviceEvent& event) override { static_cast<Event&>(event).asked = ++asked_; }
   void start_copy_to_host(void* host, const void* device, std::size_t bytes) override {
     LOCKSTEP_CHECK(in(pinned_memory_, host), InternalError, "copy to pageable memory started");
     ++asked_;
@@ -72,6 +75,17 @@ class LateBackend final : public Backend {
                      std::span<const FlatRange> ranges,
                      double* result) override {
     inner_->squared_norms(values, ranges, result);
+  }
+  void start_squared_norms(const float* values,
+                           std::span<const FlatRange> ranges,
+                           double* result) override {
+    inner_->start_squared_norms(values, ranges, result);
+  }
+  void add_in_order(const double* values, std::int64_t count, double* result) override {
+    inner_->add_in_order(values, count, result);
+  }
+  void reserve_norms(std::span<const FlatRange> tensors) override {
+    inner_->reserve_norms(tensors);
   }
   void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
     inner_->conclude_step(sums, outcome);
@@ -122,6 +136,10 @@ class LateBackend final : public Backend {
   struct Event final : DeviceEvent {
     explicit Event(LateBackend& backend) : late(backend) {}
     void wait() override { late.arrive(asked); }
+    double seconds_since(const DeviceEvent& earlier) const override {
+      LOCKSTEP_CHECK(late.arrived_ >= asked, InternalError, "the time of an event that is to come");
+      return double(asked - static_cast<const Event&>(earlier).asked);
+    }
     LateBackend& late;
     std::uint64_t asked = 0;
   };
@@ -147,6 +165,7 @@ class LateBackend final : public Backend {
 
   /// Everything up to request `number` is done.
   void arrive(std::uint64_t number) {
+    arrived_ = std::max(arrived_, number);
     for (; !copies_.empty() && copies_.front().number <= number; copies_.pop_front()) {
       const Copy& copy = copies_.front();
       if (copy.to_host)
@@ -159,7 +178,7 @@ class LateBackend final : public Backend {
   std::unique_ptr<Backend> inner_;
   Extents device_memory_, pinned_memory_;
   std::deque<Copy> copies_;
-  std::uint64_t asked_ = 0;
+  std::uint64_t asked_ = 0, arrived_ = 0;
   int torn_copies_ = 0, late_copies_ = 0;
 };
 

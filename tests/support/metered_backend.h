@@ -69,6 +69,14 @@ class MeteredBackend final : public Backend {
                      double* result) override {
     inner_->squared_norms(values, ranges, result);
   }
+  void start_squared_norms(const float* values,
+                           std::span<const FlatRange> ranges,
+                           double* result) override {
+    inner_->start_squared_norms(values, ranges, result);
+  }
+  void add_in_order(const double* values, std::int64_t count, double* result) override {
+    inner_->add_in_order(values, count, result);
+  }
   void reserve_norms(std::span<const FlatRange> tensors) override {
     inner_->reserve_norms(tensors);
   }

@@ -59,6 +59,7 @@ class NullBackend : public Backend {
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {
     no("squared_norms");
   }
+  void add_in_order(const double*, std::int64_t, double*) override { no("add_in_order"); }
   void conclude_step(const StepSums&, StepOutcome*) override { no("conclude_step"); }
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override { no("hash"); }
   void update_running_statistic(

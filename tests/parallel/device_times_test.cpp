@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a step's time goes by the device's own clock: of the right step, complete, and read without
+// waiting. LateBackend's clock counts what it was asked for, so that numbers are exact.
+#include <gtest/gtest.h>
+#include <optional>
+
+#include "core/data/sources.h"
+#include "core/nn/zoo.h"
+#include "parallel/replica.h"
+#include "parallel/trainer.h"
+#include "parallel/training_feed.h"
+#include "tests/parallel/late_context.h"
+#include "tests/support/device_context.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kMicroBatch = 4;
+
+ModelFunction model() { return nn::make_model({.name = "mlp", .outputs = 10, .hidden = {12}}); }
+
+TrainOptions options_for(std::int64_t micro_batches) {
+  TrainOptions options{.global_batch = micro_batches * kMicroBatch, .micro_batch = kMicroBatch};
+  options.optimizer = Sgd{.lr = 0.01f};
+  options.bucket_mb = 0.001;  // several
+  options.noise_scale_every = 0;
+  options.workers = 0;
+  return options;
+}
+
+/// A replica with what feeds it.
+struct Steps {
+  Steps(RankContext& context, const TrainOptions& options)
+      : replica(context, model(), softmax_cross_entropy, data->spec(), options, {}),
+        schedule(replica.schedule(options.global_batch)),
+        feed(data->size(), options.global_batch, 20, options.seed, schedule, schedule),
+        loader(data, loading(options), [this](data::LoadRequest& r) { return feed.next(r); }) {}
+  data::LoaderOptions loading(const TrainOptions& options) const {
+    data::LoaderOptions loading{.workers = 0, .micro_batch = options.micro_batch};
+    replica.lend_memory(loading);
+    return loading;
+  }
+  void train(std::int64_t step) { replica.train_step(schedule, loader, step, 0.01f); }
+  void train_measured(std::int64_t step) {
+    replica.time_next_step();
+    train(step);
+  }
+
+  std::shared_ptr<const data::Dataset> data = data::glyphs(96, 16).train;  // whole batches
+  Replica replica;
+  Schedule schedule;
+  TrainingFeed feed;
+  data::Loader loader;
+};
+
+std::optional<DeviceTimes> second_step(std::int64_t micro_batches) {
+  testing::LateContext context;
+  Steps steps(context, options_for(micro_batches));
+  steps.train(0);
+  steps.train_measured(1);
+  return steps.replica.device_times(1);
+}
+
+TEST(DeviceTimes, AddUpToTheWholeStep) {
+  testing::LateContext context;
+  Steps steps(context, options_for(12));
+  const auto before = context.late.make_timed_event(), after = context.late.make_timed_event();
+  steps.train(0);
+  context.late.record(*before);
+  steps.train_measured(1);
+  context.late.record(*after);
+  const auto times = steps.replica.device_times(1);
+  ASSERT_TRUE(times);
+  for (const DevicePart part : {DevicePart::forward, DevicePart::backward, DevicePart::optimizer})
+    EXPECT_GT((*times)[part], 0) << name_of(part);
+  context.late.synchronize();
+  const double whole = after->seconds_since(*before);
+  EXPECT_GT(whole, 20);
+  // Behind either step's end: its outcome's copy, and an event or two.
+  EXPECT_NEAR(times->total(), whole, 4);
+}
+
+TEST(DeviceTimes, OfSeveralMicroBatchesAreTheirSum) {
+  const std::int64_t ranks = testing::mpi_world().size();
+  const auto one = second_step(ranks), three = second_step(3 * ranks);
+  ASSERT_TRUE(one && three);
+  EXPECT_EQ((*three)[DevicePart::forward], 3 * (*one)[DevicePart::forward]);
+  EXPECT_EQ((*three)[DevicePart::idle], (*one)[DevicePart::idle] + 2) << "two more marks";
+  EXPECT_EQ((*three)[DevicePart::optimizer], (*one)[DevicePart::optimizer]);
+  // What arrives of an exchange during backward depends on the other rank.
+  const auto rest = [](const DeviceTimes& times) {
+    return times[DevicePart::backward] + times[DevicePart::exchange];
+  };
+  EXPECT_GT(rest(*three), rest(*one));
+}
+
+TEST(DeviceTimes, BelongToTheirStepHoweverLateTheyAreAskedFor) {
+  testing::LateContext context;
+  Steps steps(context, options_for(6));
+  steps.train_measured(0);
+  EXPECT_FALSE(steps.replica.device_times(0)) << "no step ended before it";
+  for (std::int64_t step = 1; step < 3; ++step) steps.train(step);
+  steps.train_measured(3);
+  for (std::int64_t step = 4; step < 7; ++step) steps.train(step);
+  for (const std::int64_t step : {0, 2, 4, 6}) EXPECT_FALSE(steps.replica.device_times(step));
+  const auto third = steps.replica.device_times(3);
+  ASSERT_TRUE(third);
+  steps.train_measured(7);
+  EXPECT_FALSE(steps.replica.device_times(3));
+  const auto seventh = steps.replica.device_times(7);
+  ASSERT_TRUE(seventh);
+  EXPECT_EQ(third->total(), seventh->total()) << "equal steps";
+}
+
+TEST(DeviceTimes, LeaveOutEvaluations) {
+  testing::LateContext context;
+  Steps steps(context, options_for(6));
+  steps.train(0);
+  steps.train_measured(1);
+  const auto before = steps.replica.device_times(1);
+  const Schedule schedule = steps.replica.evaluation_schedule(6 * kMicroBatch);
+  TrainingFeed feed(96, 6 * kMicroBatch, 1, 1, schedule, schedule);
+  data::Loader loader(steps.data, steps.loading(options_for(6)), [&](data::LoadRequest& r) {
+    return feed.next(r);
+  });
+  steps.replica.evaluate(schedule, loader);
+  steps.train_measured(2);
+  const auto behind = steps.replica.device_times(2);
+  ASSERT_TRUE(before && behind);
+  // The copy of the outcome before it, and its event, were over as well.
+  EXPECT_EQ(behind->total() + 2, before->total());
+}
+
+/// On rank 0.
+struct Records final : TrainObserver {
+  void on_step(const StepRecord& record) override { steps.push_back(record); }
+  std::vector<StepRecord> steps;
+};
+
+TrainSummary fit(RankContext& context, Records& records, std::int64_t log_every) {
+  TrainOptions options = options_for(6);  // batches of 24, 24 and 16 samples
+  options.steps = 9;
+  options.log_every = log_every;
+  options.eval_every = 0;
+  Trainer trainer(context, model(), softmax_cross_entropy, options);
+  trainer.add_observer(records);
+  return trainer.fit({data::glyphs(64, 16).train, nullptr});
+}
+
+void expect_of_whole_batches_but_the_first(const TrainSummary& summary, const Records& records) {
+  DeviceTimes sum;
+  std::int64_t measured = 0;
+  for (const StepRecord& record : records.steps) {
+    EXPECT_EQ(record.device_ms.has_value(), record.step > 1 && record.step % 3 != 0) << record.step;
+    if (!record.device_ms) continue;
+    for (const DevicePart part : {DevicePart::forward, DevicePart::backward, DevicePart::optimizer})
+      EXPECT_GT((*record.device_ms)[part], 0) << name_of(part);
+    for (const double part : record.device_ms->parts) EXPECT_GE(part, 0);
+    sum += *record.device_ms * 1e-3;
+    ++measured;
+  }
+  EXPECT_EQ(summary.device_steps, measured);
+  EXPECT_GT(measured, 0);
+  // A product and a few sums that round.
+  EXPECT_NEAR(summary.device_times.total(), sum.total(), 1e-12 * sum.total());
+}
+
+TEST(DeviceTimes, AreInTheRecordsOfLoggedSteps) {
+  for (const std::int64_t log_every : {1, 2}) {
+    testing::LateContext context;
+    Records records;
+    const TrainSummary summary = fit(context, records, log_every);
+    if (testing::mpi_world().rank() != 0) continue;
+    ASSERT_EQ(records.steps.size(), std::size_t((9 + log_every - 1) / log_every));
+    expect_of_whole_batches_but_the_first(summary, records);
+  }
+}
+
+TEST(DeviceTimes, ComeFromTheDevicesClockWhereItHasOne) {
+  testing::DeviceContext context(testing::mpi_world());
+  Records records;
+  const TrainSummary summary = fit(context, records, 1);
+  if (testing::mpi_world().rank() != 0) return;
+  if (context.backend().make_timed_event() != nullptr) {
+    expect_of_whole_batches_but_the_first(summary, records);
+    // Steps do not overlap. Each of its few dozen intervals is a float of milliseconds.
+    EXPECT_LE(summary.device_times.total(), summary.wall_s * (1 + 1e-6));
+    return;
+  }
+  EXPECT_EQ(summary.device_steps, 0);
+  for (const StepRecord& record : records.steps) EXPECT_FALSE(record.device_ms);
+}
+
+}  // namespace
+}  // namespace lockstep
