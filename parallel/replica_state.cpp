@@ -67,7 +67,8 @@ Replica::State::State(RankContext& rank_context,
                   measures_noise(context.backend(), programs) ? options.noise_scale_every : 0,
                   batch.shards),
       samples_(samples),
-      on_host_(context.backend().is_host_memory(programs.parameters())) {
+      on_host_(context.backend().is_host_memory(programs.parameters())),
+      ranges_(context.backend().ranges()) {
   for (auto& event : copied_) {
     event = context.backend().make_event();
     context.backend().record(*event);
@@ -75,10 +76,12 @@ Replica::State::State(RankContext& rank_context,
   if (batch.cluster > 1)
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
+  context.position().mark(ranges_);
   programs.set_position(&context.position());
   exchange.set_position(&context.position());
   evaluation_exchange.set_position(&context.position());
   initialise_parameters();
+  if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
   checks_always_ = checks_ = env().nan_check == "1";
   if (checks_) programs.check_finite(search_.report());
@@ -207,6 +210,7 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
   if (checks_) search_.look_at(loaded, samples_);
+  const DeviceScope scope(profiler.get(), copy_work_);
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
   copy_sample_weight(program);
@@ -263,7 +267,10 @@ void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule)
 void Replica::State::start_bucket(int bucket) {
   if (adds_norms_) shard_norms.add_bucket(bucket);
   if (profiler) bucket_start_[std::size_t(bucket)] = Profiler::Clock::now();
+  if (ranges_)
+    bucket_ranges_[std::size_t(bucket)] = ranges_->start(bucket_names_[std::size_t(bucket)]);
   const auto begin = Clock::now();
+  const DeviceScope scope(profiler.get(), profiler ? bucket_work_[std::size_t(bucket)] : -1);
   exchange.start_bucket(bucket);
   exchanging_ += seconds_between(begin, Clock::now());
 }
@@ -271,6 +278,7 @@ void Replica::State::start_bucket(int bucket) {
 void Replica::State::between_kernels() {
   if (!exchange.in_flight()) return;
   const auto begin = Clock::now();
+  const DeviceScope scope(profiler.get(), moving_work_);
   exchange.progress();
   exchanging_ += seconds_between(begin, Clock::now());
 }
@@ -283,7 +291,13 @@ void Replica::State::declare_profile() {
   constexpr std::int64_t kWarmUpSteps = 2, kTracedSteps = 8;
   profiler = std::make_unique<Profiler>(kWarmUpSteps, kTracedSteps);
   data_work_ = profiler->declare({.name = "wait_for_data", .path = "", .cost = {}});
+  copy_work_ = profiler->declare({.name = "copy_input", .path = "", .cost = {}});
   wait_work_ = profiler->declare({.name = "wait_for_exchange", .path = "", .cost = {}});
+  // Of several buckets at once.
+  moving_work_ = profiler->declare({.name = "exchange",
+                                    .path = "",
+                                    .stream = ProfileStream::communication,
+                                    .cost = {}});
   optimizer_work_ = profiler->declare({.name = "optimizer", .path = "", .cost = {}});
   bucket_start_.resize(std::size_t(exchange.bucket_count()));
   for (int b = 0; b < exchange.bucket_count(); ++b)
@@ -292,6 +306,12 @@ void Replica::State::declare_profile() {
                                               .stream = ProfileStream::communication,
                                               .cost = {}}));
   programs.profile(profiler.get());
+}
+
+void Replica::State::declare_ranges() {
+  bucket_ranges_.resize(std::size_t(exchange.bucket_count()));
+  for (int b = 0; b < exchange.bucket_count(); ++b)
+    bucket_names_.push_back(ranges_->declare(fmt::format("exchange bucket {}", b)));
 }
 
 // Ranks of a batch-norm group run the same number of micro-batches: one that has fewer takes part
@@ -307,19 +327,26 @@ void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& sta
   }
 }
 
+void Replica::State::finish_bucket(int bucket) {
+  const auto b = std::size_t(bucket);
+  const auto begin = Profiler::Clock::now();
+  {
+    const DeviceScope scope(profiler.get(), profiler ? bucket_work_[b] : -1);
+    exchange.finish_bucket(bucket);
+  }
+  if (ranges_) ranges_->end(bucket_ranges_[b]);
+  if (!profiler) return;
+  const auto end = Profiler::Clock::now();
+  profiler->record(wait_work_, begin, end);
+  profiler->record(bucket_work_[b], bucket_start_[b], end);
+}
+
 std::span<const StepResult> Replica::State::update(const Schedule& schedule,
                                                    std::int64_t step,
                                                    float lr) {
   const int buckets = exchange.bucket_count();
   context.position().enter(Phase::exchange);
-  for (int b = 0; b < buckets; ++b) {
-    const auto begin = Profiler::Clock::now();
-    exchange.finish_bucket(b);
-    if (!profiler) continue;
-    const auto end = Profiler::Clock::now();
-    profiler->record(wait_work_, begin, end);
-    profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
-  }
+  for (int b = 0; b < buckets; ++b) finish_bucket(b);
   if (take_fault(FaultKind::flip_gradient) != nullptr)
     flip_a_bit(context.backend(),
                programs.gradients() + metrics.range.offset + metrics.range.elems,
@@ -327,6 +354,7 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
   context.position().enter(Phase::optimizer);
   if (checks_always_) stop_where_found(schedule, step);
   const auto begin = Clock::now();
+  if (profiler) profiler->enter(optimizer_work_);
   StepOutcome* const outcome = outcomes.outcome();
   optimizer.conclude({.tensors = {},
                       .loss = metrics.loss,
@@ -339,7 +367,10 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
   optimizer.update_running_statistics(outcome);
   programs.packed().invalidate();
   const auto end = Clock::now();
-  if (profiler) profiler->record(optimizer_work_, begin, end);
+  if (profiler) {
+    profiler->leave();
+    profiler->record(optimizer_work_, begin, end);
+  }
   times.optimizer += seconds_between(begin, end);
   const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
   times.device_wait += seconds_between(end, Clock::now());
