@@ -15,7 +15,7 @@ struct DeviceActivity {
   /// The compiler's name of a kernel, "_ZN8lockstep..."; "copy to host". Valid during the call.
   std::string_view name;
   std::uint32_t stream = 0;
-  std::chrono::steady_clock::time_point begin, end;  ///< on the processor's clock
+  std::chrono::steady_clock::time_point begin = {}, end = {};  ///< on the processor's clock
 };
 
 /// Told what a device has done. Called by any thread, one at a time, and late.

@@ -109,7 +109,8 @@ class Buffers {
 
 /// What is CUPTI's, of which a process has one: its functions, and what its thread calls.
 struct Session {
-  explicit Session(const Cupti& functions) : cupti(functions) {}
+  explicit Session(const LibraryName& name)
+      : file(name.file), cupti(load_cupti(DynamicLibrary(name))) {}
 
   void read(std::uint8_t* buffer, std::size_t valid_bytes);
   void read(const CUpti_Activity& record);
@@ -117,6 +118,7 @@ struct Session {
   void take(const Record& record, std::string_view name);
   void count_lost();
 
+  const std::string file;
   const Cupti cupti;
   Buffers buffers;
   std::mutex mutex;                  // of what follows
@@ -125,10 +127,10 @@ struct Session {
   std::int64_t clock_offset = 0;  // nanoseconds: Clock is CUPTI's time and that
 };
 
-Session* current = nullptr;  // set once, before CUPTI knows the callbacks
+Session* current = nullptr;  // set before CUPTI knows the callbacks
 
 Session& session_of(const LibraryName& name) {
-  if (current == nullptr) current = new Session(load_cupti(DynamicLibrary(name)));
+  if (current == nullptr || current->file != name.file) current = new Session(name);
   return *current;
 }
 

@@ -17,7 +17,7 @@ inline constexpr std::size_t kCuptiBufferBytes = std::size_t{2} << 20;
 inline constexpr std::size_t kCuptiBuffers = 16;
 
 /// Times kernels, copies and fills through the activity API of the CUPTI that `name` names. It is
-/// opened by the first call; later ones use the same. Throws EnvironmentError: it cannot be opened,
+/// opened by the first call and stays open. Throws EnvironmentError: it cannot be opened,
 /// lacks a function, or is of another version.
 std::unique_ptr<DeviceTracer> make_cupti_tracer(const LibraryName& name);
 
