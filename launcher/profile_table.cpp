@@ -16,9 +16,10 @@ std::vector<std::string> profile_table(const std::vector<ProfileLine>& lines, st
                               "GB/s",
                               "roofline"));
   for (const ProfileLine& line : lines) {
-    std::string text = fmt::format("{:<34} {:>8.1f} {:>10.4f} {:>6.1f}%",
+    const std::string runs = line.runs_a_step > 0 ? fmt::format("{:.1f}", line.runs_a_step) : "";
+    std::string text = fmt::format("{:<34} {:>8} {:>10.4f} {:>6.1f}%",
                                    line.name,
-                                   line.runs_a_step,
+                                   runs,
                                    line.seconds / double(steps) * 1e3,
                                    line.share * 100);
     if (line.bytes > 0)
@@ -31,20 +32,39 @@ std::vector<std::string> profile_table(const std::vector<ProfileLine>& lines, st
   return table;
 }
 
+std::vector<std::string> profile_heading(const ProfileRecord& record) {
+  std::vector<std::string> lines{
+      fmt::format("profile of rank 0, runs and ms a step{}; peaks measured now: {:.1f} GFLOP/s "
+                  "fp32, {:.1f} bf16, {:.1f} GB/s",
+                  record.device_times ? " of the GPU's own time" : "",
+                  record.peaks.fp32_flops * 1e-9,
+                  record.peaks.bf16_flops * 1e-9,
+                  record.peaks.bytes * 1e-9)};
+  if (record.lost > 0)
+    lines.push_back(
+        fmt::format("{} of CUPTI's records were lost, as nobody read them in time: times are too "
+                    "low by what they held, and idle too high",
+                    with_thousands(double(record.lost))));
+  if (record.dropped > 0)
+    lines.push_back(fmt::format("trace.json lacks {} events of rank 0, for which it had no room",
+                                with_thousands(double(record.dropped))));
+  return lines;
+}
+
+void ProfilePrinter::on_profile_without_device(const std::string& why, const std::string& hint) {
+  without_device_ =
+      fmt::format("profile    of the host's times, which wait for each operator: {}; {}", why, hint);
+  console_.line(without_device_);
+}
+
 void ProfilePrinter::on_profile(const ProfileRecord& record) {
-  const std::string peaks = fmt::format(
-      "profile of rank 0, runs and ms a step; peaks measured now: {:.1f} GFLOP/s fp32, {:.1f} "
-      "bf16, "
-      "{:.1f} GB/s",
-      record.peaks.fp32_flops * 1e-9,
-      record.peaks.bf16_flops * 1e-9,
-      record.peaks.bytes * 1e-9);
-  std::string text = peaks + "\n";
-  console_.line(peaks);
-  for (const std::string& line : profile_table(record.lines, steps_)) {
+  std::string text = without_device_.empty() ? "" : without_device_ + "\n";
+  const auto print = [&](const std::string& line) {
     console_.line(line);
     text += line + "\n";
-  }
+  };
+  for (const std::string& line : profile_heading(record)) print(line);
+  for (const std::string& line : profile_table(record.lines, steps_)) print(line);
   text += "\n";
   for (const std::string& line : profile_table(record.nodes, steps_)) text += line + "\n";
   folder_.write_file("profile.txt", text);

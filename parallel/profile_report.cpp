@@ -2,63 +2,15 @@
 #include "parallel/profile_report.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "core/base/error.h"
 #include "core/exec/roofline.h"
+#include "parallel/profile_trace.h"
 
 namespace lockstep {
 namespace {
-
-/// Chrome's trace event format: https://chromium.googlesource.com/catapult, "Trace Event Format".
-/// Rows: process = rank, thread = stream. Times in microseconds.
-std::string trace_events(const Profiler& profiler, int rank) {
-  constexpr const char* kStreams[] = {"compute", "communication"};
-  std::string text = fmt::format(
-      R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}}}})", rank);
-  for (int stream = 0; stream < 2; ++stream)
-    text += fmt::format(
-        ",\n"
-        R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
-        rank,
-        stream,
-        kStreams[stream]);
-  for (const Profiler::Event& event : profiler.events()) {
-    const ProfiledWork& work = profiler.works()[std::size_t(event.work)];
-    const nlohmann::json layer = work.path;
-    const std::string common = fmt::format(R"("name":"{}","cat":"{}","pid":{},"tid":{})",
-                                           work.name,
-                                           kStreams[int(work.stream)],
-                                           rank,
-                                           int(work.stream));
-    const std::string arguments =
-        fmt::format(R"("args":{{"layer":{},"flops":{:.0f},"bytes":{:.0f}}})",
-                    layer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                    work.cost.flops,
-                    work.cost.bytes);
-    // Buckets are under way at the same time, which only asynchronous events may be.
-    if (work.stream == ProfileStream::communication)
-      text += fmt::format(
-          ",\n"
-          R"({{"ph":"b",{0},"id":{1},"ts":{2:.3f},{4}}},{{"ph":"e",{0},"id":{1},"ts":{3:.3f}}})",
-          common,
-          event.work,
-          event.begin * 1e6,
-          event.end * 1e6,
-          arguments);
-    else
-      text += fmt::format(
-          ",\n"
-          R"({{"ph":"X",{},"ts":{:.3f},"dur":{:.3f},{}}})",
-          common,
-          event.begin * 1e6,
-          (event.end - event.begin) * 1e6,
-          arguments);
-  }
-  return text;
-}
 
 std::string gather_text(Communicator& communicator, const std::string& own) {
   const std::uint64_t size = own.size();
@@ -92,7 +44,7 @@ std::vector<ProfileLine> finish(const Lines& lines, std::int64_t steps) {
   double seconds = 0;
   for (const auto& [name, line] : lines) seconds += line.seconds;
   for (const auto& [name, line] : lines) {
-    if (line.runs_a_step == 0) continue;
+    if (line.runs_a_step == 0 && line.seconds == 0) continue;
     result.push_back(line);
     result.back().share = line.seconds / seconds;
     result.back().runs_a_step = line.runs_a_step / double(steps);
@@ -102,27 +54,80 @@ std::vector<ProfileLine> finish(const Lines& lines, std::int64_t steps) {
   return result;
 }
 
-}  // namespace
+std::string node_name(const ProfiledWork& work) {
+  return work.path.empty() ? work.name : work.path + " " + work.name;
+}
 
-ProfileRecord make_profile(RankContext& context, const Profiler& profiler, std::int64_t steps) {
-  ProfileRecord record;
-  Communicator& communicator = context.communicator();
-  communicator.barrier();  // all ranks measure at once, as they train
-  record.peaks = context.backend().measure_peaks();
+struct Tables {
   Lines operators, nodes;
+};
+
+/// What the host timed. A bucket is on its way while the rank computes; the wait has a line of its
+/// own.
+Tables host_tables(const Profiler& profiler, const DevicePeaks& peaks) {
+  Tables tables;
   for (std::size_t i = 0; i < profiler.works().size(); ++i) {
     const ProfiledWork& work = profiler.works()[i];
-    // A bucket is on its way while the rank computes; the wait has a line of its own.
     if (work.stream != ProfileStream::compute) continue;
-    add(operators, work.name, work, profiler.totals()[i], record.peaks);
-    add(nodes,
-        work.path.empty() ? work.name : work.path + " " + work.name,
-        work,
-        profiler.totals()[i],
-        record.peaks);
+    add(tables.operators, work.name, work, profiler.totals()[i], peaks);
+    add(tables.nodes, node_name(work), work, profiler.totals()[i], peaks);
   }
-  record.lines = finish(operators, steps);
-  record.nodes = finish(nodes, steps);
+  return tables;
+}
+
+/// What the device timed, and the rest of the run, in which it did nothing.
+Tables device_tables(const Profiler& profiler, const DeviceActivities& device, const DevicePeaks& peaks) {
+  Tables tables;
+  double busy = 0;
+  const auto take = [&](const ProfiledWork& work,
+                        std::int64_t runs,
+                        const DeviceActivities::Total& total) {
+    busy += total.seconds;
+    if (total.activities == 0) return;
+    add(tables.operators, work.name, work, {runs, total.seconds}, peaks);
+    add(tables.nodes, node_name(work), work, {runs, total.seconds}, peaks);
+  };
+  for (std::size_t i = 0; i < profiler.works().size(); ++i)
+    take(profiler.works()[i], profiler.totals()[i].runs, device.total(int(i)));
+  take({.name = "other", .path = "", .cost = {}}, 0, device.other());
+  const double idle = std::max(0.0, profiler.seconds() - busy);
+  for (Lines* lines : {&tables.operators, &tables.nodes})
+    add(*lines, "idle", {.name = "idle", .path = "", .cost = {}}, {0, idle}, peaks);
+  return tables;
+}
+
+}  // namespace
+
+void start_profile(RankContext& context,
+                   Profiler& profiler,
+                   std::span<TrainObserver* const> observers) {
+  profiler.start();
+  try {
+    if (auto tracer = context.backend().make_tracer()) profiler.trace_device(std::move(tracer));
+  } catch (const EnvironmentError& error) {
+    for (TrainObserver* observer : observers)
+      observer->on_profile_without_device(error.what(), error.hint());
+  }
+}
+
+ProfileRecord make_profile(RankContext& context, Profiler& profiler, std::int64_t steps) {
+  ProfileRecord record;
+  Communicator& communicator = context.communicator();
+  context.backend().synchronize();
+  profiler.stop();
+  communicator.barrier();  // all ranks measure at once, as they train
+  record.peaks = context.backend().measure_peaks();
+  record.dropped = profiler.dropped();
+  const DeviceActivities* device = profiler.device();
+  if (device != nullptr) {
+    record.device_times = true;
+    record.lost = device->lost();
+    record.dropped += device->dropped();
+  }
+  const Tables tables = device != nullptr ? device_tables(profiler, *device, record.peaks)
+                                          : host_tables(profiler, record.peaks);
+  record.lines = finish(tables.operators, steps);
+  record.nodes = finish(tables.nodes, steps);
   const std::string events = trace_events(profiler, communicator.rank());
   record.trace = "[\n" +
                  gather_text(communicator, communicator.rank() == 0 ? events : ",\n" + events) +

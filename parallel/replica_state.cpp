@@ -57,7 +57,8 @@ Replica::State::State(RankContext& rank_context,
                    batch),
       device_timer(context.backend(), training_schedule(batch, batch.global_batch, context.rank())),
       samples_(samples),
-      on_host_(context.backend().is_host_memory(programs.parameters())) {
+      on_host_(context.backend().is_host_memory(programs.parameters())),
+      ranges_(context.backend().ranges()) {
   for (auto& event : copied_) {
     event = context.backend().make_event();
     context.backend().record(*event);
@@ -65,10 +66,12 @@ Replica::State::State(RankContext& rank_context,
   if (batch.cluster > 1)
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
+  context.position().mark(ranges_);
   programs.set_position(&context.position());
   exchange.set_position(&context.position());
   evaluation_exchange.set_position(&context.position());
   initialise_parameters();
+  if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
   checks_always_ = checks_ = env().nan_check == "1";
   if (checks_) programs.check_finite(search_.report());
@@ -202,6 +205,7 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   check_labels(loaded);
   device_timer.mark(DevicePart::idle);
   if (checks_) search_.look_at(loaded, samples_);
+  const DeviceScope scope(profiler.get(), copy_work_);
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
   copy_sample_weight(program);
@@ -260,7 +264,10 @@ void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule)
 void Replica::State::start_bucket(int bucket) {
   if (adds_norms_) shard_norms.add_bucket(bucket);
   if (profiler) bucket_start_[std::size_t(bucket)] = Profiler::Clock::now();
+  if (ranges_)
+    bucket_ranges_[std::size_t(bucket)] = ranges_->start(bucket_names_[std::size_t(bucket)]);
   const auto begin = Clock::now();
+  const DeviceScope scope(profiler.get(), profiler ? bucket_work_[std::size_t(bucket)] : -1);
   exchange.start_bucket(bucket);
   exchanging_ += seconds_between(begin, Clock::now());
 }
@@ -268,6 +275,7 @@ void Replica::State::start_bucket(int bucket) {
 void Replica::State::between_kernels() {
   if (!exchange.in_flight()) return;
   const auto begin = Clock::now();
+  const DeviceScope scope(profiler.get(), moving_work_);
   exchange.progress();
   exchanging_ += seconds_between(begin, Clock::now());
 }
@@ -280,7 +288,13 @@ void Replica::State::declare_profile() {
   constexpr std::int64_t kWarmUpSteps = 2, kTracedSteps = 8;
   profiler = std::make_unique<Profiler>(kWarmUpSteps, kTracedSteps);
   data_work_ = profiler->declare({.name = "wait_for_data", .path = "", .cost = {}});
+  copy_work_ = profiler->declare({.name = "copy_input", .path = "", .cost = {}});
   wait_work_ = profiler->declare({.name = "wait_for_exchange", .path = "", .cost = {}});
+  // Of several buckets at once.
+  moving_work_ = profiler->declare({.name = "exchange",
+                                    .path = "",
+                                    .stream = ProfileStream::communication,
+                                    .cost = {}});
   optimizer_work_ = profiler->declare({.name = "optimizer", .path = "", .cost = {}});
   bucket_start_.resize(std::size_t(exchange.bucket_count()));
   for (int b = 0; b < exchange.bucket_count(); ++b)
@@ -289,6 +303,12 @@ void Replica::State::declare_profile() {
                                               .stream = ProfileStream::communication,
                                               .cost = {}}));
   programs.profile(profiler.get());
+}
+
+void Replica::State::declare_ranges() {
+  bucket_ranges_.resize(std::size_t(exchange.bucket_count()));
+  for (int b = 0; b < exchange.bucket_count(); ++b)
+    bucket_names_.push_back(ranges_->declare(fmt::format("exchange bucket {}", b)));
 }
 
 // Ranks of a batch-norm group run the same number of micro-batches: one that has fewer takes part
@@ -304,19 +324,26 @@ void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& sta
   }
 }
 
+void Replica::State::finish_bucket(int bucket) {
+  const auto b = std::size_t(bucket);
+  const auto begin = Profiler::Clock::now();
+  {
+    const DeviceScope scope(profiler.get(), profiler ? bucket_work_[b] : -1);
+    exchange.finish_bucket(bucket);
+  }
+  if (ranges_) ranges_->end(bucket_ranges_[b]);
+  if (!profiler) return;
+  const auto end = Profiler::Clock::now();
+  profiler->record(wait_work_, begin, end);
+  profiler->record(bucket_work_[b], bucket_start_[b], end);
+}
+
 std::span<const StepResult> Replica::State::update(const Schedule& schedule,
                                                    std::int64_t step,
                                                    float lr) {
   const int buckets = exchange.bucket_count();
   context.position().enter(Phase::exchange);
-  for (int b = 0; b < buckets; ++b) {
-    const auto begin = Profiler::Clock::now();
-    exchange.finish_bucket(b);
-    if (!profiler) continue;
-    const auto end = Profiler::Clock::now();
-    profiler->record(wait_work_, begin, end);
-    profiler->record(bucket_work_[std::size_t(b)], bucket_start_[std::size_t(b)], end);
-  }
+  for (int b = 0; b < buckets; ++b) finish_bucket(b);
   device_timer.mark(DevicePart::exchange);
   if (take_fault(FaultKind::flip_gradient) != nullptr)
     flip_a_bit(context.backend(),
@@ -325,6 +352,7 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
   context.position().enter(Phase::optimizer);
   if (checks_always_) stop_where_found(schedule, step);
   const auto begin = Clock::now();
+  if (profiler) profiler->enter(optimizer_work_);
   StepOutcome* const outcome = outcomes.outcome();
   optimizer.conclude({.tensors = {},
                       .loss = metrics.loss,
@@ -338,7 +366,10 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
   programs.packed().invalidate();
   device_timer.end_step();
   const auto end = Clock::now();
-  if (profiler) profiler->record(optimizer_work_, begin, end);
+  if (profiler) {
+    profiler->leave();
+    profiler->record(optimizer_work_, begin, end);
+  }
   times.optimizer += seconds_between(begin, end);
   const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
   times.device_wait += seconds_between(end, Clock::now());

@@ -54,6 +54,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void start_all_buckets();
   void end_shard(const ShardWork& shard, const Schedule& schedule);
   void declare_profile();
+  void declare_ranges();
+  void finish_bucket(int bucket);
   void join_missing_rounds(const Schedule& schedule, RunState& state);
   std::span<const StepResult> update(const Schedule& schedule, std::int64_t step, float lr);
   void read_metrics(StepResult& result);
@@ -73,9 +75,12 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   bool checks_always_ = false, checks_ = false;  // kernels' outputs, for search_
   bool plays_nan_ = false;
   bool adds_norms_ = false;  // to shard_norms, in this step
-  int data_work_ = -1, wait_work_ = -1, optimizer_work_ = -1;
+  int data_work_ = -1, copy_work_ = -1, wait_work_ = -1, moving_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;
   std::vector<Profiler::Clock::time_point> bucket_start_;
+  RangeMarker* ranges_;                      // null: nobody sees them
+  std::vector<int> bucket_names_;            // [buckets], the marker's
+  std::vector<std::uint64_t> bucket_ranges_;  // [buckets], open from start to end of an exchange
   // Seconds, of the last micro-batch: in load(), and of them in the loader and for the device.
   double loading_ = 0, fetching_ = 0, holding_up_ = 0;
   double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward

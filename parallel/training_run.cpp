@@ -7,6 +7,7 @@
 
 #include "core/optim/lr_schedule.h"
 #include "parallel/process_memory.h"
+#include "parallel/profile_report.h"
 
 namespace lockstep {
 namespace {
@@ -129,7 +130,7 @@ TrainSummary TrainingRun::run() {
   replica_check_.check_now(done_);
   p_.context.communicator().barrier();
   if (p_.options.accepted) p_.options.accepted(p_.start != nullptr);
-  if (p_.options.profile) p_.replica.profiler()->start();
+  if (p_.options.profile) start_profile(p_.context, *p_.replica.profiler(), p_.observers);
   log_.emplace(p_.replica, feed_, *loader_, done_, p_.start ? p_.start->state.wall_s : 0.0);
   // A validation that the run before did not come to.
   if (done_ > 0 && !summary_.evaluated) {

@@ -8,7 +8,9 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/exec/device_tracer.h"
 #include "core/exec/kernel.h"
+#include "core/exec/range_marker.h"
 
 namespace lockstep {
 
@@ -157,6 +159,12 @@ class Backend {
   /// Takes some tenths of a second; other ranks on the machine should do it at the same time, as
   /// they share its memory.
   virtual DevicePeaks measure_peaks() = 0;
+
+  /// Times the device by its own clock, one at a time in a process; null where the device is the
+  /// processor, whose clock the host has. Throws EnvironmentError: what it takes is not installed.
+  virtual std::unique_ptr<DeviceTracer> make_tracer() { return nullptr; }
+  /// Owned by the backend; null where no tool is attached that would see ranges.
+  virtual RangeMarker* ranges() { return nullptr; }
 
   /// Waits until everything that was asked for is done.
   virtual void synchronize() {}

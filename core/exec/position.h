@@ -4,7 +4,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
+
+#include "core/exec/stage_ranges.h"
 
 namespace lockstep {
 
@@ -39,15 +42,20 @@ struct PositionNote {
 class Position {
  public:
   void enter(RunStage stage) {
+    if (ranges_) ranges_->enter(stage);
     stage_.store(stage, std::memory_order_relaxed);
     enter(Phase::none);
   }
   void enter(Phase phase) {
+    if (ranges_) ranges_->enter(phase);
     phase_.store(phase, std::memory_order_relaxed);
     tick();
     if (at_phase_) at_phase_(read());
   }
-  void set_step(std::int64_t step) { step_.store(step, std::memory_order_relaxed); }
+  void set_step(std::int64_t step) {
+    if (ranges_) ranges_->begin_step(step);
+    step_.store(step, std::memory_order_relaxed);
+  }
   /// Something was done: a kernel, a sample, a message.
   void tick() { ticks_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -55,6 +63,12 @@ class Position {
   void end_collective();
 
   PositionNote read() const;
+
+  /// From now on `marker` (null: none) is told as well, which has to outlive what enters here.
+  void mark(RangeMarker* marker) {
+    ranges_.reset();
+    if (marker != nullptr) ranges_.emplace(*marker);
+  }
 
   /// `action` is called on the training thread at each enter(); for fault injection. Set it before
   /// training begins.
@@ -68,6 +82,7 @@ class Position {
   std::atomic<const char*> collective_{nullptr};
   std::atomic<std::int64_t> bytes_{0}, bucket_{-1};
   std::function<void(const PositionNote&)> at_phase_;
+  std::optional<StageRanges> ranges_;
 };
 
 /// While it lives, this rank waits in a collective.

@@ -19,7 +19,29 @@ void Profiler::start() {
   for (Total& total : totals_) total = {};
 }
 
+void Profiler::trace_device(std::unique_ptr<DeviceTracer> tracer) {
+  auto device = std::make_unique<DeviceActivities>(works_.size(), first_step_, steps_, start_);
+  tracer->start(*device);
+  device_ = std::move(device);
+  tracer_ = std::move(tracer);
+}
+
+void Profiler::stop() {
+  seconds_ = std::chrono::duration<double>(Clock::now() - start_).count();
+  if (!tracer_) return;
+  if (in_step_) tracer_->pop();
+  tracer_->stop();
+  tracer_.reset();
+}
+
 void Profiler::begin_step(std::int64_t step) {
+  step_ = step;
+  if (tracer_) {
+    // Of all that no scope is around.
+    if (in_step_) tracer_->pop();
+    tracer_->push(DeviceActivities::mark(step, DeviceActivities::kNoWork));
+    in_step_ = true;
+  }
   tracing_ = step >= first_step_ && step < first_step_ + steps_;
 }
 

@@ -3,9 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/exec/device_activities.h"
 #include "core/graph/operator.h"
 
 namespace lockstep {
@@ -23,7 +25,9 @@ struct ProfiledWork {
 };
 
 /// Times what one rank does. Sums are kept for the whole run, single events for a window of steps.
-/// Used by the training thread alone; allocates nothing while recording.
+/// On the processor's clock: whoever wants to time a device so has to wait for it. With a tracer the
+/// device is timed by its own, and need not be waited for. Used by the training thread alone;
+/// allocates nothing while recording.
 class Profiler {
  public:
   using Clock = std::chrono::steady_clock;
@@ -44,13 +48,31 @@ class Profiler {
   int declare(ProfiledWork work);
   /// Zero of the events' time; totals start again.
   void start();
+  /// After start(), once all work is declared: from now on the device is timed as well. Throws as
+  /// DeviceTracer::start(), and then goes on without.
+  void trace_device(std::unique_ptr<DeviceTracer> tracer);
+  /// The end of what is timed; the device must have finished.
+  void stop();
   void begin_step(std::int64_t step);
   void record(int work, Clock::time_point begin, Clock::time_point end);
+  /// What is asked of the device until leave() belongs to `work`.
+  void enter(int work) {
+    if (tracer_) tracer_->push(DeviceActivities::mark(step_, work));
+  }
+  void leave() {
+    if (tracer_) tracer_->pop();
+  }
 
+  /// Whether the device's times are its own; otherwise it has to be waited for within each scope.
+  bool traces_device() const { return tracer_ != nullptr; }
+  /// Complete after stop(); null: the device was not traced.
+  const DeviceActivities* device() const { return device_.get(); }
+  /// From start() to stop().
+  double seconds() const { return seconds_; }
   const std::vector<ProfiledWork>& works() const { return works_; }
   const std::vector<Total>& totals() const { return totals_; }
   const std::vector<Event>& events() const { return events_; }
-  /// Events of the window beyond kMostEvents.
+  /// Events of the window beyond kMostEvents; they are in the totals.
   std::int64_t dropped() const { return dropped_; }
 
   static constexpr std::size_t kMostEvents = 100000;
@@ -58,17 +80,40 @@ class Profiler {
  private:
   std::int64_t first_step_, steps_;
   Clock::time_point start_;
+  double seconds_ = 0;
+  std::int64_t step_ = 0;
   bool tracing_ = false;
   std::vector<ProfiledWork> works_;
   std::vector<Total> totals_;
   std::vector<Event> events_;
   std::int64_t dropped_ = 0;
+  std::unique_ptr<DeviceActivities> device_;
+  bool in_step_ = false;                  // has pushed its mark
+  std::unique_ptr<DeviceTracer> tracer_;  // last: it ends before what it fills
 };
 
-/// Records the time from construction to destruction under `work`; nothing without a profiler.
+/// What is asked of the device while it lives belongs to `work`; nothing without a profiler.
+class DeviceScope {
+ public:
+  DeviceScope(Profiler* profiler, int work) : profiler_(profiler) {
+    if (profiler_ != nullptr) profiler_->enter(work);
+  }
+  ~DeviceScope() {
+    if (profiler_ != nullptr) profiler_->leave();
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  Profiler* profiler_;
+};
+
+/// Records the time from construction to destruction under `work`, and what the device does for it;
+/// nothing without a profiler.
 class ProfileScope {
  public:
-  ProfileScope(Profiler* profiler, int work) : profiler_(profiler), work_(work) {
+  ProfileScope(Profiler* profiler, int work)
+      : profiler_(profiler), work_(work), device_(profiler, work) {
     if (profiler_ != nullptr) begin_ = Profiler::Clock::now();
   }
   ~ProfileScope() {
@@ -80,6 +125,7 @@ class ProfileScope {
  private:
   Profiler* profiler_;
   int work_;
+  DeviceScope device_;
   Profiler::Clock::time_point begin_;
 };
 

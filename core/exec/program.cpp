@@ -127,6 +127,20 @@ void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& 
     inputs_.emplace_back(graph_.input_names()[i], address_of(graph_.input_value(int(i)), memory));
   for (const auto& [name, value] : graph_.outputs())
     outputs_.emplace_back(name, address_of(value, memory));
+  ranges_ = backend.ranges();
+  if (ranges_ != nullptr) declare_ranges();
+}
+
+void Program::declare_ranges() {
+  packing_range_ = ranges_->declare("pack_weights");
+  for (auto* steps : {&forward_, &backward_})
+    for (Step& step : *steps) {
+      step.range = packing_range_;
+      if (step.node < 0) continue;
+      const Node& node = graph_.nodes()[std::size_t(step.node)];
+      step.range = ranges_->declare(fmt::format("{} {}", node.path, name_of(node.op->kind())));
+    }
+  settle_watching();
 }
 
 std::vector<std::pair<int, PackedCopy>> Program::packed_copies() const {
@@ -174,9 +188,10 @@ const void* Program::output(std::string_view name) const {
 
 void Program::run_watched(const Step& step, const RunState& state) {
   try {
+    const RangeScope range(ranges_, step.range);
     const ProfileScope scope(profiler_, step.work);
     step.kernel->run(state);
-    if (profiler_ != nullptr || names_faults_) backend_.synchronize();
+    wait_if_watched();
   } catch (const Error& error) {
     if (!names_faults_) throw;
     const std::string name =
@@ -192,9 +207,10 @@ void Program::run_watched(const Step& step, const RunState& state) {
 void Program::run_forward(const RunState& state) {
   if (names_faults_) backend_.synchronize();  // what came before is no kernel's fault
   {
+    const RangeScope range(ranges_, packing_range_);
     const ProfileScope scope(profiler_, packing_work_);
     copies_->refresh(packed_);
-    if (profiler_ != nullptr || names_faults_) backend_.synchronize();
+    wait_if_watched();
   }
   for (const Step& step : forward_) run(step, state);
 }

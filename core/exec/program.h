@@ -50,10 +50,11 @@ class Program {
           MemoryReuse reuse,
           NodeOrder order = NodeOrder::for_memory);
 
+  /// Where a tool sees the backend's ranges, each kernel's run is one: "layer1.0.conv1 conv2d".
   void bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed);
 
-  /// From now on every kernel's run is waited for and recorded; null: no longer. Each operator is
-  /// declared under its name and path.
+  /// From now on every kernel's run is recorded, and waited for unless the profiler traces the
+  /// device; null: no longer. Each operator is declared under its name and path.
   void profile(Profiler* profiler);
 
   /// From now on each kernel is waited for, so that what it throws names its node; LOCKSTEP_SYNC.
@@ -102,7 +103,8 @@ class Program {
   struct Step {
     Kernel* kernel = nullptr;
     int node = -1;  ///< -1 where no bucket can be complete afterwards
-    int work = -1;  ///< the profiler's number
+    int work = -1;   ///< the profiler's number
+    int range = -1;  ///< the range marker's
   };
   void run(const Step& step, const RunState& state) {
     if (!watched_)
@@ -112,11 +114,18 @@ class Program {
     if (position_ != nullptr) position_->tick();
   }
   void settle_watching() {
-    watched_ = profiler_ != nullptr || names_faults_ || report_ != nullptr || poisoned_node_ >= 0;
+    watched_ = profiler_ != nullptr || ranges_ != nullptr || names_faults_ || report_ != nullptr ||
+               poisoned_node_ >= 0;
   }
   /// Puts graph, kernels and plan in another order where that needs less memory.
   void save_memory(const std::vector<std::size_t>& workspace);
   void run_watched(const Step& step, const RunState& state);
+  void declare_ranges();
+  /// Where time is taken, or faults are named, by waiting.
+  void wait_if_watched() {
+    if (names_faults_ || (profiler_ != nullptr && !profiler_->traces_device()))
+      backend_.synchronize();
+  }
   void look_after(int node);
   /// Of a node in the graph that the program was made of, which all ranks' programs share.
   NodeId given_number(int node) const {
@@ -144,11 +153,12 @@ class Program {
   std::vector<std::pair<std::string, void*>> inputs_;
   std::vector<std::pair<std::string, const void*>> outputs_;
   Profiler* profiler_ = nullptr;
+  RangeMarker* ranges_ = nullptr;
   bool names_faults_ = false;
   FiniteReport* report_ = nullptr;
   int poisoned_node_ = -1;
   bool watched_ = false;  // by any of those above
-  int packing_work_ = -1;
+  int packing_work_ = -1, packing_range_ = -1;
 };
 
 }  // namespace lockstep

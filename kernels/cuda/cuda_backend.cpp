@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/ops/all_ops.h"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/device_tools.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/library_versions.h"
@@ -178,6 +179,9 @@ class CudaBackend final : public Backend {
 
   DevicePeaks measure_peaks() override { return cuda::measure_peaks(device_); }
 
+  std::unique_ptr<DeviceTracer> make_tracer() override { return cuda::make_tracer(); }
+  RangeMarker* ranges() override { return ranges_.get(); }
+
   void synchronize() override {
     check(cudaStreamSynchronize(device_.compute), "waiting for the device");
   }
@@ -279,6 +283,7 @@ class CudaBackend final : public Backend {
 
   cuda::Device device_;
   const std::string id_;
+  const std::unique_ptr<RangeMarker> ranges_ = cuda::make_range_marker();
   std::unique_ptr<DeviceBuffer> norms_;  // squared norms, and behind them the sums of their blocks
   std::unique_ptr<DeviceBuffer> hashes_;
   std::vector<std::uint64_t> host_hashes_;

@@ -24,9 +24,11 @@ DynamicLibrary::DynamicLibrary(const LibraryName& name) : name_(name) {
   library_ = dlopen(name.file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library_ != nullptr) return;
   const std::string reason = last_error();
-  const std::string beside_toolkit = LOCKSTEP_CUDA_LIBRARY_FOLDER "/" + name.file;
-  library_ = dlopen(beside_toolkit.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library_ != nullptr) return;
+  for (const char* folder : {LOCKSTEP_CUDA_LIBRARY_FOLDER, LOCKSTEP_CUPTI_LIBRARY_FOLDER}) {
+    const std::string in_toolkit = fmt::format("{}/{}", folder, name.file);
+    library_ = dlopen(in_toolkit.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library_ != nullptr) return;
+  }
   throw EnvironmentError(
       fmt::format("{} (built against {}) cannot be opened: {}", name.file, name.version, reason),
       hint_for(name));

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/exec/device_activities.h"
+
+namespace lockstep {
+namespace {
+
+double seconds(DeviceActivities::Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+DeviceActivities::DeviceActivities(std::size_t works,
+                         std::int64_t first_step,
+                         std::int64_t steps,
+                         Clock::time_point zero)
+    : first_step_(first_step), steps_(steps), zero_(zero), totals_(works + 1) {
+  events_.reserve(kMostEvents);
+}
+
+int DeviceActivities::number_of(std::string_view name) {
+  const auto known = numbers_.find(name);
+  if (known != numbers_.end()) return known->second;
+  names_.emplace_back(name);
+  return numbers_.emplace(name, int(names_.size()) - 1).first->second;
+}
+
+void DeviceActivities::take(const DeviceActivity& activity) {
+  const std::lock_guard lock(mutex_);
+  const bool marked = activity.mark != DeviceActivity::kUnmarked;
+  const auto work = std::uint32_t(activity.mark);
+  const bool has_work = marked && work < totals_.size() - 1;
+  Total& total = has_work ? totals_[work] : totals_.back();
+  ++total.activities;
+  total.seconds += seconds(activity.end - activity.begin);
+  const std::int64_t step = marked ? std::int64_t(activity.mark >> 32) : -1;
+  if (step < first_step_ || step >= first_step_ + steps_) return;
+  if (events_.size() == kMostEvents) {
+    ++dropped_;
+    return;
+  }
+  events_.push_back({.work = has_work ? int(work) : kNoWork,
+                     .step = step,
+                     .name = number_of(activity.name),
+                     .stream = activity.stream,
+                     .begin = seconds(activity.begin - zero_),
+                     .end = seconds(activity.end - zero_)});
+}
+
+void DeviceActivities::lose(std::int64_t activities) {
+  const std::lock_guard lock(mutex_);
+  lost_ += activities;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/exec/device_tracer.h"
+
+namespace lockstep {
+
+/// Sums up what a device did, by the work it was asked for under; single events for the steps of a
+/// window. Filled by whatever thread the tracer has; read it after DeviceTracer::stop().
+class DeviceActivities final : public DeviceActivitySink {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int kNoWork = -1;
+  static constexpr std::size_t kMostEvents = 100000;
+
+  struct Total {
+    std::int64_t activities = 0;
+    double seconds = 0;
+  };
+  struct Event {
+    int work = kNoWork;
+    std::int64_t step = -1;  ///< from 0
+    int name = 0;            ///< in names()
+    std::uint32_t stream = 0;
+    double begin = 0, end = 0;  ///< seconds since `zero`
+  };
+
+  /// `works`: how many there are; `first_step` and `steps`: the window.
+  DeviceActivities(std::size_t works,
+              std::int64_t first_step,
+              std::int64_t steps,
+              Clock::time_point zero);
+
+  /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step`.
+  static std::uint64_t mark(std::int64_t step, int work) {
+    return std::uint64_t(step) << 32 | std::uint32_t(work);
+  }
+
+  void take(const DeviceActivity& activity) override;
+  void lose(std::int64_t activities) override;
+
+  const Total& total(int work) const { return totals_[std::size_t(work)]; }
+  /// Of what belongs to no work.
+  const Total& other() const { return totals_.back(); }
+  const std::vector<Event>& events() const { return events_; }
+  const std::vector<std::string>& names() const { return names_; }
+  /// Events of the window beyond kMostEvents; they are in the totals.
+  std::int64_t dropped() const { return dropped_; }
+  /// Activities that nobody could take down; they are in no total.
+  std::int64_t lost() const { return lost_; }
+
+ private:
+  int number_of(std::string_view name);
+
+  const std::int64_t first_step_, steps_;
+  const Clock::time_point zero_;
+  std::mutex mutex_;
+  std::vector<Total> totals_;  // [works + 1]
+  std::vector<Event> events_;
+  std::vector<std::string> names_;
+  std::map<std::string, int, std::less<>> numbers_;  // of names
+  std::int64_t dropped_ = 0, lost_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/libraries/cupti_tracer.h"
+
+#include <cupti.h>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "kernels/cuda/activity_join.h"
+#include "kernels/cuda/device_tools.h"
+
+#define LOCKSTEP_CUPTI_FUNCTIONS(FUNCTION)        \
+  FUNCTION(cuptiActivityDisable)                  \
+  FUNCTION(cuptiActivityEnable)                   \
+  FUNCTION(cuptiActivityFlushAll)                 \
+  FUNCTION(cuptiActivityGetNextRecord)            \
+  FUNCTION(cuptiActivityGetNumDroppedRecords)     \
+  FUNCTION(cuptiActivityPopExternalCorrelationId) \
+  FUNCTION(cuptiActivityPushExternalCorrelationId) \
+  FUNCTION(cuptiActivityRegisterCallbacks)        \
+  FUNCTION(cuptiGetResultString)                  \
+  FUNCTION(cuptiGetTimestamp)                     \
+  FUNCTION(cuptiGetVersion)
+
+namespace lockstep::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// CUPTI's functions under their own names.
+struct Cupti {
+#define LOCKSTEP_MEMBER(name) decltype(&::name) name = nullptr;
+  LOCKSTEP_CUPTI_FUNCTIONS(LOCKSTEP_MEMBER)
+#undef LOCKSTEP_MEMBER
+};
+
+// Calls of runtime and driver have to be taken down as well: their records carry the marks.
+constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                                         CUPTI_ACTIVITY_KIND_RUNTIME,
+                                         CUPTI_ACTIVITY_KIND_DRIVER,
+                                         CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                         CUPTI_ACTIVITY_KIND_MEMCPY,
+                                         CUPTI_ACTIVITY_KIND_MEMSET};
+constexpr CUpti_ExternalCorrelationKind kMarks = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0;
+
+Cupti load_cupti(const DynamicLibrary& library) {
+  Cupti functions;
+#define LOCKSTEP_FIND(name) library.find(functions.name, #name);
+  LOCKSTEP_CUPTI_FUNCTIONS(LOCKSTEP_FIND)
+#undef LOCKSTEP_FIND
+  std::uint32_t found = 0;
+  if (functions.cuptiGetVersion(&found) != CUPTI_SUCCESS) found = 0;
+  const auto version = [](int number) {
+    return LibraryVersion{number / 10000, number / 100 % 100};
+  };
+  check_version(library.name(), version(int(found)), version(CUPTI_API_VERSION));
+  return functions;
+}
+
+std::string hint_for(CUptiResult status) {
+  switch (status) {
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+      return "run as root, or let every user profile: NVreg_RestrictProfilingToAdminUsers=0 as an "
+             "option of the kernel module nvidia (/etc/modprobe.d), then load it anew";
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+    case CUPTI_ERROR_DISABLED:
+    case CUPTI_ERROR_HARDWARE_BUSY:
+      return "another tool profiles this process or GPU (nsys, ncu, cuda-gdb): leave that one out, "
+             "or --profile, whose ranges it shows as well";
+    case CUPTI_ERROR_NOT_INITIALIZED:
+      return "CUPTI cannot reach the driver: see lockstep doctor";
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED:
+      return "have profiling enabled for this virtual GPU, or use one that is not virtual";
+    default:
+      return "Nsight Systems (nsys profile) may say more; it shows Lockstep's ranges";
+  }
+}
+
+/// The memory that CUPTI writes into. It stays: CUPTI's thread may have a piece until the end of
+/// the process.
+class Buffers {
+ public:
+  Buffers() : memory_(kCuptiBuffers * kWords), free_() {
+    for (std::size_t i = 0; i < kCuptiBuffers; ++i)
+      free_.push_back(reinterpret_cast<std::uint8_t*>(&memory_[i * kWords]));
+  }
+  std::uint8_t* take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return nullptr;
+    std::uint8_t* const buffer = free_.back();
+    free_.pop_back();
+    return buffer;
+  }
+  void give_back(std::uint8_t* buffer) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(buffer);
+  }
+
+ private:
+  static constexpr std::size_t kWords = kCuptiBufferBytes / sizeof(std::uint64_t);
+  std::mutex mutex_;
+  std::vector<std::uint64_t> memory_;  // records are aligned to 8 bytes
+  std::vector<std::uint8_t*> free_;
+};
+
+/// What is CUPTI's, of which a process has one: its functions, and what its thread calls.
+struct Session {
+  explicit Session(const LibraryName& name)
+      : file(name.file), cupti(load_cupti(DynamicLibrary(name))) {}
+
+  void read(std::uint8_t* buffer, std::size_t valid_bytes);
+  void read(const CUpti_Activity& record);
+  template <typename Record>
+  void take(const Record& record, std::string_view name);
+  void count_lost();
+
+  const std::string file;
+  const Cupti cupti;
+  Buffers buffers;
+  std::mutex mutex;                  // of what follows
+  DeviceActivitySink* sink = nullptr;  // null: nobody listens
+  std::optional<ActivityJoin> join;
+  std::int64_t clock_offset = 0;  // nanoseconds: Clock is CUPTI's time and that
+};
+
+Session* current = nullptr;  // set before CUPTI knows the callbacks
+
+Session& session_of(const LibraryName& name) {
+  if (current == nullptr || current->file != name.file) current = new Session(name);
+  return *current;
+}
+
+void CUPTIAPI request_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records) {
+  *buffer = current->buffers.take();
+  *bytes = *buffer == nullptr ? 0 : kCuptiBufferBytes;
+  *most_records = 0;  // as many as there is room for
+}
+
+void CUPTIAPI complete_buffer(
+    CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid_bytes) {
+  current->read(buffer, valid_bytes);
+  current->buffers.give_back(buffer);
+}
+
+void Session::read(std::uint8_t* buffer, std::size_t valid_bytes) {
+  const std::lock_guard lock(mutex);
+  if (sink == nullptr) return;
+  CUpti_Activity* record = nullptr;
+  while (valid_bytes > 0 &&
+         cupti.cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
+    read(*record);
+  join->settle();
+  count_lost();
+}
+
+void Session::count_lost() {
+  std::size_t lost = 0;
+  if (cupti.cuptiActivityGetNumDroppedRecords(nullptr, 0, &lost) == CUPTI_SUCCESS && lost > 0)
+    sink->lose(std::int64_t(lost));
+}
+
+std::string_view copy_name(std::uint8_t kind) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD:
+      return "copy to device";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH:
+      return "copy to host";
+    default:
+      return "copy";
+  }
+}
+
+void Session::read(const CUpti_Activity& record) {
+  switch (record.kind) {
+    case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
+      const auto& marked = reinterpret_cast<const CUpti_ActivityExternalCorrelation&>(record);
+      if (marked.externalKind == kMarks) join->mark(marked.correlationId, marked.externalId);
+      break;
+    }
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
+      const auto& kernel = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
+      take(kernel, kernel.name != nullptr ? kernel.name : "kernel");
+      break;
+    }
+    case CUPTI_ACTIVITY_KIND_MEMCPY: {
+      const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
+      take(copy, copy_name(copy.copyKind));
+      break;
+    }
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      take(reinterpret_cast<const CUpti_ActivityMemset4&>(record), "fill");
+      break;
+    default:
+      break;
+  }
+}
+
+template <typename Record>
+void Session::take(const Record& record, std::string_view name) {
+  // CUPTI had no memory on the device to take its times down.
+  if (record.start == 0 && record.end == 0) return sink->lose(1);
+  const auto at = [this](std::uint64_t time) {
+    return Clock::time_point(std::chrono::nanoseconds(std::int64_t(time) + clock_offset));
+  };
+  join->take(record.correlationId,
+             {.name = name,
+              .stream = record.streamId,
+              .begin = at(record.start),
+              .end = at(record.end)});
+}
+
+class CuptiTracer final : public DeviceTracer {
+ public:
+  explicit CuptiTracer(Session& session) : session_(session), cupti_(session.cupti) {}
+  CuptiTracer(const CuptiTracer&) = delete;
+  CuptiTracer& operator=(const CuptiTracer&) = delete;
+  ~CuptiTracer() override { stop(); }
+
+  void start(DeviceActivitySink& sink) override {
+    {
+      const std::lock_guard lock(session_.mutex);
+      LOCKSTEP_ASSERT(session_.sink == nullptr);
+      session_.sink = &sink;
+      session_.join.emplace(sink);
+    }
+    running_ = true;
+    try {
+      check(cupti_.cuptiActivityRegisterCallbacks(request_buffer, complete_buffer));
+      read_clocks();
+      for (const CUpti_ActivityKind kind : kKinds) check(cupti_.cuptiActivityEnable(kind));
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  // Both fail for an unknown kind of mark, or an empty stack, alone.
+  void push(std::uint64_t mark) override {
+    cupti_.cuptiActivityPushExternalCorrelationId(kMarks, mark);
+  }
+  void pop() override {
+    std::uint64_t last = 0;
+    cupti_.cuptiActivityPopExternalCorrelationId(kMarks, &last);
+  }
+
+  void stop() override {
+    if (!running_) return;
+    running_ = false;
+    // Callbacks come from here or from CUPTI's thread, which needs the lock.
+    cupti_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    for (const CUpti_ActivityKind kind : kKinds) cupti_.cuptiActivityDisable(kind);
+    const std::lock_guard lock(session_.mutex);
+    session_.join->finish();
+    session_.count_lost();
+    session_.join.reset();
+    session_.sink = nullptr;
+  }
+
+ private:
+  void check(CUptiResult status) const {
+    if (status == CUPTI_SUCCESS) return;
+    const char* words = nullptr;
+    cupti_.cuptiGetResultString(status, &words);
+    throw EnvironmentError(
+        fmt::format("kernel times by CUPTI: {}", words != nullptr ? words : "unknown error"),
+        hint_for(status));
+  }
+
+  /// Reads both clocks as close together as a few tries allow.
+  void read_clocks() {
+    constexpr int kTries = 8;
+    auto least = std::numeric_limits<std::int64_t>::max();
+    for (int i = 0; i < kTries; ++i) {
+      const auto nanoseconds = [] {
+        return std::int64_t(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count());
+      };
+      std::uint64_t time = 0;
+      const std::int64_t before = nanoseconds();
+      check(cupti_.cuptiGetTimestamp(&time));
+      const std::int64_t took = nanoseconds() - before;
+      if (took >= least) continue;
+      least = took;
+      session_.clock_offset = before + took / 2 - std::int64_t(time);
+    }
+  }
+
+  Session& session_;
+  const Cupti& cupti_;
+  bool running_ = false;
+};
+
+}  // namespace
+
+LibraryName cupti_name() {
+  return {.file = fmt::format("libcupti.so.{}", CUPTI_API_VERSION / 10000),
+          .version =
+              fmt::format("{}.{}", CUPTI_API_VERSION / 10000, CUPTI_API_VERSION / 100 % 100),
+          .how_to_install =
+              fmt::format("install CUPTI of the CUDA toolkit {}", CUPTI_API_VERSION / 10000)};
+}
+
+std::unique_ptr<DeviceTracer> make_cupti_tracer(const LibraryName& name) {
+  return std::make_unique<CuptiTracer>(session_of(name));
+}
+
+std::unique_ptr<DeviceTracer> make_tracer() { return make_cupti_tracer(cupti_name()); }
+
+}  // namespace lockstep::cuda

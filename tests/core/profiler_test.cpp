@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/exec/profiler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::microseconds;
+using ::testing::ElementsAre;
+
+/// Plays one activity of 10 us for each mark that is popped, where the sink is told at once.
+class PlayedTracer final : public DeviceTracer {
+ public:
+  explicit PlayedTracer(std::vector<std::string>& calls, bool refuses = false)
+      : calls_(calls), refuses_(refuses) {}
+  void start(DeviceActivitySink& sink) override {
+    if (refuses_) throw EnvironmentError("refused", "ask again");
+    calls_.push_back("start");
+    sink_ = &sink;
+  }
+  void push(std::uint64_t mark) override { marks_.push_back(mark); }
+  void pop() override {
+    const auto begin = Profiler::Clock::now();
+    sink_->take({.mark = marks_.back(),
+                 .name = "kernel",
+                 .stream = 7,
+                 .begin = begin,
+                 .end = begin + microseconds(10)});
+    marks_.pop_back();
+  }
+  void stop() override { calls_.push_back("stop with " + std::to_string(marks_.size()) + " marks"); }
+
+ private:
+  std::vector<std::string>& calls_;
+  bool refuses_;
+  DeviceActivitySink* sink_ = nullptr;
+  std::vector<std::uint64_t> marks_;
+};
+
+TEST(Profiler, GivesTheDevicesTimesToTheWorkTheyWereAskedForUnder) {
+  std::vector<std::string> calls;
+  Profiler profiler(1, 1);  // of step 1 alone events are kept
+  const int conv = profiler.declare({.name = "conv2d", .path = "conv1", .cost = {}});
+  const int relu = profiler.declare({.name = "relu", .path = "relu1", .cost = {}});
+  profiler.start();
+  EXPECT_FALSE(profiler.traces_device());
+  profiler.trace_device(std::make_unique<PlayedTracer>(calls));
+  EXPECT_TRUE(profiler.traces_device());
+  for (int step = 0; step < 3; ++step) {
+    profiler.begin_step(step);
+    { const ProfileScope scope(&profiler, conv); }
+    { const ProfileScope scope(&profiler, conv); }
+    { const DeviceScope scope(&profiler, relu); }
+  }
+  profiler.stop();
+  EXPECT_FALSE(profiler.traces_device());
+
+  EXPECT_THAT(calls, ElementsAre("start", "stop with 0 marks"));
+  const DeviceActivities& device = *profiler.device();
+  EXPECT_EQ(device.total(conv).activities, 6);
+  EXPECT_NEAR(device.total(conv).seconds, 60e-6, 1e-9);
+  EXPECT_EQ(device.total(relu).activities, 3);
+  EXPECT_EQ(device.other().activities, 3) << "of each step, outside of all scopes";
+  EXPECT_EQ(profiler.totals()[std::size_t(conv)].runs, 6) << "on the host as well";
+  EXPECT_EQ(profiler.totals()[std::size_t(relu)].runs, 0);
+
+  std::vector<int> works;
+  for (const DeviceActivities::Event& event : device.events()) {
+    EXPECT_EQ(event.step, 1);
+    EXPECT_EQ(event.stream, 7u);
+    EXPECT_GE(event.begin, 0);
+    EXPECT_LE(event.begin, profiler.seconds());
+    works.push_back(event.work);
+  }
+  EXPECT_THAT(works, ElementsAre(conv, conv, relu, DeviceActivities::kNoWork));
+  EXPECT_THAT(device.names(), ElementsAre("kernel"));
+}
+
+TEST(Profiler, GoesOnWithoutADeviceThatRefuses) {
+  std::vector<std::string> calls;
+  Profiler profiler(0, 1);
+  const int conv = profiler.declare({.name = "conv2d", .path = "conv1", .cost = {}});
+  profiler.start();
+  EXPECT_THROW(profiler.trace_device(std::make_unique<PlayedTracer>(calls, true)),
+               EnvironmentError);
+  profiler.begin_step(0);
+  { const ProfileScope scope(&profiler, conv); }
+  profiler.stop();
+  EXPECT_EQ(profiler.device(), nullptr);
+  EXPECT_EQ(profiler.totals()[std::size_t(conv)].runs, 1);
+}
+
+TEST(DeviceActivities, KeepsABoundedNumberOfEventsAndEveryTotal) {
+  const auto zero = DeviceActivities::Clock::now();
+  DeviceActivities device(1, 0, 1, zero);
+  DeviceActivity activity{.mark = DeviceActivities::mark(0, 0),
+                          .name = "kernel",
+                          .begin = zero,
+                          .end = zero + microseconds(1)};
+  const auto most = std::int64_t(DeviceActivities::kMostEvents);
+  for (std::int64_t i = 0; i < most + 5; ++i) device.take(activity);
+  device.lose(3);
+  EXPECT_EQ(device.events().size(), DeviceActivities::kMostEvents);
+  EXPECT_EQ(device.dropped(), 5);
+  EXPECT_EQ(device.lost(), 3);
+  EXPECT_EQ(device.total(0).activities, most + 5);
+}
+
+}  // namespace
+}  // namespace lockstep

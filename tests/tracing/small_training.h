@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/data/sources.h"
+#include "parallel/self_communicator.h"
+#include "parallel/trainer.h"
+#include "tests/support/device_context.h"
+
+namespace lockstep::testing {
+
+/// Three steps of two micro-batches with an evaluation behind the last, on this program's device.
+inline TrainSummary train_small(TrainOptions options, TrainObserver* observer = nullptr) {
+  const auto model = [](Builder& nn, Value x) {
+    x = nn.relu(nn.conv2d(x, {.out_channels = 2, .kernel = 3, .stride = 4, .padding = 1}));
+    return nn.linear(nn.flatten(x), {.out_features = 10});
+  };
+  const auto loss = [](Builder& nn, Value logits, Value labels) {
+    return nn.softmax_cross_entropy(logits, labels);
+  };
+  options.global_batch = 8;
+  options.micro_batch = 4;
+  options.steps = 3;
+  options.workers = 1;
+  SelfCommunicator alone;
+  DeviceContext context(alone);
+  Trainer trainer(context, model, loss, options);
+  if (observer != nullptr) trainer.add_observer(*observer);
+  return trainer.fit(data::glyphs(24, 8));
+}
+
+}  // namespace lockstep::testing
