@@ -52,8 +52,8 @@ std::vector<std::string> profile_heading(const ProfileRecord& record) {
 }
 
 void ProfilePrinter::on_profile_without_device(const std::string& why, const std::string& hint) {
-  without_device_ =
-      fmt::format("profile    of the host's times, which wait for each operator: {}; {}", why, hint);
+  without_device_ = fmt::format(
+      "profile    of the host's times, which wait for each operator: {}; {}", why, hint);
   console_.line(without_device_);
 }
 

@@ -76,17 +76,18 @@ Tables host_tables(const Profiler& profiler, const DevicePeaks& peaks) {
 }
 
 /// What the device timed, and the rest of the run, in which it did nothing.
-Tables device_tables(const Profiler& profiler, const DeviceActivities& device, const DevicePeaks& peaks) {
+Tables device_tables(const Profiler& profiler,
+                     const DeviceActivities& device,
+                     const DevicePeaks& peaks) {
   Tables tables;
   double busy = 0;
-  const auto take = [&](const ProfiledWork& work,
-                        std::int64_t runs,
-                        const DeviceActivities::Total& total) {
-    busy += total.seconds;
-    if (total.activities == 0) return;
-    add(tables.operators, work.name, work, {runs, total.seconds}, peaks);
-    add(tables.nodes, node_name(work), work, {runs, total.seconds}, peaks);
-  };
+  const auto take =
+      [&](const ProfiledWork& work, std::int64_t runs, const DeviceActivities::Total& total) {
+        busy += total.seconds;
+        if (total.activities == 0) return;
+        add(tables.operators, work.name, work, {runs, total.seconds}, peaks);
+        add(tables.nodes, node_name(work), work, {runs, total.seconds}, peaks);
+      };
   for (std::size_t i = 0; i < profiler.works().size(); ++i)
     take(profiler.works()[i], profiler.totals()[i].runs, device.total(int(i)));
   take({.name = "other", .path = "", .cost = {}}, 0, device.other());

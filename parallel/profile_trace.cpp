@@ -35,10 +35,11 @@ std::string host_event(const Profiler& profiler, const Profiler::Event& event, i
                                          communicates ? "communication" : "compute",
                                          rank,
                                          communicates ? kCommunicationRow : 0);
-  const std::string arguments = fmt::format(R"("args":{{"layer":{},"flops":{:.0f},"bytes":{:.0f}}})",
-                                            quoted(work.path),
-                                            work.cost.flops,
-                                            work.cost.bytes);
+  const std::string arguments =
+      fmt::format(R"("args":{{"layer":{},"flops":{:.0f},"bytes":{:.0f}}})",
+                  quoted(work.path),
+                  work.cost.flops,
+                  work.cost.bytes);
   // Buckets are under way at the same time, which only asynchronous events may be.
   if (communicates)
     return fmt::format(
@@ -67,9 +68,8 @@ std::string device_events(const Profiler& profiler, const DeviceActivities& devi
     if (streams.insert(event.stream).second)
       text += row(rank, kFirstDeviceRow + event.stream, fmt::format("GPU stream {}", event.stream));
     const ProfiledWork none{.name = "", .path = "", .cost = {}};
-    const ProfiledWork& work = event.work == DeviceActivities::kNoWork
-                                   ? none
-                                   : profiler.works()[std::size_t(event.work)];
+    const ProfiledWork& work =
+        event.work == DeviceActivities::kNoWork ? none : profiler.works()[std::size_t(event.work)];
     text += fmt::format(
         ",\n"
         R"({{"ph":"X","name":{},"cat":"device","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"

@@ -291,10 +291,8 @@ void Replica::State::declare_profile() {
   copy_work_ = profiler->declare({.name = "copy_input", .path = "", .cost = {}});
   wait_work_ = profiler->declare({.name = "wait_for_exchange", .path = "", .cost = {}});
   // Of several buckets at once.
-  moving_work_ = profiler->declare({.name = "exchange",
-                                    .path = "",
-                                    .stream = ProfileStream::communication,
-                                    .cost = {}});
+  moving_work_ = profiler->declare(
+      {.name = "exchange", .path = "", .stream = ProfileStream::communication, .cost = {}});
   optimizer_work_ = profiler->declare({.name = "optimizer", .path = "", .cost = {}});
   bucket_start_.resize(std::size_t(exchange.bucket_count()));
   for (int b = 0; b < exchange.bucket_count(); ++b)

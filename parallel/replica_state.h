@@ -78,8 +78,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   int data_work_ = -1, copy_work_ = -1, wait_work_ = -1, moving_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;
   std::vector<Profiler::Clock::time_point> bucket_start_;
-  RangeMarker* ranges_;                      // null: nobody sees them
-  std::vector<int> bucket_names_;            // [buckets], the marker's
+  RangeMarker* ranges_;                       // null: nobody sees them
+  std::vector<int> bucket_names_;             // [buckets], the marker's
   std::vector<std::uint64_t> bucket_ranges_;  // [buckets], open from start to end of an exchange
   // Seconds, of the last micro-batch: in load(), and of them in the loader and for the device.
   double loading_ = 0, fetching_ = 0, holding_up_ = 0;

@@ -153,8 +153,8 @@ struct TrainSummary {
 struct ProfileLine {
   std::string name;  ///< "conv2d"
   double seconds = 0;
-  double share = 0;  ///< of all lines' seconds
-  double runs_a_step = 0;  ///< 0: it has none, as "idle"
+  double share = 0;             ///< of all lines' seconds
+  double runs_a_step = 0;       ///< 0: it has none, as "idle"
   double flops = 0, bytes = 0;  ///< in all runs
   /// Of the least time that the measured peaks allow in the time taken: max(flops / peak flops,
   /// bytes / peak bytes) / seconds. Above 1 where caches serve what memory could not; 0 where no
@@ -167,8 +167,8 @@ struct ProfileRecord {
   /// `seconds` are what the device says of itself, and with a line "idle" add up to the time of the
   /// run. Otherwise the host's, which waited for each operator.
   bool device_times = false;
-  std::int64_t lost = 0;     ///< activities of rank 0's device that are in no line
-  std::int64_t dropped = 0;  ///< of rank 0's events, those that `trace` had no room for
+  std::int64_t lost = 0;           ///< activities of rank 0's device that are in no line
+  std::int64_t dropped = 0;        ///< of rank 0's events, those that `trace` had no room for
   std::vector<ProfileLine> lines;  ///< by operator, the slowest first
   std::vector<ProfileLine> nodes;  ///< by layer and operator: "layer1.0.conv1 conv2d"
   std::string trace;  ///< Chrome's trace format, rows by rank and stream, and stream of the device

@@ -25,8 +25,8 @@ struct ProfiledWork {
 };
 
 /// Times what one rank does. Sums are kept for the whole run, single events for a window of steps.
-/// On the processor's clock: whoever wants to time a device so has to wait for it. With a tracer the
-/// device is timed by its own, and need not be waited for. Used by the training thread alone;
+/// On the processor's clock: whoever wants to time a device so has to wait for it. With a tracer
+/// the device is timed by its own, and need not be waited for. Used by the training thread alone;
 /// allocates nothing while recording.
 class Profiler {
  public:

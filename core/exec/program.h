@@ -102,7 +102,7 @@ class Program {
  private:
   struct Step {
     Kernel* kernel = nullptr;
-    int node = -1;  ///< -1 where no bucket can be complete afterwards
+    int node = -1;   ///< -1 where no bucket can be complete afterwards
     int work = -1;   ///< the profiler's number
     int range = -1;  ///< the range marker's
   };

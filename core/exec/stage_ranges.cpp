@@ -10,8 +10,7 @@ StageRanges::StageRanges(RangeMarker& marker)
       step_(marker.declare("step")),
       evaluation_(marker.declare("evaluation")),
       checkpoint_(marker.declare("checkpoint")) {
-  constexpr const char* kNames[] = {
-      "none", "data", "forward", "backward", "exchange", "optimizer"};
+  constexpr const char* kNames[] = {"none", "data", "forward", "backward", "exchange", "optimizer"};
   for (std::size_t i = 1; i < phases_.size(); ++i) phases_[i] = marker.declare(kNames[i]);
 }
 

@@ -32,7 +32,9 @@ class PlayedTracer final : public DeviceTracer {
                  .end = begin + microseconds(10)});
     marks_.pop_back();
   }
-  void stop() override { calls_.push_back("stop with " + std::to_string(marks_.size()) + " marks"); }
+  void stop() override {
+    calls_.push_back("stop with " + std::to_string(marks_.size()) + " marks");
+  }
 
  private:
   std::vector<std::string>& calls_;

@@ -11,13 +11,13 @@
 #define FAKE_CUPTI_AHEAD_NS 5000000000000LL
 
 struct FakeCupti {
-  int version;         /* 130000 */
-  int enable_status;   /* of cuptiActivityEnable */
-  int kernels_by_pop;  /* so many happen at each pop, a microsecond each */
-  int marks_late;      /* a call's mark comes behind what the device did for it */
-  int holds_buffers;   /* full ones are handed over by the flush alone */
-  int enabled;         /* kinds that are enabled now */
-  int depth;           /* marks that are pushed now */
+  int version;        /* 130000 */
+  int enable_status;  /* of cuptiActivityEnable */
+  int kernels_by_pop; /* so many happen at each pop, a microsecond each */
+  int marks_late;     /* a call's mark comes behind what the device did for it */
+  int holds_buffers;  /* full ones are handed over by the flush alone */
+  int enabled;        /* kinds that are enabled now */
+  int depth;          /* marks that are pushed now */
 };
 
 struct FakeCupti* fake_cupti(void);

@@ -60,7 +60,7 @@ TEST_F(ProfiledTraining, KernelTimesStandWithTheirOperatorsAndAddUpToTheRun) {
   EXPECT_NEAR(conv->seconds, 3 * 2 * 2e-6, 1e-9);
   for (const char* name : {"optimizer", "copy_input", "exchange", "other", "idle", "conv2d"})
     EXPECT_NE(line_of(profile.lines, name), nullptr) << name;
-  EXPECT_EQ(line_of(profile.lines, "wait_for_data"), nullptr) << "a wait of the host's";
+  EXPECT_EQ(line_of(profile.lines, "wait_for_exchange"), nullptr) << "a wait of the host's";
   double share = 0;
   for (const ProfileLine& line : profile.lines) share += line.share;
   EXPECT_NEAR(share, 1, 1e-6);

@@ -12,17 +12,17 @@
 #include "kernels/cuda/activity_join.h"
 #include "kernels/cuda/device_tools.h"
 
-#define LOCKSTEP_CUPTI_FUNCTIONS(FUNCTION)        \
-  FUNCTION(cuptiActivityDisable)                  \
-  FUNCTION(cuptiActivityEnable)                   \
-  FUNCTION(cuptiActivityFlushAll)                 \
-  FUNCTION(cuptiActivityGetNextRecord)            \
-  FUNCTION(cuptiActivityGetNumDroppedRecords)     \
-  FUNCTION(cuptiActivityPopExternalCorrelationId) \
+#define LOCKSTEP_CUPTI_FUNCTIONS(FUNCTION)         \
+  FUNCTION(cuptiActivityDisable)                   \
+  FUNCTION(cuptiActivityEnable)                    \
+  FUNCTION(cuptiActivityFlushAll)                  \
+  FUNCTION(cuptiActivityGetNextRecord)             \
+  FUNCTION(cuptiActivityGetNumDroppedRecords)      \
+  FUNCTION(cuptiActivityPopExternalCorrelationId)  \
   FUNCTION(cuptiActivityPushExternalCorrelationId) \
-  FUNCTION(cuptiActivityRegisterCallbacks)        \
-  FUNCTION(cuptiGetResultString)                  \
-  FUNCTION(cuptiGetTimestamp)                     \
+  FUNCTION(cuptiActivityRegisterCallbacks)         \
+  FUNCTION(cuptiGetResultString)                   \
+  FUNCTION(cuptiGetTimestamp)                      \
   FUNCTION(cuptiGetVersion)
 
 namespace lockstep::cuda {
@@ -121,7 +121,7 @@ struct Session {
   const std::string file;
   const Cupti cupti;
   Buffers buffers;
-  std::mutex mutex;                  // of what follows
+  std::mutex mutex;                    // of what follows
   DeviceActivitySink* sink = nullptr;  // null: nobody listens
   std::optional<ActivityJoin> join;
   std::int64_t clock_offset = 0;  // nanoseconds: Clock is CUPTI's time and that
@@ -206,11 +206,9 @@ void Session::take(const Record& record, std::string_view name) {
   const auto at = [this](std::uint64_t time) {
     return Clock::time_point(std::chrono::nanoseconds(std::int64_t(time) + clock_offset));
   };
-  join->take(record.correlationId,
-             {.name = name,
-              .stream = record.streamId,
-              .begin = at(record.start),
-              .end = at(record.end)});
+  join->take(
+      record.correlationId,
+      {.name = name, .stream = record.streamId, .begin = at(record.start), .end = at(record.end)});
 }
 
 class CuptiTracer final : public DeviceTracer {
@@ -297,8 +295,7 @@ class CuptiTracer final : public DeviceTracer {
 
 LibraryName cupti_name() {
   return {.file = fmt::format("libcupti.so.{}", CUPTI_API_VERSION / 10000),
-          .version =
-              fmt::format("{}.{}", CUPTI_API_VERSION / 10000, CUPTI_API_VERSION / 100 % 100),
+          .version = fmt::format("{}.{}", CUPTI_API_VERSION / 10000, CUPTI_API_VERSION / 100 % 100),
           .how_to_install =
               fmt::format("install CUPTI of the CUDA toolkit {}", CUPTI_API_VERSION / 10000)};
 }

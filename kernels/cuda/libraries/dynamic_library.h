@@ -13,8 +13,8 @@ struct LibraryName {
 };
 
 /// A shared library that is opened when it is first needed, so that the program starts where there
-/// is none. Looked for as the dynamic linker does, then in the folders of the toolkit that was built
-/// with. Stays open until the process ends: these libraries own threads and exit handlers.
+/// is none. Looked for as the dynamic linker does, then in the folders of the toolkit that was
+/// built with. Stays open until the process ends: these libraries own threads and exit handlers.
 class DynamicLibrary {
  public:
   /// Throws EnvironmentError: file, wanted version, the linker's words, remedy.
