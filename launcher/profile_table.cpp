@@ -36,13 +36,13 @@ std::vector<std::string> profile_heading(const ProfileRecord& record) {
   std::vector<std::string> lines{
       fmt::format("profile of rank 0, runs and ms a step{}; peaks measured now: {:.1f} GFLOP/s "
                   "fp32, {:.1f} bf16, {:.1f} GB/s",
-                  record.device_times ? " of the GPU's own time" : "",
+                  record.by_device ? " of the GPU's own time" : "",
                   record.peaks.fp32_flops * 1e-9,
                   record.peaks.bf16_flops * 1e-9,
                   record.peaks.bytes * 1e-9)};
   if (record.lost > 0)
     lines.push_back(
-        fmt::format("{} of CUPTI's records were lost, as nobody read them in time: times are too "
+        fmt::format("{} of the GPU's records were lost, as nobody read them in time: times are too "
                     "low by what they held, and idle too high",
                     with_thousands(double(record.lost))));
   if (record.dropped > 0)

@@ -16,8 +16,10 @@ std::size_t most_marks(const Schedule& whole) {
 
 }  // namespace
 
-DeviceTimer::DeviceTimer(Backend& backend, const Schedule& whole)
-    : backend_(backend), begin_(backend.make_timed_event()), end_(backend.make_timed_event()) {
+DeviceTimer::DeviceTimer(Backend& backend, const Schedule& whole, int rank) : backend_(backend) {
+  if (rank != 0 || most_marks(whole) > kMostMarks) return;
+  begin_ = backend.make_timed_event();
+  end_ = backend.make_timed_event();
   if (end_ == nullptr) return;
   marks_.resize(most_marks(whole));
   for (Mark& mark : marks_) mark.event = backend.make_timed_event();

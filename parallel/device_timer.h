@@ -17,8 +17,13 @@ namespace lockstep {
 /// Measures nothing where the backend has no timed events.
 class DeviceTimer {
  public:
-  /// `whole`: this rank's part of a whole global batch.
-  DeviceTimer(Backend& backend, const Schedule& whole);
+  /// Boundaries of phases in a step; steps of more micro-batches than that leaves room for are not
+  /// measured.
+  static constexpr std::size_t kMostMarks = 4096;
+
+  /// `whole`: this rank's part of a whole global batch. Rank 0, whose times are told, measures
+  /// alone.
+  DeviceTimer(Backend& backend, const Schedule& whole, int rank);
 
   /// The next step is to be measured. Those before it need not be asked for any more.
   void measure_next_step() { wanted_ = true; }
@@ -45,7 +50,7 @@ class DeviceTimer {
 
   Backend& backend_;
   std::unique_ptr<DeviceEvent> begin_;  // the end of the step before the measured one
-  std::unique_ptr<DeviceEvent> end_;    // of the step before; null: the device has no clock
+  std::unique_ptr<DeviceEvent> end_;    // of the step before; null: nothing is measured
   std::vector<Mark> marks_;
   std::size_t used_ = 0;    // marks of the measured step
   std::int64_t step_ = -1;  // measured; -1: none

@@ -15,7 +15,8 @@ enum class DevicePart : std::uint8_t {
   backward,   ///< with adding up shards, and with what is exchanged meanwhile
   exchange,   ///< what of it backward did not hide
   optimizer,  ///< with clipping and running statistics
-  idle        ///< between steps, and between a micro-batch's end and the next one's copy
+  idle        ///< between steps, and between a micro-batch's end and the next one's copy, but for
+              ///< validations, snapshots and hashes, which no part has
 };
 inline constexpr std::size_t kDeviceParts = std::size_t(DevicePart::idle) + 1;
 

@@ -2,8 +2,11 @@
 #include "parallel/profile_report.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <map>
 #include <numeric>
+#include <string_view>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/exec/roofline.h"
@@ -20,6 +23,19 @@ std::string gather_text(Communicator& communicator, const std::string& own) {
   std::string all(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}), '\0');
   communicator.all_gather_v(own.data(), all.data(), bytes);
   return all;
+}
+
+/// Why a rank's device cannot be traced. Ranks send it to each other as it is.
+struct Refusal {
+  bool refuses = false;
+  char what[512] = {}, hint[512] = {};  ///< cut off where they are longer
+};
+
+Refusal refusal_of(const EnvironmentError& error) {
+  Refusal refusal{.refuses = true};
+  std::string_view(error.what()).copy(refusal.what, sizeof refusal.what - 1);
+  error.hint().copy(refusal.hint, sizeof refusal.hint - 1);
+  return refusal;
 }
 
 /// A line of the table while it is summed up; the least time the peaks allow stands in `roofline`.
@@ -101,27 +117,41 @@ Tables device_tables(const Profiler& profiler,
 
 void start_profile(RankContext& context,
                    Profiler& profiler,
+                   std::int64_t first_step,
                    std::span<TrainObserver* const> observers) {
-  profiler.start();
+  profiler.start(first_step);
+  Refusal own;
   try {
     if (auto tracer = context.backend().make_tracer()) profiler.trace_device(std::move(tracer));
   } catch (const EnvironmentError& error) {
-    for (TrainObserver* observer : observers)
-      observer->on_profile_without_device(error.what(), error.hint());
+    own = refusal_of(error);
   }
+  // A rank that waits for each kernel would hold up the others: all trace, or none.
+  std::vector<Refusal> refusals(std::size_t(context.size()));
+  context.host_communicator().all_gather(&own, refusals.data(), sizeof own);
+  const auto refused = std::ranges::find(refusals, true, &Refusal::refuses);
+  if (refused == refusals.end()) return;
+  profiler.give_up_device();
+  const std::string who =
+      context.size() == 1 ? "" : fmt::format("rank {}: ", refused - refusals.begin());
+  for (TrainObserver* observer : observers)
+    observer->on_profile_without_device(who + refused->what, refused->hint);
+}
+
+void stop_profile(RankContext& context, Profiler& profiler) {
+  context.backend().synchronize();
+  profiler.stop();
 }
 
 ProfileRecord make_profile(RankContext& context, Profiler& profiler, std::int64_t steps) {
   ProfileRecord record;
   Communicator& communicator = context.communicator();
-  context.backend().synchronize();
-  profiler.stop();
   communicator.barrier();  // all ranks measure at once, as they train
   record.peaks = context.backend().measure_peaks();
   record.dropped = profiler.dropped();
   const DeviceActivities* device = profiler.device();
   if (device != nullptr) {
-    record.device_times = true;
+    record.by_device = true;
     record.lost = device->lost();
     record.dropped += device->dropped();
   }

@@ -75,6 +75,8 @@ std::optional<DeviceTimes> Replica::device_times(std::int64_t step) const {
   return state_->device_timer.of(step);
 }
 
+void Replica::leave_out_of_device_times() { state_->device_timer.leave_out(); }
+
 ShardNorms& Replica::shard_norms() { return state_->shard_norms; }
 
 StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {

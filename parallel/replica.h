@@ -91,6 +91,8 @@ class Replica {
   void time_next_step();
   /// Seconds of that step, whose result is known; nothing where it was not measured, as on a CPU.
   std::optional<DeviceTimes> device_times(std::int64_t step) const;
+  /// What was asked of the device since the last step was not training's, as a snapshot.
+  void leave_out_of_device_times();
 
   /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
   ShardNorms& shard_norms();

@@ -241,11 +241,13 @@ class Adviser {
         share};
   }
 
-  /// What the GPU did nothing in by its own clock, but for what other advice is about.
+  /// What the GPU did nothing in by its own clock, where nothing else kept the host from handing
+  /// work over. Idle time is of logged steps and the ledger of all, so one cannot be taken from the
+  /// other.
   double unexplained_idle() const {
-    if (!f_.device_idle) return 0;
-    return *f_.device_idle - own_.share(LedgerPart::data) - own_.share(LedgerPart::logging) -
-           own_.share(LedgerPart::checkpoint);
+    const double explained = own_.share(LedgerPart::data) + own_.share(LedgerPart::logging) +
+                             own_.share(LedgerPart::checkpoint) + own_.share(LedgerPart::other);
+    return f_.device_idle && explained < kWorthwhile ? *f_.device_idle : 0;
   }
 
   std::optional<Advice> launches() const {

@@ -149,7 +149,7 @@ struct TrainSummary {
 };
 
 /// One operator's part in a run: rank 0's sums over all steps, training and evaluation; with
-/// ProfileRecord::device_times by the device's own clock.
+/// ProfileRecord::by_device by the device's own clock.
 struct ProfileLine {
   std::string name;  ///< "conv2d"
   double seconds = 0;
@@ -166,7 +166,7 @@ struct ProfileRecord {
   DevicePeaks peaks;  ///< of rank 0's device
   /// `seconds` are what the device says of itself, and with a line "idle" add up to the time of the
   /// run. Otherwise the host's, which waited for each operator.
-  bool device_times = false;
+  bool by_device = false;
   std::int64_t lost = 0;           ///< activities of rank 0's device that are in no line
   std::int64_t dropped = 0;        ///< of rank 0's events, those that `trace` had no room for
   std::vector<ProfileLine> lines;  ///< by operator, the slowest first

@@ -130,7 +130,7 @@ TrainSummary TrainingRun::run() {
   replica_check_.check_now(done_);
   p_.context.communicator().barrier();
   if (p_.options.accepted) p_.options.accepted(p_.start != nullptr);
-  if (p_.options.profile) start_profile(p_.context, *p_.replica.profiler(), p_.observers);
+  if (p_.options.profile) start_profile(p_.context, *p_.replica.profiler(), done_, p_.observers);
   log_.emplace(p_.replica, feed_, *loader_, done_, p_.start ? p_.start->state.wall_s : 0.0);
   // A validation that the run before did not come to.
   if (done_ > 0 && !summary_.evaluated) {
@@ -144,7 +144,9 @@ TrainSummary TrainingRun::run() {
     if (spike_) continue;
     // The end needs no agreement: every rank is there.
     straggler_watch_.after_step();
-    summary_.stopped = agreement_->poll(replica_check_.after_step(done_)) && done_ < p_.steps;
+    const bool compares = replica_check_.after_step(done_);
+    if (compares) p_.replica.leave_out_of_device_times();
+    summary_.stopped = agreement_->poll(compares) && done_ < p_.steps;
     evaluate();
     save_when_due();
     if (summary_.stopped) take(p_.replica.finish_steps());
@@ -269,6 +271,7 @@ void TrainingRun::save_when_due() {
   const StepLog::Stall stall(*log_, LedgerPart::checkpoint);
   checkpointing_->after_step(
       done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
+  p_.replica.leave_out_of_device_times();
 }
 
 /// Rank 0 alone waits here, as it alone saves. It must not save the weights behind a bad step,

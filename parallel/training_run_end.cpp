@@ -14,6 +14,7 @@ void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
   TrainSummary& s = summary_;
   const Ledger ledger = log_->ledger();
+  if (p_.options.profile) stop_profile(p_.context, *p_.replica.profiler());
   if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
   s.steps = done_;
   s.samples = feed_.samples_before(done_);

@@ -11,9 +11,9 @@ double seconds(DeviceActivities::Clock::duration duration) {
 }  // namespace
 
 DeviceActivities::DeviceActivities(std::size_t works,
-                         std::int64_t first_step,
-                         std::int64_t steps,
-                         Clock::time_point zero)
+                                   std::int64_t first_step,
+                                   std::int64_t steps,
+                                   Clock::time_point zero)
     : first_step_(first_step), steps_(steps), zero_(zero), totals_(works + 1) {
   events_.reserve(kMostEvents);
 }

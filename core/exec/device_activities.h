@@ -35,9 +35,9 @@ class DeviceActivities final : public DeviceActivitySink {
 
   /// `works`: how many there are; `first_step` and `steps`: the window.
   DeviceActivities(std::size_t works,
-              std::int64_t first_step,
-              std::int64_t steps,
-              Clock::time_point zero);
+                   std::int64_t first_step,
+                   std::int64_t steps,
+                   Clock::time_point zero);
 
   /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step`.
   static std::uint64_t mark(std::int64_t step, int work) {

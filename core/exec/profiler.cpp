@@ -4,7 +4,7 @@
 namespace lockstep {
 
 Profiler::Profiler(std::int64_t first_step, std::int64_t steps)
-    : first_step_(first_step), steps_(steps), start_(Clock::now()) {
+    : window_begin_(first_step), first_step_(first_step), steps_(steps), start_(Clock::now()) {
   events_.reserve(kMostEvents);
 }
 
@@ -14,8 +14,12 @@ int Profiler::declare(ProfiledWork work) {
   return int(works_.size()) - 1;
 }
 
-void Profiler::start() {
+Profiler::~Profiler() { stop(); }
+
+void Profiler::start(std::int64_t step) {
+  first_step_ = window_begin_ + step;
   start_ = Clock::now();
+  begun_ = false;
   for (Total& total : totals_) total = {};
 }
 
@@ -26,15 +30,23 @@ void Profiler::trace_device(std::unique_ptr<DeviceTracer> tracer) {
   tracer_ = std::move(tracer);
 }
 
+void Profiler::give_up_device() {
+  stop();
+  device_.reset();
+}
+
 void Profiler::stop() {
-  seconds_ = std::chrono::duration<double>(Clock::now() - start_).count();
+  seconds_ = begun_ ? std::chrono::duration<double>(Clock::now() - begin_).count() : 0.0;
   if (!tracer_) return;
   if (in_step_) tracer_->pop();
+  in_step_ = false;
   tracer_->stop();
   tracer_.reset();
 }
 
 void Profiler::begin_step(std::int64_t step) {
+  if (!begun_) begin_ = Clock::now();
+  begun_ = true;
   step_ = step;
   if (tracer_) {
     // Of all that no scope is around.

@@ -41,16 +41,22 @@ class Profiler {
     double begin = 0, end = 0;  ///< seconds since start()
   };
 
-  /// `first_step` and `steps`: the window whose events are kept, at most kMostEvents.
+  /// The window whose events are kept, at most kMostEvents: `steps` steps, after `first_step`
+  /// others.
   Profiler(std::int64_t first_step, std::int64_t steps);
+  ~Profiler();
+  Profiler(const Profiler&) = delete;
+  Profiler& operator=(const Profiler&) = delete;
 
   /// Returns the number to record under.
   int declare(ProfiledWork work);
-  /// Zero of the events' time; totals start again.
-  void start();
+  /// Zero of the events' time; totals start again. `step`: the first that is timed.
+  void start(std::int64_t step = 0);
   /// After start(), once all work is declared: from now on the device is timed as well. Throws as
   /// DeviceTracer::start(), and then goes on without.
   void trace_device(std::unique_ptr<DeviceTracer> tracer);
+  /// As if the device had not been traced.
+  void give_up_device();
   /// The end of what is timed; the device must have finished.
   void stop();
   void begin_step(std::int64_t step);
@@ -67,7 +73,7 @@ class Profiler {
   bool traces_device() const { return tracer_ != nullptr; }
   /// Complete after stop(); null: the device was not traced.
   const DeviceActivities* device() const { return device_.get(); }
-  /// From start() to stop().
+  /// From the first step's begin to stop().
   double seconds() const { return seconds_; }
   const std::vector<ProfiledWork>& works() const { return works_; }
   const std::vector<Total>& totals() const { return totals_; }
@@ -78,8 +84,9 @@ class Profiler {
   static constexpr std::size_t kMostEvents = 100000;
 
  private:
-  std::int64_t first_step_, steps_;
-  Clock::time_point start_;
+  std::int64_t window_begin_, first_step_, steps_;
+  Clock::time_point start_, begin_ = {};
+  bool begun_ = false;  // the first step
   double seconds_ = 0;
   std::int64_t step_ = 0;
   bool tracing_ = false;

@@ -76,8 +76,8 @@ def all_runs(options, flags, global_batch):
             fixed[setting].append(Run(options, [*flags, *fixed_flags(setting)]))
         if not limits:
             planned = [made[0].bytes for made in fixed.values()]
-            step = (max(planned) - min(planned)) / (LIMITS - 1)
-            limits = [int(min(planned) + step * i) for i in range(LIMITS)]
+            least, most = min(planned), max(planned)
+            limits = [least + (most - least) * i // (LIMITS - 1) for i in range(LIMITS)]
             auto = {limit: [] for limit in limits}
         for limit in limits:
             auto[limit].append(Run(options, [*flags, "--micro-batch=auto", f"--memory-limit={limit}"]))

@@ -22,7 +22,7 @@ TEST(KernelTimes, OfATrainingBelongToItsOperators) {
   testing::train_small({.profile = true}, &told);
   if (!told.without.empty()) GTEST_SKIP() << told.without;
   const ProfileRecord& profile = told.profile;
-  ASSERT_TRUE(profile.device_times);
+  ASSERT_TRUE(profile.by_device);
   EXPECT_EQ(profile.lost, 0);
   double busy = 0, other = 0;
   std::vector<std::string> names;

@@ -15,18 +15,18 @@ using ::testing::Not;
 TEST(ProfileTable, SaysWhoseTimesTheseAre) {
   ProfileRecord record;
   EXPECT_THAT(profile_heading(record), ElementsAre(Not(HasSubstr("GPU"))));
-  record.device_times = true;
+  record.by_device = true;
   EXPECT_THAT(profile_heading(record), ElementsAre(HasSubstr("ms a step of the GPU's own time")));
 }
 
 TEST(ProfileTable, SaysWhatIsMissing) {
   ProfileRecord record;
-  record.device_times = true;
+  record.by_device = true;
   record.lost = 1234;
   record.dropped = 56789;
   EXPECT_THAT(profile_heading(record),
               ElementsAre(HasSubstr("profile of rank 0"),
-                          AllOf(HasSubstr("1,234 of CUPTI's records"), HasSubstr("too low")),
+                          AllOf(HasSubstr("1,234 of the GPU's records"), HasSubstr("too low")),
                           AllOf(HasSubstr("trace.json"), HasSubstr("56,789"))));
 }
 

@@ -50,7 +50,7 @@ TEST_F(ProfiledTraining, KernelTimesStandWithTheirOperatorsAndAddUpToTheRun) {
   EXPECT_EQ(fake_->depth, 0) << "marks that were never taken back";
   EXPECT_EQ(fake_->enabled, 0);
   const ProfileRecord& profile = told.profile;
-  EXPECT_TRUE(profile.device_times);
+  EXPECT_TRUE(profile.by_device);
   EXPECT_EQ(profile.lost, 0);
 
   // Each run of an operator is one mark, and so two kernels of a microsecond.
@@ -91,7 +91,7 @@ TEST_F(ProfiledTraining, ADriverThatRefusesIsNamedAndTheHostsTimesRemain) {
   EXPECT_THAT(told.without,
               AllOf(HasSubstr("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
                     HasSubstr("NVreg_RestrictProfilingToAdminUsers=0")));
-  EXPECT_FALSE(told.profile.device_times);
+  EXPECT_FALSE(told.profile.by_device);
   EXPECT_NE(line_of(told.profile.lines, "conv2d"), nullptr);
   EXPECT_NE(line_of(told.profile.lines, "wait_for_data"), nullptr);
   EXPECT_EQ(line_of(told.profile.lines, "idle"), nullptr);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/libraries/cupti_tracer.h"
 
+#include <atomic>
 #include <cupti.h>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -116,13 +118,15 @@ struct Session {
   void read(const CUpti_Activity& record);
   template <typename Record>
   void take(const Record& record, std::string_view name);
-  void count_lost();
+  /// Records that nobody read, since the last call; a buffer counts as one.
+  std::int64_t take_lost();
 
   const std::string file;
   const Cupti cupti;
   Buffers buffers;
-  std::mutex mutex;                    // of what follows
-  DeviceActivitySink* sink = nullptr;  // null: nobody listens
+  std::atomic<std::int64_t> unread_buffers{0};  // for want of memory
+  std::mutex mutex;                             // of what follows
+  DeviceActivitySink* sink = nullptr;           // null: nobody listens
   std::optional<ActivityJoin> join;
   std::int64_t clock_offset = 0;  // nanoseconds: Clock is CUPTI's time and that
 };
@@ -142,7 +146,11 @@ void CUPTIAPI request_buffer(std::uint8_t** buffer, std::size_t* bytes, std::siz
 
 void CUPTIAPI complete_buffer(
     CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid_bytes) {
-  current->read(buffer, valid_bytes);
+  try {
+    current->read(buffer, valid_bytes);
+  } catch (const std::bad_alloc&) {  // must not pass through CUPTI's own code
+    ++current->unread_buffers;
+  }
   current->buffers.give_back(buffer);
 }
 
@@ -154,13 +162,12 @@ void Session::read(std::uint8_t* buffer, std::size_t valid_bytes) {
          cupti.cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
     read(*record);
   join->settle();
-  count_lost();
 }
 
-void Session::count_lost() {
+std::int64_t Session::take_lost() {
   std::size_t lost = 0;
-  if (cupti.cuptiActivityGetNumDroppedRecords(nullptr, 0, &lost) == CUPTI_SUCCESS && lost > 0)
-    sink->lose(std::int64_t(lost));
+  if (cupti.cuptiActivityGetNumDroppedRecords(nullptr, 0, &lost) != CUPTI_SUCCESS) lost = 0;
+  return std::int64_t(lost) + unread_buffers.exchange(0);
 }
 
 std::string_view copy_name(std::uint8_t kind) {
@@ -249,11 +256,16 @@ class CuptiTracer final : public DeviceTracer {
     if (!running_) return;
     running_ = false;
     // Callbacks come from here or from CUPTI's thread, which needs the lock.
-    cupti_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     for (const CUpti_ActivityKind kind : kKinds) cupti_.cuptiActivityDisable(kind);
+    cupti_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    const std::int64_t lost = session_.take_lost();
     const std::lock_guard lock(session_.mutex);
-    session_.join->finish();
-    session_.count_lost();
+    try {
+      session_.join->finish();
+    } catch (const std::bad_alloc&) {  // this may be a destructor
+      session_.sink->lose(1);
+    }
+    if (lost > 0) session_.sink->lose(lost);
     session_.join.reset();
     session_.sink = nullptr;
   }
