@@ -72,10 +72,10 @@ ChunkExchange::ChunkExchange(Backend& backend,
     zeros_ = backend_.allocate(kZeros * sizeof(float), "zeros for ranks without shards");
 }
 
-std::int64_t ChunkExchange::slot_elems(const ExchangePlan& plan, std::int64_t bucket_elems) const {
+std::int64_t ChunkExchange::slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const {
   if (ranks_ == 1 || reduction_ == Reduction::fast) return 0;
   // The chunk of rank 0 is never the smaller one: every rank then reserves alike.
-  return (plan.nodes() - plan.nodes_of(rank_)) * chunk_of(bucket_elems, 0, ranks_).elems;
+  return (size.nodes - size.own_nodes) * chunk_of(bucket_elems, 0, ranks_).elems;
 }
 
 void ChunkExchange::reserve(std::int64_t elems) {
@@ -90,7 +90,7 @@ void ChunkExchange::begin(const ExchangePlan& plan, std::int64_t largest) {
   LOCKSTEP_ASSERT(idle());
   plan_ = &plan;
   started_ = exchanged_ = summed_ = gathered_ = 0;
-  slot_size_ = slot_elems(plan, largest);
+  slot_size_ = slot_elems(plan.size, largest);
   slots_ = slot_size_ == 0
                ? kSlots
                : int(std::clamp<std::int64_t>(

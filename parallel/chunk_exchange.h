@@ -40,7 +40,7 @@ class ChunkExchange {
                 int bucket_count);
 
   /// Elements that one bucket in flight needs on this rank.
-  std::int64_t slot_elems(const ExchangePlan& plan, std::int64_t bucket_elems) const;
+  std::int64_t slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const;
   /// Receive memory for at least one bucket of any plan. Throws OutOfMemory.
   void reserve(std::int64_t elems);
   std::size_t bytes() const { return pool_bytes() + (zeros_ ? zeros_->bytes() : 0); }

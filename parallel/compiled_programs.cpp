@@ -12,17 +12,6 @@
 namespace lockstep {
 namespace {
 
-/// The micro-batch first, then the other sizes once each.
-std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes) {
-  if (batch.cluster > 1) sizes.push_back(0);
-  std::ranges::sort(sizes);
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  std::erase(sizes, batch.micro_batch);
-  if (batch.cluster == 1) std::erase(sizes, 0);
-  sizes.insert(sizes.begin(), batch.micro_batch);
-  return sizes;
-}
-
 void check_parameters(const Graph& graph, const Graph& first, std::int64_t samples) {
   const bool same = std::ranges::equal(
       graph.parameters(), first.parameters(), [](const Parameter& p, const Parameter& q) {
@@ -33,6 +22,18 @@ void check_parameters(const Graph& graph, const Graph& first, std::int64_t sampl
                  "model: for {} samples or in evaluation it declares other parameters than in "
                  "training; declare all of them always",
                  samples);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes) {
+  if (batch.cluster > 1) sizes.push_back(0);
+  std::ranges::sort(sizes);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  std::erase(sizes, batch.micro_batch);
+  if (batch.cluster == 1) std::erase(sizes, 0);
+  sizes.insert(sizes.begin(), batch.micro_batch);
+  return sizes;
 }
 
 MemoryReuse reuse_of_environment() {
@@ -62,8 +63,6 @@ std::int64_t bucket_bytes(const TrainOptions& options) {
   return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
 }
 
-}  // namespace
-
 CompiledPrograms::CompiledPrograms(Backend& backend,
                                    const ModelFunction& model,
                                    const LossFunction& loss,
@@ -92,9 +91,9 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
 
 std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
                                            const BatchPlan& batch) const {
-  std::vector<const Program*> programs;
+  std::vector<ProgramSize> programs;
   for (const auto* sizes : {&training_, &evaluation_})
-    for (const CompiledProgram& sized : *sizes) programs.push_back(sized.program.get());
+    for (const CompiledProgram& sized : *sizes) programs.emplace_back(*sized.program);
   return training_bytes(programs, space_, options.optimizer) +
          exchange_memory(graph(), space_, options, batch);
 }
@@ -132,27 +131,6 @@ const Program& CompiledPrograms::largest() const {
     for (const CompiledProgram& sized : *programs)
       if (sized.program->arena_bytes() > largest->arena_bytes()) largest = sized.program.get();
   return *largest;
-}
-
-std::size_t least_training_bytes(Backend& backend,
-                                 const ModelFunction& model,
-                                 const LossFunction& loss,
-                                 const data::SampleSpec& samples,
-                                 const TrainOptions& options,
-                                 const BatchPlan& batch) {
-  Builder::Settings settings = settings_for(options, batch, batch.micro_batch);
-  const Graph graph = trace(model, loss, samples, settings);
-  const FlatSpace space = lay_out(graph, bucket_bytes(options));
-  const MemoryReuse reuse = reuse_of_environment();
-  settings.mode = Mode::evaluation;
-  const Program evaluation(trace(model, loss, samples, settings), backend, space, reuse);
-  return least_training_bytes(
-      graph,
-      backend,
-      space,
-      reuse,
-      options,
-      {.exchange_bytes = exchange_memory(graph, space, options, batch), .evaluation = &evaluation});
 }
 
 ProgramBuffers::ProgramBuffers(Backend& backend, const CompiledPrograms& programs) {

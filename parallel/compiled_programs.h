@@ -68,14 +68,17 @@ class CompiledPrograms {
   std::vector<CompiledProgram> evaluation_;
 };
 
-/// The least that memory_limit could be for a whole micro-batch with the recomputation that
-/// `options` allows.
-std::size_t least_training_bytes(Backend& backend,
-                                 const ModelFunction& model,
-                                 const LossFunction& loss,
-                                 const data::SampleSpec& samples,
-                                 const TrainOptions& options,
-                                 const BatchPlan& batch);
+// What CompiledPrograms compiles, for those who want a part of it.
+
+/// The whole micro-batch first, then the other sizes once each.
+std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes);
+/// With which the training program for micro-batches of `samples` is traced.
+Builder::Settings settings_for(const TrainOptions& options,
+                               const BatchPlan& batch,
+                               std::int64_t samples);
+std::int64_t bucket_bytes(const TrainOptions& options);
+/// LOCKSTEP_PLAN.
+MemoryReuse reuse_of_environment();
 
 /// The memory that all programs of a run share.
 struct ProgramBuffers {

@@ -112,10 +112,10 @@ LinksUsed links_used(const Network& network, std::span<const MeasuredStep> steps
 RankShare share_of(const TrainOptions& options, int ranks) {
   const BatchPlan batch = plan_batch(options, ranks);
   const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
-  const ExchangePlan plan =
-      make_exchange_plan(schedule.shards, schedule.shards_of_rank, 0, options.reduction);
+  const ExchangeSize size =
+      exchange_size(schedule.shards, schedule.shards_of_rank, 0, options.reduction);
   const std::int64_t most = std::min(batch.global_batch, schedule.most_rounds * batch.micro_batch);
-  return {ranks, double(most), double(plan.nodes()) / ranks};
+  return {ranks, double(most), double(size.nodes) / ranks};
 }
 
 }  // namespace lockstep

@@ -40,7 +40,25 @@ ExchangePlan make_exchange_plan(int shards,
   }
   LOCKSTEP_ASSERT(!nodes.empty());
   plan.finish = finish_tree(nodes);
+  plan.size = {int(nodes.size()), plan.nodes_of(rank), plan.local.depth};
   return plan;
+}
+
+ExchangeSize exchange_size(int shards,
+                           std::span<const ShardRange> owners,
+                           int rank,
+                           Reduction reduction) {
+  const PresentLeaves present(owners, shards);
+  const auto nodes_of = [&](const ShardRange& own) {
+    const int nodes = local_nodes(present, own);
+    return reduction == Reduction::fast ? std::min(nodes, 1) : nodes;
+  };
+  ExchangeSize size;
+  for (const ShardRange& own : owners) size.nodes += nodes_of(own);
+  const ShardRange own = owners[std::size_t(rank)];
+  size.own_nodes = nodes_of(own);
+  size.depth = local_tree(present, own).depth;
+  return size;
 }
 
 CommBlock chunk_of(std::int64_t elems, int rank, int ranks) {

@@ -11,6 +11,13 @@
 
 namespace lockstep {
 
+/// What an exchange's memory follows from.
+struct ExchangeSize {
+  int nodes = 0;      ///< that all ranks are left with
+  int own_nodes = 0;  ///< of those, this rank's
+  int depth = 0;      ///< LocalTree::depth of this rank
+};
+
 /// How the ranks of one schedule share the work of the reduction tree. Equal on every rank but for
 /// `local`. Made once for each kind of batch (whole, tail) and kept.
 struct ExchangePlan {
@@ -20,6 +27,7 @@ struct ExchangePlan {
   /// Nodes that ranks are left with stand in rank order: rank r has first_node[r] up to
   /// first_node[r + 1].
   std::vector<int> first_node;  ///< [ranks + 1]
+  ExchangeSize size;
   int layers = 0;               ///< most nodes of one rank
   bool equal_counts = false;    ///< every rank has as many
   FinishTree finish;            ///< over all nodes
@@ -35,6 +43,13 @@ ExchangePlan make_exchange_plan(int shards,
                                 std::span<const ShardRange> owners,
                                 int rank,
                                 Reduction reduction);
+
+/// The size of that plan, in less time: where the shards are many, all plans that they allow are
+/// looked at.
+ExchangeSize exchange_size(int shards,
+                           std::span<const ShardRange> owners,
+                           int rank,
+                           Reduction reduction);
 
 /// The chunk of a bucket that `rank` sums: equal sizes in units of 64 bytes, the last ones shorter.
 CommBlock chunk_of(std::int64_t elems, int rank, int ranks);

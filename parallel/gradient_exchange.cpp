@@ -69,7 +69,7 @@ class GradientExchange::State {
     std::ranges::fill(stage_, Stage::open);
     if (ranks_ == 1) return;
     gather_.begin(*plan_);
-    chunks_.begin(*plan_, largest_chunked(*plan_));
+    chunks_.begin(*plan_, largest_chunked(plan_->size));
   }
 
   void finish_shard() { sums_.push(); }
@@ -85,7 +85,7 @@ class GradientExchange::State {
       return;
     }
     if (take_fault(FaultKind::halve_count) != nullptr) halved_ = index;
-    if (gather_.takes(*plan_, bucket.elems)) return;
+    if (gather_.takes(plan_->size, bucket.elems)) return;
     stage_[std::size_t(index)] = Stage::in_chunks;
     chunk_index_[std::size_t(index)] = chunks_.started();
     chunks_.start(exchanged_part(index));
@@ -140,23 +140,23 @@ class GradientExchange::State {
     if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
     plans_.push_back(std::make_unique<ExchangePlan>(
         make_exchange_plan(schedule.shards, schedule.shards_of_rank, rank_, reduction_)));
-    reserve(*plans_.back(), 1);  // Does nothing for plans that the constructor looked at.
+    reserve(plans_.back()->size, 1);  // Does nothing for plans that the constructor looked at.
     return *plans_.back();
   }
 
-  std::int64_t largest_chunked(const ExchangePlan& plan) const {
+  std::int64_t largest_chunked(const ExchangeSize& size) const {
     std::int64_t largest = 0;
     for (const Bucket& bucket : buckets_)
-      if (!gather_.takes(plan, bucket.elems)) largest = std::max(largest, bucket.elems);
+      if (!gather_.takes(size, bucket.elems)) largest = std::max(largest, bucket.elems);
     return largest;
   }
 
-  void reserve(const ExchangePlan& plan, int buckets_in_flight) {
-    sums_.reserve(plan.local.depth);
+  void reserve(const ExchangeSize& size, int buckets_in_flight) {
+    sums_.reserve(size.depth);
     if (ranks_ == 1) return;
     for (const Bucket& bucket : buckets_)
-      if (gather_.takes(plan, bucket.elems)) gather_.reserve(plan, bucket.elems);
-    chunks_.reserve(buckets_in_flight * chunks_.slot_elems(plan, largest_chunked(plan)));
+      if (gather_.takes(size, bucket.elems)) gather_.reserve(size, bucket.elems);
+    chunks_.reserve(buckets_in_flight * chunks_.slot_elems(size, largest_chunked(size)));
   }
 
   // Whole batches have max_shards shards, last batches fewer. (Absent shards need no more than
@@ -168,10 +168,10 @@ class GradientExchange::State {
       if (ranks_ % cluster != 0) continue;
       for (int shards = lowest; shards <= max_shards; ++shards) {
         if (shards % cluster != 0) continue;
-        const auto plan =
-            make_exchange_plan(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
+        const ExchangeSize size =
+            exchange_size(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
         const bool whole = cluster == 1 && shards == max_shards;
-        reserve(plan, whole ? std::min(ChunkExchange::kSlots, bucket_count()) : 1);
+        reserve(size, whole ? std::min(ChunkExchange::kSlots, bucket_count()) : 1);
       }
     }
   }

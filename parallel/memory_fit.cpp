@@ -2,8 +2,6 @@
 #include "parallel/memory_fit.h"
 
 #include <algorithm>
-#include <map>
-#include <span>
 
 #include "core/base/bytes_words.h"
 #include "core/base/error.h"
@@ -16,17 +14,9 @@ std::size_t device_bytes(const Program& training,
                          const FlatSpace& space,
                          const TrainOptions& options,
                          const BesideTraining& beside) {
-  std::vector<const Program*> programs{&training};
-  if (beside.evaluation != nullptr) programs.push_back(beside.evaluation);
+  std::vector<ProgramSize> programs{ProgramSize(training)};
+  if (beside.evaluation != nullptr) programs.emplace_back(*beside.evaluation);
   return training_bytes(programs, space, options.optimizer) + beside.exchange_bytes;
-}
-
-/// The choices that `recompute` allows, the cheapest first.
-std::span<const RecomputeChoice> allowed(const std::vector<RecomputeChoice>& choices,
-                                         Recompute recompute) {
-  const std::span<const RecomputeChoice> all = choices;
-  if (recompute == Recompute::none) return all.first(1);
-  return recompute == Recompute::all ? all.subspan(index_of_all(choices), 1) : all;
 }
 
 }  // namespace
@@ -41,35 +31,24 @@ void throw_too_large(std::size_t needed, const TrainOptions& options) {
                         : "use a smaller --micro-batch or model");
 }
 
-std::size_t training_bytes(std::span<const Program* const> programs,
+ProgramSize::ProgramSize(const Program& program) : arena_bytes(program.arena_bytes()) {
+  for (const auto& [parameter, copy] : program.packed_copies())
+    packed[{parameter, copy.format}] = copy.bytes;
+}
+
+std::size_t training_bytes(std::span<const ProgramSize> programs,
                            const FlatSpace& space,
                            const Optimizer& optimizer) {
   std::size_t arena = kArenaAlignment;
   std::map<std::pair<int, std::string>, std::size_t> packed;
-  for (const Program* program : programs) {
-    arena = std::max(arena, program->arena_bytes());
-    for (const auto& [parameter, copy] : program->packed_copies())
-      packed[{parameter, copy.format}] = copy.bytes;
+  for (const ProgramSize& program : programs) {
+    arena = std::max(arena, program.arena_bytes);
+    for (const auto& [copy, bytes] : program.packed) packed[copy] = bytes;
   }
   std::size_t bytes =
       arena + std::size_t(space.elems) * 4 * std::size_t(2 + state_arrays(optimizer));
-  for (const auto& [key, size] : packed) bytes += size;
+  for (const auto& [copy, size] : packed) bytes += size;
   return bytes;
-}
-
-std::size_t least_training_bytes(const Graph& graph,
-                                 Backend& backend,
-                                 const FlatSpace& space,
-                                 MemoryReuse reuse,
-                                 const TrainOptions& options,
-                                 const BesideTraining& beside) {
-  std::size_t least = SIZE_MAX;
-  const std::vector<RecomputeChoice> choices = recompute_choices(graph);
-  for (const RecomputeChoice& choice : allowed(choices, options.recompute)) {
-    const Program program(recompute(graph, choice.dropped), backend, space, reuse);
-    least = std::min(least, device_bytes(program, space, options, beside));
-  }
-  return least;
 }
 
 std::unique_ptr<Program> compile_within_limit(Graph graph,

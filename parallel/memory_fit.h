@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "core/exec/program.h"
 #include "parallel/train_options.h"
 
 namespace lockstep {
 
+/// What a program asks for beside parameters, gradients and optimizer state.
+struct ProgramSize {
+  std::size_t arena_bytes = 0;
+  std::map<std::pair<int, std::string>, std::size_t> packed;  ///< by parameter and format
+
+  explicit ProgramSize(const Program& program);
+};
+
 /// What a rank reserves on its device for `programs`, which share an arena: parameters, gradients,
 /// optimizer state, packed copies and the arena.
-std::size_t training_bytes(std::span<const Program* const> programs,
+std::size_t training_bytes(std::span<const ProgramSize> programs,
                            const FlatSpace& space,
                            const Optimizer& optimizer);
 
@@ -19,14 +30,6 @@ struct BesideTraining {
   std::size_t exchange_bytes = 0;       ///< see exchange_memory()
   const Program* evaluation = nullptr;  ///< that uses the same arena; null: none
 };
-
-/// The least bytes on the device of the recomputation that `options` allows, whatever its limit.
-std::size_t least_training_bytes(const Graph& graph,
-                                 Backend& backend,
-                                 const FlatSpace& space,
-                                 MemoryReuse reuse,
-                                 const TrainOptions& options,
-                                 const BesideTraining& beside);
 
 /// Which of recompute_choices() all training programs of a run take.
 struct RecomputeNumber {

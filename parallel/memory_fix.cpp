@@ -289,7 +289,7 @@ MemoryPlan plan_least(Backend& device, PlanRequest request) {
 }
 
 LeastMemory least_memory(Backend& device, const PlanRequest& asked, const MemoryTarget& target) {
-  PlanRequest request = asked;
+  PlanRequest request = with_sizes(device, asked);
   request.options.accumulation = 0;
   std::int64_t smallest = 1;
   while (smallest < request.options.global_batch && !can_be_planned(request, smallest)) ++smallest;
@@ -301,25 +301,22 @@ LeastMemory least_memory(Backend& device, const PlanRequest& asked, const Memory
     if (!can_be_planned(request, micro)) continue;
     TrainOptions options = request.options;
     options.micro_batch = micro;
-    const std::size_t bytes = least_training_bytes(device,
-                                                   request.model,
-                                                   request.loss,
-                                                   request.data.train->spec(),
-                                                   options,
-                                                   plan_batch(options, request.ranks));
+    const std::size_t bytes =
+        request.sizes->least_bytes(options, plan_batch(options, request.ranks));
     // Sizes that make no fewer shards only take more.
     if (bytes > least && micro > global / kDefaultShards) break;
     if (bytes < least) best = micro;
     least = std::min(least, bytes);
   }
   request.options.micro_batch = best;
-  MemoryPlan plan = plan_least(device, request);
+  MemoryPlan plan = plan_least(request.sizes->device(), request);
   return {best, target.needed(plan.table), std::move(plan)};
 }
 
-MemoryAdvice advise(Backend& device, const PlanRequest& request, const MemoryTarget& target) {
-  const MemoryPlan asked = plan_least(device, request);
-  MemoryAdvice advice{.needed = target.needed(asked.table)};
+MemoryAdvice advise(Backend& real, const PlanRequest& asked, const MemoryTarget& target) {
+  const PlanRequest request = with_sizes(real, asked);
+  Backend& device = request.sizes->device();
+  MemoryAdvice advice{.needed = target.needed(plan_least(device, request).table)};
   advice.fix = change_engine(device, request, target);
   if (!advice.fix) advice.fix = fewer_ranks(device, request, target, advice.needed);
   if (advice.fix) {

@@ -109,28 +109,30 @@ std::vector<std::int64_t> sizes_beside(const data::DataSplit& data, const BatchP
   return tail_sizes(batch, data.train->size(), data.validation ? data.validation->size() : 0);
 }
 
-MicroBatchMemory memory_with(Backend& device,
-                             const PlanRequest& request,
+MicroBatchMemory memory_with(const PlanRequest& request,
                              const BatchPlan& batch,
                              Recompute recompute) {
   TrainOptions options = with_micro_batch(request, batch.micro_batch);
   options.recompute = recompute;
-  const CompiledPrograms programs(device,
-                                  request.model,
-                                  request.loss,
-                                  request.data.train->spec(),
-                                  options,
-                                  batch,
-                                  sizes_beside(request.data, batch));
-  return {std::max(kArenaAlignment, programs.largest().arena_bytes()),
-          programs.device_bytes(options, batch)};
+  const MicroBatchSizes& whole = request.sizes->of(options, batch, batch.micro_batch);
+  const std::size_t choice = recompute == Recompute::none ? 0 : index_of_all(whole.choices());
+  std::vector<ProgramSize> programs;
+  std::size_t arena = kArenaAlignment;
+  for (const std::int64_t samples : distinct_sizes(batch, sizes_beside(request.data, batch))) {
+    MicroBatchSizes& sizes = request.sizes->of(options, batch, samples);
+    programs.push_back(sizes.training(std::min(choice, sizes.choices().size() - 1)));
+    if (sizes.evaluation()) programs.push_back(*sizes.evaluation());
+  }
+  for (const ProgramSize& program : programs) arena = std::max(arena, program.arena_bytes);
+  return {arena,
+          training_bytes(programs, whole.space(), options.optimizer) +
+              exchange_memory(whole.graph(), whole.space(), options, batch)};
 }
 
-/// least_training_bytes() by micro-batch, each computed once.
+/// ProgramSizes::least_bytes() by micro-batch, each computed once.
 class BytesByMicroBatch {
  public:
-  BytesByMicroBatch(Backend& device, const PlanRequest& request)
-      : device_(device), request_(request) {}
+  explicit BytesByMicroBatch(const PlanRequest& request) : request_(request) {}
 
   /// `micro_batch` need not be one that the batch can be planned with: a neighbour may be.
   std::size_t operator()(std::int64_t micro_batch) {
@@ -143,13 +145,10 @@ class BytesByMicroBatch {
       options.shards = 0;
       batch = plan_batch(options, request_.ranks);
     }
-    position->second = least_training_bytes(
-        device_, request_.model, request_.loss, request_.data.train->spec(), options, *batch);
-    return position->second;
+    return position->second = request_.sizes->least_bytes(options, *batch);
   }
 
  private:
-  Backend& device_;
   const PlanRequest& request_;
   std::map<std::int64_t, std::size_t> known_;
 };
@@ -219,15 +218,14 @@ std::int64_t search_all(BytesByMicroBatch& bytes,
 
 /// What training reserves on its device within the limit, with every program that it compiles;
 /// nothing: it does not train so.
-std::optional<std::uint64_t> bytes_within(Backend& device,
-                                          const PlanRequest& request,
+std::optional<std::uint64_t> bytes_within(const PlanRequest& request,
                                           std::int64_t micro_batch,
                                           std::uint64_t limit) {
   PlanRequest limited = request;
   limited.options = with_micro_batch(request, micro_batch);
   limited.options.memory_limit = limit;
   try {
-    return plan_memory(device, limited).table.on_device();
+    return plan_memory(request.sizes->device(), limited).table.on_device();
   } catch (const ConfigError&) {
     return std::nullopt;
   } catch (const OutOfMemory&) {
@@ -236,6 +234,13 @@ std::optional<std::uint64_t> bytes_within(Backend& device,
 }
 
 }  // namespace
+
+PlanRequest with_sizes(Backend& device, PlanRequest request) {
+  if (!request.sizes)
+    request.sizes = std::make_shared<ProgramSizes>(
+        device, request.model, request.loss, request.data.train->spec());
+  return request;
+}
 
 MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
   const TrainOptions& options = request.options;
@@ -287,27 +292,29 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
   return plan;
 }
 
-std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& request) {
+std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& asked) {
+  const PlanRequest request = with_sizes(device, asked);
   const std::int64_t most = std::min(most_samples(request), kMostSamplesInTable);
   std::vector<MicroBatchRow> rows;
   for (std::int64_t micro = 1;; micro = std::min(2 * micro, most)) {
     if (const auto batch = batch_with(request, micro))
       rows.push_back({micro,
-                      memory_with(device, request, *batch, Recompute::none),
-                      memory_with(device, request, *batch, Recompute::all)});
+                      memory_with(request, *batch, Recompute::none),
+                      memory_with(request, *batch, Recompute::all)});
     if (micro == most) return rows;
   }
 }
 
 LargestMicroBatch largest_micro_batch(Backend& device,
-                                      const PlanRequest& request,
+                                      const PlanRequest& asked,
                                       std::uint64_t limit) {
+  const PlanRequest request = with_sizes(device, asked);
   const std::int64_t most = most_samples(request);
-  BytesByMicroBatch bytes(device, request);
+  BytesByMicroBatch bytes(request);
   LargestMicroBatch largest{.micro_batch =
                                 search_all(bytes, request.options.global_batch, most, limit)};
   while (largest.micro_batch > 0) {
-    if (const auto needed = bytes_within(device, request, largest.micro_batch, limit)) {
+    if (const auto needed = bytes_within(request, largest.micro_batch, limit)) {
       largest.bytes = *needed;
       break;
     }

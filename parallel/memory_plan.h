@@ -8,6 +8,7 @@
 #include "core/data/sources.h"
 #include "core/nn/builder.h"
 #include "parallel/memory_table.h"
+#include "parallel/program_sizes.h"
 
 namespace lockstep {
 
@@ -19,7 +20,14 @@ struct PlanRequest {
   TrainOptions options;
   int ranks = 1;
   bool on_host = true;  ///< the device is the processor itself
+  /// What is known of the model's programs, which requests that differ in options or ranks alone
+  /// share; see with_sizes(). Null: nothing.
+  std::shared_ptr<ProgramSizes> sizes = {};
 };
+
+/// `request` with a place for the sizes of its programs, unless it has one. A search makes one for
+/// itself; several for one model take less time with one for all of them. `device` outlives it.
+PlanRequest with_sizes(Backend& device, PlanRequest request);
 
 /// The arena while an operator runs: what is live of it, its inputs, results and workspace.
 struct StepMemory {

@@ -15,15 +15,33 @@ int level_above(std::int64_t leaves) {
   return std::bit_width(std::uint64_t(std::max<std::int64_t>(leaves, 1)) - 1);
 }
 
+/// The smallest node that holds all of `own`: further up, one side has none of them.
+TreeNode top_of(ShardRange own) {
+  const int level = std::bit_width(unsigned(own.first) ^ unsigned(own.last - 1));
+  return {level, own.first >> level};
+}
+
 struct LocalWalk {
   const PresentLeaves& present;
   ShardRange own;
   LocalTree result;
 
+  std::int64_t end_of(TreeNode node) const {
+    return TreeNode{node.level, node.index + 1}.first_leaf();
+  }
   int owned(TreeNode node) const {
-    return present.count(
-        std::max<std::int64_t>(own.first, node.first_leaf()),
-        std::min<std::int64_t>(own.last, TreeNode{node.level, node.index + 1}.first_leaf()));
+    return present.count(std::max<std::int64_t>(own.first, node.first_leaf()),
+                         std::min<std::int64_t>(own.last, end_of(node)));
+  }
+  bool is_whole(TreeNode node, int here) const {
+    return here == present.count(node.first_leaf(), end_of(node));
+  }
+
+  int count(TreeNode node) const {
+    const int here = owned(node);
+    if (here == 0) return 0;
+    if (is_whole(node, here)) return 1;
+    return count({node.level - 1, 2 * node.index}) + count({node.level - 1, 2 * node.index + 1});
   }
 
   void visit(TreeNode node) {
@@ -38,9 +56,7 @@ struct LocalWalk {
     const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
     visit(left);
     visit(right);
-    const std::int64_t end = TreeNode{node.level, node.index + 1}.first_leaf();
-    const bool whole = here == present.count(node.first_leaf(), end);
-    if (!whole || owned(left) == 0 || owned(right) == 0) return;
+    if (!is_whole(node, here) || owned(left) == 0 || owned(right) == 0) return;
     ++result.merges.back();
     result.nodes.pop_back();
     result.nodes.back() = node;
@@ -88,10 +104,12 @@ int PresentLeaves::count(std::int64_t first, std::int64_t last) const {
 LocalTree local_tree(const PresentLeaves& present, ShardRange own) {
   LocalWalk walk{present, own, {}};
   if (own.empty()) return {};
-  // The smallest node that holds them all: further up, one side has none of them.
-  const int level = std::bit_width(unsigned(own.first) ^ unsigned(own.last - 1));
-  walk.visit({level, own.first >> level});
+  walk.visit(top_of(own));
   return std::move(walk.result);
+}
+
+int local_nodes(const PresentLeaves& present, ShardRange own) {
+  return own.empty() ? 0 : LocalWalk{present, own, {}}.count(top_of(own));
 }
 
 FinishTree finish_tree(std::span<const TreeNode> operands) {

@@ -47,6 +47,9 @@ struct LocalTree {
 /// `own` is a range of present shards. Every node of the result is as large as it can be.
 LocalTree local_tree(const PresentLeaves& present, ShardRange own);
 
+/// How many nodes local_tree() leaves, without making them.
+int local_nodes(const PresentLeaves& present, ShardRange own);
+
 /// operands[to] += operands[from].
 struct TreeAdd {
   int to = 0;

@@ -27,15 +27,15 @@ WholeGather::WholeGather(Backend& backend,
   if (ranks_ > 1) comm_ = communicator.split(0, rank_);
 }
 
-bool WholeGather::takes(const ExchangePlan& plan, std::int64_t bucket_elems) const {
+bool WholeGather::takes(const ExchangeSize& size, std::int64_t bucket_elems) const {
   const std::int64_t bytes = bucket_elems * std::int64_t(sizeof(float));
-  return bytes <= GradientExchange::kSmallBucketBytes && bytes * plan.nodes() <= kMostBytes;
+  return bytes <= GradientExchange::kSmallBucketBytes && bytes * size.nodes <= kMostBytes;
 }
 
-void WholeGather::reserve(const ExchangePlan& plan, std::int64_t bucket_elems) {
+void WholeGather::reserve(const ExchangeSize& size, std::int64_t bucket_elems) {
   const std::size_t bytes = std::size_t(bucket_elems) * sizeof(float);
-  grow(backend_, received_, std::size_t(plan.nodes()) * bytes);
-  if (plan.nodes_of(rank_) > 1) grow(backend_, packed_, std::size_t(plan.nodes_of(rank_)) * bytes);
+  grow(backend_, received_, std::size_t(size.nodes) * bytes);
+  if (size.own_nodes > 1) grow(backend_, packed_, std::size_t(size.own_nodes) * bytes);
 }
 
 std::size_t WholeGather::bytes() const {

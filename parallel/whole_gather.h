@@ -25,9 +25,9 @@ class WholeGather {
   WholeGather(Backend& backend, Communicator& communicator, PendingSums& sums, float* gradients);
 
   /// Whether a bucket goes this way. Equal on every rank.
-  bool takes(const ExchangePlan& plan, std::int64_t bucket_elems) const;
+  bool takes(const ExchangeSize& size, std::int64_t bucket_elems) const;
   /// Throws OutOfMemory.
-  void reserve(const ExchangePlan& plan, std::int64_t bucket_elems);
+  void reserve(const ExchangeSize& size, std::int64_t bucket_elems);
   std::size_t bytes() const;
 
   void begin(const ExchangePlan& plan);

@@ -8,7 +8,7 @@ namespace lockstep {
 /// A device that has addresses but no memory, and does nothing with them: what would be allocated
 /// can be built on it and asked for its size. Its kernels want neither workspace nor packed copies,
 /// which only a real device knows.
-class DryBackend final : public Backend {
+class DryBackend : public Backend {
  public:
   std::string device_class() const override { return "none"; }
   bool allow_tf32(bool /*allowed*/) override { return true; }

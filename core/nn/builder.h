@@ -22,6 +22,7 @@ struct BatchNormPolicy {
   /// "local", "sync" or "group:16". Throws ConfigError.
   static BatchNormPolicy parse(const std::string& text);
   std::string to_string() const;
+  bool operator==(const BatchNormPolicy&) const = default;
 };
 
 enum class Mode : std::uint8_t { training, evaluation };
@@ -113,6 +114,7 @@ class Builder {
     bool recompute = false;  ///< activations may be computed again: see fuse()
     /// Regular expressions: trained parameters whose names they are found in keep their values.
     std::vector<std::string> freeze = {};
+    bool operator==(const Settings&) const = default;
   };
   Builder(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
 

@@ -44,6 +44,7 @@ Ranks local_sums(const std::vector<ShardRange>& owners, const Leaves& leaves) {
       }
     }
     EXPECT_EQ(stack.size(), tree.nodes.size());
+    EXPECT_EQ(local_nodes(present, own), int(tree.nodes.size()));
     EXPECT_EQ(int(depth), tree.depth);
     all.nodes.insert(all.nodes.end(), tree.nodes.begin(), tree.nodes.end());
     all.sums.insert(all.sums.end(), stack.begin(), stack.end());
