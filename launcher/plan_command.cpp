@@ -163,9 +163,8 @@ std::string data_words(const TrainFlags& flags, const data::Dataset& data) {
 }
 
 PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks) {
-  const PlanRequest request =
-      with_sizes(*device.backend,
-                 request_for(flags.train, open_stand_in(flags.train), ranks, !device.cuda));
+  const PlanRequest request = with_sizes(
+      *device.backend, request_for(flags.train, open_stand_in(flags.train), ranks, !device.cuda));
   PlanReport report{.flags = flags.train,
                     .data = data_words(flags.train, *request.data.train),
                     .device = device.name,

@@ -21,9 +21,8 @@ class DeviceTimer {
   /// measured.
   static constexpr std::size_t kMostMarks = 4096;
 
-  /// `whole`: this rank's part of a whole global batch. Rank 0, whose times are told, measures
-  /// alone.
-  DeviceTimer(Backend& backend, const Schedule& whole, int rank);
+  /// `whole`: this rank's part of a whole global batch.
+  DeviceTimer(Backend& backend, const Schedule& whole);
 
   /// The next step is to be measured. Those before it need not be asked for any more.
   void measure_next_step() { wanted_ = true; }

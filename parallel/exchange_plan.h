@@ -28,9 +28,9 @@ struct ExchangePlan {
   /// first_node[r + 1].
   std::vector<int> first_node;  ///< [ranks + 1]
   ExchangeSize size;
-  int layers = 0;               ///< most nodes of one rank
-  bool equal_counts = false;    ///< every rank has as many
-  FinishTree finish;            ///< over all nodes
+  int layers = 0;             ///< most nodes of one rank
+  bool equal_counts = false;  ///< every rank has as many
+  FinishTree finish;          ///< over all nodes
 
   int nodes() const { return first_node.back(); }
   int nodes_of(int rank) const {

@@ -53,8 +53,7 @@ MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
   for (const Known& known : known_)
     if (known.settings == settings && known.bucket_bytes == bytes) return *known.sizes;
   Known known{settings, bytes, nullptr};
-  known.sizes.reset(
-      new MicroBatchSizes(device_, trace(model_, loss_, samples_, settings), bytes));
+  known.sizes.reset(new MicroBatchSizes(device_, trace(model_, loss_, samples_, settings), bytes));
   if (samples > 0) {
     settings.mode = Mode::evaluation;
     known.sizes->evaluation_.emplace(Program(trace(model_, loss_, samples_, settings),

@@ -194,7 +194,7 @@ void TrainingRun::train_one_step() {
   const std::int64_t step = done_;
   const bool logs =
       (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
-  if (logs) p_.replica.time_next_step();
+  if (logs && p_.context.rank() == 0) p_.replica.time_next_step();  // whose times are told
   const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
   take(p_.replica.train_step(feed_.schedule(step), *loader_, step, lr));
   if (logs || noise_watch_.due()) {
