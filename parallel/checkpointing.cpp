@@ -45,18 +45,23 @@ bool Checkpointing::is_best(double val_loss) const {
   return !std::isnan(val_loss) && !(val_loss >= lowest);
 }
 
-void Checkpointing::after_step(std::int64_t step, double val_loss, const StateFunction& state) {
-  if (!periodic()) return;
+bool Checkpointing::after_step(std::int64_t step, double val_loss, const StateFunction& state) {
+  if (!periodic()) return false;
   if (writing_) tell_results();
   const bool best = is_best(val_loss);
-  if (!due(step) && !best) return;
+  if (!due(step) && !best) return false;
   if (punctual_) wait();
   if (best) {
     waiting_ = take(step, val_loss, state);  // in the place of a best one that is none any more
-    if (waiting_ && !writing_) start(*std::exchange(waiting_, std::nullopt));
-  } else if (!writing_) {
-    if (auto content = take(step, kUnknown, state)) start(std::move(*content));
+    const bool taken = waiting_.has_value();
+    if (taken && !writing_) start(*std::exchange(waiting_, std::nullopt));
+    return taken;
   }
+  if (writing_) return false;
+  auto content = take(step, kUnknown, state);
+  if (!content) return false;
+  start(std::move(*content));
+  return true;
 }
 
 bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {

@@ -36,7 +36,8 @@ class Checkpointing {
 
   /// After each step, and after the validation that follows it: saves where that is due, or where
   /// `val_loss` (NaN: there was no validation) is the lowest so far. Never waits for the files.
-  void after_step(std::int64_t step, double val_loss, const StateFunction& state);
+  /// Returns whether a snapshot was taken.
+  bool after_step(std::int64_t step, double val_loss, const StateFunction& state);
   /// Saves the state as it is, unless that has been done, and waits until it is whole. False where
   /// that failed, of which the observers know, or there is no state.
   bool save_now(std::int64_t step, const StateFunction& state);

@@ -44,8 +44,7 @@ ExchangePlan make_exchange_plan(int shards,
                                 int rank,
                                 Reduction reduction);
 
-/// The size of that plan, in less time: where the shards are many, all plans that they allow are
-/// looked at.
+/// The size of that plan, in less time: memory is reserved for many plans, one of which is made.
 ExchangeSize exchange_size(int shards,
                            std::span<const ShardRange> owners,
                            int rank,

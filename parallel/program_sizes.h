@@ -37,7 +37,8 @@ class MicroBatchSizes {
 
 /// Memory of a model's programs by everything that they depend on: micro-batch, precision, batch
 /// norm, what is frozen or computed again. A search for what fits comes to the same programs many
-/// times, with other limits, optimizers and ranks; here each is compiled once, and not kept.
+/// times, with other limits, optimizers and ranks; here each is compiled once, and its sizes, graph
+/// and choices are kept.
 class ProgramSizes {
  public:
   /// `device` outlives it. All plans that use it are for this model, loss and kind of samples.

@@ -133,7 +133,7 @@ ReplicaCheck::ReplicaCheck(RankContext& context, const SavedArrays& saved, std::
 
 bool ReplicaCheck::after_step(std::int64_t step) {
   if (every_ == 0) return false;
-  const bool due = step % every_ == 0;
+  const bool due = hashed(step);
   if (due) hash(hashed_, step);
   return due || sent_.step >= 0;
 }

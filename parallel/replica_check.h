@@ -50,6 +50,8 @@ class ReplicaCheck final : public MessagePart {
   /// `step` steps are done. Hashes where a comparison is due. True: a message has to leave before
   /// the next step, with that hash, or to have the one with it looked at.
   bool after_step(std::int64_t step);
+  /// Whether after_step() hashes behind that step.
+  bool hashed(std::int64_t step) const { return every_ > 0 && step % every_ == 0; }
   /// Compares at once: at the start and at the end of a run. Collective.
   void check_now(std::int64_t step);
 

@@ -241,13 +241,13 @@ class Adviser {
         share};
   }
 
-  /// What the GPU did nothing in by its own clock, where nothing else kept the host from handing
+  /// What the GPU did nothing in by its own clock, where little else kept the host from handing
   /// work over. Idle time is of logged steps and the ledger of all, so one cannot be taken from the
   /// other.
   double unexplained_idle() const {
     const double explained = own_.share(LedgerPart::data) + own_.share(LedgerPart::logging) +
-                             own_.share(LedgerPart::checkpoint) + own_.share(LedgerPart::other);
-    return f_.device_idle && explained < kWorthwhile ? *f_.device_idle : 0;
+                             own_.share(LedgerPart::checkpoint);
+    return f_.device_idle && explained < *f_.device_idle / 2 ? *f_.device_idle : 0;
   }
 
   std::optional<Advice> launches() const {

@@ -144,9 +144,8 @@ TrainSummary TrainingRun::run() {
     if (spike_) continue;
     // The end needs no agreement: every rank is there.
     straggler_watch_.after_step();
-    const bool compares = replica_check_.after_step(done_);
-    if (compares) p_.replica.leave_out_of_device_times();
-    summary_.stopped = agreement_->poll(compares) && done_ < p_.steps;
+    summary_.stopped = agreement_->poll(replica_check_.after_step(done_)) && done_ < p_.steps;
+    if (replica_check_.hashed(done_)) p_.replica.leave_out_of_device_times();
     evaluate();
     save_when_due();
     if (summary_.stopped) take(p_.replica.finish_steps());
@@ -269,9 +268,9 @@ void TrainingRun::evaluate() {
 void TrainingRun::save_when_due() {
   if (!checkpointing_ || summary_.stopped) return;
   const StepLog::Stall stall(*log_, LedgerPart::checkpoint);
-  checkpointing_->after_step(
-      done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_);
-  p_.replica.leave_out_of_device_times();
+  if (checkpointing_->after_step(
+          done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_))
+    p_.replica.leave_out_of_device_times();
 }
 
 /// Rank 0 alone waits here, as it alone saves. It must not save the weights behind a bad step,

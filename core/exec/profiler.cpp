@@ -4,7 +4,11 @@
 namespace lockstep {
 
 Profiler::Profiler(std::int64_t first_step, std::int64_t steps)
-    : window_begin_(first_step), first_step_(first_step), steps_(steps), start_(Clock::now()) {
+    : window_begin_(first_step),
+      first_step_(first_step),
+      steps_(steps),
+      start_(Clock::now()),
+      begin_(start_) {
   events_.reserve(kMostEvents);
 }
 
@@ -18,14 +22,14 @@ Profiler::~Profiler() { stop(); }
 
 void Profiler::start(std::int64_t step) {
   first_step_ = window_begin_ + step;
-  start_ = Clock::now();
-  begun_ = false;
+  start_ = begin_ = Clock::now();
   for (Total& total : totals_) total = {};
 }
 
 void Profiler::trace_device(std::unique_ptr<DeviceTracer> tracer) {
   auto device = std::make_unique<DeviceActivities>(works_.size(), first_step_, steps_, start_);
   tracer->start(*device);
+  begin_ = Clock::now();  // starting it is not what is timed
   device_ = std::move(device);
   tracer_ = std::move(tracer);
 }
@@ -36,7 +40,7 @@ void Profiler::give_up_device() {
 }
 
 void Profiler::stop() {
-  seconds_ = begun_ ? std::chrono::duration<double>(Clock::now() - begin_).count() : 0.0;
+  seconds_ = std::chrono::duration<double>(Clock::now() - begin_).count();
   if (!tracer_) return;
   if (in_step_) tracer_->pop();
   in_step_ = false;
@@ -45,8 +49,6 @@ void Profiler::stop() {
 }
 
 void Profiler::begin_step(std::int64_t step) {
-  if (!begun_) begin_ = Clock::now();
-  begun_ = true;
   step_ = step;
   if (tracer_) {
     // Of all that no scope is around.

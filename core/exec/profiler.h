@@ -73,7 +73,7 @@ class Profiler {
   bool traces_device() const { return tracer_ != nullptr; }
   /// Complete after stop(); null: the device was not traced.
   const DeviceActivities* device() const { return device_.get(); }
-  /// From the first step's begin to stop().
+  /// From start() to stop(), without the tracer's own start.
   double seconds() const { return seconds_; }
   const std::vector<ProfiledWork>& works() const { return works_; }
   const std::vector<Total>& totals() const { return totals_; }
@@ -85,8 +85,7 @@ class Profiler {
 
  private:
   std::int64_t window_begin_, first_step_, steps_;
-  Clock::time_point start_, begin_ = {};
-  bool begun_ = false;  // the first step
+  Clock::time_point start_, begin_;
   double seconds_ = 0;
   std::int64_t step_ = 0;
   bool tracing_ = false;

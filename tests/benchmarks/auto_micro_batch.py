@@ -6,7 +6,7 @@ auto_micro_batch.py [--build DIR] [--text FILE] [--repetitions N] [--ranks N] [-
 
 For each of three models, every fixed micro-batch that shares the global batch evenly is trained for
 some steps, with `--recompute none` and `all`, and then auto under each limit; all of that again for
-each repetition, so that a slow minute hits all alike. Fixed settings are those two alone: what
+each repetition. Fixed settings are those two alone: what
 `--recompute auto` takes at a size differs from limit to limit, and is not among them.
 
 Prints a table: the setting that auto took; the median of its samples a second over that of the best

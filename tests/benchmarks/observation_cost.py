@@ -6,12 +6,12 @@ observation_cost.py [--build DIR] [--repetitions N] [models...]
 
 Runs with and without differ by more than what is looked for, so each cost is taken inside one run:
   ledger        readings of the clock a step (counted by a preloaded library, all of them, the
-                watchdog's too) times what one takes
-  profile       records a step (--profile) times what one takes
+                watchdog's too) times what one takes at the least
+  profile       records a step (--profile) times what one takes at the least
   noise scale   it is measured in every second step, and steps that measure are compared with their
-                neighbours that do not: half of the difference of medians, for every 10th step a fifth of it
-  boards        the ledger's own part "logging" at the default --log-every: JSON lines, console and
-                TensorBoard's file, and without TensorBoard's
+                neighbours that do not: the median difference, for every 10th step
+  boards        the ledger's own part "logging" at the default --log-every: JSON lines, console (to
+                /dev/null) and TensorBoard's file, and without TensorBoard's
 One rank; medians over the repetitions, least to most in brackets.
 """
 import argparse

@@ -8,8 +8,9 @@ Runs with and without differ by more than what is looked for, so both are taken 
 two ranks:
   watchdog   processor time of the ranks' threads of that name while S seconds of training pass, of the
              ranks' time: what the training threads lose at most where no core is idle
-  replicas   hashed in every second step, and steps that hash compared with their neighbours that
-             do not: the difference of medians, for every 100th step
+  replicas   hashed in every second step, and steps behind a hash compared with their neighbours: the
+             median difference, for every 100th step. Neighbours send and compare the hashes, which is
+             not in it.
 Medians over the repetitions, least to most in brackets.
 """
 import argparse
@@ -53,15 +54,17 @@ def watchdog_cost(build, flags, seconds):
         out = pathlib.Path(folder) / "run"
         run = training(build, out, "--steps=1000000", *flags)
         metrics = out / "metrics.jsonl"
-        while not (metrics.exists() and metrics.stat().st_size > 0):
-            if run.poll() is not None:
-                raise RuntimeError(f"the run ended with code {run.returncode}")
-            time.sleep(0.1)
-        before, begin = watchdogs(out), time.monotonic()
-        time.sleep(seconds)
-        after, end = watchdogs(out), time.monotonic()
-        run.terminate()
-        run.wait()
+        try:
+            while not (metrics.exists() and metrics.stat().st_size > 0):
+                if run.poll() is not None:
+                    raise RuntimeError(f"the run ended with code {run.returncode}")
+                time.sleep(0.1)
+            before, begin = watchdogs(out), time.monotonic()
+            time.sleep(seconds)
+            after, end = watchdogs(out), time.monotonic()
+        finally:
+            run.terminate()
+            run.wait()
     assert len(before) == RANKS and before.keys() == after.keys(), (before, after)
     return sum(after[thread] - before[thread] for thread in after) / (RANKS * (end - begin))
 

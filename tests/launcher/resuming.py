@@ -17,7 +17,7 @@ from program_test import ProgramTest, clean_environment, main
 
 FLAGS = ("--model=mlp", "--hidden=64", "--dropout=0.1", "--data=glyphs", "--global-batch=64",
          "--micro-batch=16", "--lr=0.05", "--momentum=0.9", "--lr-schedule=cosine",
-         "--eval-every=400", "--log-every=10")
+         "--eval-every=120", "--log-every=10")
 PATIENCE_S = 60
 
 
