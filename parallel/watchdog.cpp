@@ -28,7 +28,7 @@ using Kind = watch::Kind;
 
 constexpr int kSendMs = 200, kLeaveMs = 300;
 constexpr double kSoonSeconds = 0.05, kConnectSeconds = 10;
-constexpr std::chrono::milliseconds kMostLastWords{2000}, kSpeakerFirst{500};
+constexpr std::chrono::milliseconds kMostLastWords{2000}, kSpeakerFirst{500}, kOthersFirst{250};
 
 /// What each rank met while it connected.
 struct Outcome {
@@ -318,6 +318,9 @@ class Watchdog::State final : public watch::PeerListener {
       say_without_memory();
     }
     peers_.settle(kLeaveMs, peers_.rank() == 0);
+    // Rank 0 is gone, so that nobody can tell the others: each has to find out by itself, before
+    // the launcher kills it, which is a second after the first rank has ended.
+    if (speaks && peers_.rank() != 0) std::this_thread::sleep_for(kOthersFirst);
     _exit(exit_code);
   }
 
