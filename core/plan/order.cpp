@@ -138,7 +138,8 @@ class MemoryOrder {
     for (std::size_t i = 0; i < nodes_; ++i)
       if (waits_for[i] == 0) ready.push_back(NodeId(i));
     while (!ready.empty()) {
-      const auto open = std::ranges::partition(ready, may_run).begin();
+      // Not ranges::partition(): clang 14 and libstdc++ 12 disagree about what it returns.
+      const auto open = std::partition(ready.begin(), ready.end(), may_run);
       const auto next = std::ranges::min_element(ready.begin(), open, {}, cost);
       const NodeId node = *next;
       ready.erase(next);
