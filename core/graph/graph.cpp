@@ -13,11 +13,10 @@ ValueId Graph::add_input(const std::string& name, const TensorType& type) {
 }
 
 ValueId Graph::add_parameter(Parameter parameter) {
-  for (const Parameter& other : parameters_)
-    LOCKSTEP_CHECK(other.name != parameter.name,
-                   ConfigError,
-                   "model: two parameters are named '{}'; give the layers different names",
-                   parameter.name);
+  LOCKSTEP_CHECK(parameter_names_.insert(parameter.name).second,
+                 ConfigError,
+                 "model: two parameters are named '{}'; give the layers different names",
+                 parameter.name);
   values_.push_back({.type = {parameter.shape, DType::f32},
                      .role = ValueRole::parameter,
                      .index = int(parameters_.size())});

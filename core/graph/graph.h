@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,7 @@ class Graph {
   std::vector<Node> nodes_;
   std::vector<ValueInfo> values_;
   std::vector<Parameter> parameters_;
+  std::unordered_set<std::string> parameter_names_;
   std::vector<ValueId> parameter_values_;
   std::vector<std::string> input_names_;
   std::vector<ValueId> input_values_;

@@ -11,33 +11,40 @@
 namespace lockstep {
 namespace {
 
-bool meet(const BufferLifetime& a, const BufferLifetime& b) {
+/// Where a buffer lies, and when: steps first to last, bytes begin to end.
+struct Placed {
+  int first = 0, last = 0;
+  std::size_t begin = 0, end = 0;
+};
+
+bool meet(const BufferLifetime& a, const Placed& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-}  // namespace
-
-namespace {
-
-/// Places buffers in that order, each at the lowest offset that is free for its whole life.
-ArenaPlan place(std::span<const BufferLifetime> buffers, const std::vector<std::size_t>& order) {
+/// Places buffers in that order, each at the lowest offset that is free for its whole life. Gives
+/// up, with an arena of more than `most` bytes, as soon as it is that large.
+ArenaPlan place(std::span<const BufferLifetime> buffers,
+                const std::vector<std::size_t>& order,
+                std::size_t most = SIZE_MAX) {
   ArenaPlan plan;
   plan.offsets.assign(buffers.size(), 0);
-  std::vector<std::size_t> placed;  // sorted by offset
+  std::vector<Placed> placed;  // sorted by begin
+  placed.reserve(buffers.size());
   for (std::size_t index : order) {
     const BufferLifetime& buffer = buffers[index];
     if (buffer.bytes == 0) continue;
+    const std::size_t bytes = aligned_in_arena(buffer.bytes);
     std::size_t offset = 0;
-    for (std::size_t other : placed) {
-      if (!meet(buffer, buffers[other])) continue;
-      if (plan.offsets[other] >= offset + aligned_in_arena(buffer.bytes)) break;
-      offset = std::max(offset, plan.offsets[other] + aligned_in_arena(buffers[other].bytes));
+    for (const Placed& other : placed) {
+      if (!meet(buffer, other)) continue;
+      if (other.begin >= offset + bytes) break;
+      offset = std::max(offset, other.end);
     }
     plan.offsets[index] = offset;
-    plan.bytes = std::max(plan.bytes, offset + aligned_in_arena(buffer.bytes));
-    const auto position = std::ranges::upper_bound(
-        placed, offset, {}, [&](std::size_t other) { return plan.offsets[other]; });
-    placed.insert(position, index);
+    plan.bytes = std::max(plan.bytes, offset + bytes);
+    if (plan.bytes > most) return plan;
+    placed.insert(std::ranges::upper_bound(placed, offset, {}, &Placed::begin),
+                  {buffer.first, buffer.last, offset, offset + bytes});
   }
   return plan;
 }
@@ -108,7 +115,7 @@ class ArenaSearch {
       const auto from = order.begin() + std::ptrdiff_t(squeaky[below(squeaky.size())]);
       std::rotate(order.begin() + below(std::size_t(from - order.begin())), from, from + 1);
       if (below(4) == 0) std::swap(order[below(order.size())], order[below(order.size())]);
-      ArenaPlan plan = place(buffers_, order);
+      ArenaPlan plan = place(buffers_, order, best_.bytes);
       if (plan.bytes > best_.bytes) continue;
       best_ = std::move(plan);
       order_ = std::move(order);
@@ -132,7 +139,7 @@ ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
   const auto improve = [&](auto weight) {
     if (best.bytes == least) return;
     std::vector<std::size_t> other_order = largest_first(buffers, weight);
-    ArenaPlan other = place(buffers, other_order);
+    ArenaPlan other = place(buffers, other_order, best.bytes - 1);
     if (other.bytes >= best.bytes) return;
     best = std::move(other);
     order = std::move(other_order);
@@ -164,21 +171,26 @@ int busiest_step(std::span<const BufferLifetime> buffers) {
 }
 
 void verify(const ArenaPlan& plan, std::span<const BufferLifetime> buffers) {
+  std::vector<std::size_t> by_offset;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     LOCKSTEP_CHECK(
         plan.offsets[i] % kArenaAlignment == 0 && plan.offsets[i] + buffers[i].bytes <= plan.bytes,
         InternalError,
         "arena: buffer {} lies outside the arena",
         i);
-    for (std::size_t j = 0; j < i; ++j) {
-      const bool apart = plan.offsets[i] + buffers[i].bytes <= plan.offsets[j] ||
-                         plan.offsets[j] + buffers[j].bytes <= plan.offsets[i];
-      LOCKSTEP_CHECK(
-          apart || !meet(buffers[i], buffers[j]) || buffers[i].bytes == 0 || buffers[j].bytes == 0,
-          InternalError,
-          "arena: buffers {} and {} are alive together and overlap",
-          j,
-          i);
+    if (buffers[i].bytes > 0) by_offset.push_back(i);
+  }
+  std::ranges::sort(by_offset, {}, [&](std::size_t i) { return plan.offsets[i]; });
+  for (std::size_t n = 0; n < by_offset.size(); ++n) {
+    const std::size_t i = by_offset[n];
+    const std::size_t end = plan.offsets[i] + buffers[i].bytes;
+    for (std::size_t m = n + 1; m < by_offset.size() && plan.offsets[by_offset[m]] < end; ++m) {
+      const std::size_t j = by_offset[m];
+      LOCKSTEP_CHECK(buffers[i].last < buffers[j].first || buffers[j].last < buffers[i].first,
+                     InternalError,
+                     "arena: buffers {} and {} are alive together and overlap",
+                     std::min(i, j),
+                     std::max(i, j));
     }
   }
 }

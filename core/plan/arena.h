@@ -47,7 +47,7 @@ std::size_t arena_lower_bound(std::span<const BufferLifetime> buffers);
 /// The first step at which that many bytes are live; 0 where there are no buffers.
 int busiest_step(std::span<const BufferLifetime> buffers);
 
-/// Checks every pair of buffers again, independently of how the plan was made.
+/// Checks every pair of buffers that share a byte again, independently of how the plan was made.
 /// Throws InternalError naming the pair.
 void verify(const ArenaPlan& plan, std::span<const BufferLifetime> buffers);
 

@@ -209,28 +209,51 @@ TEST_P(PlannedRun, TrainingAcceptsTheLargestMicroBatchAndNoneOfTwiceTheSize) {
   EXPECT_GT(none.bytes, 1000u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models,
-    PlannedRun,
-    ::testing::Values(
-        &mlp, &resnet, &resnet_bf16, &resnet_recomputed, &resnet_grouped, &gpt, &gpt_fast));
-
-TEST(MemoryPlan, TableByMicroBatchAgreesWithThePlanOfEach) {
-  PlanRequest request = request_for(resnet());
+/// Expects what a table says to be what the plan of each row says, made on the device itself.
+void expect_agreement(PlanRequest request, const std::vector<MicroBatchRow>& rows) {
   const auto backend = testing::make_test_backend();
-  const auto rows = micro_batch_table(*backend, request);
-  ASSERT_GE(rows.size(), 4u);
-  EXPECT_EQ(rows[0].micro_batch, 1);
-  EXPECT_EQ(rows[1].micro_batch, 2);
+  request.sizes.reset();
   for (const MicroBatchRow& row : rows)
     for (const Recompute recompute : {Recompute::none, Recompute::all}) {
       request.options.micro_batch = row.micro_batch;
       request.options.recompute = recompute;
       const MemoryPlan plan = plan_memory(*backend, request);  // of rank 0, which has the most
       const MicroBatchMemory& memory = recompute == Recompute::none ? row.none : row.all;
-      EXPECT_EQ(memory.arena_bytes, plan.table.arena_bytes);
-      EXPECT_EQ(memory.limited_bytes, plan.limited_bytes);
+      EXPECT_EQ(memory.arena_bytes, plan.table.arena_bytes) << row.micro_batch;
+      EXPECT_EQ(memory.limited_bytes, plan.limited_bytes) << row.micro_batch;
     }
+}
+
+TEST_P(PlannedRun, TableByMicroBatchAgreesWithThePlanOfEach) {
+  const PlanRequest request = request_for(GetParam()());
+  const auto rows = micro_batch_table(*testing::make_test_backend(), request);
+  ASSERT_GE(rows.size(), 1u);
+  expect_agreement(request, rows);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models,
+    PlannedRun,
+    ::testing::Values(
+        &mlp, &resnet, &resnet_bf16, &resnet_recomputed, &resnet_grouped, &gpt, &gpt_fast));
+
+TEST(MemoryPlan, TableHasPowersOfTwo) {
+  const auto rows = micro_batch_table(*testing::make_test_backend(), request_for(resnet()));
+  ASSERT_GE(rows.size(), 4u);
+  EXPECT_EQ(rows[0].micro_batch, 1);
+  EXPECT_EQ(rows[1].micro_batch, 2);
+}
+
+TEST(MemoryPlan, RequestsThatShareSizesGetTheirOwn) {
+  const auto backend = testing::make_test_backend();
+  const PlanRequest plain = with_sizes(*backend, request_for(resnet()));
+  PlanRequest bf16 = plain, frozen = plain, stateful = plain, alone = plain;
+  bf16.options.precision = Precision::bf16;
+  frozen.options.freeze = {"conv1"};
+  stateful.options.optimizer = Adamw{};
+  alone.ranks = 1;
+  for (const PlanRequest& request : {plain, bf16, frozen, stateful, alone, plain})
+    expect_agreement(request, micro_batch_table(*backend, request));
 }
 
 TEST(MemoryPlan, LoaderIsPlannedAsItIsMade) {
