@@ -33,6 +33,7 @@ void DeviceActivities::take(const DeviceActivity& activity) {
   Total& total = has_work ? totals_[work] : totals_.back();
   ++total.activities;
   total.seconds += seconds(activity.end - activity.begin);
+  busy_.add(activity.begin, activity.end);
   const std::int64_t step = marked ? std::int64_t(activity.mark >> 32) : -1;
   if (step < first_step_ || step >= first_step_ + steps_) return;
   if (events_.size() == kMostEvents) {
@@ -46,6 +47,8 @@ void DeviceActivities::take(const DeviceActivity& activity) {
                      .begin = seconds(activity.begin - zero_),
                      .end = seconds(activity.end - zero_)});
 }
+
+double DeviceActivities::busy_seconds() const { return seconds(busy_.length()); }
 
 void DeviceActivities::lose(std::int64_t activities) {
   const std::lock_guard lock(mutex_);

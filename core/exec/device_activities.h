@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/exec/busy_time.h"
 #include "core/exec/device_tracer.h"
 
 namespace lockstep {
@@ -50,6 +51,9 @@ class DeviceActivities final : public DeviceActivitySink {
   const Total& total(int work) const { return totals_[std::size_t(work)]; }
   /// Of what belongs to no work.
   const Total& other() const { return totals_.back(); }
+  /// For how long the device did anything at all; less than the sum of all totals where activities
+  /// of several streams overlap. See BusyTime for what its bounded memory means.
+  double busy_seconds() const;
   const std::vector<Event>& events() const { return events_; }
   const std::vector<std::string>& names() const { return names_; }
   /// Events of the window beyond kMostEvents; they are in the totals.
@@ -64,6 +68,7 @@ class DeviceActivities final : public DeviceActivitySink {
   const Clock::time_point zero_;
   std::mutex mutex_;
   std::vector<Total> totals_;  // [works + 1]
+  BusyTime busy_;
   std::vector<Event> events_;
   std::vector<std::string> names_;
   std::map<std::string, int, std::less<>> numbers_;  // of names

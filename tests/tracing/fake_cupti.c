@@ -105,6 +105,17 @@ void fake_cupti_kernel(const char* name, uint32_t stream, uint64_t ns) {
   add_kernel(name, stream, begin, begin + ns);
 }
 
+/* One after another, as a stream does. */
+static void add_kernels_of_pop(void) {
+  static const char* const name = "_ZN8lockstep4cuda11fake_kernelEPfS1_l";
+  static uint64_t free_from;
+  if (free_from < now_ns()) free_from = now_ns();
+  for (int i = 0; i < fake.kernels_by_pop; ++i, free_from += 1000) {
+    add_kernel(name, 7, free_from, free_from + 1000);
+    if (fake.two_streams) add_kernel(name, 8, free_from, free_from + 1000);
+  }
+}
+
 void fake_cupti_untimed_kernel(void) { add_kernel("untimed", 7, 0, 0); }
 
 void fake_cupti_copy(uint64_t ns) {
@@ -206,8 +217,7 @@ CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelationKind 
                                                   uint64_t* last) {
   (void)kind;
   if (fake.depth == 0) return CUPTI_ERROR_QUEUE_EMPTY;
-  for (int i = 0; i < fake.kernels_by_pop; ++i)
-    fake_cupti_kernel("_ZN8lockstep4cuda11fake_kernelEPfS1_l", 7, 1000);
+  add_kernels_of_pop();
   *last = marks[--fake.depth];
   return CUPTI_SUCCESS;
 }

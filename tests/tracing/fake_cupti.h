@@ -14,6 +14,7 @@ struct FakeCupti {
   int version;        /* 130000 */
   int enable_status;  /* of cuptiActivityEnable */
   int kernels_by_pop; /* so many happen at each pop, a microsecond each */
+  int two_streams;    /* another stream has the same kernels at the same time */
   int marks_late;     /* a call's mark comes behind what the device did for it */
   int holds_buffers;  /* full ones are handed over by the flush alone */
   int enabled;        /* kinds that are enabled now */

@@ -66,6 +66,19 @@ TEST_F(ProfiledTraining, KernelTimesStandWithTheirOperatorsAndAddUpToTheRun) {
   EXPECT_NEAR(share, 1, 1e-6);
 }
 
+TEST_F(ProfiledTraining, StreamsThatRunAtOnceAreBusyOnce) {
+  fake_->two_streams = 1;
+  Told told;
+  testing::train_small({.profile = true}, &told);
+  const ProfileLine* idle = line_of(told.profile.lines, "idle");
+  ASSERT_NE(idle, nullptr);
+  double kernels = 0;
+  for (const ProfileLine& line : told.profile.lines)
+    if (line.name != "idle") kernels += line.seconds;
+  const double run = idle->seconds / idle->share;
+  EXPECT_NEAR(kernels / 2 + idle->seconds, run, 1e-6 * run);
+}
+
 TEST_F(ProfiledTraining, TheTraceHasARowOfTheDevice) {
   Told told;
   testing::train_small({.profile = true}, &told);
