@@ -66,6 +66,16 @@ TEST_F(ProfiledTraining, KernelTimesStandWithTheirOperatorsAndAddUpToTheRun) {
   EXPECT_NEAR(share, 1, 1e-6);
 }
 
+TEST_F(ProfiledTraining, KernelTimesStandWithTheirOperatorsInWhateverOrderTheyCome) {
+  fake_->hard_order = 1;
+  Told told;
+  testing::train_small({.profile = true}, &told);
+  EXPECT_EQ(told.profile.lost, 0);
+  const ProfileLine* conv = line_of(told.profile.nodes, "conv2d1 conv2d_bwd_weights");
+  ASSERT_NE(conv, nullptr);
+  EXPECT_NEAR(conv->seconds, 3 * 2 * 2e-6, 1e-9);
+}
+
 TEST_F(ProfiledTraining, StreamsThatRunAtOnceAreBusyOnce) {
   fake_->two_streams = 1;
   Told told;
