@@ -28,7 +28,7 @@ class DeviceActivities final : public DeviceActivitySink {
   };
   struct Event {
     int work = kNoWork;
-    std::int64_t step = -1;  ///< from 0
+    std::int64_t step = -1;  ///< from 0; -1: none, as of an evaluation
     int name = 0;            ///< in names()
     std::uint32_t stream = 0;
     double begin = 0, end = 0;  ///< seconds since `zero`
@@ -40,9 +40,10 @@ class DeviceActivities final : public DeviceActivitySink {
                    std::int64_t steps,
                    Clock::time_point zero);
 
-  /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step`.
-  static std::uint64_t mark(std::int64_t step, int work) {
-    return std::uint64_t(step) << 32 | std::uint32_t(work);
+  /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step`,
+  /// which is below 2^31; `behind`: after it, and in none.
+  static std::uint64_t mark(std::int64_t step, int work, bool behind = false) {
+    return std::uint64_t(behind) << 63 | std::uint64_t(step) << 32 | std::uint32_t(work);
   }
 
   void take(const DeviceActivity& activity) override;
