@@ -4,6 +4,15 @@
 #include <fmt/format.h>
 
 namespace lockstep {
+namespace {
+
+double share_of(const std::vector<ProfileLine>& lines) {
+  double share = 0;
+  for (const ProfileLine& line : lines) share += line.share;
+  return share;
+}
+
+}  // namespace
 
 std::vector<std::string> profile_table(const std::vector<ProfileLine>& lines, std::int64_t steps) {
   std::vector<std::string> table;
@@ -40,6 +49,10 @@ std::vector<std::string> profile_heading(const ProfileRecord& record) {
                   record.peaks.fp32_flops * 1e-9,
                   record.peaks.bf16_flops * 1e-9,
                   record.peaks.bytes * 1e-9)};
+  if (record.by_device && share_of(record.lines) > 1.005)
+    lines.push_back(fmt::format(
+        "shares add up to {:.0f}% of the run, as kernels of several streams ran at once",
+        share_of(record.lines) * 100));
   if (record.lost > 0)
     lines.push_back(
         fmt::format("{} of the GPU's records were lost, as nobody read them in time: times are too "

@@ -55,10 +55,15 @@ void add(Lines& lines,
   line.roofline += double(total.runs) * least_seconds(work.cost, work.bf16, peaks);
 }
 
-std::vector<ProfileLine> finish(const Lines& lines, std::int64_t steps) {
-  std::vector<ProfileLine> result;
+double seconds_of(const Lines& lines) {
   double seconds = 0;
   for (const auto& [name, line] : lines) seconds += line.seconds;
+  return seconds;
+}
+
+/// `seconds`: what shares are of.
+std::vector<ProfileLine> finish(const Lines& lines, std::int64_t steps, double seconds) {
+  std::vector<ProfileLine> result;
   for (const auto& [name, line] : lines) {
     if (line.runs_a_step == 0 && line.seconds == 0) continue;
     result.push_back(line);
@@ -96,10 +101,8 @@ Tables device_tables(const Profiler& profiler,
                      const DeviceActivities& device,
                      const DevicePeaks& peaks) {
   Tables tables;
-  double busy = 0;
   const auto take =
       [&](const ProfiledWork& work, std::int64_t runs, const DeviceActivities::Total& total) {
-        busy += total.seconds;
         if (total.activities == 0) return;
         add(tables.operators, work.name, work, {runs, total.seconds}, peaks);
         add(tables.nodes, node_name(work), work, {runs, total.seconds}, peaks);
@@ -107,7 +110,7 @@ Tables device_tables(const Profiler& profiler,
   for (std::size_t i = 0; i < profiler.works().size(); ++i)
     take(profiler.works()[i], profiler.totals()[i].runs, device.total(int(i)));
   take({.name = "other", .path = "", .cost = {}}, 0, device.other());
-  const double idle = std::max(0.0, profiler.seconds() - busy);
+  const double idle = std::max(0.0, profiler.seconds() - device.busy_seconds());
   for (Lines* lines : {&tables.operators, &tables.nodes})
     add(*lines, "idle", {.name = "idle", .path = "", .cost = {}}, {0, idle}, peaks);
   return tables;
@@ -157,8 +160,9 @@ ProfileRecord make_profile(RankContext& context, Profiler& profiler, std::int64_
   }
   const Tables tables = device != nullptr ? device_tables(profiler, *device, record.peaks)
                                           : host_tables(profiler, record.peaks);
-  record.lines = finish(tables.operators, steps);
-  record.nodes = finish(tables.nodes, steps);
+  const double whole = device != nullptr ? profiler.seconds() : seconds_of(tables.operators);
+  record.lines = finish(tables.operators, steps, whole);
+  record.nodes = finish(tables.nodes, steps, whole);
   const std::string events = trace_events(profiler, communicator.rank());
   record.trace = "[\n" +
                  gather_text(communicator, communicator.rank() == 0 ? events : ",\n" + events) +

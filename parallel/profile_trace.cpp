@@ -73,7 +73,7 @@ std::string device_events(const Profiler& profiler, const DeviceActivities& devi
     text += fmt::format(
         ",\n"
         R"({{"ph":"X","name":{},"cat":"device","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
-        R"("args":{{"layer":{},"operator":"{}","step":{}}}}})",
+        R"("args":{{"layer":{},"operator":"{}"{}}}}})",
         names[std::size_t(event.name)],
         rank,
         kFirstDeviceRow + event.stream,
@@ -81,7 +81,7 @@ std::string device_events(const Profiler& profiler, const DeviceActivities& devi
         (event.end - event.begin) * 1e6,
         quoted(work.path),
         work.name,
-        event.step + 1);
+        event.step >= 0 ? fmt::format(R"(,"step":{})", event.step + 1) : "");
   }
   return text;
 }

@@ -371,6 +371,7 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
   times.optimizer += seconds_between(begin, end);
   const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
   times.device_wait += seconds_between(end, Clock::now());
+  if (profiler) profiler->end_step();
   return known;
 }
 

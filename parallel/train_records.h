@@ -153,7 +153,8 @@ struct TrainSummary {
 struct ProfileLine {
   std::string name;  ///< "conv2d"
   double seconds = 0;
-  double share = 0;             ///< of all lines' seconds
+  /// Of all lines' seconds; with ProfileRecord::by_device of the time of the run.
+  double share = 0;
   double runs_a_step = 0;       ///< 0: it has none, as "idle"
   double flops = 0, bytes = 0;  ///< in all runs
   /// Of the least time that the measured peaks allow in the time taken: max(flops / peak flops,
@@ -164,8 +165,9 @@ struct ProfileLine {
 
 struct ProfileRecord {
   DevicePeaks peaks;  ///< of rank 0's device
-  /// `seconds` are what the device says of itself, and with a line "idle" add up to the time of the
-  /// run. Otherwise the host's, which waited for each operator.
+  /// `seconds` are what the device says of itself, with a line "idle" for the time in which nothing
+  /// ran at all: they add up to the time of the run, or to more where several streams had work at
+  /// once. Otherwise the host's, which waited for each operator.
   bool by_device = false;
   std::int64_t lost = 0;           ///< activities of rank 0's device that are in no line
   std::int64_t dropped = 0;        ///< of rank 0's events, those that `trace` had no room for

@@ -33,19 +33,23 @@ void DeviceActivities::take(const DeviceActivity& activity) {
   Total& total = has_work ? totals_[work] : totals_.back();
   ++total.activities;
   total.seconds += seconds(activity.end - activity.begin);
-  const std::int64_t step = marked ? std::int64_t(activity.mark >> 32) : -1;
+  busy_.add(activity.begin, activity.end);
+  const bool behind = activity.mark >> 63 != 0;
+  const std::int64_t step = marked ? std::int64_t(activity.mark << 1 >> 33) : -1;
   if (step < first_step_ || step >= first_step_ + steps_) return;
   if (events_.size() == kMostEvents) {
     ++dropped_;
     return;
   }
   events_.push_back({.work = has_work ? int(work) : kNoWork,
-                     .step = step,
+                     .step = behind ? -1 : step,
                      .name = number_of(activity.name),
                      .stream = activity.stream,
                      .begin = seconds(activity.begin - zero_),
                      .end = seconds(activity.end - zero_)});
 }
+
+double DeviceActivities::busy_seconds() const { return seconds(busy_.length()); }
 
 void DeviceActivities::lose(std::int64_t activities) {
   const std::lock_guard lock(mutex_);

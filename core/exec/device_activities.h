@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/exec/busy_time.h"
 #include "core/exec/device_tracer.h"
 
 namespace lockstep {
@@ -27,7 +28,7 @@ class DeviceActivities final : public DeviceActivitySink {
   };
   struct Event {
     int work = kNoWork;
-    std::int64_t step = -1;  ///< from 0
+    std::int64_t step = -1;  ///< from 0; -1: none, as of an evaluation
     int name = 0;            ///< in names()
     std::uint32_t stream = 0;
     double begin = 0, end = 0;  ///< seconds since `zero`
@@ -39,9 +40,10 @@ class DeviceActivities final : public DeviceActivitySink {
                    std::int64_t steps,
                    Clock::time_point zero);
 
-  /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step`.
-  static std::uint64_t mark(std::int64_t step, int work) {
-    return std::uint64_t(step) << 32 | std::uint32_t(work);
+  /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step`,
+  /// which is below 2^31; `behind`: after it, and in none.
+  static std::uint64_t mark(std::int64_t step, int work, bool behind = false) {
+    return std::uint64_t(behind) << 63 | std::uint64_t(step) << 32 | std::uint32_t(work);
   }
 
   void take(const DeviceActivity& activity) override;
@@ -50,6 +52,9 @@ class DeviceActivities final : public DeviceActivitySink {
   const Total& total(int work) const { return totals_[std::size_t(work)]; }
   /// Of what belongs to no work.
   const Total& other() const { return totals_.back(); }
+  /// For how long the device did anything at all; less than the sum of all totals where activities
+  /// of several streams overlap. See BusyTime for what its bounded memory means.
+  double busy_seconds() const;
   const std::vector<Event>& events() const { return events_; }
   const std::vector<std::string>& names() const { return names_; }
   /// Events of the window beyond kMostEvents; they are in the totals.
@@ -64,6 +69,7 @@ class DeviceActivities final : public DeviceActivitySink {
   const Clock::time_point zero_;
   std::mutex mutex_;
   std::vector<Total> totals_;  // [works + 1]
+  BusyTime busy_;
   std::vector<Event> events_;
   std::vector<std::string> names_;
   std::map<std::string, int, std::less<>> numbers_;  // of names

@@ -42,20 +42,29 @@ void Profiler::give_up_device() {
 void Profiler::stop() {
   seconds_ = std::chrono::duration<double>(Clock::now() - begin_).count();
   if (!tracer_) return;
-  if (in_step_) tracer_->pop();
-  in_step_ = false;
+  if (marks_the_rest_) tracer_->pop();
+  marks_the_rest_ = false;
   tracer_->stop();
   tracer_.reset();
 }
 
+/// Of all that no scope is around.
+void Profiler::mark_the_rest() {
+  if (!tracer_) return;
+  if (marks_the_rest_) tracer_->pop();
+  tracer_->push(DeviceActivities::mark(step_, DeviceActivities::kNoWork, behind_step_));
+  marks_the_rest_ = true;
+}
+
+void Profiler::end_step() {
+  behind_step_ = true;
+  mark_the_rest();
+}
+
 void Profiler::begin_step(std::int64_t step) {
   step_ = step;
-  if (tracer_) {
-    // Of all that no scope is around.
-    if (in_step_) tracer_->pop();
-    tracer_->push(DeviceActivities::mark(step, DeviceActivities::kNoWork));
-    in_step_ = true;
-  }
+  behind_step_ = false;
+  mark_the_rest();
   tracing_ = step >= first_step_ && step < first_step_ + steps_;
 }
 

@@ -60,10 +60,12 @@ class Profiler {
   /// The end of what is timed; the device must have finished.
   void stop();
   void begin_step(std::int64_t step);
+  /// What comes before the next begin_step(), as an evaluation, belongs to no step.
+  void end_step();
   void record(int work, Clock::time_point begin, Clock::time_point end);
   /// What is asked of the device until leave() belongs to `work`.
   void enter(int work) {
-    if (tracer_) tracer_->push(DeviceActivities::mark(step_, work));
+    if (tracer_) tracer_->push(DeviceActivities::mark(step_, work, behind_step_));
   }
   void leave() {
     if (tracer_) tracer_->pop();
@@ -84,17 +86,20 @@ class Profiler {
   static constexpr std::size_t kMostEvents = 100000;
 
  private:
+  void mark_the_rest();
+
   std::int64_t window_begin_, first_step_, steps_;
   Clock::time_point start_, begin_;
   double seconds_ = 0;
   std::int64_t step_ = 0;
+  bool behind_step_ = true;  // the next one has not begun
   bool tracing_ = false;
   std::vector<ProfiledWork> works_;
   std::vector<Total> totals_;
   std::vector<Event> events_;
   std::int64_t dropped_ = 0;
   std::unique_ptr<DeviceActivities> device_;
-  bool in_step_ = false;                  // has pushed its mark
+  bool marks_the_rest_ = false;           // has pushed that mark
   std::unique_ptr<DeviceTracer> tracer_;  // last: it ends before what it fills
 };
 

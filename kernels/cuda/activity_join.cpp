@@ -17,7 +17,10 @@ bool ActivityJoin::hand_on(std::uint32_t call, DeviceActivity& activity) {
 
 void ActivityJoin::take(std::uint32_t call, DeviceActivity activity) {
   if (hand_on(call, activity)) return;
-  if (waiting_.size() == kMostWaiting) finish();
+  if (waiting_.size() == kMostWaiting) {
+    settle();
+    if (waiting_.size() > kMostWaiting / 2) give_up(waiting_.size() - kMostWaiting / 2);
+  }
   waiting_.emplace_back(call, activity);
 }
 
@@ -27,8 +30,13 @@ void ActivityJoin::settle() {
 
 void ActivityJoin::finish() {
   settle();
-  for (const auto& [call, activity] : waiting_) sink_.take(activity);
-  waiting_.clear();
+  give_up(waiting_.size());
+}
+
+void ActivityJoin::give_up(std::size_t count) {
+  const auto end = waiting_.begin() + std::ptrdiff_t(count);
+  for (auto i = waiting_.begin(); i != end; ++i) sink_.take(i->second);
+  waiting_.erase(waiting_.begin(), end);
 }
 
 }  // namespace lockstep::cuda

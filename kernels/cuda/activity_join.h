@@ -10,19 +10,21 @@
 namespace lockstep::cuda {
 
 /// Brings together what CUPTI tells apart: which call on the host (its correlation number) was made
-/// under which mark, and what the device did for which call. Either may come first. Memory is
-/// bounded: marks are kept of the last kCalls calls, and at most kMostWaiting activities wait for
-/// theirs. One thread at a time.
+/// under which mark, and what the device did for which call. They come in different buffers, in any
+/// order. Memory is bounded: marks are kept of the last kCalls calls, and at most kMostWaiting
+/// activities wait for theirs, which is more than a buffer of 2 MiB has calls (64 bytes each) and
+/// the device's next one activities. One thread at a time.
 class ActivityJoin {
  public:
   static constexpr std::size_t kCalls = std::size_t{1} << 17;
-  static constexpr std::size_t kMostWaiting = std::size_t{1} << 14;
+  static constexpr std::size_t kMostWaiting = std::size_t{1} << 16;
 
   explicit ActivityJoin(DeviceActivitySink& sink);
 
   /// Call number `call`, which is not 0, was made under `mark`.
   void mark(std::uint32_t call, std::uint64_t mark) { marks_[call % kCalls] = {call, mark}; }
-  /// Hands `activity` on with its mark, now or once it is known. `name` has to stay valid.
+  /// Hands `activity` on with its mark, now or once it is known; without one where too many came
+  /// since. `name` has to stay valid.
   void take(std::uint32_t call, DeviceActivity activity);
   /// Hands on what has waited for marks that are known by now.
   void settle();
@@ -36,6 +38,8 @@ class ActivityJoin {
   };
   using Waiting = std::pair<std::uint32_t, DeviceActivity>;
   bool hand_on(std::uint32_t call, DeviceActivity& activity);
+  /// Hands the first `count` on as they are.
+  void give_up(std::size_t count);
 
   DeviceActivitySink& sink_;
   std::vector<Marked> marks_;  // [kCalls], by call number: numbers ascend

@@ -87,6 +87,29 @@ TEST(Profiler, GivesTheDevicesTimesToTheWorkTheyWereAskedForUnder) {
   EXPECT_THAT(device.names(), ElementsAre("kernel"));
 }
 
+TEST(Profiler, WhatComesBehindAStepIsKeptWithItsWindowAndHasNoStep) {
+  std::vector<std::string> calls;
+  Profiler profiler(1, 1);
+  const int conv = profiler.declare({.name = "conv2d", .path = "conv1", .cost = {}});
+  profiler.start();
+  profiler.trace_device(std::make_unique<PlayedTracer>(calls));
+  { const ProfileScope before_all(&profiler, conv); }
+  for (int step = 0; step < 3; ++step) {
+    profiler.begin_step(step);
+    { const ProfileScope scope(&profiler, conv); }
+    profiler.end_step();
+    { const ProfileScope evaluation(&profiler, conv); }
+  }
+  profiler.stop();
+  using Found = std::pair<int, std::int64_t>;
+  std::vector<Found> found;  // work and step
+  for (const DeviceActivities::Event& event : profiler.device()->events())
+    found.emplace_back(event.work, event.step);
+  const int none = DeviceActivities::kNoWork;
+  EXPECT_THAT(found, ElementsAre(Found(conv, 1), Found(none, 1), Found(conv, -1), Found(none, -1)));
+  EXPECT_EQ(profiler.device()->total(conv).activities, 7);
+}
+
 TEST(Profiler, GoesOnWithoutADeviceThatRefuses) {
   std::vector<std::string> calls;
   Profiler profiler(0, 1);

@@ -19,6 +19,17 @@ TEST(ProfileTable, SaysWhoseTimesTheseAre) {
   EXPECT_THAT(profile_heading(record), ElementsAre(HasSubstr("ms a step of the GPU's own time")));
 }
 
+TEST(ProfileTable, SaysWhyKernelsAreLongerThanTheRun) {
+  ProfileRecord record;
+  record.by_device = true;
+  record.lines = {{.name = "conv2d", .share = 0.8}, {.name = "exchange", .share = 0.3}};
+  EXPECT_THAT(profile_heading(record),
+              ElementsAre(HasSubstr("profile of rank 0"),
+                          AllOf(HasSubstr("110% of the run"), HasSubstr("several streams"))));
+  record.lines[1].share = 0.2;
+  EXPECT_EQ(profile_heading(record).size(), 1u);
+}
+
 TEST(ProfileTable, SaysWhatIsMissing) {
   ProfileRecord record;
   record.by_device = true;

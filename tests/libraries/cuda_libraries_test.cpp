@@ -5,7 +5,6 @@
 #include "core/base/error.h"
 #include "kernels/cuda/libraries/convolution_graph.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
-#include "kernels/cuda/libraries/cupti_tracer.h"
 #include "kernels/cuda/library_versions.h"
 #include "kernels/cuda/matrix_product.h"
 
@@ -54,23 +53,6 @@ TEST(CudaLibraries, EveryFunctionOfCudnnIsFound) {
   const Cudnn functions = load_cudnn(DynamicLibrary(cudnn_name()));
   LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_FOUND)
   EXPECT_THAT(cudnn_version(), StartsWith(std::to_string(CUDNN_MAJOR) + "."));
-}
-
-TEST(CudaLibraries, EveryFunctionOfCuptiIsFound) {
-  LOCKSTEP_NEEDS(cupti_name());
-  const auto tracer = make_cupti_tracer(cupti_name());
-  struct : DeviceActivitySink {
-    void take(const DeviceActivity&) override {}
-    void lose(std::int64_t) override {}
-  } sink;
-  try {
-    tracer->start(sink);
-    tracer->stop();
-  } catch (const EnvironmentError& error) {
-    // The first thing that needs a driver.
-    EXPECT_THAT(error.what(), StartsWith("kernel times by CUPTI: CUPTI_ERROR_"));
-    EXPECT_NE(error.hint(), "");
-  }
 }
 
 TEST(CudaLibraries, VersionsAreNamedTogether) {

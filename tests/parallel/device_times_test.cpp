@@ -2,7 +2,9 @@
 // Where a step's time goes by the device's own clock: of the right step, complete, and read without
 // waiting. LateBackend's clock counts what it was asked for, so that numbers are exact.
 #include <gtest/gtest.h>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
@@ -10,6 +12,7 @@
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
 #include "tests/parallel/late_context.h"
+#include "tests/parallel/shared_folder.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
@@ -132,6 +135,37 @@ TEST(DeviceTimes, LeaveOutEvaluations) {
   EXPECT_EQ(behind->total() + 2, before->total());
 }
 
+TEST(DeviceTimes, LeaveOutWhatTheyAreToldToAndNothingElse) {
+  testing::LateContext context;
+  Steps steps(context, options_for(6));
+  const auto event = context.late.make_event();
+  const auto something_else = [&] {
+    for (int i = 0; i < 5; ++i) context.late.record(*event);
+  };
+  steps.train(0);
+  steps.train_measured(1);
+  const auto usual = steps.replica.device_times(1);
+  something_else();
+  steps.train_measured(2);
+  const auto counted = steps.replica.device_times(2);
+  something_else();
+  steps.replica.leave_out_of_device_times();
+  steps.train_measured(3);
+  const auto left_out = steps.replica.device_times(3);
+  something_else();
+  steps.replica.leave_out_of_device_times();
+  something_else();
+  steps.train_measured(4);
+  const auto half = steps.replica.device_times(4);
+  ASSERT_TRUE(usual && counted && left_out && half);
+  EXPECT_EQ((*counted)[DevicePart::idle], (*usual)[DevicePart::idle] + 5);
+  // The copy of the outcome before it, and its event, were over as well.
+  EXPECT_EQ((*left_out)[DevicePart::idle], (*usual)[DevicePart::idle] - 2);
+  EXPECT_EQ((*half)[DevicePart::idle], (*left_out)[DevicePart::idle] + 5);
+  for (const DevicePart part : {DevicePart::forward, DevicePart::optimizer})
+    EXPECT_EQ((*left_out)[part], (*usual)[part]) << name_of(part);
+}
+
 /// On rank 0.
 struct Records final : TrainObserver {
   void on_step(const StepRecord& record) override { steps.push_back(record); }
@@ -175,6 +209,51 @@ TEST(DeviceTimes, AreInTheRecordsOfLoggedSteps) {
     ASSERT_EQ(records.steps.size(), std::size_t((9 + log_every - 1) / log_every));
     expect_of_whole_batches_but_the_first(summary, records);
   }
+}
+
+/// Idle time of each step but the first, of a run of six whole batches; empty but on rank 0.
+std::map<std::int64_t, double> idle_times(const TrainOptions& how) {
+  testing::LateContext context;
+  Records records;
+  TrainOptions options = how;
+  options.steps = 6;
+  options.log_every = 1;
+  options.eval_every = 0;
+  Trainer trainer(context, model(), softmax_cross_entropy, options);
+  trainer.add_observer(records);
+  trainer.fit({data::glyphs(72, 16).train, nullptr});
+  std::map<std::int64_t, double> idle;
+  for (const StepRecord& record : records.steps)
+    if (record.device_ms) idle[record.step] = (*record.device_ms)[DevicePart::idle];
+  return idle;
+}
+
+void expect_less_idle_behind(std::set<std::int64_t> steps, const TrainOptions& options) {
+  const std::map<std::int64_t, double> idle = idle_times(options);
+  if (testing::mpi_world().rank() != 0) return;
+  ASSERT_EQ(idle.size(), 5u);
+  const double usual = idle.at(2);
+  for (const auto& [step, time] : idle)
+    if (steps.contains(step - 1))
+      EXPECT_LT(time, usual) << step;
+    else
+      EXPECT_EQ(time, usual) << step;
+}
+
+TEST(DeviceTimes, LeaveOutHashesAndSnapshotsOfARun) {
+  TrainOptions options = options_for(6);
+  options.check_replicas_every = 0;
+  expect_less_idle_behind({}, options);
+  TrainOptions hashing = options;
+  hashing.check_replicas_every = 2;
+  const bool hashes = testing::mpi_world().size() > 1;  // one rank has nobody to compare with
+  expect_less_idle_behind(hashes ? std::set<std::int64_t>{2, 4} : std::set<std::int64_t>{},
+                          hashing);
+  const testing::SharedFolder folder;
+  TrainOptions saving = options;
+  saving.checkpoint.folder = folder / "checkpoints";
+  saving.checkpoint.every_steps = 3;
+  expect_less_idle_behind({3}, saving);
 }
 
 TEST(DeviceTimes, ComeFromTheDevicesClockWhereItHasOne) {

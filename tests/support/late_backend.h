@@ -15,7 +15,7 @@ namespace lockstep::testing {
 /// to the host of start_copy_to_host() arrive only when somebody waits, what lies there before is
 /// garbage; and memory of allocate_host() that a copy to the device reads is looked at when
 /// somebody waits: torn_copies() counts those that were overwritten meanwhile. Its clock counts
-/// what is asked of it to be done later: copies from and to such memory, and events.
+/// what is asked of it: copies from and to the host, hashes and events.
 class LateBackend final : public Backend {
  public:
   explicit LateBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
@@ -45,6 +45,7 @@ class LateBackend final : public Backend {
     if (in(pinned_memory_, host)) add(const_cast<void*>(host), host, bytes, false);
   }
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
+    ++asked_;
     synchronize();
     inner_->copy_to_host(host, device, bytes);
   }
@@ -93,6 +94,7 @@ class LateBackend final : public Backend {
   void hash(const float* values,
             std::span<const FlatRange> ranges,
             std::uint64_t* result) override {
+    ++asked_;
     inner_->hash(values, ranges, result);
   }
   void update_running_statistic(float* value,

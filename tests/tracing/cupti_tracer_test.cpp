@@ -137,6 +137,35 @@ TEST_F(CuptiTracer, ManyBuffersAreReadAsTheyFill) {
   EXPECT_EQ(sink.lost, 0);
 }
 
+TEST_F(CuptiTracer, InWhateverOrderBuffersComeKernelsBelongToTheirMarks) {
+  for (const bool flushed : {false, true}) {
+    fake().hard_order = 1;
+    const auto tracer = make_cupti_tracer(fake_name());
+    Sink sink;
+    tracer->start(sink);
+    constexpr std::uint64_t kKernels = 150'000;
+    for (std::uint64_t i = 0; i < kKernels; ++i) {
+      tracer->push(i);
+      kernel("a", std::uint32_t(7 + i % 2));
+      tracer->pop();
+      if (flushed && i % 40'003 == 7) find<int(std::uint32_t)>("cuptiActivityFlushAll")(0);
+    }
+    kernel("outside");
+    tracer->stop();
+    EXPECT_EQ(sink.lost, 0);
+    std::vector<std::uint64_t> marks = sink.marks();
+    EXPECT_FALSE(std::ranges::is_sorted(marks)) << "the order was an easy one";
+    std::ranges::sort(marks);
+    ASSERT_EQ(marks.size(), kKernels + 1);
+    EXPECT_EQ(marks.back(), DeviceActivity::kUnmarked);
+    for (std::uint64_t i = 0; i < kKernels; ++i) ASSERT_EQ(marks[i], i);
+    for (const Sink::Taken& one : sink.taken) {
+      if (one.name == "outside") continue;
+      ASSERT_EQ(one.stream, 7 + one.mark % 2) << one.mark;
+    }
+  }
+}
+
 TEST_F(CuptiTracer, WhatNobodyReadsInTimeIsCounted) {
   fake().holds_buffers = 1;
   const auto tracer = make_cupti_tracer(fake_name());
@@ -206,12 +235,18 @@ TEST(ActivityJoin, MemoryForWhatWaitsIsBounded) {
   EXPECT_TRUE(sink.taken.empty());
   join.mark(1, 11);
   join.take(most + 1, {.name = "one too many"});
-  EXPECT_EQ(sink.taken.size(), most) << "those before it are handed on as they are";
+  EXPECT_EQ(sink.taken.size(), most / 2) << "the older half is handed on as it is";
   EXPECT_EQ(sink.taken.front().mark, 11u);
   EXPECT_EQ(sink.taken.back().mark, DeviceActivity::kUnmarked);
-  join.mark(most + 1, 12);
+  join.mark(2, 12);  // too late
+  join.mark(most, 13);
+  join.mark(most + 1, 14);
   join.settle();
-  EXPECT_EQ(sink.taken.back().mark, 12u);
+  EXPECT_EQ(std::ranges::count(sink.marks(), 12u), 0);
+  EXPECT_EQ(std::ranges::count(sink.marks(), 13u), 1) << "the younger half goes on waiting";
+  EXPECT_EQ(sink.taken.back().mark, 14u);
+  join.finish();
+  EXPECT_EQ(sink.taken.size(), most + 1);
 }
 
 TEST(ActivityJoin, AnOldCallDoesNotLendItsMark) {

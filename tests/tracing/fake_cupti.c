@@ -8,6 +8,7 @@
 
 #define MOST_MARKS 64
 #define MOST_BUFFERS 64
+#define MOST_BACKWARDS 100
 
 struct Buffer {
   uint8_t* data;
@@ -22,7 +23,19 @@ static uint32_t calls;
 static size_t dropped;
 static struct Buffer held[MOST_BUFFERS];
 static int held_count;
-static struct Buffer open_buffer;
+/* Of the host's calls and their marks, and of what the device did; in the easy order all in one. */
+static struct Buffer open_buffers[2];
+static struct Buffer swapped; /* full, behind the next one */
+
+union DeviceRecord {
+  CUpti_ActivityKernel10 kernel;
+  CUpti_ActivityMemcpy6 copy;
+};
+static struct {
+  union DeviceRecord record;
+  size_t bytes;
+} backwards[MOST_BACKWARDS];
+static int backwards_count;
 
 struct FakeCupti* fake_cupti(void) { return &fake; }
 
@@ -45,28 +58,53 @@ static void hand_over(struct Buffer full) {
   pthread_join(thread, NULL);
 }
 
-static void close_buffer(void) {
-  if (open_buffer.data == NULL) return;
-  if (fake.holds_buffers)
-    held[held_count++] = open_buffer;
-  else
-    hand_over(open_buffer);
-  open_buffer.data = NULL;
+static void close_buffer(struct Buffer* open) {
+  const struct Buffer full = *open;
+  open->data = NULL;
+  if (full.data == NULL) return;
+  if (fake.holds_buffers) {
+    held[held_count++] = full;
+  } else if (fake.hard_order && swapped.data == NULL) {
+    swapped = full;
+  } else {
+    hand_over(full);
+    if (swapped.data != NULL) hand_over(swapped);
+    swapped.data = NULL;
+  }
 }
 
-static void add_record(const void* record, size_t bytes) {
-  if (open_buffer.data != NULL && open_buffer.used + bytes > open_buffer.bytes) close_buffer();
-  if (open_buffer.data == NULL) {
+static void add_record(struct Buffer* open, const void* record, size_t bytes) {
+  if (open->data != NULL && open->used + bytes > open->bytes) close_buffer(open);
+  if (open->data == NULL) {
     size_t most = 0;
-    open_buffer.used = 0;
-    request(&open_buffer.data, &open_buffer.bytes, &most);
+    open->used = 0;
+    request(&open->data, &open->bytes, &most);
   }
-  if (open_buffer.data == NULL) {
+  if (open->data == NULL) {
     ++dropped;
     return;
   }
-  memcpy(open_buffer.data + open_buffer.used, record, bytes);
-  open_buffer.used += bytes;
+  memcpy(open->data + open->used, record, bytes);
+  open->used += bytes;
+}
+
+static void add_backwards(void) {
+  while (backwards_count > 0) {
+    --backwards_count;
+    add_record(&open_buffers[1],
+               &backwards[backwards_count].record,
+               backwards[backwards_count].bytes);
+  }
+}
+
+static void add_device_record(const void* record, size_t bytes) {
+  if (!fake.hard_order) {
+    add_record(&open_buffers[0], record, bytes);
+    return;
+  }
+  if (backwards_count == MOST_BACKWARDS) add_backwards();
+  memcpy(&backwards[backwards_count].record, record, bytes);
+  backwards[backwards_count++].bytes = bytes;
 }
 
 static void add_mark(void) {
@@ -76,14 +114,14 @@ static void add_mark(void) {
       .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
       .externalId = marks[fake.depth - 1],
       .correlationId = calls};
-  add_record(&record, sizeof record);
+  add_record(&open_buffers[0], &record, sizeof record);
 }
 
 static void add_call(const void* record, size_t bytes) {
   const CUpti_ActivityAPI call = {.kind = CUPTI_ACTIVITY_KIND_RUNTIME, .correlationId = calls};
-  add_record(&call, sizeof call);
+  add_record(&open_buffers[0], &call, sizeof call);
   if (!fake.marks_late) add_mark();
-  add_record(record, bytes);
+  add_device_record(record, bytes);
   if (fake.marks_late) add_mark();
 }
 
@@ -103,6 +141,17 @@ static void add_kernel(const char* name, uint32_t stream, uint64_t begin, uint64
 void fake_cupti_kernel(const char* name, uint32_t stream, uint64_t ns) {
   const uint64_t begin = now_ns();
   add_kernel(name, stream, begin, begin + ns);
+}
+
+/* One after another, as a stream does. */
+static void add_kernels_of_pop(void) {
+  static const char* const name = "_ZN8lockstep4cuda11fake_kernelEPfS1_l";
+  static uint64_t free_from;
+  if (free_from < now_ns()) free_from = now_ns();
+  for (int i = 0; i < fake.kernels_by_pop; ++i, free_from += 1000) {
+    add_kernel(name, 7, free_from, free_from + 1000);
+    if (fake.two_streams) add_kernel(name, 8, free_from, free_from + 1000);
+  }
 }
 
 void fake_cupti_untimed_kernel(void) { add_kernel("untimed", 7, 0, 0); }
@@ -161,8 +210,12 @@ CUptiResult cuptiActivityFlushAll(uint32_t flag) {
   (void)flag;
   for (int i = 0; i < held_count; ++i) hand_over(held[i]);
   held_count = 0;
-  if (open_buffer.data != NULL) hand_over(open_buffer);
-  open_buffer.data = NULL;
+  add_backwards();
+  struct Buffer* const last[] = {&open_buffers[1], &swapped, &open_buffers[0]};
+  for (int i = 0; i < 3; ++i) {
+    if (last[i]->data != NULL) hand_over(*last[i]);
+    last[i]->data = NULL;
+  }
   return CUPTI_SUCCESS;
 }
 
@@ -206,8 +259,7 @@ CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelationKind 
                                                   uint64_t* last) {
   (void)kind;
   if (fake.depth == 0) return CUPTI_ERROR_QUEUE_EMPTY;
-  for (int i = 0; i < fake.kernels_by_pop; ++i)
-    fake_cupti_kernel("_ZN8lockstep4cuda11fake_kernelEPfS1_l", 7, 1000);
+  add_kernels_of_pop();
   *last = marks[--fake.depth];
   return CUPTI_SUCCESS;
 }

@@ -14,7 +14,10 @@ struct FakeCupti {
   int version;        /* 130000 */
   int enable_status;  /* of cuptiActivityEnable */
   int kernels_by_pop; /* so many happen at each pop, a microsecond each */
+  int two_streams;    /* another stream has the same kernels at the same time */
   int marks_late;     /* a call's mark comes behind what the device did for it */
+  int hard_order;     /* as CUPTI may: what the device did comes in buffers of its own, backwards
+                         and ahead of its marks, and of two full buffers the later one first */
   int holds_buffers;  /* full ones are handed over by the flush alone */
   int enabled;        /* kinds that are enabled now */
   int depth;          /* marks that are pushed now */

@@ -66,22 +66,55 @@ TEST_F(ProfiledTraining, KernelTimesStandWithTheirOperatorsAndAddUpToTheRun) {
   EXPECT_NEAR(share, 1, 1e-6);
 }
 
+TEST_F(ProfiledTraining, KernelTimesStandWithTheirOperatorsInWhateverOrderTheyCome) {
+  fake_->hard_order = 1;
+  Told told;
+  testing::train_small({.profile = true}, &told);
+  EXPECT_EQ(told.profile.lost, 0);
+  const ProfileLine* conv = line_of(told.profile.nodes, "conv2d1 conv2d_bwd_weights");
+  ASSERT_NE(conv, nullptr);
+  EXPECT_NEAR(conv->seconds, 3 * 2 * 2e-6, 1e-9);
+}
+
+TEST_F(ProfiledTraining, StreamsThatRunAtOnceAreBusyOnce) {
+  fake_->two_streams = 1;
+  Told told;
+  testing::train_small({.profile = true}, &told);
+  const ProfileLine* idle = line_of(told.profile.lines, "idle");
+  ASSERT_NE(idle, nullptr);
+  double kernels = 0;
+  for (const ProfileLine& line : told.profile.lines)
+    if (line.name != "idle") kernels += line.seconds;
+  const double run = idle->seconds / idle->share;
+  EXPECT_NEAR(kernels / 2 + idle->seconds, run, 1e-6 * run);
+}
+
 TEST_F(ProfiledTraining, TheTraceHasARowOfTheDevice) {
   Told told;
   testing::train_small({.profile = true}, &told);
   const auto events = nlohmann::json::parse(told.profile.trace);
-  bool has_row = false, has_kernel = false;
+  bool has_row = false, has_kernel = false, has_evaluation = false;
+  double last_of_step = 0;
   for (const auto& event : events) {
     has_row = has_row || (event["ph"] == "M" && event["args"]["name"] == "GPU stream 7");
     if (event.value("cat", "") != "device") continue;
     EXPECT_EQ(event["name"], "lockstep::cuda::fake_kernel");
+    const auto time = event["ts"].get<double>();
+    EXPECT_GE(time, 0);
+    if (!event["args"].contains("step")) {
+      EXPECT_NE(event["args"]["operator"], "conv2d_bwd_weights");
+      EXPECT_GE(time, last_of_step);
+      has_evaluation = has_evaluation || event["args"]["operator"] == "conv2d";
+      continue;
+    }
     EXPECT_EQ(event["args"]["step"], 3) << "the window begins behind two steps";
-    EXPECT_GE(event["ts"].get<double>(), 0);
+    last_of_step = std::max(last_of_step, time);
     has_kernel = has_kernel || (event["args"]["layer"] == "conv2d1" &&
                                 event["args"]["operator"] == "conv2d_bwd_weights");
   }
   EXPECT_TRUE(has_row);
   EXPECT_TRUE(has_kernel);
+  EXPECT_TRUE(has_evaluation) << "behind the last step, and of none";
 }
 
 TEST_F(ProfiledTraining, ADriverThatRefusesIsNamedAndTheHostsTimesRemain) {

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands in for kernel times where the build found no headers of CUPTI.
+#include "core/base/error.h"
+#include "kernels/cuda/device_tools.h"
+
+namespace lockstep::cuda {
+
+std::unique_ptr<DeviceTracer> make_tracer() {
+  throw EnvironmentError(
+      "kernel times by CUPTI: not built into this program, as the build found no cupti.h",
+      "install CUPTI of the CUDA toolkit that this is built with (cuda-cupti-dev), or say where "
+      "its headers are with -DCUPTI_INCLUDE_DIR=FOLDER, and build again");
+}
+
+}  // namespace lockstep::cuda

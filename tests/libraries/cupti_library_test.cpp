@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "kernels/cuda/libraries/cupti_tracer.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using ::testing::StartsWith;
+
+TEST(CudaLibraries, EveryFunctionOfCuptiIsFound) {
+  try {
+    DynamicLibrary library(cupti_name());
+  } catch (const EnvironmentError& missing) {
+    GTEST_SKIP() << missing.what();
+  }
+  const auto tracer = make_cupti_tracer(cupti_name());
+  struct : DeviceActivitySink {
+    void take(const DeviceActivity&) override {}
+    void lose(std::int64_t) override {}
+  } sink;
+  try {
+    tracer->start(sink);
+    tracer->stop();
+  } catch (const EnvironmentError& error) {
+    // The first thing that needs a driver.
+    EXPECT_THAT(error.what(), StartsWith("kernel times by CUPTI: CUPTI_ERROR_"));
+    EXPECT_NE(error.hint(), "");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cuda

@@ -1,0 +1,41 @@
+# What is compiled for toolkits that have both tools, CUPTI in extras, or none:
+#   cmake -D WORK=... -P find_tools_test.cmake
+cmake_minimum_required(VERSION 3.25)
+
+function(expect sources)
+  unset(CUPTI_INCLUDE_DIR CACHE)
+  unset(NVTX_INCLUDE_DIR CACHE)
+  include(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../cmake/LockstepCudaTools.cmake)
+  if(NOT LOCKSTEP_CUDA_TOOL_SOURCES STREQUAL sources)
+    message(SEND_ERROR "${CUDAToolkit_INCLUDE_DIRS}: expected ${sources}, found ${LOCKSTEP_CUDA_TOOL_SOURCES}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+foreach(header whole/include/cupti.h whole/include/nvtx3/nvToolsExt.h
+    extras/extras/CUPTI/include/cupti.h extras/include/cuda.h bare/include/cuda.h)
+  file(WRITE ${WORK}/${header} "")
+endforeach()
+
+set(CUDAToolkit_INCLUDE_DIRS "")
+expect("absent/cupti_tracer.cpp;absent/nvtx_ranges.cpp")
+
+foreach(toolkit whole extras bare)
+  set(CUDAToolkit_INCLUDE_DIRS ${WORK}/${toolkit}/include)
+  set(CUDAToolkit_LIBRARY_ROOT ${WORK}/${toolkit})
+  if(toolkit STREQUAL whole)
+    expect("cupti_tracer.cpp;nvtx_ranges.cpp")
+  elseif(toolkit STREQUAL extras)
+    expect("cupti_tracer.cpp;absent/nvtx_ranges.cpp")
+  else()
+    expect("absent/cupti_tracer.cpp;absent/nvtx_ranges.cpp")
+  endif()
+endforeach()
+
+# Where a user says that one is to be left out, or where it is.
+set(CUDAToolkit_INCLUDE_DIRS ${WORK}/whole/include)
+set(CUPTI_INCLUDE_DIR OFF)
+expect("absent/cupti_tracer.cpp;nvtx_ranges.cpp")
+set(CUDAToolkit_INCLUDE_DIRS ${WORK}/bare/include)
+set(CUPTI_INCLUDE_DIR ${WORK}/whole/include)
+expect("cupti_tracer.cpp;absent/nvtx_ranges.cpp")
