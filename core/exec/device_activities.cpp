@@ -10,11 +10,8 @@ double seconds(DeviceActivities::Clock::duration duration) {
 
 }  // namespace
 
-DeviceActivities::DeviceActivities(std::size_t works,
-                                   std::int64_t first_step,
-                                   std::int64_t steps,
-                                   Clock::time_point zero)
-    : first_step_(first_step), steps_(steps), zero_(zero), totals_(works + 1) {
+DeviceActivities::DeviceActivities(std::size_t works, Clock::time_point zero)
+    : zero_(zero), totals_(works + 1) {
   events_.reserve(kMostEvents);
 }
 
@@ -34,15 +31,14 @@ void DeviceActivities::take(const DeviceActivity& activity) {
   ++total.activities;
   total.seconds += seconds(activity.end - activity.begin);
   busy_.add(activity.begin, activity.end);
-  const bool behind = activity.mark >> 63 != 0;
-  const std::int64_t step = marked ? std::int64_t(activity.mark << 1 >> 33) : -1;
-  if (step < first_step_ || step >= first_step_ + steps_) return;
+  const bool keep = activity.mark >> 63 != 0;
+  if (!marked || !keep) return;
   if (events_.size() == kMostEvents) {
     ++dropped_;
     return;
   }
   events_.push_back({.work = has_work ? int(work) : kNoWork,
-                     .step = behind ? -1 : step,
+                     .step = std::int64_t(activity.mark << 1 >> 33) - 1,
                      .name = number_of(activity.name),
                      .stream = activity.stream,
                      .begin = seconds(activity.begin - zero_),

@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// Sums up what a device did, by the work it was asked for under; single events for the steps of a
-/// window. Filled by whatever thread the tracer has; read it after DeviceTracer::stop().
+/// Sums up what a device did, by the work it was asked for under; single events where the mark says
+/// so. Filled by whatever thread the tracer has; read it after DeviceTracer::stop().
 class DeviceActivities final : public DeviceActivitySink {
  public:
   using Clock = std::chrono::steady_clock;
@@ -34,16 +34,13 @@ class DeviceActivities final : public DeviceActivitySink {
     double begin = 0, end = 0;  ///< seconds since `zero`
   };
 
-  /// `works`: how many there are; `first_step` and `steps`: the window.
-  DeviceActivities(std::size_t works,
-                   std::int64_t first_step,
-                   std::int64_t steps,
-                   Clock::time_point zero);
+  /// `works`: how many there are.
+  DeviceActivities(std::size_t works, Clock::time_point zero);
 
-  /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step`,
-  /// which is below 2^31; `behind`: after it, and in none.
-  static std::uint64_t mark(std::int64_t step, int work, bool behind = false) {
-    return std::uint64_t(behind) << 63 | std::uint64_t(step) << 32 | std::uint32_t(work);
+  /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step` (-1:
+  /// in none; below 2^31 - 2). `keep`: as single events as well.
+  static std::uint64_t mark(std::int64_t step, int work, bool keep) {
+    return std::uint64_t(keep) << 63 | std::uint64_t(step + 1) << 32 | std::uint32_t(work);
   }
 
   void take(const DeviceActivity& activity) override;
@@ -57,7 +54,7 @@ class DeviceActivities final : public DeviceActivitySink {
   double busy_seconds() const;
   const std::vector<Event>& events() const { return events_; }
   const std::vector<std::string>& names() const { return names_; }
-  /// Events of the window beyond kMostEvents; they are in the totals.
+  /// Events to be kept beyond kMostEvents; they are in the totals.
   std::int64_t dropped() const { return dropped_; }
   /// Activities that nobody could take down; they are in no total.
   std::int64_t lost() const { return lost_; }
@@ -65,7 +62,6 @@ class DeviceActivities final : public DeviceActivitySink {
  private:
   int number_of(std::string_view name);
 
-  const std::int64_t first_step_, steps_;
   const Clock::time_point zero_;
   std::mutex mutex_;
   std::vector<Total> totals_;  // [works + 1]

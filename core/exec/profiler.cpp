@@ -27,7 +27,7 @@ void Profiler::start(std::int64_t step) {
 }
 
 void Profiler::trace_device(std::unique_ptr<DeviceTracer> tracer) {
-  auto device = std::make_unique<DeviceActivities>(works_.size(), first_step_, steps_, start_);
+  auto device = std::make_unique<DeviceActivities>(works_.size(), start_);
   tracer->start(*device);
   begin_ = Clock::now();  // starting it is not what is timed
   device_ = std::move(device);
@@ -52,20 +52,19 @@ void Profiler::stop() {
 void Profiler::mark_the_rest() {
   if (!tracer_) return;
   if (marks_the_rest_) tracer_->pop();
-  tracer_->push(DeviceActivities::mark(step_, DeviceActivities::kNoWork, behind_step_));
+  tracer_->push(DeviceActivities::mark(step_, DeviceActivities::kNoWork, tracing_));
   marks_the_rest_ = true;
 }
 
 void Profiler::end_step() {
-  behind_step_ = true;
+  step_ = -1;
   mark_the_rest();
 }
 
 void Profiler::begin_step(std::int64_t step) {
   step_ = step;
-  behind_step_ = false;
-  mark_the_rest();
   tracing_ = step >= first_step_ && step < first_step_ + steps_;
+  mark_the_rest();
 }
 
 void Profiler::record(int work, Clock::time_point begin, Clock::time_point end) {

@@ -65,7 +65,7 @@ class Profiler {
   void record(int work, Clock::time_point begin, Clock::time_point end);
   /// What is asked of the device until leave() belongs to `work`.
   void enter(int work) {
-    if (tracer_) tracer_->push(DeviceActivities::mark(step_, work, behind_step_));
+    if (tracer_) tracer_->push(DeviceActivities::mark(step_, work, tracing_));
   }
   void leave() {
     if (tracer_) tracer_->pop();
@@ -91,9 +91,8 @@ class Profiler {
   std::int64_t window_begin_, first_step_, steps_;
   Clock::time_point start_, begin_;
   double seconds_ = 0;
-  std::int64_t step_ = 0;
-  bool behind_step_ = true;  // the next one has not begun
-  bool tracing_ = false;
+  std::int64_t step_ = -1;  // -1: between two
+  bool tracing_ = false;    // in the window, up to the step behind it
   std::vector<ProfiledWork> works_;
   std::vector<Total> totals_;
   std::vector<Event> events_;

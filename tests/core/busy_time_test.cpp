@@ -86,9 +86,9 @@ TEST(BusyTime, BeyondItsMemoryIsNeverTooHigh) {
 
 TEST(DeviceActivities, AreBusyOnceWhereStreamsOverlap) {
   const auto zero = Clock::now();
-  DeviceActivities device(2, 0, 1, zero);
+  DeviceActivities device(2, zero);
   const auto run = [&](int work, std::uint32_t stream, int begin, int end) {
-    device.take({.mark = DeviceActivities::mark(5, work),  // outside of the window as well
+    device.take({.mark = DeviceActivities::mark(5, work, false),
                  .name = "kernel",
                  .stream = stream,
                  .begin = zero + nanoseconds(begin),

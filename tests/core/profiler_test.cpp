@@ -126,8 +126,8 @@ TEST(Profiler, GoesOnWithoutADeviceThatRefuses) {
 
 TEST(DeviceActivities, KeepsABoundedNumberOfEventsAndEveryTotal) {
   const auto zero = DeviceActivities::Clock::now();
-  DeviceActivities device(1, 0, 1, zero);
-  DeviceActivity activity{.mark = DeviceActivities::mark(0, 0),
+  DeviceActivities device(1, zero);
+  DeviceActivity activity{.mark = DeviceActivities::mark(0, 0, true),
                           .name = "kernel",
                           .begin = zero,
                           .end = zero + microseconds(1)};
@@ -137,7 +137,10 @@ TEST(DeviceActivities, KeepsABoundedNumberOfEventsAndEveryTotal) {
   EXPECT_EQ(device.events().size(), DeviceActivities::kMostEvents);
   EXPECT_EQ(device.dropped(), 5);
   EXPECT_EQ(device.lost(), 3);
-  EXPECT_EQ(device.total(0).activities, most + 5);
+  activity.mark = DeviceActivities::mark(0, 0, false);
+  device.take(activity);
+  EXPECT_EQ(device.dropped(), 5) << "it was not to be kept";
+  EXPECT_EQ(device.total(0).activities, most + 6);
 }
 
 }  // namespace
