@@ -50,9 +50,9 @@ std::vector<std::string> profile_heading(const ProfileRecord& record) {
                   record.peaks.bf16_flops * 1e-9,
                   record.peaks.bytes * 1e-9)};
   if (record.by_device && share_of(record.lines) > 1.005)
-    lines.push_back(fmt::format(
-        "shares add up to {:.0f}% of the run, as kernels of several streams ran at once",
-        share_of(record.lines) * 100));
+    lines.push_back(
+        fmt::format("shares add up to {:.0f}% of the run, as work of several streams overlapped",
+                    share_of(record.lines) * 100));
   if (record.lost > 0)
     lines.push_back(
         fmt::format("{} of the GPU's records were lost, as nobody read them in time: times are too "

@@ -133,7 +133,7 @@ void start_profile(RankContext& context,
   std::vector<Refusal> refusals(std::size_t(context.size()));
   context.host_communicator().all_gather(&own, refusals.data(), sizeof own);
   const auto refused = std::ranges::find(refusals, true, &Refusal::refuses);
-  if (refused == refusals.end()) return;
+  if (refused == refusals.end()) return profiler.begin();
   profiler.give_up_device();
   const std::string who =
       context.size() == 1 ? "" : fmt::format("rank {}: ", refused - refusals.begin());

@@ -241,13 +241,17 @@ class Adviser {
         share};
   }
 
-  /// What the GPU did nothing in by its own clock, where little else kept the host from handing
-  /// work over. Idle time is of logged steps and the ledger of all, so one cannot be taken from the
-  /// other.
+  /// What else kept the host from handing work over to the GPU.
+  double explained_idle() const {
+    return own_.share(LedgerPart::data) + own_.share(LedgerPart::logging) +
+           own_.share(LedgerPart::checkpoint);
+  }
+
+  /// What the GPU did nothing in by its own clock and nothing else explains; 0 where that is not
+  /// most of it, since idle time is of logged steps and the ledger of all.
   double unexplained_idle() const {
-    const double explained = own_.share(LedgerPart::data) + own_.share(LedgerPart::logging) +
-                             own_.share(LedgerPart::checkpoint);
-    return f_.device_idle && explained < *f_.device_idle / 2 ? *f_.device_idle : 0;
+    const double unexplained = f_.device_idle.value_or(0) - explained_idle();
+    return unexplained > explained_idle() ? unexplained : 0;
   }
 
   std::optional<Advice> launches() const {
@@ -270,9 +274,10 @@ class Adviser {
           share};
     return Advice{
         AdviceCause::launches,
-        fmt::format("the GPU did nothing {}% of the time, though neither data nor metrics "
-                    "nor snapshots held it up: a step is too small for a GPU",
-                    percent(idle)),
+        fmt::format("the GPU did nothing {}% of the time, and waiting for data, metrics and "
+                    "snapshots were {}%: a step is too small for a GPU",
+                    percent(f_.device_idle.value_or(0)),
+                    percent(explained_idle())),
         "by its own clock, between the phases of logged steps",
         f_.log_every == 1 ? "log more rarely (--log-every 50), then a larger --micro-batch"
                           : "a larger --micro-batch, with --global-batch",

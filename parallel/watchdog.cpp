@@ -318,9 +318,10 @@ class Watchdog::State final : public watch::PeerListener {
       say_without_memory();
     }
     peers_.settle(kLeaveMs, peers_.rank() == 0);
-    // Rank 0 is gone, so that nobody can tell the others: each has to find out by itself, before
-    // the launcher kills it, which is a second after the first rank has ended.
-    if (speaks && peers_.rank() != 0) std::this_thread::sleep_for(kOthersFirst);
+    // Rank 0 is gone or frozen, so that nobody can tell the others: each has to find out by itself,
+    // before the launcher kills it, which is a second after the first rank has ended.
+    if (speaks && peers_.rank() != 0 && peers_.size() > 2)
+      std::this_thread::sleep_for(kOthersFirst);
     _exit(exit_code);
   }
 

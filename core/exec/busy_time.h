@@ -8,8 +8,8 @@
 namespace lockstep {
 
 /// How long at least one of many intervals lasted: the length of their union,
-/// |[b1, e1) ∪ [b2, e2) ∪ …|. Intervals may overlap and come in any order. Allocates in its
-/// constructor alone: kMostApart intervals.
+/// |[b1, e1) ∪ [b2, e2) ∪ …|. Intervals may overlap and come in any order. Keeps up
+/// to kMostApart of them; add() allocates nothing.
 ///
 /// Where more than that lie apart, the earlier half is counted and forgotten, and of an interval
 /// that comes later what lies before the end of that half is not counted. So the result is exact as
@@ -18,7 +18,7 @@ namespace lockstep {
 class BusyTime {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::size_t kMostApart = 100000;
+  static constexpr std::size_t kMostApart = std::size_t{1} << 17;
 
   BusyTime() { intervals_.reserve(kMostApart); }
 

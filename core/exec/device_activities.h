@@ -21,6 +21,7 @@ class DeviceActivities final : public DeviceActivitySink {
   using Clock = std::chrono::steady_clock;
   static constexpr int kNoWork = -1;
   static constexpr std::size_t kMostEvents = 100000;
+  static constexpr std::int64_t kMostStep = (std::int64_t{1} << 31) - 2;
 
   struct Total {
     std::int64_t activities = 0;
@@ -38,7 +39,7 @@ class DeviceActivities final : public DeviceActivitySink {
   DeviceActivities(std::size_t works, Clock::time_point zero);
 
   /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step` (-1:
-  /// in none; below 2^31 - 2). `keep`: as single events as well.
+  /// in none; at most kMostStep). `keep`: as single events as well.
   static std::uint64_t mark(std::int64_t step, int work, bool keep) {
     return std::uint64_t(keep) << 63 | std::uint64_t(step + 1) << 32 | std::uint32_t(work);
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/profiler.h"
 
+#include "core/base/error.h"
+
 namespace lockstep {
 
 Profiler::Profiler(std::int64_t first_step, std::int64_t steps)
@@ -29,9 +31,9 @@ void Profiler::start(std::int64_t step) {
 void Profiler::trace_device(std::unique_ptr<DeviceTracer> tracer) {
   auto device = std::make_unique<DeviceActivities>(works_.size(), start_);
   tracer->start(*device);
-  begin_ = Clock::now();  // starting it is not what is timed
   device_ = std::move(device);
   tracer_ = std::move(tracer);
+  mark_the_rest();
 }
 
 void Profiler::give_up_device() {
@@ -62,6 +64,7 @@ void Profiler::end_step() {
 }
 
 void Profiler::begin_step(std::int64_t step) {
+  LOCKSTEP_ASSERT(step <= DeviceActivities::kMostStep);
   step_ = step;
   tracing_ = step >= first_step_ && step < first_step_ + steps_;
   mark_the_rest();

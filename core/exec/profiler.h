@@ -55,6 +55,8 @@ class Profiler {
   /// After start(), once all work is declared: from now on the device is timed as well. Throws as
   /// DeviceTracer::start(), and then goes on without.
   void trace_device(std::unique_ptr<DeviceTracer> tracer);
+  /// What is timed begins here rather than with start(): all ranks' tracers have started.
+  void begin() { begin_ = Clock::now(); }
   /// As if the device had not been traced.
   void give_up_device();
   /// The end of what is timed; the device must have finished.
@@ -75,7 +77,7 @@ class Profiler {
   bool traces_device() const { return tracer_ != nullptr; }
   /// Complete after stop(); null: the device was not traced.
   const DeviceActivities* device() const { return device_.get(); }
-  /// From start() to stop(), without the tracer's own start.
+  /// From start(), or begin(), to stop().
   double seconds() const { return seconds_; }
   const std::vector<ProfiledWork>& works() const { return works_; }
   const std::vector<Total>& totals() const { return totals_; }

@@ -2,6 +2,7 @@
 #include "core/plan/arena.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <numeric>
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/activity_join.h"
 
+#include "core/exec/busy_time.h"
+
 namespace lockstep::cuda {
+
+// What has waited here is still counted as busy.
+static_assert(ActivityJoin::kMostWaiting <= BusyTime::kMostApart / 2);
 
 ActivityJoin::ActivityJoin(DeviceActivitySink& sink) : sink_(sink), marks_(kCalls) {
   waiting_.reserve(kMostWaiting);

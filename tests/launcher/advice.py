@@ -92,6 +92,15 @@ class Advice(AdviceTest):
 
 
 class AdviceRanks(AdviceTest):
+    def test_a_healthy_run_gets_none(self):
+        # Whatever else this machine does holds ranks back as well, but hardly in each of three runs.
+        told = []
+        for _ in range(3):
+            told.append(self.summary_of(100, NOISE, *CONVNET, "--ranks=2")["advice"])
+            if not told[-1]:
+                return
+        self.fail(told)
+
     def test_a_slow_folder(self):
         shim = pathlib.Path(self.program).parent / "tests/fault/libfailing_calls.so"
         self.assertTrue(shim.exists(), shim)

@@ -164,14 +164,22 @@ TEST(RunAdvice, AGpuThatIsIdleByItsOwnClock) {
   EXPECT_EQ(causes(run), Causes{});
   run.device_idle = 0.41;  // kHealthy waits 1% for data
   ASSERT_EQ(causes(run), Causes{AdviceCause::launches});
-  EXPECT_NEAR(advise_run(run)[0].gain, 0.41, 1e-12);
-  EXPECT_NE(advise_run(run)[0].text.find("did nothing 41% of the time"), std::string::npos);
+  EXPECT_NEAR(advise_run(run)[0].gain, 0.40, 1e-12);
+  EXPECT_NE(advise_run(run)[0].text.find(
+                "did nothing 41% of the time, and waiting for data, metrics and snapshots were 1%"),
+            std::string::npos);
   run.log_every = 1;  // the host waits for each step, and then hands over the next
   EXPECT_NE(advise_run(run)[0].remedy.find("--log-every 50"), std::string::npos);
   // What the samples explain is theirs.
-  const Ledger waits = ledger({{LedgerPart::data, 40}, {LedgerPart::backward, 60}});
-  run.ledgers = {{0, "a", waits}, {1, "b", waits}};
-  EXPECT_EQ(causes(run), Causes{AdviceCause::data_wait});
+  for (const double data : {15.0, 25.0, 40.0}) {
+    const Ledger waits = ledger({{LedgerPart::data, data}, {LedgerPart::backward, 100 - data}});
+    run.ledgers = {{0, "a", waits}, {1, "b", waits}};
+    const bool unexplained = data < 41 - data;
+    EXPECT_EQ(causes(run),
+              unexplained ? (Causes{AdviceCause::launches, AdviceCause::data_wait})
+                          : Causes{AdviceCause::data_wait});
+    EXPECT_NEAR(advise_run(run)[0].gain, unexplained ? 0.41 - 0.15 : data / 100, 1e-12);
+  }
 }
 
 TEST(RunAdvice, WhatHandingOverTakesIsSaidWithTheMeasuredIdleTime) {

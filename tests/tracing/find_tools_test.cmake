@@ -3,14 +3,15 @@
 cmake_minimum_required(VERSION 3.25)
 
 function(expect sources)
-  unset(CUPTI_INCLUDE_DIR CACHE)
-  unset(NVTX_INCLUDE_DIR CACHE)
   include(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../cmake/LockstepCudaTools.cmake)
   if(NOT LOCKSTEP_CUDA_TOOL_SOURCES STREQUAL sources)
     message(SEND_ERROR "${CUDAToolkit_INCLUDE_DIRS}: expected ${sources}, found ${LOCKSTEP_CUDA_TOOL_SOURCES}")
   endif()
+  unset(CUPTI_INCLUDE_DIR CACHE)
+  unset(NVTX_INCLUDE_DIR CACHE)
 endfunction()
 
+set(LOCKSTEP_HAS_CUDA ON)
 file(REMOVE_RECURSE ${WORK})
 foreach(header whole/include/cupti.h whole/include/nvtx3/nvToolsExt.h
     extras/extras/CUPTI/include/cupti.h extras/include/cuda.h bare/include/cuda.h)
@@ -34,8 +35,16 @@ endforeach()
 
 # Where a user says that one is to be left out, or where it is.
 set(CUDAToolkit_INCLUDE_DIRS ${WORK}/whole/include)
-set(CUPTI_INCLUDE_DIR OFF)
+set(CUPTI_INCLUDE_DIR OFF CACHE PATH "")
 expect("absent/cupti_tracer.cpp;nvtx_ranges.cpp")
 set(CUDAToolkit_INCLUDE_DIRS ${WORK}/bare/include)
-set(CUPTI_INCLUDE_DIR ${WORK}/whole/include)
+set(CUPTI_INCLUDE_DIR ${WORK}/whole/include CACHE PATH "")
 expect("cupti_tracer.cpp;absent/nvtx_ranges.cpp")
+
+# Beside a build without the backend: a toolkit that was refused, and what an earlier configuration found.
+set(LOCKSTEP_HAS_CUDA OFF)
+set(CUDAToolkit_INCLUDE_DIRS ${WORK}/whole/include)
+expect("absent/cupti_tracer.cpp;absent/nvtx_ranges.cpp")
+set(CUPTI_INCLUDE_DIR ${WORK}/whole/include CACHE PATH "")
+set(NVTX_INCLUDE_DIR ${WORK}/whole/include CACHE PATH "")
+expect("absent/cupti_tracer.cpp;absent/nvtx_ranges.cpp")
