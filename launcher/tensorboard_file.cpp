@@ -56,27 +56,27 @@ std::array<std::string, kParts> part_tags(std::string_view group) {
 
 }  // namespace
 
-/// One message is used for all, so that nothing is allocated once its parts have been.
 class TensorboardFile::Writer {
  public:
   explicit Writer(const std::string& file) : file_(file) {
-    begin(0).set_file_version("brain.Event:2");
+    begin(0);
+    event_->set_file_version("brain.Event:2");
     end();
   }
 
   /// Readers drop what they know of `step` and later ones.
   void drop_from(std::int64_t step) {
-    begin(step).mutable_session_log()->set_status(tensorboard::SessionLog::START);
+    begin(step);
+    event_->mutable_session_log()->set_status(tensorboard::SessionLog::START);
     end();
   }
-  tensorboard::Event& begin(std::int64_t step) {
-    event_.Clear();
-    event_.set_wall_time(seconds_since_1970());
-    event_.set_step(step);
-    return event_;
+  void begin(std::int64_t step) {
+    event_.begin();
+    event_->set_wall_time(seconds_since_1970());
+    event_->set_step(step);
   }
   void scalar(const char* tag, double value) {
-    tensorboard::Scalar& scalar = *event_.mutable_summary()->add_value();
+    tensorboard::Scalar& scalar = *event_->mutable_summary()->add_value();
     scalar.set_tag(tag);
     scalar.set_simple_value(float(value));
   }
@@ -89,7 +89,8 @@ class TensorboardFile::Writer {
     if (!std::isnan(value)) scalar(tag, value);
   }
   void end() {
-    event_.SerializeToString(&bytes_);
+    event_->SerializeToString(&bytes_);
+    event_.end();
     file_.add(bytes_);
   }
   void flush() { file_.flush(); }
@@ -99,8 +100,32 @@ class TensorboardFile::Writer {
   }
 
  private:
+  /// The message that events are filled into. Those of protobuf do not survive an allocation that
+  /// fails meanwhile, not even to be deleted: such a one is given up, with its memory.
+  class FilledEvent {
+   public:
+    FilledEvent() = default;
+    ~FilledEvent() {
+      if (filling_) (void)event_.release();
+    }
+    FilledEvent(const FilledEvent&) = delete;
+    FilledEvent& operator=(const FilledEvent&) = delete;
+
+    void begin() {
+      LOCKSTEP_ASSERT(!filling_);
+      event_->Clear();
+      filling_ = true;
+    }
+    void end() { filling_ = false; }
+    tensorboard::Event* operator->() { return event_.get(); }
+
+   private:
+    std::unique_ptr<tensorboard::Event> event_ = std::make_unique<tensorboard::Event>();
+    bool filling_ = false;
+  };
+
   io::RecordFile file_;
-  tensorboard::Event event_;
+  FilledEvent event_;
   std::string bytes_;
 };
 
