@@ -102,6 +102,8 @@ class AdviceRanks(AdviceTest):
         self.fail(told)
 
     def test_a_slow_folder(self):
+        if self.has_address_sanitizer():
+            self.skipTest("the address sanitizer wants to be loaded first")
         shim = pathlib.Path(self.program).parent / "tests/fault/libfailing_calls.so"
         self.assertTrue(shim.exists(), shim)
         summary = self.summary_of(60, NOISE, *CONVNET, "--ranks=1", "--log-every=2",

@@ -43,9 +43,8 @@ class Plan(ProgramTest):
             self.assertEqual(sum(row[column] for row in plan["layers"]), categories[column])
         above = summary["peak_memory_bytes"] - summary["memory_baseline_bytes"]
         self.assertGreater(above, 0.97 * plan["planned_bytes"])
-        # Stacks, logs and the heap's own bookkeeping are planned by nobody. What the address sanitizer
-        # keeps beside every block is not small.
-        if b"__asan_init" not in pathlib.Path(self.program).read_bytes():
+        # Stacks, logs and the heap's own bookkeeping are planned by nobody.
+        if not self.has_address_sanitizer():
             self.assertLess(above, 1.03 * plan["planned_bytes"] + 8 * MIB)
         return plan
 

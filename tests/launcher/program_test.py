@@ -48,6 +48,10 @@ class ProgramTest(unittest.TestCase):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 
+    def has_address_sanitizer(self):
+        """It wants to be loaded first, and keeps memory of its own beside every block."""
+        return b"__asan_init" in pathlib.Path(self.program).read_bytes()
+
     def run_command(self, command, environment=None, **options):
         options.setdefault("stdout", subprocess.PIPE)
         result = subprocess.run([str(part) for part in command], cwd=self.folder, text=True,
