@@ -5,7 +5,6 @@
 planned.py PROGRAM Plan
 """
 import json
-import pathlib
 import re
 
 from program_test import ProgramTest, main
