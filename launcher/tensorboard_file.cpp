@@ -100,8 +100,8 @@ class TensorboardFile::Writer {
   }
 
  private:
-  /// The message that events are filled into. Those of protobuf do not survive an allocation that
-  /// fails meanwhile, not even to be deleted: such a one is given up, with its memory.
+  /// The message that events are filled into. Those of protobuf 3.21 do not survive an allocation
+  /// that fails meanwhile, not even to be deleted: such a one is given up, with its memory.
   class FilledEvent {
    public:
     FilledEvent() = default;

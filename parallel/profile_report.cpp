@@ -133,8 +133,10 @@ void start_profile(RankContext& context,
   std::vector<Refusal> refusals(std::size_t(context.size()));
   context.host_communicator().all_gather(&own, refusals.data(), sizeof own);
   const auto refused = std::ranges::find(refusals, true, &Refusal::refuses);
-  if (refused == refusals.end()) return profiler.begin();
-  profiler.give_up_device();
+  const bool traces = refused == refusals.end();
+  if (!traces) profiler.give_up_device();
+  profiler.begin();
+  if (traces) return;
   const std::string who =
       context.size() == 1 ? "" : fmt::format("rank {}: ", refused - refusals.begin());
   for (TrainObserver* observer : observers)

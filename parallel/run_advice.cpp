@@ -274,8 +274,8 @@ class Adviser {
           share};
     return Advice{
         AdviceCause::launches,
-        fmt::format("the GPU did nothing {}% of the time, and waiting for data, metrics and "
-                    "snapshots were {}%: a step is too small for a GPU",
+        fmt::format("the GPU did nothing {}% of the time, of which data, metrics and snapshots "
+                    "explain about {}%: a step is too small for a GPU",
                     percent(f_.device_idle.value_or(0)),
                     percent(explained_idle())),
         "by its own clock, between the phases of logged steps",

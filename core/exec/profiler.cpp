@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/profiler.h"
 
-#include "core/base/error.h"
-
 namespace lockstep {
 
 Profiler::Profiler(std::int64_t first_step, std::int64_t steps)
@@ -64,8 +62,7 @@ void Profiler::end_step() {
 }
 
 void Profiler::begin_step(std::int64_t step) {
-  LOCKSTEP_ASSERT(step <= DeviceActivities::kMostStep);
-  step_ = step;
+  step_ = step < DeviceActivities::kMostStep ? step : -1;
   tracing_ = step >= first_step_ && step < first_step_ + steps_;
   mark_the_rest();
 }

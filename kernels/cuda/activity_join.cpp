@@ -5,7 +5,7 @@
 
 namespace lockstep::cuda {
 
-// What has waited here is still counted as busy.
+// All that waits here may come at once and still be counted as busy.
 static_assert(ActivityJoin::kMostWaiting <= BusyTime::kMostApart / 2);
 
 ActivityJoin::ActivityJoin(DeviceActivitySink& sink) : sink_(sink), marks_(kCalls) {

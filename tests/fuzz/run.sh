@@ -14,7 +14,7 @@
 #   TARGET        a file name in tests/fuzz without .cpp (default: all)
 #
 # Fails where there is a finding: a crash, an error that no user should see, undefined behaviour, a
-# leak, memory beyond twice the input + 64 MiB, or an input that takes longer.
+# leak, memory beyond twice the input + 64 MiB, or an input that takes longer than that.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

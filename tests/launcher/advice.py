@@ -93,12 +93,15 @@ class Advice(AdviceTest):
 
 class AdviceRanks(AdviceTest):
     def test_a_healthy_run_gets_none(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("two ranks on one core are not healthy")
         # Whatever else this machine does holds ranks back as well, but hardly in each of three runs.
         told = []
         for _ in range(3):
-            told.append(self.summary_of(100, NOISE, *CONVNET, "--ranks=2")["advice"])
-            if not told[-1]:
+            summary = self.summary_of(100, NOISE, *CONVNET, "--ranks=2", "--device=cpu")
+            if not summary["advice"]:
                 return
+            told.append((summary["advice"], summary["ledger"]))
         self.fail(told)
 
     def test_a_slow_folder(self):

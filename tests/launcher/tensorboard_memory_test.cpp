@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every allocation that telling TensorBoard of a run takes is made to fail, one by one.
+#include <cstdint>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <new>
+#include <string>
+#include <unistd.h>
 
 #include "launcher/tensorboard_file.h"
 #include "tests/support/replaced_new.h"
@@ -14,18 +17,20 @@ std::int64_t until_failure = 0;
 
 bool count_down(const void* /*caller*/) { return --until_failure != 0; }
 
-void tell_of_a_run(const std::string& folder) {
+/// What TensorboardFile::finish() says.
+std::string tell_of_a_run(const std::string& folder) {
   TensorboardFile file(folder);
   file.on_start(nullptr);
   StepRecord step;
   for (step.step = 1; step.step <= 2; ++step.step) file.on_step(step);
   file.on_evaluation(EvaluationRecord{});
   file.on_rollback(RollbackRecord{});
-  file.finish();
+  return file.finish();
 }
 
 TEST(TensorboardMemory, AnAllocationThatFailsIsAnErrorAndNoCrash) {
-  const std::string folder = ::testing::TempDir() + "tensorboard_memory";
+  const std::string folder =
+      ::testing::TempDir() + "tensorboard_memory_" + std::to_string(getpid());
   int failed = 0;
   for (std::int64_t at = 1;; ++at) {
     bool fails = false;
@@ -42,6 +47,9 @@ TEST(TensorboardMemory, AnAllocationThatFailsIsAnErrorAndNoCrash) {
     failed += fails;
   }
   EXPECT_GT(failed, 50);
+  EXPECT_EQ(tell_of_a_run(folder), "");
+  EXPECT_FALSE(std::filesystem::is_empty(folder)) << "nothing was written at all";
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -165,9 +165,10 @@ TEST(RunAdvice, AGpuThatIsIdleByItsOwnClock) {
   run.device_idle = 0.41;  // kHealthy waits 1% for data
   ASSERT_EQ(causes(run), Causes{AdviceCause::launches});
   EXPECT_NEAR(advise_run(run)[0].gain, 0.40, 1e-12);
-  EXPECT_NE(advise_run(run)[0].text.find(
-                "did nothing 41% of the time, and waiting for data, metrics and snapshots were 1%"),
-            std::string::npos);
+  EXPECT_NE(
+      advise_run(run)[0].text.find(
+          "did nothing 41% of the time, of which data, metrics and snapshots explain about 1%"),
+      std::string::npos);
   run.log_every = 1;  // the host waits for each step, and then hands over the next
   EXPECT_NE(advise_run(run)[0].remedy.find("--log-every 50"), std::string::npos);
   // What the samples explain is theirs.
