@@ -28,9 +28,9 @@ int main(int argc, char** argv) {
                           /*seed=*/1,
                           replica.schedule(kGlobalBatch),
                           replica.schedule(rest > 0 ? rest : kGlobalBatch));
-    ls::TrainingFeed ahead = feed;  // walked by the loader, some micro-batches ahead
+    ls::TrainingRequests requests(feed);  // of the loader, some micro-batches ahead
     ls::data::Loader loader(glyphs.train, {.micro_batch = 32}, [&](ls::data::LoadRequest& request) {
-      return ahead.next(request);
+      return requests.next(request);
     });
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const float lr = step < 200 ? 2e-3f : 2e-4f;
@@ -48,9 +48,9 @@ int main(int argc, char** argv) {
     for (const ls::StepResult& result : replica.finish_steps()) ls::require_finite(result);
 
     const ls::Schedule evaluation = replica.evaluation_schedule(held_out);
-    ls::EvaluationFeed requests(evaluation);
+    ls::EvaluationFeed held_out_requests(evaluation);
     ls::data::Loader validation(glyphs.validation, {.micro_batch = 32}, [&](auto& request) {
-      return requests.next(request);
+      return held_out_requests.next(request);
     });
     const ls::StepResult result = replica.evaluate(evaluation, validation);
     if (job.rank() == 0) std::printf("held-out accuracy %.4f\n", result.accuracy);

@@ -73,12 +73,12 @@ double loading_rate(const data::DataSplit& data,
   const std::int64_t size = data.train->size();
   const std::int64_t whole = std::min(options.global_batch, size);
   const Schedule schedule = training_schedule(batch, whole, 0);
-  TrainingFeed requests(std::max<std::int64_t>(1, size / whole) * whole,
-                        whole,
-                        std::numeric_limits<std::int64_t>::max(),
-                        options.seed,
-                        schedule,
-                        schedule);
+  TrainingRequests requests({std::max<std::int64_t>(1, size / whole) * whole,
+                             whole,
+                             std::numeric_limits<std::int64_t>::max(),
+                             options.seed,
+                             schedule,
+                             schedule});
   data::Loader loader(
       data.train, loading, [&](data::LoadRequest& request) { return requests.next(request); });
   for (int i = 0; i <= loading.slots; ++i) loader.next();  // what was loaded ahead

@@ -90,7 +90,7 @@ MeasuredModel measure(Job& job, const ModelFlags& flags, const PlanRequest& requ
                   tail_sizes(measured.batch, size, 0));
   const Schedule schedule = replica.schedule(batch);
   const std::int64_t steps = flags.warmup + flags.steps;
-  TrainingFeed requests(size, batch, steps, options.seed, schedule, schedule);
+  TrainingRequests requests({size, batch, steps, options.seed, schedule, schedule});
   data::LoaderOptions loading = training_loader(options, measured.batch);
   replica.lend_memory(loading);
   data::Loader loader(

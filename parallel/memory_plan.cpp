@@ -46,12 +46,14 @@ std::uint64_t exchange_bytes(GradientExchange& exchange, const BatchPlan& batch,
   return exchange.bytes_sent();
 }
 
+/// Of micro-batches, and of the order of samples.
 std::size_t loader_bytes(const PlanRequest& request, const BatchPlan& batch) {
   const auto bytes = [&](const data::Dataset& data, data::LoaderOptions options) {
     if (!request.on_host) options.held = Replica::kHeldMicroBatches;
     return data::Loader::memory_bytes(data, options);
   };
-  std::size_t sum = bytes(*request.data.train, training_loader(request.options, batch));
+  std::size_t sum = bytes(*request.data.train, training_loader(request.options, batch)) +
+                    data::Sampler::memory_bytes(request.data.train->size());
   if (request.data.validation && request.options.eval_every != 0)
     sum += bytes(*request.data.validation, evaluation_loader(request.options, batch));
   return sum;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -60,29 +62,15 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
                            std::uint64_t seed,
                            Schedule full,
                            Schedule tail,
-                           std::int64_t first_step,
                            LeftOut left_out)
     : dataset_size_(dataset_size),
       global_batch_(global_batch),
       steps_(steps),
       steps_per_epoch_((dataset_size - 1) / global_batch + 1),
+      seed_(seed),
       full_(std::move(full)),
       tail_(std::move(tail)),
-      sampler_(dataset_size, seed, true),
-      left_out_(std::move(left_out)),
-      step_(first_step) {}
-
-TrainingFeed TrainingFeed::from(std::int64_t first_step) const {
-  return from(first_step, left_out_);
-}
-
-TrainingFeed TrainingFeed::from(std::int64_t first_step, LeftOut left_out) const {
-  TrainingFeed feed = *this;
-  feed.left_out_ = std::move(left_out);
-  feed.step_ = first_step;
-  feed.shard_ = feed.micro_batch_ = 0;
-  return feed;
-}
+      left_out_(std::move(left_out)) {}
 
 double TrainingFeed::epochs_after(std::int64_t step) const {
   const std::int64_t batches = step == 0 ? 0 : batch_of_step(step - 1, left_out_) + 1;
@@ -94,16 +82,29 @@ bool TrainingFeed::is_tail(std::int64_t step) const {
          batch_of_step(step, left_out_) % steps_per_epoch_ == steps_per_epoch_ - 1;
 }
 
-bool TrainingFeed::next(data::LoadRequest& request) {
-  for (; step_ < steps_; ++step_, shard_ = 0, micro_batch_ = 0) {
-    const MicroBatch* next = take(schedule(step_), shard_, micro_batch_);
+TrainingRequests::TrainingRequests(TrainingFeed feed, std::int64_t first_step)
+    : feed_(std::move(feed)),
+      sampler_(feed_.dataset_size(), feed_.seed(), true),
+      step_(first_step) {}
+
+void TrainingRequests::restart(TrainingFeed feed, std::int64_t first_step) {
+  LOCKSTEP_ASSERT(feed.dataset_size() == feed_.dataset_size() && feed.seed() == feed_.seed());
+  feed_ = std::move(feed);
+  step_ = first_step;
+  shard_ = micro_batch_ = 0;
+}
+
+bool TrainingRequests::next(data::LoadRequest& request) {
+  for (; step_ < feed_.steps(); ++step_, shard_ = 0, micro_batch_ = 0) {
+    const MicroBatch* next = take(feed_.schedule(step_), shard_, micro_batch_);
     if (next == nullptr) continue;
-    const std::int64_t batch = batch_of_step(step_, left_out_);
-    const std::int64_t epoch = batch / steps_per_epoch_;
-    const std::int64_t first = batch % steps_per_epoch_ * global_batch_ + next->first_sample;
-    const std::int64_t* samples = sampler_.range(std::uint64_t(epoch), first, next->samples);
-    request.epoch = std::uint64_t(epoch);
-    request.samples.assign(samples, samples + next->samples);
+    const std::int64_t batch = batch_of_step(step_, feed_.left_out());
+    const auto epoch = std::uint64_t(batch / feed_.steps_per_epoch());
+    const std::int64_t first =
+        batch % feed_.steps_per_epoch() * feed_.global_batch() + next->first_sample;
+    const auto samples = sampler_.range(epoch, first, next->samples);
+    request.epoch = epoch;
+    request.samples.assign(samples.begin(), samples.end());
     return true;
   }
   return false;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/data/loader.h"
@@ -27,26 +29,25 @@ std::int64_t samples_before(std::int64_t step,
                             std::int64_t global_batch,
                             const LeftOut& left_out = {});
 
-/// Which samples this rank loads for which micro-batch, step after step: the requests of its
-/// Loader. An epoch of S samples is ceil(S / B) batches, the last of which may be short; step s
-/// uses batch s, unless batches are left out.
+/// Which batch, and which of its micro-batches on this rank, each step uses. An epoch of S samples is
+/// ceil(S / B) batches, the last of which may be short; step s uses batch s, unless batches are left
+/// out.
 class TrainingFeed {
  public:
   /// `full` and `tail` are this rank's schedules for whole and for the epoch's last short batch
-  /// (equal to `full` where S divides). Requests begin with those of `first_step`.
+  /// (equal to `full` where S divides).
   TrainingFeed(std::int64_t dataset_size,
                std::int64_t global_batch,
                std::int64_t steps,
                std::uint64_t seed,
                Schedule full,
                Schedule tail,
-               std::int64_t first_step = 0,
                LeftOut left_out = {});
-  /// The same with requests from `first_step` on.
-  TrainingFeed from(std::int64_t first_step) const;
-  /// The same with other batches left out, and requests from `first_step` on.
-  TrainingFeed from(std::int64_t first_step, LeftOut left_out) const;
 
+  std::int64_t dataset_size() const { return dataset_size_; }
+  std::int64_t global_batch() const { return global_batch_; }
+  std::int64_t steps() const { return steps_; }
+  std::uint64_t seed() const { return seed_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   bool is_tail(std::int64_t step) const;
   const Schedule& schedule(std::int64_t step) const { return is_tail(step) ? tail_ : full_; }
@@ -56,15 +57,31 @@ class TrainingFeed {
   /// Epochs of the data that are done with `step` steps.
   double epochs_after(std::int64_t step) const;
   const LeftOut& left_out() const { return left_out_; }
+  void set_left_out(LeftOut left_out) { left_out_ = std::move(left_out); }
+
+ private:
+  std::int64_t dataset_size_, global_batch_, steps_, steps_per_epoch_;
+  std::uint64_t seed_;
+  Schedule full_, tail_;
+  LeftOut left_out_;
+};
+
+/// The requests of the Loader that serves a feed's steps, from `first_step` on. Holds the order of an
+/// epoch's samples, drawn with the feed's seed.
+class TrainingRequests {
+ public:
+  explicit TrainingRequests(TrainingFeed feed, std::int64_t first_step = 0);
+  /// As if made anew, with a feed of as many samples and the same seed; nobody is in next().
+  void restart(TrainingFeed feed, std::int64_t first_step);
 
   /// The next micro-batch of this rank, in the order in which Replica::train_step takes them.
   bool next(data::LoadRequest& request);
 
+  std::size_t memory_bytes() const { return data::Sampler::memory_bytes(feed_.dataset_size()); }
+
  private:
-  std::int64_t dataset_size_, global_batch_, steps_, steps_per_epoch_;
-  Schedule full_, tail_;
+  TrainingFeed feed_;
   data::Sampler sampler_;
-  LeftOut left_out_;
   std::int64_t step_;
   std::size_t shard_ = 0, micro_batch_ = 0;
 };

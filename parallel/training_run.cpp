@@ -77,7 +77,7 @@ TrainingRun::TrainingRun(const Parts& parts)
   LOCKSTEP_CHECK(p_.options.on_spike == OnSpike::ignore || !p_.options.checkpoint.folder.empty(),
                  ConfigError,
                  "on_spike rollback needs a folder of checkpoints to go back to");
-  make_loader();
+  make_loader(p_.start ? p_.start->state.step : 0);
   if (p_.options.on_spike == OnSpike::rollback) watch_.emplace();
   agreement_.emplace(p_.context.communicator(),
                      p_.options.stop,
@@ -99,13 +99,13 @@ data::LoaderOptions TrainingRun::loader_options() const {
   return loading;
 }
 
-/// That delivers what `feed_` begins with.
-void TrainingRun::make_loader() {
+/// That delivers what `feed_` says of the steps from `first_step` on.
+void TrainingRun::make_loader(std::int64_t first_step) {
   if (loader_) {
     count_skipped(*loader_, summary_);
     loader_.reset();  // before its requests change
   }
-  requests_ = feed_;
+  requests_.restart(feed_, first_step);
   loader_.emplace(
       p_.data.train, loader_options(), [this](data::LoadRequest& r) { return requests_.next(r); });
 }
@@ -120,7 +120,6 @@ TrainingFeed TrainingRun::make_feed() const {
                       p_.options.seed,
                       std::move(full),
                       std::move(last),
-                      p_.start ? p_.start->state.step : 0,
                       p_.start ? p_.start->state.left_out : LeftOut{});
 }
 

@@ -70,7 +70,7 @@ class TrainingRun {
 
  private:
   TrainingFeed make_feed() const;
-  void make_loader();
+  void make_loader(std::int64_t first_step);
   data::LoaderOptions loader_options() const;
   void take_over(const io::CheckpointState& state);
   void take_over_start();
@@ -108,7 +108,8 @@ class TrainingRun {
   bool add_faults(io::CheckpointState& state, const StepResult& newest) const;
 
   Parts p_;
-  TrainingFeed feed_, requests_;
+  TrainingFeed feed_;
+  TrainingRequests requests_;
   ReplicaCheck replica_check_;
   StragglerWatch straggler_watch_;
   NoiseWatch noise_watch_;

@@ -123,7 +123,8 @@ void TrainingRun::tell_noise_scale() {
 MemoryTable TrainingRun::memory_table() const {
   MemoryTable table = p_.replica.memory();
   const SavedArrays saved = p_.replica.saved_arrays();
-  table[MemoryCategory::loader] = loader_->memory_bytes() + summary_.evaluation_loader_bytes;
+  table[MemoryCategory::loader] =
+      loader_->memory_bytes() + requests_.memory_bytes() + summary_.evaluation_loader_bytes;
   table[MemoryCategory::snapshot] =
       checkpointing_ ? Checkpointing::memory_bytes(saved.space, saved.arrays.size()) : 0;
   return table;

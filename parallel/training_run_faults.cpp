@@ -56,7 +56,7 @@ std::string TrainingRun::replay(const StepResult& result, std::optional<NonFinit
   const StageScope stage(&p_.context.position(), RunStage::evaluation);
   log_->pause();
   const Schedule& schedule = feed_.schedule(result.step);
-  TrainingFeed requests = feed_.from(result.step);
+  TrainingRequests requests(feed_, result.step);
   data::Loader loader(
       p_.data.train, loader_options(), [&](data::LoadRequest& r) { return requests.next(r); });
   const auto findings = p_.replica.find_nonfinite(schedule, loader, result.step);
@@ -126,8 +126,8 @@ void TrainingRun::roll_back() {
   p_.replica.restore(point.record.path);
   take_over(point.state);
   ++summary_.rollbacks;
-  feed_ = feed_.from(done_, std::move(left_out));
-  make_loader();
+  feed_.set_left_out(std::move(left_out));
+  make_loader(done_);
   log_->restart(done_);
   noise_watch_.forget();
   const RollbackRecord record{.step = done_,

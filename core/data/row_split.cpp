@@ -26,8 +26,9 @@ RowSplit split_rows(std::int64_t rows,
                  source,
                  kept == 0 ? "the validation" : "the training");
   Sampler sampler(rows, seed, /*shuffle=*/kept > 0);
-  const std::int64_t* order = sampler.range(0, 0, rows);
-  RowSplit split{{order + kept, order + rows}, {order, order + kept}};
+  const auto order = sampler.range(0, 0, rows);
+  const auto middle = order.begin() + kept;
+  RowSplit split{{middle, order.end()}, {order.begin(), middle}};
   std::sort(split.train.begin(), split.train.end());
   std::sort(split.validation.begin(), split.validation.end());
   return split;

@@ -41,14 +41,16 @@ Sampler::Sampler(std::int64_t size, std::uint64_t seed, bool shuffle)
   order_.resize(std::size_t(size));
 }
 
-const std::int64_t* Sampler::range(std::uint64_t epoch, std::int64_t first, std::int64_t count) {
+std::span<const std::uint32_t> Sampler::range(std::uint64_t epoch,
+                                              std::int64_t first,
+                                              std::int64_t count) {
   LOCKSTEP_ASSERT(first >= 0 && count >= 0 && first <= size_ - count);
   if (!prepared_ || (shuffle_ && epoch != epoch_)) prepare(epoch);
-  return order_.data() + first;
+  return std::span(order_).subspan(std::size_t(first), std::size_t(count));
 }
 
 void Sampler::prepare(std::uint64_t epoch) {
-  std::iota(order_.begin(), order_.end(), std::int64_t{0});
+  std::iota(order_.begin(), order_.end(), std::uint32_t{0});
   prepared_ = true;
   epoch_ = epoch;
   if (!shuffle_) return;

@@ -84,8 +84,8 @@ std::vector<std::byte> two_epochs(int workers, int slots) {
                   const std::int64_t first = position % kSize;
                   const std::int64_t count = std::min(kMicroBatch, kSize - first);
                   request.epoch = std::uint64_t(position / kSize);
-                  const std::int64_t* samples = sampler.range(request.epoch, first, count);
-                  request.samples.assign(samples, samples + count);
+                  const auto samples = sampler.range(request.epoch, first, count);
+                  request.samples.assign(samples.begin(), samples.end());
                   position += count;
                   return true;
                 });

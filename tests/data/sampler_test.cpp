@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
-#include <numeric>
+#include <span>
 #include <vector>
 
 #include "core/base/error.h"
@@ -12,8 +12,8 @@ namespace lockstep::data {
 namespace {
 
 std::vector<std::int64_t> epoch_of(Sampler& sampler, std::uint64_t epoch, std::int64_t size) {
-  const std::int64_t* order = sampler.range(epoch, 0, size);
-  return {order, order + size};
+  const auto order = sampler.range(epoch, 0, size);
+  return {order.begin(), order.end()};
 }
 
 TEST(Sampler, EveryEpochIsAPermutation) {
@@ -33,8 +33,8 @@ TEST(Sampler, GoldenOrders) {
   EXPECT_EQ(epoch_of(ten, 0, 10), (std::vector<std::int64_t>{1, 6, 8, 5, 3, 7, 4, 2, 0, 9}));
   EXPECT_EQ(epoch_of(ten, 1, 10), (std::vector<std::int64_t>{2, 1, 6, 7, 8, 3, 5, 9, 0, 4}));
   Sampler large(60000, 1, true);
-  const std::int64_t* first = large.range(2, 0, 4);
-  EXPECT_EQ(std::vector<std::int64_t>(first, first + 4),
+  const auto first = large.range(2, 0, 4);
+  EXPECT_EQ(std::vector<std::int64_t>(first.begin(), first.end()),
             (std::vector<std::int64_t>{33432, 5639, 53748, 14580}));
 }
 
@@ -45,14 +45,13 @@ TEST(Sampler, DependsOnSeedAndEpochAlone) {
   EXPECT_EQ(epoch_of(b, 3, 100), epoch3);
   EXPECT_NE(epoch_of(b, 4, 100), epoch3);
   EXPECT_NE(epoch_of(other, 3, 100), epoch3);
-  const std::int64_t* middle = a.range(3, 40, 10);
-  EXPECT_TRUE(std::equal(middle, middle + 10, epoch3.begin() + 40));
+  EXPECT_TRUE(std::ranges::equal(a.range(3, 40, 10), std::span(epoch3).subspan(40, 10)));
 }
 
 TEST(Sampler, WithoutShufflingKeepsTheOrder) {
   Sampler sampler(50, 1, false);
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch)
-    for (std::int64_t i = 0; i < 50; ++i) EXPECT_EQ(*sampler.range(epoch, i, 1), i);
+    for (std::int64_t i = 0; i < 50; ++i) EXPECT_EQ(sampler.range(epoch, i, 1)[0], i);
 }
 
 TEST(Sampler, AllPermutationsAreEquallyLikely) {
@@ -60,7 +59,7 @@ TEST(Sampler, AllPermutationsAreEquallyLikely) {
   Sampler sampler(4, 11, true);
   std::vector<int> counts(256);
   for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
-    const std::int64_t* order = sampler.range(epoch, 0, 4);
+    const auto order = sampler.range(epoch, 0, 4);
     ++counts[std::size_t(order[0] * 64 + order[1] * 16 + order[2] * 4 + order[3])];
   }
   std::erase(counts, 0);

@@ -70,6 +70,15 @@ class Plan(ProgramTest):
                                     "--context=32", "--global-batch=8", "--micro-batch=4",
                                     "--workers=0", "--optimizer=adamw")
 
+    def test_the_order_of_many_samples_is_planned(self):
+        windows = 4_000_000
+        tokens = self.folder / "tokens.bin"
+        tokens.write_bytes(bytes(2 * 2 * windows))
+        plan = self.check_against_training(
+            "--model=gpt", f"--data=tokens:{tokens}", "--vocabulary=16", "--context=2", "--layers=1",
+            "--width=32", "--heads=2", "--global-batch=8", "--workers=0", "--eval-every=0")
+        self.assertGreater(plan["categories"]["loader"], 3 * windows)
+
     def test_what_json_has(self):
         plan = self.planned("--model=resnet18", "--memory-limit=1GiB", "--global-batch=64")
         for key in ("arena_bytes", "categories", "largest_micro_batch", "flops_per_step",

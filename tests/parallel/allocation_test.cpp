@@ -88,10 +88,10 @@ void train(const std::string& model,
                     1,
                     replica.schedule(options.global_batch),
                     replica.schedule(rest));
-  TrainingFeed ahead = feed;
+  TrainingRequests requests(feed);
   data::Loader loader(glyphs.train,
                       {.workers = workers, .micro_batch = options.micro_batch},
-                      [&](data::LoadRequest& request) { return ahead.next(request); });
+                      [&](data::LoadRequest& request) { return requests.next(request); });
   for (std::int64_t step = 0; step < warm_up + steps; ++step) {
     if (step == warm_up) middle();
     replica.train_step(feed.schedule(step), loader, step, 1e-3f);

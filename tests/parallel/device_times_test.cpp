@@ -37,8 +37,8 @@ struct Steps {
   Steps(RankContext& context, const TrainOptions& options)
       : replica(context, model(), softmax_cross_entropy, data->spec(), options, {}),
         schedule(replica.schedule(options.global_batch)),
-        feed(data->size(), options.global_batch, 20, options.seed, schedule, schedule),
-        loader(data, loading(options), [this](data::LoadRequest& r) { return feed.next(r); }) {}
+        requests({data->size(), options.global_batch, 20, options.seed, schedule, schedule}),
+        loader(data, loading(options), [this](data::LoadRequest& r) { return requests.next(r); }) {}
   data::LoaderOptions loading(const TrainOptions& options) const {
     data::LoaderOptions loading{.workers = 0, .micro_batch = options.micro_batch};
     replica.lend_memory(loading);
@@ -53,7 +53,7 @@ struct Steps {
   std::shared_ptr<const data::Dataset> data = data::glyphs(96, 16).train;  // whole batches
   Replica replica;
   Schedule schedule;
-  TrainingFeed feed;
+  TrainingRequests requests;
   data::Loader loader;
 };
 
@@ -123,9 +123,9 @@ TEST(DeviceTimes, LeaveOutEvaluations) {
   steps.train_measured(1);
   const auto before = steps.replica.device_times(1);
   const Schedule schedule = steps.replica.evaluation_schedule(6 * kMicroBatch);
-  TrainingFeed feed(96, 6 * kMicroBatch, 1, 1, schedule, schedule);
+  TrainingRequests requests({96, 6 * kMicroBatch, 1, 1, schedule, schedule});
   data::Loader loader(steps.data, steps.loading(options_for(6)), [&](data::LoadRequest& r) {
-    return feed.next(r);
+    return requests.next(r);
   });
   steps.replica.evaluate(schedule, loader);
   steps.train_measured(2);

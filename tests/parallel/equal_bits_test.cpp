@@ -122,10 +122,10 @@ std::vector<io::NamedTensor> gradients_after_one_step(Communicator& communicator
   const data::DataSplit glyphs = data::glyphs(110, 37);
   Replica replica(context, small_convnet, softmax_cross_entropy, glyphs.train->spec(), options, {});
   const Schedule schedule = replica.schedule(options.global_batch);
-  TrainingFeed feed(110, options.global_batch, 1, 1, schedule, schedule);
+  TrainingRequests requests({110, options.global_batch, 1, 1, schedule, schedule});
   data::Loader loader(glyphs.train,
                       {.workers = 0, .micro_batch = options.micro_batch},
-                      [&](data::LoadRequest& request) { return feed.next(request); });
+                      [&](data::LoadRequest& request) { return requests.next(request); });
   replica.train_step(schedule, loader, 0, 0.0f);
   std::vector<io::NamedTensor> result = replica.gradients();
   for (io::NamedTensor& tensor : replica.weights())

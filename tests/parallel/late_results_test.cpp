@@ -139,8 +139,8 @@ struct Steps {
   Steps(RankContext& context, const TrainOptions& options, std::shared_ptr<FewNumbers> data)
       : replica(context, small_model, ignoring_loss, data->spec(), options, {}),
         schedule(replica.schedule(options.global_batch)),
-        feed(data->size(), options.global_batch, 20, options.seed, schedule, schedule),
-        loader(data, loading(options), [this](data::LoadRequest& r) { return feed.next(r); }) {}
+        requests({data->size(), options.global_batch, 20, options.seed, schedule, schedule}),
+        loader(data, loading(options), [this](data::LoadRequest& r) { return requests.next(r); }) {}
   data::LoaderOptions loading(const TrainOptions& options) const {
     data::LoaderOptions loading{.workers = 0, .micro_batch = options.micro_batch};
     replica.lend_memory(loading);
@@ -154,7 +154,7 @@ struct Steps {
 
   Replica replica;
   Schedule schedule;
-  TrainingFeed feed;
+  TrainingRequests requests;
   data::Loader loader;
 };
 

@@ -53,10 +53,10 @@ std::unique_ptr<Replica> make_replica(RankContext& context, const PlanRequest& r
 void train_one_step(Replica& replica, const PlanRequest& request) {
   const std::int64_t global = request.options.global_batch;
   const Schedule schedule = replica.schedule(global);
-  TrainingFeed feed(request.data.train->size(), global, 1, 1, schedule, schedule);
+  TrainingRequests requests({request.data.train->size(), global, 1, 1, schedule, schedule});
   data::Loader loader(request.data.train,
                       training_loader(request.options, replica.batch()),
-                      [&feed](data::LoadRequest& next) { return feed.next(next); });
+                      [&requests](data::LoadRequest& next) { return requests.next(next); });
   replica.train_step(schedule, loader, 0, 0.01f);
   replica.finish_steps();
 }

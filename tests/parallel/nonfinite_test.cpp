@@ -27,8 +27,8 @@ struct Place {
 
 Place place_of(std::int64_t sample, const TrainOptions& options) {
   data::Sampler sampler(kSamples, options.seed, true);
-  const std::int64_t* order = sampler.range(0, 0, kSamples);
-  const std::int64_t at = std::find(order, order + kSamples, sample) - order;
+  const auto order = sampler.range(0, 0, kSamples);
+  const std::int64_t at = std::ranges::find(order, sample) - order.begin();
   Place place{.step = at / kBatch, .micro_batch = at % kBatch / kMicroBatch};
   const int ranks = mpi_world().size();
   const BatchPlan plan = plan_batch(options, ranks);
@@ -158,10 +158,11 @@ std::vector<NonFiniteFinding> search(const SmallRun& run, Communicator& ranks) {
   Replica replica(
       context, run.model, loss, run.data.train->spec(), o, {o.global_batch % o.micro_batch});
   const Schedule schedule = replica.schedule(o.global_batch);
-  TrainingFeed feed(run.data.train->size(), o.global_batch, 1, o.seed, schedule, schedule);
+  TrainingRequests requests(
+      {run.data.train->size(), o.global_batch, 1, o.seed, schedule, schedule});
   data::Loader loader(run.data.train,
                       {.workers = 0, .micro_batch = o.micro_batch},
-                      [&](data::LoadRequest& r) { return feed.next(r); });
+                      [&](data::LoadRequest& r) { return requests.next(r); });
   return replica.find_nonfinite(schedule, loader, 0);
 }
 
@@ -201,9 +202,9 @@ void expect_no_trace(const ModelFunction& model) {
   std::vector<std::int64_t> bad;
   data::Sampler sampler(kSamples, options.seed, true);
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-    const std::int64_t* order = sampler.range(epoch, 0, kSamples);
+    const auto order = sampler.range(epoch, 0, kSamples);
     bad.push_back(std::int64_t(epoch) * 2 +
-                  (std::find(order, order + kSamples, kBad) - order) / kBatch);
+                  (std::ranges::find(order, kBad) - order.begin()) / kBatch);
   }
   const auto alone = mpi_world().split(mpi_world().rank(), 0);
   DeviceContext context(*alone);
@@ -213,7 +214,7 @@ void expect_no_trace(const ModelFunction& model) {
   const TrainingFeed feed(kSamples, kBatch, options.steps, options.seed, schedule, schedule);
   for (std::int64_t step = 0; step < options.steps; ++step) {
     if (std::ranges::find(bad, step) != bad.end()) continue;
-    TrainingFeed requests = feed.from(step);
+    TrainingRequests requests(feed, step);
     data::Loader loader(data,
                         {.workers = 0, .micro_batch = kMicroBatch},
                         [&](data::LoadRequest& r) { return requests.next(r); });

@@ -100,10 +100,11 @@ TEST(Replica, AGradientThatIsNotFiniteStopsBeforeTheWeightsChange) {
   Replica replica(context, model, mean_squared_error, data->spec(), options, {});
   const std::string before = io::weights_sha256(replica.weights());
   const Schedule schedule = replica.schedule(options.global_batch);
-  TrainingFeed feed(data->size(), options.global_batch, 2, options.seed, schedule, schedule);
+  TrainingRequests requests(
+      {data->size(), options.global_batch, 2, options.seed, schedule, schedule});
   data::Loader loader(data,
                       {.workers = 0, .micro_batch = options.micro_batch},
-                      [&](data::LoadRequest& r) { return feed.next(r); });
+                      [&](data::LoadRequest& r) { return requests.next(r); });
   try {
     replica.train_step(schedule, loader, 0, 0.01f);
     require_finite(replica.newest_result());
