@@ -9,7 +9,8 @@
 #   --exclude REGEX  not the tests with such a label (default: gpu, unless a --label names it)
 #   --filter REGEX   only tests whose name matches
 #
-# Of the tests that start ranks one runs at a time, beside the others; those that watch times run alone.
+# Of the test programs that start ranks one runs at a time, of the tests that have the built program
+# start some another one, and both beside the others; those that watch times run alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
@@ -20,7 +21,7 @@ selection=()
 while (($#)); do
   case "$1" in
     -h | --help)
-      sed -n '3,12s/^# \{0,1\}//p' tests/run.sh
+      sed -n '3,13s/^# \{0,1\}//p' tests/run.sh
       exit 0
       ;;
     --preset | --label | --exclude | --filter)
@@ -51,5 +52,5 @@ fi
 
 scripts/install_dependencies.sh
 scripts/build.sh "$preset"
-ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure --no-tests=error \
+ctest --test-dir "build/$preset" --parallel "$(($(nproc) + 1))" --output-on-failure --no-tests=error \
   --label-exclude "$exclude" "${selection[@]}"
