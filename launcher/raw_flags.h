@@ -94,7 +94,7 @@ struct RawFlags {
   std::string resume;
   bool resume_override = false;
   std::string tensorboard = "on";
-  std::int64_t noise_scale_every = 10;
+  std::int64_t noise_scale_every = 25;
   bool profile = false;
   bool force = false;
 };

@@ -22,6 +22,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
     for (const MicroBatch& micro_batch : schedule.work[s].micro_batches) {
       if (stop()) return std::nullopt;
       const BoundProgram& program = programs.evaluation(micro_batch.samples);
+      timer_.start();
       load(program, loader);
       context.position().enter(Phase::forward);
       program.program->run_forward(state);

@@ -35,6 +35,7 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
     for (const MicroBatch& micro_batch : shard.micro_batches) {
       state.first_sample = std::uint64_t(micro_batch.first_sample);
       const BoundProgram& program = programs.training(micro_batch.samples);
+      timer_.start();
       load(program, loader);
       run(*program.program, state, false);
       end_round(micro_batch.first_sample);

@@ -95,6 +95,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   shard_norms.begin_step(step, whole && schedule.shards >= 2);
   adds_norms_ = shard_norms.measures() && !schedule.work.empty();
   const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
+  timer_.start();
   for (std::size_t s = 0; s < schedule.work.size(); ++s) {
     const ShardWork& shard = schedule.work[s];
     const bool last_shard = s + 1 == schedule.work.size();
@@ -102,37 +103,36 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       state.accumulate = m > 0;
       state.first_sample = std::uint64_t(shard.micro_batches[m].first_sample);
       const BoundProgram& program = programs.training(shard.micro_batches[m].samples);
-      const auto begin = Clock::now();
       const double exchanged = exchanging_;
       load(program, loader);
       times.data += fetching_;
       times.copy += loading_ - fetching_;
       times.device_wait += holding_up_;
       const bool last = last_shard && m + 1 == shard.micro_batches.size();
-      run(*program.program, state, last && !joins_later);
-      if (checks_) end_round(shard.micro_batches[m].first_sample);
+      const double computing = run(*program.program, state, last && !joins_later);
+      if (checks_) {
+        end_round(shard.micro_batches[m].first_sample);
+        timer_.start();
+      }
       if (shard.micro_batches[m].samples < batch.micro_batch) continue;
       times.whole_loading += loading_;
-      times.whole_compute +=
-          seconds_between(begin, Clock::now()) - holding_up_ - loading_ - (exchanging_ - exchanged);
+      times.whole_compute += computing - (exchanging_ - exchanged);
       ++times.whole_micro_batches;
     }
     if (last_shard) break;
-    const auto begin = Clock::now();
     if (adds_norms_) {
       for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
       end_shard(shard, schedule);
     }
     exchange.finish_shard();
     device_timer.mark(DevicePart::backward);
-    times.backward += seconds_between(begin, Clock::now());
+    times.backward += timer_.lap();
   }
   if (joins_later) join_missing_rounds(schedule, state);
   if (joins_later || schedule.work.empty()) {
-    const auto begin = Clock::now();
     start_all_buckets();
     device_timer.mark(DevicePart::backward);
-    times.backward += seconds_between(begin, Clock::now());
+    times.backward += timer_.lap();
   }
   if (adds_norms_) end_shard(schedule.work.back(), schedule);
   return update(schedule, step, lr);
@@ -190,16 +190,15 @@ void Replica::State::copy_sample_weight(const BoundProgram& program) {
 void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   DeviceEvent& copied = *copied_[next_copied_];
   next_copied_ = (next_copied_ + 1) % copied_.size();
-  const auto arrival = Clock::now();
-  copied.wait();  // for what the device computes, so no loading yet
-  const auto begin = Clock::now();
-  holding_up_ = seconds_between(arrival, begin);
+  if (!on_host_) {
+    copied.wait();  // for what the device computes, so no loading yet
+    holding_up_ = timer_.lap();
+  }
   context.position().enter(Phase::loading);
-  const data::LoadedBatch loaded = [&] {
-    const ProfileScope scope(profiler.get(), data_work_);
-    return loader.next();
-  }();
-  fetching_ = seconds_between(begin, Clock::now());
+  const auto begin = timer_.at();
+  const data::LoadedBatch loaded = loader.next();
+  fetching_ = timer_.lap();
+  if (profiler) profiler->record(data_work_, begin, timer_.at());
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
@@ -214,7 +213,7 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
     device.copy_to_device(program.sample_weight, &weight, sizeof weight);
   }
   device.record(copied);
-  loading_ = seconds_between(begin, Clock::now());
+  loading_ = fetching_ + timer_.lap();
 }
 
 // A label or token out of range would make a kernel read or write beyond its table.
@@ -237,12 +236,11 @@ void Replica::State::check_labels(const data::LoadedBatch& loaded) const {
     check(loaded.input, loaded.samples * samples_.input.elems(), false);
 }
 
-void Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
-  const auto begin = Clock::now();
+double Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
   context.position().enter(Phase::forward);
   program.run_forward(state);
   device_timer.mark(DevicePart::forward);
-  const auto middle = Clock::now();
+  const double forward = timer_.lap();
   context.position().enter(Phase::backward);
   if (exchange_after && options.overlap == Overlap::on) {
     program.run_backward(state, *this);
@@ -251,8 +249,10 @@ void Replica::State::run(Program& program, const RunState& state, bool exchange_
     if (exchange_after) start_all_buckets();
   }
   device_timer.mark(DevicePart::backward);
-  times.forward += seconds_between(begin, middle);
-  times.backward += seconds_between(middle, Clock::now());
+  const double backward = timer_.lap();
+  times.forward += forward;
+  times.backward += backward;
+  return forward + backward;
 }
 
 void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule) {
@@ -263,10 +263,10 @@ void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule)
 
 void Replica::State::start_bucket(int bucket) {
   if (adds_norms_) shard_norms.add_bucket(bucket);
-  if (profiler) bucket_start_[std::size_t(bucket)] = Profiler::Clock::now();
   if (ranges_)
     bucket_ranges_[std::size_t(bucket)] = ranges_->start(bucket_names_[std::size_t(bucket)]);
   const auto begin = Clock::now();
+  if (profiler) bucket_start_[std::size_t(bucket)] = begin;
   const DeviceScope scope(profiler.get(), profiler ? bucket_work_[std::size_t(bucket)] : -1);
   exchange.start_bucket(bucket);
   exchanging_ += seconds_between(begin, Clock::now());
@@ -324,7 +324,7 @@ void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& sta
 
 void Replica::State::finish_bucket(int bucket) {
   const auto b = std::size_t(bucket);
-  const auto begin = Profiler::Clock::now();
+  const auto begin = profiler ? Profiler::Clock::now() : Profiler::Clock::time_point();
   {
     const DeviceScope scope(profiler.get(), profiler ? bucket_work_[b] : -1);
     exchange.finish_bucket(bucket);
@@ -349,7 +349,8 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
                programs.space().buckets[0].elems - metrics.range.elems);
   context.position().enter(Phase::optimizer);
   if (checks_always_) stop_where_found(schedule, step);
-  const auto begin = Clock::now();
+  timer_.start();
+  const auto begin = timer_.at();
   if (profiler) profiler->enter(optimizer_work_);
   StepOutcome* const outcome = outcomes.outcome();
   optimizer.conclude({.tensors = {},
@@ -363,14 +364,13 @@ std::span<const StepResult> Replica::State::update(const Schedule& schedule,
   optimizer.update_running_statistics(outcome);
   programs.packed().invalidate();
   device_timer.end_step();
-  const auto end = Clock::now();
+  times.optimizer += timer_.lap();
   if (profiler) {
     profiler->leave();
-    profiler->record(optimizer_work_, begin, end);
+    profiler->record(optimizer_work_, begin, timer_.at());
   }
-  times.optimizer += seconds_between(begin, end);
   const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
-  times.device_wait += seconds_between(end, Clock::now());
+  times.device_wait += timer_.lap();
   if (profiler) profiler->end_step();
   return known;
 }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "parallel/device_timer.h"
+#include "parallel/lap_timer.h"
 #include "parallel/nonfinite_search.h"
 #include "parallel/replica.h"
 #include "parallel/replica_parts.h"
@@ -49,7 +50,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void set_sample_weight(const Schedule& schedule);
   void copy_sample_weight(const BoundProgram& program);
   void check_labels(const data::LoadedBatch& loaded) const;
-  void run(Program& program, const RunState& state, bool exchange_after);
+  /// Returns its seconds.
+  double run(Program& program, const RunState& state, bool exchange_after);
   void start_bucket(int bucket);
   void start_all_buckets();
   void end_shard(const ShardWork& shard, const Schedule& schedule);
@@ -83,6 +85,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   std::vector<std::uint64_t> bucket_ranges_;  // [buckets], open from start to end of an exchange
   // Seconds, of the last micro-batch: in load(), and of them in the loader and for the device.
   double loading_ = 0, fetching_ = 0, holding_up_ = 0;
+  LapTimer timer_;         // of load(), run() and what comes between them in a step
   double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward
 };
 

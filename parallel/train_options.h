@@ -104,7 +104,7 @@ struct TrainOptions {
   std::int64_t log_every = 50;
   std::int64_t eval_every = -1;
   /// Steps between two that the noise scale is measured in (NoiseScale); 0: none.
-  std::int64_t noise_scale_every = 10;
+  std::int64_t noise_scale_every = 25;
   bool profile = false;  ///< time every operator and tell observers at the end
   CheckpointOptions checkpoint = {};
   /// What the program adds to the records of observers; each may be empty. On rank 0 to a step's;

@@ -29,9 +29,9 @@ std::int64_t samples_before(std::int64_t step,
                             std::int64_t global_batch,
                             const LeftOut& left_out = {});
 
-/// Which batch, and which of its micro-batches on this rank, each step uses. An epoch of S samples is
-/// ceil(S / B) batches, the last of which may be short; step s uses batch s, unless batches are left
-/// out.
+/// Which batch, and which of its micro-batches on this rank, each step uses. An epoch of S samples
+/// is ceil(S / B) batches, the last of which may be short; step s uses batch s, unless batches are
+/// left out.
 class TrainingFeed {
  public:
   /// `full` and `tail` are this rank's schedules for whole and for the epoch's last short batch
@@ -66,8 +66,8 @@ class TrainingFeed {
   LeftOut left_out_;
 };
 
-/// The requests of the Loader that serves a feed's steps, from `first_step` on. Holds the order of an
-/// epoch's samples, drawn with the feed's seed.
+/// The requests of the Loader that serves a feed's steps, from `first_step` on. Holds the order of
+/// an epoch's samples, drawn with the feed's seed.
 class TrainingRequests {
  public:
   explicit TrainingRequests(TrainingFeed feed, std::int64_t first_step = 0);

@@ -20,6 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostAutomaticWorkers = 8;
+/// Where training loads by itself, every so many micro-batches tell how fast.
+constexpr std::int64_t kInlineTimedEvery = 8;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -149,11 +151,10 @@ class Loader::State {
   State& operator=(const State&) = delete;
 
   LoadedBatch next() {
-    const auto start = Clock::now();
-    const LoaderSlot& slot = threads_.empty() ? load_inline() : wait_for_slot();
-    const double waited = seconds_since(start);
-    waited_seconds_ += waited;
-    if (control_) control(start, waited);
+    if (threads_.empty()) return load_inline().batch();
+    const auto start = control_ ? Clock::now() : Clock::time_point();
+    const LoaderSlot& slot = wait_for_slot();
+    if (control_) control(start, seconds_since(start));
     if (slot.error) std::rethrow_exception(slot.error);
     return slot.batch();
   }
@@ -162,7 +163,6 @@ class Loader::State {
     const std::lock_guard lock(mutex_);
     return wanted_;
   }
-  double waited_seconds() const { return waited_seconds_; }
   double samples_per_second() const {
     const std::lock_guard lock(mutex_);
     return fill_seconds_ > 0 ? double(filled_) / fill_seconds_ * std::max(1, wanted_) : 0;
@@ -190,17 +190,21 @@ class Loader::State {
     end_ = delivered_;  // unless this request comes out
     LOCKSTEP_ASSERT(next_request_(slot.request));
     end_ = kNoEnd;
-    const auto start = Clock::now();
+    const bool is_timed = inline_loads_++ % kInlineTimedEvery == 0;
+    const auto start = is_timed ? Clock::now() : Clock::time_point();
     slot.fill(*dataset_, options_);
     const std::lock_guard lock(mutex_);
-    count(slot, seconds_since(start));
+    if (is_timed) count_time(slot, seconds_since(start));
+    count_skipped(slot);
     return slot;
   }
 
-  /// Adds a filled slot to what is reported. Under mutex_.
-  void count(const LoaderSlot& slot, double seconds) {
+  /// These add a filled slot to what is reported. Under mutex_.
+  void count_time(const LoaderSlot& slot, double seconds) {
     fill_seconds_ += seconds;
     filled_ += std::int64_t(slot.request.samples.size());
+  }
+  void count_skipped(const LoaderSlot& slot) {
     if (slot.skipped > 0 && skipped_ == 0) first_skipped_ = slot.first_skipped;
     skipped_ += slot.skipped;
   }
@@ -266,7 +270,10 @@ class Loader::State {
         }
       }
       const std::lock_guard lock(mutex_);
-      if (!slot->error) count(*slot, seconds_since(start));
+      if (!slot->error) {
+        count_time(*slot, seconds_since(start));
+        count_skipped(*slot);
+      }
       slot->filled = true;
       slot_filled_.notify_one();
     }
@@ -338,13 +345,13 @@ class Loader::State {
 
   int wanted_ = 0;           // workers; changed by the training thread, under mutex_
   double fill_seconds_ = 0;  // of all workers together
-  std::int64_t filled_ = 0;  // samples
+  std::int64_t filled_ = 0;  // samples, in fill_seconds_
   std::int64_t skipped_ = 0;
   std::string first_skipped_;
 
   // training thread alone
-  double waited_seconds_ = 0;
-  int inline_slot_ = 0;                   // the next that load_inline() fills
+  int inline_slot_ = 0;  // the next that load_inline() fills
+  std::int64_t inline_loads_ = 0;
   std::optional<WorkerControl> control_;  // --workers auto, where there are workers
   std::vector<std::thread> threads_;
 };
@@ -361,7 +368,6 @@ int Loader::workers() const { return state_->workers(); }
 double Loader::samples_per_second() const { return state_->samples_per_second(); }
 std::int64_t Loader::skipped_samples() const { return state_->skipped_samples(); }
 std::string Loader::first_skipped() const { return state_->first_skipped(); }
-double Loader::waited_seconds() const { return state_->waited_seconds(); }
 std::size_t Loader::memory_bytes() const { return state_->memory_bytes(); }
 
 std::size_t Loader::memory_bytes(const Dataset& dataset, const LoaderOptions& options) {

@@ -93,8 +93,6 @@ class Loader {
   /// Samples that others took the place of, since construction, and what was wrong with the first.
   std::int64_t skipped_samples() const;
   std::string first_skipped() const;
-  /// Seconds that next() has waited (or loaded inline) since construction.
-  double waited_seconds() const;
   /// Bytes of the slots.
   std::size_t memory_bytes() const;
   /// Those that a loader of this data with these options would have; where the number of workers is

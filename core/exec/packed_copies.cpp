@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/packed_copies.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 
 namespace lockstep {
@@ -26,6 +28,11 @@ void PackedCopies::offer_packer(int number, Kernel& kernel, int index) {
 
 void PackedCopies::invalidate() {
   for (Entry& entry : entries_) entry.stale = true;
+}
+
+bool PackedCopies::has_stale(const std::vector<int>& numbers) const {
+  return std::ranges::any_of(numbers,
+                             [&](int number) { return entries_[std::size_t(number)].stale; });
 }
 
 void PackedCopies::refresh(const std::vector<int>& numbers) {

@@ -23,6 +23,7 @@ class PackedCopies {
 
   /// The parameters changed: every copy is stale.
   void invalidate();
+  bool has_stale(const std::vector<int>& numbers) const;
   /// Refreshes those of `numbers` that are stale.
   void refresh(const std::vector<int>& numbers);
 

@@ -68,6 +68,7 @@ void Profiler::begin_step(std::int64_t step) {
 }
 
 void Profiler::record(int work, Clock::time_point begin, Clock::time_point end) {
+  newest_end_ = end;
   Total& total = totals_[std::size_t(work)];
   ++total.runs;
   total.seconds += std::chrono::duration<double>(end - begin).count();

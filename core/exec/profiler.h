@@ -65,6 +65,8 @@ class Profiler {
   /// What comes before the next begin_step(), as an evaluation, belongs to no step.
   void end_step();
   void record(int work, Clock::time_point begin, Clock::time_point end);
+  /// Where the last record ended.
+  Clock::time_point newest_end() const { return newest_end_; }
   /// What is asked of the device until leave() belongs to `work`.
   void enter(int work) {
     if (tracer_) tracer_->push(DeviceActivities::mark(step_, work, tracing_));
@@ -91,7 +93,7 @@ class Profiler {
   void mark_the_rest();
 
   std::int64_t window_begin_, first_step_, steps_;
-  Clock::time_point start_, begin_;
+  Clock::time_point start_, begin_, newest_end_;
   double seconds_ = 0;
   std::int64_t step_ = -1;  // -1: between two
   bool tracing_ = false;    // in the window, up to the step behind it
@@ -121,12 +123,15 @@ class DeviceScope {
 };
 
 /// Records the time from construction to destruction under `work`, and what the device does for it;
-/// nothing without a profiler.
+/// nothing without a profiler. `begin` at_last_end: from the end of the last record, for what
+/// comes directly behind it; a reading of the clock less.
 class ProfileScope {
  public:
-  ProfileScope(Profiler* profiler, int work)
+  enum class Begin : std::uint8_t { now, at_last_end };
+  ProfileScope(Profiler* profiler, int work, Begin begin = Begin::now)
       : profiler_(profiler), work_(work), device_(profiler, work) {
-    if (profiler_ != nullptr) begin_ = Profiler::Clock::now();
+    if (profiler_ == nullptr) return;
+    begin_ = begin == Begin::now ? Profiler::Clock::now() : profiler_->newest_end();
   }
   ~ProfileScope() {
     if (profiler_ != nullptr) profiler_->record(work_, begin_, Profiler::Clock::now());

@@ -2,6 +2,7 @@
 #include "core/exec/program.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/exec/roofline.h"
@@ -186,10 +187,13 @@ const void* Program::output(std::string_view name) const {
   return nullptr;
 }
 
-void Program::run_watched(const Step& step, const RunState& state) {
+void Program::run_watched(const Step& step, const RunState& state, bool behind_a_step) {
   try {
     const RangeScope range(ranges_, step.range);
-    const ProfileScope scope(profiler_, step.work);
+    // Looking after a node takes time that is no operator's.
+    const bool goes_on = behind_a_step && report_ == nullptr;
+    using Begin = ProfileScope::Begin;
+    const ProfileScope scope(profiler_, step.work, goes_on ? Begin::at_last_end : Begin::now);
     step.kernel->run(state);
     wait_if_watched();
   } catch (const Error& error) {
@@ -206,23 +210,25 @@ void Program::run_watched(const Step& step, const RunState& state) {
 
 void Program::run_forward(const RunState& state) {
   if (names_faults_) backend_.synchronize();  // what came before is no kernel's fault
-  {
+  bool behind_a_step = false;
+  if (copies_->has_stale(packed_)) {
     const RangeScope range(ranges_, packing_range_);
     const ProfileScope scope(profiler_, packing_work_);
     copies_->refresh(packed_);
     wait_if_watched();
+    behind_a_step = true;
   }
-  for (const Step& step : forward_) run(step, state);
+  for (const Step& step : forward_) run(step, state, std::exchange(behind_a_step, true));
 }
 
 void Program::run_backward(const RunState& state) {
-  for (const Step& step : backward_) run(step, state);
+  for (const Step& step : backward_) run(step, state, true);
 }
 
 void Program::run_backward(const RunState& state, BucketListener& listener) {
   for (int bucket : buckets_after_forward_) listener.on_bucket_complete(bucket);
   for (const Step& step : backward_) {
-    run(step, state);
+    run(step, state, false);
     listener.between_kernels();
     if (step.node < 0) continue;
     for (int bucket : plan_.buckets_after_node[std::size_t(step.node)])

@@ -106,11 +106,12 @@ class Program {
     int work = -1;   ///< the profiler's number
     int range = -1;  ///< the range marker's
   };
-  void run(const Step& step, const RunState& state) {
+  /// `behind_a_step`: which was recorded just before, with nothing in between that takes time.
+  void run(const Step& step, const RunState& state, bool behind_a_step) {
     if (!watched_)
       step.kernel->run(state);
     else
-      run_watched(step, state);
+      run_watched(step, state, behind_a_step);
     if (position_ != nullptr) position_->tick();
   }
   void settle_watching() {
@@ -119,7 +120,7 @@ class Program {
   }
   /// Puts graph, kernels and plan in another order where that needs less memory.
   void save_memory(const std::vector<std::size_t>& workspace);
-  void run_watched(const Step& step, const RunState& state);
+  void run_watched(const Step& step, const RunState& state, bool behind_a_step);
   void declare_ranges();
   /// Where time is taken, or faults are named, by waiting.
   void wait_if_watched() {

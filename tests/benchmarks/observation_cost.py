@@ -7,9 +7,10 @@ observation_cost.py [--build DIR] [--repetitions N] [models...]
 Runs with and without differ by more than what is looked for, so each cost is taken inside one run:
   ledger        readings of the clock a step (counted by a preloaded library, all of them, the
                 watchdog's too) times what one takes at the least
-  profile       records a step (--profile) times what one takes at the least
+  profile       readings of the clock that --profile adds to a step, and records a step times what
+                one takes at the least without its two readings
   noise scale   it is measured in every second step, and steps that measure are compared with their
-                neighbours that do not: the median difference, for every 10th step
+                neighbours that do not: the median difference, for every 25th step
   boards        the ledger's own part "logging" at the default --log-every: JSON lines, console (to
                 /dev/null) and TensorBoard's file, and without TensorBoard's
 One rank; medians over the repetitions, least to most in brackets.
@@ -30,7 +31,7 @@ MODELS = {
     "resnet20": (("--model=resnet20", "--data=synthetic:32x32x3:10", "--micro-batch=16",
                   "--global-batch=64"), 120),
 }
-DEFAULT_EVERY = 10  # --noise-scale-every
+DEFAULT_EVERY = 25  # --noise-scale-every
 
 
 class Runs:
@@ -80,16 +81,22 @@ def noise_scale_cost(rows):
     return statistics.median(more) / plain / DEFAULT_EVERY
 
 
+def readings_a_step(runs, flags, steps):
+    few = runs.clock_readings(flags, steps // 2)
+    return (runs.clock_readings(flags, steps // 2 * 2) - few) / (steps // 2)
+
+
 def costs(runs, flags, steps, takes):
     summary, _, profile = runs.train((*flags, "--profile"), steps)
     step_ns = 1e9 * summary["ledger"][0]["seconds"] / steps
-    few = runs.clock_readings(flags, steps // 2)
-    readings = (runs.clock_readings(flags, steps // 2 * 2) - few) / (steps // 2)
+    readings = readings_a_step(runs, flags, steps)
+    added = readings_a_step(runs, (*flags, "--profile"), steps) - readings
+    record_ns = takes["record_ns"] - 2 * takes["clock_ns"]
     boards = part(runs.train(flags, steps)[0], "logging")
     lines = part(runs.train((*flags, "--tensorboard=off"), steps)[0], "logging")
     _, rows, _ = runs.train((*flags, "--noise-scale-every=2", "--log-every=1", "--tensorboard=off"), steps)
     return {"ledger": readings * takes["clock_ns"] / step_ns,
-            "profile": records_a_step(profile) * takes["record_ns"] / step_ns,
+            "profile": (added * takes["clock_ns"] + records_a_step(profile) * record_ns) / step_ns,
             "noise scale": noise_scale_cost(rows),
             "JSON, console": lines, "with TensorBoard": boards}
 

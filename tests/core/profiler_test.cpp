@@ -114,6 +114,23 @@ TEST(Profiler, WhatComesBehindAStepIsKeptWithItsWindowAndHasNoStep) {
   EXPECT_EQ(profiler.device()->total(conv).activities, 7);
 }
 
+TEST(Profiler, WhatFollowsDirectlyBeginsWhereTheRecordBeforeEnded) {
+  Profiler profiler(0, 1);
+  const int first = profiler.declare({.name = "first", .path = "", .cost = {}});
+  const int second = profiler.declare({.name = "second", .path = "", .cost = {}});
+  profiler.start();
+  profiler.begin_step(0);
+  { const ProfileScope scope(&profiler, first); }
+  { const ProfileScope scope(&profiler, second, ProfileScope::Begin::at_last_end); }
+  { const ProfileScope scope(&profiler, first); }
+  const auto& events = profiler.events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1].begin, events[0].end);
+  EXPECT_GE(events[1].end, events[1].begin);
+  EXPECT_GE(events[2].begin, events[1].end);
+  EXPECT_EQ(profiler.totals()[std::size_t(first)].runs, 2);
+}
+
 TEST(Profiler, GoesOnWithoutADeviceThatRefuses) {
   std::vector<std::string> calls;
   Profiler profiler(0, 1);

@@ -14,7 +14,8 @@
 namespace lockstep::test {
 namespace {
 
-const std::int64_t kLengths[] = {0, 1, 7, 8, 15, 16, 31, 33, 1025, 4096, 4097, 3 * 4096 + 5};
+const std::int64_t kLengths[] = {
+    0, 1, 7, 8, 15, 16, 31, 33, 1025, 4096, 4097, 2 * 4096, 3 * 4096 + 5, 4 * 4096, 9 * 4096 + 7};
 
 std::vector<float> floats(std::int64_t elems, std::uint64_t seed) {
   const HostTensor t = random_f32({elems}, seed);

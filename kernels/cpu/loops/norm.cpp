@@ -14,7 +14,7 @@ struct Sums {
 LOCKSTEP_INLINE void add_squares(Sums& sums, const float* from) {
   for (int j = 0; j < kSums / kLanesF64; ++j) {
     const VecF64 v = load_widened(from + j * kLanesF64);
-    sums.part[j] = sums.part[j] + v * v;
+    sums.part[j] = fma(v, v, sums.part[j]);  // the product is exact in fp64
   }
 }
 
