@@ -54,7 +54,7 @@ if(LOCKSTEP_SANITIZE)
   add_compile_options(${sanitizers})
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
   include(CheckLinkerFlag)
-  check_linker_flag(CXX -fuse-ld=lld LOCKSTEP_HAS_LLD)  # takes a third of the time
+  check_linker_flag(CXX -fuse-ld=lld LOCKSTEP_HAS_LLD)  # links in a third of the time
   if(LOCKSTEP_HAS_LLD)
     add_link_options(-fuse-ld=lld)
   endif()

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/data/sampler.h"
 #include "core/exec/dry_backend.h"
 #include "parallel/checkpointing.h"
 #include "parallel/dry_communicator.h"

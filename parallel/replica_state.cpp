@@ -110,10 +110,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       times.device_wait += holding_up_;
       const bool last = last_shard && m + 1 == shard.micro_batches.size();
       const double computing = run(*program.program, state, last && !joins_later);
-      if (checks_) {
-        end_round(shard.micro_batches[m].first_sample);
-        timer_.start();
-      }
+      if (checks_) end_round(shard.micro_batches[m].first_sample);
       if (shard.micro_batches[m].samples < batch.micro_batch) continue;
       times.whole_loading += loading_;
       times.whole_compute += computing - (exchanging_ - exchanged);

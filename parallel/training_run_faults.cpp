@@ -51,7 +51,8 @@ void TrainingRun::take_bad(const StepResult& result) {
 }
 
 /// Computes the step again from the weights before it (with OnNonfinite::skip, where results come a
-/// step late, from those behind it), and says where it was first not finite.
+/// step late, from those behind it), and says where it was first not finite. Takes memory for that
+/// which is in no plan: a loader, and an order of samples.
 std::string TrainingRun::replay(const StepResult& result, std::optional<NonFiniteFinding>& first) {
   const StageScope stage(&p_.context.position(), RunStage::evaluation);
   log_->pause();

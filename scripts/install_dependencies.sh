@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs, through apt-get, the Debian 12 packages that Lockstep needs and that are missing.
 #
-#   scripts/install_dependencies.sh [--lint | --slurm | --fuzz] [--dry-run]
+#   scripts/install_dependencies.sh [--lint | --sanitizers | --fuzz | --slurm] [--dry-run]
 #
-#   --lint     also clang-format and clang-tidy, and lld, which links sanitizers' builds faster
-#   --fuzz     also clang with libFuzzer
-#   --slurm    only Slurm and munge, without which the tests under Slurm are skipped
-#   --dry-run  print what is missing, one name a line, and install nothing
+#   --lint        also clang-format and clang-tidy
+#   --sanitizers  also lld, with which sanitizers' builds link in a third of the time
+#   --fuzz        also clang with libFuzzer
+#   --slurm       only Slurm and munge, without which the tests under Slurm are skipped
+#   --dry-run     print what is missing, one name a line, and install nothing
 #
 # Needs root or sudo only where something is missing; a second run is over at once.
 set -euo pipefail
@@ -27,16 +28,17 @@ dry_run=false
 
 for argument in "$@"; do
   case "$argument" in
-    --lint) packages+=(clang-format-14 clang-tidy-14 lld) ;;
+    --lint) packages+=(clang-format-14 clang-tidy-14) ;;
+    --sanitizers) packages+=(lld) ;;
     --fuzz) packages+=(clang-14 libclang-rt-14-dev) ;;
     --slurm) packages=(slurm-wlm munge) ;;
     --dry-run) dry_run=true ;;
     -h | --help)
-      sed -n '3,12s/^# \{0,1\}//p' "$0"
+      sed -n '3,13s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)
-      echo "install_dependencies.sh: unknown option '$argument' (known: --lint, --slurm, --fuzz, --dry-run)" >&2
+      echo "install_dependencies.sh: unknown option '$argument' (known: --lint, --sanitizers, --fuzz, --slurm, --dry-run)" >&2
       exit 2
       ;;
   esac

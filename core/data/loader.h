@@ -88,7 +88,7 @@ class Loader {
   /// Worker threads at work, 0 where next() loads by itself.
   int workers() const;
   /// What those could deliver if nothing held them up: the measured rate of one, times them. 0
-  /// before the first micro-batch is complete.
+  /// before the first micro-batch is complete. Where next() loads by itself, by some of them.
   double samples_per_second() const;
   /// Samples that others took the place of, since construction, and what was wrong with the first.
   std::int64_t skipped_samples() const;

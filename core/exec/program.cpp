@@ -190,8 +190,8 @@ const void* Program::output(std::string_view name) const {
 void Program::run_watched(const Step& step, const RunState& state, bool behind_a_step) {
   try {
     const RangeScope range(ranges_, step.range);
-    // Looking after a node takes time that is no operator's.
-    const bool goes_on = behind_a_step && report_ == nullptr;
+    // Looking after the node before took time that is no operator's.
+    const bool goes_on = behind_a_step && report_ == nullptr && poisoned_node_ < 0;
     using Begin = ProfileScope::Begin;
     const ProfileScope scope(profiler_, step.work, goes_on ? Begin::at_last_end : Begin::now);
     step.kernel->run(state);

@@ -106,7 +106,8 @@ class Program {
     int work = -1;   ///< the profiler's number
     int range = -1;  ///< the range marker's
   };
-  /// `behind_a_step`: which was recorded just before, with nothing in between that takes time.
+  /// `behind_a_step`: which was recorded just before; what little comes in between, as a reading of
+  /// the clock, counts as this one's.
   void run(const Step& step, const RunState& state, bool behind_a_step) {
     if (!watched_)
       step.kernel->run(state);

@@ -41,8 +41,6 @@ class TensorBoard(ProgramTest):
 
     def expect_metrics_shown(self):
         shown = self.shown()
-        if self.metrics("noise_scale"):
-            self.assertEqual(shown["noise_scale/samples"], self.metrics("noise_scale"))
         for tag, key in (("train/loss", "loss"), ("train/accuracy", "accuracy"),
                          ("train/lr", "lr"), ("train/grad_norm", "grad_norm"),
                          ("speed/samples_per_s", "samples_per_s"),
@@ -53,9 +51,12 @@ class TensorBoard(ProgramTest):
         return shown
 
     def test_a_run(self):
-        result = self.train("--steps=40", "--log-every=10", "--eval-every=20", "--out=run")
+        result = self.train("--steps=40", "--log-every=10", "--eval-every=20", "--out=run",
+                            "--noise-scale-every=2")
         self.assertEqual(result.returncode, 0, result.stderr)
         shown = self.expect_metrics_shown()
+        self.assertTrue(shown["noise_scale/samples"])
+        self.assertEqual(shown["noise_scale/samples"], self.metrics("noise_scale"))
         self.assertEqual([step for step, _ in shown["train/loss"]], [10, 20, 30, 40])
         self.assertEqual([step for step, _ in shown["val/loss"]], [20, 40])
 

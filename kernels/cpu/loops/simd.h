@@ -77,8 +77,8 @@ using VecF64 = __m512d;
 LOCKSTEP_INLINE VecF64 zero_f64() { return _mm512_setzero_pd(); }
 LOCKSTEP_INLINE VecF64 load_f64(const double* from) { return _mm512_loadu_pd(from); }
 LOCKSTEP_INLINE void store(double* to, VecF64 v) { _mm512_storeu_pd(to, v); }
-/// Reads kLanes / 2 fp32 values.
 LOCKSTEP_INLINE VecF64 fma(VecF64 a, VecF64 b, VecF64 c) { return _mm512_fmadd_pd(a, b, c); }
+/// Reads kLanes / 2 fp32 values.
 LOCKSTEP_INLINE VecF64 load_widened(const float* from) {
   return _mm512_cvtps_pd(_mm256_loadu_ps(from));
 }
@@ -141,8 +141,8 @@ using VecF64 = __m256d;
 LOCKSTEP_INLINE VecF64 zero_f64() { return _mm256_setzero_pd(); }
 LOCKSTEP_INLINE VecF64 load_f64(const double* from) { return _mm256_loadu_pd(from); }
 LOCKSTEP_INLINE void store(double* to, VecF64 v) { _mm256_storeu_pd(to, v); }
-/// Reads kLanes / 2 fp32 values.
 LOCKSTEP_INLINE VecF64 fma(VecF64 a, VecF64 b, VecF64 c) { return _mm256_fmadd_pd(a, b, c); }
+/// Reads kLanes / 2 fp32 values.
 LOCKSTEP_INLINE VecF64 load_widened(const float* from) {
   return _mm256_cvtps_pd(_mm_loadu_ps(from));
 }
