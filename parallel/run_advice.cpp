@@ -28,6 +28,16 @@ constexpr double kNegligible = kWorthwhile / 10;
 
 int percent(double share) { return int(std::lround(100 * share)); }
 
+/// The first of 1, 2, 5, 10, 20, 50, ... that is not below `least`, but for rounding: as exact as what
+/// it comes from.
+std::int64_t round_number_from(double least) {
+  constexpr std::int64_t kMost = 1'000'000'000'000;
+  for (std::int64_t power = 1; power < kMost; power *= 10)
+    for (const std::int64_t digit : {1, 2, 5})
+      if (double(digit * power) >= 0.999 * least) return digit * power;
+  return kMost;
+}
+
 class Adviser {
  public:
   explicit Adviser(const RunFacts& facts) : f_(facts), own_(facts.ledgers.front().ledger) {}
@@ -203,8 +213,8 @@ class Adviser {
     const double of_one = own_[LedgerPart::logging] / double(std::max<std::int64_t>(1, f_.records));
     const std::string evidence = fmt::format(
         "{} records in {} steps, each told in {:.3g} ms", f_.records, f_.steps, of_one * 1e3);
-    const auto every =
-        std::int64_t(std::max(50.0, std::ceil(double(f_.log_every) * share / kNegligible)));
+    const std::int64_t every =
+        round_number_from(std::max(50.0, double(f_.log_every) * share / kNegligible));
     const std::string rarer =
         f_.log_every > 0 ? fmt::format("--log-every {}", every) : "fewer validations: --eval-every";
     if (of_one > kSlowRecordSeconds)

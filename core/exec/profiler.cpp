@@ -62,7 +62,7 @@ void Profiler::end_step() {
 }
 
 void Profiler::begin_step(std::int64_t step) {
-  step_ = step < DeviceActivities::kMostStep ? step : -1;
+  step_ = step <= DeviceActivities::kMostStep ? step : -1;
   tracing_ = step >= first_step_ && step < first_step_ + steps_;
   mark_the_rest();
 }

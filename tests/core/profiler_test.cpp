@@ -145,6 +145,26 @@ TEST(Profiler, GoesOnWithoutADeviceThatRefuses) {
   EXPECT_EQ(profiler.totals()[std::size_t(conv)].runs, 1);
 }
 
+TEST(DeviceActivities, AMarkHoldsEveryStepItMay) {
+  const auto zero = DeviceActivities::Clock::now();
+  DeviceActivities device(3, zero);
+  for (const std::int64_t step : {std::int64_t{-1}, std::int64_t{0}, DeviceActivities::kMostStep})
+    device.take({.mark = DeviceActivities::mark(step, 2, true),
+                 .name = "kernel",
+                 .begin = zero,
+                 .end = zero + microseconds(1)});
+  ASSERT_EQ(device.events().size(), 3u);
+  EXPECT_EQ(device.events()[0].step, -1);
+  EXPECT_EQ(device.events()[1].step, 0);
+  EXPECT_EQ(device.events()[2].step, DeviceActivities::kMostStep);
+  EXPECT_EQ(device.total(2).activities, 3);
+  device.take({.mark = DeviceActivities::mark(DeviceActivities::kMostStep, 2, false),
+               .name = "kernel",
+               .begin = zero,
+               .end = zero + microseconds(1)});
+  EXPECT_EQ(device.events().size(), 3u) << "it was not to be kept";
+}
+
 TEST(DeviceActivities, KeepsABoundedNumberOfEventsAndEveryTotal) {
   const auto zero = DeviceActivities::Clock::now();
   DeviceActivities device(1, zero);

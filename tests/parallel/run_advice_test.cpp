@@ -132,6 +132,10 @@ TEST(RunAdvice, LoggingAndStorage) {
   run.log_every = 50;
   run.records = 200;  // 0.1 s each
   EXPECT_EQ(causes(run), Causes{AdviceCause::slow_storage});
+  // 20% are 40 times as much as 0.5%: every 2,000.
+  EXPECT_TRUE(advise_run(run)[0].remedy.ends_with("--log-every 2000")) << advise_run(run)[0].remedy;
+  run.log_every = 51;
+  EXPECT_TRUE(advise_run(run)[0].remedy.ends_with("--log-every 5000")) << advise_run(run)[0].remedy;
   run.log_every = 0;  // validations alone
   EXPECT_NE(advise_run(run)[0].remedy.find("--eval-every"), std::string::npos);
 }
