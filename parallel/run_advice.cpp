@@ -28,8 +28,8 @@ constexpr double kNegligible = kWorthwhile / 10;
 
 int percent(double share) { return int(std::lround(100 * share)); }
 
-/// The first of 1, 2, 5, 10, 20, 50, ... that is not below `least`, but for rounding: as exact as what
-/// it comes from.
+/// The first of 1, 2, 5, 10, 20, 50, ... that is not below `least`, but for rounding: as exact as
+/// what it comes from.
 std::int64_t round_number_from(double least) {
   constexpr std::int64_t kMost = 1'000'000'000'000;
   for (std::int64_t power = 1; power < kMost; power *= 10)
