@@ -11,6 +11,7 @@
 #include "core/exec/device_tracer.h"
 #include "core/exec/kernel.h"
 #include "core/exec/range_marker.h"
+#include "core/exec/step_counters.h"
 
 namespace lockstep {
 
@@ -63,6 +64,8 @@ struct SgdUpdate {
   /// In device memory; null: none. Its grad_scale takes the place of the one above, and where it is
   /// bad the update does nothing.
   const StepOutcome* outcome = nullptr;
+  /// In device memory; null: none. Its lr and first take the place of those above.
+  const StepCounters* counters = nullptr;
 };
 
 /// One step of AdamW (Loshchilov and Hutter 2019, algorithm 2, as PyTorch writes it):
@@ -76,6 +79,8 @@ struct AdamwUpdate {
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, grad_scale = 1;
   std::uint64_t t = 1;                   ///< the number of this update, from 1
   const StepOutcome* outcome = nullptr;  ///< as SgdUpdate's
+  /// In device memory; null: none. Its lr and corrections take the place of lr and t above.
+  const StepCounters* counters = nullptr;
 };
 
 /// Sums of a step over all ranks, from which its StepOutcome follows:
@@ -104,6 +109,24 @@ class DeviceEvent {
   /// What the device's clock says between `earlier` and this one. Both of make_timed_event(),
   /// recorded, and past: something behind them has been waited for.
   virtual double seconds_since(const DeviceEvent& /*earlier*/) const { return 0; }
+};
+
+/// Queues of a device's work. Each does what it was asked for in order, beside the other.
+enum class DeviceStream : std::uint8_t {
+  compute,        ///< programs, and what else is not sent to another
+  communication,  ///< sums of gradients and the collectives around them
+};
+
+/// Recorded work of a device, which is asked for again as a whole.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  /// Has the device do the work once more, with the addresses and values it was recorded with,
+  /// behind what was asked of the compute stream; what is asked of that later comes behind all of
+  /// it. Does not wait.
+  virtual void launch() = 0;
+  /// Kernels, copies and collectives in it.
+  virtual std::size_t nodes() const = 0;
 };
 
 /// What a device reaches in large matrix products and in streaming through memory, measured.
@@ -182,6 +205,29 @@ class Backend {
   virtual std::unique_ptr<DeviceEvent> make_timed_event() { return nullptr; }
   /// `event` is everything that was asked for until now.
   virtual void record(DeviceEvent& /*event*/) {}
+  /// What is asked for later, on the stream in use, begins when `event`, as it was recorded last,
+  /// has happened. The host does not wait.
+  virtual void wait_for(const DeviceEvent& /*event*/) {}
+  /// Has functions of flat arrays, copies on the device, record() and wait_for() go to `stream` from
+  /// now on; programs' kernels and copies from and to the host always go to the compute stream. See
+  /// StreamScope.
+  virtual void use_stream(DeviceStream /*stream*/) {}
+  /// By what libraries know the stream in use, a cudaStream_t; null where the device works at once.
+  virtual void* native_stream() { return nullptr; }
+
+  /// Whether begin_graph() may be called: the device takes recorded work.
+  virtual bool records_graphs() const { return false; }
+  /// From here to end_graph() what this thread asks for is recorded instead of done. It may not
+  /// wait, allocate, or copy from and to memory that is not of allocate() or allocate_host(); work
+  /// on the communication stream takes part where that waits for an event recorded on the compute
+  /// stream meanwhile, which waits for it in turn before the end.
+  virtual void begin_graph() { throw InternalError("this device records no graphs"); }
+  /// Throws Error: something cannot be recorded. Then nothing was done, and nothing is recorded
+  /// any more.
+  virtual std::unique_ptr<DeviceGraph> end_graph() { return nullptr; }
+  /// Ends a recording that threw.
+  virtual void abandon_graph() noexcept {}
+
   /// As copy_to_host(), to memory of allocate_host(), which holds the bytes once an event that was
   /// recorded afterwards has been waited for.
   virtual void start_copy_to_host(void* host, const void* device, std::size_t bytes) {
@@ -224,6 +270,20 @@ class Backend {
                                         float momentum,
                                         std::int64_t elems,
                                         const StepOutcome* outcome) = 0;
+};
+
+/// Has `backend` use a stream while it lives, the compute stream afterwards.
+class StreamScope {
+ public:
+  StreamScope(Backend& backend, DeviceStream stream) : backend_(backend) {
+    backend.use_stream(stream);
+  }
+  ~StreamScope() { backend_.use_stream(DeviceStream::compute); }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  Backend& backend_;
 };
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 namespace lockstep {
 
 class Communicator;
+struct StepCounters;
 
 /// What changes from one run of a program to the next; kernels read it, nobody writes it meanwhile.
 struct RunState {
@@ -16,6 +17,9 @@ struct RunState {
   /// Position in the global batch of the micro-batch's first sample; keys per-sample random
   /// numbers.
   std::uint64_t first_sample = 0;
+  /// In device memory; its step and first_sample take the place of those above. Null where the
+  /// device records no graphs.
+  const StepCounters* counters = nullptr;
   /// The ranks whose micro-batches form one batch-norm group; null where groups are local.
   Communicator* group = nullptr;
 };

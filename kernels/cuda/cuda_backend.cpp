@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/ops/all_ops.h"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_graph.h"
 #include "kernels/cuda/device_tools.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/kernel_list.h"
@@ -77,7 +78,6 @@ class PinnedBuffer final : public DeviceBuffer {
   std::size_t bytes_;
 };
 
-/// On the compute stream.
 class CudaEvent final : public DeviceEvent {
  public:
   /// `flags`: cudaEventDefault, with a time, or cudaEventDisableTiming.
@@ -87,6 +87,9 @@ class CudaEvent final : public DeviceEvent {
   ~CudaEvent() override { cudaEventDestroy(event_); }
 
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "event"); }
+  void hold_up(cudaStream_t stream) const {
+    check(cudaStreamWaitEvent(stream, event_, 0), "order of streams");
+  }
   void wait() override { check(cudaEventSynchronize(event_), "waiting for the device"); }
   double seconds_since(const DeviceEvent& earlier) const override {
     float ms = 0;
@@ -112,6 +115,16 @@ cuda::Device open_device(int ordinal) {
   return device;
 }
 
+/// The same device, whose work goes to a stream of its own, which comes first where both have work:
+/// what waits for a collective waits for other ranks too.
+cuda::Device with_communication_stream(cuda::Device device) {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cuda: priorities of streams");
+  check(cudaStreamCreateWithPriority(&device.compute, cudaStreamNonBlocking, greatest),
+        "cuda: communication stream");
+  return device;
+}
+
 /// Its bus address, which parts of a divided device (MIG) have in common, and what tells those
 /// apart.
 std::string device_id(int ordinal) {
@@ -126,10 +139,16 @@ std::string device_id(int ordinal) {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(int ordinal) : device_(open_device(ordinal)), id_(device_id(ordinal)) {}
+  explicit CudaBackend(int ordinal)
+      : device_(open_device(ordinal)),
+        communication_(with_communication_stream(device_)),
+        id_(device_id(ordinal)) {}
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
-  ~CudaBackend() override { cudaStreamDestroy(device_.compute); }
+  ~CudaBackend() override {
+    cudaStreamDestroy(communication_.compute);
+    cudaStreamDestroy(device_.compute);
+  }
 
   std::string device_class() const override {
     return fmt::format("cuda, {}, {}", device_.name, cuda::library_versions());
@@ -189,16 +208,16 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, host), "kind of memory");
-    copy(device, host, bytes, cudaMemcpyHostToDevice);
+    copy(device, host, bytes, cudaMemcpyHostToDevice, device_);
     // Nothing promises that pageable memory has been read when an asynchronous copy returns.
     if (attributes.type != cudaMemoryTypeHost) synchronize();
   }
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
-    copy(host, device, bytes, cudaMemcpyDeviceToHost);
+    copy(host, device, bytes, cudaMemcpyDeviceToHost, device_);
     synchronize();
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
-    copy(to, from, bytes, cudaMemcpyDeviceToDevice);
+    copy(to, from, bytes, cudaMemcpyDeviceToDevice, *in_use_);
   }
 
   std::unique_ptr<DeviceEvent> make_event() override {
@@ -210,20 +229,33 @@ class CudaBackend final : public Backend {
     return std::make_unique<CudaEvent>(cudaEventDefault);
   }
   void record(DeviceEvent& event) override {
-    static_cast<CudaEvent&>(event).record(device_.compute);
+    static_cast<CudaEvent&>(event).record(in_use_->compute);
   }
+  void wait_for(const DeviceEvent& event) override {
+    static_cast<const CudaEvent&>(event).hold_up(in_use_->compute);
+  }
+  void use_stream(DeviceStream stream) override {
+    in_use_ = stream == DeviceStream::compute ? &device_ : &communication_;
+  }
+  void* native_stream() override { return in_use_->compute; }
+
+  bool records_graphs() const override { return true; }
+  void begin_graph() override { cuda::begin_graph(device_); }
+  std::unique_ptr<DeviceGraph> end_graph() override { return cuda::end_graph(device_); }
+  void abandon_graph() noexcept override { cuda::abandon_graph(device_); }
+
   void start_copy_to_host(void* host, const void* device, std::size_t bytes) override {
-    copy(host, device, bytes, cudaMemcpyDeviceToHost);
+    copy(host, device, bytes, cudaMemcpyDeviceToHost, device_);
   }
 
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
-    cuda::add(device_, out, a, b, elems);
+    cuda::add(*in_use_, out, a, b, elems);
   }
   void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
-    cuda::sgd_update(device_, update, ranges);
+    cuda::sgd_update(*in_use_, update, ranges);
   }
   void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) override {
-    cuda::adamw_update(device_, update, ranges);
+    cuda::adamw_update(*in_use_, update, ranges);
   }
   void squared_norms(const float* values,
                      std::span<const FlatRange> ranges,
@@ -237,10 +269,10 @@ class CudaBackend final : public Backend {
                            double* result) override {
     reserve_norms(ranges);
     cuda::squared_norms(
-        device_, values, ranges, result, norms_->data() + ranges.size() * sizeof(double));
+        *in_use_, values, ranges, result, norms_->data() + ranges.size() * sizeof(double));
   }
   void add_in_order(const double* values, std::int64_t count, double* result) override {
-    cuda::add_in_order(device_, values, count, result);
+    cuda::add_in_order(*in_use_, values, count, result);
   }
   void reserve_norms(std::span<const FlatRange> tensors) override {
     const std::size_t bytes =
@@ -250,7 +282,7 @@ class CudaBackend final : public Backend {
   void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
     reserve_norms(sums.tensors);
     start_squared_norms(sums.gradients, sums.tensors, norms_->as<double>());
-    cuda::conclude_step(device_, sums, norms_->as<double>(), outcome);
+    cuda::conclude_step(*in_use_, sums, norms_->as<double>(), outcome);
   }
   void hash(const float* values,
             std::span<const FlatRange> ranges,
@@ -269,19 +301,25 @@ class CudaBackend final : public Backend {
                                 float momentum,
                                 std::int64_t elems,
                                 const StepOutcome* outcome) override {
-    cuda::update_running_statistic(device_, value, sum, weight, momentum, elems, outcome);
+    cuda::update_running_statistic(*in_use_, value, sum, weight, momentum, elems, outcome);
   }
 
  private:
   /// CUDA's choice of the device is a thread's; on another than ours a context would be made.
   void select() const { check(cudaSetDevice(device_.ordinal), "choice of the device"); }
 
-  void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  void copy(void* to,
+            const void* from,
+            std::size_t bytes,
+            cudaMemcpyKind kind,
+            const cuda::Device& device) {
     if (bytes > 0 && to != from)
-      check(cudaMemcpyAsync(to, from, bytes, kind, device_.compute), "copy");
+      check(cudaMemcpyAsync(to, from, bytes, kind, device.compute), "copy");
   }
 
   cuda::Device device_;
+  const cuda::Device communication_;      // its stream stands where device_'s compute does
+  const cuda::Device* in_use_ = &device_;
   const std::string id_;
   const std::unique_ptr<RangeMarker> ranges_ = cuda::make_range_marker();
   std::unique_ptr<DeviceBuffer> norms_;  // squared norms, and behind them the sums of their blocks
