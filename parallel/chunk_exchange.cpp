@@ -10,41 +10,7 @@ namespace {
 
 constexpr std::int64_t kZeros = 16 * 1024;
 
-void add_nodes(Backend& backend,
-               const FinishTree& finish,
-               std::span<float* const> operands,
-               float* result,
-               std::int64_t at,
-               std::int64_t elems) {
-  for (std::size_t i = 0; i < finish.adds.size(); ++i) {
-    const auto [to, from] = finish.adds[i];
-    float* sum = operands[std::size_t(to)] + at;
-    backend.add(i + 1 == finish.adds.size() ? result + at : sum,
-                sum,
-                operands[std::size_t(from)] + at,
-                elems);
-  }
-}
-
 }  // namespace
-
-void sum_nodes(Backend& backend,
-               const FinishTree& finish,
-               std::span<float* const> operands,
-               float* result,
-               std::int64_t elems) {
-  if (elems == 0) return;
-  if (finish.adds.empty()) {
-    const float* only = operands[std::size_t(finish.root)];
-    if (only != result) backend.copy(result, only, std::size_t(elems) * sizeof(float));
-  } else if (finish.adds.size() == 1) {
-    add_nodes(backend, finish, operands, result, 0, elems);
-  } else {
-    for_cache_blocks({0, elems}, [&](std::int64_t at, std::int64_t size) {
-      add_nodes(backend, finish, operands, result, at, size);
-    });
-  }
-}
 
 ChunkExchange::ChunkExchange(Backend& backend,
                              Communicator& communicator,
@@ -98,6 +64,7 @@ void ChunkExchange::begin(const ExchangePlan& plan, std::int64_t largest) {
   LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
                   pool_bytes());
   operands_.resize(std::size_t(plan.nodes()));
+  terms_.resize(operands_.size());
   for (InFlight& entry : in_flight_) entry.all_to_all.reserve(std::size_t(plan.layers));
 }
 
@@ -161,7 +128,8 @@ void ChunkExchange::sum_chunk(const InFlight& entry, int slot) {
         next += stride;
       }
     }
-  sum_nodes(backend_, plan_->finish, operands_, gradients_ + b.offset + chunk.offset, chunk.elems);
+  to_terms(plan_->finish, operands_, terms_);
+  backend_.sum_tree(terms_, gradients_ + b.offset + chunk.offset, chunk.elems);
 }
 
 void ChunkExchange::start_all_gather(InFlight& entry) {

@@ -12,14 +12,6 @@
 
 namespace lockstep {
 
-/// Adds operands[0..] as `finish` says, in blocks that stay in cache; the result goes to `result`,
-/// which may be an operand. Operands are consumed.
-void sum_nodes(Backend& backend,
-               const FinishTree& finish,
-               std::span<float* const> operands,
-               float* result,
-               std::int64_t elems);
-
 /// The buckets that are too large to be gathered whole. Each goes through
 ///   all-to-all of chunks -> own chunk summed in tree order -> all-gather of chunks,
 /// or, with Reduction::fast, through one all-reduce.
@@ -84,6 +76,7 @@ class ChunkExchange {
   int slots_ = 1;
   std::vector<CommBlock> to_, from_;  // [ranks]
   std::vector<float*> operands_;      // [nodes of the plan]
+  std::vector<TreeTerm> terms_;       // [nodes of the plan]
   std::uint64_t bytes_sent_ = 0;
   // Of the buckets in order of start(): those before gathered_ are complete, before summed_ are
   // being gathered, before exchanged_ being exchanged, before started_ waiting for a slot.

@@ -61,6 +61,14 @@ ExchangeSize exchange_size(int shards,
   return size;
 }
 
+void to_terms(const FinishTree& finish,
+              std::span<float* const> operands,
+              std::span<TreeTerm> terms) {
+  LOCKSTEP_ASSERT(finish.leaves.size() == terms.size());
+  for (std::size_t i = 0; i < terms.size(); ++i)
+    terms[i] = {operands[std::size_t(finish.leaves[i].operand)], finish.leaves[i].merges};
+}
+
 CommBlock chunk_of(std::int64_t elems, int rank, int ranks) {
   const std::int64_t units = (elems + kChunkUnit - 1) / kChunkUnit;
   const std::int64_t size = (units + ranks - 1) / ranks * kChunkUnit;

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "core/exec/backend.h"
 #include "core/exec/communicator.h"
 #include "parallel/gradient_exchange.h"
 #include "parallel/schedule.h"
@@ -49,6 +50,11 @@ ExchangeSize exchange_size(int shards,
                            std::span<const ShardRange> owners,
                            int rank,
                            Reduction reduction);
+
+/// The leaves of `finish` as Backend::sum_tree() takes them. operands: [nodes], terms: [nodes].
+void to_terms(const FinishTree& finish,
+              std::span<float* const> operands,
+              std::span<TreeTerm> terms);
 
 /// The chunk of a bucket that `rank` sums: equal sizes in units of 64 bytes, the last ones shorter.
 CommBlock chunk_of(std::int64_t elems, int rank, int ranks);

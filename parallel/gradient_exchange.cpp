@@ -45,7 +45,8 @@ class GradientExchange::State {
         std::vector<Bucket> buckets,
         float* gradients,
         int max_shards)
-      : reduction_(reduction),
+      : backend_(backend),
+        reduction_(reduction),
         rank_(communicator.rank()),
         ranks_(communicator.size()),
         buckets_(std::move(buckets)),
@@ -56,6 +57,9 @@ class GradientExchange::State {
         chunks_(backend, communicator, reduction, sums_, gradients, int(buckets_.size())) {
     reserve_for_schedules(max_shards);
     plans_.reserve(kMostPlans);
+    if (ranks_ == 1 || !communicator.in_stream_order()) return;
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      in_stream_.push_back({backend.make_event(), backend.make_event()});
   }
 
   void set_position(Position* position) { position_ = position; }
@@ -77,7 +81,7 @@ class GradientExchange::State {
   void start_bucket(int index) {
     LOCKSTEP_ASSERT(stage_.at(std::size_t(index)) == Stage::open);
     const Bucket bucket = buckets_[std::size_t(index)];
-    if (!plan_->local.merges.empty()) sums_.push_last(bucket);
+    if (in_stream_.empty() && !plan_->local.merges.empty()) sums_.push_last(bucket);
     stage_[std::size_t(index)] = Stage::started;
     if (ranks_ == 1 || bucket.elems == 0) return;
     if (take_fault(FaultKind::skip_bucket) != nullptr) {
@@ -85,11 +89,13 @@ class GradientExchange::State {
       return;
     }
     if (take_fault(FaultKind::halve_count) != nullptr) halved_ = index;
+    if (!in_stream_.empty()) return start_in_stream(index);
     if (gather_.takes(plan_->size, bucket.elems)) return;
     stage_[std::size_t(index)] = Stage::in_chunks;
     chunk_index_[std::size_t(index)] = chunks_.started();
     chunks_.start(exchanged_part(index));
   }
+
 
   bool in_flight() const { return !chunks_.idle(); }
   void progress() {
@@ -100,7 +106,9 @@ class GradientExchange::State {
     Stage& stage = stage_.at(std::size_t(index));
     LOCKSTEP_ASSERT(stage != Stage::open && stage != Stage::finished);
     const Bucket bucket = exchanged_part(index);
-    if (ranks_ > 1 && bucket.elems > 0) {
+    if (stage == Stage::in_stream) {
+      backend_.wait_for(*in_stream_[std::size_t(index)].summed);
+    } else if (ranks_ > 1 && bucket.elems > 0) {
       std::optional<CollectiveScope> scope;
       if (position_ != nullptr)
         scope.emplace(*position_,
@@ -123,7 +131,30 @@ class GradientExchange::State {
   double exposed_seconds() const { return std::chrono::duration<double>(exposed_).count(); }
 
  private:
-  enum class Stage : std::uint8_t { open, started, in_chunks, skipped, finished };
+  enum class Stage : std::uint8_t { open, started, in_chunks, in_stream, skipped, finished };
+
+  /// Of one bucket, where collectives stand in stream order.
+  struct InStream {
+    std::unique_ptr<DeviceEvent> computed, summed;
+  };
+
+  /// Everything that the bucket needs, behind what has been asked of the compute stream.
+  void start_in_stream(int index) {
+    const InStream& events = in_stream_[std::size_t(index)];
+    backend_.record(*events.computed);
+    const StreamScope scope(backend_, DeviceStream::communication);
+    backend_.wait_for(*events.computed);
+    const Bucket bucket = exchanged_part(index);
+    if (!plan_->local.merges.empty()) sums_.push_last(bucket);
+    if (gather_.takes(plan_->size, buckets_[std::size_t(index)].elems)) {
+      gather_.finish(bucket);
+    } else {
+      chunks_.start(bucket);
+      LOCKSTEP_ASSERT(chunks_.idle());
+    }
+    backend_.record(*events.summed);
+    stage_[std::size_t(index)] = Stage::in_stream;
+  }
 
   /// The bucket, or what a planned fault leaves of it.
   Bucket exchanged_part(int index) const {
@@ -176,12 +207,14 @@ class GradientExchange::State {
     }
   }
 
+  Backend& backend_;
   Position* position_ = nullptr;
   Reduction reduction_;
   int rank_, ranks_;
   std::vector<Bucket> buckets_;
   std::vector<int> chunk_index_;  // [buckets], the number that ChunkExchange gave
   std::vector<Stage> stage_;      // [buckets]
+  std::vector<InStream> in_stream_;  // [buckets]; empty: the host moves buckets along
   int halved_ = -1;               // by a planned fault
   std::vector<std::unique_ptr<ExchangePlan>> plans_;
   const ExchangePlan* plan_ = nullptr;

@@ -14,6 +14,7 @@ void PendingSums::reserve(int depth) {
         backend_.allocate(std::size_t(extent_.elems) * sizeof(float), "pending gradient sums"));
     pending_.push_back(arrays_.back()->as<float>() - extent_.offset);
   }
+  terms_.reserve(pending_.size() + 1);
 }
 
 void PendingSums::begin(const LocalTree& tree) {
@@ -24,37 +25,21 @@ void PendingSums::begin(const LocalTree& tree) {
 void PendingSums::push() {
   LOCKSTEP_ASSERT(left() > 0);
   const int merges = tree_->merges[std::size_t(pushed_++)];
-  float* const* top = pending_.data() + open_;  // One above the highest pending sum.
-  if (merges == 0) {
-    backend_.copy(*top + extent_.offset,
-                  gradients_ + extent_.offset,
-                  std::size_t(extent_.elems) * sizeof(float));
-  } else if (merges == 1) {
-    float* sum = top[-1] + extent_.offset;
-    backend_.add(sum, sum, gradients_ + extent_.offset, extent_.elems);
-  } else {
-    for_cache_blocks(extent_, [&](std::int64_t at, std::int64_t elems) {
-      for (int i = 1; i <= merges; ++i)
-        backend_.add(
-            (i < merges ? gradients_ : top[-i]) + at, top[-i] + at, gradients_ + at, elems);
-    });
-  }
+  merge(merges, extent_, pending_[std::size_t(open_ - merges)]);
   open_ += 1 - merges;
 }
 
 void PendingSums::push_last(Bucket bucket) {
   LOCKSTEP_ASSERT(left() == 0);
-  const int merges = tree_->merges.back();
-  float* const* top = pending_.data() + open_;
-  if (merges == 1) {
-    float* sum = gradients_ + bucket.offset;
-    backend_.add(sum, top[-1] + bucket.offset, sum, bucket.elems);
-  } else if (merges > 1) {
-    for_cache_blocks(bucket, [&](std::int64_t at, std::int64_t elems) {
-      for (int i = 1; i <= merges; ++i)
-        backend_.add(gradients_ + at, top[-i] + at, gradients_ + at, elems);
-    });
-  }
+  if (const int merges = tree_->merges.back(); merges > 0) merge(merges, bucket, gradients_);
+}
+
+void PendingSums::merge(int merges, Bucket range, float* result) {
+  terms_.clear();
+  for (int i = open_ - merges; i < open_; ++i)
+    terms_.push_back({pending_[std::size_t(i)] + range.offset, 0});
+  terms_.push_back({gradients_ + range.offset, merges});
+  backend_.sum_tree(terms_, result + range.offset, range.elems);
 }
 
 float* PendingSums::node(int index) const {

@@ -33,22 +33,17 @@ class PendingSums {
   float* node(int index) const;
 
  private:
+  /// result = the newest `merges` pending sums and what `gradients` holds, summed from the top.
+  void merge(int merges, Bucket range, float* result);
+
   Backend& backend_;
   float* gradients_;
   Bucket extent_;
   std::vector<std::unique_ptr<DeviceBuffer>> arrays_;
   std::vector<float*> pending_;  // [arrays_], shifted so that offsets of `gradients` apply
+  std::vector<TreeTerm> terms_;
   const LocalTree* tree_ = nullptr;
   int pushed_ = 0, open_ = 0;  // shards taken, pending arrays in use
 };
-
-/// Calls f(first, elems) for consecutive blocks that stay in the first-level cache while several
-/// additions pass over them.
-template <typename F>
-void for_cache_blocks(Bucket range, F f) {
-  constexpr std::int64_t kBlock = 2048;
-  for (std::int64_t i = 0; i < range.elems; i += kBlock)
-    f(range.offset + i, range.elems - i < kBlock ? range.elems - i : kBlock);
-}
 
 }  // namespace lockstep

@@ -65,22 +65,22 @@ struct LocalWalk {
 
 struct FinishWalk {
   std::span<const TreeNode> operands;
-  std::vector<TreeAdd> adds;
+  std::vector<FinishTree::Leaf> leaves;
 
-  // The operand that becomes the sum of `order`, operand numbers below `node` from left to right.
-  int visit(TreeNode node, std::span<const int> order) {
-    if (order.size() == 1) return order.front();
+  // `order`: operand numbers below `node` from left to right.
+  void visit(TreeNode node, std::span<const int> order) {
+    if (order.size() == 1) {
+      leaves.push_back({order.front(), 0});
+      return;
+    }
     LOCKSTEP_ASSERT(node.level > 0);  // Else two operands share a leaf.
     const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
     const auto middle = std::ranges::partition_point(
         order, [&](int i) { return operands[std::size_t(i)].first_leaf() < right.first_leaf(); });
     const auto on_left = std::size_t(middle - order.begin());
-    if (on_left == 0) return visit(right, order);
-    if (on_left == order.size()) return visit(left, order);
-    const int to = visit(left, order.first(on_left));
-    const int from = visit(right, order.subspan(on_left));
-    adds.push_back({to, from});
-    return to;
+    if (on_left > 0) visit(left, order.first(on_left));
+    if (on_left < order.size()) visit(right, order.subspan(on_left));
+    if (on_left > 0 && on_left < order.size()) ++leaves.back().merges;
   }
 };
 
@@ -120,8 +120,8 @@ FinishTree finish_tree(std::span<const TreeNode> operands) {
   if (!std::ranges::is_sorted(order, {}, first_leaf)) std::ranges::sort(order, {}, first_leaf);
   FinishWalk walk{operands, {}};
   const std::int64_t last_leaf = operands[std::size_t(order.back())].first_leaf();
-  const int root = walk.visit({level_above(last_leaf + 1), 0}, order);
-  return {std::move(walk.adds), root};
+  walk.visit({level_above(last_leaf + 1), 0}, order);
+  return {std::move(walk.leaves)};
 }
 
 }  // namespace lockstep

@@ -50,16 +50,14 @@ LocalTree local_tree(const PresentLeaves& present, ShardRange own);
 /// How many nodes local_tree() leaves, without making them.
 int local_nodes(const PresentLeaves& present, ShardRange own);
 
-/// operands[to] += operands[from].
-struct TreeAdd {
-  int to = 0;
-  int from = 0;
-};
-
-/// The rest of the tree over the nodes that all ranks are left with.
+/// The rest of the tree over the nodes that all ranks are left with: operands from left to right,
+/// and how often sums are merged behind each, as Backend::sum_tree() has it.
 struct FinishTree {
-  std::vector<TreeAdd> adds;  ///< in this order; the last one makes the root
-  int root = -1;              ///< the operand that ends up as the sum of everything
+  struct Leaf {
+    int operand = 0;
+    int merges = 0;
+  };
+  std::vector<Leaf> leaves;
 };
 
 /// `operands`: disjoint nodes in any order that hold every present shard. Not empty.

@@ -45,6 +45,7 @@ std::size_t WholeGather::bytes() const {
 void WholeGather::begin(const ExchangePlan& plan) {
   plan_ = &plan;
   operands_.resize(std::size_t(plan.nodes()));
+  terms_.resize(operands_.size());
 }
 
 void WholeGather::finish(Bucket bucket) {
@@ -70,7 +71,8 @@ void WholeGather::finish(Bucket bucket) {
     operand = received;
     received += bucket.elems;
   }
-  sum_nodes(backend_, plan_->finish, operands_, gradients_ + bucket.offset, bucket.elems);
+  to_terms(plan_->finish, operands_, terms_);
+  backend_.sum_tree(terms_, gradients_ + bucket.offset, bucket.elems);
 }
 
 }  // namespace lockstep

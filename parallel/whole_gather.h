@@ -31,7 +31,8 @@ class WholeGather {
   std::size_t bytes() const;
 
   void begin(const ExchangePlan& plan);
-  /// Blocks until `gradients` holds the bucket's sum. Ranks call this in the same bucket order.
+  /// Blocks until `gradients` holds the bucket's sum, but where the communicator stands in stream
+  /// order. Ranks call this in the same bucket order.
   void finish(Bucket bucket);
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
@@ -46,6 +47,7 @@ class WholeGather {
   const ExchangePlan* plan_ = nullptr;
   std::vector<std::size_t> sizes_;  // [ranks], bytes
   std::vector<float*> operands_;    // [nodes of the plan]
+  std::vector<TreeTerm> terms_;     // [nodes of the plan]
   std::uint64_t bytes_sent_ = 0;
 };
 

@@ -101,6 +101,12 @@ struct StepSums {
   const StepOutcome* previous = nullptr;
 };
 
+/// One operand of a tree of sums; see Backend::sum_tree().
+struct TreeTerm {
+  float* values = nullptr;
+  int merges = 0;
+};
+
 /// A point in the device's work.
 class DeviceEvent {
  public:
@@ -236,6 +242,10 @@ class Backend {
 
   /// out = a + b; `out` may be `a` or `b`.
   virtual void add(float* out, const float* a, const float* b, std::int64_t elems) = 0;
+  /// result = the terms, from left to right, summed as a tree: sums stand on a stack; each term is
+  /// pushed, then the top is `merges` times replaced by the sum of the top two, and one remains at
+  /// the end. `elems` each. Terms are consumed: their memory may be written; `result` may be one.
+  virtual void sum_tree(std::span<const TreeTerm> terms, float* result, std::int64_t elems);
   virtual void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) = 0;
   virtual void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) = 0;
   /// Sum of squares of each range: fixed blocks of kNormBlock elements, summed in fp64 in order.

@@ -7,10 +7,10 @@
 #include <type_traits>
 
 #include "core/base/random.h"
-#include "core/exec/run_state.h"
 #include "core/ops/attention.h"
 #include "kernels/cuda/chunk.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/step_counters.cuh"
 
 // Note [Tiles of attention]
 //
@@ -56,7 +56,8 @@ struct AttentionShape {
 
 /// What decides which weights are dropped: see ops::Dropout.
 struct WeightDropout {
-  std::uint64_t key = 0, step = 0, first_sample = 0;
+  std::uint64_t key = 0;
+  LaunchCounters counters;
   std::uint32_t threshold = 0;  ///< weights whose word is smaller are dropped
   float scale = 1;              ///< of those kept
   bool drops = false;
@@ -64,8 +65,7 @@ struct WeightDropout {
   /// rate in [0, 1) has 24 bits, so the threshold is below 2^32.
   WeightDropout(float rate, const std::string& path, const RunState& state)
       : key(random_key(state.seed, path)),
-        step(state.step),
-        first_sample(state.first_sample),
+        counters(state),
         threshold(std::uint32_t(std::llround(double(rate) * 0x1p32))),
         scale(float(1.0 / (1.0 - double(rate)))),
         drops(rate > 0.0f) {}
@@ -232,11 +232,12 @@ __device__ inline void kept_weights(bool (&kept)[count],
                                     std::int64_t key) {
   const auto element = std::uint64_t((block.head * s.tokens + query) * s.tokens + key);
   const std::uint64_t counter =
-      (dropout.first_sample + std::uint64_t(block.sample)) << 32 | element / 4;
-  const RandomBlock low = philox(dropout.key, dropout.step, counter);
+      (dropout.counters.first_sample() + std::uint64_t(block.sample)) << 32 | element / 4;
+  const std::uint64_t step = dropout.counters.step();
+  const RandomBlock low = philox(dropout.key, step, counter);
   const unsigned skip = element % 4;
   RandomBlock high{};
-  if (skip > 0) high = philox(dropout.key, dropout.step, counter + 1);
+  if (skip > 0) high = philox(dropout.key, step, counter + 1);
   std::uint32_t words[7] = {low[0], low[1], low[2], low[3], high[0], high[1], high[2]};
   // Moved in two steps, so that every index is a constant.
   for (int i = 0; i < 5; ++i) words[i] = (skip & 2) != 0 ? words[i + 2] : words[i];

@@ -251,6 +251,11 @@ class CudaBackend final : public Backend {
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     cuda::add(*in_use_, out, a, b, elems);
   }
+  void sum_tree(std::span<const TreeTerm> terms, float* result, std::int64_t elems) override {
+    if (elems == 0) return;
+    if (terms.size() == 1 || !cuda::sum_tree(*in_use_, terms, result, elems))
+      Backend::sum_tree(terms, result, elems);
+  }
   void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
     cuda::sgd_update(*in_use_, update, ranges);
   }

@@ -6,6 +6,7 @@
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/group_access.cuh"
 #include "kernels/cuda/kernel_list.h"
+#include "kernels/cuda/step_counters.cuh"
 
 // Dropout. Four neighbouring elements of a sample share one call of Philox, about 80 instructions.
 // A thread computes 16 bytes of the output where samples are multiples of that, otherwise the
@@ -19,14 +20,15 @@ constexpr int kWords = 4;  // of one call of Philox
 /// The random words of one run: see ops::Dropout.
 struct DropoutStream {
   std::uint64_t key = 0;
-  std::uint64_t step = 0;
-  std::uint64_t first_sample = 0;
+  LaunchCounters counters;
   std::uint32_t threshold = 0;  ///< words below it are dropped
   float scale = 1.0f;           ///< of what is kept
 
   /// Words of elements [4 block, 4 block + 4) of sample n of the micro-batch.
   __device__ RandomBlock words(std::int64_t n, std::int64_t block) const {
-    return philox(key, step, (first_sample + std::uint64_t(n)) << 32 | std::uint64_t(block));
+    return philox(key,
+                  counters.step(),
+                  (counters.first_sample() + std::uint64_t(n)) << 32 | std::uint64_t(block));
   }
   __device__ float apply(float x, std::uint32_t word) const {
     return word >= threshold ? x * scale : 0.0f;
@@ -82,8 +84,7 @@ class DropoutKernel final : public BoundKernel {
   void run(const RunState& state) override {
     constexpr int kPack = Pack<T>::kElems;
     stream_.key = random_key(state.seed, path_);
-    stream_.step = state.step;
-    stream_.first_sample = state.first_sample;
+    stream_.counters = LaunchCounters(state);
     if (sample_elems_ % kPack == 0)
       start(dropout_packs_kernel<T, kPack>, sample_elems_ / kPack);
     else

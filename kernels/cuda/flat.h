@@ -11,6 +11,11 @@
 namespace lockstep::cuda {
 
 void add(const Device& device, float* out, const float* a, const float* b, std::int64_t elems);
+/// False, and nothing done: more terms than a launch takes.
+bool sum_tree(const Device& device,
+              std::span<const TreeTerm> terms,
+              float* result,
+              std::int64_t elems);
 void sgd_update(const Device& device, const SgdUpdate& update, std::span<const FlatRange> ranges);
 void adamw_update(const Device& device,
                   const AdamwUpdate& update,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
-
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/range_table.cuh"
+#include "kernels/cuda/step_counters.cuh"
 #include "kernels/cuda/step_outcome.cuh"
 
 // Optimizer steps over many ranges of the flat space. A block takes one tile of a range; a thread
@@ -14,17 +13,6 @@ namespace {
 
 constexpr std::int64_t kTile = 4096;
 
-struct SgdRange {
-  std::int64_t offset, elems;
-  float weight_decay, lr;  ///< lr: with the range's scale in it
-};
-
-struct AdamwRange {
-  std::int64_t offset, elems;
-  float keep;       ///< 1 - lr * weight_decay
-  float step_size;  ///< lr / (1 - beta1^t)
-};
-
 /// What all ranges share.
 struct AdamwFactors {
   float* params;
@@ -32,17 +20,17 @@ struct AdamwFactors {
   float* first_moment;
   float* second_moment;
   float grad_scale, beta1, beta2, eps;
-  float inverse_root_correction;  ///< 1 / sqrt(1 - beta2^t)
   const StepOutcome* outcome;
+  LaunchCounters counters;
 };
 
 /// Calls `body(at, width)` for this thread's elements of the block's tile, `at` being their place
 /// in the flat arrays; they start at multiples of 16 bytes where `aligned`.
-template <typename Range, typename Body>
-__device__ inline void for_each_in_block(const typename RangeTable<Range>::Place& place,
+template <typename Body>
+__device__ inline void for_each_in_block(const RangeTable<FlatRange>::Place& place,
                                          bool aligned,
                                          Body body) {
-  const Range& range = place.range;
+  const FlatRange& range = place.range;
   const std::int64_t begin = place.tile * kTile, end = begin + kTile;
   for_each_in_tile(begin,
                    end < range.elems ? end : range.elems,
@@ -50,42 +38,47 @@ __device__ inline void for_each_in_block(const typename RangeTable<Range>::Place
                    [&](std::int64_t i, auto width) { body(range.offset + i, width); });
 }
 
-enum class Momentum { none, first, running };
-
-template <Momentum kind>
-__global__ void sgd_kernel(const __grid_constant__ RangeTable<SgdRange> table,
+template <bool has_momentum>
+__global__ void sgd_kernel(const __grid_constant__ RangeTable<FlatRange> table,
                            SgdUpdate u,
+                           LaunchCounters counters,
                            bool aligned) {
   if (forbids_updates(u.outcome)) return;
   const float grad_scale = grad_scale_of(u.outcome, u.grad_scale);
+  const bool first = counters.first();
   const auto place = table.place_of(std::int32_t(blockIdx.x));
-  for_each_in_block<SgdRange>(place, aligned, [&](std::int64_t at, auto width) {
+  const float lr = counters.lr() * place.range.lr_scale;
+  for_each_in_block(place, aligned, [&](std::int64_t at, auto width) {
     constexpr int kWidth = decltype(width)::value;
     Floats<kWidth> p = load_floats<kWidth>(u.params + at);
     const Floats<kWidth> grad = load_floats<kWidth>(u.grads + at);
     Floats<kWidth> m{};
-    if constexpr (kind == Momentum::running) m = load_floats<kWidth>(u.momentum_buffer + at);
+    if constexpr (has_momentum) m = load_floats<kWidth>(u.momentum_buffer + at);
     for (int i = 0; i < kWidth; ++i) {
       const float g = grad.values[i] * grad_scale + place.range.weight_decay * p.values[i];
       float direction = g;
-      if constexpr (kind != Momentum::none) {
-        m.values[i] = kind == Momentum::running ? u.momentum * m.values[i] + g : g;
+      if constexpr (has_momentum) {
+        m.values[i] = first ? g : u.momentum * m.values[i] + g;
         direction = u.nesterov ? g + u.momentum * m.values[i] : m.values[i];
       }
-      p.values[i] = p.values[i] - place.range.lr * direction;
+      p.values[i] = p.values[i] - lr * direction;
     }
-    if constexpr (kind != Momentum::none) store_floats(u.momentum_buffer + at, m);
+    if constexpr (has_momentum) store_floats(u.momentum_buffer + at, m);
     store_floats(u.params + at, p);
   });
 }
 
-__global__ void adamw_kernel(const __grid_constant__ RangeTable<AdamwRange> table,
+__global__ void adamw_kernel(const __grid_constant__ RangeTable<FlatRange> table,
                              AdamwFactors f,
                              bool aligned) {
   if (forbids_updates(f.outcome)) return;
   const float grad_scale = grad_scale_of(f.outcome, f.grad_scale);
   const auto place = table.place_of(std::int32_t(blockIdx.x));
-  for_each_in_block<AdamwRange>(place, aligned, [&](std::int64_t at, auto width) {
+  const double lr = double(f.counters.lr()) * double(place.range.lr_scale);
+  const auto keep = float(1.0 - lr * double(place.range.weight_decay));
+  const auto step_size = float(lr / f.counters.first_correction());
+  const float inverse_root_correction = f.counters.root_correction();
+  for_each_in_block(place, aligned, [&](std::int64_t at, auto width) {
     constexpr int kWidth = decltype(width)::value;
     Floats<kWidth> p = load_floats<kWidth>(f.params + at);
     const Floats<kWidth> grad = load_floats<kWidth>(f.grads + at);
@@ -95,9 +88,8 @@ __global__ void adamw_kernel(const __grid_constant__ RangeTable<AdamwRange> tabl
       const float g = grad.values[i] * grad_scale;
       m.values[i] = f.beta1 * m.values[i] + (1.0f - f.beta1) * g;
       v.values[i] = f.beta2 * v.values[i] + (1.0f - f.beta2) * (g * g);
-      const float divisor = sqrtf(v.values[i]) * f.inverse_root_correction + f.eps;
-      p.values[i] =
-          p.values[i] * place.range.keep - place.range.step_size * (m.values[i] / divisor);
+      const float divisor = sqrtf(v.values[i]) * inverse_root_correction + f.eps;
+      p.values[i] = p.values[i] * keep - step_size * (m.values[i] / divisor);
     }
     store_floats(f.first_moment + at, m);
     store_floats(f.second_moment + at, v);
@@ -109,59 +101,46 @@ __global__ void adamw_kernel(const __grid_constant__ RangeTable<AdamwRange> tabl
 
 void sgd_update(const Device& device, const SgdUpdate& u, std::span<const FlatRange> ranges) {
   const bool aligned = aligned_to_packs(u.params, u.grads, u.momentum_buffer);
-  const auto kernel = u.momentum_buffer == nullptr ? sgd_kernel<Momentum::none>
-                      : u.first                    ? sgd_kernel<Momentum::first>
-                                                   : sgd_kernel<Momentum::running>;
-  for_each_table<SgdRange>(
-      ranges,
-      kTile,
-      [&](const FlatRange& range) {
-        return SgdRange{range.offset, range.elems, range.weight_decay, u.lr * range.lr_scale};
-      },
-      [&](const RangeTable<SgdRange>& table) {
-        launch("sgd_update",
-               {.grid = dim3(unsigned(table.tiles()))},
-               device.compute,
-               kernel,
-               table,
-               u,
-               aligned);
-      });
+  LaunchCounters counters;
+  counters.place = u.counters;
+  counters.values = {.lr = u.lr, .first = u.first ? 1u : 0u};
+  const auto kernel = u.momentum_buffer == nullptr ? sgd_kernel<false> : sgd_kernel<true>;
+  for_each_table(ranges, kTile, [&](const RangeTable<FlatRange>& table) {
+    launch("sgd_update",
+           {.grid = dim3(unsigned(table.tiles()))},
+           device.compute,
+           kernel,
+           table,
+           u,
+           counters,
+           aligned);
+  });
 }
 
 void adamw_update(const Device& device, const AdamwUpdate& u, std::span<const FlatRange> ranges) {
   const bool aligned = aligned_to_packs(u.params, u.grads, u.first_moment, u.second_moment);
-  const double correction1 = 1.0 - std::pow(double(u.beta1), double(u.t));
-  const double correction2 = 1.0 - std::pow(double(u.beta2), double(u.t));
-  const AdamwFactors factors{.params = u.params,
-                             .grads = u.grads,
-                             .first_moment = u.first_moment,
-                             .second_moment = u.second_moment,
-                             .grad_scale = u.grad_scale,
-                             .beta1 = u.beta1,
-                             .beta2 = u.beta2,
-                             .eps = u.eps,
-                             .inverse_root_correction = float(1.0 / std::sqrt(correction2)),
-                             .outcome = u.outcome};
-  for_each_table<AdamwRange>(
-      ranges,
-      kTile,
-      [&](const FlatRange& range) {
-        const double lr = double(u.lr) * double(range.lr_scale);
-        return AdamwRange{range.offset,
-                          range.elems,
-                          float(1.0 - lr * double(range.weight_decay)),
-                          float(lr / correction1)};
-      },
-      [&](const RangeTable<AdamwRange>& table) {
-        launch("adamw_update",
-               {.grid = dim3(unsigned(table.tiles()))},
-               device.compute,
-               adamw_kernel,
-               table,
-               factors,
-               aligned);
-      });
+  AdamwFactors factors{.params = u.params,
+                       .grads = u.grads,
+                       .first_moment = u.first_moment,
+                       .second_moment = u.second_moment,
+                       .grad_scale = u.grad_scale,
+                       .beta1 = u.beta1,
+                       .beta2 = u.beta2,
+                       .eps = u.eps,
+                       .outcome = u.outcome,
+                       .counters = {}};
+  factors.counters.place = u.counters;
+  factors.counters.values = {.step = u.t - 1, .lr = u.lr};
+  correct_bias(factors.counters.values, u.beta1, u.beta2);
+  for_each_table(ranges, kTile, [&](const RangeTable<FlatRange>& table) {
+    launch("adamw_update",
+           {.grid = dim3(unsigned(table.tiles()))},
+           device.compute,
+           adamw_kernel,
+           table,
+           factors,
+           aligned);
+  });
 }
 
 }  // namespace lockstep::cuda

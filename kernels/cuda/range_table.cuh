@@ -64,6 +64,13 @@ void for_each_table(std::span<const FlatRange> ranges,
   if (table.count > 0) start(table);
 }
 
+/// The same, with the ranges as they are.
+template <typename Start>
+void for_each_table(std::span<const FlatRange> ranges, std::int64_t tile_elems, Start start) {
+  for_each_table<FlatRange>(
+      ranges, tile_elems, [](const FlatRange& range) { return range; }, start);
+}
+
 /// Whether all addresses are multiples of 16 bytes, or null.
 template <typename... Pointers>
 bool aligned_to_packs(const Pointers*... pointers) {

@@ -55,11 +55,18 @@ Ranks local_sums(const std::vector<ShardRange>& owners, const Leaves& leaves) {
 float tree_of_ranks(const std::vector<ShardRange>& owners, const Leaves& leaves) {
   Ranks all = local_sums(owners, leaves);
   const FinishTree finish = finish_tree(all.nodes);
-  EXPECT_EQ(finish.adds.size() + 1, all.nodes.size());
-  for (const auto [to, from] : finish.adds)
-    all.sums[std::size_t(to)] += all.sums[std::size_t(from)];
-  EXPECT_TRUE(finish.adds.empty() || finish.adds.back().to == finish.root);
-  return all.sums[std::size_t(finish.root)];
+  EXPECT_EQ(finish.leaves.size(), all.nodes.size());
+  std::vector<float> stack;
+  for (const auto [operand, merges] : finish.leaves) {
+    stack.push_back(all.sums[std::size_t(operand)]);
+    for (int m = 0; m < merges; ++m) {
+      const float top = stack.back();
+      stack.pop_back();
+      stack.back() += top;
+    }
+  }
+  EXPECT_EQ(stack.size(), 1);
+  return stack.front();
 }
 
 // All ways to cut [first, shards) into `ranks` consecutive ranges, empty ones too.
