@@ -29,6 +29,8 @@ class DeviceTimer {
   /// Step number `step` begins. `whole`: a whole global batch; others are not measured, and neither
   /// is the first one, as it has no step before it.
   void begin_step(std::int64_t step, bool whole);
+  /// Whether the step that has begun is measured.
+  bool measures() const { return measures_; }
   /// What was asked of the device since the mark before, or since the end of the step before, was
   /// for `part`. Nothing where the step is not measured.
   void mark(DevicePart part);

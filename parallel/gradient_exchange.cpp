@@ -78,6 +78,19 @@ class GradientExchange::State {
 
   void finish_shard() { sums_.push(); }
 
+  bool in_stream_order() const { return ranks_ == 1 || !in_stream_.empty(); }
+  ShardPlace place() const { return sums_.place(); }
+  void pass_shard() { sums_.pass(); }
+  void pass_buckets(std::uint64_t bytes) {
+    std::ranges::fill(stage_, Stage::finished);
+    bytes_passed_ += bytes;
+  }
+  void go_back(const ShardPlace& place) {
+    sums_.go_back(place);
+    std::ranges::fill(stage_, Stage::open);
+    if (ranks_ > 1) chunks_.begin(*plan_, largest_chunked(plan_->size));
+  }
+
   void start_bucket(int index) {
     LOCKSTEP_ASSERT(stage_.at(std::size_t(index)) == Stage::open);
     const Bucket bucket = buckets_[std::size_t(index)];
@@ -127,7 +140,9 @@ class GradientExchange::State {
   int bucket_count() const { return int(buckets_.size()); }
   std::size_t pending_sum_bytes() const { return sums_.bytes(); }
   std::size_t communication_bytes() const { return gather_.bytes() + chunks_.bytes(); }
-  std::uint64_t bytes_sent() const { return gather_.bytes_sent() + chunks_.bytes_sent(); }
+  std::uint64_t bytes_sent() const {
+    return gather_.bytes_sent() + chunks_.bytes_sent() + bytes_passed_;
+  }
   double exposed_seconds() const { return std::chrono::duration<double>(exposed_).count(); }
 
  private:
@@ -222,6 +237,7 @@ class GradientExchange::State {
   WholeGather gather_;
   ChunkExchange chunks_;
   std::chrono::steady_clock::duration exposed_{};
+  std::uint64_t bytes_passed_ = 0;   // by recorded work
 };
 
 GradientExchange::GradientExchange(Backend& backend,
@@ -242,6 +258,11 @@ void GradientExchange::start_bucket(int bucket) { state_->start_bucket(bucket); 
 void GradientExchange::progress() { state_->progress(); }
 bool GradientExchange::in_flight() const { return state_->in_flight(); }
 void GradientExchange::finish_bucket(int bucket) { state_->finish_bucket(bucket); }
+bool GradientExchange::in_stream_order() const { return state_->in_stream_order(); }
+GradientExchange::ShardPlace GradientExchange::place() const { return state_->place(); }
+void GradientExchange::pass_shard() { state_->pass_shard(); }
+void GradientExchange::pass_buckets(std::uint64_t bytes) { state_->pass_buckets(bytes); }
+void GradientExchange::go_back(const ShardPlace& place) { state_->go_back(place); }
 int GradientExchange::bucket_count() const { return state_->bucket_count(); }
 std::size_t GradientExchange::pending_sum_bytes() const { return state_->pending_sum_bytes(); }
 std::size_t GradientExchange::communication_bytes() const { return state_->communication_bytes(); }

@@ -58,6 +58,25 @@ class GradientExchange {
   /// Adds the shard that `gradients` holds to the pending sums; `gradients` is free again.
   void finish_shard();
   void start_bucket(int bucket);
+
+  /// Whether the device alone does all of it, in stream order, so that it can be recorded: one
+  /// rank, or a communicator of that kind.
+  bool in_stream_order() const;
+  /// How far the step's shards are: equal places, of equal schedules, go on alike.
+  struct ShardPlace {
+    int finished = 0;
+    int pending = 0;  ///< sums of them
+    int merges = 0;   ///< of those with the next shard
+  };
+  ShardPlace place() const;
+  /// Recorded work has done what finish_shard() does, or all that is left of the step, in which
+  /// this rank sends `bytes`.
+  void pass_shard();
+  void pass_buckets(std::uint64_t bytes);
+  /// What was asked for since then was not done; no bucket had been started. Only where
+  /// in_stream_order().
+  void go_back(const ShardPlace& place);
+
   /// Moves started exchanges along; cheap, never blocks.
   void progress();
   /// Whether progress() has anything to do.

@@ -75,7 +75,8 @@ void OptimizerStep::conclude(StepSums sums, StepOutcome* outcome) {
 void OptimizerStep::update_bucket(int bucket,
                                   std::int64_t step,
                                   float lr,
-                                  const StepOutcome* outcome) {
+                                  const StepOutcome* outcome,
+                                  const StepCounters* counters) {
   const auto& ranges = ranges_of_bucket_[std::size_t(bucket)];
   if (ranges.empty()) return;
   if (const auto* sgd = std::get_if<Sgd>(&optimizer_)) {
@@ -86,7 +87,8 @@ void OptimizerStep::update_bucket(int bucket,
                          .momentum = sgd->momentum,
                          .nesterov = sgd->nesterov,
                          .first = step == 0,
-                         .outcome = outcome},
+                         .outcome = outcome,
+                         .counters = counters},
                         ranges);
     return;
   }
@@ -100,8 +102,16 @@ void OptimizerStep::update_bucket(int bucket,
                          .beta2 = adamw.beta2,
                          .eps = adamw.eps,
                          .t = std::uint64_t(step) + 1,
-                         .outcome = outcome},
+                         .outcome = outcome,
+                         .counters = counters},
                         ranges);
+}
+
+StepCounters OptimizerStep::counters(std::int64_t step, float lr) const {
+  StepCounters counters{.step = std::uint64_t(step), .lr = lr, .first = step == 0 ? 1u : 0u};
+  if (const auto* adamw = std::get_if<Adamw>(&optimizer_))
+    correct_bias(counters, adamw->beta1, adamw->beta2);
+  return counters;
 }
 
 void OptimizerStep::update_running_statistics(const StepOutcome* outcome) {

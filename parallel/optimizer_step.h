@@ -30,8 +30,14 @@ class OptimizerStep {
   void conclude(StepSums sums, StepOutcome* outcome);
 
   /// Update number `step` (from 0) of one bucket's trained parameters, as `outcome` (in device
-  /// memory; null: none) has it.
-  void update_bucket(int bucket, std::int64_t step, float lr, const StepOutcome* outcome);
+  /// memory; null: none) has it. `counters`: see SgdUpdate.
+  void update_bucket(int bucket,
+                     std::int64_t step,
+                     float lr,
+                     const StepOutcome* outcome,
+                     const StepCounters* counters);
+  /// What updates of that number and rate find in device memory.
+  StepCounters counters(std::int64_t step, float lr) const;
   /// After the last bucket: value += momentum * (sum - weight * value), unless `outcome` is bad.
   void update_running_statistics(const StepOutcome* outcome);
 

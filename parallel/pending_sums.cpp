@@ -23,10 +23,14 @@ void PendingSums::begin(const LocalTree& tree) {
 }
 
 void PendingSums::push() {
+  merge(next_merges(), extent_, pending_[std::size_t(open_ - next_merges())]);
+  pass();
+}
+
+void PendingSums::pass() {
   LOCKSTEP_ASSERT(left() > 0);
-  const int merges = tree_->merges[std::size_t(pushed_++)];
-  merge(merges, extent_, pending_[std::size_t(open_ - merges)]);
-  open_ += 1 - merges;
+  open_ += 1 - next_merges();
+  ++pushed_;
 }
 
 void PendingSums::push_last(Bucket bucket) {

@@ -24,6 +24,15 @@ class PendingSums {
   void begin(const LocalTree& tree);
   /// Pushes what `gradients` holds, for every shard but the last; frees `gradients`.
   void push();
+  /// As push(), where recorded work has done it.
+  void pass();
+  GradientExchange::ShardPlace place() const {
+    return {pushed_, open_, tree_->merges.empty() ? 0 : next_merges()};
+  }
+  void go_back(const GradientExchange::ShardPlace& place) {
+    pushed_ = place.finished;
+    open_ = place.pending;
+  }
   /// The merges of the last shard, within one bucket; the top ends in `gradients`.
   void push_last(Bucket bucket);
   /// Shards that push() still expects; the last one is not for it.
@@ -33,6 +42,7 @@ class PendingSums {
   float* node(int index) const;
 
  private:
+  int next_merges() const { return tree_->merges[std::size_t(pushed_)]; }
   /// result = the newest `merges` pending sums and what `gradients` holds, summed from the top.
   void merge(int merges, Bucket range, float* result);
 

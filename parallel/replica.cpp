@@ -57,6 +57,8 @@ std::span<const StepResult> Replica::train_step(const Schedule& schedule,
   return state_->train_step(schedule, loader, step, lr);
 }
 
+RecordedSteps Replica::recorded_steps() const { return state_->recorded_steps(); }
+
 std::span<const StepResult> Replica::finish_steps() {
   const auto begin = std::chrono::steady_clock::now();
   const std::span<const StepResult> results = state_->outcomes.take_all();

@@ -37,6 +37,13 @@ struct StepTimes {
   std::int64_t whole_micro_batches = 0;
 };
 
+/// How much of training a device does by replaying what it has recorded.
+struct RecordedSteps {
+  std::size_t pieces = 0;     ///< of steps that are recorded
+  std::int64_t replayed = 0;  ///< times that one was, each by a single launch
+  std::string why_not;        ///< why nothing more is recorded; empty: everything is that can be
+};
+
 /// One rank's copy of the model in lockstep with the others: the compiled programs, the flat
 /// arrays, the exchange and the optimizer. Trainer drives it; an own training loop may as well.
 /// Collective: all ranks call the same functions with matching arguments.
@@ -93,6 +100,8 @@ class Replica {
   std::optional<DeviceTimes> device_times(std::int64_t step) const;
   /// What was asked of the device since the last step was not training's, as a snapshot.
   void leave_out_of_device_times();
+
+  RecordedSteps recorded_steps() const;
 
   /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
   ShardNorms& shard_norms();

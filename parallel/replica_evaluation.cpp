@@ -23,7 +23,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
       if (stop()) return std::nullopt;
       const BoundProgram& program = programs.evaluation(micro_batch.samples);
       timer_.start();
-      load(program, loader);
+      load(program, loader, 0);
       context.position().enter(Phase::forward);
       program.program->run_forward(state);
       state.accumulate = true;

@@ -36,7 +36,7 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
       state.first_sample = std::uint64_t(micro_batch.first_sample);
       const BoundProgram& program = programs.training(micro_batch.samples);
       timer_.start();
-      load(program, loader);
+      load(program, loader, state.first_sample);
       run(*program.program, state, false);
       end_round(micro_batch.first_sample);
       state.accumulate = true;

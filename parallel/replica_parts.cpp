@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/exec/dry_backend.h"
 #include "parallel/dry_communicator.h"
+#include "parallel/replica.h"
 
 namespace lockstep {
 namespace {
@@ -64,7 +65,8 @@ ReplicaParts::ReplicaParts(Backend& backend,
                           evaluation_shards(batch)),
       outcomes(backend),
       shard_norms(backend, graph, space, gradients, options.noise_scale_every, batch.shards),
-      sample_weight(backend.allocate_host(sizeof(float), "sample weight")) {}
+      sample_weight(backend.allocate_host(sizeof(float), "sample weight")),
+      counters(backend, Replica::kHeldMicroBatches) {}
 
 std::uint64_t ReplicaParts::pending_sum_bytes() const {
   return exchange.pending_sum_bytes() + evaluation_exchange.pending_sum_bytes();
@@ -72,7 +74,7 @@ std::uint64_t ReplicaParts::pending_sum_bytes() const {
 
 std::uint64_t ReplicaParts::communication_bytes() const {
   return exchange.communication_bytes() + evaluation_exchange.communication_bytes() +
-         outcomes.bytes() + shard_norms.bytes() + sample_weight->bytes();
+         outcomes.bytes() + shard_norms.bytes() + sample_weight->bytes() + counters.bytes();
 }
 
 std::uint64_t exchange_memory(const Graph& graph,

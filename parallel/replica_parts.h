@@ -9,6 +9,7 @@
 #include "parallel/program_set.h"
 #include "parallel/rank_context.h"
 #include "parallel/shard_norms.h"
+#include "parallel/step_counter_slots.h"
 
 namespace lockstep {
 
@@ -47,6 +48,7 @@ struct ReplicaParts {
   OutcomeRing outcomes;
   ShardNorms shard_norms;
   std::unique_ptr<DeviceBuffer> sample_weight;  ///< a float that copies are made from
+  StepCounterSlots counters;
 
   /// `graph`, `space` and the flat arrays must outlive it. Throws ConfigError as OptimizerStep,
   /// OutOfMemory.

@@ -20,24 +20,6 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// A planned fault: of the first value that is not 0, where it would change next to nothing.
-void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
-  constexpr std::uint32_t kBit = 1u << 20;
-  for (std::int64_t i = 0; i < elems; ++i) {
-    std::uint32_t bits = 0;
-    device.copy_to_host(&bits, values + i, sizeof bits);
-    if (bits << 1 == 0) continue;
-    bits ^= kBit;
-    return device.copy_to_device(values + i, &bits, sizeof bits);
-  }
-}
-
-int own_rounds(const Schedule& schedule) {
-  std::size_t rounds = 0;
-  for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
-  return int(rounds);
-}
-
 }  // namespace
 
 Replica::State::State(RankContext& rank_context,
@@ -58,7 +40,8 @@ Replica::State::State(RankContext& rank_context,
       device_timer(context.backend(), training_schedule(batch, batch.global_batch, context.rank())),
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())),
-      ranges_(context.backend().ranges()) {
+      ranges_(context.backend().ranges()),
+      pieces_(context.backend()) {
   for (auto& event : copied_) {
     event = context.backend().make_event();
     context.backend().record(*event);
@@ -73,66 +56,10 @@ Replica::State::State(RankContext& rank_context,
   initialise_parameters();
   if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
+  why_not_recorded_ = reason_not_to_record();
   checks_always_ = checks_ = env().nan_check == "1";
   if (checks_) programs.check_finite(search_.report());
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
-}
-
-std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
-                                                       data::Loader& loader,
-                                                       std::int64_t step,
-                                                       float lr) {
-  RunState state{.seed = options.seed, .step = std::uint64_t(step), .group = group_.get()};
-  context.position().set_step(step + 1);
-  if (profiler) profiler->begin_step(step);
-  set_sample_weight(schedule);
-  play_nan(step);
-  if (checks_) search_.begin();
-  exchange.begin_step(schedule);
-  const bool whole = schedule.samples == batch.global_batch;
-  device_timer.begin_step(step, whole);
-  // Short batches say little of the noise, and may have shards that are absent.
-  shard_norms.begin_step(step, whole && schedule.shards >= 2);
-  adds_norms_ = shard_norms.measures() && !schedule.work.empty();
-  const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
-  timer_.start();
-  for (std::size_t s = 0; s < schedule.work.size(); ++s) {
-    const ShardWork& shard = schedule.work[s];
-    const bool last_shard = s + 1 == schedule.work.size();
-    for (std::size_t m = 0; m < shard.micro_batches.size(); ++m) {
-      state.accumulate = m > 0;
-      state.first_sample = std::uint64_t(shard.micro_batches[m].first_sample);
-      const BoundProgram& program = programs.training(shard.micro_batches[m].samples);
-      const double exchanged = exchanging_;
-      load(program, loader);
-      times.data += fetching_;
-      times.copy += loading_ - fetching_;
-      times.device_wait += holding_up_;
-      const bool last = last_shard && m + 1 == shard.micro_batches.size();
-      const double computing = run(*program.program, state, last && !joins_later);
-      if (checks_) end_round(shard.micro_batches[m].first_sample);
-      if (shard.micro_batches[m].samples < batch.micro_batch) continue;
-      times.whole_loading += loading_;
-      times.whole_compute += computing - (exchanging_ - exchanged);
-      ++times.whole_micro_batches;
-    }
-    if (last_shard) break;
-    if (adds_norms_) {
-      for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
-      end_shard(shard, schedule);
-    }
-    exchange.finish_shard();
-    device_timer.mark(DevicePart::backward);
-    times.backward += timer_.lap();
-  }
-  if (joins_later) join_missing_rounds(schedule, state);
-  if (joins_later || schedule.work.empty()) {
-    start_all_buckets();
-    device_timer.mark(DevicePart::backward);
-    times.backward += timer_.lap();
-  }
-  if (adds_norms_) end_shard(schedule.work.back(), schedule);
-  return update(schedule, step, lr);
 }
 
 void Replica::State::initialise_parameters() {
@@ -184,9 +111,11 @@ void Replica::State::copy_sample_weight(const BoundProgram& program) {
 }
 
 // The loader fills the slot of the micro-batch before last anew: see lend_memory().
-void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
-  DeviceEvent& copied = *copied_[next_copied_];
-  next_copied_ = (next_copied_ + 1) % copied_.size();
+void Replica::State::load(const BoundProgram& program,
+                          data::Loader& loader,
+                          std::uint64_t first_sample) {
+  const std::size_t slot = next_slot();
+  DeviceEvent& copied = *copied_[slot];
   if (!on_host_) {
     copied.wait();  // for what the device computes, so no loading yet
     holding_up_ = timer_.lap();
@@ -205,12 +134,26 @@ void Replica::State::load(const BoundProgram& program, data::Loader& loader) {
   device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
   device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
   copy_sample_weight(program);
+  counters.send(slot, first_sample);
   if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
     const float weight = *sample_weight->as<float>() * float(fault->number);
     device.copy_to_device(program.sample_weight, &weight, sizeof weight);
   }
   device.record(copied);
   loading_ = fetching_ + timer_.lap();
+}
+
+std::size_t Replica::State::next_slot() {
+  next_copied_ = (next_copied_ + 1) % copied_.size();
+  return next_copied_;
+}
+
+// For a rank that has no micro-batch to send them with.
+void Replica::State::send_counters() {
+  const std::size_t slot = next_slot();
+  copied_[slot]->wait();
+  counters.send(slot, 0);
+  context.backend().record(*copied_[slot]);
 }
 
 // A label or token out of range would make a kernel read or write beyond its table.
@@ -231,54 +174,6 @@ void Replica::State::check_labels(const data::LoadedBatch& loaded) const {
   check(loaded.target, loaded.samples * samples_.target.elems(), true);
   if (samples_.input.dtype == DType::i32)
     check(loaded.input, loaded.samples * samples_.input.elems(), false);
-}
-
-double Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
-  context.position().enter(Phase::forward);
-  program.run_forward(state);
-  device_timer.mark(DevicePart::forward);
-  const double forward = timer_.lap();
-  context.position().enter(Phase::backward);
-  if (exchange_after && options.overlap == Overlap::on) {
-    program.run_backward(state, *this);
-  } else {
-    program.run_backward(state);
-    if (exchange_after) start_all_buckets();
-  }
-  device_timer.mark(DevicePart::backward);
-  const double backward = timer_.lap();
-  times.forward += forward;
-  times.backward += backward;
-  return forward + backward;
-}
-
-void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule) {
-  std::int64_t samples = 0;
-  for (const MicroBatch& micro_batch : shard.micro_batches) samples += micro_batch.samples;
-  shard_norms.end_shard(shard.shard, samples, schedule.samples);
-}
-
-void Replica::State::start_bucket(int bucket) {
-  if (adds_norms_) shard_norms.add_bucket(bucket);
-  if (ranges_)
-    bucket_ranges_[std::size_t(bucket)] = ranges_->start(bucket_names_[std::size_t(bucket)]);
-  const auto begin = Clock::now();
-  if (profiler) bucket_start_[std::size_t(bucket)] = begin;
-  const DeviceScope scope(profiler.get(), profiler ? bucket_work_[std::size_t(bucket)] : -1);
-  exchange.start_bucket(bucket);
-  exchanging_ += seconds_between(begin, Clock::now());
-}
-
-void Replica::State::between_kernels() {
-  if (!exchange.in_flight()) return;
-  const auto begin = Clock::now();
-  const DeviceScope scope(profiler.get(), moving_work_);
-  exchange.progress();
-  exchanging_ += seconds_between(begin, Clock::now());
-}
-
-void Replica::State::start_all_buckets() {
-  for (int b = 0; b < exchange.bucket_count(); ++b) start_bucket(b);
 }
 
 void Replica::State::declare_profile() {
@@ -304,72 +199,6 @@ void Replica::State::declare_ranges() {
   bucket_ranges_.resize(std::size_t(exchange.bucket_count()));
   for (int b = 0; b < exchange.bucket_count(); ++b)
     bucket_names_.push_back(ranges_->declare(fmt::format("exchange bucket {}", b)));
-}
-
-// Ranks of a batch-norm group run the same number of micro-batches: one that has fewer takes part
-// in the collectives with no samples and adds nothing. It starts its exchange afterwards, since
-// those rounds still write (zero more) into the gradients that would be on their way.
-void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& state) {
-  state.accumulate = true;
-  const BoundProgram& program = programs.training(0);
-  for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
-    copy_sample_weight(program);
-    run(*program.program, state, false);
-    if (checks_) end_round(-1);
-  }
-}
-
-void Replica::State::finish_bucket(int bucket) {
-  const auto b = std::size_t(bucket);
-  const auto begin = profiler ? Profiler::Clock::now() : Profiler::Clock::time_point();
-  {
-    const DeviceScope scope(profiler.get(), profiler ? bucket_work_[b] : -1);
-    exchange.finish_bucket(bucket);
-  }
-  if (ranges_) ranges_->end(bucket_ranges_[b]);
-  if (!profiler) return;
-  const auto end = Profiler::Clock::now();
-  profiler->record(wait_work_, begin, end);
-  profiler->record(bucket_work_[b], bucket_start_[b], end);
-}
-
-std::span<const StepResult> Replica::State::update(const Schedule& schedule,
-                                                   std::int64_t step,
-                                                   float lr) {
-  const int buckets = exchange.bucket_count();
-  context.position().enter(Phase::exchange);
-  for (int b = 0; b < buckets; ++b) finish_bucket(b);
-  device_timer.mark(DevicePart::exchange);
-  if (take_fault(FaultKind::flip_gradient) != nullptr)
-    flip_a_bit(context.backend(),
-               programs.gradients() + metrics.range.offset + metrics.range.elems,
-               programs.space().buckets[0].elems - metrics.range.elems);
-  context.position().enter(Phase::optimizer);
-  if (checks_always_) stop_where_found(schedule, step);
-  timer_.start();
-  const auto begin = timer_.at();
-  if (profiler) profiler->enter(optimizer_work_);
-  StepOutcome* const outcome = outcomes.outcome();
-  optimizer.conclude({.tensors = {},
-                      .loss = metrics.loss,
-                      .correct = metrics.correct,
-                      .counted = metrics.counted,
-                      .clip_norm = options.clip_norm,
-                      .previous = options.on_nonfinite == OnNonfinite::stop ? outcome : nullptr},
-                     outcome);
-  for (int b = 0; b < buckets; ++b) optimizer.update_bucket(b, step, lr, outcome);
-  optimizer.update_running_statistics(outcome);
-  programs.packed().invalidate();
-  device_timer.end_step();
-  times.optimizer += timer_.lap();
-  if (profiler) {
-    profiler->leave();
-    profiler->record(optimizer_work_, begin, timer_.at());
-  }
-  const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
-  times.device_wait += timer_.lap();
-  if (profiler) profiler->end_step();
-  return known;
 }
 
 }  // namespace lockstep

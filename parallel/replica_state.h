@@ -6,6 +6,7 @@
 #include "parallel/device_timer.h"
 #include "parallel/lap_timer.h"
 #include "parallel/nonfinite_search.h"
+#include "parallel/recorded_work.h"
 #include "parallel/replica.h"
 #include "parallel/replica_parts.h"
 
@@ -38,28 +39,62 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void between_kernels() override;
 
   double moving_seconds() const { return exchanging_; }
+  RecordedSteps recorded_steps() const;
 
   StepTimes times;
   DeviceTimer device_timer;
   std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:
+  /// What a step asks of the device between the loading of one micro-batch and the next.
+  struct Piece {
+    const Schedule* schedule = nullptr;
+    std::int64_t step = 0;
+    float lr = 0;
+    const BoundProgram* program = nullptr;  ///< null: no micro-batch, the exchange alone
+    const ShardWork* shard = nullptr;
+    bool ends_shard = false;  ///< the shard's sum is added to those before; not for the last one
+    bool ends_step = false;   ///< exchange and update follow
+    RunState state = {};
+  };
+
   void initialise_parameters();
   void load_initial_weights();
-  void load(const BoundProgram& program, data::Loader& loader);
+  void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
+  std::size_t next_slot();
+  void send_counters();
+  void begin_step(const Schedule& schedule, std::int64_t step, float lr);
+  /// As recorded work where it can be, otherwise by ask_for().
+  void do_piece(const Piece& piece);
+  void ask_for(const Piece& piece);
+  /// Recorded work has done it.
+  void pass(const Piece& piece);
+  PieceKey key_of(const Piece& piece) const;
+  std::string reason_not_to_record() const;
+  bool records_now() const;
+  /// What only the host can do, which is not the exchange where that stands in stream order.
+  template <typename Work>
+  void exchange_by_host(Work work) {
+    if (recorder_ == nullptr || exchange.in_stream_order())
+      work();
+    else
+      recorder_->on_host(work);
+  }
   void set_sample_weight(const Schedule& schedule);
   void copy_sample_weight(const BoundProgram& program);
   void check_labels(const data::LoadedBatch& loaded) const;
   /// Returns its seconds.
   double run(Program& program, const RunState& state, bool exchange_after);
   void start_bucket(int bucket);
+  void start_exchange(int bucket);
   void start_all_buckets();
+  void finish_shard(const Piece& piece);
   void end_shard(const ShardWork& shard, const Schedule& schedule);
   void declare_profile();
   void declare_ranges();
   void finish_bucket(int bucket);
   void join_missing_rounds(const Schedule& schedule, RunState& state);
-  std::span<const StepResult> update(const Schedule& schedule, std::int64_t step, float lr);
+  void update(const Piece& piece);
   void read_metrics(StepResult& result);
   /// `first_sample`: of the micro-batch that has run; -1: none.
   void end_round(std::int64_t first_sample);
@@ -86,6 +121,11 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   // Seconds, of the last micro-batch: in load(), and of them in the loader and for the device.
   double loading_ = 0, fetching_ = 0, holding_up_ = 0;
   LapTimer timer_;         // of load(), run() and what comes between them in a step
+  RecordedPieces pieces_;
+  WorkRecorder* recorder_ = nullptr;                   // while one records
+  std::map<std::int64_t, std::uint64_t> bytes_sent_;  // of a step, by the samples of its batch
+  std::string why_not_recorded_;                       // empty: pieces are
+  std::int64_t replayed_ = 0;
   double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward
 };
 

@@ -32,6 +32,8 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_SYNC", &Env::sync},
     Entry{"LOCKSTEP_NAN_CHECK", &Env::nan_check},
     Entry{"LOCKSTEP_CHECK_COLLECTIVES", &Env::check_collectives},
+    Entry{"LOCKSTEP_GRAPH", &Env::graph},
+    Entry{"LOCKSTEP_NCCL", &Env::nccl},
     Entry{"LOCKSTEP_FAULT", &Env::fault},
 };
 
@@ -44,9 +46,13 @@ constexpr std::array kEntries = {
                                  : fmt::format("did you mean {}{}?", kPrefix, best));
 }
 
-void check_switch(std::string_view name, const std::optional<std::string>& value) {
-  if (value && *value != "0" && *value != "1")
-    throw ConfigError(fmt::format("{} is '{}'", name, *value), "it is one of 0 and 1");
+void check_either(std::string_view name,
+                  const std::optional<std::string>& value,
+                  std::string_view one,
+                  std::string_view other) {
+  if (value && *value != one && *value != other)
+    throw ConfigError(fmt::format("{} is '{}'", name, *value),
+                      fmt::format("it is one of {} and {}", one, other));
 }
 
 }  // namespace
@@ -61,12 +67,12 @@ Env parse_env(const VariableMap& variables) {
     if (found == nullptr) unknown_variable(name);
     if (!value.empty()) result.*(found->field) = value;
   }
-  const std::string plan = result.plan.value_or("off");
-  if (plan != "off" && plan != "poison")
-    throw ConfigError(fmt::format("LOCKSTEP_PLAN is '{}'", plan), "it is one of off and poison");
-  check_switch("LOCKSTEP_SYNC", result.sync);
-  check_switch("LOCKSTEP_NAN_CHECK", result.nan_check);
-  check_switch("LOCKSTEP_CHECK_COLLECTIVES", result.check_collectives);
+  check_either("LOCKSTEP_PLAN", result.plan, "off", "poison");
+  check_either("LOCKSTEP_NCCL", result.nccl, "off", "shared");
+  check_either("LOCKSTEP_SYNC", result.sync, "0", "1");
+  check_either("LOCKSTEP_NAN_CHECK", result.nan_check, "0", "1");
+  check_either("LOCKSTEP_CHECK_COLLECTIVES", result.check_collectives, "0", "1");
+  check_either("LOCKSTEP_GRAPH", result.graph, "0", "1");
   return result;
 }
 

@@ -35,6 +35,11 @@ struct Env {
   /// find out where they wait for each other in different communicators
   /// (parallel/collective_ledger.h).
   std::optional<std::string> check_collectives;
+  /// LOCKSTEP_GRAPH=0: steps are not recorded as graphs of a device that takes them.
+  std::optional<std::string> graph;
+  /// LOCKSTEP_NCCL: "off" sends gradients of GPUs through MPI, "shared" uses NCCL even where ranks
+  /// share a GPU, for tests.
+  std::optional<std::string> nccl;
   /// LOCKSTEP_FAULT: faults to play, for tests; see core/base/fault_plan.h.
   std::optional<std::string> fault;
 };

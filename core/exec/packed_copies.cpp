@@ -30,9 +30,13 @@ void PackedCopies::invalidate() {
   for (Entry& entry : entries_) entry.stale = true;
 }
 
-bool PackedCopies::has_stale(const std::vector<int>& numbers) const {
-  return std::ranges::any_of(numbers,
-                             [&](int number) { return entries_[std::size_t(number)].stale; });
+int PackedCopies::stale(const std::vector<int>& numbers) const {
+  return int(std::ranges::count_if(
+      numbers, [&](int number) { return entries_[std::size_t(number)].stale; }));
+}
+
+void PackedCopies::mark_fresh(const std::vector<int>& numbers) {
+  for (int number : numbers) entries_[std::size_t(number)].stale = false;
 }
 
 void PackedCopies::refresh(const std::vector<int>& numbers) {

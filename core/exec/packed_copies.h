@@ -23,9 +23,13 @@ class PackedCopies {
 
   /// The parameters changed: every copy is stale.
   void invalidate();
-  bool has_stale(const std::vector<int>& numbers) const;
+  bool has_stale(const std::vector<int>& numbers) const { return stale(numbers) > 0; }
+  /// How many of `numbers` are stale.
+  int stale(const std::vector<int>& numbers) const;
   /// Refreshes those of `numbers` that are stale.
   void refresh(const std::vector<int>& numbers);
+  /// Recorded work has refreshed them.
+  void mark_fresh(const std::vector<int>& numbers);
 
   std::size_t bytes() const;
   /// Of the copies derived from one parameter.

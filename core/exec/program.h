@@ -93,6 +93,10 @@ class Program {
   /// is told at the start.
   void run_backward(const RunState& state, BucketListener& listener);
 
+  /// How many packed copies run_forward() would refresh first, and that recorded work has done so.
+  int stale_copies() const { return copies_->stale(packed_); }
+  void mark_copies_fresh() { copies_->mark_fresh(packed_); }
+
   /// What kernels ask for, with the parameter each copy is derived from; one entry per request.
   std::vector<std::pair<int, PackedCopy>> packed_copies() const;
   const Graph& graph() const { return graph_; }

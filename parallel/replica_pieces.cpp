@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/env.h"
+#include "parallel/fault_player.h"
+#include "parallel/replica_state.h"
+
+// Note [Recorded steps]
+//
+// Between the loading of one micro-batch and the next the host asks the device for a piece of work
+// that is the same in every step: hundreds of launches whose arguments do not change, since what
+// does (StepCounters, samples, their weight) lies in device memory. The second time it happens it
+// is recorded, afterwards one launch replays it. Exchange and update are part of a step's last
+// piece where the exchange stands in stream order; otherwise that piece is cut at each exchange.
+// Steps in which somebody looks at single phases or gradients are not replayed.
+namespace lockstep {
+
+std::string Replica::State::reason_not_to_record() const {
+  if (!context.backend().records_graphs()) return "the device has no graphs";
+  if (env().graph == "0") return "LOCKSTEP_GRAPH=0";
+  if (env().sync == "1") return "LOCKSTEP_SYNC=1 waits behind every kernel";
+  if (env().nan_check == "1") return "LOCKSTEP_NAN_CHECK=1 looks at every kernel's output";
+  if (env().plan == "poison") return "LOCKSTEP_PLAN=poison fills memory from the host";
+  if (fault_player() != nullptr) return "LOCKSTEP_FAULT plays faults";
+  if (options.profile) return "--profile times every operator";
+  if (ranges_ != nullptr) return "a tool is attached that sees every operator";
+  if (group_ != nullptr && !group_->in_stream_order())
+    return "batch norm's groups gather through the host";
+  return {};
+}
+
+bool Replica::State::records_now() const {
+  return why_not_recorded_.empty() && !checks_ && !device_timer.measures() &&
+         !shard_norms.measures();
+}
+
+PieceKey Replica::State::key_of(const Piece& piece) const {
+  PieceKey key{.accumulate = piece.state.accumulate};
+  if (piece.program != nullptr) {
+    key.samples = piece.program->samples;
+    key.stale_copies = piece.program->program->stale_copies();
+  }
+  if (piece.ends_shard || piece.ends_step) {
+    const GradientExchange::ShardPlace place = exchange.place();
+    key.shards_pending = place.pending;
+    key.merges = place.merges;
+  }
+  if (piece.ends_step) key.step_samples = piece.schedule->samples;
+  return key;
+}
+
+void Replica::State::do_piece(const Piece& piece) {
+  if (!records_now()) return ask_for(piece);
+  const PieceKey key = key_of(piece);
+  if (const RecordedWork* known = pieces_.find(key)) {
+    context.position().enter(piece.program != nullptr ? Phase::forward : Phase::exchange);
+    known->replay();
+    ++replayed_;
+    pass(piece);
+    times.backward += timer_.lap();
+    return;
+  }
+  const GradientExchange::ShardPlace place = exchange.place();
+  const std::uint64_t sent = exchange.bytes_sent();
+  const bool done = pieces_.record(key, [&](WorkRecorder& recorder) {
+    recorder_ = &recorder;
+    const std::shared_ptr<void> forget(nullptr, [this](void*) { recorder_ = nullptr; });
+    ask_for(piece);
+  });
+  if (done) {
+    if (piece.ends_step) bytes_sent_[piece.schedule->samples] = exchange.bytes_sent() - sent;
+    return;
+  }
+  why_not_recorded_ = pieces_.why_not();
+  if (!why_not_recorded_.empty()) {
+    exchange.go_back(place);
+    programs.packed().invalidate();
+  }
+  ask_for(piece);
+}
+
+void Replica::State::pass(const Piece& piece) {
+  if (piece.program != nullptr) piece.program->program->mark_copies_fresh();
+  if (exchange.in_stream_order()) {
+    if (piece.ends_shard) exchange.pass_shard();
+    if (piece.ends_step) exchange.pass_buckets(bytes_sent_.at(piece.schedule->samples));
+  }
+  if (piece.ends_step) programs.packed().invalidate();
+}
+
+RecordedSteps Replica::State::recorded_steps() const {
+  return {pieces_.size(), replayed_, why_not_recorded_};
+}
+
+}  // namespace lockstep

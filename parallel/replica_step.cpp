@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+
+#include "core/base/error.h"
+#include "parallel/fault_player.h"
+#include "parallel/replica_state.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// A planned fault: of the first value that is not 0, where it would change next to nothing.
+void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
+  constexpr std::uint32_t kBit = 1u << 20;
+  for (std::int64_t i = 0; i < elems; ++i) {
+    std::uint32_t bits = 0;
+    device.copy_to_host(&bits, values + i, sizeof bits);
+    if (bits << 1 == 0) continue;
+    bits ^= kBit;
+    return device.copy_to_device(values + i, &bits, sizeof bits);
+  }
+}
+
+int own_rounds(const Schedule& schedule) {
+  std::size_t rounds = 0;
+  for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
+  return int(rounds);
+}
+
+}  // namespace
+
+std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
+                                                       data::Loader& loader,
+                                                       std::int64_t step,
+                                                       float lr) {
+  Piece piece{.schedule = &schedule, .step = step, .lr = lr};
+  piece.state = {.seed = options.seed,
+                 .step = std::uint64_t(step),
+                 .counters = counters.on_device(),
+                 .group = group_.get()};
+  begin_step(schedule, step, lr);
+  const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
+  timer_.start();
+  for (const ShardWork& shard : schedule.work) {
+    const bool last_shard = &shard == &schedule.work.back();
+    piece.shard = &shard;
+    for (const MicroBatch& micro_batch : shard.micro_batches) {
+      const bool last = &micro_batch == &shard.micro_batches.back();
+      piece.program = &programs.training(micro_batch.samples);
+      piece.state.accumulate = &micro_batch != &shard.micro_batches.front();
+      piece.state.first_sample = std::uint64_t(micro_batch.first_sample);
+      piece.ends_shard = last && !last_shard;
+      piece.ends_step = last && last_shard && !joins_later;
+      load(*piece.program, loader, piece.state.first_sample);
+      times.data += fetching_;
+      times.copy += loading_ - fetching_;
+      times.device_wait += holding_up_;
+      do_piece(piece);
+    }
+  }
+  if (joins_later) join_missing_rounds(schedule, piece.state);
+  if (joins_later || schedule.work.empty()) {
+    if (schedule.work.empty()) send_counters();
+    piece.program = nullptr;
+    piece.ends_shard = false;
+    piece.ends_step = true;
+    do_piece(piece);
+  }
+  const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
+  context.communicator().require_healthy();
+  times.device_wait += timer_.lap();
+  if (profiler) profiler->end_step();
+  return known;
+}
+
+void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, float lr) {
+  context.position().set_step(step + 1);
+  if (profiler) profiler->begin_step(step);
+  set_sample_weight(schedule);
+  play_nan(step);
+  if (checks_) search_.begin();
+  counters.begin_step(optimizer.counters(step, lr));
+  exchange.begin_step(schedule);
+  const bool whole = schedule.samples == batch.global_batch;
+  device_timer.begin_step(step, whole);
+  // Short batches say little of the noise, and may have shards that are absent.
+  shard_norms.begin_step(step, whole && schedule.shards >= 2);
+  adds_norms_ = shard_norms.measures() && !schedule.work.empty();
+}
+
+void Replica::State::ask_for(const Piece& piece) {
+  if (piece.program != nullptr) {
+    const double exchanged = exchanging_;
+    const double computing = run(*piece.program->program, piece.state, piece.ends_step);
+    if (checks_) end_round(std::int64_t(piece.state.first_sample));
+    if (piece.program->samples == batch.micro_batch) {
+      times.whole_loading += loading_;
+      times.whole_compute += computing - (exchanging_ - exchanged);
+      ++times.whole_micro_batches;
+    }
+  } else {
+    start_all_buckets();
+    device_timer.mark(DevicePart::backward);
+    times.backward += timer_.lap();
+  }
+  if (piece.ends_shard) finish_shard(piece);
+  if (!piece.ends_step) return;
+  if (adds_norms_) end_shard(*piece.shard, *piece.schedule);
+  update(piece);
+}
+
+double Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
+  context.position().enter(Phase::forward);
+  program.run_forward(state);
+  device_timer.mark(DevicePart::forward);
+  const double forward = timer_.lap();
+  context.position().enter(Phase::backward);
+  if (exchange_after && options.overlap == Overlap::on) {
+    program.run_backward(state, *this);
+  } else {
+    program.run_backward(state);
+    if (exchange_after) start_all_buckets();
+  }
+  device_timer.mark(DevicePart::backward);
+  const double backward = timer_.lap();
+  times.forward += forward;
+  times.backward += backward;
+  return forward + backward;
+}
+
+void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule) {
+  std::int64_t samples = 0;
+  for (const MicroBatch& micro_batch : shard.micro_batches) samples += micro_batch.samples;
+  shard_norms.end_shard(shard.shard, samples, schedule.samples);
+}
+
+void Replica::State::start_bucket(int bucket) {
+  exchange_by_host([this, bucket] { start_exchange(bucket); });
+}
+
+void Replica::State::start_exchange(int bucket) {
+  if (adds_norms_) shard_norms.add_bucket(bucket);
+  if (ranges_)
+    bucket_ranges_[std::size_t(bucket)] = ranges_->start(bucket_names_[std::size_t(bucket)]);
+  const auto begin = Clock::now();
+  if (profiler) bucket_start_[std::size_t(bucket)] = begin;
+  const DeviceScope scope(profiler.get(), profiler ? bucket_work_[std::size_t(bucket)] : -1);
+  exchange.start_bucket(bucket);
+  exchanging_ += seconds_since(begin);
+}
+
+void Replica::State::between_kernels() {
+  if (recorder_ != nullptr || !exchange.in_flight()) return;
+  const auto begin = Clock::now();
+  const DeviceScope scope(profiler.get(), moving_work_);
+  exchange.progress();
+  exchanging_ += seconds_since(begin);
+}
+
+void Replica::State::start_all_buckets() {
+  for (int b = 0; b < exchange.bucket_count(); ++b) start_bucket(b);
+}
+
+void Replica::State::finish_shard(const Piece& piece) {
+  if (adds_norms_) {
+    for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
+    end_shard(*piece.shard, *piece.schedule);
+  }
+  exchange_by_host([this] { exchange.finish_shard(); });
+  device_timer.mark(DevicePart::backward);
+  times.backward += timer_.lap();
+}
+
+// Ranks of a batch-norm group run the same number of micro-batches: one that has fewer takes part
+// in the collectives with no samples and adds nothing. It starts its exchange afterwards, since
+// those rounds still write (zero more) into the gradients that would be on their way.
+void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& state) {
+  state.accumulate = true;
+  const BoundProgram& program = programs.training(0);
+  for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
+    copy_sample_weight(program);
+    run(*program.program, state, false);
+    if (checks_) end_round(-1);
+  }
+}
+
+void Replica::State::finish_bucket(int bucket) {
+  const auto b = std::size_t(bucket);
+  const auto begin = profiler ? Profiler::Clock::now() : Profiler::Clock::time_point();
+  {
+    const DeviceScope scope(profiler.get(), profiler ? bucket_work_[b] : -1);
+    exchange.finish_bucket(bucket);
+  }
+  if (ranges_) ranges_->end(bucket_ranges_[b]);
+  if (!profiler) return;
+  const auto end = Profiler::Clock::now();
+  profiler->record(wait_work_, begin, end);
+  profiler->record(bucket_work_[b], bucket_start_[b], end);
+}
+
+void Replica::State::update(const Piece& piece) {
+  const int buckets = exchange.bucket_count();
+  context.position().enter(Phase::exchange);
+  exchange_by_host([this, buckets] {
+    for (int b = 0; b < buckets; ++b) finish_bucket(b);
+  });
+  device_timer.mark(DevicePart::exchange);
+  if (take_fault(FaultKind::flip_gradient) != nullptr)
+    flip_a_bit(context.backend(),
+               programs.gradients() + metrics.range.offset + metrics.range.elems,
+               programs.space().buckets[0].elems - metrics.range.elems);
+  context.position().enter(Phase::optimizer);
+  if (checks_always_) stop_where_found(*piece.schedule, piece.step);
+  timer_.start();
+  const auto begin = timer_.at();
+  if (profiler) profiler->enter(optimizer_work_);
+  StepOutcome* const outcome = outcomes.outcome();
+  optimizer.conclude({.tensors = {},
+                      .loss = metrics.loss,
+                      .correct = metrics.correct,
+                      .counted = metrics.counted,
+                      .clip_norm = options.clip_norm,
+                      .previous = options.on_nonfinite == OnNonfinite::stop ? outcome : nullptr},
+                     outcome);
+  for (int b = 0; b < buckets; ++b)
+    optimizer.update_bucket(b, piece.step, piece.lr, outcome, piece.state.counters);
+  optimizer.update_running_statistics(outcome);
+  programs.packed().invalidate();
+  device_timer.end_step();
+  times.optimizer += timer_.lap();
+  if (!profiler) return;
+  profiler->leave();
+  profiler->record(optimizer_work_, begin, timer_.at());
+}
+
+}  // namespace lockstep
