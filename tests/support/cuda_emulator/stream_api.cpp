@@ -35,9 +35,9 @@ cudaError_t query(Lock& lock, const lockstep::emulator::Point& point) {
 
 cudaError_t call_function(cudaStream_t stream, void (*function)(void*), void* argument) {
   return enqueue(stream,
-                                     {.run = [function, argument] { function(argument); },
-                                      .of_host = true,
-                                      .counted = &Calls::host_functions});
+                 {.run = [function, argument] { function(argument); },
+                  .of_host = true,
+                  .counted = &Calls::host_functions});
 }
 
 }  // namespace
