@@ -330,6 +330,24 @@ std::string gpu_phases_line(const DeviceTimes& times, std::int64_t steps) {
                      steps);
 }
 
+std::string recorded_steps_json(const std::optional<RecordedSteps>& recorded) {
+  if (!recorded) return "null";
+  return Json{{"pieces", recorded->pieces},
+              {"replayed", recorded->replayed},
+              {"why_not", recorded->why_not}}
+      .dump();
+}
+
+std::string recorded_steps_words(const std::optional<RecordedSteps>& recorded) {
+  if (!recorded) return {};
+  const std::string done = fmt::format("{} recorded pieces of steps, replayed {} times",
+                                       recorded->pieces,
+                                       with_thousands(double(recorded->replayed)));
+  if (recorded->why_not.empty()) return done;
+  return recorded->pieces == 0 ? "none: " + recorded->why_not
+                               : done + "; no more: " + recorded->why_not;
+}
+
 std::string gpus_json(std::span<const GpuUse> ranks) {
   if (ranks.empty()) return {};
   Json all = Json::array();

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "parallel/device_times.h"
 #include "parallel/gpu_use.h"
+#include "parallel/recorded_steps.h"
 
 namespace lockstep {
 
@@ -20,6 +22,10 @@ std::vector<std::string> gpu_lines(std::span<const GpuUse> ranks);
 /// "gpu phases             forward 31%, backward 55%, ...": of the time of `steps` logged steps.
 std::string gpu_phases_line(const DeviceTimes& times, std::int64_t steps);
 
+/// {"pieces": 4, "replayed": 1000, "why_not": ""}, or null.
+std::string recorded_steps_json(const std::optional<RecordedSteps>& recorded);
+/// "steps are replayed from 4 recorded pieces, 1,000 launches"; empty where the device takes none.
+std::string recorded_steps_words(const std::optional<RecordedSteps>& recorded);
 /// The use in numbers, for summary.json: an array with an object a rank. null: not said. Empty
 /// where there are no ranks.
 std::string gpus_json(std::span<const GpuUse> ranks);

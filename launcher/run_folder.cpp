@@ -362,6 +362,7 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"slowest_rank_phase", summary.slowest_phase},
                    {"ranks", std::int64_t(summary.ranks)},
                    {"device", summary.device},
+                   {"recorded_steps", JsonText{recorded_steps_json(summary.recorded_steps)}},
                    {"gpus", JsonText{gpus_json(summary.gpus)}}},
                   2));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/recorded_work.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 
 namespace lockstep {
@@ -47,6 +49,11 @@ RecordedWork WorkRecorder::finish() {
 const RecordedWork* RecordedPieces::find(const PieceKey& key) const {
   const auto known = pieces_.find(key);
   return known != pieces_.end() && known->second ? &*known->second : nullptr;
+}
+
+std::size_t RecordedPieces::recorded() const {
+  return std::size_t(
+      std::ranges::count_if(pieces_, [](const auto& piece) { return piece.second.has_value(); }));
 }
 
 bool RecordedPieces::record(const PieceKey& key, const std::function<void(WorkRecorder&)>& work) {

@@ -81,7 +81,7 @@ class RecordedPieces {
   bool record(const PieceKey& key, const std::function<void(WorkRecorder&)>& work);
   /// Empty while everything could be recorded.
   const std::string& why_not() const { return why_not_; }
-  std::size_t size() const { return pieces_.size(); }
+  std::size_t recorded() const;
 
  private:
   Backend& backend_;

@@ -15,6 +15,7 @@
 #include "parallel/device_times.h"
 #include "parallel/nonfinite_search.h"
 #include "parallel/rank_context.h"
+#include "parallel/recorded_steps.h"
 #include "parallel/schedule.h"
 #include "parallel/shard_norms.h"
 #include "parallel/snapshot.h"
@@ -35,13 +36,6 @@ struct StepTimes {
   /// what moves exchanges along.
   double whole_loading = 0, whole_compute = 0;
   std::int64_t whole_micro_batches = 0;
-};
-
-/// How much of training a device does by replaying what it has recorded.
-struct RecordedSteps {
-  std::size_t pieces = 0;     ///< of steps that are recorded
-  std::int64_t replayed = 0;  ///< times that one was, each by a single launch
-  std::string why_not;        ///< why nothing more is recorded; empty: everything is that can be
 };
 
 /// One rank's copy of the model in lockstep with the others: the compiled programs, the flat
@@ -101,7 +95,8 @@ class Replica {
   /// What was asked of the device since the last step was not training's, as a snapshot.
   void leave_out_of_device_times();
 
-  RecordedSteps recorded_steps() const;
+  /// Nothing where the device takes no recorded work, as the processor.
+  std::optional<RecordedSteps> recorded_steps() const;
 
   /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
   ShardNorms& shard_norms();

@@ -12,10 +12,28 @@
 // piece where the exchange stands in stream order; otherwise that piece is cut at each exchange.
 // Steps in which somebody looks at single phases or gradients are not replayed.
 namespace lockstep {
+namespace {
+
+/// `place` names the recorder while it lives.
+class RecordingScope {
+ public:
+  RecordingScope(WorkRecorder*& place, WorkRecorder& recorder) : place_(place) {
+    place_ = &recorder;
+  }
+  ~RecordingScope() { place_ = nullptr; }
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  WorkRecorder*& place_;
+};
+
+}  // namespace
 
 std::string Replica::State::reason_not_to_record() const {
   if (!context.backend().records_graphs()) return "the device has no graphs";
   if (env().graph == "0") return "LOCKSTEP_GRAPH=0";
+  if (!options.record_steps) return "it was not wanted";
   if (env().sync == "1") return "LOCKSTEP_SYNC=1 waits behind every kernel";
   if (env().nan_check == "1") return "LOCKSTEP_NAN_CHECK=1 looks at every kernel's output";
   if (env().plan == "poison") return "LOCKSTEP_PLAN=poison fills memory from the host";
@@ -61,8 +79,7 @@ void Replica::State::do_piece(const Piece& piece) {
   const GradientExchange::ShardPlace place = exchange.place();
   const std::uint64_t sent = exchange.bytes_sent();
   const bool done = pieces_.record(key, [&](WorkRecorder& recorder) {
-    recorder_ = &recorder;
-    const std::shared_ptr<void> forget(nullptr, [this](void*) { recorder_ = nullptr; });
+    const RecordingScope scope(recorder_, recorder);
     ask_for(piece);
   });
   if (done) {
@@ -86,8 +103,9 @@ void Replica::State::pass(const Piece& piece) {
   if (piece.ends_step) programs.packed().invalidate();
 }
 
-RecordedSteps Replica::State::recorded_steps() const {
-  return {pieces_.size(), replayed_, why_not_recorded_};
+std::optional<RecordedSteps> Replica::State::recorded_steps() const {
+  if (!context.backend().records_graphs()) return std::nullopt;
+  return RecordedSteps{pieces_.recorded(), replayed_, why_not_recorded_};
 }
 
 }  // namespace lockstep

@@ -39,7 +39,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void between_kernels() override;
 
   double moving_seconds() const { return exchanging_; }
-  RecordedSteps recorded_steps() const;
+  std::optional<RecordedSteps> recorded_steps() const;
 
   StepTimes times;
   DeviceTimer device_timer;

@@ -71,6 +71,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
     piece.ends_step = true;
     do_piece(piece);
   }
+  device_timer.end_step();
   const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
   context.communicator().require_healthy();
   times.device_wait += timer_.lap();
@@ -231,7 +232,6 @@ void Replica::State::update(const Piece& piece) {
     optimizer.update_bucket(b, piece.step, piece.lr, outcome, piece.state.counters);
   optimizer.update_running_statistics(outcome);
   programs.packed().invalidate();
-  device_timer.end_step();
   times.optimizer += timer_.lap();
   if (!profiler) return;
   profiler->leave();

@@ -86,6 +86,7 @@ struct TrainOptions {
   Reduction reduction = Reduction::reproducible;
   Overlap overlap = Overlap::on;
   double bucket_mb = 4;  ///< MiB
+  bool record_steps = true;  ///< on a device that takes recorded work: see RecordedSteps
   // data
   data::Augmentation augmentation = {};
   int workers = -1;               ///< -1: auto

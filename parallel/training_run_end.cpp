@@ -38,6 +38,7 @@ void TrainingRun::finish() {
   s.global_batch = p_.options.global_batch;
   s.micro_batch = p_.replica.batch().micro_batch;
   s.device = p_.context.backend().device_class();
+  s.recorded_steps = p_.replica.recorded_steps();
   std::optional<ProfileRecord> profile;
   if (p_.options.profile && !s.stopped)
     profile = make_profile(

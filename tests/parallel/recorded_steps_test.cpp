@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that are recorded and replayed give the bits of steps that are asked for kernel by kernel,
+// on streams that do as late as they may, or as early, what they were asked for; and ask the device
+// for one launch a micro-batch.
+#include <gtest/gtest.h>
+
+#include "core/data/sources.h"
+#include "core/nn/zoo.h"
+#include "parallel/replica.h"
+#include "parallel/self_communicator.h"
+#include "parallel/trainer.h"
+#include "parallel/training_feed.h"
+#include "tests/parallel/small_runs.h"
+#include "tests/support/cuda_emulator/streams.h"
+#include "tests/support/device_context.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+using emulator::StreamMode;
+
+/// In whose mode streams work while it lives.
+class ModeScope {
+ public:
+  explicit ModeScope(StreamMode mode) { emulator::set_stream_mode(mode); }
+  ~ModeScope() { emulator::set_stream_mode(StreamMode::at_once); }
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+};
+
+Value small_convnet(Builder& nn, Value x) {
+  x = nn.conv2d(x, {.out_channels = 4, .kernel = 3, .stride = 4, .padding = 1});
+  x = nn.dropout(nn.relu(nn.batch_norm(x)), 0.25f);
+  return nn.linear(nn.flatten(x), {.out_features = 10});
+}
+
+/// Batches of 4 micro-batches of 4, then one of 10 samples, in turn; five rounds of them.
+testing::SmallRun small_run() {
+  testing::SmallRun run{small_convnet, data::glyphs(26, 5), {.global_batch = 16, .micro_batch = 4}};
+  run.options.steps = 10;
+  run.options.optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f};
+  run.options.lr_schedule = {.kind = LrSchedule::Kind::cosine, .warmup_steps = 2};
+  run.options.bucket_mb = 0.001;  // several
+  run.options.log_every = 0;
+  run.options.noise_scale_every = 0;
+  run.options.workers = 1;
+  return run;
+}
+
+void expect_equal_bits(testing::SmallRun run, Communicator& ranks) {
+  run.options.record_steps = false;
+  const TrainSummary asked = testing::train(run, ranks);
+  EXPECT_EQ(asked.recorded_steps->pieces, 0);
+  run.options.record_steps = true;
+  for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
+    const ModeScope scope(mode);
+    const TrainSummary replayed = testing::train(run, ranks);
+    EXPECT_EQ(replayed.weights_sha256, asked.weights_sha256) << int(mode);
+    EXPECT_EQ(replayed.train_loss, asked.train_loss);
+    EXPECT_EQ(replayed.val_loss, asked.val_loss);
+    EXPECT_EQ(replayed.recorded_steps->why_not, "");
+    EXPECT_GE(replayed.recorded_steps->replayed, run.options.steps / 2);
+  }
+}
+
+TEST(RecordedSteps, EqualBits) {
+  SelfCommunicator alone;
+  expect_equal_bits(small_run(), alone);
+}
+
+TEST(RecordedSteps, EqualBitsWithFewerShardsAndClippedAdamw) {
+  testing::SmallRun run = small_run();
+  run.options.optimizer = Adamw{.lr = 1e-3f};
+  run.options.clip_norm = 0.5f;
+  run.options.shards = 2;
+  SelfCommunicator alone;
+  expect_equal_bits(run, alone);
+}
+
+TEST(RecordedSteps, EqualBitsOfATransformer) {
+  testing::SmallRun run = testing::small_gpt();
+  run.options.steps = 6;
+  run.options.noise_scale_every = 0;
+  run.options.log_every = 4;  // that step is measured, and asked for
+  SelfCommunicator alone;
+  expect_equal_bits(run, alone);
+}
+
+// Through the host: recorded in segments, which exchanges cut.
+TEST(RecordedSteps, EqualBitsOfSeveralRanks) {
+  expect_equal_bits(small_run(), testing::mpi_world());
+}
+
+TEST(RecordedSteps, SaysWhyNot) {
+  testing::SmallRun run = small_run();
+  run.options.profile = true;
+  run.options.steps = 4;
+  SelfCommunicator alone;
+  const TrainSummary summary = testing::train(run, alone);
+  EXPECT_EQ(summary.recorded_steps->pieces, 0);
+  EXPECT_EQ(summary.recorded_steps->why_not, "--profile times every operator");
+}
+
+/// Steps of two micro-batches, on this rank alone.
+struct Steps {
+  explicit Steps(const TrainOptions& options)
+      : replica(context, small_convnet, softmax_cross_entropy, data->spec(), options, {}),
+        schedule(replica.schedule(options.global_batch)),
+        requests({data->size(), options.global_batch, 40, options.seed, schedule, schedule}),
+        loader(data, loading(options), [this](data::LoadRequest& r) { return requests.next(r); }) {}
+  data::LoaderOptions loading(const TrainOptions& options) const {
+    data::LoaderOptions loading{.workers = 0, .micro_batch = options.micro_batch};
+    replica.lend_memory(loading);
+    return loading;
+  }
+  void train(int steps) {
+    for (int i = 0; i < steps; ++i) replica.train_step(schedule, loader, next++, 0.01f);
+  }
+
+  SelfCommunicator alone;
+  testing::DeviceContext context{alone};
+  std::shared_ptr<const data::Dataset> data = data::glyphs(96, 16).train;
+  Replica replica;
+  Schedule schedule;
+  TrainingRequests requests;
+  data::Loader loader;
+  std::int64_t next = 0;
+};
+
+TEST(RecordedSteps, OneLaunchAMicroBatchAndNoWaitForTheDevice) {
+  TrainOptions options = small_run().options;
+  options.global_batch = 8;
+  options.micro_batch = 4;
+  Steps steps(options);
+  steps.train(4);
+  const ModeScope late(StreamMode::late);
+  emulator::reset_calls();
+  constexpr int kSteps = 5, kMicroBatches = 2;
+  steps.train(kSteps);
+  const emulator::Calls calls = emulator::calls();
+  EXPECT_EQ(calls.kernel_launches, 0);
+  EXPECT_EQ(calls.graph_launches, kSteps * kMicroBatches);
+  // Input, labels, their weight and the counters; and the outcome of the step.
+  EXPECT_EQ(calls.copies, kSteps * (kMicroBatches * 4 + 1));
+  // Until the micro-batch before last has been copied, and for the outcome of the step before.
+  EXPECT_EQ(calls.host_waits, kSteps * (kMicroBatches + 1));
+}
+
+}  // namespace
+}  // namespace lockstep
