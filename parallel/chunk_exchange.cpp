@@ -24,12 +24,17 @@ ChunkExchange::ChunkExchange(Backend& backend,
       gradients_(gradients),
       rank_(communicator.rank()),
       ranks_(communicator.size()),
+      exchange_comm_(&communicator),
+      gather_comm_(&communicator),
       to_(std::size_t(ranks_)),
       from_(std::size_t(ranks_)) {
   in_flight_.resize(std::size_t(bucket_count));
   if (ranks_ == 1) return;
-  exchange_comm_ = communicator.split(0, rank_);
-  gather_comm_ = communicator.split(0, rank_);
+  if (!communicator.in_stream_order()) {
+    for (auto& own : own_comms_) own = communicator.split(0, rank_);
+    exchange_comm_ = own_comms_[0].get();
+    gather_comm_ = own_comms_[1].get();
+  }
   // How many buckets are under way at once depends on the moment, and each may still hold the
   // request of the step before while it starts its next.
   exchange_comm_->reserve_requests(2 * bucket_count);

@@ -17,13 +17,14 @@ namespace lockstep {
 /// or, with Reduction::fast, through one all-reduce.
 ///
 /// Ranks reach these points at different times, yet each must start the collectives of a
-/// communicator in one order: so both stages have a communicator of their own, and both take the
-/// buckets in the order of start(). Only the number of buckets between all-to-all and sum is
+/// communicator in one order: so both stages have a communicator of their own, unless collectives
+/// stand in stream order, and both take the buckets in the order of start(). Only the number of buckets between all-to-all and sum is
 /// limited (kSlots), since these need receive buffers.
 class ChunkExchange {
  public:
   static constexpr int kSlots = 4;
 
+  /// `communicator` must outlive it.
   ChunkExchange(Backend& backend,
                 Communicator& communicator,
                 Reduction reduction,
@@ -69,7 +70,9 @@ class ChunkExchange {
   PendingSums& sums_;
   float* gradients_;
   int rank_, ranks_;
-  std::unique_ptr<Communicator> exchange_comm_, gather_comm_;
+  std::unique_ptr<Communicator> own_comms_[2];
+  Communicator* exchange_comm_;
+  Communicator* gather_comm_;
   std::unique_ptr<DeviceBuffer> pool_, zeros_;  // zeros_: for ranks without shards, fast only
   const ExchangePlan* plan_ = nullptr;
   std::int64_t slot_size_ = 0;

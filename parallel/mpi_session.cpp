@@ -3,6 +3,10 @@
 
 #include <exception>
 #include <string_view>
+#if __has_include(<mpi-ext.h>)  // Open MPI's
+#include <mpi.h>
+#include <mpi-ext.h>
+#endif
 
 #include "core/base/error.h"
 #include "parallel/mpi_try.h"
@@ -23,6 +27,14 @@ bool MpiSession::running() {
   MPI_Initialized(&initialised);
   MPI_Finalized(&finalised);
   return initialised && !finalised;
+}
+
+bool MpiSession::reaches_gpus() {
+#ifdef MPIX_CUDA_AWARE_SUPPORT
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
 }
 
 MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {

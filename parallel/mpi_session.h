@@ -20,6 +20,9 @@ class MpiSession {
 
   /// Whether MPI can be called now: initialised, not finalised.
   static bool running();
+  /// Whether it says of itself that it reads and writes the memory of GPUs; no where it says
+  /// nothing.
+  static bool reaches_gpus();
 
  private:
   bool owner_ = false;

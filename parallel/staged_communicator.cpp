@@ -111,8 +111,8 @@ class StagedRequest final : public CommRequest {
 
 class StagedCommunicator final : public Communicator {
  public:
-  StagedCommunicator(Communicator& host, Backend& backend)
-      : host_(&host), backend_(backend), send_(backend), receive_(backend) {}
+  StagedCommunicator(Communicator& host, Backend& backend, DeviceReach reach)
+      : host_(&host), backend_(backend), reach_(reach), send_(backend), receive_(backend) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -195,15 +195,19 @@ class StagedCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     std::unique_ptr<Communicator> part = host_->split(color, key);
-    auto staged = std::make_unique<StagedCommunicator>(*part, backend_);
+    auto staged = std::make_unique<StagedCommunicator>(*part, backend_, reach_);
     staged->owned_ = std::move(part);
     return staged;
   }
   void abort(int exit_code) override { host_->abort(exit_code); }
 
  private:
+  /// Whether the network may be given `memory`, now.
   bool reaches(const void* memory) const {
-    return memory == nullptr || backend_.is_host_memory(memory);
+    if (memory == nullptr || backend_.is_host_memory(memory)) return true;
+    if (reach_ == DeviceReach::none) return false;
+    backend_.synchronize();
+    return true;
   }
 
   /// `data` as the network can read it.
@@ -247,14 +251,17 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> owned_;  // a part that split() made
   Communicator* host_;
   Backend& backend_;
+  DeviceReach reach_;
   Stage send_, receive_;
   RequestPool pool_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_staged_communicator(Communicator& host, Backend& backend) {
-  return std::make_unique<StagedCommunicator>(host, backend);
+std::unique_ptr<Communicator> make_staged_communicator(Communicator& host,
+                                                       Backend& backend,
+                                                       DeviceReach reach) {
+  return std::make_unique<StagedCommunicator>(host, backend, reach);
 }
 
 }  // namespace lockstep

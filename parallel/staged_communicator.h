@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "core/exec/backend.h"
@@ -8,9 +9,15 @@
 
 namespace lockstep {
 
-/// A communicator for a device whose memory the network does not reach: what is in device memory
-/// travels through pinned buffers of the host, which grow to the largest message and are kept. What
-/// is in host memory passes straight through. `host` and `backend` outlive it.
-std::unique_ptr<Communicator> make_staged_communicator(Communicator& host, Backend& backend);
+/// Whether the network reads and writes the memory of devices itself.
+enum class DeviceReach : std::uint8_t { none, whole };
+
+/// A communicator for a device: what is in its memory travels through pinned buffers of the host,
+/// which grow to the largest message and are kept; or, with DeviceReach::whole, is handed to `host`
+/// once the device has done what it was asked for. What is in host memory passes straight through.
+/// `host` and `backend` outlive it.
+std::unique_ptr<Communicator> make_staged_communicator(Communicator& host,
+                                                       Backend& backend,
+                                                       DeviceReach reach = DeviceReach::none);
 
 }  // namespace lockstep

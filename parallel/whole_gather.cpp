@@ -23,8 +23,11 @@ WholeGather::WholeGather(Backend& backend,
       gradients_(gradients),
       rank_(communicator.rank()),
       ranks_(communicator.size()),
+      comm_(&communicator),
       sizes_(std::size_t(ranks_)) {
-  if (ranks_ > 1) comm_ = communicator.split(0, rank_);
+  if (ranks_ == 1 || communicator.in_stream_order()) return;
+  own_comm_ = communicator.split(0, rank_);
+  comm_ = own_comm_.get();
 }
 
 bool WholeGather::takes(const ExchangeSize& size, std::int64_t bucket_elems) const {

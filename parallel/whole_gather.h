@@ -22,6 +22,7 @@ class WholeGather {
   /// Most bytes that a rank gathers for one bucket.
   static constexpr std::int64_t kMostBytes = 1024 * 1024;
 
+  /// `communicator` must outlive it.
   WholeGather(Backend& backend, Communicator& communicator, PendingSums& sums, float* gradients);
 
   /// Whether a bucket goes this way. Equal on every rank.
@@ -41,7 +42,8 @@ class WholeGather {
   PendingSums& sums_;
   float* gradients_;
   int rank_, ranks_;
-  std::unique_ptr<Communicator> comm_;
+  std::unique_ptr<Communicator> own_comm_;  // unless collectives stand in stream order
+  Communicator* comm_;
   std::unique_ptr<DeviceBuffer> received_;  // [nodes of all ranks][elements]
   std::unique_ptr<DeviceBuffer> packed_;    // [own nodes][elements], where there are several
   const ExchangePlan* plan_ = nullptr;

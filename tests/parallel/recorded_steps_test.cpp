@@ -92,6 +92,17 @@ TEST(RecordedSteps, EqualBitsOfSeveralRanks) {
   expect_equal_bits(small_run(), testing::mpi_world());
 }
 
+// As with a CUDA-aware MPI: the device must have done what is sent, and wait for what comes.
+TEST(RecordedSteps, EqualBitsWhereTheNetworkReachesTheDevice) {
+  const testing::SmallRun run = small_run();
+  const TrainSummary staged = testing::train(run, testing::mpi_world());
+  for (const StreamMode mode : {StreamMode::late, StreamMode::others_first}) {
+    const ModeScope scope(mode);
+    testing::DeviceContext reached(testing::mpi_world(), DeviceReach::whole);
+    EXPECT_EQ(testing::train(run, reached).weights_sha256, staged.weights_sha256) << int(mode);
+  }
+}
+
 TEST(RecordedSteps, SaysWhyNot) {
   testing::SmallRun run = small_run();
   run.options.profile = true;

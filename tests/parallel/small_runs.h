@@ -46,13 +46,17 @@ inline SmallRun small_gpt(std::optional<std::int32_t> ignored = {}) {
   return run;
 }
 
-inline TrainSummary train(const SmallRun& run, Communicator& communicator) {
-  DeviceContext context(communicator);
+inline TrainSummary train(const SmallRun& run, RankContext& context) {
   const auto ignored = run.data.train->spec().ignore_index;
   const auto loss = [ignored](Builder& nn, Value logits, Value labels) {
     return nn.softmax_cross_entropy(logits, labels, 0.0f, ignored);
   };
   return Trainer(context, run.model, loss, run.options).fit(run.data);
+}
+
+inline TrainSummary train(const SmallRun& run, Communicator& communicator) {
+  DeviceContext context(communicator);
+  return train(run, context);
 }
 
 }  // namespace lockstep::testing

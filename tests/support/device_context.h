@@ -12,8 +12,8 @@ namespace lockstep::testing {
 /// The device of this test program and whatever communicator the test works with.
 class DeviceContext final : public RankContext {
  public:
-  explicit DeviceContext(Communicator& communicator)
-      : staged_(make_staged_communicator(communicator, *backend_)) {}
+  explicit DeviceContext(Communicator& communicator, DeviceReach reach = DeviceReach::none)
+      : staged_(make_staged_communicator(communicator, *backend_, reach)) {}
   Backend& backend() override { return *backend_; }
   Communicator& communicator() override { return *staged_; }
 
