@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 struct AllReduceFlags {
   std::int64_t least = 1024, most = 64 << 20, factor = 4;
-  double bucket_mb = 4, seconds = 0.3;
+  double bucket_mb = 0, seconds = 0.3;  ///< 0: the device's own
   int ranks = 0;
   std::string device = "auto";
   bool json = false;
@@ -51,7 +51,7 @@ bool parse(const std::vector<std::string>& arguments, AllReduceFlags& flags) {
       "(--reduction fast). Bandwidths as nccl-tests define them: algorithm = bytes / time, bus = "
       "algorithm * 2 (ranks - 1) / ranks.",
       "lockstep bench all-reduce");
-  std::string least = "1KiB", most = "64MiB", ranks = "auto";
+  std::string least = "1KiB", most = "64MiB", ranks = "auto", bucket_mb = "auto";
   app.add_option("--min", least, "smallest size")
       ->type_name("BYTES")
       ->capture_default_str()
@@ -64,10 +64,10 @@ bool parse(const std::vector<std::string>& arguments, AllReduceFlags& flags) {
       ->type_name("N")
       ->capture_default_str()
       ->check(whole_number("--factor", 2, 1024));
-  app.add_option("--bucket-mb", flags.bucket_mb, "MiB that travel as one message")
-      ->type_name("MIB")
+  app.add_option("--bucket-mb", bucket_mb, "MiB that travel as one message; auto: 4, on GPUs 64")
+      ->type_name("auto|MIB")
       ->capture_default_str()
-      ->check(real_number("--bucket-mb", 1e-3, 4096));
+      ->check(real_number_or("--bucket-mb", "auto", 1e-3, 4096));
   app.add_option("--seconds", flags.seconds, "for each size and reduction")
       ->type_name("S")
       ->capture_default_str()
@@ -87,6 +87,7 @@ bool parse(const std::vector<std::string>& arguments, AllReduceFlags& flags) {
   LOCKSTEP_CHECK(
       flags.least <= flags.most, ConfigError, "--min {} is larger than --max {}", least, most);
   flags.ranks = int(to_whole_number(ranks));
+  flags.bucket_mb = to_real_number(bucket_mb);
   return true;
 }
 
@@ -126,8 +127,9 @@ class TimedExchange {
   static constexpr std::size_t kFewestRounds = 5;
 
   std::vector<Bucket> buckets(const AllReduceFlags& flags) const {
-    const auto most = std::max<std::int64_t>(
-        1, std::int64_t(flags.bucket_mb * (1 << 20)) / std::int64_t(sizeof(float)));
+    const std::int64_t bytes =
+        flags.bucket_mb == 0 ? device_.bucket_bytes() : std::int64_t(flags.bucket_mb * (1 << 20));
+    const auto most = std::max<std::int64_t>(1, bytes / std::int64_t(sizeof(float)));
     std::vector<Bucket> result;
     for (std::int64_t at = 0; at < elems_; at += most)
       result.push_back({at, std::min(most, elems_ - at)});
@@ -236,7 +238,9 @@ void print_json(const std::vector<SizeRow>& rows, const AllReduceFlags& flags, J
                      {"library", json_of(row, row.library)}});
   const Json json{{"ranks", job.size()},
                   {"device", job.backend().device_class()},
-                  {"bucket_mb", flags.bucket_mb},
+                  {"bucket_mb",
+                   flags.bucket_mb == 0 ? double(job.backend().bucket_bytes()) / (1 << 20)
+                                        : flags.bucket_mb},
                   {"sizes", std::move(sizes)}};
   std::cout << json.dump(2) << std::endl;
 }

@@ -259,7 +259,12 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
               "sums over ranks: the same bits on any number of ranks, or the library's order");
   group.words(
       "--overlap", raw.overlap, {"on", "off"}, "exchange gradients during backward, or after it");
-  group.real("--bucket-mb", raw.bucket_mb, 1e-6, 4096, "MiB of gradients in one message");
+  group
+      .text("--bucket-mb",
+            raw.bucket_mb,
+            "MiB of gradients in one message; auto: 4 on processors, 64 on GPUs")
+      ->type_name("auto|MIB")
+      ->check(real_number_or("--bucket-mb", "auto", 1e-6, 4096));
   group.text("--seed", raw.seed, "key of all random numbers")
       ->type_name("N")
       ->check(whole_number("--seed", 0, std::numeric_limits<std::int64_t>::max()));

@@ -56,14 +56,26 @@ CLI::Validator whole_number_or(const std::string& flag,
 }
 
 CLI::Validator real_number(const std::string& flag, double least, double most) {
+  return real_number_or(flag, "", least, most);
+}
+
+CLI::Validator real_number_or(const std::string& flag,
+                              const std::string& word,
+                              double least,
+                              double most) {
   return CLI::Validator(
       [=](std::string& text) {
+        if (!word.empty() && text == word) return std::string();
         const auto value = parse<double>(text);
         const bool valid =
             value.has_value() && std::isfinite(*value) && *value >= least && *value <= most;
         if (valid) return std::string();
-        throw ConfigError(
-            fmt::format("{} is '{}', expected a number from {} to {}", flag, text, least, most));
+        throw ConfigError(fmt::format("{} is '{}', expected {}a number from {} to {}",
+                                      flag,
+                                      text,
+                                      word.empty() ? "" : fmt::format("'{}' or ", word),
+                                      least,
+                                      most));
       },
       "");
 }
@@ -152,6 +164,8 @@ CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> wor
       },
       "");
 }
+
+double to_real_number(const std::string& text) { return parse<double>(text).value_or(0); }
 
 std::int64_t to_whole_number(const std::string& text) {
   return parse<std::int64_t>(text).value_or(0);

@@ -19,6 +19,11 @@ CLI::Validator whole_number_or(const std::string& flag,
                                std::int64_t most);
 /// A finite number in [least, most].
 CLI::Validator real_number(const std::string& flag, double least, double most);
+/// `word` or such a number.
+CLI::Validator real_number_or(const std::string& flag,
+                              const std::string& word,
+                              double least,
+                              double most);
 /// "none", or bytes with an optional unit: 4096, 512MiB, 16GiB, 2GB.
 CLI::Validator byte_size(const std::string& flag);
 /// The bytes of a text that was checked; "none" is 0.
@@ -37,6 +42,7 @@ CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> wor
 
 /// The number of a text that was checked; `word` (or anything else that is no number) gives 0.
 std::int64_t to_whole_number(const std::string& text);
+double to_real_number(const std::string& text);
 
 /// "a, b or c"
 std::string list_of(const std::vector<std::string_view>& words);

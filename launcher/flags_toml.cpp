@@ -144,7 +144,7 @@ std::string to_toml(const TrainFlags& flags) {
   if (options.memory_limit > 0) toml.text("memory-limit", std::to_string(options.memory_limit));
   toml.text("reduction", options.reduction == Reduction::fast ? "fast" : "reproducible");
   toml.text("overlap", options.overlap == Overlap::off ? "off" : "on");
-  toml.number("bucket-mb", options.bucket_mb);
+  if (options.bucket_mb > 0) toml.number("bucket-mb", options.bucket_mb);
   toml.number("seed", options.seed);
   toml.number("timeout", flags.watch.training_s);
   toml.number("timeout-start", flags.watch.start_s);

@@ -210,10 +210,14 @@ void Progress::on_end(const TrainSummary& summary) {
                               with_thousands(double(summary.skipped_steps))));
   if (summary.rollbacks > 0)
     console_.line(fmt::format("rollbacks              {}", summary.rollbacks));
-  console_.line(
-      fmt::format("exposed communication  {} a step, {:.1f}% of it",
-                  milliseconds(1000 * own.share(LedgerPart::exchange) * summary.wall_s / steps),
-                  100 * own.share(LedgerPart::exchange)));
+  // On a GPU the host waits for no exchange.
+  const bool by_device = summary.device_steps > 0;
+  const double exposed = by_device ? summary.device_times.share(DevicePart::exchange)
+                                   : own.share(LedgerPart::exchange);
+  console_.line(fmt::format("exposed communication  {} a step, {:.1f}% of it{}",
+                            milliseconds(1000 * exposed * summary.wall_s / steps),
+                            100 * exposed,
+                            by_device ? ", by rank 0's GPU's clock" : ""));
   console_.line("noise scale            " + summary.noise_scale_words);
   if (summary.slowest_rank >= 0)
     console_.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",

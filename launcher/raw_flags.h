@@ -82,7 +82,7 @@ struct RawFlags {
   std::string memory_limit = "none";
   std::string reduction = "reproducible";
   std::string overlap = "on";
-  double bucket_mb = 4;
+  std::string bucket_mb = "auto";
   std::string seed = "1";
 
   std::string out;

@@ -244,7 +244,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.seed = std::uint64_t(to_whole_number(raw.seed));
   options.reduction = raw.reduction == "fast" ? Reduction::fast : Reduction::reproducible;
   options.overlap = raw.overlap == "off" ? Overlap::off : Overlap::on;
-  options.bucket_mb = raw.bucket_mb;
+  options.bucket_mb = to_real_number(raw.bucket_mb);
   options.on_nonfinite = raw.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::stop;
   options.on_spike = raw.on_spike == "rollback" ? OnSpike::rollback : OnSpike::ignore;
   options.profile = raw.profile;

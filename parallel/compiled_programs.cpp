@@ -59,7 +59,8 @@ Builder::Settings settings_for(const TrainOptions& options,
           .freeze = options.freeze};
 }
 
-std::int64_t bucket_bytes(const TrainOptions& options) {
+std::int64_t bucket_bytes(const TrainOptions& options, const Backend& backend) {
+  if (options.bucket_mb == 0) return backend.bucket_bytes();
   return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
 }
 
@@ -107,7 +108,7 @@ void CompiledPrograms::add(Backend& backend,
                            std::int64_t micro_batch) {
   Builder::Settings settings = settings_for(options, batch, micro_batch);
   Graph graph = trace(model, loss, samples, settings);
-  if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options));
+  if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options, backend));
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   BesideTraining beside;
   if (micro_batch > 0) {

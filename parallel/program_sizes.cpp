@@ -48,7 +48,7 @@ MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
                                   const BatchPlan& batch,
                                   std::int64_t samples) {
   Builder::Settings settings = settings_for(options, batch, samples);
-  const std::int64_t bytes = bucket_bytes(options);
+  const std::int64_t bytes = bucket_bytes(options, device_);
   device_.allow_tf32(options.precision == Precision::tf32);
   for (const Known& known : known_)
     if (known.settings == settings && known.bucket_bytes == bytes) return *known.sizes;

@@ -186,7 +186,7 @@ class Adviser {
                                 "many small messages",
                                 percent(share)),
                     evidence,
-                    "--bucket-mb 4",
+                    "--bucket-mb auto",
                     share * (1 - double(fewer) / double(f_.buckets))};
     const double taking_part = share + least(LedgerPart::optimizer) + least(LedgerPart::other);
     if (!f_.on_gpu && !is_crowded() && step_seconds() < kShortStepSeconds &&

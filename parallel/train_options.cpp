@@ -35,9 +35,9 @@ void validate(const TrainOptions& o) {
                  ConfigError,
                  "clip-norm: must be finite and not negative, got {}",
                  o.clip_norm);
-  LOCKSTEP_CHECK(o.bucket_mb > 0 && o.bucket_mb <= 8192,
+  LOCKSTEP_CHECK(o.bucket_mb >= 0 && o.bucket_mb <= 8192,
                  ConfigError,
-                 "bucket-mb: must be above 0 and at most 8192, got {}",
+                 "bucket-mb: must be 0 (auto) to 8192, got {}",
                  o.bucket_mb);
   LOCKSTEP_CHECK(o.check_replicas_every >= 0,
                  ConfigError,

@@ -175,6 +175,9 @@ class Backend {
   /// mantissa). Returns false where that is asked for and the device has no such products.
   virtual bool allow_tf32(bool allowed) { return !allowed; }
   virtual DeviceMemory memory() const { return {}; }
+  /// Bytes of gradients that travel as one message where nobody says otherwise: as many as the
+  /// networks around such devices need to come near their full rate.
+  virtual std::int64_t bucket_bytes() const { return std::int64_t{4} << 20; }
   /// Throws OutOfMemory naming `what` and the bytes.
   virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;
   /// Host memory from which copies to the device run at full speed (pinned, on CUDA).

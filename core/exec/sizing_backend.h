@@ -18,6 +18,7 @@ class SizingBackend final : public DryBackend {
   explicit SizingBackend(Backend& device) : device_(device) {}
 
   std::string device_class() const override { return device_.device_class(); }
+  std::int64_t bucket_bytes() const override { return device_.bucket_bytes(); }
   bool allow_tf32(bool allowed) override;
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override;
 

@@ -20,6 +20,29 @@ std::vector<int> finishing_order(const Graph& graph) {
   return order;
 }
 
+// Nothing of the last bucket's exchange is hidden behind backward.
+constexpr std::int64_t kLastBucketShare = 8;
+
+/// Makes the last segments, as far as they hold `most` elements, a bucket of their own where the
+/// last bucket is one of several, holds more, and has others before them.
+void cut_last_bucket(FlatSpace& space, std::int64_t most) {
+  if (space.buckets.size() < 2 || space.buckets.back().elems <= most) return;
+  Bucket& last = space.buckets.back();
+  const std::int64_t end = last.offset + last.elems;
+  const int number = int(space.buckets.size()) - 1;
+  std::int64_t cut = end;
+  for (auto segment = space.segments.rbegin();
+       segment != space.segments.rend() && segment->bucket == number &&
+       end - segment->offset <= most;
+       ++segment) {
+    segment->bucket = number + 1;
+    cut = segment->offset;
+  }
+  if (cut == end) return;
+  last.elems = cut - last.offset;
+  space.buckets.push_back({cut, end - cut});
+}
+
 std::int64_t padded(std::int64_t elems) {
   return (elems + kSegmentAlignment - 1) / kSegmentAlignment * kSegmentAlignment;
 }
@@ -39,6 +62,7 @@ FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes) {
     space.elems += padded(elems);
     space.buckets.back().elems += padded(elems);
   }
+  cut_last_bucket(space, bucket_elems / kLastBucketShare);
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     if (!graph.parameters()[i].frozen) continue;
     const std::int64_t elems = graph.parameters()[i].shape.elems();

@@ -159,6 +159,10 @@ class CudaBackend final : public Backend {
     return true;
   }
 
+  // An all-reduce over NVLink (8 x H200) reaches 276 GB/s of its 464 with 32 MiB, 347 with 64:
+  // ml-engineering, network/.
+  std::int64_t bucket_bytes() const override { return std::int64_t{64} << 20; }
+
   DeviceMemory memory() const override {
     select();
     std::size_t free = 0, total = 0;

@@ -138,7 +138,7 @@ class AdviceRanks(AdviceTest):
         summary = self.summary_of(200, "--data=synthetic:8x8x3:10", "--model=resnet20",
                                   "--bucket-mb=0.001", "--global-batch=2", "--micro-batch=1",
                                   "--ranks=2", "--workers=0")
-        self.first(summary, "small_buckets", "--bucket-mb 4")
+        self.first(summary, "small_buckets", "--bucket-mb auto")
 
 
 if __name__ == "__main__":

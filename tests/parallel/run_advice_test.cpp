@@ -113,7 +113,7 @@ TEST(RunAdvice, Communication) {
   EXPECT_EQ(causes(run), Causes{AdviceCause::communication});
   run.buckets = 2000;  // of 10 KiB
   EXPECT_EQ(causes(run), Causes{AdviceCause::small_buckets});
-  EXPECT_EQ(advise_run(run)[0].remedy, "--bucket-mb 4");
+  EXPECT_EQ(advise_run(run)[0].remedy, "--bucket-mb auto");
   run.buckets = 1;
   run.gradient_bytes = 10000;
   run.steps = 1000000;  // of 0.1 ms
