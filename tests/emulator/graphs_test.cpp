@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captures and graphs of the emulator: what they refuse, and what a replay does.
+// What replays of the emulator's graphs do.
 #include <gmock/gmock.h>
-#include <thread>
 #include <vector>
 
 #include "core/base/error.h"
@@ -11,54 +10,7 @@
 namespace lockstep::test {
 namespace {
 
-class EmulatedGraphs : public StreamTest {
- protected:
-  void TearDown() override {
-    cudaGraph_t graph = nullptr;
-    for (const cudaStream_t stream : {a, b}) cudaStreamEndCapture(stream, &graph);
-    StreamTest::TearDown();
-  }
-
-  void begin() { ASSERT_EQ(begin(a), cudaSuccess); }
-  static cudaError_t begin(cudaStream_t stream) {
-    return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-  }
-  /// Ends the capture of `a`. Null where that fails with `expected`.
-  cudaGraphExec_t end(cudaError_t expected = cudaSuccess, std::size_t nodes = 0) {
-    cudaGraph_t graph = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(a, &graph), expected);
-    EXPECT_EQ(graph != nullptr, expected == cudaSuccess);
-    if (graph == nullptr) return nullptr;
-    std::size_t recorded = 0;
-    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &recorded), cudaSuccess);
-    EXPECT_EQ(recorded, nodes);
-    cudaGraphExec_t executable = nullptr;
-    EXPECT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-    EXPECT_EQ(cudaGraphUpload(executable, a), cudaSuccess);
-    return executable;
-  }
-  void launch_and_wait(cudaGraphExec_t executable) {
-    EXPECT_EQ(cudaGraphLaunch(executable, a), cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(a), cudaSuccess);
-  }
-  static cudaStreamCaptureStatus status_of(cudaStream_t stream) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    EXPECT_EQ(cudaStreamIsCapturing(stream, &status), cudaSuccess);
-    return status;
-  }
-  /// `call()` says `status` while `a` is captured, and nothing comes of the capture.
-  template <typename Call>
-  void expect_refused(cudaError_t status, Call call) {
-    begin();
-    set(a, x, 1);
-    EXPECT_EQ(call(), status);
-    EXPECT_EQ(status_of(a), cudaStreamCaptureStatusInvalidated);
-    EXPECT_EQ(cudaMemsetAsync(x, 0, 4, a), cudaErrorStreamCaptureInvalidated);
-    EXPECT_EQ(end(cudaErrorStreamCaptureInvalidated), nullptr);
-    EXPECT_EQ(status_of(a), cudaStreamCaptureStatusNone);
-  }
-};
+using EmulatedGraphs = GraphTest;
 
 TEST_F(EmulatedGraphs, ReplaysDoTheWorkAgainWithTheValuesOfThen) {
   for (const StreamMode mode : {StreamMode::at_once, StreamMode::late}) {
@@ -139,83 +91,6 @@ TEST_F(EmulatedGraphs, BranchesComeAsTheirDependenciesAllow) {
       EXPECT_EQ(*z, missing == found ? 0 : 1);
       EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
     }
-}
-
-TEST_F(EmulatedGraphs, WhatInvalidatesACapture) {
-  void* memory = nullptr;
-  const cudaError_t unsupported = cudaErrorStreamCaptureUnsupported;
-  expect_refused(unsupported, [&] { return cudaStreamSynchronize(a); });
-  expect_refused(unsupported, [&] { return cudaStreamQuery(a); });
-  expect_refused(unsupported, [&] { return cudaDeviceSynchronize(); });
-  expect_refused(unsupported, [&] { return cudaMalloc(&memory, 4); });
-  expect_refused(unsupported, [&] { return cudaFree(x); });
-  expect_refused(unsupported, [&] { return cudaMallocHost(&memory, 4); });
-  expect_refused(unsupported, [&] { return cudaMemset(x, 0, 4); });
-  expect_refused(unsupported, [&] { return cudaMemcpy(x, y, 4, cudaMemcpyDeviceToDevice); });
-  const auto record = [&] { return cudaEventRecord(other_event, a); };
-  expect_refused(cudaErrorCapturedEvent, [&] { return record(), cudaEventQuery(other_event); });
-  expect_refused(cudaErrorCapturedEvent,
-                 [&] { return record(), cudaEventSynchronize(other_event); });
-  ASSERT_EQ(cudaEventRecord(event, b), cudaSuccess);
-  expect_refused(cudaErrorStreamCaptureIsolation, [&] { return cudaStreamWaitEvent(a, event, 0); });
-  cudaStream_t blocking = nullptr;
-  ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
-  ASSERT_EQ(begin(blocking), cudaSuccess);
-  EXPECT_EQ(cudaMemsetAsync(x, 0, 4, nullptr), cudaErrorStreamCaptureImplicit);
-  EXPECT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
-  EXPECT_EQ(*x, 0);
-}
-
-TEST_F(EmulatedGraphs, WhatACaptureAllows) {
-  cudaPointerAttributes attributes{};
-  cudaEvent_t made = nullptr;
-  std::size_t free = 0, total = 0;
-  begin();
-  EXPECT_EQ(cudaPointerGetAttributes(&attributes, x), cudaSuccess);
-  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
-  EXPECT_EQ(cudaEventCreate(&made), cudaSuccess);
-  EXPECT_EQ(cudaEventDestroy(made), cudaSuccess);
-  set(b, y, 1);
-  EXPECT_EQ(cudaStreamSynchronize(b), cudaSuccess);
-  EXPECT_EQ(*y, 1);
-  std::thread([] {
-    void* memory = nullptr;
-    EXPECT_EQ(cudaMalloc(&memory, 4), cudaSuccess);
-    EXPECT_EQ(cudaFree(memory), cudaSuccess);
-  }).join();
-  EXPECT_EQ(cudaGraphExecDestroy(end(cudaSuccess, 0)), cudaSuccess);
-}
-
-TEST_F(EmulatedGraphs, CapturesThatDoNotEnd) {
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(begin(nullptr), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(cudaStreamEndCapture(a, &graph), cudaErrorIllegalState);
-  begin();
-  EXPECT_EQ(begin(a), cudaErrorIllegalState);
-  set(a, x, 1);
-  order(a, event, b);
-  set(b, y, 1);
-  EXPECT_EQ(end(cudaErrorStreamCaptureUnjoined), nullptr);
-  EXPECT_EQ(status_of(b), cudaStreamCaptureStatusNone);
-  EXPECT_EQ(cudaEventSynchronize(event), cudaErrorCapturedEvent);
-
-  begin();
-  order(a, event, b);
-  EXPECT_EQ(cudaStreamEndCapture(b, &graph), cudaErrorStreamCaptureUnmatched);
-  end(cudaErrorStreamCaptureInvalidated);
-
-  begin();
-  ASSERT_EQ(begin(b), cudaSuccess);
-  EXPECT_EQ(cudaEventRecord(event, b), cudaSuccess);
-  EXPECT_EQ(cudaStreamWaitEvent(a, event, 0), cudaErrorStreamCaptureMerge);
-  EXPECT_EQ(cudaStreamEndCapture(b, &graph), cudaErrorStreamCaptureInvalidated);
-  end(cudaErrorStreamCaptureInvalidated);
-
-  begin();
-  std::thread([&] {
-    EXPECT_EQ(cudaStreamEndCapture(a, &graph), cudaErrorStreamCaptureWrongThread);
-  }).join();
-  end(cudaErrorStreamCaptureInvalidated);
 }
 
 TEST_F(EmulatedGraphs, FaultsOfReplaysComeFromTheWait) {

@@ -59,4 +59,43 @@ class StreamTest : public ::testing::Test {
   float *x = nullptr, *y = nullptr, *z = nullptr;  // the host sees them too, in the emulator
 };
 
+/// Captures of `a`, which end with the test.
+class GraphTest : public StreamTest {
+ protected:
+  void TearDown() override {
+    cudaGraph_t graph = nullptr;
+    for (const cudaStream_t stream : {a, b}) cudaStreamEndCapture(stream, &graph);
+    StreamTest::TearDown();
+  }
+
+  void begin() { ASSERT_EQ(begin(a), cudaSuccess); }
+  static cudaError_t begin(cudaStream_t stream) {
+    return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  }
+  /// Ends the capture of `a`. Null where that fails with `expected`.
+  cudaGraphExec_t end(cudaError_t expected = cudaSuccess, std::size_t nodes = 0) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(a, &graph), expected);
+    EXPECT_EQ(graph != nullptr, expected == cudaSuccess);
+    if (graph == nullptr) return nullptr;
+    std::size_t recorded = 0;
+    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &recorded), cudaSuccess);
+    EXPECT_EQ(recorded, nodes);
+    cudaGraphExec_t executable = nullptr;
+    EXPECT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphUpload(executable, a), cudaSuccess);
+    return executable;
+  }
+  void launch_and_wait(cudaGraphExec_t executable) {
+    EXPECT_EQ(cudaGraphLaunch(executable, a), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(a), cudaSuccess);
+  }
+  static cudaStreamCaptureStatus status_of(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    EXPECT_EQ(cudaStreamIsCapturing(stream, &status), cudaSuccess);
+    return status;
+  }
+};
+
 }  // namespace lockstep::test

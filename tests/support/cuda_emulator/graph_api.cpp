@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime's functions of captures and graphs.
-#include <algorithm>
-
 #include "tests/support/cuda_emulator/graphs.h"
 
 using lockstep::emulator::Calls;

@@ -156,7 +156,7 @@ void run_until(Lock& lock, Point point) {
   }
 }
 
-bool run_one(Lock& lock, const Point& point) {
+bool run_one(Lock& lock, Point point) {
   if (point.reached()) return false;
   Queue& queue = *point.queue;
   if (queue.busy) return true;

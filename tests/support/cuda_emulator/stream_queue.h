@@ -97,7 +97,7 @@ cudaError_t run_now(Lock& lock, Work work);
 
 void run_until(Lock& lock, Point point);
 /// Runs one item of those that `point` needs. False: it was reached.
-bool run_one(Lock& lock, const Point& point);
+bool run_one(Lock& lock, Point point);
 void run_everything(Lock& lock);
 void count(std::size_t Calls::*counted);
 StreamMode stream_mode();
