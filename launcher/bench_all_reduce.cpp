@@ -236,12 +236,12 @@ void print_json(const std::vector<SizeRow>& rows, const AllReduceFlags& flags, J
     sizes.push_back({{"bytes", row.bytes},
                      {"reproducible", json_of(row, row.reproducible)},
                      {"library", json_of(row, row.library)}});
-  const Json json{{"ranks", job.size()},
-                  {"device", job.backend().device_class()},
-                  {"bucket_mb",
-                   flags.bucket_mb == 0 ? double(job.backend().bucket_bytes()) / (1 << 20)
-                                        : flags.bucket_mb},
-                  {"sizes", std::move(sizes)}};
+  const Json json{
+      {"ranks", job.size()},
+      {"device", job.backend().device_class()},
+      {"bucket_mb",
+       flags.bucket_mb == 0 ? double(job.backend().bucket_bytes()) / (1 << 20) : flags.bucket_mb},
+      {"sizes", std::move(sizes)}};
   std::cout << json.dump(2) << std::endl;
 }
 

@@ -18,8 +18,8 @@ namespace lockstep {
 ///
 /// Ranks reach these points at different times, yet each must start the collectives of a
 /// communicator in one order: so both stages have a communicator of their own, unless collectives
-/// stand in stream order, and both take the buckets in the order of start(). Only the number of buckets between all-to-all and sum is
-/// limited (kSlots), since these need receive buffers.
+/// stand in stream order, and both take the buckets in the order of start(). Only the number of
+/// buckets between all-to-all and sum is limited (kSlots), since these need receive buffers.
 class ChunkExchange {
  public:
   static constexpr int kSlots = 4;

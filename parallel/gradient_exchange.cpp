@@ -109,7 +109,6 @@ class GradientExchange::State {
     chunks_.start(exchanged_part(index));
   }
 
-
   bool in_flight() const { return !chunks_.idle(); }
   void progress() {
     if (!chunks_.idle()) chunks_.progress();
@@ -227,17 +226,17 @@ class GradientExchange::State {
   Reduction reduction_;
   int rank_, ranks_;
   std::vector<Bucket> buckets_;
-  std::vector<int> chunk_index_;  // [buckets], the number that ChunkExchange gave
-  std::vector<Stage> stage_;      // [buckets]
+  std::vector<int> chunk_index_;     // [buckets], the number that ChunkExchange gave
+  std::vector<Stage> stage_;         // [buckets]
   std::vector<InStream> in_stream_;  // [buckets]; empty: the host moves buckets along
-  int halved_ = -1;               // by a planned fault
+  int halved_ = -1;                  // by a planned fault
   std::vector<std::unique_ptr<ExchangePlan>> plans_;
   const ExchangePlan* plan_ = nullptr;
   PendingSums sums_;
   WholeGather gather_;
   ChunkExchange chunks_;
   std::chrono::steady_clock::duration exposed_{};
-  std::uint64_t bytes_passed_ = 0;   // by recorded work
+  std::uint64_t bytes_passed_ = 0;  // by recorded work
 };
 
 GradientExchange::GradientExchange(Backend& backend,

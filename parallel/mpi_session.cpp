@@ -4,8 +4,8 @@
 #include <exception>
 #include <string_view>
 #if __has_include(<mpi-ext.h>)  // Open MPI's
-#include <mpi.h>
 #include <mpi-ext.h>
+#include <mpi.h>
 #endif
 
 #include "core/base/error.h"

@@ -217,9 +217,9 @@ class Backend {
   /// What is asked for later, on the stream in use, begins when `event`, as it was recorded last,
   /// has happened. The host does not wait.
   virtual void wait_for(const DeviceEvent& /*event*/) {}
-  /// Has functions of flat arrays, copies on the device, record() and wait_for() go to `stream` from
-  /// now on; programs' kernels and copies from and to the host always go to the compute stream. See
-  /// StreamScope.
+  /// Has functions of flat arrays, copies on the device, record() and wait_for() go to `stream`
+  /// from now on; programs' kernels and copies from and to the host always go to the compute
+  /// stream. See StreamScope.
   virtual void use_stream(DeviceStream /*stream*/) {}
   /// By what libraries know the stream in use, a cudaStream_t; null where the device works at once.
   virtual void* native_stream() { return nullptr; }

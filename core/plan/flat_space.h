@@ -43,7 +43,8 @@ struct FlatSpace {
 };
 
 /// Lays out the parameters of a training graph in buckets of at least `bucket_bytes`; where there
-/// are several, the last one has an eighth of that at most, as far as parameters allow. Depends on the graph alone, so ranks agree without talking.
+/// are several, the last one has an eighth of that at most, as far as parameters allow. Depends on
+/// the graph alone, so ranks agree without talking.
 FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes);
 
 /// One line per segment and bucket.

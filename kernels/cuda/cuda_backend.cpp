@@ -327,7 +327,7 @@ class CudaBackend final : public Backend {
   }
 
   cuda::Device device_;
-  const cuda::Device communication_;      // its stream stands where device_'s compute does
+  const cuda::Device communication_;  // its stream stands where device_'s compute does
   const cuda::Device* in_use_ = &device_;
   const std::string id_;
   const std::unique_ptr<RangeMarker> ranges_ = cuda::make_range_marker();

@@ -15,8 +15,7 @@ struct LaunchCounters {
 
   LaunchCounters() = default;
   explicit LaunchCounters(const RunState& state)
-      : place(state.counters),
-        values{.step = state.step, .first_sample = state.first_sample} {}
+      : place(state.counters), values{.step = state.step, .first_sample = state.first_sample} {}
 
   __device__ std::uint64_t step() const { return place ? place->step : values.step; }
   __device__ std::uint64_t first_sample() const {

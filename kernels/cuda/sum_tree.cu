@@ -4,7 +4,6 @@
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/group_access.cuh"
 #include "kernels/cuda/range_table.cuh"
-#include "kernels/cuda/range_table.cuh"
 
 // The tree sum of Backend::sum_tree() in one launch. A block takes a tile of the elements, a thread
 // four neighbouring ones where addresses allow; it walks over the terms, keeps the top of its stack
@@ -41,23 +40,25 @@ __global__ void sum_tree_kernel(const __grid_constant__ Table terms,
   float* const stack = dynamic_shared<float>(0) + threadIdx.x * kWidest;
   const int level = int(blockDim.x) * kWidest;
   const std::int64_t begin = std::int64_t(blockIdx.x) * kTile, end = begin + kTile;
-  for_each_in_tile(
-      begin, end < shape.elems ? end : shape.elems, shape.aligned, [&](std::int64_t at, auto width) {
-        constexpr int kWidth = decltype(width)::value;
-        Floats<kWidth> top = load_floats<kWidth>(terms.values[0] + at);
-        int below = 0;
-        for (int t = 1; t < terms.count; ++t) {
-          for (int i = 0; i < kWidth; ++i) stack[below * level + i] = top.values[i];
-          ++below;
-          top = load_floats<kWidth>(terms.values[t] + at);
-          for (int m = terms.merges[t]; m > 0; --m) {
-            --below;
-            for (int i = 0; i < kWidth; ++i)
-              top.values[i] = stack[below * level + i] + top.values[i];
-          }
-        }
-        store_floats(result + at, top);
-      });
+  for_each_in_tile(begin,
+                   end < shape.elems ? end : shape.elems,
+                   shape.aligned,
+                   [&](std::int64_t at, auto width) {
+                     constexpr int kWidth = decltype(width)::value;
+                     Floats<kWidth> top = load_floats<kWidth>(terms.values[0] + at);
+                     int below = 0;
+                     for (int t = 1; t < terms.count; ++t) {
+                       for (int i = 0; i < kWidth; ++i) stack[below * level + i] = top.values[i];
+                       ++below;
+                       top = load_floats<kWidth>(terms.values[t] + at);
+                       for (int m = terms.merges[t]; m > 0; --m) {
+                         --below;
+                         for (int i = 0; i < kWidth; ++i)
+                           top.values[i] = stack[below * level + i] + top.values[i];
+                       }
+                     }
+                     store_floats(result + at, top);
+                   });
 }
 
 /// Most sums below the top at once.

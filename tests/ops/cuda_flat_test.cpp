@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flat-array functions of the CUDA backend.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
+#include <tuple>
 
 #include "core/base/error.h"
 #include "tests/ops/cuda_fixture.h"
@@ -157,6 +159,106 @@ TEST_F(CudaFlat, AddsInPlaceAndBesides) {
     backend().add(first.data(), first.data(), second.data(), n);
     EXPECT_EQ(first.values(), sum) << n;
   }
+}
+
+/// As Backend::sum_tree() says, term by term.
+std::vector<float> sum_of_tree(const std::vector<std::vector<float>>& terms,
+                               const std::vector<int>& merges) {
+  std::vector<std::vector<float>> stack;
+  for (std::size_t t = 0; t < terms.size(); ++t) {
+    stack.push_back(terms[t]);
+    for (int m = 0; m < merges[t]; ++m) {
+      const std::vector<float> top = std::move(stack.back());
+      stack.pop_back();
+      for (std::size_t i = 0; i < top.size(); ++i) stack.back()[i] += top[i];
+    }
+  }
+  EXPECT_EQ(stack.size(), 1);
+  return stack.front();
+}
+
+/// How often sums are merged behind each of `terms` leaves of a balanced tree, or all at the end.
+std::vector<int> merges_of(int terms, bool balanced) {
+  std::vector<int> merges(std::size_t(terms), 0);
+  int open = 0;
+  for (int t = 0; t < terms; ++t) {
+    ++open;
+    if (balanced) merges[std::size_t(t)] = std::countr_zero(unsigned(t + 1));
+    if (t + 1 == terms) merges[std::size_t(t)] = open - 1;
+    open -= merges[std::size_t(t)];
+  }
+  return merges;
+}
+
+TEST_F(CudaFlat, SumsTreesInTheirOrder) {
+  constexpr std::int64_t kMost = 4096 + 7;
+  for (const auto& [terms, balanced, shift] :
+       {std::tuple{1, true, 0}, {2, true, 0}, {3, true, 1}, {7, true, 0}, {8, false, 0},
+        {20, false, 2}, {32, true, 0}, {33, true, 0}, {100, true, 1}}) {
+    const std::int64_t elems = terms > 8 ? 300 : kMost;
+    std::vector<std::vector<float>> values;
+    std::vector<std::unique_ptr<DeviceArray>> arrays;
+    std::vector<TreeTerm> tree;
+    const std::vector<int> merges = merges_of(terms, balanced);
+    for (int t = 0; t < terms; ++t) {
+      values.push_back(floats(elems, 40 + std::uint64_t(t)));
+      std::vector<float> shifted(std::size_t(shift), NAN);
+      shifted.insert(shifted.end(), values.back().begin(), values.back().end());
+      arrays.push_back(std::make_unique<DeviceArray>(backend(), shifted));
+      tree.push_back({arrays.back()->data() + shift, merges[std::size_t(t)]});
+    }
+    const std::vector<float> expected = sum_of_tree(values, merges);
+    DeviceArray out(backend(), std::vector<float>(std::size_t(elems), NAN));
+    backend().sum_tree(tree, out.data(), elems);
+    EXPECT_EQ(out.values(), expected) << terms << " terms";
+    // In place of the first one, and of the last, which the exchange does.
+    for (const std::size_t place : {std::size_t{0}, tree.size() - 1}) {
+      for (std::size_t t = 0; t < tree.size(); ++t)
+        backend().copy_to_device(
+            tree[t].values, values[t].data(), std::size_t(elems) * sizeof(float));
+      backend().sum_tree(tree, tree[place].values, elems);
+      std::vector<float> sum(std::size_t(elems), NAN);
+      backend().copy_to_host(sum.data(), tree[place].values, sum.size() * sizeof(float));
+      EXPECT_EQ(sum, expected) << terms << " terms, into number " << place;
+    }
+  }
+}
+
+// What changes from step to step is found in device memory as it would be in the arguments.
+TEST_F(CudaFlat, UpdatesReadTheirCountersFromTheDevice) {
+  StepCounters counters{.step = 6, .lr = 0.01f, .first = 0};
+  correct_bias(counters, 0.9f, 0.999f);
+  const auto place = backend().allocate(sizeof counters, "counters");
+  backend().copy_to_device(place->data(), &counters, sizeof counters);
+  DeviceArray grads(backend(), floats(kElems, 3));
+  OptimizerArrays by_value(backend(), 0), by_counters(backend(), 0);
+  for (OptimizerArrays* arrays : {&by_value, &by_counters}) {
+    const bool counted = arrays == &by_counters;
+    AdamwUpdate update{.params = arrays->params.data(),
+                       .grads = grads.data(),
+                       .first_moment = arrays->first_moment.data(),
+                       .second_moment = arrays->second_moment.data(),
+                       .lr = counted ? NAN : 0.01f,
+                       .beta1 = 0.9f,
+                       .beta2 = 0.999f,
+                       .eps = 1e-8f,
+                       .grad_scale = 0.5f,
+                       .t = counted ? 1u : 7u};
+    if (counted) update.counters = place->as<StepCounters>();
+    backend().adamw_update(update, kRanges);
+    SgdUpdate momentum{.params = arrays->params.data(),
+                       .grads = grads.data(),
+                       .momentum_buffer = arrays->first_moment.data(),
+                       .lr = counted ? NAN : 0.01f,
+                       .momentum = 0.9f,
+                       .grad_scale = 0.5f,
+                       .first = counted};
+    if (counted) momentum.counters = place->as<StepCounters>();
+    backend().sgd_update(momentum, kRanges);
+  }
+  EXPECT_EQ(by_counters.params.values(), by_value.params.values());
+  EXPECT_EQ(by_counters.first_moment.values(), by_value.first_moment.values());
+  EXPECT_EQ(by_counters.second_moment.values(), by_value.second_moment.values());
 }
 
 TEST_F(CudaFlat, SquaredNormsAgreeWithDoubleAndNotOnTheirPlace) {
