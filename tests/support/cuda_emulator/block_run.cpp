@@ -63,8 +63,10 @@ void BlockRun::enter() {
   BlockRun& run = block_run();
   arrive(run.scheduler_);
   const auto thread = std::size_t(progress.thread);
+  const auto call = run.launch_->call;
+  const void* arguments = run.launch_->arguments.get();
   watched = true;
-  run.launch_->call(run.launch_->arguments);
+  call(arguments);
   watched = false;
   run.threads_[thread].state = State::ended;
   Context* own = run.threads_[thread].context;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <source_location>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "tests/support/cuda_emulator/device_functions.h"
 #include "tests/support/cuda_emulator/fiber.h"
 #include "tests/support/cuda_emulator/launch.h"
+#include "tests/support/cuda_emulator/status.h"
 
 // Note [How the emulator works]
 //
@@ -29,16 +29,6 @@
 // which thread of which block did what. cuda::check() makes an exception of it that names the
 // kernel.
 namespace lockstep::emulator {
-
-/// What a kernel did wrong.
-class Fault : public std::runtime_error {
- public:
-  Fault(cudaError_t status, const std::string& text) : std::runtime_error(text), status_(status) {}
-  cudaError_t status() const { return status_; }
-
- private:
-  cudaError_t status_;
-};
 
 /// Runs one block after another; one object a process.
 class BlockRun {

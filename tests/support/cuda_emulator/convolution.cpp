@@ -29,12 +29,18 @@ void for_each_product(const ConvolutionSpec& s, Visit visit) {
 
 class EmulatedConvolution final : public Convolution {
  public:
-  explicit EmulatedConvolution(const ConvolutionSpec& spec) : spec_(spec) {}
+  EmulatedConvolution(const ConvolutionSpec& spec, cudaStream_t stream)
+      : spec_(spec), stream_(stream) {}
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
   void run(const ConvolutionArguments& arguments) override {
+    LOCKSTEP_ASSERT(arguments.workspace != nullptr);
+    enqueue_library_call(stream_, [s = spec_, arguments] { convolve(s, arguments); });
+  }
+
+ private:
+  static void convolve(const ConvolutionSpec& s, const ConvolutionArguments& arguments) {
     use_workspace(arguments.workspace);
-    const ConvolutionSpec& s = spec_;
     const std::int64_t x_elems = s.n * s.h * s.w * s.c, y_elems = s.n * s.out_h * s.out_w * s.k;
     const std::int64_t weight_elems = s.k * s.kernel_h * s.kernel_w * s.c / s.groups;
     const auto read = [&](ConvolutionPass result, const void* values, std::int64_t elems) {
@@ -61,17 +67,17 @@ class EmulatedConvolution final : public Convolution {
     }
   }
 
- private:
   static void write(const std::vector<float>& from, void* to, DType type) {
     for (std::size_t i = 0; i < from.size(); ++i) store(from[i], to, type, std::int64_t(i));
   }
 
   ConvolutionSpec spec_;
+  cudaStream_t stream_;
 };
 
 }  // namespace
 
-std::unique_ptr<Convolution> make_convolution(const Device&,
+std::unique_ptr<Convolution> make_convolution(const Device& device,
                                               const ConvolutionSpec& spec,
                                               const std::string&) {
   const bool forward = spec.pass == ConvolutionPass::forward;
@@ -82,7 +88,7 @@ std::unique_ptr<Convolution> make_convolution(const Device&,
   const bool mixed = spec.pass == ConvolutionPass::weight_gradient && spec.type == DType::bf16 &&
                      spec.weight_gradient == DType::f32;
   if (mixed && !library_limits().fp32_gradients_from_bf16) return nullptr;
-  return std::make_unique<EmulatedConvolution>(spec);
+  return std::make_unique<EmulatedConvolution>(spec, device.compute);
 }
 
 }  // namespace lockstep::cuda

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <cstring>
 #include <cuda_bf16.h>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/shape.h"
+#include "kernels/cuda/cuda_check.h"
+#include "tests/support/cuda_emulator/stream_queue.h"
 
 /// Tensors of the emulated device as its libraries' twins read and write them.
 namespace lockstep::cuda {
@@ -31,9 +34,14 @@ inline void store(float value, void* values, DType type, std::int64_t i) {
 
 /// What the twins want of workspace: enough to see that nobody else keeps something there.
 inline constexpr std::size_t kEmulatedWorkspace = 100;
-inline void use_workspace(void* workspace) {
-  LOCKSTEP_ASSERT(workspace != nullptr);
-  std::memset(workspace, 0xff, kEmulatedWorkspace);
+inline void use_workspace(void* workspace) { std::memset(workspace, 0xff, kEmulatedWorkspace); }
+
+/// Asks `stream` for what a library's twin does.
+template <typename Call>
+void enqueue_library_call(cudaStream_t stream, Call call) {
+  check(emulator::enqueue(stream,
+                          {.run = std::move(call), .counted = &emulator::Calls::kernel_launches}),
+        "library");
 }
 
 }  // namespace lockstep::cuda

@@ -3,12 +3,11 @@
 
 #include <fmt/format.h>
 #include <map>
-#include <mutex>
+#include <utility>
 
 #include "tests/support/cuda_emulator/access_check.h"
 #include "tests/support/cuda_emulator/block_run.h"
-#include "tests/support/cuda_emulator/device_memory.h"
-#include "tests/support/cuda_emulator/status.h"
+#include "tests/support/cuda_emulator/stream_queue.h"
 
 namespace lockstep::emulator {
 namespace {
@@ -46,7 +45,6 @@ void check_shape(const Launch& launch) {
 }
 
 void run_grid(const Launch& launch) {
-  check_shape(launch);
   start_launch();
   for (unsigned z = 0; z < launch.grid.z; ++z)
     for (unsigned y = 0; y < launch.grid.y; ++y)
@@ -58,14 +56,17 @@ void run_grid(const Launch& launch) {
 
 }  // namespace
 
-cudaError_t run(const Launch& launch) {
-  const std::lock_guard lock(device_in_use());
+cudaError_t enqueue_launch(cudaStream_t stream, Launch launch) {
+  Lock lock(device_in_use());
   try {
-    run_grid(launch);
-    return cudaSuccess;
+    check_shape(launch);
   } catch (const Fault& fault) {
     return set_status(fault.status(), fault.what());
   }
+  return enqueue(lock,
+                 stream,
+                 {.run = [launch = std::move(launch)] { run_grid(launch); },
+                  .counted = &Calls::kernel_launches});
 }
 
 }  // namespace lockstep::emulator

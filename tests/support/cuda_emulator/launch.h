@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <tuple>
 #include <type_traits>
 
@@ -14,13 +15,13 @@ struct Launch {
   std::size_t shared_bytes = 0;
   const void* kernel = nullptr;  ///< its address, which attributes are kept under
   void (*call)(const void* arguments) = nullptr;
-  const void* arguments = nullptr;
+  std::shared_ptr<const void> arguments = {};
 };
 
-/// Runs all of it. cudaErrorInvalidConfiguration or cudaErrorInvalidValue for a shape that no
-/// device takes; cudaErrorLaunchFailure, cudaErrorIllegalAddress or cudaErrorMisalignedAddress for
-/// a kernel that does wrong. Then cudaGetErrorString() tells what.
-cudaError_t run(const Launch& launch);
+/// Asks `stream` for it. cudaErrorInvalidConfiguration or cudaErrorInvalidValue for a shape that no
+/// device takes; from whoever runs it cudaErrorLaunchFailure, cudaErrorIllegalAddress or
+/// cudaErrorMisalignedAddress for a kernel that does wrong. Then cudaGetErrorString() tells what.
+cudaError_t enqueue_launch(cudaStream_t stream, Launch launch);
 
 /// Holds a kernel and what it is called with. Parameters lie in memory that kernels must not see,
 /// so that handing them over is not watched.
@@ -47,11 +48,12 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   using Call = lockstep::emulator::BoundCall<Parameters...>;
-  const Call call{kernel, {static_cast<Parameters>(arguments)...}};
-  return lockstep::emulator::run({config->gridDim,
-                                  config->blockDim,
-                                  config->dynamicSmemBytes,
-                                  reinterpret_cast<const void*>(kernel),
-                                  Call::call,
-                                  &call});
+  return lockstep::emulator::enqueue_launch(
+      config->stream,
+      {config->gridDim,
+       config->blockDim,
+       config->dynamicSmemBytes,
+       reinterpret_cast<const void*>(kernel),
+       Call::call,
+       std::make_shared<Call>(Call{kernel, {static_cast<Parameters>(arguments)...}})});
 }

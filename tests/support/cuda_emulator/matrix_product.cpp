@@ -16,12 +16,18 @@ float gelu_tanh(float x) {
 
 class EmulatedProduct final : public MatrixProduct {
  public:
-  explicit EmulatedProduct(const MatrixProductSpec& spec) : spec_(spec) {}
+  EmulatedProduct(const MatrixProductSpec& spec, cudaStream_t stream)
+      : spec_(spec), stream_(stream) {}
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
   void run(const MatrixArguments& arguments) override {
-    const MatrixProductSpec& s = spec_;
-    LOCKSTEP_ASSERT(!arguments.accumulate || s.epilogue == MatrixEpilogue::none);
+    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);
+    LOCKSTEP_ASSERT(arguments.workspace != nullptr);
+    enqueue_library_call(stream_, [s = spec_, arguments] { multiply(s, arguments); });
+  }
+
+ private:
+  static void multiply(const MatrixProductSpec& s, const MatrixArguments& arguments) {
     use_workspace(arguments.workspace);
     const std::vector<float> a = widened(arguments.a, s.factors, s.m * s.k);
     const std::vector<float> b = widened(arguments.b, s.factors, s.k * s.n);
@@ -46,8 +52,8 @@ class EmulatedProduct final : public MatrixProduct {
       }
   }
 
- private:
   MatrixProductSpec spec_;
+  cudaStream_t stream_;
 };
 
 /// As cuBLASLt: a bias has the type of the result, and a second output rows of multiples of eight.
@@ -64,12 +70,12 @@ LibraryLimits& library_limits() {
   return limits;
 }
 
-std::unique_ptr<MatrixProduct> make_matrix_product(const Device&,
+std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
                                                    const MatrixProductSpec& spec,
                                                    const std::string&) {
   LOCKSTEP_ASSERT(spec.m > 0 && spec.n > 0 && spec.k > 0);
   if (!takes_epilogue(spec)) return nullptr;
-  return std::make_unique<EmulatedProduct>(spec);
+  return std::make_unique<EmulatedProduct>(spec, device.compute);
 }
 
 }  // namespace lockstep::cuda

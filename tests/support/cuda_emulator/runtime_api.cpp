@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/cuda_emulator/runtime_api.h"
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
+#include <map>
 
 #include "tests/support/cuda_emulator/access_record.h"
-#include "tests/support/cuda_emulator/device_memory.h"
-#include "tests/support/cuda_emulator/status.h"
+#include "tests/support/cuda_emulator/graphs.h"
 
 using lockstep::emulator::device_in_use;
 using lockstep::emulator::device_memory;
+using lockstep::emulator::Fault;
+using lockstep::emulator::Lock;
+using lockstep::emulator::refuse_unsafe;
+using lockstep::emulator::run_everything;
+using lockstep::emulator::see_error;
 using lockstep::emulator::set_status;
-
-struct CUstream_st {};
-struct CUevent_st {
-  bool timed = true, recorded = false;
-  std::chrono::steady_clock::time_point time = {};
-};
+using lockstep::emulator::Work;
 
 namespace {
 
@@ -31,15 +30,57 @@ bool on_device(const void* data, std::size_t bytes) {
   return bytes == 0 || device_memory().holds(data, bytes);
 }
 
-cudaError_t bad_range(const char* what, const void* data, std::size_t bytes) {
-  return set_status(
-      cudaErrorInvalidValue,
-      fmt::format("{} of {} bytes at {}", what, bytes, device_memory().describe(data)));
+void check_range(const char* what, const void* data, std::size_t bytes) {
+  if (!on_device(data, bytes))
+    throw Fault(cudaErrorInvalidValue,
+                fmt::format("{} of {} bytes at {}", what, bytes, device_memory().describe(data)));
 }
 
-cudaError_t host_memory(void** data, std::size_t bytes) {
-  *data = std::malloc(bytes);
-  return *data ? cudaSuccess : set_status(cudaErrorMemoryAllocation, "out of host memory");
+void check_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice)
+    check_range("copy to the device", to, bytes);
+  if (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)
+    check_range("copy from the device", from, bytes);
+}
+void check_fill(const void* data, std::size_t bytes) { check_range("fill", data, bytes); }
+
+// Both look again when they run: what a graph names may have been freed since.
+Work copy_work(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  const auto copy = [=] {
+    check_copy(to, from, bytes, kind);
+    if (bytes > 0) std::memmove(to, from, bytes);
+  };
+  return {.run = copy, .counted = &lockstep::emulator::Calls::copies};
+}
+Work fill_work(void* data, int value, std::size_t bytes) {
+  return {.run = [=] {
+    check_fill(data, bytes);
+    if (bytes > 0) std::memset(data, value, bytes);
+  }};
+}
+
+/// What `ask()` returns, unless `check()` finds something wrong.
+template <typename Check, typename Ask>
+cudaError_t asked(Check check, Ask ask) {
+  try {
+    check();
+  } catch (const Fault& fault) {
+    return set_status(fault.status(), fault.what());
+  }
+  return ask();
+}
+
+/// Bytes of each allocation.
+std::map<std::uintptr_t, std::size_t>& pinned_memory() {
+  static auto& memory = *new std::map<std::uintptr_t, std::size_t>;
+  return memory;
+}
+
+bool is_pinned(const void* address) {
+  auto after = pinned_memory().upper_bound(std::uintptr_t(address));
+  if (after == pinned_memory().begin()) return false;
+  --after;
+  return std::uintptr_t(address) - after->first < after->second;
 }
 
 }  // namespace
@@ -78,7 +119,6 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
   std::snprintf(text, std::size_t(bytes), "0000:00:%02d.0", device);
   return cudaSetDevice(device);
 }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = 13000;
   return cudaSuccess;
@@ -86,27 +126,50 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
-  *data = nullptr;
-  if (bytes == 0) return cudaSuccess;
   const std::lock_guard lock(device_in_use());
+  *data = nullptr;
+  if (const cudaError_t status = refuse_unsafe("cudaMalloc"); status != cudaSuccess) return status;
+  if (bytes == 0) return cudaSuccess;
   *data = device_memory().allocate(bytes);
   return *data ? cudaSuccess : set_status(cudaErrorMemoryAllocation, "out of memory");
 }
 cudaError_t cudaFree(void* data) {
-  const std::lock_guard lock(device_in_use());
-  if (data == nullptr || device_memory().free(data)) return cudaSuccess;
+  if (data == nullptr) return cudaSuccess;
+  Lock lock(device_in_use());
+  if (const cudaError_t status = refuse_unsafe("cudaFree"); status != cudaSuccess) return status;
+  run_everything(lock);
+  if (device_memory().free(data)) return see_error();
   return set_status(cudaErrorInvalidValue, "freed what is not allocated");
 }
-cudaError_t cudaMallocHost(void** data, std::size_t bytes) { return host_memory(data, bytes); }
-cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
-  return host_memory(data, bytes);
-}
-cudaError_t cudaFreeHost(void* data) {
-  std::free(data);
+cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
+  const std::lock_guard lock(device_in_use());
+  *data = nullptr;
+  if (const cudaError_t status = refuse_unsafe("cudaMallocHost"); status != cudaSuccess)
+    return status;
+  *data = std::malloc(bytes);
+  if (*data == nullptr) return set_status(cudaErrorMemoryAllocation, "out of host memory");
+  pinned_memory()[std::uintptr_t(*data)] = bytes;
   return cudaSuccess;
 }
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  return cudaMallocHost(data, bytes);
+}
+cudaError_t cudaFreeHost(void* data) {
+  if (data == nullptr) return cudaSuccess;
+  Lock lock(device_in_use());
+  if (const cudaError_t status = refuse_unsafe("cudaFreeHost"); status != cudaSuccess)
+    return status;
+  run_everything(lock);
+  if (pinned_memory().erase(std::uintptr_t(data)) == 0)
+    return set_status(cudaErrorInvalidValue, "freed host memory that is not pinned");
+  std::free(data);
+  return see_error();
+}
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
-  attributes->type = on_device(memory, 1) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  const std::lock_guard lock(device_in_use());
+  attributes->type = cudaMemoryTypeUnregistered;
+  if (on_device(memory, 1)) attributes->type = cudaMemoryTypeDevice;
+  if (is_pinned(memory)) attributes->type = cudaMemoryTypeHost;
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
@@ -117,67 +180,25 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  const std::lock_guard lock(device_in_use());
-  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  if (to_device && !on_device(to, bytes)) return bad_range("copy to the device", to, bytes);
-  if (from_device && !on_device(from, bytes)) return bad_range("copy from the device", from, bytes);
-  if (bytes > 0) std::memmove(to, from, bytes);
-  return cudaSuccess;
+  Lock lock(device_in_use());
+  if (const cudaError_t status = refuse_unsafe("cudaMemcpy"); status != cudaSuccess) return status;
+  return asked([&] { check_copy(to, from, bytes, kind); },
+               [&] { return run_now(lock, copy_work(to, from, bytes, kind)); });
 }
 cudaError_t cudaMemcpyAsync(
-    void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-  return cudaMemcpy(to, from, bytes, kind);
+    void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  Lock lock(device_in_use());
+  return asked([&] { check_copy(to, from, bytes, kind); },
+               [&] { return enqueue(lock, stream, copy_work(to, from, bytes, kind)); });
 }
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
-  const std::lock_guard lock(device_in_use());
-  if (!on_device(data, bytes)) return bad_range("fill", data, bytes);
-  if (bytes > 0) std::memset(data, value, bytes);
-  return cudaSuccess;
+  Lock lock(device_in_use());
+  if (const cudaError_t status = refuse_unsafe("cudaMemset"); status != cudaSuccess) return status;
+  return asked([&] { check_fill(data, bytes); },
+               [&] { return run_now(lock, fill_work(data, value, bytes)); });
 }
-cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
-  return cudaMemset(data, value, bytes);
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  *stream = new CUstream_st;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return cudaStreamCreate(stream);
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return cudaEventCreateWithFlags(event, cudaEventDefault);
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  *event = new CUevent_st{.timed = (flags & cudaEventDisableTiming) == 0};
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
-  return cudaSuccess;
-}
-// What was asked for before is done: an event's time is the host's.
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->recorded = true;
-  event->time = std::chrono::steady_clock::now();
-  return cudaSuccess;
-}
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  for (const cudaEvent_t event : {start, end})
-    if (!event->timed || !event->recorded)
-      return set_status(
-          cudaErrorInvalidResourceHandle,
-          event->timed ? "an event was never recorded" : "an event was made without a time");
-  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
-  return cudaSuccess;
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+  Lock lock(device_in_use());
+  return asked([&] { check_fill(data, bytes); },
+               [&] { return enqueue(lock, stream, fill_work(data, value, bytes)); });
 }

@@ -55,6 +55,17 @@ const char* cudaGetErrorName(cudaError_t status) {
     LOCKSTEP_NAME(cudaErrorHardwareStackError)
     LOCKSTEP_NAME(cudaErrorMisalignedAddress)
     LOCKSTEP_NAME(cudaErrorLaunchFailure)
+    LOCKSTEP_NAME(cudaErrorIllegalState)
+    LOCKSTEP_NAME(cudaErrorNotPermitted)
+    LOCKSTEP_NAME(cudaErrorStreamCaptureUnsupported)
+    LOCKSTEP_NAME(cudaErrorStreamCaptureInvalidated)
+    LOCKSTEP_NAME(cudaErrorStreamCaptureMerge)
+    LOCKSTEP_NAME(cudaErrorStreamCaptureUnmatched)
+    LOCKSTEP_NAME(cudaErrorStreamCaptureUnjoined)
+    LOCKSTEP_NAME(cudaErrorStreamCaptureIsolation)
+    LOCKSTEP_NAME(cudaErrorStreamCaptureImplicit)
+    LOCKSTEP_NAME(cudaErrorCapturedEvent)
+    LOCKSTEP_NAME(cudaErrorStreamCaptureWrongThread)
     LOCKSTEP_NAME(cudaErrorUnknown)
 #undef LOCKSTEP_NAME
   }

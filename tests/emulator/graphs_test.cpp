@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Captures and graphs of the emulator: what they refuse, and what a replay does.
+#include <gmock/gmock.h>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/emulator/stream_fixture.h"
+
+namespace lockstep::test {
+namespace {
+
+class EmulatedGraphs : public StreamTest {
+ protected:
+  void TearDown() override {
+    cudaGraph_t graph = nullptr;
+    for (const cudaStream_t stream : {a, b}) cudaStreamEndCapture(stream, &graph);
+    StreamTest::TearDown();
+  }
+
+  void begin() { ASSERT_EQ(begin(a), cudaSuccess); }
+  static cudaError_t begin(cudaStream_t stream) {
+    return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  }
+  /// Ends the capture of `a`. Null where that fails with `expected`.
+  cudaGraphExec_t end(cudaError_t expected = cudaSuccess, std::size_t nodes = 0) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(a, &graph), expected);
+    EXPECT_EQ(graph != nullptr, expected == cudaSuccess);
+    if (graph == nullptr) return nullptr;
+    std::size_t recorded = 0;
+    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &recorded), cudaSuccess);
+    EXPECT_EQ(recorded, nodes);
+    cudaGraphExec_t executable = nullptr;
+    EXPECT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphUpload(executable, a), cudaSuccess);
+    return executable;
+  }
+  void launch_and_wait(cudaGraphExec_t executable) {
+    EXPECT_EQ(cudaGraphLaunch(executable, a), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(a), cudaSuccess);
+  }
+  static cudaStreamCaptureStatus status_of(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    EXPECT_EQ(cudaStreamIsCapturing(stream, &status), cudaSuccess);
+    return status;
+  }
+  /// `call()` says `status` while `a` is captured, and nothing comes of the capture.
+  template <typename Call>
+  void expect_refused(cudaError_t status, Call call) {
+    begin();
+    set(a, x, 1);
+    EXPECT_EQ(call(), status);
+    EXPECT_EQ(status_of(a), cudaStreamCaptureStatusInvalidated);
+    EXPECT_EQ(cudaMemsetAsync(x, 0, 4, a), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(end(cudaErrorStreamCaptureInvalidated), nullptr);
+    EXPECT_EQ(status_of(a), cudaStreamCaptureStatusNone);
+  }
+};
+
+TEST_F(EmulatedGraphs, ReplaysDoTheWorkAgainWithTheValuesOfThen) {
+  for (const StreamMode mode : {StreamMode::at_once, StreamMode::late}) {
+    emulator::set_stream_mode(mode);
+    *x = *y = 0;
+    emulator::reset_calls();
+    begin();
+    EXPECT_EQ(status_of(a), cudaStreamCaptureStatusActive);
+    add(a, y, x);
+    EXPECT_EQ(cudaMemcpyAsync(z, y, sizeof *z, cudaMemcpyDeviceToDevice, a), cudaSuccess);
+    const cudaGraphExec_t executable = end(cudaSuccess, 2);
+    EXPECT_EQ(cudaStreamSynchronize(a), cudaSuccess);
+    EXPECT_EQ(*y, 0);
+    *x = 1;
+    launch_and_wait(executable);
+    launch_and_wait(executable);
+    EXPECT_EQ(*y, 2);
+    set(a, x, 10);
+    launch_and_wait(executable);
+    EXPECT_EQ(*z, 12);
+    EXPECT_EQ(emulator::calls().kernel_launches, 1u);
+    EXPECT_EQ(emulator::calls().copies, 0u);
+    EXPECT_EQ(emulator::calls().graph_launches, 3u);
+    EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  }
+}
+
+TEST_F(EmulatedGraphs, LaunchesKeepTheirOrderOnTwoStreams) {
+  begin();
+  add(a, y, x);
+  const cudaGraphExec_t executable = end(cudaSuccess, 1);
+  set(a, x, 1);
+  EXPECT_EQ(cudaGraphLaunch(executable, a), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(executable, b), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(b), cudaSuccess);
+  EXPECT_EQ(*y, 2);
+}
+
+TEST_F(EmulatedGraphs, FunctionsOfTheHostAreCalledByEveryReplay) {
+  int count = 0;
+  begin();
+  EXPECT_EQ(lockstep_emulator_enqueue(
+                a, [](void* n) { ++*static_cast<int*>(n); }, &count),
+            0);
+  const cudaGraphExec_t executable = end(cudaSuccess, 1);
+  EXPECT_EQ(count, 0);
+  launch_and_wait(executable);
+  launch_and_wait(executable);
+  EXPECT_EQ(count, 2);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+}
+
+// x = 1; beside it y += x on the other stream, whose result z takes.
+TEST_F(EmulatedGraphs, BranchesComeAsTheirDependenciesAllow) {
+  enum class Missing { nothing, fork, join };
+  const auto wait_for_other = [&] {
+    EXPECT_EQ(cudaStreamWaitEvent(a, other_event, 0), cudaSuccess);
+  };
+  for (const StreamMode mode : {StreamMode::late, StreamMode::others_first})
+    for (const Missing missing : {Missing::nothing, Missing::fork, Missing::join}) {
+      emulator::set_stream_mode(mode);
+      *x = *y = *z = 0;
+      begin();
+      if (missing == Missing::fork) order(a, event, b);
+      set(a, x, 1);
+      if (missing != Missing::fork) order(a, event, b);
+      EXPECT_EQ(status_of(b), cudaStreamCaptureStatusActive);
+      add(b, y, x);
+      EXPECT_EQ(cudaEventRecord(other_event, b), cudaSuccess);
+      if (missing != Missing::join) wait_for_other();
+      add(a, z, y);
+      if (missing == Missing::join) wait_for_other();
+      const cudaGraphExec_t executable = end(cudaSuccess, 3);
+      EXPECT_EQ(status_of(b), cudaStreamCaptureStatusNone);
+      launch_and_wait(executable);
+      const Missing found = mode == StreamMode::late ? Missing::join : Missing::fork;
+      EXPECT_EQ(*z, missing == found ? 0 : 1);
+      EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+    }
+}
+
+TEST_F(EmulatedGraphs, WhatInvalidatesACapture) {
+  void* memory = nullptr;
+  const cudaError_t unsupported = cudaErrorStreamCaptureUnsupported;
+  expect_refused(unsupported, [&] { return cudaStreamSynchronize(a); });
+  expect_refused(unsupported, [&] { return cudaStreamQuery(a); });
+  expect_refused(unsupported, [&] { return cudaDeviceSynchronize(); });
+  expect_refused(unsupported, [&] { return cudaMalloc(&memory, 4); });
+  expect_refused(unsupported, [&] { return cudaFree(x); });
+  expect_refused(unsupported, [&] { return cudaMallocHost(&memory, 4); });
+  expect_refused(unsupported, [&] { return cudaMemset(x, 0, 4); });
+  expect_refused(unsupported, [&] { return cudaMemcpy(x, y, 4, cudaMemcpyDeviceToDevice); });
+  const auto record = [&] { return cudaEventRecord(other_event, a); };
+  expect_refused(cudaErrorCapturedEvent, [&] { return record(), cudaEventQuery(other_event); });
+  expect_refused(cudaErrorCapturedEvent,
+                 [&] { return record(), cudaEventSynchronize(other_event); });
+  ASSERT_EQ(cudaEventRecord(event, b), cudaSuccess);
+  expect_refused(cudaErrorStreamCaptureIsolation, [&] { return cudaStreamWaitEvent(a, event, 0); });
+  cudaStream_t blocking = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+  ASSERT_EQ(begin(blocking), cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(x, 0, 4, nullptr), cudaErrorStreamCaptureImplicit);
+  EXPECT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
+  EXPECT_EQ(*x, 0);
+}
+
+TEST_F(EmulatedGraphs, WhatACaptureAllows) {
+  cudaPointerAttributes attributes{};
+  cudaEvent_t made = nullptr;
+  std::size_t free = 0, total = 0;
+  begin();
+  EXPECT_EQ(cudaPointerGetAttributes(&attributes, x), cudaSuccess);
+  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  EXPECT_EQ(cudaEventCreate(&made), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(made), cudaSuccess);
+  set(b, y, 1);
+  EXPECT_EQ(cudaStreamSynchronize(b), cudaSuccess);
+  EXPECT_EQ(*y, 1);
+  std::thread([] {
+    void* memory = nullptr;
+    EXPECT_EQ(cudaMalloc(&memory, 4), cudaSuccess);
+    EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  }).join();
+  EXPECT_EQ(cudaGraphExecDestroy(end(cudaSuccess, 0)), cudaSuccess);
+}
+
+TEST_F(EmulatedGraphs, CapturesThatDoNotEnd) {
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(begin(nullptr), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamEndCapture(a, &graph), cudaErrorIllegalState);
+  begin();
+  EXPECT_EQ(begin(a), cudaErrorIllegalState);
+  set(a, x, 1);
+  order(a, event, b);
+  set(b, y, 1);
+  EXPECT_EQ(end(cudaErrorStreamCaptureUnjoined), nullptr);
+  EXPECT_EQ(status_of(b), cudaStreamCaptureStatusNone);
+  EXPECT_EQ(cudaEventSynchronize(event), cudaErrorCapturedEvent);
+
+  begin();
+  order(a, event, b);
+  EXPECT_EQ(cudaStreamEndCapture(b, &graph), cudaErrorStreamCaptureUnmatched);
+  end(cudaErrorStreamCaptureInvalidated);
+
+  begin();
+  ASSERT_EQ(begin(b), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(event, b), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(a, event, 0), cudaErrorStreamCaptureMerge);
+  EXPECT_EQ(cudaStreamEndCapture(b, &graph), cudaErrorStreamCaptureInvalidated);
+  end(cudaErrorStreamCaptureInvalidated);
+
+  begin();
+  std::thread([&] {
+    EXPECT_EQ(cudaStreamEndCapture(a, &graph), cudaErrorStreamCaptureWrongThread);
+  }).join();
+  end(cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_F(EmulatedGraphs, FaultsOfReplaysComeFromTheWait) {
+  begin();
+  cuda::launch("faulty", {.block = 2}, a, faulty_kernel);
+  const cudaGraphExec_t executable = end(cudaSuccess, 1);
+  EXPECT_EQ(cudaGraphLaunch(executable, a), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(a), cudaErrorLaunchFailure);
+  emulator::set_stream_mode(StreamMode::at_once);
+  EXPECT_EQ(cudaGraphLaunch(executable, a), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaGraphLaunch(executable, a), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+}
+
+constexpr int kElems = 100;
+
+TEST_F(EmulatedGraphs, OfABackend) {
+  for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
+    emulator::set_stream_mode(mode);
+    const auto backend = make_cuda_backend(0);
+    const auto one = backend->allocate(sizeof(float[kElems]), "one");
+    const auto sum = backend->allocate(sizeof(float[kElems]), "sum");
+    const auto copy = backend->allocate(sizeof(float[kElems]), "copy");
+    const auto begun = backend->make_event(), ended = backend->make_event();
+    backend->synchronize();
+    backend->begin_graph();
+    backend->add(sum->as<float>(), sum->as<float>(), one->as<float>(), kElems);
+    backend->record(*begun);
+    {
+      const StreamScope scope(*backend, DeviceStream::communication);
+      backend->wait_for(*begun);
+      backend->copy(copy->data(), sum->data(), sum->bytes());
+      backend->record(*ended);
+    }
+    backend->wait_for(*ended);
+    const auto graph = backend->end_graph();
+    EXPECT_EQ(graph->nodes(), 2u);
+
+    const std::vector<float> ones(kElems, 1.0f);
+    backend->copy_to_device(one->data(), ones.data(), one->bytes());
+    emulator::reset_calls();
+    graph->launch();
+    graph->launch();
+    EXPECT_EQ(emulator::calls().graph_launches, 2u);
+    EXPECT_EQ(emulator::calls().kernel_launches, 0u);
+    std::vector<float> result(kElems);
+    backend->copy_to_host(result.data(), copy->data(), copy->bytes());
+    EXPECT_THAT(result, ::testing::Each(2.0f));
+  }
+}
+
+TEST_F(EmulatedGraphs, ABackendGoesOnAfterARecordingThatFailed) {
+  const auto backend = make_cuda_backend(0);
+  const auto buffer = backend->allocate(sizeof(float[kElems]), "values");
+  const auto double_values = [&] {
+    backend->add(buffer->as<float>(), buffer->as<float>(), buffer->as<float>(), kElems);
+  };
+  std::vector<float> values(kElems, 1.0f);
+  backend->copy_to_device(buffer->data(), values.data(), buffer->bytes());
+  const auto fail = [&] {
+    backend->begin_graph();
+    double_values();
+    EXPECT_THROW(backend->copy_to_host(values.data(), buffer->data(), buffer->bytes()), Error);
+    EXPECT_THROW(double_values(), Error);
+  };
+  fail();
+  backend->abandon_graph();
+  fail();
+  EXPECT_THROW(backend->end_graph(), Error);
+  backend->abandon_graph();
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+
+  double_values();
+  backend->begin_graph();
+  double_values();
+  backend->end_graph()->launch();
+  backend->copy_to_host(values.data(), buffer->data(), buffer->bytes());
+  EXPECT_THAT(values, ::testing::Each(4.0f));
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/launch.cuh"
+#include "tests/support/cuda_emulator/streams.h"
+
+namespace lockstep::test {
+
+using emulator::StreamMode;
+
+inline __global__ void set_kernel(float* y, float value) { *y = value; }
+inline __global__ void add_kernel(float* y, const float* x) { *y += *x; }
+inline __global__ void faulty_kernel() {
+  if (threadIdx.x > 0) __syncthreads();
+}
+
+/// Two streams that nothing orders, and three numbers on the device, all 0.
+class StreamTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    emulator::set_stream_mode(StreamMode::late);
+    for (cudaStream_t* stream : {&a, &b})
+      ASSERT_EQ(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), cudaSuccess);
+    for (cudaEvent_t* e : {&event, &other_event})
+      ASSERT_EQ(cudaEventCreateWithFlags(e, cudaEventDisableTiming), cudaSuccess);
+    ASSERT_EQ(cudaMalloc(&x, 3 * sizeof(float)), cudaSuccess);
+    ASSERT_EQ(cudaMemset(x, 0, 3 * sizeof(float)), cudaSuccess);
+    y = x + 1;
+    z = x + 2;
+    emulator::reset_calls();
+  }
+  void TearDown() override {
+    cudaStreamDestroy(a);
+    cudaStreamDestroy(b);
+    cudaEventDestroy(event);
+    cudaEventDestroy(other_event);
+    cudaFree(x);
+    cudaGetLastError();
+    emulator::set_stream_mode(StreamMode::at_once);
+  }
+
+  static void set(cudaStream_t stream, float* to, float value) {
+    cuda::launch("set", {.block = 1}, stream, set_kernel, to, value);
+  }
+  static void add(cudaStream_t stream, float* to, const float* from) {
+    cuda::launch("add", {.block = 1}, stream, add_kernel, to, from);
+  }
+  /// Has `behind` wait for what was asked of `stream` so far.
+  static void order(cudaStream_t stream, cudaEvent_t by, cudaStream_t behind) {
+    EXPECT_EQ(cudaEventRecord(by, stream), cudaSuccess);
+    EXPECT_EQ(cudaStreamWaitEvent(behind, by, 0), cudaSuccess);
+  }
+
+  cudaStream_t a = nullptr, b = nullptr;
+  cudaEvent_t event = nullptr, other_event = nullptr;
+  float *x = nullptr, *y = nullptr, *z = nullptr;  // the host sees them too, in the emulator
+};
+
+}  // namespace lockstep::test

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Note [Streams of the emulator]
+//
+// A stream is a queue of work: kernels, copies, fills, records of events, waits for them, functions
+// of the host. Where nothing else is said the host runs what it asks for before the call returns,
+// so that a fault comes from the call that made it. The other modes are adverse: nothing runs until
+// the host waits for something, and then what it waits for alone: the beginning of a stream, and
+// through its waits for events the beginnings of others. A dependency that somebody forgot then
+// shows as a wrong result:
+//   - `late` finds what a stream or the host needs and does not wait for,
+//   - `others_first` finds what begins too early: work of one stream that belongs behind work of
+//     another.
+// Copies look at host memory when they run. What went wrong comes from the wait that ran it, or
+// from a later one, and from one only. cudaFree(), cudaFreeHost() and cudaStreamDestroy(), whose
+// callers look at no errors, run what is pending and leave its errors to the next wait.
+//
+// Graphs are put in the stream they are launched on item by item, in an order that their
+// dependencies allow: in mode `others_first` branches of other streams come as early as they can,
+// otherwise as late.
+namespace lockstep::emulator {
+
+enum class StreamMode : std::uint8_t {
+  at_once,       ///< before the call that asks for it returns
+  late,          ///< when the host waits for it, and nothing beside it
+  others_first,  ///< as late, but before each item all that other streams can do
+};
+
+/// For what is asked from now on. Runs what is pending, and forgets its errors.
+void set_stream_mode(StreamMode mode);
+
+/// What was asked of the runtime; neither what a capture recorded nor what a graph replays.
+struct Calls {
+  std::size_t kernel_launches = 0;  ///< and what libraries would launch
+  std::size_t graph_launches = 0;
+  std::size_t copies = 0;
+  std::size_t host_functions = 0;  ///< lockstep_emulator_enqueue() and cudaLaunchHostFunc()
+  std::size_t event_records = 0;
+  std::size_t host_waits = 0;  ///< for streams, events and the device
+};
+
+/// Since reset_calls(), by all threads.
+Calls calls();
+void reset_calls();
+
+}  // namespace lockstep::emulator
+
+/// Has `stream`, a cudaStream_t, call work(argument) on a thread of the host, behind what was asked
+/// of it before; what is asked of it later waits for that. A capture records it, and every replay
+/// calls it again. It may wait for other processes and threads, and may not call CUDA. Returns a
+/// cudaError_t. For libraries that a program opens: it must export its symbols.
+extern "C" int lockstep_emulator_enqueue(void* stream, void (*work)(void*), void* argument);
