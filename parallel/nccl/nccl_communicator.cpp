@@ -189,10 +189,17 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  /// Of the first that is not null; null alone counts as the host's.
+  /// Where the data is that a collective moves. Null has no part in it; alone it counts as the
+  /// host's. Throws CommError: on both.
   bool on_host(const void* memory, const void* other = nullptr) const {
-    if (memory == nullptr) memory = other;
-    return memory == nullptr || backend_.is_host_memory(memory);
+    const bool here = memory == nullptr || backend_.is_host_memory(memory);
+    if (other == nullptr) return here;
+    const bool other_here = backend_.is_host_memory(other);
+    LOCKSTEP_CHECK(memory == nullptr || here == other_here,
+                   CommError,
+                   "rank {}: a collective between host memory and device memory",
+                   rank_);
+    return other_here;
   }
 
   cudaStream_t stream() const { return static_cast<cudaStream_t>(backend_.native_stream()); }

@@ -2,7 +2,7 @@
 #include "parallel/nccl/nccl_join.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <exception>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -41,6 +41,8 @@ NcclCard card_of(const std::function<void(NcclCard&)>& attempt) {
   } catch (const Error& error) {
     fill(card.error, error.what());
     fill(card.hint, error.hint());
+  } catch (const std::exception& error) {  // the others wait for this card
+    fill(card.error, error.what());
   }
   return card;
 }

@@ -233,6 +233,8 @@ TEST(NcclCommunicatorAlone, MisuseIsAnErrorAndChangesNothing) {
   OnDevice<float> data(std::vector<float>(10));
   EXPECT_THROW(comm->broadcast(data.data(), 4, comm->size()), CommError);
   EXPECT_THROW(comm->broadcast(data.data(), 4, -1), CommError);
+  float own = 0;
+  EXPECT_THROW(comm->all_gather(&own, data.data(), sizeof own), CommError);
   std::vector<CommBlock> to(std::size_t(comm->size())), from = to;
   to[std::size_t(comm->rank())].elems = 1;
   EXPECT_THROW(comm->start_all_to_all(data.data(), to, data.data(), from), CommError);
