@@ -1,9 +1,10 @@
 # Whether the CUDA backend is built, and for which devices: LOCKSTEP_HAS_CUDA, and where it is not,
-# LOCKSTEP_NO_CUDA_BECAUSE.
+# LOCKSTEP_NO_CUDA_BECAUSE. With it LOCKSTEP_HAS_NCCL: whether ranks may speak through NCCL.
 set(LOCKSTEP_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where its tools are found), ON, OFF")
 set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(LOCKSTEP_HAS_CUDA OFF)
+set(LOCKSTEP_HAS_NCCL OFF)
 set(LOCKSTEP_NO_CUDA_BECAUSE "")
 if(LOCKSTEP_CUDA STREQUAL "OFF")
   set(LOCKSTEP_NO_CUDA_BECAUSE "LOCKSTEP_CUDA=OFF")
@@ -59,6 +60,13 @@ if(NOT LOCKSTEP_NO_CUDA_BECAUSE)
   include(LockstepCudaTools)
   if(NOT CUPTI_INCLUDE_DIR)
     message(STATUS "CUDA backend: without kernel times in --profile: no cupti.h (CUPTI_INCLUDE_DIR=${CUPTI_INCLUDE_DIR})")
+  endif()
+  # NCCL is an own package too, whose library is opened when a process first needs it. OFF leaves it out.
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(NCCL_INCLUDE_DIR)
+    set(LOCKSTEP_HAS_NCCL ON)
+  else()
+    message(STATUS "CUDA backend: without NCCL: no nccl.h (NCCL_INCLUDE_DIR=${NCCL_INCLUDE_DIR})")
   endif()
   if(NOT NVTX_INCLUDE_DIR)
     message(STATUS "CUDA backend: without ranges for Nsight Systems: no nvtx3/nvToolsExt.h (NVTX_INCLUDE_DIR=${NVTX_INCLUDE_DIR})")

@@ -28,7 +28,8 @@ endif()
 install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
-  PATTERN "mpi_try.h" EXCLUDE)  # includes mpi.h, which users of the interface need not have
+  # They include mpi.h and nccl.h, which users of the interface need not have.
+  PATTERN "mpi_try.h" EXCLUDE REGEX "/nccl_(join|library|link|watch)\\.h$" EXCLUDE)
 install(FILES launcher/console.h launcher/fault_log.h launcher/job.h launcher/progress.h launcher/run_job.h
   launcher/time_left.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)

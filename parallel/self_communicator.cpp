@@ -4,22 +4,10 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "parallel/done_request.h"
 
 namespace lockstep {
 namespace {
-
-/// Complete from the start; without state, so that one serves all.
-class DoneRequest final : public CommRequest {
- public:
-  bool test() override { return true; }
-  void wait() override {}
-  void release() override {}
-};
-
-CommRequestPtr done() {
-  static DoneRequest request;
-  return CommRequestPtr(&request);
-}
 
 void copy(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
@@ -50,16 +38,18 @@ CommRequestPtr SelfCommunicator::start_all_to_all(const float* send,
                  CommError,
                  "all-to-all on one rank: what it sends is not what it receives");
   copy(recv + from[0].offset, send + to[0].offset, std::size_t(to[0].elems) * sizeof(float));
-  return done();
+  return DoneRequest::make();
 }
 
 CommRequestPtr SelfCommunicator::start_all_gather(float*, std::span<const CommBlock> blocks) {
   LOCKSTEP_CHECK(
       blocks.size() == 1, CommError, "all-gather of {} blocks on one rank", blocks.size());
-  return done();
+  return DoneRequest::make();
 }
 
-CommRequestPtr SelfCommunicator::start_all_reduce(float*, std::int64_t) { return done(); }
+CommRequestPtr SelfCommunicator::start_all_reduce(float*, std::int64_t) {
+  return DoneRequest::make();
+}
 
 std::unique_ptr<Communicator> SelfCommunicator::split(int, int) {
   return std::make_unique<SelfCommunicator>();

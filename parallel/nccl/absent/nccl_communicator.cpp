@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands in for NCCL where the build did not find its header.
+#include "parallel/nccl/nccl_communicator.h"
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Backend&, const NcclOptions&) {
+  throw EnvironmentError(
+      "NCCL: not built into this program, as the build found no nccl.h, or no CUDA backend to go "
+      "with it",
+      "install NCCL 2.18 or later for the CUDA toolkit that this is built with (libnccl-dev), or "
+      "say where its header is with -DNCCL_INCLUDE_DIR=FOLDER, and build again");
+}
+
+std::string nccl_version() { return {}; }
+
+}  // namespace lockstep

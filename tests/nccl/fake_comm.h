@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <mpi.h>
+#include <nccl.h>
+#include <string>
+#include <vector>
+
+#include "tests/nccl/fake_nccl.h"
+
+/// What ranks tell each other to find their way into an MPI communicator.
+struct FakeId {
+  int root;  ///< rank in MPI_COMM_WORLD
+  int tag;   ///< this one and the next two are nobody else's
+};
+
+struct FakeJoin {
+  FakeId id = {};
+  std::vector<MPI_Request> requests;
+  std::vector<int> arrivals;  ///< at the root: rank here and in the world of each other
+  std::vector<int> members;   ///< ranks in the world
+  int own[2] = {};
+};
+
+/// Never freed: graphs and streams may still hold its work.
+struct ncclComm {
+  int rank = 0, size = 0;
+  MPI_Comm mpi = MPI_COMM_NULL;
+  FakeJoin join;
+  std::atomic<int> state = ncclInProgress;
+  std::atomic<int> failure = ncclSuccess;  ///< what is said once nothing is in progress
+  std::atomic<int> polls_left = 0;
+  std::atomic<bool> ended = false, aborted = false;
+};
+
+enum class FakeKind { all_reduce, all_gather, broadcast, send, receive };
+
+struct FakeCall {
+  FakeKind kind;
+  const void* from;
+  void* to;
+  std::size_t count;
+  ncclDataType_t type;
+  int peer;  ///< or root
+};
+
+/// Ends the process: a mistake that NCCL would not survive either.
+[[noreturn]] void fake_nccl_dies(const char* why);
+/// What ncclGetLastError() says from now on.
+void fake_nccl_says(const std::string& words);
+
+void begin_join(ncclComm& comm);
+/// True once `comm.mpi` is there.
+bool join_is_complete(ncclComm& comm);
+
+std::size_t size_of(ncclDataType_t type);
+/// Moves the data of calls that belong together. Waits for the other ranks.
+void do_calls(ncclComm& comm, const std::vector<FakeCall>& calls);

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a played communicator meet: rank 0 hears of all others, tells each who they are,
+// and they make an MPI communicator of their own. Ranks that are not among them take no part.
+#include <cstring>
+
+#include "tests/nccl/fake_comm.h"
+
+namespace {
+
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+bool all_done(std::vector<MPI_Request>& requests) {
+  int done = 0;
+  MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+  return done != 0;
+}
+
+void tell_members(ncclComm& comm) {
+  FakeJoin& join = comm.join;
+  for (std::size_t i = 0; i < join.arrivals.size(); i += 2)
+    join.members[std::size_t(join.arrivals[i])] = join.arrivals[i + 1];
+  for (int r = 1; r < comm.size; ++r)
+    MPI_Send(join.members.data(),
+             comm.size,
+             MPI_INT,
+             join.members[std::size_t(r)],
+             join.id.tag + 1,
+             MPI_COMM_WORLD);
+}
+
+}  // namespace
+
+void begin_join(ncclComm& comm) {
+  FakeJoin& join = comm.join;
+  join.members.assign(std::size_t(comm.size), join.id.root);
+  const auto others = std::size_t(comm.size - 1);
+  if (comm.rank == 0) {
+    join.requests.resize(others);
+    join.arrivals.resize(2 * others);
+    for (std::size_t i = 0; i < others; ++i)
+      MPI_Irecv(&join.arrivals[2 * i],
+                2,
+                MPI_INT,
+                MPI_ANY_SOURCE,
+                join.id.tag,
+                MPI_COMM_WORLD,
+                &join.requests[i]);
+    return;
+  }
+  join.own[0] = comm.rank;
+  join.own[1] = world_rank();
+  join.requests.resize(2);
+  MPI_Isend(join.own, 2, MPI_INT, join.id.root, join.id.tag, MPI_COMM_WORLD, &join.requests[0]);
+  MPI_Irecv(join.members.data(),
+            comm.size,
+            MPI_INT,
+            join.id.root,
+            join.id.tag + 1,
+            MPI_COMM_WORLD,
+            &join.requests[1]);
+}
+
+bool join_is_complete(ncclComm& comm) {
+  FakeJoin& join = comm.join;
+  if (!all_done(join.requests)) return false;
+  if (comm.rank == 0) tell_members(comm);
+  MPI_Group world = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, comm.size, join.members.data(), &members);
+  MPI_Comm_create_group(MPI_COMM_WORLD, members, join.id.tag + 2, &comm.mpi);
+  MPI_Group_free(&members);
+  MPI_Group_free(&world);
+  return true;
+}
+
+extern "C" ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const int status = fake_nccl()->id_status;
+  if (status != ncclSuccess) {
+    fake_nccl_says("no socket interface found");
+    return ncclResult_t(status);
+  }
+  static int made = 0;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const FakeId own{world_rank(), 100000 + 3 * (ranks * made++ + world_rank())};
+  std::memset(id, 0, sizeof *id);
+  std::memcpy(id, &own, sizeof own);
+  return ncclSuccess;
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/nccl/fake_nccl.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <mutex>
+
+#include "tests/nccl/fake_comm.h"
+
+namespace {
+
+using Enqueue = int (*)(void* stream, void (*work)(void*), void* argument);
+
+/// Calls that were asked for together. Never freed: a graph may do them again.
+struct Work {
+  ncclComm* comm;
+  std::vector<FakeCall> calls;
+};
+
+struct Group {
+  int depth = 0;
+  ncclResult_t status = ncclSuccess;
+  ncclComm* comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<FakeCall> calls;
+};
+thread_local Group group;
+
+std::mutex last_words_mutex;
+char last_words[512];
+
+ncclResult_t refuse(const char* why) {
+  fake_nccl_says(why);
+  if (group.depth > 0) group.status = ncclInvalidArgument;
+  return ncclInvalidArgument;
+}
+
+void run(void* argument) {
+  const Work& work = *static_cast<Work*>(argument);
+  if (work.comm->aborted) return;
+  do_calls(*work.comm, work.calls);
+}
+
+ncclResult_t launch() {
+  ncclComm& comm = *group.comm;
+  auto* work = new Work{&comm, std::move(group.calls)};
+  group.calls.clear();
+  const int number = ++fake_nccl()->groups;
+  const auto enqueue = reinterpret_cast<Enqueue>(dlsym(RTLD_DEFAULT, "lockstep_emulator_enqueue"));
+  if (enqueue == nullptr) fake_nccl_dies("the program exports no lockstep_emulator_enqueue");
+  if (enqueue(group.stream, run, work) != 0) return ncclUnhandledCudaError;
+  if (number == fake_nccl()->fails_at) {
+    fake_nccl_says("connection closed by remote peer");
+    comm.failure = ncclRemoteError;
+  }
+  if (fake_nccl()->polls == 0) return ncclSuccess;
+  comm.polls_left = int(fake_nccl()->polls);
+  comm.state = ncclInProgress;
+  return ncclInProgress;
+}
+
+bool on_device(const void* memory, const FakeCall& call, int blocks = 1) {
+  return fake_nccl()->is_device(memory, std::size_t(blocks) * call.count * size_of(call.type));
+}
+
+ncclResult_t ask(ncclComm* comm, cudaStream_t stream, const FakeCall& call) {
+  if (comm == nullptr || comm->ended) fake_nccl_dies("a communicator is used that is no more");
+  if (comm->state != ncclSuccess)
+    return refuse("Attempt to use communicator before the previous operation returned ncclSuccess");
+  if (call.count == 0) fake_nccl_dies("nothing is to be moved, which the ranks may know by heart");
+  if (call.peer < 0 || call.peer >= comm->size) return refuse("invalid peer or root");
+  const bool reads = call.kind != FakeKind::broadcast || call.peer == comm->rank;
+  if (call.kind != FakeKind::receive && reads && !on_device(call.from, call))
+    return refuse("what is to be sent is not the device's memory");
+  const int blocks = call.kind == FakeKind::all_gather ? comm->size : 1;
+  if (call.kind != FakeKind::send && !on_device(call.to, call, blocks))
+    return refuse("what is to be received is not for the device's memory");
+  if (!group.calls.empty() && (group.comm != comm || group.stream != stream))
+    fake_nccl_dies("groups of several communicators or streams are not played");
+  group.comm = comm;
+  group.stream = stream;
+  group.calls.push_back(call);
+  return group.depth > 0 ? ncclSuccess : launch();
+}
+
+}  // namespace
+
+void fake_nccl_dies(const char* why) {
+  std::fprintf(stderr, "played NCCL: %s\n", why);
+  std::abort();
+}
+
+void fake_nccl_says(const std::string& words) {
+  const std::lock_guard lock(last_words_mutex);
+  std::snprintf(last_words, sizeof last_words, "%s", words.c_str());
+}
+
+extern "C" {
+
+FakeNccl* fake_nccl() {
+  static FakeNccl fake;
+  return &fake;
+}
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = fake_nccl()->version;
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t status) {
+  switch (status) {
+    case ncclSuccess:
+      return "no error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    default:
+      return "another error";
+  }
+}
+
+const char* ncclGetLastError(ncclComm_t) { return last_words; }
+
+ncclResult_t ncclCommInitRankConfig(
+    ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
+  if (config->magic != expected.magic || config->blocking != 0)
+    return refuse("only communicators that do not block are played");
+  if (std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT") == nullptr)
+    return refuse("NCCL_LAUNCH_ORDER_IMPLICIT is not set");
+  auto* made = new ncclComm;
+  made->rank = rank;
+  made->size = ranks;
+  made->polls_left = int(fake_nccl()->polls);
+  std::memcpy(&made->join.id, &id, sizeof made->join.id);
+  if (!fake_nccl()->never_joins && fake_nccl()->init_status == 0) begin_join(*made);
+  *comm = made;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {
+  if (comm->ended) fake_nccl_dies("a communicator is asked that is no more");
+  if (comm->state == ncclInProgress && comm->polls_left-- <= 0) {
+    if (comm->mpi != MPI_COMM_NULL) {
+      comm->state = ncclSuccess;
+    } else if (const int failed = fake_nccl()->init_status; failed != 0) {
+      fake_nccl_says("Call to connect failed: no route to host");
+      comm->state = failed;
+    } else if (!fake_nccl()->never_joins && join_is_complete(*comm)) {
+      comm->state = ncclSuccess;
+      ++fake_nccl()->joined;
+    }
+    *status = ncclResult_t(int(comm->state));
+  } else {
+    const int failure = comm->failure;
+    *status = ncclResult_t(comm->state == ncclSuccess ? failure : int(comm->state));
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (comm->state != ncclSuccess) return refuse("the communicator is not ready");
+  comm->polls_left = int(fake_nccl()->polls);
+  comm->state = ncclInProgress;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (comm->ended.exchange(true)) fake_nccl_dies("a communicator is destroyed twice");
+  if (comm->state != ncclSuccess) fake_nccl_dies("a communicator is destroyed before it is final");
+  ++fake_nccl()->destroyed;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  if (comm->ended.exchange(true)) fake_nccl_dies("a communicator is aborted that is no more");
+  comm->aborted = true;
+  ++fake_nccl()->aborted;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclGroupStart() {
+  if (group.depth++ == 0) group.status = ncclSuccess;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  if (group.depth == 0) return refuse("not in a group call");
+  if (--group.depth > 0) return ncclSuccess;
+  if (group.status != ncclSuccess) {
+    group.calls.clear();
+    return group.status;
+  }
+  return group.calls.empty() ? ncclSuccess : launch();
+}
+
+ncclResult_t ncclAllReduce(const void* from,
+                           void* to,
+                           size_t count,
+                           ncclDataType_t type,
+                           ncclRedOp_t op,
+                           ncclComm_t comm,
+                           cudaStream_t stream) {
+  if (type != ncclFloat || op != ncclSum) return refuse("only sums of floats are played");
+  return ask(comm, stream, {FakeKind::all_reduce, from, to, count, type, 0});
+}
+
+ncclResult_t ncclAllGather(const void* from,
+                           void* to,
+                           size_t count,
+                           ncclDataType_t type,
+                           ncclComm_t comm,
+                           cudaStream_t stream) {
+  return ask(comm, stream, {FakeKind::all_gather, from, to, count, type, 0});
+}
+
+ncclResult_t ncclBroadcast(const void* from,
+                           void* to,
+                           size_t count,
+                           ncclDataType_t type,
+                           int root,
+                           ncclComm_t comm,
+                           cudaStream_t stream) {
+  return ask(comm, stream, {FakeKind::broadcast, from, to, count, type, root});
+}
+
+ncclResult_t ncclSend(const void* from,
+                      size_t count,
+                      ncclDataType_t type,
+                      int peer,
+                      ncclComm_t comm,
+                      cudaStream_t stream) {
+  return ask(comm, stream, {FakeKind::send, from, nullptr, count, type, peer});
+}
+
+ncclResult_t ncclRecv(
+    void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return ask(comm, stream, {FakeKind::receive, nullptr, to, count, type, peer});
+}
+
+}  // extern "C"

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exchange of gradients over a played NCCL: the bits are those over MPI.
+#include <gtest/gtest.h>
+
+#include "parallel/staged_communicator.h"
+#include "tests/nccl/nccl_fixture.h"
+#include "tests/parallel/exchange_fixture.h"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+
+/// Gradients in device memory, and their exchange.
+class DeviceExchange {
+ public:
+  DeviceExchange(Communicator& communicator,
+                 Reduction reduction,
+                 const FakeGradients& fake_gradients,
+                 int max_shards)
+      : fake_(fake_gradients),
+        rank_(communicator.rank()),
+        host_(fake_.elems()),
+        gradients_(host_),
+        exchange_(
+            device(), communicator, reduction, fake_.buckets(), gradients_.data(), max_shards) {}
+
+  /// What the gradients are after a step.
+  std::vector<float> step(const Schedule& schedule, int number) {
+    exchange_.begin_step(schedule);
+    if (schedule.work.empty()) gradients_.set(std::vector<float>(host_.size(), NAN));
+    for (std::size_t i = 0; i < schedule.work.size(); ++i) {
+      fake_.write(host_, number, schedule.work[i].shard);
+      gradients_.set(host_);
+      if (i + 1 < schedule.work.size()) exchange_.finish_shard();
+    }
+    for (int b = 0; b < exchange_.bucket_count(); ++b) exchange_.start_bucket(b);
+    for (int b = 0; b < exchange_.bucket_count(); ++b) exchange_.finish_bucket(b);
+    return gradients_.get();
+  }
+
+ private:
+  const FakeGradients& fake_;
+  const int rank_;
+  std::vector<float> host_;
+  OnDevice<float> gradients_;
+  GradientExchange exchange_;
+};
+
+std::vector<Schedule> schedules_for(int ranks, int rank) {
+  std::vector<Schedule> schedules;
+  for (const auto& [samples, shards, cluster] :
+       {std::array{16, 16, 1}, {23, 13, 1}, {1, 16, 1}, {2 * ranks + 1, 4 * ranks, ranks}})
+    schedules.push_back(make_schedule({samples, 1, shards, ranks, cluster}, rank));
+  return schedules;
+}
+
+void expect_equal_bits(Reduction reduction, Values values) {
+  const auto nccl = make_nccl();
+  const auto staged = make_staged_communicator(mpi_world(), device());
+  const FakeGradients gradients(buckets_of_all_sizes(), values);
+  DeviceExchange over_nccl(*nccl, reduction, gradients, 16);
+  DeviceExchange over_mpi(*staged, reduction, gradients, 16);
+  int step = 0;
+  for (const Schedule& schedule : schedules_for(nccl->size(), nccl->rank())) {
+    const std::vector<float> a = over_nccl.step(schedule, step);
+    const std::vector<float> b = over_mpi.step(schedule, step);
+    EXPECT_EQ(hash_buckets(a, gradients.buckets()), hash_buckets(b, gradients.buckets()))
+        << "step " << step;
+    ++step;
+  }
+  nccl->require_healthy();
+}
+
+TEST(NcclExchange, ReproducibleSumsHaveTheBitsOfMpi) {
+  expect_equal_bits(Reduction::reproducible, Values::random);
+}
+
+// Sums of integers are exact in whatever order.
+TEST(NcclExchange, FastSumsAreThoseOfMpi) { expect_equal_bits(Reduction::fast, Values::integers); }
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// NCCL's header wants it, but nothing of it.
