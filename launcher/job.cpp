@@ -2,6 +2,7 @@
 #include "launcher/job.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "parallel/fault_player.h"
 #include "parallel/mpi_communicator.h"
 #include "parallel/mpi_session.h"
+#include "parallel/nccl/nccl_communicator.h"
 #include "parallel/self_communicator.h"
 #include "parallel/staged_communicator.h"
 #include "parallel/watched_communicator.h"
@@ -36,7 +38,8 @@ class Job::State {
   std::unique_ptr<Communicator> plain;
   std::unique_ptr<Communicator> communicator;  // watched
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Communicator> staged;  // where MPI does not reach the device's memory
+  std::unique_ptr<Communicator> of_devices;  // for their memory; null: `communicator` is
+  double join_s = 60;
   std::string device_note;
   std::optional<std::string> gpu;
 };
@@ -65,12 +68,28 @@ int local_rank(const RankDiscovery& discovery, Communicator& communicator, const
       }));
 }
 
+/// Why gradients of GPUs are not exchanged by NCCL, which refuses ranks that `share` a GPU; empty:
+/// they are.
+std::string reason_against_nccl(bool share) {
+  if (env().nccl == "off") return "LOCKSTEP_NCCL=off";
+  if (share && env().nccl != "shared") return "it takes no two ranks on one GPU";
+  if (!has_nccl()) return "this was built without it";
+  return {};
+}
+
+/// To NCCL, ranks of one GPU are then on hosts of their own, which talk through the network.
+void tell_ranks_apart(int rank) {
+  setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", rank).c_str(), 0);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+}
+
 }  // namespace
 
 Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
     : state_(std::make_unique<State>()) {
   env();  // names misspelt LOCKSTEP_* variables
   State& s = *state_;
+  s.join_s = limits.join_s;
   const VariableMap variables = process_variables();
   s.discovery = discover_rank(variables);
   if (env().fault)
@@ -135,8 +154,23 @@ void Job::open_device(const std::string& device) {
   s.backend = std::move(backend);
   if (own.cuda) s.gpu = own.device;
   s.device_note = own.cuda ? sharing_note(cards) : own.text;
-  if (own.cuda && s.communicator->size() > 1)
-    s.staged = make_staged_communicator(*s.communicator, *s.backend);
+  if (own.cuda && s.communicator->size() > 1) join_devices(!s.device_note.empty());
+}
+
+void Job::join_devices(bool share) {
+  State& s = *state_;
+  const std::string why_not = reason_against_nccl(share);
+  if (why_not.empty()) {
+    if (share) tell_ranks_apart(s.communicator->rank());
+    s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
+    return;
+  }
+  const DeviceReach reach = MpiSession::reaches_gpus() ? DeviceReach::whole : DeviceReach::none;
+  s.of_devices = make_staged_communicator(*s.communicator, *s.backend, reach);
+  if (!s.device_note.empty()) s.device_note += "; ";
+  s.device_note += fmt::format("gradients travel through {}, not NCCL: {}",
+                               reach == DeviceReach::whole ? "MPI" : "host memory and MPI",
+                               why_not);
 }
 
 Backend& Job::backend() {
@@ -146,7 +180,7 @@ Backend& Job::backend() {
 
 Communicator& Job::communicator() {
   backend();
-  return state_->staged ? *state_->staged : *state_->communicator;
+  return state_->of_devices ? *state_->of_devices : *state_->communicator;
 }
 
 Communicator& Job::host_communicator() { return *state_->communicator; }

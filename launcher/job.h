@@ -48,6 +48,8 @@ class Job final : public RankContext {
  private:
   class State;
   void watch(const WatchLimits& limits, bool launched);
+  /// By NCCL, or through MPI where it cannot be; `share`: several ranks have one GPU.
+  void join_devices(bool share);
   std::unique_ptr<State> state_;
 };
 

@@ -68,6 +68,8 @@ struct Environment {
   /// They may throw Error.
   std::function<DevicePeaks()> measure_cpu;
   std::function<DevicePeaks(int ordinal)> measure_gpu;
+  /// Opens NCCL; an empty text where this program was built without it.
+  std::function<std::string()> nccl_version;
 
   /// The file's text; empty where it cannot be read.
   std::string read(const std::string& path) const;

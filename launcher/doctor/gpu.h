@@ -25,6 +25,7 @@ Finding check_clocks(const Environment& environment, const GpuFacts& facts);
 Finding check_topology(const Environment& environment, const GpuFacts& facts);
 /// Whether the GPUs of this host read each other's memory.
 Finding check_peers(const Environment& environment, const GpuFacts& facts);
+/// Whether ranks of this host's GPUs can exchange gradients through NCCL.
 Finding check_nccl(const Environment& environment, const GpuFacts& facts);
 
 /// The GPUs that this rank would work on: under a launcher its own, otherwise all.

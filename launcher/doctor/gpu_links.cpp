@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "launcher/doctor/gpu.h"
 #include "launcher/doctor/host.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr const char* kTopology = "topology";
 constexpr const char* kPeers = "peer access";
+constexpr const char* kNccl = "NCCL";
 
 const char* distance_text(int level) {
   if (level < 0) return "unknown";
@@ -118,8 +120,19 @@ Finding check_peers(const Environment&, const GpuFacts& facts) {
   return pass(kPeers, text);
 }
 
-Finding check_nccl(const Environment&, const GpuFacts&) {
-  return none("NCCL", "not part of this version: ranks exchange gradients through MPI");
+Finding check_nccl(const Environment& environment, const GpuFacts& facts) {
+  if (facts.gpus.empty()) return none(kNccl, "no GPU that it would join");
+  if (!environment.nccl_version) return none(kNccl, "not looked at");
+  const std::string without = "; until then LOCKSTEP_NCCL=off sends gradients through MPI";
+  try {
+    const std::string version = environment.nccl_version();
+    if (!version.empty()) return pass(kNccl, version);
+    return warn(kNccl,
+                "not built in: ranks exchange gradients through host memory and MPI",
+                "install NCCL for this CUDA toolkit (libnccl-dev), and build again");
+  } catch (const EnvironmentError& error) {
+    return fail(kNccl, error.what(), error.hint() + without);
+  }
 }
 
 }  // namespace lockstep::doctor

@@ -14,6 +14,7 @@
 #include "kernels/cuda/cuda_build.h"
 #include "launcher/doctor/environment.h"
 #include "launcher/self_start.h"
+#include "parallel/nccl/nccl_communicator.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -85,6 +86,7 @@ Environment this_machine() {
   machine.open_device = open_error;
   machine.space = space_of;
   machine.write_trial = write_small_file;
+  machine.nccl_version = nccl_version;
   machine.measure_cpu = [] { return make_cpu_backend()->measure_peaks(); };
   if (cuda.absent_because.empty())
     machine.measure_gpu = [](int ordinal) { return make_cuda_backend(ordinal)->measure_peaks(); };

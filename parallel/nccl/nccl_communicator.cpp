@@ -220,6 +220,8 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
+bool has_nccl() { return true; }
+
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
                                                      Backend& backend,
                                                      const NcclOptions& options) {

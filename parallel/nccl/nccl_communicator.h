@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+/// Whether this was built with NCCL.
+bool has_nccl();
+
 struct NcclOptions {
   double join_s = 60;        ///< the longest that ranks wait for each other to join
   std::string library = {};  ///< to be opened instead of libnccl.so.2

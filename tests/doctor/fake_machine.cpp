@@ -7,6 +7,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "core/base/error.h"
+
 namespace lockstep::doctor {
 namespace {
 
@@ -59,6 +61,10 @@ FakeMachine::FakeMachine() : folder_(temporary_folder()) {
     return disk;
   };
   environment.write_trial = [this](const std::string&) { return trial; };
+  environment.nccl_version = [this] {
+    if (nccl.empty()) throw EnvironmentError("libnccl.so.2: not found", "install NCCL 2");
+    return nccl == "none" ? std::string() : nccl;
+  };
   environment.measure_cpu = [this] { return cpu_peaks; };
   environment.measure_gpu = [this](int) { return gpu_peaks; };
   for (const char* address : kAddresses) {

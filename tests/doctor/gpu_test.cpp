@@ -13,11 +13,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
+TEST(DoctorGpu, NcclThatIsMissing) {
+  FakeMachine machine;
+  machine.nccl = "";
+  expect_line(machine, "NCCL", Verdict::fail, "libnccl.so.2: not found", "LOCKSTEP_NCCL=off");
+  machine.nccl = "none";
+  expect_line(machine, "NCCL", Verdict::warn, "through host memory and MPI", "libnccl-dev");
+}
+
 TEST(DoctorGpu, AWholeMachinePasses) {
   FakeMachine machine;
   for (const Finding& finding : machine.examine()) {
-    EXPECT_TRUE(finding.verdict == Verdict::pass || finding.subject == "NCCL")
-        << finding.subject << ": " << finding.text;
+    EXPECT_EQ(finding.verdict, Verdict::pass) << finding.subject << ": " << finding.text;
     EXPECT_EQ(finding.remedy, "") << finding.subject;
   }
   EXPECT_THAT(machine.find("GPU speed").text,

@@ -192,9 +192,15 @@ std::vector<int> merges_of(int terms, bool balanced) {
 
 TEST_F(CudaFlat, SumsTreesInTheirOrder) {
   constexpr std::int64_t kMost = 4096 + 7;
-  for (const auto& [terms, balanced, shift] :
-       {std::tuple{1, true, 0}, {2, true, 0}, {3, true, 1}, {7, true, 0}, {8, false, 0},
-        {20, false, 2}, {32, true, 0}, {33, true, 0}, {100, true, 1}}) {
+  for (const auto& [terms, balanced, shift] : {std::tuple{1, true, 0},
+                                               {2, true, 0},
+                                               {3, true, 1},
+                                               {7, true, 0},
+                                               {8, false, 0},
+                                               {20, false, 2},
+                                               {32, true, 0},
+                                               {33, true, 0},
+                                               {100, true, 1}}) {
     const std::int64_t elems = terms > 8 ? 300 : kMost;
     std::vector<std::vector<float>> values;
     std::vector<std::unique_ptr<DeviceArray>> arrays;

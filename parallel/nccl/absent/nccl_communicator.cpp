@@ -6,6 +6,8 @@
 
 namespace lockstep {
 
+bool has_nccl() { return false; }
+
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Backend&, const NcclOptions&) {
   throw EnvironmentError(
       "NCCL: not built into this program, as the build found no nccl.h, or no CUDA backend to go "

@@ -3,14 +3,27 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "tests/support/cuda_emulator/graphs.h"
 
 namespace lockstep::emulator {
 namespace {
 
+StreamMode mode_of_environment() {
+  const char* const name = std::getenv("EMULATED_STREAMS");
+  const std::string_view mode = name == nullptr ? "at_once" : name;
+  if (mode == "at_once") return StreamMode::at_once;
+  if (mode == "late") return StreamMode::late;
+  if (mode == "others_first") return StreamMode::others_first;
+  std::fprintf(stderr, "EMULATED_STREAMS is '%s': at_once, late or others_first\n", name);
+  std::abort();
+}
+
 struct Streams {
-  StreamMode mode = StreamMode::at_once;
+  StreamMode mode = mode_of_environment();
   CUstream_st null_stream;
   std::vector<cudaStream_t> open;
   std::condition_variable progress;

@@ -30,7 +30,8 @@ enum class StreamMode : std::uint8_t {
   others_first,  ///< as late, but before each item all that other streams can do
 };
 
-/// For what is asked from now on. Runs what is pending, and forgets its errors.
+/// For what is asked from now on; until the first call it is what the variable EMULATED_STREAMS
+/// says, at_once without it. Runs what is pending, and forgets its errors.
 void set_stream_mode(StreamMode mode);
 
 /// What was asked of the runtime; neither what a capture recorded nor what a graph replays.
