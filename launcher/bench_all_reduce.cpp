@@ -128,7 +128,7 @@ class TimedExchange {
 
   std::vector<Bucket> buckets(const AllReduceFlags& flags) const {
     const std::int64_t bytes =
-        flags.bucket_mb == 0 ? device_.bucket_bytes() : std::int64_t(flags.bucket_mb * (1 << 20));
+        flags.bucket_mb == 0 ? device_.traits().bucket_bytes : std::int64_t(flags.bucket_mb * (1 << 20));
     const auto most = std::max<std::int64_t>(1, bytes / std::int64_t(sizeof(float)));
     std::vector<Bucket> result;
     for (std::int64_t at = 0; at < elems_; at += most)
@@ -240,7 +240,7 @@ void print_json(const std::vector<SizeRow>& rows, const AllReduceFlags& flags, J
       {"ranks", job.size()},
       {"device", job.backend().device_class()},
       {"bucket_mb",
-       flags.bucket_mb == 0 ? double(job.backend().bucket_bytes()) / (1 << 20) : flags.bucket_mb},
+       flags.bucket_mb == 0 ? double(job.backend().traits().bucket_bytes) / (1 << 20) : flags.bucket_mb},
       {"sizes", std::move(sizes)}};
   std::cout << json.dump(2) << std::endl;
 }

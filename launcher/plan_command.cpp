@@ -110,7 +110,7 @@ PlannedDevice choose(const std::string& asked) {
   const DeviceProbe probe = asked == "cpu" ? DeviceProbe{} : probe_cuda();
   PlannedDevice device;
   if (asked == "cuda" && probe.devices == 0) {
-    device.backend = std::make_unique<DryBackend>();
+    device.backend = std::make_unique<DryBackend>(kGpuTraits);
     device.cuda = true;
     device.known = false;
     device.name = "cuda, none here";

@@ -158,7 +158,7 @@ class Scale {
         request_for(first, open_data(train), experiments_.front().ranks, !on_gpus);
     subject_.data = request.data.train->describe();
     const std::unique_ptr<Backend> device =
-        on_gpus ? std::make_unique<DryBackend>() : make_cpu_backend();
+        on_gpus ? std::make_unique<DryBackend>(kGpuTraits) : make_cpu_backend();
     work_ = plan_work(*device, request, kUnknownPeaks).work;
   }
 

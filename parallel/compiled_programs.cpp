@@ -60,7 +60,7 @@ Builder::Settings settings_for(const TrainOptions& options,
 }
 
 std::int64_t bucket_bytes(const TrainOptions& options, const Backend& backend) {
-  if (options.bucket_mb == 0) return backend.bucket_bytes();
+  if (options.bucket_mb == 0) return backend.traits().bucket_bytes;
   return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
 }
 
@@ -71,7 +71,7 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
                                    const TrainOptions& options,
                                    const BatchPlan& batch,
                                    std::vector<std::int64_t> sizes)
-    : reuse_(reuse_of_environment()) {
+    : traits_(backend.traits()), reuse_(reuse_of_environment()) {
   LOCKSTEP_CHECK(backend.allow_tf32(options.precision == Precision::tf32),
                  ConfigError,
                  "--precision tf32: {} has no tf32 products (GPUs have: --device cuda)",
@@ -96,7 +96,7 @@ std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
   for (const auto* sizes : {&training_, &evaluation_})
     for (const CompiledProgram& sized : *sizes) programs.emplace_back(*sized.program);
   return training_bytes(programs, space_, options.optimizer) +
-         exchange_memory(graph(), space_, options, batch);
+         exchange_memory(graph(), space_, options, batch, traits_);
 }
 
 void CompiledPrograms::add(Backend& backend,
@@ -120,7 +120,7 @@ void CompiledPrograms::add(Backend& backend,
     beside.evaluation = evaluation_.back().program.get();
   }
   if (options.memory_limit > 0)
-    beside.exchange_bytes = exchange_memory(graph, space_, options, batch);
+    beside.exchange_bytes = exchange_memory(graph, space_, options, batch, traits_);
   training_.push_back(
       {micro_batch,
        compile_within_limit(std::move(graph), backend, space_, reuse_, options, beside, choice_)});

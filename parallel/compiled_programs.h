@@ -61,6 +61,7 @@ class CompiledPrograms {
            const TrainOptions& options,
            const BatchPlan& batch,
            std::int64_t micro_batch);
+  const DeviceTraits traits_;
   FlatSpace space_;
   MemoryReuse reuse_;
   RecomputeNumber choice_;  // the whole micro-batch, which comes first, decides

@@ -129,7 +129,11 @@ MicroBatchMemory memory_with(const PlanRequest& request,
   for (const ProgramSize& program : programs) arena = std::max(arena, program.arena_bytes);
   return {arena,
           training_bytes(programs, whole.space(), options.optimizer) +
-              exchange_memory(whole.graph(), whole.space(), options, batch)};
+              exchange_memory(whole.graph(),
+                              whole.space(),
+                              options,
+                              batch,
+                              request.sizes->device().traits())};
 }
 
 /// ProgramSizes::least_bytes() by micro-batch, each computed once.
@@ -260,7 +264,7 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
   std::optional<std::uint64_t> context;
   if (request.on_host) context = resident_memory().total();
 
-  DryBackend nothing;
+  DryBackend nothing(device.traits());
   DryCommunicator nobody(rank, request.ranks);
   const ProgramBuffers buffers(nothing, programs);
   PackedCopies packed;

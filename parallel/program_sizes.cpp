@@ -72,7 +72,7 @@ std::size_t ProgramSizes::least_bytes(const TrainOptions& options, const BatchPl
     const std::array programs{sizes.training(i), *sizes.evaluation()};
     least = std::min(least, training_bytes(programs, sizes.space(), options.optimizer));
   }
-  return least + exchange_memory(sizes.graph(), sizes.space(), options, batch);
+  return least + exchange_memory(sizes.graph(), sizes.space(), options, batch, device_.traits());
 }
 
 }  // namespace lockstep

@@ -66,7 +66,8 @@ ReplicaParts::ReplicaParts(Backend& backend,
       outcomes(backend),
       shard_norms(backend, graph, space, gradients, options.noise_scale_every, batch.shards),
       sample_weight(backend.allocate_host(sizeof(float), "sample weight")),
-      counters(backend, Replica::kHeldMicroBatches) {}
+      counters(backend, Replica::kHeldMicroBatches),
+      input_stage(backend, graph, Replica::kHeldMicroBatches) {}
 
 std::uint64_t ReplicaParts::pending_sum_bytes() const {
   return exchange.pending_sum_bytes() + evaluation_exchange.pending_sum_bytes();
@@ -74,14 +75,16 @@ std::uint64_t ReplicaParts::pending_sum_bytes() const {
 
 std::uint64_t ReplicaParts::communication_bytes() const {
   return exchange.communication_bytes() + evaluation_exchange.communication_bytes() +
-         outcomes.bytes() + shard_norms.bytes() + sample_weight->bytes() + counters.bytes();
+         outcomes.bytes() + shard_norms.bytes() + sample_weight->bytes() + counters.bytes() +
+         input_stage.bytes();
 }
 
 std::uint64_t exchange_memory(const Graph& graph,
                               const FlatSpace& space,
                               const TrainOptions& options,
-                              const BatchPlan& batch) {
-  DryBackend nothing;
+                              const BatchPlan& batch,
+                              const DeviceTraits& device) {
+  DryBackend nothing(device);
   DryCommunicator nobody(0, batch.ranks);
   const auto flat = nothing.allocate(std::size_t(space.elems) * sizeof(float), "parameters");
   const ReplicaParts parts(

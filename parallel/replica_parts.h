@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "parallel/gradient_exchange.h"
+#include "parallel/input_stage.h"
 #include "parallel/optimizer_step.h"
 #include "parallel/outcome_ring.h"
 #include "parallel/program_set.h"
@@ -49,6 +50,7 @@ struct ReplicaParts {
   ShardNorms shard_norms;
   std::unique_ptr<DeviceBuffer> sample_weight;  ///< a float that copies are made from
   StepCounterSlots counters;
+  InputStage input_stage;
 
   /// `graph`, `space` and the flat arrays must outlive it. Throws ConfigError as OptimizerStep,
   /// OutOfMemory.
@@ -62,15 +64,17 @@ struct ReplicaParts {
                const BatchPlan& batch);
 
   std::uint64_t pending_sum_bytes() const;
-  /// Buffers of both exchanges, and the results and norms of steps on their way to the host.
+  /// Buffers of both exchanges, micro-batches on their way to the device, and the results and norms
+  /// of steps on theirs to the host.
   std::uint64_t communication_bytes() const;
 };
 
-/// pending_sum_bytes() and communication_bytes() of rank 0, which has the most.
+/// pending_sum_bytes() and communication_bytes() of rank 0, which has the most, on such a device.
 std::uint64_t exchange_memory(const Graph& graph,
                               const FlatSpace& space,
                               const TrainOptions& options,
-                              const BatchPlan& batch);
+                              const BatchPlan& batch,
+                              const DeviceTraits& device);
 
 /// The part of `rank` in a global batch of `samples`.
 Schedule training_schedule(const BatchPlan& batch, std::int64_t samples, int rank);

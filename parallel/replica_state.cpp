@@ -131,8 +131,9 @@ void Replica::State::load(const BoundProgram& program,
   device_timer.mark(DevicePart::idle);
   if (checks_) search_.look_at(loaded, samples_);
   const DeviceScope scope(profiler.get(), copy_work_);
-  device.copy_to_device(program.x, loaded.input, n * samples_.input.bytes());
-  device.copy_to_device(program.target, loaded.target, n * samples_.target.bytes());
+  input_stage.copy(slot,
+                   {{{program.x, loaded.input, n * samples_.input.bytes()},
+                     {program.target, loaded.target, n * samples_.target.bytes()}}});
   copy_sample_weight(program);
   counters.send(slot, first_sample);
   if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {

@@ -121,6 +121,7 @@ class DeviceEvent {
 enum class DeviceStream : std::uint8_t {
   compute,        ///< programs, and what else is not sent to another
   communication,  ///< sums of gradients and the collectives around them
+  copies,         ///< micro-batches on their way to the device
 };
 
 /// Recorded work of a device, which is asked for again as a whole.
@@ -141,6 +142,19 @@ struct DevicePeaks {
   double bf16_flops = 0;
   double bytes = 0;  ///< read and written a second, far beyond the caches
 };
+
+/// What devices of a kind have in common, so that work for one that is not here can be planned.
+struct DeviceTraits {
+  /// Bytes of gradients that travel as one message where nobody says otherwise: as many as the
+  /// networks around such devices need to come near their full rate.
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;
+  /// Copies on DeviceStream::copies run while the compute stream works.
+  bool copies_beside_compute = false;
+};
+/// Of GPUs. An all-reduce over NVLink (8 x H200) reaches 276 GB/s of its 464 with 32 MiB, 347 with
+/// 64: stas00/ml-engineering, network.
+inline constexpr DeviceTraits kGpuTraits{.bucket_bytes = std::int64_t{64} << 20,
+                                         .copies_beside_compute = true};
 
 /// The memory that allocate() takes from.
 struct DeviceMemory {
@@ -175,9 +189,7 @@ class Backend {
   /// mantissa). Returns false where that is asked for and the device has no such products.
   virtual bool allow_tf32(bool allowed) { return !allowed; }
   virtual DeviceMemory memory() const { return {}; }
-  /// Bytes of gradients that travel as one message where nobody says otherwise: as many as the
-  /// networks around such devices need to come near their full rate.
-  virtual std::int64_t bucket_bytes() const { return std::int64_t{4} << 20; }
+  virtual DeviceTraits traits() const { return {}; }
   /// Throws OutOfMemory naming `what` and the bytes.
   virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;
   /// Host memory from which copies to the device run at full speed (pinned, on CUDA).
@@ -217,8 +229,8 @@ class Backend {
   /// What is asked for later, on the stream in use, begins when `event`, as it was recorded last,
   /// has happened. The host does not wait.
   virtual void wait_for(const DeviceEvent& /*event*/) {}
-  /// Has functions of flat arrays, copies on the device, record() and wait_for() go to `stream`
-  /// from now on; programs' kernels and copies from and to the host always go to the compute
+  /// Has functions of flat arrays, copies to and on the device, record() and wait_for() go to
+  /// `stream` from now on; programs' kernels and copies to the host always go to the compute
   /// stream. See StreamScope.
   virtual void use_stream(DeviceStream /*stream*/) {}
   /// By what libraries know the stream in use, a cudaStream_t; null where the device works at once.

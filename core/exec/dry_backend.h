@@ -10,6 +10,9 @@ namespace lockstep {
 /// which only a real device knows.
 class DryBackend : public Backend {
  public:
+  /// As devices of that kind.
+  explicit DryBackend(const DeviceTraits& traits = {}) : traits_(traits) {}
+  DeviceTraits traits() const override { return traits_; }
   std::string device_class() const override { return "none"; }
   bool allow_tf32(bool /*allowed*/) override { return true; }
   /// Addresses that no memory ever has: nobody may read or write there, and no limit of this
@@ -33,6 +36,7 @@ class DryBackend : public Backend {
       float*, const float*, const float*, float, std::int64_t, const StepOutcome*) override {}
 
  private:
+  DeviceTraits traits_;
   std::uintptr_t next_ = std::uintptr_t{1} << 60;  ///< processors translate 57 bits at most
 };
 

@@ -15,10 +15,9 @@ namespace lockstep {
 class SizingBackend final : public DryBackend {
  public:
   /// `device` outlives it.
-  explicit SizingBackend(Backend& device) : device_(device) {}
+  explicit SizingBackend(Backend& device) : DryBackend(device.traits()), device_(device) {}
 
   std::string device_class() const override { return device_.device_class(); }
-  std::int64_t bucket_bytes() const override { return device_.bucket_bytes(); }
   bool allow_tf32(bool allowed) override;
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override;
 

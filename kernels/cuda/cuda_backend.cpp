@@ -115,13 +115,17 @@ cuda::Device open_device(int ordinal) {
   return device;
 }
 
-/// The same device, whose work goes to a stream of its own, which comes first where both have work:
-/// what waits for a collective waits for other ranks too.
-cuda::Device with_communication_stream(cuda::Device device) {
+/// The high one comes first where several streams have work.
+enum class Priority : std::uint8_t { normal, high };
+
+/// The same device, whose work goes to another stream.
+cuda::Device on_a_stream_of_its_own(cuda::Device device, Priority priority) {
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cuda: priorities of streams");
-  check(cudaStreamCreateWithPriority(&device.compute, cudaStreamNonBlocking, greatest),
-        "cuda: communication stream");
+  check(cudaStreamCreateWithPriority(&device.compute,
+                                     cudaStreamNonBlocking,
+                                     priority == Priority::high ? greatest : least),
+        "cuda: stream");
   return device;
 }
 
@@ -141,11 +145,13 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int ordinal)
       : device_(open_device(ordinal)),
-        communication_(with_communication_stream(device_)),
+        communication_(on_a_stream_of_its_own(device_, Priority::high)),
+        copies_(on_a_stream_of_its_own(device_, Priority::normal)),
         id_(device_id(ordinal)) {}
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override {
+    cudaStreamDestroy(copies_.compute);
     cudaStreamDestroy(communication_.compute);
     cudaStreamDestroy(device_.compute);
   }
@@ -159,9 +165,7 @@ class CudaBackend final : public Backend {
     return true;
   }
 
-  // An all-reduce over NVLink (8 x H200) reaches 276 GB/s of its 464 with 32 MiB, 347 with 64:
-  // ml-engineering, network/.
-  std::int64_t bucket_bytes() const override { return std::int64_t{64} << 20; }
+  DeviceTraits traits() const override { return kGpuTraits; }
 
   DeviceMemory memory() const override {
     select();
@@ -212,9 +216,10 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, host), "kind of memory");
-    copy(device, host, bytes, cudaMemcpyHostToDevice, device_);
+    copy(device, host, bytes, cudaMemcpyHostToDevice, *in_use_);
     // Nothing promises that pageable memory has been read when an asynchronous copy returns.
-    if (attributes.type != cudaMemoryTypeHost) synchronize();
+    if (attributes.type != cudaMemoryTypeHost)
+      check(cudaStreamSynchronize(in_use_->compute), "waiting for a copy");
   }
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
     copy(host, device, bytes, cudaMemcpyDeviceToHost, device_);
@@ -239,7 +244,9 @@ class CudaBackend final : public Backend {
     static_cast<const CudaEvent&>(event).hold_up(in_use_->compute);
   }
   void use_stream(DeviceStream stream) override {
-    in_use_ = stream == DeviceStream::compute ? &device_ : &communication_;
+    in_use_ = stream == DeviceStream::compute         ? &device_
+              : stream == DeviceStream::communication ? &communication_
+                                                      : &copies_;
   }
   void* native_stream() override { return in_use_->compute; }
 
@@ -327,7 +334,9 @@ class CudaBackend final : public Backend {
   }
 
   cuda::Device device_;
-  const cuda::Device communication_;  // its stream stands where device_'s compute does
+  // Their streams stand where device_ has compute. What waits for a collective waits for other
+  // ranks too, so that it comes first.
+  const cuda::Device communication_, copies_;
   const cuda::Device* in_use_ = &device_;
   const std::string id_;
   const std::unique_ptr<RangeMarker> ranges_ = cuda::make_range_marker();

@@ -78,6 +78,21 @@ TEST(RecordedSteps, EqualBitsWithFewerShardsAndClippedAdamw) {
   expect_equal_bits(run, alone);
 }
 
+// Micro-batches large enough to be copied beside the computing.
+TEST(RecordedSteps, EqualBitsOfLargeInputs) {
+  testing::SmallRun run = small_run();
+  run.model = [](Builder& nn, Value x) {
+    return nn.linear(nn.flatten(nn.max_pool2d(x, {.kernel = 64})), {.out_features = 5});
+  };
+  run.data = data::synthetic({.height = 256, .width = 256, .channels = 3, .classes = 5});
+  run.options.global_batch = 12;
+  run.options.micro_batch = 6;  // 1.1 MiB
+  run.options.steps = 6;
+  run.options.eval_every = 0;
+  SelfCommunicator alone;
+  expect_equal_bits(run, alone);
+}
+
 TEST(RecordedSteps, EqualBitsOfATransformer) {
   testing::SmallRun run = testing::small_gpt();
   run.options.steps = 6;
