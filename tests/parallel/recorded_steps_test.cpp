@@ -82,7 +82,7 @@ TEST(RecordedSteps, EqualBitsWithFewerShardsAndClippedAdamw) {
 TEST(RecordedSteps, EqualBitsOfLargeInputs) {
   testing::SmallRun run = small_run();
   run.model = [](Builder& nn, Value x) {
-    return nn.linear(nn.flatten(nn.max_pool2d(x, {.kernel = 64})), {.out_features = 5});
+    return nn.linear(nn.flatten(nn.max_pool2d(x, {.kernel = 16})), {.out_features = 5});
   };
   run.data = data::synthetic({.height = 256, .width = 256, .channels = 3, .classes = 5});
   run.options.global_batch = 12;
