@@ -15,10 +15,10 @@ constexpr std::size_t kFloat = sizeof(float);
 
 /// What a communicator and its parts have in common.
 struct Family {
-  Family(const Nccl& library, Backend& device, double limit_s)
+  Family(const Nccl* library, Backend& device, double limit_s)
       : nccl(library), backend(device), join_s(limit_s) {}
 
-  const Nccl& nccl;
+  const Nccl* const nccl;  // null: one rank, which needs none
   Backend& backend;
   const double join_s;
   NcclFailure failure;
@@ -29,8 +29,8 @@ struct Family {
 class WatchedLink {
  public:
   WatchedLink(Communicator& host, Family& family)
-      : family_(family), link_(family.nccl, host.rank(), host.size(), family.failure) {
-    join_together(host, family.nccl, link_, family.join_s);
+      : family_(family), link_(*family.nccl, host.rank(), host.size(), family.failure) {
+    join_together(host, *family.nccl, link_, family.join_s);
     family.watch.add(link_);
   }
   WatchedLink(const WatchedLink&) = delete;
@@ -226,10 +226,10 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
                                                      Backend& backend,
                                                      const NcclOptions& options) {
   // Several communicators work on one device, on streams of their own. Their kernels may start in
-  // another order on other ranks and then wait for each other for ever; with this, each device
-  // starts them in the order in which they were asked for.
+  // another order on other ranks and then wait for each other for ever; with this, from NCCL 2.26
+  // on, each device starts them in the order in which they were asked for.
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-  const Nccl& nccl = open_nccl_together(host, options);
+  const Nccl* nccl = host.size() > 1 ? &open_nccl_together(host, options) : nullptr;
   return std::make_unique<NcclCommunicator>(
       host, std::make_shared<Family>(nccl, backend, options.join_s));
 }

@@ -84,9 +84,7 @@ void require_all(const char* what, const std::vector<NcclCard>& cards) {
     if (hint.empty()) hint = cards[r].hint;
   }
   if (failed.empty()) return;
-  throw EnvironmentError(
-      fmt::format("NCCL: {} of {} ranks: {}", what, cards.size(), list(failed, cards)),
-      std::string(hint));
+  throw EnvironmentError(fmt::format("NCCL: {}: {}", what, list(failed, cards)), std::string(hint));
 }
 
 void require_one_version(const std::vector<NcclCard>& cards) {

@@ -22,14 +22,14 @@ constexpr auto kLeaveLimit = std::chrono::seconds(10);
 class Pause {
  public:
   void wait() {
-    if (++waits_ <= kYields) return std::this_thread::yield();
+    if (Clock::now() < begin_ + kShort) return std::this_thread::yield();
     std::this_thread::sleep_for(sleep_);
     sleep_ = std::min(2 * sleep_, microseconds(1000));
   }
 
  private:
-  static constexpr int kYields = 100;
-  int waits_ = 0;
+  static constexpr microseconds kShort{300};
+  const Clock::time_point begin_ = Clock::now();
   microseconds sleep_{50};
 };
 

@@ -50,15 +50,18 @@ class DeviceExchange {
 std::vector<Schedule> schedules_for(int ranks, int rank) {
   std::vector<Schedule> schedules;
   for (const auto& [samples, shards, cluster] :
-       {std::array{16, 16, 1}, {23, 13, 1}, {1, 16, 1}, {2 * ranks + 1, 4 * ranks, ranks}})
+       {std::array{16, 16, 1}, {13, 13, 1}, {1, 16, 1}, {2 * ranks + 1, 4 * ranks, ranks}})
     schedules.push_back(make_schedule({samples, 1, shards, ranks, cluster}, rank));
   return schedules;
 }
 
+/// Below, at and above what is gathered whole; not many, as the emulator takes its time.
+std::vector<Bucket> few_buckets() { return {{64, 5}, {128, 16385}, {16640, 1000}, {17664, 40001}}; }
+
 void expect_equal_bits(Reduction reduction, Values values) {
   const auto nccl = make_nccl();
   const auto staged = make_staged_communicator(mpi_world(), device());
-  const FakeGradients gradients(buckets_of_all_sizes(), values);
+  const FakeGradients gradients(few_buckets(), values);
   DeviceExchange over_nccl(*nccl, reduction, gradients, 16);
   DeviceExchange over_mpi(*staged, reduction, gradients, 16);
   int step = 0;

@@ -128,7 +128,7 @@ TEST_F(NcclFaults, NobodyWaitsLongerThanTheLimit) {
 }
 
 TEST_F(NcclFaults, PartsSayTheSame) {
-  const auto comm = make_nccl({.join_s = 0.5});
+  const auto comm = make_nccl({.join_s = 2});
   if (is_last()) fake().never_joins = true;
   EXPECT_THAT(error_of<EnvironmentError>([&] { comm->split(0, 0); }), HasSubstr("had joined"));
   comm->require_healthy();
