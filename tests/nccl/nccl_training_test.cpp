@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole trainings over a played NCCL, on streams in adverse orders, recorded and replayed: the bits
+// are those over MPI, asked for kernel by kernel.
+#include <gtest/gtest.h>
+
+#include "core/data/sources.h"
+#include "core/nn/zoo.h"
+#include "parallel/trainer.h"
+#include "parallel/training_feed.h"
+#include "tests/nccl/nccl_fixture.h"
+#include "tests/parallel/small_runs.h"
+#include "tests/support/cuda_emulator/streams.h"
+
+namespace lockstep {
+namespace {
+
+using emulator::StreamMode;
+using namespace testing;
+
+/// This rank's device, its memory joined to others' by NCCL.
+class NcclContext final : public RankContext {
+ public:
+  Backend& backend() override { return device(); }
+  Communicator& communicator() override { return *nccl_; }
+  Communicator& host_communicator() override { return mpi_world(); }
+
+ private:
+  std::unique_ptr<Communicator> nccl_ = make_nccl();
+};
+
+/// With dropout, several buckets, and a short last batch that leaves a rank of four without work.
+SmallRun small_run() {
+  SmallRun run{[](Builder& nn, Value x) {
+                 x = nn.conv2d(x, {.out_channels = 4, .kernel = 3, .stride = 4, .padding = 1});
+                 x = nn.dropout(nn.relu(nn.batch_norm(x)), 0.25f);
+                 return nn.linear(nn.flatten(x), {.out_features = 10});
+               },
+               data::glyphs(28, 5),
+               {.global_batch = 16, .micro_batch = 4, .steps = 8}};
+  run.options.optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f};
+  run.options.bucket_mb = 0.001;
+  run.options.log_every = 0;
+  run.options.workers = 1;
+  return run;
+}
+
+void expect_bits_of_mpi(const SmallRun& run) {
+  const TrainSummary over_mpi = [&] {
+    SmallRun asked = run;
+    asked.options.record_steps = false;
+    return train(asked, mpi_world());
+  }();
+  for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
+    emulator::set_stream_mode(mode);
+    NcclContext context;
+    const TrainSummary over_nccl = train(run, context);
+    emulator::set_stream_mode(StreamMode::at_once);
+    EXPECT_EQ(over_nccl.weights_sha256, over_mpi.weights_sha256) << "streams: " << int(mode);
+    EXPECT_EQ(over_nccl.train_loss, over_mpi.train_loss);
+    EXPECT_EQ(over_nccl.val_loss, over_mpi.val_loss);
+    EXPECT_EQ(over_nccl.recorded_steps->why_not, "");
+    EXPECT_GT(over_nccl.recorded_steps->replayed, 0);
+  }
+}
+
+TEST(NcclTraining, EqualBits) { expect_bits_of_mpi(small_run()); }
+
+TEST(NcclTraining, EqualBitsOfSeveralShardsARank) {
+  SmallRun run = small_run();
+  run.options.micro_batch = 2;
+  run.options.optimizer = Adamw{.lr = 1e-3f};
+  run.options.clip_norm = 0.5f;
+  expect_bits_of_mpi(run);
+}
+
+TEST(NcclTraining, EqualBitsOfBatchNormOverRanks) {
+  if (mpi_world().size() % 2 != 0) GTEST_SKIP() << "needs pairs of ranks";
+  SmallRun run = small_run();
+  run.options.batch_norm = BatchNormPolicy::parse("group:8");
+  expect_bits_of_mpi(run);
+}
+
+TEST(NcclTraining, FastSumsTrainAsWell) {
+  SmallRun run = small_run();
+  run.options.reduction = Reduction::fast;
+  NcclContext context;
+  const TrainSummary summary = train(run, context);
+  EXPECT_EQ(summary.recorded_steps->why_not, "");
+  EXPECT_LT(summary.train_loss, 3);
+}
+
+// One launch a step of one micro-batch, exchange and update in it; the host waits for the outcome
+// of the step before, and for the copies of the one before that.
+TEST(NcclTraining, OneLaunchAStep) {
+  SmallRun run = small_run();
+  const int ranks = mpi_world().size();
+  run.options.global_batch = 4 * ranks;
+  NcclContext context;
+  const auto data = data::glyphs(32 * ranks, 5).train;
+  Replica replica(context, run.model, softmax_cross_entropy, data->spec(), run.options, {});
+  const Schedule schedule = replica.schedule(run.options.global_batch);
+  TrainingRequests requests({data->size(), run.options.global_batch, 20, 1, schedule, schedule});
+  data::LoaderOptions loading{.workers = 0, .micro_batch = run.options.micro_batch};
+  replica.lend_memory(loading);
+  data::Loader loader(data, loading, [&](data::LoadRequest& r) { return requests.next(r); });
+  std::int64_t step = 0;
+  const auto train_steps = [&](int steps) {
+    for (int i = 0; i < steps; ++i) replica.train_step(schedule, loader, step++, 0.01f);
+  };
+  train_steps(4);
+  emulator::reset_calls();
+  train_steps(5);
+  const emulator::Calls calls = emulator::calls();
+  EXPECT_EQ(calls.kernel_launches, 0);
+  EXPECT_EQ(calls.host_functions, 0) << "collectives are in the graph";
+  EXPECT_EQ(calls.graph_launches, 5);
+  EXPECT_EQ(calls.host_waits, 2 * 5);
+}
+
+}  // namespace
+}  // namespace lockstep
