@@ -266,6 +266,9 @@ def print_report(results, device, peer, options, load):
     for case, _, words in results:
         if words:
             print(f"\n{case.name}: {words}")
+    verdicts = [summary_row(case, readings)[-1] for case, readings, _ in results]
+    print(f"\ncases met: {verdicts.count('yes')} of {len(verdicts) - verdicts.count('')}, "
+          f"{verdicts.count(MISSING)} not measured")
 
 
 def compare(cases, options):
@@ -285,6 +288,7 @@ def compare(cases, options):
             if case.data == "text" and not options.text.exists():
                 say(f"{case.name}: no {options.text} (--text): not measured")
                 results.append((case, {}, MISSING))
+                code = 1
                 continue
             readings, failed = measure(case, contestants_of(case, peer and peer[0], folder, options),
                                        options.repetitions)

@@ -9,10 +9,10 @@ Both sides have eight shards, the leaves of the summation tree. On one rank, whe
 exchange with, there is a second comparison, with one shard: the same micro-batches, added up in one
 place instead of a tree. Each run is the median of its windows behind the first, which is not counted;
 a pair is two runs one after the other, every second pair the other way round, and its cost is the
-first's time over the second's, less one. Prints the median over the pairs (least to most). The gradient noise scale, which only shards
-have, is switched off. Asked for: at most 5% on several ranks, 0.5% on one. Runs of one kind lie apart
-too: the last column says by how much, (most - least) / median of the
-others.
+first's time over the second's, less one. Prints the median over the pairs (least to most). The
+gradient noise scale, which only shards have, is switched off. Asked for: at most 5% on several
+ranks, 0.5% on one. Runs of one kind lie apart too: the last column says by how much, (most - least)
+/ median of the others.
 Ranks that share a GPU or a core measure that machine, not a system with a device for each.
 Exit code 1 where a run fails.
 """
