@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compare_pytorch.py --device cuda: runs both in turn on a GPU, and tables beside what is asked for."""
+"""compare_pytorch.py --device cuda: runs both in turn on a GPU; tables with what is asked for."""
 import datetime
 import json
 import os
@@ -233,13 +233,15 @@ def held(readings):
 def detail_rows(case, readings, options):
     median = medians(readings)
     first = median.get(case.ours[0].name)
-    for name in [*(ours.name for ours in case.ours), *(mode.name for mode in modes_of(case, options))]:
+    contestants = [*case.ours, *modes_of(case, options)]
+    for name in (contestant.name for contestant in contestants):
         if name not in readings:
             yield [case.name, name, MISSING, "", "", ""]
             continue
         times = [r["step_ms"] for r in readings[name]]
         micro = {r["micro_batch"] for r in readings[name] if "micro_batch" in r}
-        label = f"{name}, micro-batch {max(micro)}" if micro and max(micro) != case.global_batch else name
+        accumulated = micro and max(micro) != case.global_batch
+        label = f"{name}, micro-batch {max(micro)}" if accumulated else name
         yield [case.name, label, f"{median[name]:.4g} ({min(times):.4g} to {max(times):.4g})",
                f"{rate(case, median[name]):,.0f} {case.unit}",
                f"{median[name] / first:.2f}x" if first else "", held(readings[name])]
@@ -252,9 +254,10 @@ def print_report(results, device, peer, options, load):
         shortened = f", --steps {options.steps}: to try it out"
     print(f"### {datetime.date.today()}, {device}, {options.ranks} rank(s), commit {commit()}"
           f"{shortened}\n")
-    print(f"{version}, its batches made beforehand in device memory (Lockstep loads its own and copies "
-          "them, each step), channels last, fused optimizers, scaled_dot_product_attention, bf16 by "
-          f"autocast. Median of {options.repetitions} runs in turn, each the median of its windows "
+    print(f"{version}, its batches made beforehand in device memory (Lockstep loads its own and "
+          "copies them, each step), channels last, fused optimizers, scaled_dot_product_attention, "
+          "bf16 by autocast. "
+          f"Median of {options.repetitions} runs in turn, each the median of its windows "
           f"behind warm-up and compilation; load average at the start {load:.1f}.\n")
     print_table(["case", "precision", "global batch", "Lockstep, us a step", "Lockstep",
                  "best PyTorch", "PyTorch / Lockstep, time", "asked for", "met"],
@@ -290,8 +293,8 @@ def compare(cases, options):
                 results.append((case, {}, MISSING))
                 code = 1
                 continue
-            readings, failed = measure(case, contestants_of(case, peer and peer[0], folder, options),
-                                       options.repetitions)
+            contestants = contestants_of(case, peer and peer[0], folder, options)
+            readings, failed = measure(case, contestants, options.repetitions)
             words = ""
             if case.reach and options.only != "pytorch" and not (options.quick or options.steps):
                 words = run_reach(case, folder, options)

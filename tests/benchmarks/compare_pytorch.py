@@ -193,7 +193,7 @@ def parse():
     parser.add_argument("--quick", action="store_true", help="a tenth of the steps, to try it out")
     parser.add_argument("--steps", type=int, default=0, help="so many of every case, to try it out")
     parser.add_argument("--ranks", type=int, default=1, help="cuda: of Lockstep and of PyTorch")
-    parser.add_argument("--modes", help="cuda: the modes of PyTorch to run; default: the cases' own")
+    parser.add_argument("--modes", help="cuda: modes of PyTorch to run; default: the cases' own")
     parser.add_argument("--libraries",
                         help="cuda: LD_LIBRARY_PATH of Lockstep alone, as PyTorch brings its own")
     options = parser.parse_args()

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `--reduction reproducible` costs, as a share of a step: in turn with `--reduction fast`.
 
-exchange_cost.py [--device auto|cpu|cuda] [--ranks 1,2,4] [--models NAME,...] [--pairs N] [--steps N]
-                 [--build DIR]
+exchange_cost.py [--device auto|cpu|cuda] [--ranks 1,2,4] [--models NAME,...] [--pairs N]
+                 [--steps N] [--build DIR]
 
-Both sides have eight shards, the leaves of the summation tree. On one rank, where there is nobody to
-exchange with, there is a second comparison, with one shard: the same micro-batches, added up in one
-place instead of a tree. Each run is the median of its windows behind the first, which is not counted;
-a pair is two runs one after the other, every second pair the other way round, and its cost is the
-first's time over the second's, less one. Prints the median over the pairs (least to most). The
-gradient noise scale, which only shards have, is switched off. Asked for: at most 5% on several
+Both sides have eight shards, the leaves of the summation tree. On one rank, where there is nobody
+to exchange with, there is a second comparison, with one shard: the same micro-batches, added up in
+one place instead of a tree. Each run is the median of its windows behind the first, which is not
+counted; a pair is two runs one after the other, every second pair the other way round, and its cost
+is the first's time over the second's, less one. Prints the median over the pairs (least to most).
+The gradient noise scale, which only shards have, is switched off. Asked for: at most 5% on several
 ranks, 0.5% on one. Runs of one kind lie apart too: the last column says by how much, (most - least)
 / median of the others.
 Ranks that share a GPU or a core measure that machine, not a system with a device for each.
@@ -144,10 +144,10 @@ def main():
             failed |= times is None
             rows.append(row(name, ranks, against, times))
             say(" | ".join(rows[-1]))
-    print(f"{device}, {options.pairs} pairs, {SHARDS} micro-batches a step, load average at the start "
-          f"{load:.1f}\n")
-    print_table(["model", "ranks", "against", "reproducible, ms", "the other, ms", "cost", "at most",
-                 "met", "runs lie apart"], rows)
+    print(f"{device}, {options.pairs} pairs, {SHARDS} micro-batches a step, load average at the "
+          f"start {load:.1f}\n")
+    print_table(["model", "ranks", "against", "reproducible, ms", "the other, ms", "cost",
+                 "at most", "met", "runs lie apart"], rows)
     return 1 if failed else 0
 
 

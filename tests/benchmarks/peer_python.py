@@ -36,7 +36,7 @@ def make_venv(venv):
 
 
 def find_peer(venv, given=None):
-    """(python, version, source), or None where there is no PyTorch; `given` alone where it is said."""
+    """(python, version, source), or None without a PyTorch; `given` alone where it is said."""
     if given:
         if version := torch_version(given):
             return given, version, "--python"

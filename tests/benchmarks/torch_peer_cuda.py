@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One PyTorch rank of compare_pytorch.py --device cuda: trains one case, prints a JSON line (rank 0).
+"""One PyTorch rank of compare_pytorch.py --device cuda: trains a case, prints a JSON line (rank 0).
 
 The case comes as JSON in argv[1]; RANK and WORLD_SIZE as torch.distributed wants them.
   model, and widths (mlp), gpt (what torch_models.Gpt takes) or input and classes
@@ -18,8 +18,9 @@ The case comes as JSON in argv[1]; RANK and WORLD_SIZE as torch.distributed want
                           timed stretches of so many steps
   device       cuda; cpu is for trying this out without a GPU (no graphs)
 Batches are made beforehand and lie in the device's memory as they are used, images in channels_last
-and the precision of the products: nothing is read, converted or copied from the host while training,
-which is generous to PyTorch. Times are of CUDA events between windows; the host waits at the end.
+and the precision of the products: nothing is read, converted or copied from the host while it
+trains, which is generous to PyTorch. Times are of CUDA events between windows; the host waits at the
+end.
 """
 import contextlib
 import gc
@@ -242,8 +243,8 @@ def measure(case, rank, world, device, micro_batch):
     begin = time.perf_counter()
     training = Training(case, rank, world, device, micro_batch)
     if case["mode"] == "compiled-overhead" and training.parts > 1:
-        raise SystemExit("compiled-overhead: gradients of several micro-batches would lie in memory "
-                         "that the next micro-batch's graph writes")
+        raise SystemExit("compiled-overhead: gradients of several micro-batches would lie in "
+                         "memory that the next micro-batch's graph writes")
     if training.captured:
         training.capture()
     training.run(max(case["lead"], LEAST_LEAD))
@@ -270,7 +271,7 @@ def measure(case, rank, world, device, micro_batch):
 
 
 def join(rank, world):
-    """This rank's device. NCCL takes one rank a GPU; where ranks share one, gradients go by gloo."""
+    """This rank's device. NCCL takes one rank a GPU; where they share one, gradients go by gloo."""
     if not torch.cuda.is_available():
         raise SystemExit("PyTorch finds no GPU")
     count = torch.cuda.device_count()

@@ -5,10 +5,10 @@
   one_launch.py PROGRAM LIBRARY [--cupti FILE] [--text FILE]
 
 PROGRAM is lockstep, LIBRARY is count_calls.c, which counts between two launches of a graph. A step
-of one micro-batch has to be one launch of a graph, without kernels beside it and without waiting for
-the device as a whole or for a stream; copies, events and what is asked without waiting may be there
-and are listed. Of a step of four micro-batches the launches are at most four. Exit code 1 where that
-is not so, or where nothing could be counted.
+of one micro-batch has to be one launch of a graph, without kernels beside it and without waiting
+for the device as a whole or for a stream; copies, events and what is asked without waiting may be
+there and are listed. Of a step of four micro-batches the launches are at most four. Exit code 1
+where that is not so, or where nothing could be counted.
 """
 import argparse
 import json
@@ -21,7 +21,8 @@ import tempfile
 FIRST, LAST, STEPS = 200, 400, 600
 # Of the runtime and the driver, as names begin.
 KERNELS = ("cudaLaunch", "cuLaunch")
-WAITS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cuCtxSynchronize", "cuStreamSynchronize")
+WAITS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cuCtxSynchronize",
+         "cuStreamSynchronize")
 # Copies with which the host waits: those without Async in the name.
 COPIES = ("cudaMemcpy", "cuMemcpy")
 COMMON = ["train", "--device", "cuda", "--ranks", "1", "--steps", str(STEPS), "--log-every", "0",
@@ -86,8 +87,8 @@ def faults(counts, micro_batches):
 
 def print_counts(name, counts):
     launches = counts["last"] - counts["first"]
-    print(f"\n{name}: {counts['launches']} launches of graphs in {STEPS} steps; calls between launch "
-          f"{counts['first']} and launch {counts['last']}\n")
+    print(f"\n{name}: {counts['launches']} launches of graphs in {STEPS} steps; calls between "
+          f"launch {counts['first']} and launch {counts['last']}\n")
     print("| list | call | calls | a launch |\n|---|---|---|---|")
     for kind in ("runtime", "driver"):
         for call, number in sorted(counts[kind].items(), key=lambda item: -item[1]):

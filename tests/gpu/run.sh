@@ -3,52 +3,57 @@
 # Everything that needs a GPU. Builds for the devices of this machine and runs, as stages:
 #
 #   configure, build
-#   tests            those with the label gpu (operators against a double-precision reference, models
-#                    against PyTorch's values)
+#   tests            those with the label gpu (operators against a double-precision reference,
+#                    models against PyTorch's values)
 #   same-bits        training on one rank against four that share the GPU, to the bit
 #   graph-bits       ten steps of four models with CUDA graphs and with LOCKSTEP_GRAPH=0, to the bit
-#   nccl-shared      2 and 4 ranks that share the GPU over NCCL, against MPI and one rank, to the bit
+#   nccl-shared      2 and 4 ranks that share the GPU over NCCL, MPI and one rank, to the bit
 #   one-launch       what the host asks of the GPU in a steady step, counted by CUPTI: one launch
 #   gpu-use          what the watch of the GPU says of a training
 #   rates            the rates of the operators; torch-rates: PyTorch's in the same shapes
 #   exchange-cost    the reproducible exchange against --reduction fast, on one rank and on two
 #   compare-CASE     training against PyTorch (tests/benchmarks/compare_pytorch.py --device cuda):
-#                    compare-iris, -resnet18, -nanogpt-char, -resnet50, -gpt2-124m
+#                    iris, resnet18, resnet18-batch-512, nanogpt-char, resnet50, gpt2-124m
 #   memcheck, racecheck, initcheck   the operator tests again under compute-sanitizer
 #
 # Writes one file: a table of these stages, then those of the rates and comparisons.
 #
-#   tests/gpu/run.sh [--build DIR] [--results FILE] [--only NAME,...] [--quick]
+#   tests/gpu/run.sh [--build DIR] [--results FILE] [--only NAME,...] [--quick] [--compare FLAGS]
 #
 #   --build DIR      where to build (default: build/gpu)
 #   --results FILE   where the table goes (default: BUILD/RESULTS.md)
 #   --only NAME,...  these stages alone, or all whose names begin so; without build, what was built
 #                    before is run
 #   --quick          without compute-sanitizer; comparisons once, with few modes and steps
+#   --compare FLAGS  more of compare_pytorch.py, as one word: '--repetitions 1 --modes compiled'
 #
-# Needs nvcc, CMake, ninja and a C++ compiler. GPU_TEST_PREFIX names a folder with the libraries that
-# the machine lacks (a root file system's usr: include, lib, bin). PYTHON is the one that has PyTorch
-# (default: python3); without it PyTorch's side is not measured. LOCKSTEP_TEST_DATA is the folder with
-# tinyshakespeare.txt, without which compare-nanogpt-char measures nothing. Exit code 3 without a GPU;
-# 1 where anything failed, with the file written all the same. "does not work", where NCCL refuses
-# ranks that share a GPU, is no failure, and no success.
+# Needs nvcc, CMake, ninja and a C++ compiler. GPU_TEST_PREFIX names a folder with the libraries
+# that the machine lacks (a root file system's usr: include, lib, bin). PYTHON is the one that has
+# PyTorch (default: python3); without it PyTorch's side is not measured. LOCKSTEP_TEST_DATA is the
+# folder with tinyshakespeare.txt, without which compare-nanogpt-char fails. Exit code 3 without a
+# GPU; 1 where anything failed, with the file written all the same. "does not work", where NCCL
+# refuses ranks that share a GPU, is no failure, and no success.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-build=build/gpu results='' quick=false only=''
+build=build/gpu results='' quick=false only='' compare_flags=()
 while (($#)); do
   case $1 in
     --build) build=$2 && shift 2 ;;
     --results) results=$2 && shift 2 ;;
     --only) only=$2 && shift 2 ;;
     --quick) quick=true && shift ;;
+    --compare) read -ra compare_flags <<<"$2" && shift 2 ;;
     -h | --help) sed -n '3,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" && exit 0 ;;
-    *) echo "run.sh: unknown option '$1' (known: --build, --results, --only, --quick)" >&2 && exit 2 ;;
+    *)
+      echo "run.sh: unknown option '$1' (known: --build, --results, --only, --quick, --compare)" >&2
+      exit 2
+      ;;
   esac
 done
 results=${results:-$build/RESULTS.md}
 
-comparisons=(iris resnet18 nanogpt-char resnet50 gpt2-124m)
+comparisons=(iris resnet18 resnet18-batch-512 nanogpt-char resnet50 gpt2-124m)
 stages=(configure build tests same-bits graph-bits nccl-shared one-launch gpu-use rates torch-rates
   exchange-cost "${comparisons[@]/#/compare-}" memcheck racecheck initcheck)
 
@@ -103,8 +108,8 @@ stage() {
   elif [[ $name == compare-* || $name == exchange-cost ]]; then
     verdict=ran  # the table says what was met
   fi
-  local count counts='tests passed|(ERROR|RACECHECK) SUMMARY|^Memory-bound|^Slower than|^torch_rates: not measured'
-  counts+='|^does not work: |^One launch: |^the same bits: |^cases met: '
+  local count counts='tests passed|(ERROR|RACECHECK) SUMMARY|^Memory-bound|^Slower than'
+  counts+='|^torch_rates: not measured|^does not work: |^One launch: |^the same bits: |^cases met: '
   count=$(grep -E "$counts" "$log" | tail -n 1 || true)
   rows+=("| $name | $verdict | ${count:-} | $((SECONDS - start)) |")
 }
@@ -127,17 +132,18 @@ same_bits() {
 }
 
 # graph_bits: what a graph does again has the bits of what the host asks for. Dropout, AdamW and a
-# schedule, which change from step to step, are in it. That graphs were used is one-launch's to show.
+# schedule, which change from step to step, are in it. That graphs are used one-launch shows.
 graph_bits() {
-  local name precision compared=0 flags adamw='--optimizer adamw --lr-schedule cosine --warmup-steps 3'
+  local name precision compared=0 flags
+  local adamw='--optimizer adamw --lr-schedule cosine --warmup-steps 3'
   cat README.md docs/*.md >"$build/text.txt"
   for name in mlp convnet resnet18 gpt; do
     case $name in
       mlp) flags="--data glyphs --model mlp --hidden 64,32 --dropout 0.1 $adamw" ;;
       convnet) flags="--data glyphs --model convnet --momentum 0.9 --dropout 0.1" ;;
       resnet18) flags="--data synthetic:32x32x3:10 --model resnet18 --stem cifar --momentum 0.9" ;;
-      gpt) flags="--data text:$build/text.txt --model gpt --layers 2 --heads 2 --width 64 --context 64
-             --dropout 0.1 --clip-norm 1 $adamw" ;;
+      gpt) flags="--data text:$build/text.txt --model gpt --layers 2 --heads 2 --width 64
+             --context 64 --dropout 0.1 --clip-norm 1 $adamw" ;;
     esac
     for precision in fp32 bf16; do
       echo "$name, $precision"
@@ -158,8 +164,8 @@ refusal() {
     head -n 1
 }
 
-# nccl_shared: ranks that share the one GPU over NCCL, each with a host id of its own. What NCCL says
-# of itself goes to files, which show whether it was used at all.
+# nccl_shared: ranks that share the one GPU over NCCL, each with a host id of its own. What NCCL
+# says of itself goes to files, which show whether it was used at all.
 nccl_shared() {
   local ranks folder why code
   train "$build/nccl-one" --ranks 1 "${convnet[@]}" || return 1
@@ -236,17 +242,19 @@ torch_rates() {
 exchange_cost() {
   local flags=(--pairs 5)
   if $quick; then flags=(--pairs 2 --models mlp,convnet); fi
-  python3 -B tests/benchmarks/exchange_cost.py --device cuda --build "$build" --ranks 1,2 "${flags[@]}"
+  python3 -B tests/benchmarks/exchange_cost.py --device cuda --build "$build" --ranks 1,2 \
+    "${flags[@]}"
 }
 
 # compare CASE: what runs both prints the tables; what goes wrong, to the log alone.
 compare() {
-  local cases=$1 ours=${LD_LIBRARY_PATH:-} code=0 flags=(--repetitions 2)
-  [[ $1 != resnet18 ]] || cases=resnet18,resnet18-batch-512
+  local ours=${LD_LIBRARY_PATH:-} code=0 flags=(--repetitions 2)
+  # Minutes each: their own windows are what the medians are of.
+  [[ $1 != resnet50 && $1 != gpt2-124m ]] || flags=(--repetitions 1)
   if $quick; then flags=(--repetitions 1 --modes compiled,graph,compiled-graph --quick); fi
   LD_LIBRARY_PATH=$own_libraries "$python" -B tests/benchmarks/compare_pytorch.py --device cuda \
-    --python "$python" --build "$build" --libraries "$ours" --cases "$cases" \
-    "${flags[@]}" >"$build/compare-$1.md" || code=$?
+    --python "$python" --build "$build" --libraries "$ours" --cases "$1" \
+    "${flags[@]}" "${compare_flags[@]}" >"$build/compare-$1.md" || code=$?
   cat "$build/compare-$1.md"
   return $code
 }
@@ -291,7 +299,9 @@ section() {
   section "The same products by PyTorch" torch-rates torch-rates.log
   section "Calls of a steady step" one-launch one-launch.log
   section "The reproducible exchange" exchange-cost exchange-cost.log
-  for case in "${comparisons[@]}"; do section "Training: $case" "compare-$case" "compare-$case.md"; done
+  for case in "${comparisons[@]}"; do
+    section "Training: $case" "compare-$case" "compare-$case.md"
+  done
 } >"$results"
 cat "$results"
 exit $failed
