@@ -8,7 +8,6 @@ they say, on measurements that are made up: no GPU and no PyTorch.
 PROGRAM is lockstep: it plans each case's training, so that flags exist and sizes go together.
 """
 import argparse
-import json
 import os
 import pathlib
 import subprocess

@@ -19,8 +19,8 @@ The case comes as JSON in argv[1]; RANK and WORLD_SIZE as torch.distributed want
   device       cuda; cpu is for trying this out without a GPU (no graphs)
 Batches are made beforehand and lie in the device's memory as they are used, images in channels_last
 and the precision of the products: nothing is read, converted or copied from the host while it
-trains, which is generous to PyTorch. Times are of CUDA events between windows; the host waits at the
-end.
+trains, which is generous to PyTorch. Times are of CUDA events between windows; the host waits at
+the end.
 """
 import contextlib
 import gc
@@ -270,8 +270,12 @@ def measure(case, rank, world, device, micro_batch):
     return result
 
 
-def join(rank, world):
+def join(kind, rank, world):
     """This rank's device. NCCL takes one rank a GPU; where they share one, gradients go by gloo."""
+    if kind == "cpu":
+        if world > 1:
+            torch.distributed.init_process_group("gloo")
+        return torch.device("cpu")
     if not torch.cuda.is_available():
         raise SystemExit("PyTorch finds no GPU")
     count = torch.cuda.device_count()
@@ -287,7 +291,7 @@ def main():
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if case["mode"] not in ("eager", "graph", *COMPILE_MODES):
         raise SystemExit(f"unknown mode {case['mode']}")
-    device = torch.device("cpu") if case["device"] == "cpu" else join(rank, world)
+    device = join(case["device"], rank, world)
     torch.manual_seed(1)
     set_precision(case)
     micro_batch = case["micro_batch"]
