@@ -2,8 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lockstep against PyTorch on this machine: both in turn, several repetitions, medians and ratios.
 
-usage: compare_pytorch.py [--cases NAME,...] [--repetitions N] [--build DIR] [--mnist DIR]
-                          [--text FILE] [--venv DIR] [--only lockstep|pytorch] [--quick] [--steps N]
+usage: compare_pytorch.py [--device cpu|cuda] [--cases NAME,...] [--repetitions N] [--build DIR]
+                          [--mnist DIR] [--text FILE] [--venv DIR | --python FILE]
+                          [--only lockstep|pytorch] [--quick] [--steps N]
+                          with --device cuda: [--ranks N] [--modes NAME,...] [--libraries PATH]
+
+On a GPU, PyTorch is eager, compiled in several modes and in CUDA graphs (torch_peer_cuda.py), and
+the tables have what is asked for on one H100 beside what was measured; exit code 1 where something
+failed to run, 3 where no GPU answers. Two ranks of either that share a GPU are no measurement of a
+system with two.
 
 PyTorch is the newest of the package index, in a virtual environment outside the project, made on
 the first call (a GB or so); where the index cannot be reached, Debian's python3-torch; else its
@@ -14,8 +21,6 @@ import datetime
 import json
 import os
 import pathlib
-import platform
-import random
 import shutil
 import signal
 import statistics
@@ -23,11 +28,13 @@ import subprocess
 import sys
 import tempfile
 
+import compare_cuda
 from comparison_cases import CASES
+from comparison_cases_cuda import CUDA_CASES
+from comparison_output import PROJECT, commit, print_table, processor, write_table
 from peer_python import find_peer
 from rank_processes import run_ranks, say
 
-PROJECT = pathlib.Path(__file__).resolve().parents[2]
 PEER = pathlib.Path(__file__).with_name("torch_peer.py")
 # Beside the project, where LOCKSTEP_TEST_DATA does not say otherwise.
 DATA = pathlib.Path(os.environ.get("LOCKSTEP_TEST_DATA", PROJECT.parent / "shared/data"))
@@ -49,20 +56,6 @@ def run_peer(python, case, peer, options):
         settings[case.data] = str(getattr(options, case.data))
     out = run_ranks([python, str(PEER), json.dumps(settings)], peer.ranks, peer.threads)
     return json.loads(out[0].strip().splitlines()[-1])["step_ms"] if out else None
-
-
-def write_table(case, folder):
-    """A CSV of standard normal features and uniform labels, every class present."""
-    path = folder / f"{case.name}.csv"
-    if not path.exists():
-        generator = random.Random(1)
-        features, classes = case.widths[0], case.widths[-1]
-        with open(path, "w") as file:
-            file.write(",".join(f"x{i}" for i in range(features)) + ",label\n")
-            for row in range(case.samples):
-                values = (f"{generator.gauss(0, 1):.6f}" for _ in range(features))
-                file.write(",".join(values) + f",{row % classes}\n")
-    return path
 
 
 def data_flags(case, folder, options):
@@ -166,25 +159,6 @@ def detail_rows(case, times):
         yield [case.name, name, f"{median:.4g} ({min(values):.4g} to {max(values):.4g})", against]
 
 
-def processor():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def commit():
-    git = subprocess.run(["git", "-C", str(PROJECT), "rev-parse", "--short", "HEAD"],
-                         capture_output=True, text=True)
-    return git.stdout.strip() or "unknown"
-
-
-def print_table(header, rows):
-    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
-    for cells in rows:
-        print("| " + " | ".join(cells) + " |")
-
-
 def print_report(results, peer, options, load):
     version = f"PyTorch {peer[1]} ({peer[2]})" if peer else "PyTorch: not measured"
     shortened = ", --quick: a tenth of the steps, to try it out" if options.quick else ""
@@ -206,24 +180,30 @@ def print_report(results, peer, options, load):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--cases", default=",".join(case.name for case in CASES))
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--cases", help="default: all of the device")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--build", type=pathlib.Path, default=PROJECT / "build" / "release")
     parser.add_argument("--mnist", type=pathlib.Path, default=DATA / "mnist")
     parser.add_argument("--text", type=pathlib.Path, default=DATA / "tinyshakespeare.txt")
     parser.add_argument("--venv", type=pathlib.Path,
                         default=pathlib.Path.home() / ".cache/lockstep/peer-venv")
+    parser.add_argument("--python", help="one that has PyTorch, instead of a virtual environment")
     parser.add_argument("--only", choices=["lockstep", "pytorch"])
     parser.add_argument("--quick", action="store_true", help="a tenth of the steps, to try it out")
     parser.add_argument("--steps", type=int, default=0, help="so many of every case, to try it out")
+    parser.add_argument("--ranks", type=int, default=1, help="cuda: of Lockstep and of PyTorch")
+    parser.add_argument("--modes", help="cuda: modes of PyTorch to run; default: the cases' own")
+    parser.add_argument("--libraries",
+                        help="cuda: LD_LIBRARY_PATH of Lockstep alone, as PyTorch brings its own")
     options = parser.parse_args()
     options.scale = 0.1 if options.quick else 1.0
-    known = {case.name: case for case in CASES}
-    names = options.cases.split(",")
+    known = {case.name: case for case in (CUDA_CASES if options.device == "cuda" else CASES)}
+    names = options.cases.split(",") if options.cases else list(known)
     if unknown := [name for name in names if name not in known]:
         parser.error(f"unknown case {unknown[0]}; cases: {', '.join(known)}")
-    if options.repetitions < 1 or options.steps < 0:
-        parser.error("--repetitions must be at least 1, --steps not negative")
+    if options.repetitions < 1 or options.steps < 0 or options.ranks < 1:
+        parser.error("--repetitions and --ranks must be at least 1, --steps not negative")
     options.mnist, options.text = options.mnist.resolve(), options.text.resolve()
     return options, [known[name] for name in names]
 
@@ -239,8 +219,10 @@ def has_data(case, options):
 def main():
     options, cases = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends ranks, removes files
+    if options.device == "cuda":
+        sys.exit(compare_cuda.compare(cases, options))
     load = os.getloadavg()[0]
-    peer = find_peer(options.venv) if options.only != "lockstep" else None
+    peer = find_peer(options.venv, options.python) if options.only != "lockstep" else None
     results = []
     with tempfile.TemporaryDirectory(prefix="lockstep-compare-") as name:
         for case in cases:

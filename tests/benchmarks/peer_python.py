@@ -35,8 +35,13 @@ def make_venv(venv):
     return False
 
 
-def find_peer(venv):
-    """(python, version, source), or None where there is no PyTorch."""
+def find_peer(venv, given=None):
+    """(python, version, source), or None without a PyTorch; `given` alone where it is said."""
+    if given:
+        if version := torch_version(given):
+            return given, version, "--python"
+        say(f"{given} has no PyTorch: its side is not measured")
+        return None
     python = str(venv / "bin" / "python")
     if make_venv(venv):
         if not torch_version(python):

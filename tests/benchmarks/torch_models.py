@@ -88,32 +88,38 @@ def resnet50(channels, classes):
 
 
 class GptBlock(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, bias, gelu, dropout):
         super().__init__()
-        self.heads = heads
-        self.norm_1, self.norm_2 = nn.LayerNorm(width, bias=False), nn.LayerNorm(width, bias=False)
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
-        self.up = nn.Linear(width, 4 * width, bias=False)
-        self.down = nn.Linear(4 * width, width, bias=False)
+        self.heads, self.gelu, self.dropout = heads, gelu, dropout
+        self.norm_1, self.norm_2 = nn.LayerNorm(width, bias=bias), nn.LayerNorm(width, bias=bias)
+        self.qkv = nn.Linear(width, 3 * width, bias=bias)
+        self.out = nn.Linear(width, width, bias=bias)
+        self.up = nn.Linear(width, 4 * width, bias=bias)
+        self.down = nn.Linear(4 * width, width, bias=bias)
+        self.drop = nn.Dropout(dropout) if dropout else nn.Identity()
 
     def forward(self, x):
         n, tokens, width = x.shape
         q, k, v = (part.view(n, tokens, self.heads, width // self.heads).transpose(1, 2)
                    for part in self.qkv(self.norm_1(x)).split(width, dim=2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(n, tokens, width))
-        return x + self.down(F.gelu(self.up(self.norm_2(x))))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True,
+                                           dropout_p=self.dropout if self.training else 0.0)
+        x = x + self.drop(self.out(y.transpose(1, 2).reshape(n, tokens, width)))
+        return x + self.drop(self.down(F.gelu(self.up(self.norm_2(x)), approximate=self.gelu)))
 
 
 class Gpt(nn.Module):
-    """Radford et al. 2019 as nanoGPT trains it on characters: no biases, a tied head, no dropout."""
+    """Radford et al. 2019 with a tied head; without biases and dropout it is what nanoGPT trains on
+    characters on a CPU. gelu: none (the exact one) or tanh, as F.gelu calls them."""
 
-    def __init__(self, layers, heads, width, context, vocabulary):
+    def __init__(self, layers, heads, width, context, vocabulary, bias=False, gelu="none",
+                 dropout=0.0):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(GptBlock(width, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(width, bias=False)
+        self.drop = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.blocks = nn.ModuleList(GptBlock(width, heads, bias, gelu, dropout)
+                                    for _ in range(layers))
+        self.norm = nn.LayerNorm(width, bias=bias)
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.tokens.weight
         for name, p in self.named_parameters():
@@ -122,7 +128,8 @@ class Gpt(nn.Module):
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if into_residual else 0.02)
 
     def forward(self, tokens):
-        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.drop(self.tokens(tokens) + self.positions(places))
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))

@@ -1,35 +1,75 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU: builds for the devices of this machine, runs the tests with the label
-# gpu (operators against a double-precision reference, models against PyTorch's values), training on
-# one rank against four that share the GPU, to the bit, what the watch of the GPU says of a training,
-# the rates of the operators and PyTorch's in the same shapes, and the operator tests again under
-# compute-sanitizer. Writes one file: a table of these stages, then those of the rates.
+# Everything that needs a GPU. Builds for the devices of this machine and runs, as stages:
 #
-#   tests/gpu/run.sh [--build DIR] [--results FILE] [--quick]
+#   configure, build
+#   tests            those with the label gpu (operators against a double-precision reference,
+#                    models against PyTorch's values)
+#   same-bits        training on one rank against four that share the GPU, to the bit
+#   graph-bits       ten steps of four models with CUDA graphs and with LOCKSTEP_GRAPH=0, to the bit
+#   nccl-shared      2 and 4 ranks that share the GPU over NCCL, MPI and one rank, to the bit
+#   one-launch       what the host asks of the GPU in a steady step, counted by CUPTI: one launch
+#   gpu-use          what the watch of the GPU says of a training
+#   rates            the rates of the operators; torch-rates: PyTorch's in the same shapes
+#   exchange-cost    the reproducible exchange against --reduction fast, on one rank and on two
+#   compare-CASE     training against PyTorch (tests/benchmarks/compare_pytorch.py --device cuda):
+#                    iris, resnet18, resnet18-batch-512, nanogpt-char, resnet50, gpt2-124m
+#   memcheck, racecheck, initcheck   the operator tests again under compute-sanitizer
+#
+# Writes one file: a table of these stages, then those of the rates and comparisons.
+#
+#   tests/gpu/run.sh [--build DIR] [--results FILE] [--only NAME,...] [--quick] [--compare FLAGS]
 #
 #   --build DIR      where to build (default: build/gpu)
 #   --results FILE   where the table goes (default: BUILD/RESULTS.md)
-#   --quick          without compute-sanitizer
+#   --only NAME,...  these stages alone, or all whose names begin so; without build, what was built
+#                    before is run
+#   --quick          without compute-sanitizer; comparisons once, with few modes and steps
+#   --compare FLAGS  more of compare_pytorch.py, as one word: '--repetitions 1 --modes compiled'
 #
-# Needs nvcc, CMake, ninja and a C++ compiler. GPU_TEST_PREFIX names a folder with the libraries that
-# the machine lacks (a root file system's usr: include, lib, bin). PYTHON is the one that has PyTorch
-# (default: python3); without it PyTorch's rates are not measured. Exit code 3 without a GPU; 1 where
-# anything failed, with the file written all the same.
+# Needs nvcc, CMake, ninja and a C++ compiler. GPU_TEST_PREFIX names a folder with the libraries
+# that the machine lacks (a root file system's usr: include, lib, bin). PYTHON is the one that has
+# PyTorch (default: python3); without it PyTorch's side is not measured. LOCKSTEP_TEST_DATA is the
+# folder with tinyshakespeare.txt, without which compare-nanogpt-char fails. Exit code 3 without a
+# GPU; 1 where anything failed, with the file written all the same. "does not work", where NCCL
+# refuses ranks that share a GPU, is no failure, and no success.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-build=build/gpu results= quick=false
+build=build/gpu results='' quick=false only='' compare_flags=()
 while (($#)); do
   case $1 in
     --build) build=$2 && shift 2 ;;
     --results) results=$2 && shift 2 ;;
+    --only) only=$2 && shift 2 ;;
     --quick) quick=true && shift ;;
-    -h | --help) sed -n '3,18s/^# \{0,1\}//p' "$0" && exit 0 ;;
-    *) echo "run.sh: unknown option '$1' (known: --build, --results, --quick)" >&2 && exit 2 ;;
+    --compare) read -ra compare_flags <<<"$2" && shift 2 ;;
+    -h | --help) sed -n '3,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" && exit 0 ;;
+    *)
+      echo "run.sh: unknown option '$1' (known: --build, --results, --only, --quick, --compare)" >&2
+      exit 2
+      ;;
   esac
 done
 results=${results:-$build/RESULTS.md}
+
+comparisons=(iris resnet18 resnet18-batch-512 nanogpt-char resnet50 gpt2-124m)
+stages=(configure build tests same-bits graph-bits nccl-shared one-launch gpu-use rates torch-rates
+  exchange-cost "${comparisons[@]/#/compare-}" memcheck racecheck initcheck)
+
+# matches NAME: whether --only names it, or the beginning of it.
+matches() {
+  local wanted
+  [[ -z $only ]] && return 0
+  for wanted in ${only//,/ }; do [[ $1 == "$wanted"* ]] && return 0; done
+  return 1
+}
+for wanted in ${only//,/ }; do
+  if ! printf '%s\n' "${stages[@]}" | grep --quiet "^$wanted"; then
+    echo "run.sh: no stage '$wanted'; stages: ${stages[*]}" >&2
+    exit 2
+  fi
+done
 
 if ! device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1); then
   echo "run.sh: no GPU answers here: $device" >&2
@@ -52,17 +92,24 @@ rows=()
 stage() {
   local name=$1 log=$build/$1.log start=$SECONDS verdict=passed code=0
   shift
+  matches "$name" || return 0
   echo "--- $name"
   "$@" >"$log" 2>&1 || code=$?
   if [[ $name == torch-rates && $code == 3 ]]; then
     verdict="not measured"
+  elif [[ $name == nccl-shared && $code == 4 ]]; then
+    verdict="does not work"
+    tail -n 5 "$log"
   elif ((code != 0)); then
     verdict="FAILED ($code)" failed=1
     tail -n 30 "$log"
   elif grep --quiet --extended-regexp 'Skipped|SKIPPED|^skipped: ' "$log"; then
     verdict="FAILED (skipped tests)" failed=1  # a skipped check has shown nothing
+  elif [[ $name == compare-* || $name == exchange-cost ]]; then
+    verdict=ran  # the table says what was met
   fi
-  local count counts='tests passed|(ERROR|RACECHECK) SUMMARY|^Memory-bound|^Slower than|^torch_rates: not measured'
+  local count counts='tests passed|(ERROR|RACECHECK) SUMMARY|^Memory-bound|^Slower than'
+  counts+='|^torch_rates: not measured|^does not work: |^One launch: |^the same bits: |^cases met: '
   count=$(grep -E "$counts" "$log" | tail -n 1 || true)
   rows+=("| $name | $verdict | ${count:-} | $((SECONDS - start)) |")
 }
@@ -72,15 +119,94 @@ train() {
   local out=$1
   shift
   rm -rf "$out"
-  "$build/lockstep" train --out "$out" --steps 10 --eval-every 0 --log-every 1 --global-batch 64 \
-    --micro-batch 16 --checkpoint-every 0 "$@"
+  timeout 200 "$build/lockstep" train --out "$out" --steps 10 --eval-every 0 --log-every 1 \
+    --global-batch 64 --micro-batch 16 --checkpoint-every 0 --device cuda "$@"
 }
+
+convnet=(--data glyphs --model convnet --batch-norm group:16)
 
 # same_bits: four micro-batches on one rank, and one on each of four ranks that share the GPU.
 same_bits() {
-  train "$build/one" --device cuda --ranks 1 --data glyphs --model convnet --batch-norm group:16
-  train "$build/four" --device cuda --ranks 4 --data glyphs --model convnet --batch-norm group:16
-  cmp "$build/one/model.safetensors" "$build/four/model.safetensors"
+  train "$build/one" --ranks 1 "${convnet[@]}" && train "$build/four" --ranks 4 "${convnet[@]}" &&
+    cmp "$build/one/model.safetensors" "$build/four/model.safetensors"
+}
+
+# graph_bits: what a graph does again has the bits of what the host asks for. Dropout, AdamW and a
+# schedule, which change from step to step, are in it. That graphs are used one-launch shows.
+graph_bits() {
+  local name precision compared=0 flags
+  local adamw='--optimizer adamw --lr-schedule cosine --warmup-steps 3'
+  cat README.md docs/*.md >"$build/text.txt"
+  for name in mlp convnet resnet18 gpt; do
+    case $name in
+      mlp) flags="--data glyphs --model mlp --hidden 64,32 --dropout 0.1 $adamw" ;;
+      convnet) flags="--data glyphs --model convnet --momentum 0.9 --dropout 0.1" ;;
+      resnet18) flags="--data synthetic:32x32x3:10 --model resnet18 --stem cifar --momentum 0.9" ;;
+      gpt) flags="--data text:$build/text.txt --model gpt --layers 2 --heads 2 --width 64
+             --context 64 --dropout 0.1 --clip-norm 1 $adamw" ;;
+    esac
+    for precision in fp32 bf16; do
+      echo "$name, $precision"
+      # shellcheck disable=SC2086
+      train "$build/graph" --ranks 1 --precision $precision $flags &&
+        LOCKSTEP_GRAPH=0 train "$build/no-graph" --ranks 1 --precision $precision $flags &&
+        cmp "$build/graph/model.safetensors" "$build/no-graph/model.safetensors" || return 1
+      compared=$((compared + 1))
+    done
+  done
+  echo "the same bits: $compared of 8"
+}
+
+# refusal FOLDER LOG: what NCCL said, in its own files and the run's output.
+refusal() {
+  { grep --no-filename --only-matching 'NCCL WARN .*' "$1"/* ||
+    grep --ignore-case --extended-regexp 'error.*nccl|nccl.*(error|invalid|fail|refuse)' "$2"; } |
+    head -n 1
+}
+
+# nccl_shared: ranks that share the one GPU over NCCL, each with a host id of its own. What NCCL
+# says of itself goes to files, which show whether it was used at all.
+nccl_shared() {
+  local ranks folder why code
+  train "$build/nccl-one" --ranks 1 "${convnet[@]}" || return 1
+  for ranks in 2 4; do
+    LOCKSTEP_NCCL=off train "$build/nccl-off" --ranks $ranks "${convnet[@]}" &&
+      cmp "$build/nccl-one/model.safetensors" "$build/nccl-off/model.safetensors" || return 1
+    folder=$PWD/$build/nccl-says-$ranks
+    [[ $build != /* ]] || folder=$build/nccl-says-$ranks
+    rm -rf "$folder" && mkdir -p "$folder"
+    code=0
+    LOCKSTEP_NCCL=shared NCCL_DEBUG=INFO NCCL_DEBUG_FILE="$folder/%p" train "$build/nccl" \
+      --ranks $ranks "${convnet[@]}" >"$folder.log" 2>&1 || code=$?
+    cat "$folder.log"
+    if ((code)); then
+      why=$(refusal "$folder" "$folder.log")
+      [[ -n $why && $code != 124 ]] || return $code  # not what NCCL said, or it hangs
+      echo "does not work: $ranks ranks: ${why//|//}"
+      return 4
+    fi
+    if ! grep --quiet --extended-regexp "nranks $ranks .*Init COMPLETE" "$folder"/*; then
+      why=$(refusal "$folder" "$folder.log")
+      why=${why:-NCCL was not asked for a communicator of $ranks ranks}
+      echo "does not work: $ranks ranks: ${why//|//}"
+      return 4
+    fi
+    cmp "$build/nccl-one/model.safetensors" "$build/nccl/model.safetensors" || return 1
+    echo "the same bits: $ranks ranks over NCCL, over MPI, and one rank"
+  done
+}
+
+# one_launch: counts calls with a library of our own, as Nsight Systems may not be there.
+one_launch() {
+  local cuda cupti='' folder
+  cuda=$(dirname "$(dirname "$(command -v nvcc)")")
+  ${CC:-cc} -std=c11 -shared -fPIC -O2 -I"$cuda/include" -I"$cuda/extras/CUPTI/include" \
+    tests/gpu/count_calls.c -o "$build/libcount_calls.so" -ldl || return 1
+  for folder in "$cuda/lib64" "$cuda/extras/CUPTI/lib64" "$cuda/targets/x86_64-linux/lib"; do
+    [[ ! -e $folder/libcupti.so.13 ]] || cupti=$folder/libcupti.so.13
+  done
+  python3 -B tests/gpu/one_launch.py "$build/lockstep" "$build/libcount_calls.so" \
+    ${cupti:+--cupti "$cupti"}
 }
 
 # gpu_use: what the watch says of some seconds of training is there, and can be true.
@@ -103,9 +229,34 @@ assert last["gpu_busy"] is not None, last
 END
 }
 
+rates() {
+  rm -f "$build/rates.json"
+  "$build/tests/gpu/operator_rates" --json "$build/rates.json"
+}
+
 torch_rates() {
   LD_LIBRARY_PATH=$own_libraries "$python" -B tests/gpu/torch_rates.py "$build/rates.json" \
     --json "$build/torch-rates.json"
+}
+
+exchange_cost() {
+  local flags=(--pairs 5)
+  if $quick; then flags=(--pairs 2 --models mlp,convnet); fi
+  python3 -B tests/benchmarks/exchange_cost.py --device cuda --build "$build" --ranks 1,2 \
+    "${flags[@]}"
+}
+
+# compare CASE: what runs both prints the tables; what goes wrong, to the log alone.
+compare() {
+  local ours=${LD_LIBRARY_PATH:-} code=0 flags=(--repetitions 2)
+  # Minutes each: their own windows are what the medians are of.
+  [[ $1 != resnet50 && $1 != gpt2-124m ]] || flags=(--repetitions 1)
+  if $quick; then flags=(--repetitions 1 --modes compiled,graph,compiled-graph --quick); fi
+  LD_LIBRARY_PATH=$own_libraries "$python" -B tests/benchmarks/compare_pytorch.py --device cuda \
+    --python "$python" --build "$build" --libraries "$ours" --cases "$1" \
+    "${flags[@]}" "${compare_flags[@]}" >"$build/compare-$1.md" || code=$?
+  cat "$build/compare-$1.md"
+  return $code
 }
 
 # sanitize TOOL: the operator tests, each kernel once.
@@ -120,24 +271,37 @@ stage configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
 stage build cmake --build "$build"
 stage tests ctest --test-dir "$build" --label-regex gpu --output-on-failure --no-tests=error
 stage same-bits same_bits
+stage graph-bits graph_bits
+stage nccl-shared nccl_shared
+stage one-launch one_launch
 stage gpu-use gpu_use
-rm -f "$build/rates.json"
-stage rates "$build/tests/gpu/operator_rates" --json "$build/rates.json"
+stage rates rates
 stage torch-rates torch_rates
+stage exchange-cost exchange_cost
+for case in "${comparisons[@]}"; do stage "compare-$case" compare "$case"; done
 if ! $quick; then
   for tool in memcheck racecheck initcheck; do stage "$tool" sanitize "$tool"; done
 fi
 
+# section TITLE STAGE FILE: the stage's tables, where it was run.
+section() {
+  matches "$2" && [[ -e $build/$3 ]] || return 0
+  printf '\n### %s\n\n' "$1"
+  cat "$build/$3"
+}
 {
   echo "## $(date -u +%Y-%m-%d), $device, commit $(git describe --always --dirty)"
   echo
   echo "| stage | verdict | what it counted | seconds |"
   echo "|---|---|---|---|"
   printf '%s\n' "${rows[@]}"
-  printf '\n### Rates of the operators\n\n'
-  cat "$build/rates.log"
-  printf '\n### The same products by PyTorch\n\n'
-  cat "$build/torch-rates.log"
+  section "Rates of the operators" rates rates.log
+  section "The same products by PyTorch" torch-rates torch-rates.log
+  section "Calls of a steady step" one-launch one-launch.log
+  section "The reproducible exchange" exchange-cost exchange-cost.log
+  for case in "${comparisons[@]}"; do
+    section "Training: $case" "compare-$case" "compare-$case.md"
+  done
 } >"$results"
 cat "$results"
 exit $failed
