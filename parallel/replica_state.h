@@ -63,6 +63,9 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
   std::size_t next_slot();
   void send_counters();
+  /// Whether the collectives of batch norm and of an exchange beside it come in one order on all
+  /// ranks.
+  bool order_is_equal(const Schedule& schedule) const;
   void begin_step(const Schedule& schedule, std::int64_t step, float lr);
   /// As recorded work where it can be, otherwise by ask_for().
   void do_piece(const Piece& piece);
@@ -111,6 +114,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   NonFiniteSearch search_;
   bool checks_always_ = false, checks_ = false;  // kernels' outputs, for search_
   bool plays_nan_ = false;
+  bool overlaps_ = true;     // the exchange, with backward, in this step
   bool adds_norms_ = false;  // to shard_norms, in this step
   int data_work_ = -1, copy_work_ = -1, wait_work_ = -1, moving_work_ = -1, optimizer_work_ = -1;
   std::vector<int> bucket_work_;

@@ -87,11 +87,22 @@ void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, flo
   if (checks_) search_.begin();
   counters.begin_step(optimizer.counters(step, lr));
   exchange.begin_step(schedule);
+  overlaps_ = options.overlap == Overlap::on && order_is_equal(schedule);
   const bool whole = schedule.samples == batch.global_batch;
   device_timer.begin_step(step, whole);
   // Short batches say little of the noise, and may have shards that are absent.
   shard_norms.begin_step(step, whole && schedule.shards >= 2);
   adds_norms_ = shard_norms.measures() && !schedule.work.empty();
+}
+
+// In stream order a rank's collectives begin in the order in which it asks for them. A rank that
+// joins rounds of its batch-norm group starts its exchange behind them: so must the others of its
+// group then, or each would wait for what the other asks for next.
+bool Replica::State::order_is_equal(const Schedule& schedule) const {
+  if (batch.cluster == 1 || !exchange.in_stream_order()) return true;
+  const std::int64_t micro_batches =
+      (schedule.samples + batch.micro_batch - 1) / batch.micro_batch;
+  return micro_batches % batch.cluster == 0;
 }
 
 void Replica::State::ask_for(const Piece& piece) {
@@ -121,7 +132,7 @@ double Replica::State::run(Program& program, const RunState& state, bool exchang
   device_timer.mark(DevicePart::forward);
   const double forward = timer_.lap();
   context.position().enter(Phase::backward);
-  if (exchange_after && options.overlap == Overlap::on) {
+  if (exchange_after && overlaps_) {
     program.run_backward(state, *this);
   } else {
     program.run_backward(state);

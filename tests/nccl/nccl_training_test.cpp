@@ -5,6 +5,7 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
+#include "parallel/replica.h"
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
 #include "tests/nccl/nccl_fixture.h"
