@@ -15,6 +15,7 @@
 #include "core/nn/zoo.h"
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 #include "tests/support/replaced_new.h"
@@ -60,12 +61,13 @@ namespace {
 
 /// Trains `steps` steps after as many for warming up, and calls `middle` in between.
 template <typename Middle>
-void train(const std::string& model,
+void train(Communicator& communicator,
+           const std::string& model,
            Precision precision,
            std::int64_t warm_up,
            std::int64_t steps,
            Middle middle) {
-  testing::DeviceContext context(testing::mpi_world());
+  testing::DeviceContext context(communicator);
   // Beside ranks that spin for each other, a thread waits long for its turn on two cores.
   const int workers = context.size() == 1 ? 1 : 0;
   const data::DataSplit glyphs = data::glyphs(1000, 10);
@@ -98,8 +100,10 @@ void train(const std::string& model,
   }
 }
 
-void expect_no_allocation(const std::string& model, Precision precision = Precision::fp32) {
-  train(model, precision, 50, 100, start_counting);
+void expect_no_allocation(const std::string& model,
+                          Precision precision = Precision::fp32,
+                          Communicator& communicator = testing::mpi_world()) {
+  train(communicator, model, precision, 50, 100, start_counting);
   stop_counting();
   EXPECT_EQ(own_allocations.load(), 0) << model;
   if (testing::mpi_world().rank() == 0)
@@ -117,6 +121,13 @@ TEST(Allocation, CounterSeesAnAllocation) {
 
 TEST(Allocation, NoneInSteadyStateMlp) { expect_no_allocation("mlp"); }
 TEST(Allocation, NoneInSteadyStateConvnet) { expect_no_allocation("convnet"); }
+TEST(Allocation, NoneInSteadyStateOnTwoHosts) {
+  if (testing::mpi_world().size() < 4) GTEST_SKIP() << "needs four ranks";
+  testing::Traffic traffic;
+  testing::ClaimedHosts claimed(testing::mpi_world(), 2, traffic);
+  expect_no_allocation("mlp", Precision::fp32, claimed);
+  EXPECT_GT(traffic.collectives_in_parts, 0);
+}
 TEST(Allocation, NoneInSteadyStateBf16) { expect_no_allocation("convnet", Precision::bf16); }
 
 std::int64_t resident_kib() {
