@@ -93,7 +93,8 @@ int host_of(MPI_Comm comm) {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// Collective. `host`: equal for ranks of one host; negative: to be found out. `owned`: freed by the destructor.
+  /// Collective. `host`: equal for ranks of one host; negative: to be found out. `owned`: freed by
+  /// the destructor.
   MpiCommunicator(MPI_Comm comm, int host, bool owned) : comm_(comm), host_(host), owned_(owned) {
     LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     LOCKSTEP_MPI_TRY(MPI_Comm_rank(comm_, &rank_));

@@ -19,7 +19,10 @@ struct Traffic {
 class ClaimedHosts final : public Communicator {
  public:
   /// `claimed`, of all ranks, divides size(). All outlive it.
-  ClaimedHosts(Communicator& all, int ranks_per_host, Traffic& traffic, bool in_stream_order = false)
+  ClaimedHosts(Communicator& all,
+               int ranks_per_host,
+               Traffic& traffic,
+               bool in_stream_order = false)
       : inner_(&all),
         traffic_(traffic),
         all_ranks_(all.size()),
@@ -61,7 +64,8 @@ class ClaimedHosts final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
-    auto part = std::make_unique<ClaimedHosts>(*inner_, ranks_per_host_, traffic_, in_stream_order_);
+    auto part =
+        std::make_unique<ClaimedHosts>(*inner_, ranks_per_host_, traffic_, in_stream_order_);
     part->owned_ = inner_->split(color, key);
     part->inner_ = part->owned_.get();
     part->all_ranks_ = all_ranks_;

@@ -42,7 +42,7 @@ TrainOptions base_options() {
 
 TrainSummary train(Communicator& communicator,
                    const TrainOptions& options,
-                   const Model& model = small_convnet) {
+                   const ModelFunction& model = small_convnet) {
   testing::DeviceContext context(communicator);
   Trainer trainer(context, model, softmax_cross_entropy, options);
   // 110 = 3 x 30 + 20 samples; 37 for validation: a tail there as well.
@@ -65,7 +65,7 @@ TEST(EqualBits, LocalBatchNormSgd) { expect_equal_bits(base_options()); }
 // rank without work, goes the same way.
 TEST(EqualBits, RanksOnSeveralHosts) {
   if (testing::mpi_world().size() < 4) GTEST_SKIP() << "needs four ranks";
-  const Model model = nn::make_model({.name = "mlp", .hidden = {64}, .outputs = 10});
+  const ModelFunction model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {64}});
   SelfCommunicator self;
   testing::Traffic traffic;
   testing::ClaimedHosts claimed(testing::mpi_world(), 2, traffic);

@@ -35,7 +35,8 @@ bool is_one_node(const std::vector<ShardRange>& owners, int shards, int from, in
   const auto all = std::ranges::count_if(owner, ours);
   for (int size = 1; size < 2 * shards; size *= 2)
     for (int first = 0; first < shards; first += size) {
-      const auto begin = owner.begin() + first, end = owner.begin() + std::min(first + size, shards);
+      const auto begin = owner.begin() + first,
+                 end = owner.begin() + std::min(first + size, shards);
       const bool no_other = std::none_of(begin, end, [&](int r) { return r >= 0 && !ours(r); });
       if (all > 0 && no_other && std::count_if(begin, end, ours) == all) return true;
     }
