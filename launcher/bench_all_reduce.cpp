@@ -127,8 +127,8 @@ class TimedExchange {
   static constexpr std::size_t kFewestRounds = 5;
 
   std::vector<Bucket> buckets(const AllReduceFlags& flags) const {
-    const std::int64_t bytes =
-        flags.bucket_mb == 0 ? device_.traits().bucket_bytes : std::int64_t(flags.bucket_mb * (1 << 20));
+    const std::int64_t bytes = flags.bucket_mb == 0 ? device_.traits().bucket_bytes
+                                                    : std::int64_t(flags.bucket_mb * (1 << 20));
     const auto most = std::max<std::int64_t>(1, bytes / std::int64_t(sizeof(float)));
     std::vector<Bucket> result;
     for (std::int64_t at = 0; at < elems_; at += most)
@@ -236,12 +236,12 @@ void print_json(const std::vector<SizeRow>& rows, const AllReduceFlags& flags, J
     sizes.push_back({{"bytes", row.bytes},
                      {"reproducible", json_of(row, row.reproducible)},
                      {"library", json_of(row, row.library)}});
-  const Json json{
-      {"ranks", job.size()},
-      {"device", job.backend().device_class()},
-      {"bucket_mb",
-       flags.bucket_mb == 0 ? double(job.backend().traits().bucket_bytes) / (1 << 20) : flags.bucket_mb},
-      {"sizes", std::move(sizes)}};
+  const Json json{{"ranks", job.size()},
+                  {"device", job.backend().device_class()},
+                  {"bucket_mb",
+                   flags.bucket_mb == 0 ? double(job.backend().traits().bucket_bytes) / (1 << 20)
+                                        : flags.bucket_mb},
+                  {"sizes", std::move(sizes)}};
   std::cout << json.dump(2) << std::endl;
 }
 

@@ -3,27 +3,30 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
+#include "parallel/exchange_level.h"
 #include "parallel/exchange_plan.h"
 #include "parallel/pending_sums.h"
 
 namespace lockstep {
 
-/// The buckets that are too large to be gathered whole. Each goes through
-///   all-to-all of chunks -> own chunk summed in tree order -> all-gather of chunks,
-/// or, with Reduction::fast, through one all-reduce.
+/// The buckets that are too large to be gathered whole. Each goes through stages, one for each
+/// collective: down the levels of the plan
+///   all-to-all of pieces -> own piece summed in tree order
+/// and back up
+///   all-gather of pieces,
+/// or, with Reduction::fast, through one all-reduce. One level of all ranks, or two: on the host,
+/// then across hosts.
 ///
-/// Ranks reach these points at different times, yet each must start the collectives of a
-/// communicator in one order: so both stages have a communicator of their own, unless collectives
-/// stand in stream order, and both take the buckets in the order of start(). Only the number of
-/// buckets between all-to-all and sum is limited (kSlots), since these need receive buffers.
+/// Every stage takes the buckets in the order of start(), as all ranks must start the collectives
+/// of a communicator in one order. Only the number of buckets between the first all-to-all and the
+/// last sum is limited (DeviceTraits::buckets_in_flight), since these need receive buffers.
 class ChunkExchange {
  public:
-  static constexpr int kSlots = 4;
-
   /// `communicator` must outlive it.
   ChunkExchange(Backend& backend,
                 Communicator& communicator,
@@ -32,7 +35,9 @@ class ChunkExchange {
                 float* gradients,
                 int bucket_count);
 
-  /// Elements that one bucket in flight needs on this rank.
+  /// Elements that one bucket in flight needs on this rank, be it on one level or on two: plans
+  /// that would need more on two are not made (make_host_levels()), so that memory is the same
+  /// wherever ranks run, and can be planned without them.
   std::int64_t slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const;
   /// Receive memory for at least one bucket of any plan. Throws OutOfMemory.
   void reserve(std::int64_t elems);
@@ -43,47 +48,43 @@ class ChunkExchange {
   void start(Bucket bucket);
   /// Moves everything along that can move. Never blocks.
   void progress();
-  bool idle() const { return gathered_ == started_; }
+  bool idle() const { return completed() == started_; }
   /// Whether bucket number `index`, counted by start(), is complete.
-  bool complete(int index) const { return index < gathered_; }
+  bool complete(int index) const { return index < completed(); }
   int started() const { return started_; }
-  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  SentBytes sent() const;
 
  private:
   struct InFlight {
     Bucket bucket;
-    std::vector<CommRequestPtr> all_to_all;  // one for each layer of nodes
-    CommRequestPtr gather;
+    std::vector<CommRequestPtr> requests;  // of its stage: one, or one for each layer of nodes
   };
 
   std::size_t pool_bytes() const { return pool_ ? pool_->bytes() : 0; }
-  void start_all_reduce(InFlight& entry);
-  void start_all_to_all(InFlight& entry, int slot);
-  void sum_chunk(const InFlight& entry, int slot);
-  void start_all_gather(InFlight& entry);
-  bool try_exchange();
-  bool try_sum();
-  bool try_gather();
+  int completed() const { return entered_[std::size_t(stages_)]; }
+  bool slot_is_free() const;
+  bool try_stage(int stage);
+  void enter(int stage, InFlight& entry, float* receive);
+  CommRequestPtr start_all_reduce(Bucket bucket);
 
   Backend& backend_;
   Reduction reduction_;
   PendingSums& sums_;
   float* gradients_;
   int rank_, ranks_;
-  std::unique_ptr<Communicator> own_comms_[2];
-  Communicator* exchange_comm_;
-  Communicator* gather_comm_;
+  std::vector<ExchangeLevel> levels_;  // all ranks; where there may be two: host, across hosts
   std::unique_ptr<DeviceBuffer> pool_, zeros_;  // zeros_: for ranks without shards, fast only
   const ExchangePlan* plan_ = nullptr;
+  std::span<ExchangeLevel> way_;   // levels of the plan
+  std::vector<float*> own_nodes_;  // [own nodes of the plan]
   std::int64_t slot_size_ = 0;
-  int slots_ = 1;
-  std::vector<CommBlock> to_, from_;  // [ranks]
-  std::vector<float*> operands_;      // [nodes of the plan]
-  std::vector<TreeTerm> terms_;       // [nodes of the plan]
-  std::uint64_t bytes_sent_ = 0;
-  // Of the buckets in order of start(): those before gathered_ are complete, before summed_ are
-  // being gathered, before exchanged_ being exchanged, before started_ waiting for a slot.
-  int started_ = 0, exchanged_ = 0, summed_ = 0, gathered_ = 0;
+  int most_slots_, slots_ = 1;
+  int stages_ = 0;
+  int sums_done_ = 0;  // the stage that a bucket enters behind its last sum
+  int started_ = 0;
+  // [stage]: buckets, in order of start(), that have entered it; those that have entered number
+  // stages_ are complete.
+  std::vector<int> entered_;
   std::vector<InFlight> in_flight_;  // Last: requests end before what they use.
 };
 

@@ -21,26 +21,25 @@ void add_up_everything(LocalTree& local) {
 ExchangePlan make_exchange_plan(int shards,
                                 std::span<const ShardRange> owners,
                                 int rank,
+                                int ranks_per_host,
                                 Reduction reduction) {
   ExchangePlan plan;
   plan.shards = shards;
   plan.owners.assign(owners.begin(), owners.end());
   const PresentLeaves present(owners, shards);
-  std::vector<TreeNode> nodes;
-  plan.first_node.push_back(0);
+  std::vector<std::vector<TreeNode>> nodes;
   plan.equal_counts = true;
   for (int r = 0; r < int(owners.size()); ++r) {
     LocalTree local = local_tree(present, owners[std::size_t(r)]);
     if (reduction == Reduction::fast) add_up_everything(local);
-    nodes.insert(nodes.end(), local.nodes.begin(), local.nodes.end());
-    plan.first_node.push_back(int(nodes.size()));
-    plan.layers = std::max(plan.layers, int(local.nodes.size()));
-    plan.equal_counts = plan.equal_counts && plan.nodes_of(r) == plan.nodes_of(0);
+    nodes.push_back(local.nodes);
+    plan.equal_counts = plan.equal_counts && nodes.back().size() == nodes.front().size();
     if (r == rank) plan.local = std::move(local);
   }
-  LOCKSTEP_ASSERT(!nodes.empty());
-  plan.finish = finish_tree(nodes);
-  plan.size = {int(nodes.size()), plan.nodes_of(rank), plan.local.depth};
+  plan.all = make_level_plan(nodes);
+  plan.size = {plan.all.nodes(), plan.all.nodes_of(rank), plan.local.depth};
+  if (reduction == Reduction::reproducible)
+    plan.by_host = make_host_levels(present, owners, nodes, rank, ranks_per_host);
   return plan;
 }
 
@@ -69,11 +68,11 @@ void to_terms(const FinishTree& finish,
     terms[i] = {operands[std::size_t(finish.leaves[i].operand)], finish.leaves[i].merges};
 }
 
-CommBlock chunk_of(std::int64_t elems, int rank, int ranks) {
+CommBlock chunks_of(std::int64_t elems, int first, int count, int ranks) {
   const std::int64_t units = (elems + kChunkUnit - 1) / kChunkUnit;
   const std::int64_t size = (units + ranks - 1) / ranks * kChunkUnit;
-  const std::int64_t first = std::min(rank * size, elems);
-  return {first, std::min(size, elems - first)};
+  const std::int64_t begin = std::min(first * size, elems);
+  return {begin, std::min(count * size, elems - begin)};
 }
 
 }  // namespace lockstep

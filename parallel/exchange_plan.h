@@ -7,6 +7,7 @@
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
 #include "parallel/gradient_exchange.h"
+#include "parallel/level_plan.h"
 #include "parallel/schedule.h"
 #include "parallel/tree_sum.h"
 
@@ -20,29 +21,23 @@ struct ExchangeSize {
 };
 
 /// How the ranks of one schedule share the work of the reduction tree. Equal on every rank but for
-/// `local`. Made once for each kind of batch (whole, tail) and kept.
+/// `local` and `size`, and what is in `by_host`. Made once for each kind of batch (whole, tail) and
+/// kept.
 struct ExchangePlan {
   int shards = 0;
   std::vector<ShardRange> owners;  ///< with `shards`: what the plan was made for
   LocalTree local;                 ///< of this rank
-  /// Nodes that ranks are left with stand in rank order: rank r has first_node[r] up to
-  /// first_node[r + 1].
-  std::vector<int> first_node;  ///< [ranks + 1]
   ExchangeSize size;
-  int layers = 0;             ///< most nodes of one rank
-  bool equal_counts = false;  ///< every rank has as many
-  FinishTree finish;          ///< over all nodes
-
-  int nodes() const { return first_node.back(); }
-  int nodes_of(int rank) const {
-    return first_node[std::size_t(rank) + 1] - first_node[std::size_t(rank)];
-  }
+  LevelPlan all;                   ///< over all ranks: the nodes that they are left with
+  bool equal_counts = false;       ///< every rank has as many
+  std::vector<LevelPlan> by_host;  ///< see make_host_levels()
 };
 
 /// With Reduction::fast each rank adds up all that it has, whatever the tree says.
 ExchangePlan make_exchange_plan(int shards,
                                 std::span<const ShardRange> owners,
                                 int rank,
+                                int ranks_per_host,
                                 Reduction reduction);
 
 /// The size of that plan, in less time: memory is reserved for many plans, one of which is made.
@@ -56,7 +51,8 @@ void to_terms(const FinishTree& finish,
               std::span<float* const> operands,
               std::span<TreeTerm> terms);
 
-/// The chunk of a bucket that `rank` sums: equal sizes in units of 64 bytes, the last ones shorter.
-CommBlock chunk_of(std::int64_t elems, int rank, int ranks);
+/// `count` chunks of a bucket from number `first` on, of one for each rank: equal sizes in units of
+/// 64 bytes, the last ones shorter.
+CommBlock chunks_of(std::int64_t elems, int first, int count, int ranks);
 
 }  // namespace lockstep

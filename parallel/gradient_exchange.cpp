@@ -49,6 +49,7 @@ class GradientExchange::State {
         reduction_(reduction),
         rank_(communicator.rank()),
         ranks_(communicator.size()),
+        ranks_per_host_(communicator.ranks_per_node()),
         buckets_(std::move(buckets)),
         chunk_index_(buckets_.size()),
         stage_(buckets_.size(), Stage::finished),
@@ -81,7 +82,7 @@ class GradientExchange::State {
   bool in_stream_order() const { return ranks_ == 1 || !in_stream_.empty(); }
   ShardPlace place() const { return sums_.place(); }
   void pass_shard() { sums_.pass(); }
-  void pass_buckets(std::uint64_t bytes) {
+  void pass_buckets(const SentBytes& bytes) {
     std::ranges::fill(stage_, Stage::finished);
     bytes_passed_ += bytes;
   }
@@ -139,8 +140,10 @@ class GradientExchange::State {
   int bucket_count() const { return int(buckets_.size()); }
   std::size_t pending_sum_bytes() const { return sums_.bytes(); }
   std::size_t communication_bytes() const { return gather_.bytes() + chunks_.bytes(); }
-  std::uint64_t bytes_sent() const {
-    return gather_.bytes_sent() + chunks_.bytes_sent() + bytes_passed_;
+  SentBytes sent() const {
+    SentBytes sum = bytes_passed_;
+    sum += gather_.sent();
+    return sum += chunks_.sent();
   }
   double exposed_seconds() const { return std::chrono::duration<double>(exposed_).count(); }
 
@@ -183,8 +186,8 @@ class GradientExchange::State {
           std::ranges::equal(plan->owners, schedule.shards_of_rank, same))
         return *plan;
     if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
-    plans_.push_back(std::make_unique<ExchangePlan>(
-        make_exchange_plan(schedule.shards, schedule.shards_of_rank, rank_, reduction_)));
+    plans_.push_back(std::make_unique<ExchangePlan>(make_exchange_plan(
+        schedule.shards, schedule.shards_of_rank, rank_, ranks_per_host_, reduction_)));
     reserve(plans_.back()->size, 1);  // Does nothing for plans that the constructor looked at.
     return *plans_.back();
   }
@@ -216,7 +219,7 @@ class GradientExchange::State {
         const ExchangeSize size =
             exchange_size(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
         const bool whole = cluster == 1 && shards == max_shards;
-        reserve(size, whole ? std::min(ChunkExchange::kSlots, bucket_count()) : 1);
+        reserve(size, whole ? std::min(backend_.traits().buckets_in_flight, bucket_count()) : 1);
       }
     }
   }
@@ -224,7 +227,7 @@ class GradientExchange::State {
   Backend& backend_;
   Position* position_ = nullptr;
   Reduction reduction_;
-  int rank_, ranks_;
+  int rank_, ranks_, ranks_per_host_;
   std::vector<Bucket> buckets_;
   std::vector<int> chunk_index_;     // [buckets], the number that ChunkExchange gave
   std::vector<Stage> stage_;         // [buckets]
@@ -236,7 +239,7 @@ class GradientExchange::State {
   WholeGather gather_;
   ChunkExchange chunks_;
   std::chrono::steady_clock::duration exposed_{};
-  std::uint64_t bytes_passed_ = 0;  // by recorded work
+  SentBytes bytes_passed_;  // by recorded work
 };
 
 GradientExchange::GradientExchange(Backend& backend,
@@ -260,12 +263,12 @@ void GradientExchange::finish_bucket(int bucket) { state_->finish_bucket(bucket)
 bool GradientExchange::in_stream_order() const { return state_->in_stream_order(); }
 GradientExchange::ShardPlace GradientExchange::place() const { return state_->place(); }
 void GradientExchange::pass_shard() { state_->pass_shard(); }
-void GradientExchange::pass_buckets(std::uint64_t bytes) { state_->pass_buckets(bytes); }
+void GradientExchange::pass_buckets(const SentBytes& bytes) { state_->pass_buckets(bytes); }
 void GradientExchange::go_back(const ShardPlace& place) { state_->go_back(place); }
 int GradientExchange::bucket_count() const { return state_->bucket_count(); }
 std::size_t GradientExchange::pending_sum_bytes() const { return state_->pending_sum_bytes(); }
 std::size_t GradientExchange::communication_bytes() const { return state_->communication_bytes(); }
-std::uint64_t GradientExchange::bytes_sent() const { return state_->bytes_sent(); }
+SentBytes GradientExchange::sent() const { return state_->sent(); }
 double GradientExchange::exposed_seconds() const { return state_->exposed_seconds(); }
 
 }  // namespace lockstep

@@ -16,6 +16,20 @@ namespace lockstep {
 
 enum class Reduction : std::uint8_t { reproducible, fast };
 
+/// What a rank has sent to others. `network`: to those on other hosts, as far as
+/// Communicator::ranks_per_node() and the library, where that sums, let one know.
+struct SentBytes {
+  std::uint64_t all = 0, network = 0;
+  SentBytes& operator+=(const SentBytes& other) {
+    all += other.all;
+    network += other.network;
+    return *this;
+  }
+  SentBytes operator-(const SentBytes& other) const {
+    return {all - other.all, network - other.network};
+  }
+};
+
 /// Sums the flat gradient space over the shards of all ranks.
 ///
 /// Note [Reduction tree]. T(lo, hi) over shards lo..hi-1 is the shard itself where hi - lo = 1,
@@ -29,6 +43,8 @@ enum class Reduction : std::uint8_t { reproducible, fast };
 /// Across ranks, per bucket: all-to-all the chunks of those subtrees, finish the tree on the own
 /// chunk, all-gather the chunks. A small bucket (at most kSmallBucketBytes) is instead gathered
 /// whole and every rank finishes the tree itself: one collective instead of two, the same bits.
+/// Where the shards of every host are one subtree, chunks are summed on the host first, then across
+/// hosts: see Note [Two levels] in level_plan.h.
 ///
 /// Per step:
 ///   begin_step(schedule)
@@ -72,7 +88,7 @@ class GradientExchange {
   /// Recorded work has done what finish_shard() does, or all that is left of the step, in which
   /// this rank sends `bytes`.
   void pass_shard();
-  void pass_buckets(std::uint64_t bytes);
+  void pass_buckets(const SentBytes& bytes);
   /// What was asked for since then was not done; no bucket had been started. Only where
   /// in_stream_order().
   void go_back(const ShardPlace& place);
@@ -86,8 +102,10 @@ class GradientExchange {
   int bucket_count() const;
   std::size_t pending_sum_bytes() const;
   std::size_t communication_bytes() const;
-  /// Bytes this rank has sent since construction.
-  std::uint64_t bytes_sent() const;
+  /// Since construction.
+  SentBytes sent() const;
+  std::uint64_t bytes_sent() const { return sent().all; }
+  std::uint64_t network_bytes_sent() const { return sent().network; }
   /// Seconds blocked in finish_bucket since construction: the exposed communication.
   double exposed_seconds() const;
 

@@ -129,11 +129,8 @@ MicroBatchMemory memory_with(const PlanRequest& request,
   for (const ProgramSize& program : programs) arena = std::max(arena, program.arena_bytes);
   return {arena,
           training_bytes(programs, whole.space(), options.optimizer) +
-              exchange_memory(whole.graph(),
-                              whole.space(),
-                              options,
-                              batch,
-                              request.sizes->device().traits())};
+              exchange_memory(
+                  whole.graph(), whole.space(), options, batch, request.sizes->device().traits())};
 }
 
 /// ProgramSizes::least_bytes() by micro-batch, each computed once.

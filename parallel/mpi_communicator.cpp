@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "parallel/level_plan.h"
 #include "parallel/mpi_try.h"
 
 namespace lockstep {
@@ -79,15 +80,31 @@ class MpiRequest final : public CommRequest {
   RequestPool& pool_;
 };
 
+/// The lowest rank that shares memory with this one. Collective.
+int host_of(MPI_Comm comm) {
+  MPI_Comm host = MPI_COMM_NULL;
+  int lowest = 0;
+  LOCKSTEP_MPI_TRY(MPI_Comm_rank(comm, &lowest));
+  LOCKSTEP_MPI_TRY(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, lowest, MPI_INFO_NULL, &host));
+  LOCKSTEP_MPI_TRY(MPI_Bcast(&lowest, 1, MPI_INT, 0, host));
+  LOCKSTEP_MPI_TRY(MPI_Comm_free(&host));
+  return lowest;
+}
+
 class MpiCommunicator final : public Communicator {
  public:
-  /// `owned`: freed by the destructor.
-  MpiCommunicator(MPI_Comm comm, bool owned) : comm_(comm), owned_(owned) {
+  /// Collective. `host`: equal for ranks of one host; negative: to be found out. `owned`: freed by
+  /// the destructor.
+  MpiCommunicator(MPI_Comm comm, int host, bool owned) : comm_(comm), host_(host), owned_(owned) {
     LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     LOCKSTEP_MPI_TRY(MPI_Comm_rank(comm_, &rank_));
     LOCKSTEP_MPI_TRY(MPI_Comm_size(comm_, &size_));
+    if (host_ < 0) host_ = host_of(comm_);
     byte_counts_.resize(std::size_t(size_));
     byte_offsets_.resize(std::size_t(size_));
+    std::vector<int> hosts(byte_counts_.size());
+    LOCKSTEP_MPI_TRY(MPI_Allgather(&host_, 1, MPI_INT, hosts.data(), 1, MPI_INT, comm_));
+    ranks_per_node_ = uniform_ranks_per_host(hosts);
   }
 
   ~MpiCommunicator() override {
@@ -97,6 +114,7 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  int ranks_per_node() const override { return ranks_per_node_; }
 
   void barrier() override { LOCKSTEP_MPI_TRY(MPI_Barrier(comm_)); }
 
@@ -202,7 +220,7 @@ class MpiCommunicator final : public Communicator {
     LOCKSTEP_CHECK(color >= 0, CommError, "split: color {} is negative", color);
     MPI_Comm part = MPI_COMM_NULL;
     LOCKSTEP_MPI_TRY(MPI_Comm_split(comm_, color, key, &part));
-    return std::make_unique<MpiCommunicator>(part, true);
+    return std::make_unique<MpiCommunicator>(part, host_, true);
   }
 
   void abort(int exit_code) override { MPI_Abort(comm_, exit_code); }
@@ -231,9 +249,10 @@ class MpiCommunicator final : public Communicator {
   }
 
   MPI_Comm comm_;
+  int host_;
   bool owned_;
   int exceptions_ = std::uncaught_exceptions();
-  int rank_ = 0, size_ = 1;
+  int rank_ = 0, size_ = 1, ranks_per_node_ = 1;
   RequestPool pool_;
   std::vector<int> byte_counts_, byte_offsets_;  // [ranks], kept so that gathers allocate nothing
 };
@@ -241,7 +260,7 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&) {
-  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false);
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, -1, false);
 }
 
 }  // namespace lockstep

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// All ranks of the MPI job, on host memory. `session` must outlive the communicator, what it is
-/// split into, and their requests.
+/// All ranks of the MPI job, on host memory. Collective over them. `session` must outlive the
+/// communicator, what it is split into, and their requests.
 ///
 /// Blocking functions take any size. Started ones take blocks and reaches of at most 2^31 - 1
 /// elements (8 GiB) and throw CommError beyond: exchange smaller buckets.

@@ -77,13 +77,13 @@ void Replica::State::do_piece(const Piece& piece) {
     return;
   }
   const GradientExchange::ShardPlace place = exchange.place();
-  const std::uint64_t sent = exchange.bytes_sent();
+  const SentBytes sent = exchange.sent();
   const bool done = pieces_.record(key, [&](WorkRecorder& recorder) {
     const RecordingScope scope(recorder_, recorder);
     ask_for(piece);
   });
   if (done) {
-    if (piece.ends_step) bytes_sent_[piece.schedule->samples] = exchange.bytes_sent() - sent;
+    if (piece.ends_step) bytes_sent_[piece.schedule->samples] = exchange.sent() - sent;
     return;
   }
   why_not_recorded_ = pieces_.why_not();

@@ -126,9 +126,9 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   double loading_ = 0, fetching_ = 0, holding_up_ = 0;
   LapTimer timer_;  // of load(), run() and what comes between them in a step
   RecordedPieces pieces_;
-  WorkRecorder* recorder_ = nullptr;                  // while one records
-  std::map<std::int64_t, std::uint64_t> bytes_sent_;  // of a step, by the samples of its batch
-  std::string why_not_recorded_;                      // empty: pieces are
+  WorkRecorder* recorder_ = nullptr;              // while one records
+  std::map<std::int64_t, SentBytes> bytes_sent_;  // of a step, by the samples of its batch
+  std::string why_not_recorded_;                  // empty: pieces are
   std::int64_t replayed_ = 0;
   double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward
 };

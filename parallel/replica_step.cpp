@@ -100,8 +100,7 @@ void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, flo
 // group then, or each would wait for what the other asks for next.
 bool Replica::State::order_is_equal(const Schedule& schedule) const {
   if (batch.cluster == 1 || !exchange.in_stream_order()) return true;
-  const std::int64_t micro_batches =
-      (schedule.samples + batch.micro_batch - 1) / batch.micro_batch;
+  const std::int64_t micro_batches = (schedule.samples + batch.micro_batch - 1) / batch.micro_batch;
   return micro_batches % batch.cluster == 0;
 }
 

@@ -116,6 +116,7 @@ class StagedCommunicator final : public Communicator {
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
+  int ranks_per_node() const override { return host_->ranks_per_node(); }
   void barrier() override { host_->barrier(); }
 
   void broadcast(void* data, std::size_t bytes, int root) override {

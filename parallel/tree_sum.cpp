@@ -21,14 +21,13 @@ TreeNode top_of(ShardRange own) {
   return {level, own.first >> level};
 }
 
+std::int64_t end_of(TreeNode node) { return TreeNode{node.level, node.index + 1}.first_leaf(); }
+
 struct LocalWalk {
   const PresentLeaves& present;
   ShardRange own;
   LocalTree result;
 
-  std::int64_t end_of(TreeNode node) const {
-    return TreeNode{node.level, node.index + 1}.first_leaf();
-  }
   int owned(TreeNode node) const {
     return present.count(std::max<std::int64_t>(own.first, node.first_leaf()),
                          std::min<std::int64_t>(own.last, end_of(node)));
@@ -110,6 +109,21 @@ LocalTree local_tree(const PresentLeaves& present, ShardRange own) {
 
 int local_nodes(const PresentLeaves& present, ShardRange own) {
   return own.empty() ? 0 : LocalWalk{present, own, {}}.count(top_of(own));
+}
+
+std::optional<TreeNode> exact_node(const PresentLeaves& present, std::span<const ShardRange> own) {
+  ShardRange hull;
+  int count = 0;
+  for (const ShardRange& range : own) {
+    if (range.empty()) continue;
+    hull.first = count == 0 ? range.first : std::min(hull.first, range.first);
+    hull.last = std::max(hull.last, range.last);
+    count += range.last - range.first;
+  }
+  if (count == 0) return std::nullopt;
+  const TreeNode top = top_of(hull);
+  if (present.count(top.first_leaf(), end_of(top)) != count) return std::nullopt;
+  return top;
 }
 
 FinishTree finish_tree(std::span<const TreeNode> operands) {

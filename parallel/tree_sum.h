@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,6 +50,10 @@ LocalTree local_tree(const PresentLeaves& present, ShardRange own);
 
 /// How many nodes local_tree() leaves, without making them.
 int local_nodes(const PresentLeaves& present, ShardRange own);
+
+/// The smallest node that holds all of `own`, ranges of present shards, where it holds no other
+/// present shard: their sums, finished, are its sum. Nothing where all are empty.
+std::optional<TreeNode> exact_node(const PresentLeaves& present, std::span<const ShardRange> own);
 
 /// The rest of the tree over the nodes that all ranks are left with: operands from left to right,
 /// and how often sums are merged behind each, as Backend::sum_tree() has it.

@@ -101,6 +101,7 @@ class WatchedCommunicator final : public Communicator {
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
+  int ranks_per_node() const override { return inner_->ranks_per_node(); }
 
   void barrier() override {
     const NoteScope scope(position_, {.name = "barrier"});

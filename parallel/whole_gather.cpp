@@ -23,6 +23,7 @@ WholeGather::WholeGather(Backend& backend,
       gradients_(gradients),
       rank_(communicator.rank()),
       ranks_(communicator.size()),
+      ranks_per_host_(communicator.ranks_per_node()),
       comm_(&communicator),
       sizes_(std::size_t(ranks_)) {
   if (ranks_ == 1 || communicator.in_stream_order()) return;
@@ -47,13 +48,13 @@ std::size_t WholeGather::bytes() const {
 
 void WholeGather::begin(const ExchangePlan& plan) {
   plan_ = &plan;
-  operands_.resize(std::size_t(plan.nodes()));
+  operands_.resize(std::size_t(plan.all.nodes()));
   terms_.resize(operands_.size());
 }
 
 void WholeGather::finish(Bucket bucket) {
   const std::size_t bytes = std::size_t(bucket.elems) * sizeof(float);
-  const int own = plan_->nodes_of(rank_);
+  const int own = plan_->all.nodes_of(rank_);
   const float* send = gradients_ + bucket.offset;
   if (own > 1) {
     send = packed_->as<float>();
@@ -66,15 +67,16 @@ void WholeGather::finish(Bucket bucket) {
     comm_->all_gather(send, received, std::size_t(own) * bytes);
   } else {
     for (int r = 0; r < ranks_; ++r)
-      sizes_[std::size_t(r)] = std::size_t(plan_->nodes_of(r)) * bytes;
+      sizes_[std::size_t(r)] = std::size_t(plan_->all.nodes_of(r)) * bytes;
     comm_->all_gather_v(send, received, sizes_);
   }
-  bytes_sent_ += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - 1);
+  sent_.all += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - 1);
+  sent_.network += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - ranks_per_host_);
   for (float*& operand : operands_) {
     operand = received;
     received += bucket.elems;
   }
-  to_terms(plan_->finish, operands_, terms_);
+  to_terms(plan_->all.finish, operands_, terms_);
   backend_.sum_tree(terms_, gradients_ + bucket.offset, bucket.elems);
 }
 

@@ -35,13 +35,13 @@ class WholeGather {
   /// Blocks until `gradients` holds the bucket's sum, but where the communicator stands in stream
   /// order. Ranks call this in the same bucket order.
   void finish(Bucket bucket);
-  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  SentBytes sent() const { return sent_; }
 
  private:
   Backend& backend_;
   PendingSums& sums_;
   float* gradients_;
-  int rank_, ranks_;
+  int rank_, ranks_, ranks_per_host_;
   std::unique_ptr<Communicator> own_comm_;  // unless collectives stand in stream order
   Communicator* comm_;
   std::unique_ptr<DeviceBuffer> received_;  // [nodes of all ranks][elements]
@@ -50,7 +50,7 @@ class WholeGather {
   std::vector<std::size_t> sizes_;  // [ranks], bytes
   std::vector<float*> operands_;    // [nodes of the plan]
   std::vector<TreeTerm> terms_;     // [nodes of the plan]
-  std::uint64_t bytes_sent_ = 0;
+  SentBytes sent_;
 };
 
 }  // namespace lockstep

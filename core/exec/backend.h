@@ -148,13 +148,15 @@ struct DeviceTraits {
   /// Bytes of gradients that travel as one message where nobody says otherwise: as many as the
   /// networks around such devices need to come near their full rate.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
+  /// That the exchange has receive buffers for. In stream order one is enough.
+  int buckets_in_flight = 4;
   /// Copies on DeviceStream::copies run while the compute stream works.
   bool copies_beside_compute = false;
 };
 /// Of GPUs. An all-reduce over NVLink (8 x H200) reaches 276 GB/s of its 464 with 32 MiB, 347 with
 /// 64: stas00/ml-engineering, network.
-inline constexpr DeviceTraits kGpuTraits{.bucket_bytes = std::int64_t{64} << 20,
-                                         .copies_beside_compute = true};
+inline constexpr DeviceTraits kGpuTraits{
+    .bucket_bytes = std::int64_t{64} << 20, .buckets_in_flight = 1, .copies_beside_compute = true};
 
 /// The memory that allocate() takes from.
 struct DeviceMemory {

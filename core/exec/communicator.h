@@ -41,6 +41,10 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
+  /// Consecutive ranks that share a host, as many on every host; size() where all share one, and
+  /// where hosts are not known or have different numbers. Equal on all ranks.
+  virtual int ranks_per_node() const { return size(); }
+
   virtual void barrier() = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
   /// recv: [size][bytes], in rank order.

@@ -122,9 +122,8 @@ enum class Priority : std::uint8_t { normal, high };
 cuda::Device on_a_stream_of_its_own(cuda::Device device, Priority priority) {
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cuda: priorities of streams");
-  check(cudaStreamCreateWithPriority(&device.compute,
-                                     cudaStreamNonBlocking,
-                                     priority == Priority::high ? greatest : least),
+  check(cudaStreamCreateWithPriority(
+            &device.compute, cudaStreamNonBlocking, priority == Priority::high ? greatest : least),
         "cuda: stream");
   return device;
 }

@@ -70,6 +70,7 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override { return int(rank_); }
   int size() const override { return int(size_); }
+  int ranks_per_node() const override { return host_.ranks_per_node(); }
   void barrier() override { host_.barrier(); }
   void abort(int exit_code) override { host_.abort(exit_code); }
   bool in_stream_order() const override { return true; }

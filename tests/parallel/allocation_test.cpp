@@ -15,6 +15,7 @@
 #include "core/nn/zoo.h"
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 #include "tests/support/replaced_new.h"
@@ -60,16 +61,18 @@ namespace {
 
 /// Trains `steps` steps after as many for warming up, and calls `middle` in between.
 template <typename Middle>
-void train(const std::string& model,
+void train(Communicator& communicator,
+           const std::string& model,
            Precision precision,
            std::int64_t warm_up,
            std::int64_t steps,
-           Middle middle) {
-  testing::DeviceContext context(testing::mpi_world());
+           Middle middle,
+           std::int64_t global_batch = 48) {
+  testing::DeviceContext context(communicator);
   // Beside ranks that spin for each other, a thread waits long for its turn on two cores.
   const int workers = context.size() == 1 ? 1 : 0;
   const data::DataSplit glyphs = data::glyphs(1000, 10);
-  TrainOptions options{.global_batch = 48, .micro_batch = 8};
+  TrainOptions options{.global_batch = global_batch, .micro_batch = 8};
   options.optimizer = Adamw{};
   options.precision = precision;
   options.clip_norm = 1.0f;
@@ -98,8 +101,11 @@ void train(const std::string& model,
   }
 }
 
-void expect_no_allocation(const std::string& model, Precision precision = Precision::fp32) {
-  train(model, precision, 50, 100, start_counting);
+void expect_no_allocation(const std::string& model,
+                          Precision precision = Precision::fp32,
+                          Communicator& communicator = testing::mpi_world(),
+                          std::int64_t global_batch = 48) {
+  train(communicator, model, precision, 50, 100, start_counting, global_batch);
   stop_counting();
   EXPECT_EQ(own_allocations.load(), 0) << model;
   if (testing::mpi_world().rank() == 0)
@@ -117,6 +123,13 @@ TEST(Allocation, CounterSeesAnAllocation) {
 
 TEST(Allocation, NoneInSteadyStateMlp) { expect_no_allocation("mlp"); }
 TEST(Allocation, NoneInSteadyStateConvnet) { expect_no_allocation("convnet"); }
+TEST(Allocation, NoneInSteadyStateOnTwoHosts) {
+  if (testing::mpi_world().size() < 4) GTEST_SKIP() << "needs four ranks";
+  testing::Traffic traffic;
+  testing::ClaimedHosts claimed(testing::mpi_world(), 2, traffic);
+  expect_no_allocation("mlp", Precision::fp32, claimed, 64);  // two shards a rank
+  EXPECT_GT(traffic.collectives_in_parts, 0);
+}
 TEST(Allocation, NoneInSteadyStateBf16) { expect_no_allocation("convnet", Precision::bf16); }
 
 std::int64_t resident_kib() {
@@ -128,7 +141,7 @@ std::int64_t resident_kib() {
 
 TEST(Allocation, ResidentMemoryStaysFlatOver10000Steps) {
   std::int64_t before = 0;
-  train("mlp", Precision::fp32, 1000, 9000, [&] { before = resident_kib(); });
+  train(testing::mpi_world(), "mlp", Precision::fp32, 1000, 9000, [&] { before = resident_kib(); });
   // A leak of one 16-byte block a step would be 144 KiB in 9,000 steps.
   EXPECT_LE(resident_kib() - before, 128);
 }

@@ -8,6 +8,7 @@
 #include "parallel/mpi_session.h"
 #include "parallel/self_communicator.h"
 #include "parallel/staged_communicator.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/support/mpi_world.h"
 #include "tests/support/null_backend.h"
 
@@ -250,6 +251,18 @@ TEST(Communicator, StagedPassesHostMemoryThrough) {
 }
 
 TEST(Communicator, MpiDoesEverything) { check_everything(testing::mpi_world()); }
+
+TEST(Communicator, RanksOfATestShareOneHost) {
+  Communicator& world = testing::mpi_world();
+  EXPECT_EQ(world.ranks_per_node(), world.size());
+  const auto part = world.split(world.rank() % 2, world.rank());
+  EXPECT_EQ(part->ranks_per_node(), part->size());
+  EXPECT_EQ(SelfCommunicator().ranks_per_node(), 1);
+  testing::NullBackend backend;
+  testing::Traffic traffic;
+  testing::ClaimedHosts claimed(world, 1, traffic);
+  EXPECT_EQ(make_staged_communicator(claimed, backend)->ranks_per_node(), 1);
+}
 
 TEST(Communicator, SplitGroupsByColorAndOrdersByKey) {
   Communicator& world = testing::mpi_world();

@@ -11,6 +11,7 @@
 #include "parallel/self_communicator.h"
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
@@ -39,9 +40,11 @@ TrainOptions base_options() {
   return options;
 }
 
-TrainSummary train(Communicator& communicator, const TrainOptions& options) {
+TrainSummary train(Communicator& communicator,
+                   const TrainOptions& options,
+                   const ModelFunction& model = small_convnet) {
   testing::DeviceContext context(communicator);
-  Trainer trainer(context, small_convnet, softmax_cross_entropy, options);
+  Trainer trainer(context, model, softmax_cross_entropy, options);
   // 110 = 3 x 30 + 20 samples; 37 for validation: a tail there as well.
   return trainer.fit(data::glyphs(110, 37));
 }
@@ -57,6 +60,20 @@ void expect_equal_bits(const TrainOptions& options) {
 }
 
 TEST(EqualBits, LocalBatchNormSgd) { expect_equal_bits(base_options()); }
+
+// Gradients large enough for two levels, on two hosts of two ranks; the epoch's last batch, with a
+// rank without work, goes the same way.
+TEST(EqualBits, RanksOnSeveralHosts) {
+  if (testing::mpi_world().size() < 4) GTEST_SKIP() << "needs four ranks";
+  const ModelFunction model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {64}});
+  SelfCommunicator self;
+  testing::Traffic traffic;
+  testing::ClaimedHosts claimed(testing::mpi_world(), 2, traffic);
+  const TrainSummary alone = train(self, base_options(), model);
+  const TrainSummary together = train(claimed, base_options(), model);
+  EXPECT_EQ(together.weights_sha256, alone.weights_sha256);
+  EXPECT_GT(traffic.collectives_in_parts, 0);
+}
 
 TEST(EqualBits, Bf16) {
   TrainOptions options = base_options();

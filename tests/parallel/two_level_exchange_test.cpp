@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exchange over MPI ranks that claim to be on several hosts.
+#include <algorithm>
+#include <bit>
+#include <gtest/gtest.h>
+
+#include "parallel/dry_communicator.h"
+#include "parallel/gradient_exchange.h"
+#include "parallel/level_plan.h"
+#include "parallel/watched_communicator.h"
+#include "tests/parallel/claimed_hosts.h"
+#include "tests/parallel/exchange_fixture.h"
+#include "tests/support/mpi_world.h"
+#include "tests/support/null_backend.h"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+
+std::vector<int> claims(int ranks) {
+  std::vector<int> all;
+  for (int per_host = 2; per_host < ranks; ++per_host)
+    if (ranks % per_host == 0) all.push_back(per_host);
+  return all;
+}
+
+Schedule shards_on_all(int shards) {
+  Communicator& world = mpi_world();
+  return make_schedule({shards, 1, std::max(shards, world.size()), world.size(), 1}, world.rank());
+}
+
+Schedule shards_in_clusters(int micro_batches, int shards, int cluster) {
+  Communicator& world = mpi_world();
+  return make_schedule({micro_batches, 1, shards, world.size(), cluster}, world.rank());
+}
+
+/// Where each of `hosts` has `shards` shards, of which its first rank has as many as the others
+/// together and the last one none.
+Schedule skewed(int hosts, int shards) {
+  const int per_host = mpi_world().size() / hosts;
+  std::vector<ShardRange> owners;
+  for (int host = 0; host < hosts; ++host)
+    for (int place = 0; place < per_host; ++place) {
+      const auto cut = [&](int p) { return p == 0 ? 0 : p == 1 ? shards - shards / 3 : shards; };
+      owners.push_back({host * shards + cut(place), host * shards + cut(place + 1)});
+    }
+  return schedule_of(owners, hosts * shards, mpi_world().rank());
+}
+
+/// Two hosts of two ranks that hold shards 0 to 7 and 8 to 15 of 16, some of them absent.
+Schedule with_absent_shards() {
+  return schedule_of({{0, 3}, {4, 8}, {8, 10}, {14, 15}}, 16, mpi_world().rank());
+}
+
+bool goes_by_host(const Schedule& schedule, int per_host) {
+  const PresentLeaves present(schedule.shards_of_rank, schedule.shards);
+  return !host_nodes(present, schedule.shards_of_rank, per_host).empty();
+}
+
+/// Steps of all kinds, in which on two levels and on one is gone by turns.
+std::vector<Schedule> schedules_for(int per_host) {
+  const int ranks = mpi_world().size(), hosts = ranks / per_host;
+  std::vector<Schedule> schedules;
+  for (const int shards : {ranks, 4 * ranks, 16, 3 * ranks, 5, 8 * hosts, 2, 1, 7, 15, 12})
+    schedules.push_back(shards_on_all(shards));
+  schedules.push_back(skewed(hosts, 8));
+  schedules.push_back(shards_in_clusters(2 * ranks, 2 * ranks, per_host));
+  schedules.push_back(shards_in_clusters(4 * ranks, 4 * ranks, ranks));
+  schedules.push_back(shards_in_clusters(2 * ranks + 1, 4 * ranks, ranks));
+  if (ranks == 4) schedules.push_back(with_absent_shards());
+  schedules.push_back(shards_on_all(4 * ranks));
+  return schedules;
+}
+
+void expect_tree_bits(const FakeGradients& fake,
+                      const std::vector<float>& gradients,
+                      const Schedule& schedule,
+                      int step) {
+  const auto expected = fake.tree(present_shards(schedule), step, 0, schedule.shards).value();
+  for (const Bucket& bucket : fake.buckets())
+    EXPECT_EQ(std::memcmp(&gradients[std::size_t(bucket.offset)],
+                          &expected[std::size_t(bucket.offset)],
+                          std::size_t(bucket.elems) * sizeof(float)),
+              0)
+        << "step " << step << ", " << bucket.elems << " elements, " << schedule.shards << " shards";
+}
+
+/// Steps of schedules_for() through `communicator`; returns how many went by host.
+int expect_bits_of_all_schedules(Communicator& communicator, int per_host, Traffic& traffic) {
+  // Large ones with gaps, and with a small one between; the last ranks' chunks of some are short.
+  const FakeGradients fake({{64, 70000}, {70100, 300}, {70400, 16385}, {87000, 20001}},
+                           Values::random);
+  std::vector<float> gradients(fake.elems());
+  NullBackend backend;
+  GradientExchange exchange(
+      backend, communicator, Reduction::reproducible, fake.buckets(), gradients.data(), 48);
+  int step = 0, by_host = 0;
+  for (const Schedule& schedule : schedules_for(per_host)) {
+    const int before = traffic.collectives_in_parts;
+    run_step(exchange, gradients, fake, schedule, communicator.rank(), step);
+    expect_tree_bits(fake, gradients, schedule, step++);
+    const bool went_by_host = traffic.collectives_in_parts > before;
+    EXPECT_EQ(went_by_host, goes_by_host(schedule, per_host)) << schedule.shards << " shards";
+    by_host += went_by_host;
+  }
+  return by_host;
+}
+
+TEST(TwoLevelExchange, GivesTheBitsOfTheTree) {
+  for (const int per_host : claims(mpi_world().size()))
+    for (const bool in_stream_order : {false, true}) {
+      Traffic traffic;
+      ClaimedHosts claimed(mpi_world(), per_host, traffic, in_stream_order);
+      EXPECT_GT(expect_bits_of_all_schedules(claimed, per_host, traffic), 4);
+    }
+}
+
+TEST(TwoLevelExchange, CollectivesMatchInCheckedMode) {
+  for (const int per_host : claims(mpi_world().size())) {
+    Traffic traffic;
+    Position position;
+    const auto checked = make_watched_communicator(
+        std::make_unique<ClaimedHosts>(mpi_world(), per_host, traffic), position, true);
+    EXPECT_EQ(checked->ranks_per_node(), per_host);
+    const FakeGradients fake({{0, 30000}, {30000, 50000}}, Values::random);
+    std::vector<float> gradients(fake.elems());
+    NullBackend backend;
+    GradientExchange exchange(
+        backend, *checked, Reduction::reproducible, fake.buckets(), gradients.data(), 16);
+    for (const int shards : {mpi_world().size(), 5, 16}) {
+      const Schedule schedule = shards_on_all(shards);
+      run_step(exchange, gradients, fake, schedule, checked->rank(), shards);
+      expect_tree_bits(fake, gradients, schedule, shards);
+    }
+  }
+}
+
+/// A shard for each rank, so that ranks of a host have a node of the tree together, or, `mixed`,
+/// ranks of the same place. Where a host's are no power of two, the rest of the node is absent.
+Schedule one_shard_each(int per_host, bool mixed) {
+  const int ranks = mpi_world().size(), hosts = ranks / per_host;
+  const auto node = int(std::bit_ceil(unsigned(per_host)));
+  std::vector<ShardRange> owners;
+  for (int r = 0; r < ranks; ++r) {
+    const int host = mixed ? r % hosts : r / per_host, place = mixed ? r / hosts : r % per_host;
+    owners.push_back({host * node + place, host * node + place + 1});
+  }
+  return schedule_of(owners, hosts * node, mpi_world().rank());
+}
+
+TEST(TwoLevelExchange, SendsOneSumForEachHostOverTheNetwork) {
+  const int ranks = mpi_world().size();
+  const std::int64_t elems = 64 * 12 * 1024;  // cut into equal chunks by 4 and 6 ranks
+  const FakeGradients fake({{0, elems}}, Values::integers);
+  std::vector<float> gradients(fake.elems());
+  NullBackend backend;
+  const auto both_ways = [&](int receivers) {
+    return std::uint64_t(2 * receivers * elems / ranks) * sizeof(float);
+  };
+  for (const int per_host : claims(ranks)) {
+    Traffic traffic;
+    ClaimedHosts claimed(mpi_world(), per_host, traffic);
+    GradientExchange exchange(
+        backend, claimed, Reduction::reproducible, fake.buckets(), gradients.data(), 2 * ranks);
+    run_step(exchange, gradients, fake, one_shard_each(per_host, false), claimed.rank(), 0);
+    EXPECT_EQ(exchange.network_bytes_sent(), both_ways(ranks / per_host - 1));
+    EXPECT_EQ(exchange.network_bytes_sent(), traffic.network_bytes);
+    EXPECT_EQ(exchange.bytes_sent(), both_ways(ranks - 1)) << "as on one level";
+
+    const SentBytes before = exchange.sent();
+    const Schedule mixed = one_shard_each(per_host, true);
+    run_step(exchange, gradients, fake, mixed, claimed.rank(), 1);
+    EXPECT_EQ((exchange.sent() - before).network, both_ways(ranks - per_host));
+    EXPECT_EQ(exchange.network_bytes_sent(), traffic.network_bytes);
+    EXPECT_EQ((exchange.sent() - before).all, both_ways(ranks - 1));
+    expect_tree_bits(fake, gradients, mixed, 1);
+  }
+}
+
+TEST(TwoLevelExchange, NeedsTheMemoryOfOneLevel) {
+  const int ranks = mpi_world().size(), most = 4 * ranks + 3;
+  const FakeGradients fake({{0, 64}, {64, 20000}, {20064, 17000}}, Values::integers);
+  std::vector<float> gradients(fake.elems());
+  DryCommunicator nobody(mpi_world().rank(), ranks);
+  NullBackend planned;
+  const GradientExchange plan(
+      planned, nobody, Reduction::reproducible, fake.buckets(), gradients.data(), most);
+  for (const int per_host : claims(ranks)) {
+    Traffic traffic;
+    ClaimedHosts claimed(mpi_world(), per_host, traffic);
+    NullBackend backend;
+    GradientExchange exchange(
+        backend, claimed, Reduction::reproducible, fake.buckets(), gradients.data(), most);
+    EXPECT_EQ(exchange.communication_bytes(), plan.communication_bytes());
+    EXPECT_EQ(exchange.pending_sum_bytes(), plan.pending_sum_bytes());
+    const int allocations = backend.allocations();
+    for (int shards = 1; shards <= most; ++shards)
+      run_step(exchange, gradients, fake, shards_on_all(shards), claimed.rank(), shards);
+    EXPECT_EQ(backend.allocations(), allocations);
+    EXPECT_GT(traffic.collectives_in_parts, 0);
+  }
+}
+
+// Many more than there are slots, and ranks that are late at different ones.
+TEST(TwoLevelExchange, BucketsInFlightTogetherKeepApart) {
+  std::vector<Bucket> buckets;
+  for (int b = 0; b < 20; ++b) buckets.push_back({b * 20000, 17000 + b});
+  const FakeGradients fake(buckets, Values::random);
+  std::vector<float> gradients(fake.elems());
+  NullBackend backend;
+  const int per_host = 2, shards = 2 * mpi_world().size();
+  Traffic traffic;
+  ClaimedHosts claimed(mpi_world(), per_host, traffic);
+  GradientExchange exchange(
+      backend, claimed, Reduction::reproducible, fake.buckets(), gradients.data(), shards);
+  for (int step = 0; step < 10; ++step) {
+    const Schedule schedule = shards_on_all(step % 3 == 2 ? 5 : shards);
+    run_step(exchange, gradients, fake, schedule, claimed.rank(), step);
+    expect_tree_bits(fake, gradients, schedule, step);
+  }
+  EXPECT_GT(traffic.collectives_in_parts, 0);
+}
+
+TEST(TwoLevelExchange, FastStaysTheLibrarysSum) {
+  const FakeGradients fake({{0, 40000}}, Values::integers);
+  std::vector<float> gradients(fake.elems());
+  NullBackend backend;
+  Traffic traffic;
+  ClaimedHosts claimed(mpi_world(), 2, traffic);
+  GradientExchange exchange(
+      backend, claimed, Reduction::fast, fake.buckets(), gradients.data(), claimed.size());
+  const Schedule schedule = shards_on_all(claimed.size());
+  run_step(exchange, gradients, fake, schedule, claimed.rank(), 0);
+  expect_tree_bits(fake, gradients, schedule, 0);
+  EXPECT_EQ(traffic.collectives_in_parts, 0);
+}
+
+}  // namespace
+}  // namespace lockstep
