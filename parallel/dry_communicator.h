@@ -7,7 +7,8 @@ namespace lockstep {
 
 /// One of `size` ranks that are not there: collectives complete at once and move nothing. With a
 /// DryBackend, an exchange can be gone through to learn what it would reserve and send. It knows no
-/// hosts: where ranks turn out to be on several, an exchange reserves as much and sends no more.
+/// hosts: where ranks turn out to be on several, an exchange reserves as much, and a rank with
+/// shards sends as much or less, but for the rounding of chunks.
 class DryCommunicator final : public Communicator {
  public:
   DryCommunicator(int rank, int size) : rank_(rank), size_(size) {}
