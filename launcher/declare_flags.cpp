@@ -262,7 +262,7 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
   group
       .text("--bucket-mb",
             raw.bucket_mb,
-            "MiB of gradients in one message; auto: 4 on processors, 64 on GPUs")
+            "MiB of gradients in one message; auto: 4 on processors, 4 to 64 on GPUs")
       ->type_name("auto|MIB")
       ->check(real_number_or("--bucket-mb", "auto", 1e-6, 4096));
   group.text("--seed", raw.seed, "key of all random numbers")

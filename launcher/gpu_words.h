@@ -24,7 +24,7 @@ std::string gpu_phases_line(const DeviceTimes& times, std::int64_t steps);
 
 /// {"pieces": 4, "replayed": 1000, "why_not": ""}, or null.
 std::string recorded_steps_json(const std::optional<RecordedSteps>& recorded);
-/// "steps are replayed from 4 recorded pieces, 1,000 launches"; empty where the device takes none.
+/// "4 recorded pieces of steps, replayed 1,000 times"; empty where the device takes none.
 std::string recorded_steps_words(const std::optional<RecordedSteps>& recorded);
 /// The use in numbers, for summary.json: an array with an object a rank. null: not said. Empty
 /// where there are no ranks.

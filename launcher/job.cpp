@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <exception>
 #include <optional>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/env.h"
@@ -68,6 +70,16 @@ int local_rank(const RankDiscovery& discovery, Communicator& communicator, const
       }));
 }
 
+/// Whether two ranks work on one GPU, or on parts of it, which NCCL takes for one.
+bool share_a_bus(std::span<const DeviceCard> cards) {
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  for (const DeviceCard& card : cards) {
+    const std::string_view id = card.device;
+    if (!seen.emplace(card.host, id.substr(0, id.find(' '))).second) return true;
+  }
+  return false;
+}
+
 /// Why gradients of GPUs are not exchanged by NCCL, which refuses ranks that `share` a GPU; empty:
 /// they are.
 std::string reason_against_nccl(bool share) {
@@ -75,6 +87,23 @@ std::string reason_against_nccl(bool share) {
   if (share && env().nccl != "shared") return "it takes no two ranks on one GPU";
   if (!has_nccl()) return "this was built without it";
   return {};
+}
+
+/// One of each kind that an exchange has.
+void try_collectives(Communicator& communicator, Backend& backend) {
+  const int ranks = communicator.size();
+  const auto memory =
+      backend.allocate(2 * std::size_t(ranks) * sizeof(float), "trial of collectives");
+  float *const send = memory->as<float>(), *const receive = send + ranks;
+  std::vector<CommBlock> one_each;
+  for (int r = 0; r < ranks; ++r) one_each.push_back({r, 1});
+  communicator.start_all_to_all(send, one_each, receive, one_each)->wait();
+  communicator.start_all_gather(receive, one_each)->wait();
+  communicator.start_all_reduce(send, ranks)->wait();
+  communicator.all_gather(send, receive, sizeof(float));
+  communicator.broadcast(send, sizeof(float), 0);
+  backend.synchronize();
+  communicator.require_healthy();
 }
 
 /// To NCCL, ranks of one GPU are then on hosts of their own, which talk through the network.
@@ -154,7 +183,7 @@ void Job::open_device(const std::string& device) {
   s.backend = std::move(backend);
   if (own.cuda) s.gpu = own.device;
   s.device_note = own.cuda ? sharing_note(cards) : own.text;
-  if (own.cuda && s.communicator->size() > 1) join_devices(!s.device_note.empty());
+  if (own.cuda && s.communicator->size() > 1) join_devices(share_a_bus(cards));
 }
 
 void Job::join_devices(bool share) {
@@ -163,14 +192,15 @@ void Job::join_devices(bool share) {
   if (why_not.empty()) {
     if (share) tell_ranks_apart(s.communicator->rank());
     s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
+    // Connects everybody, and takes the memory for it, before what is left is asked for.
+    try_collectives(*s.of_devices, *s.backend);
     return;
   }
-  const DeviceReach reach = MpiSession::reaches_gpus() ? DeviceReach::whole : DeviceReach::none;
+  const DeviceReach reach = MpiSession::reaches_gpus() ? DeviceReach::blocking : DeviceReach::none;
   s.of_devices = make_staged_communicator(*s.communicator, *s.backend, reach);
   if (!s.device_note.empty()) s.device_note += "; ";
-  s.device_note += fmt::format("gradients travel through {}, not NCCL: {}",
-                               reach == DeviceReach::whole ? "MPI" : "host memory and MPI",
-                               why_not);
+  s.device_note +=
+      fmt::format("gradients travel through host memory and MPI, not NCCL: {}", why_not);
 }
 
 Backend& Job::backend() {

@@ -217,7 +217,7 @@ void Progress::on_end(const TrainSummary& summary) {
   console_.line(fmt::format("exposed communication  {} a step, {:.1f}% of it{}",
                             milliseconds(1000 * exposed * summary.wall_s / steps),
                             100 * exposed,
-                            by_device ? ", by rank 0's GPU's clock" : ""));
+                            by_device ? ", by rank 0's GPU's clock in logged steps" : ""));
   console_.line("noise scale            " + summary.noise_scale_words);
   if (summary.slowest_rank >= 0)
     console_.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",

@@ -103,6 +103,7 @@ std::optional<io::CheckpointContent> Checkpointing::take(std::int64_t step,
   if (!now) return std::nullopt;
   Snapshot& snapshot = snapshots_[std::size_t(free_snapshot_)];
   snapshot.take(position_);
+  if (check_) check_();
   io::CheckpointContent content{
       std::move(*now), snapshot.model(), snapshot.optimizer(), options_.texts};
   const bool best = !std::isnan(val_loss);

@@ -54,6 +54,10 @@ class Checkpointing {
   /// observers are told of them.
   void set_position(Position& position) { position_ = &position; }
 
+  /// From now on `check` is called behind each copy of the weights: what it throws keeps them from
+  /// being written.
+  void check_copies(std::function<void()> check) { check_ = std::move(check); }
+
   /// What all snapshots take, of that many flat arrays.
   static std::size_t memory_bytes(const FlatSpace& space, std::size_t arrays) {
     return kSnapshots * Snapshot::bytes(space, arrays);
@@ -81,6 +85,7 @@ class Checkpointing {
   std::array<Snapshot, kSnapshots> snapshots_;
   int free_snapshot_ = 0;
   std::vector<TrainObserver*> observers_;
+  std::function<void()> check_;
   Position* position_ = nullptr;
   io::CheckpointWriter writer_;
   std::optional<io::CheckpointContent> waiting_;  // a best one, in the snapshot that is not written

@@ -133,6 +133,12 @@ CommRequestPtr ChunkExchange::start_all_reduce(Bucket bucket) {
   return way_[0].start_all_reduce(bucket);
 }
 
+void ChunkExchange::forget() {
+  for (InFlight& entry : in_flight_) entry.requests.clear();
+  started_ = 0;
+  std::ranges::fill(entered_, 0);
+}
+
 void ChunkExchange::progress() {
   if (idle()) return;
   bool moved = true;

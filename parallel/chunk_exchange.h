@@ -46,6 +46,8 @@ class ChunkExchange {
   /// `largest`: elements of the largest bucket that start() will get.
   void begin(const ExchangePlan& plan, std::int64_t largest);
   void start(Bucket bucket);
+  /// Nothing that was started is done, nor will be.
+  void forget();
   /// Moves everything along that can move. Never blocks.
   void progress();
   bool idle() const { return completed() == started_; }

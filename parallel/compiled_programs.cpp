@@ -59,9 +59,16 @@ Builder::Settings settings_for(const TrainOptions& options,
           .freeze = options.freeze};
 }
 
-std::int64_t bucket_bytes(const TrainOptions& options, const Backend& backend) {
-  if (options.bucket_mb == 0) return backend.traits().bucket_bytes;
-  return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
+std::int64_t bucket_bytes(const TrainOptions& options,
+                          const DeviceTraits& device,
+                          const Graph& graph) {
+  if (options.bucket_mb > 0) return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
+  // A single one would not be exchanged beside anything.
+  constexpr std::int64_t kLeast = DeviceTraits{}.bucket_bytes, kFewest = 4;
+  std::int64_t bytes = 0;
+  for (const Parameter& parameter : graph.parameters())
+    if (!parameter.frozen) bytes += parameter.shape.elems() * std::int64_t(sizeof(float));
+  return std::min(device.bucket_bytes, std::max(kLeast, bytes / kFewest));
 }
 
 CompiledPrograms::CompiledPrograms(Backend& backend,
@@ -108,7 +115,7 @@ void CompiledPrograms::add(Backend& backend,
                            std::int64_t micro_batch) {
   Builder::Settings settings = settings_for(options, batch, micro_batch);
   Graph graph = trace(model, loss, samples, settings);
-  if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options, backend));
+  if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options, traits_, graph));
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   BesideTraining beside;
   if (micro_batch > 0) {
@@ -120,7 +127,8 @@ void CompiledPrograms::add(Backend& backend,
     beside.evaluation = evaluation_.back().program.get();
   }
   if (options.memory_limit > 0)
-    beside.exchange_bytes = exchange_memory(graph, space_, options, batch, traits_);
+    beside.exchange_bytes =
+        exchange_memory(training_.empty() ? graph : this->graph(), space_, options, batch, traits_);
   training_.push_back(
       {micro_batch,
        compile_within_limit(std::move(graph), backend, space_, reuse_, options, beside, choice_)});

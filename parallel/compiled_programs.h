@@ -77,7 +77,9 @@ std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std
 Builder::Settings settings_for(const TrainOptions& options,
                                const BatchPlan& batch,
                                std::int64_t samples);
-std::int64_t bucket_bytes(const TrainOptions& options, const Backend& backend);
+std::int64_t bucket_bytes(const TrainOptions& options,
+                          const DeviceTraits& device,
+                          const Graph& graph);
 /// LOCKSTEP_PLAN.
 MemoryReuse reuse_of_environment();
 

@@ -26,8 +26,8 @@ DeviceTimer::DeviceTimer(Backend& backend, const Schedule& whole) : backend_(bac
 }
 
 void DeviceTimer::begin_step(std::int64_t step, bool whole) {
-  measures_ = wanted_ && whole && has_end_;
-  wanted_ = false;
+  was_asked_ = std::exchange(wanted_, false);
+  measures_ = was_asked_ && whole && has_end_;
   if (!measures_) return;
   std::swap(begin_, end_);
   used_ = 0;

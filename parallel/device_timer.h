@@ -29,8 +29,9 @@ class DeviceTimer {
   /// Step number `step` begins. `whole`: a whole global batch; others are not measured, and neither
   /// is the first one, as it has no step before it.
   void begin_step(std::int64_t step, bool whole);
-  /// Whether the step that has begun is measured.
-  bool measures() const { return measures_; }
+  /// Whether the step that has begun was to be measured, whether or not it can be: equal on ranks
+  /// that ask for the same steps.
+  bool was_asked() const { return was_asked_; }
   /// What was asked of the device since the mark before, or since the end of the step before, was
   /// for `part`. Nothing where the step is not measured.
   void mark(DevicePart part);
@@ -55,7 +56,7 @@ class DeviceTimer {
   std::vector<Mark> marks_;
   std::size_t used_ = 0;    // marks of the measured step
   std::int64_t step_ = -1;  // measured; -1: none
-  bool wanted_ = false, measures_ = false, has_end_ = false;
+  bool wanted_ = false, was_asked_ = false, measures_ = false, has_end_ = false;
 };
 
 }  // namespace lockstep

@@ -18,8 +18,6 @@ namespace {
 
 // Plans kept: whole and last batches of a few data sets.
 constexpr std::size_t kMostPlans = 8;
-// Up to here the constructor looks at every number of shards that a last batch can have.
-constexpr int kMostShardsLookedAt = 256;
 
 Bucket extent_of(const std::vector<Bucket>& buckets) {
   LOCKSTEP_ASSERT(!buckets.empty());
@@ -86,10 +84,13 @@ class GradientExchange::State {
     std::ranges::fill(stage_, Stage::finished);
     bytes_passed_ += bytes;
   }
-  void go_back(const ShardPlace& place) {
+  void go_back(const ShardPlace& place, const SentBytes& sent_before) {
     sums_.go_back(place);
     std::ranges::fill(stage_, Stage::open);
-    if (ranks_ > 1) chunks_.begin(*plan_, largest_chunked(plan_->size));
+    bytes_passed_ += sent_before - sent();
+    if (ranks_ == 1) return;
+    chunks_.forget();
+    chunks_.begin(*plan_, largest_chunked(plan_->size));
   }
 
   void start_bucket(int index) {
@@ -211,7 +212,7 @@ class GradientExchange::State {
   // present ones.) Only whole batches get memory for several buckets in flight.
   void reserve_for_schedules(int max_shards) {
     LOCKSTEP_ASSERT(max_shards >= 1);
-    const int lowest = max_shards <= kMostShardsLookedAt ? 1 : max_shards;
+    const int lowest = max_shards <= kMostShardsReserved ? 1 : max_shards;
     for (int cluster = 1; cluster <= ranks_; ++cluster) {
       if (ranks_ % cluster != 0) continue;
       for (int shards = lowest; shards <= max_shards; ++shards) {
@@ -264,7 +265,9 @@ bool GradientExchange::in_stream_order() const { return state_->in_stream_order(
 GradientExchange::ShardPlace GradientExchange::place() const { return state_->place(); }
 void GradientExchange::pass_shard() { state_->pass_shard(); }
 void GradientExchange::pass_buckets(const SentBytes& bytes) { state_->pass_buckets(bytes); }
-void GradientExchange::go_back(const ShardPlace& place) { state_->go_back(place); }
+void GradientExchange::go_back(const ShardPlace& place, const SentBytes& sent) {
+  state_->go_back(place, sent);
+}
 int GradientExchange::bucket_count() const { return state_->bucket_count(); }
 std::size_t GradientExchange::pending_sum_bytes() const { return state_->pending_sum_bytes(); }
 std::size_t GradientExchange::communication_bytes() const { return state_->communication_bytes(); }

@@ -52,10 +52,14 @@ struct SentBytes {
 ///   last shard, during its last backward: start_bucket(b) as soon as bucket b is complete,
 ///     progress() now and then
 ///   (a rank without shards calls start_bucket for every bucket at once)
-///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank
+///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank;
+///     where collectives stand in stream order, the device waits for it instead of the host
 class GradientExchange {
  public:
   static constexpr std::int64_t kSmallBucketBytes = 64 * 1024;
+  /// Up to so many shards buffers are large enough for every last batch from the start; with more
+  /// they may grow, and move, when one comes.
+  static constexpr int kMostShardsReserved = 256;
 
   /// `buckets` cover `gradients` in order. Reserves every buffer it will need for up to
   /// `max_shards` shards. Throws OutOfMemory.
@@ -89,9 +93,9 @@ class GradientExchange {
   /// this rank sends `bytes`.
   void pass_shard();
   void pass_buckets(const SentBytes& bytes);
-  /// What was asked for since then was not done; no bucket had been started. Only where
-  /// in_stream_order().
-  void go_back(const ShardPlace& place);
+  /// What was asked for since `place` was not done, and what was sent() then is all that has been.
+  /// No bucket had been started. Only where in_stream_order().
+  void go_back(const ShardPlace& place, const SentBytes& sent);
 
   /// Moves started exchanges along; cheap, never blocks.
   void progress();
@@ -106,7 +110,8 @@ class GradientExchange {
   SentBytes sent() const;
   std::uint64_t bytes_sent() const { return sent().all; }
   std::uint64_t network_bytes_sent() const { return sent().network; }
-  /// Seconds blocked in finish_bucket since construction: the exposed communication.
+  /// Seconds blocked in finish_bucket since construction: the exposed communication, but where
+  /// collectives stand in stream order.
   double exposed_seconds() const;
 
  private:

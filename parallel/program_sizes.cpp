@@ -48,12 +48,13 @@ MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
                                   const BatchPlan& batch,
                                   std::int64_t samples) {
   Builder::Settings settings = settings_for(options, batch, samples);
-  const std::int64_t bytes = bucket_bytes(options, device_);
   device_.allow_tf32(options.precision == Precision::tf32);
   for (const Known& known : known_)
-    if (known.settings == settings && known.bucket_bytes == bytes) return *known.sizes;
-  Known known{settings, bytes, nullptr};
-  known.sizes.reset(new MicroBatchSizes(device_, trace(model_, loss_, samples_, settings), bytes));
+    if (known.settings == settings && known.bucket_mb == options.bucket_mb) return *known.sizes;
+  Known known{settings, options.bucket_mb, nullptr};
+  Graph graph = trace(model_, loss_, samples_, settings);
+  const std::int64_t bytes = bucket_bytes(options, device_.traits(), graph);
+  known.sizes.reset(new MicroBatchSizes(device_, std::move(graph), bytes));
   if (samples > 0) {
     settings.mode = Mode::evaluation;
     known.sizes->evaluation_.emplace(Program(trace(model_, loss_, samples_, settings),

@@ -59,7 +59,7 @@ class ProgramSizes {
  private:
   struct Known {
     Builder::Settings settings;
-    std::int64_t bucket_bytes = 0;
+    double bucket_mb = 0;
     std::unique_ptr<MicroBatchSizes> sizes;
   };
 

@@ -21,20 +21,26 @@ WorkRecorder::WorkRecorder(Backend& backend) : backend_(backend) {
   recording_ = true;
 }
 
-WorkRecorder::~WorkRecorder() {
+WorkRecorder::~WorkRecorder() { stop(); }
+
+void WorkRecorder::stop() noexcept {
   if (recording_) backend_.abandon_graph();
+  recording_ = false;
 }
 
-void WorkRecorder::end_segment() {
+std::unique_ptr<DeviceGraph> WorkRecorder::end_segment() {
   recording_ = false;
   std::unique_ptr<DeviceGraph> segment = backend_.end_graph();
-  if (segment->nodes() == 0) return;
-  segment->launch();
-  work_.parts_.push_back({.segment = std::move(segment), .on_host = {}});
+  return segment->nodes() > 0 ? std::move(segment) : nullptr;
 }
 
 void WorkRecorder::on_host(std::function<void()> work) {
-  end_segment();
+  std::unique_ptr<DeviceGraph> segment = end_segment();
+  has_done_work_ = true;
+  if (segment != nullptr) {
+    segment->launch();
+    work_.parts_.push_back({.segment = std::move(segment), .on_host = {}});
+  }
   work();
   work_.parts_.push_back({.segment = nullptr, .on_host = std::move(work)});
   backend_.begin_graph();
@@ -42,39 +48,52 @@ void WorkRecorder::on_host(std::function<void()> work) {
 }
 
 RecordedWork WorkRecorder::finish() {
-  end_segment();
+  if (std::unique_ptr<DeviceGraph> segment = end_segment())
+    work_.parts_.push_back({.segment = std::move(segment), .on_host = {}});
   return std::move(work_);
+}
+
+void WorkRecorder::launch_last(const RecordedWork& work) {
+  if (!work.parts_.empty() && work.parts_.back().segment != nullptr)
+    work.parts_.back().segment->launch();
 }
 
 const RecordedWork* RecordedPieces::find(const PieceKey& key) const {
   const auto known = pieces_.find(key);
-  return known != pieces_.end() && known->second ? &*known->second : nullptr;
+  return known != pieces_.end() && known->second.work ? &*known->second.work : nullptr;
 }
 
 std::size_t RecordedPieces::recorded() const {
-  return std::size_t(
-      std::ranges::count_if(pieces_, [](const auto& piece) { return piece.second.has_value(); }));
+  return std::size_t(std::ranges::count_if(
+      pieces_, [](const auto& piece) { return piece.second.work.has_value(); }));
 }
 
-bool RecordedPieces::record(const PieceKey& key, const std::function<void(WorkRecorder&)>& work) {
-  const auto [piece, is_new] = pieces_.try_emplace(key);
-  if (is_new) return false;
-  bool has_launched = false;
+bool RecordedPieces::record(const PieceKey& key, const Attempt& attempt) {
+  has_failed_ = false;
+  const auto [place, is_new] = pieces_.try_emplace(key);
+  Piece& piece = place->second;
+  if (is_new || piece.fails) return false;
+  std::optional<RecordedWork> work;
+  WorkRecorder recorder(backend_);
   try {
-    WorkRecorder recorder(backend_);
-    try {
-      work(recorder);
-      piece->second = recorder.finish();
-    } catch (...) {
-      has_launched = recorder.has_launched();
-      throw;
-    }
-    return true;
-  } catch (const Error& error) {
-    if (has_launched) throw;
+    attempt.work(recorder);
+    work = recorder.finish();
+  } catch (const EnvironmentError& error) {
+    if (recorder.has_done_work()) throw;
     why_not_ = error.what();
+  } catch (const OutOfMemory& error) {
+    if (recorder.has_done_work()) throw;
+    why_not_ = error.what();
+  }
+  recorder.stop();
+  if (!attempt.agree(work.has_value())) {
+    if (work) why_not_ = "another rank could not record a step";
+    piece.fails = has_failed_ = true;
     return false;
   }
+  WorkRecorder::launch_last(*work);
+  piece.work = std::move(work);
+  return true;
 }
 
 }  // namespace lockstep

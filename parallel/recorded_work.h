@@ -30,31 +30,37 @@ class RecordedWork {
   std::vector<Part> parts_;
 };
 
-/// Records a piece while it happens: each segment is launched once it is recorded.
+/// Records a piece while it happens. A segment is launched once another follows; the last one when
+/// its RecordedWork is replayed.
 class WorkRecorder {
  public:
   explicit WorkRecorder(Backend& backend);
-  /// Ends the recording that is under way, where an exception is: the device goes on as before.
   ~WorkRecorder();
   WorkRecorder(const WorkRecorder&) = delete;
   WorkRecorder& operator=(const WorkRecorder&) = delete;
 
-  /// Ends a segment, does `work`, and begins the next; replays do `work` as well.
+  /// Ends a segment, has the device do it, does `work`, and begins the next segment; replays do
+  /// `work` as well.
   void on_host(std::function<void()> work);
   RecordedWork finish();
-  /// Whether anything has been done that cannot be done again.
-  bool has_launched() const { return !work_.parts_.empty(); }
+  /// Gives up the recording under way, if any: the device goes on as before.
+  void stop() noexcept;
+  /// Whether anything has been done that cannot be taken back.
+  bool has_done_work() const { return has_done_work_; }
+  /// Has the device do what finish() left.
+  static void launch_last(const RecordedWork& work);
 
  private:
-  void end_segment();
+  std::unique_ptr<DeviceGraph> end_segment();
 
   Backend& backend_;
   RecordedWork work_;
-  bool recording_ = false;
+  bool recording_ = false, has_done_work_ = false;
 };
 
 /// What a recorded piece depends on, beside what lies in device memory: pieces with equal keys do
-/// the same.
+/// the same. Those that end steps of as many samples have one key on a rank, whatever was between
+/// the steps, so that all ranks record and replay them at once.
 struct PieceKey {
   std::int64_t samples = -1;  ///< of the micro-batch; -1: none
   bool accumulate = false;
@@ -73,20 +79,34 @@ class RecordedPieces {
 
   /// Null: that piece is not recorded.
   const RecordedWork* find(const PieceKey& key) const;
-  /// Records what `work` asks for while it does so. False where nothing was done, and `work` has to
-  /// be done by itself, what it changed on the host having been taken back: the first time, since
-  /// libraries load and reserve what they need when a piece first happens; and where the device
-  /// cannot record something, which why_not() then says. Throws what `work` throws once part of it
-  /// has been done.
-  bool record(const PieceKey& key, const std::function<void(WorkRecorder&)>& work);
-  /// Empty while everything could be recorded.
+
+  struct Attempt {
+    std::function<void(WorkRecorder&)> work;  ///< asks for the piece
+    /// Whether all ranks have recorded it, which this one has or has not. Where collectives stand
+    /// in the work all ranks replay it, or none.
+    std::function<bool(bool recorded)> agree;
+  };
+  /// Records what `work` asks for, and does it. False where nothing was done, and `work` has to be
+  /// done by itself: the first time, since libraries load, connect and reserve what they need when
+  /// a piece first happens, and where it failed before; `work` was not called then. And where a
+  /// device cannot record something: then has_failed(), why_not() says what it was, and what `work`
+  /// changed on the host has to be taken back. Throws what `work` throws otherwise.
+  bool record(const PieceKey& key, const Attempt& attempt);
+  /// Whether the last record() failed.
+  bool has_failed() const { return has_failed_; }
+  /// Of the last that failed; empty while all could be recorded.
   const std::string& why_not() const { return why_not_; }
   std::size_t recorded() const;
 
  private:
   Backend& backend_;
-  std::map<PieceKey, std::optional<RecordedWork>> pieces_;  // nothing: has happened once
+  struct Piece {
+    std::optional<RecordedWork> work;  // nothing: has happened
+    bool fails = false;                // cannot be recorded here
+  };
+  std::map<PieceKey, Piece> pieces_;
   std::string why_not_;
+  bool has_failed_ = false;
 };
 
 }  // namespace lockstep

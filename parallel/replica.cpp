@@ -64,10 +64,17 @@ std::span<const StepResult> Replica::finish_steps() {
   const std::span<const StepResult> results = state_->outcomes.take_all();
   state_->times.device_wait +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  require_healthy();
   return results;
 }
 
-const StepResult& Replica::newest_result() { return state_->outcomes.newest(); }
+const StepResult& Replica::newest_result() {
+  const StepResult& result = state_->outcomes.newest();
+  require_healthy();
+  return result;
+}
+
+void Replica::require_healthy() const { state_->context.communicator().require_healthy(); }
 
 void Replica::resume_updates() { state_->outcomes.forgive(); }
 

@@ -124,6 +124,9 @@ class Replica {
 
   /// Where this rank stands; see RankContext.
   Position& position();
+  /// Throws CommError where the network has failed: see Communicator::require_healthy(). To be
+  /// asked once weights have been copied, before the copy is used.
+  void require_healthy() const;
   StepTimes times() const;
   std::uint64_t bytes_sent() const;
   /// Bytes of the arena: activations and workspace.

@@ -38,6 +38,8 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
   evaluation_exchange.finish_bucket(0);
   StepResult result;
   read_metrics(result);
+  context.communicator().require_healthy();
+  programs.packed().invalidate();  // on ranks that had none to evaluate, too: see PieceKey
   device_timer.leave_out();
   LOCKSTEP_CHECK(result.counted > 0,
                  DataError,

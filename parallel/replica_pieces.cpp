@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/base/env.h"
 #include "parallel/fault_player.h"
 #include "parallel/replica_state.h"
@@ -11,6 +13,10 @@
 // is recorded, afterwards one launch replays it. Exchange and update are part of a step's last
 // piece where the exchange stands in stream order; otherwise that piece is cut at each exchange.
 // Steps in which somebody looks at single phases or gradients are not replayed.
+//
+// NCCL wants a collective recorded, and replayed, by all its ranks or by none. So all that decides
+// it is equal on all ranks, or agreed upon: why nothing is recorded, which steps are looked at, and
+// whether a recording succeeded; and the last pieces of steps of as many samples have one key.
 namespace lockstep {
 namespace {
 
@@ -40,13 +46,16 @@ std::string Replica::State::reason_not_to_record() const {
   if (fault_player() != nullptr) return "LOCKSTEP_FAULT plays faults";
   if (options.profile) return "--profile times every operator";
   if (ranges_ != nullptr) return "a tool is attached that sees every operator";
-  if (group_ != nullptr && !group_->in_stream_order())
-    return "batch norm's groups gather through the host";
+  // Its collectives stand in every piece, and ranks have different ones.
+  if (batch.cluster > 1) return "batch norm's groups are of several ranks";
+  if (batch.shards > GradientExchange::kMostShardsReserved)
+    return fmt::format("buffers may move: there are more than {} shards",
+                       GradientExchange::kMostShardsReserved);
   return {};
 }
 
 bool Replica::State::records_now() const {
-  return why_not_recorded_.empty() && !checks_ && !device_timer.measures() &&
+  return why_not_recorded_.empty() && !checks_ && !device_timer.was_asked() &&
          !shard_norms.measures();
 }
 
@@ -68,44 +77,65 @@ PieceKey Replica::State::key_of(const Piece& piece) const {
 void Replica::State::do_piece(const Piece& piece) {
   if (!records_now()) return ask_for(piece);
   const PieceKey key = key_of(piece);
-  if (const RecordedWork* known = pieces_.find(key)) {
-    context.position().enter(piece.program != nullptr ? Phase::forward : Phase::exchange);
-    known->replay();
-    ++replayed_;
-    pass(piece);
-    times.backward += timer_.lap();
-    return;
-  }
+  if (const RecordedWork* known = pieces_.find(key)) return replay(piece, *known);
   const GradientExchange::ShardPlace place = exchange.place();
   const SentBytes sent = exchange.sent();
-  const bool done = pieces_.record(key, [&](WorkRecorder& recorder) {
-    const RecordingScope scope(recorder_, recorder);
-    ask_for(piece);
-  });
+  const bool done =
+      pieces_.record(key,
+                     {.work =
+                          [&](WorkRecorder& recorder) {
+                            const RecordingScope scope(recorder_, recorder);
+                            ask_for(piece);
+                          },
+                      .agree = [&](bool recorded) { return agree(piece, recorded); }});
   if (done) {
     if (piece.ends_step) bytes_sent_[piece.schedule->samples] = exchange.sent() - sent;
     return;
   }
-  why_not_recorded_ = pieces_.why_not();
-  if (!why_not_recorded_.empty()) {
-    exchange.go_back(place);
+  if (pieces_.has_failed()) {
+    exchange.go_back(place, sent);
     programs.packed().invalidate();
+    if (piece.ends_step) why_not_recorded_ = pieces_.why_not();  // as all ranks agreed
   }
   ask_for(piece);
 }
 
-void Replica::State::pass(const Piece& piece) {
-  if (piece.program != nullptr) piece.program->program->mark_copies_fresh();
+bool Replica::State::agree(const Piece& piece, bool recorded) {
+  if (!piece.ends_step || context.size() == 1 || !exchange.in_stream_order()) return recorded;
+  return all_ranks_say(recorded);
+}
+
+bool Replica::State::all_ranks_say(bool yes) {
+  std::vector<std::uint8_t> answers(std::size_t(context.size()));
+  const std::uint8_t own = yes ? 1 : 0;
+  context.host_communicator().all_gather(&own, answers.data(), sizeof own);
+  return std::ranges::all_of(answers, [](std::uint8_t answer) { return answer == 1; });
+}
+
+void Replica::State::replay(const Piece& piece, const RecordedWork& work) {
+  context.position().enter(piece.program != nullptr ? Phase::forward : Phase::exchange);
+  work.replay();
+  ++replayed_;
+  if (piece.program != nullptr) {
+    piece.program->program->mark_copies_fresh();
+    if (piece.program->samples == batch.micro_batch) {
+      times.whole_loading += loading_;
+      ++times.whole_micro_batches;
+    }
+  }
   if (exchange.in_stream_order()) {
     if (piece.ends_shard) exchange.pass_shard();
     if (piece.ends_step) exchange.pass_buckets(bytes_sent_.at(piece.schedule->samples));
   }
   if (piece.ends_step) programs.packed().invalidate();
+  times.backward += timer_.lap();
 }
 
 std::optional<RecordedSteps> Replica::State::recorded_steps() const {
   if (!context.backend().records_graphs()) return std::nullopt;
-  return RecordedSteps{pieces_.recorded(), replayed_, why_not_recorded_};
+  return RecordedSteps{pieces_.recorded(),
+                       replayed_,
+                       why_not_recorded_.empty() ? pieces_.why_not() : why_not_recorded_};
 }
 
 }  // namespace lockstep

@@ -57,6 +57,8 @@ Replica::State::State(RankContext& rank_context,
   if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
   why_not_recorded_ = reason_not_to_record();
+  if (!all_ranks_say(why_not_recorded_.empty()) && why_not_recorded_.empty())
+    why_not_recorded_ = "another rank cannot record steps";
   checks_always_ = checks_ = env().nan_check == "1";
   if (checks_) programs.check_finite(search_.report());
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
@@ -117,6 +119,7 @@ void Replica::State::load(const BoundProgram& program,
   const std::size_t slot = next_slot();
   DeviceEvent& copied = *copied_[slot];
   if (!on_host_) {
+    const auto waiting = waiting_scope();
     copied.wait();  // for what the device computes, so no loading yet
     holding_up_ = timer_.lap();
   }
@@ -142,6 +145,14 @@ void Replica::State::load(const BoundProgram& program,
   }
   device.record(copied);
   loading_ = fetching_ + timer_.lap();
+}
+
+// In stream order the host waits for other ranks when it waits for the device.
+std::optional<CollectiveScope> Replica::State::waiting_scope() {
+  std::optional<CollectiveScope> scope;
+  if (context.size() > 1 && exchange.in_stream_order())
+    scope.emplace(context.position(), CollectiveNote{.name = "exchange"});
+  return scope;
 }
 
 std::size_t Replica::State::next_slot() {

@@ -61,6 +61,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void initialise_parameters();
   void load_initial_weights();
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
+  std::optional<CollectiveScope> waiting_scope();
   std::size_t next_slot();
   void send_counters();
   /// Whether the collectives of batch norm and of an exchange beside it come in one order on all
@@ -70,8 +71,11 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   /// As recorded work where it can be, otherwise by ask_for().
   void do_piece(const Piece& piece);
   void ask_for(const Piece& piece);
-  /// Recorded work has done it.
-  void pass(const Piece& piece);
+  void replay(const Piece& piece, const RecordedWork& work);
+  /// Whether all ranks have recorded it, where its collectives are recorded with it.
+  bool agree(const Piece& piece, bool recorded);
+  /// Collective.
+  bool all_ranks_say(bool yes);
   PieceKey key_of(const Piece& piece) const;
   std::string reason_not_to_record() const;
   bool records_now() const;

@@ -72,7 +72,10 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
     do_piece(piece);
   }
   device_timer.end_step();
-  const std::span<const StepResult> known = outcomes.push(step, schedule.samples);
+  const std::span<const StepResult> known = [&] {
+    const auto waiting = waiting_scope();
+    return outcomes.push(step, schedule.samples);
+  }();
   context.communicator().require_healthy();
   times.device_wait += timer_.lap();
   if (profiler) profiler->end_step();

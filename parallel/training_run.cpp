@@ -79,7 +79,7 @@ TrainingRun::TrainingRun(const Parts& parts)
                  "on_spike rollback needs a folder of checkpoints to go back to");
   make_loader(p_.start ? p_.start->state.step : 0);
   if (p_.options.on_spike == OnSpike::rollback) watch_.emplace();
-  agreement_.emplace(p_.context.communicator(),
+  agreement_.emplace(p_.context.host_communicator(),
                      p_.options.stop,
                      std::vector<MessagePart*>{&replica_check_, &straggler_watch_});
   if (!p_.options.checkpoint.folder.empty() && p_.context.rank() == 0)
@@ -90,6 +90,7 @@ TrainingRun::TrainingRun(const Parts& parts)
   return_free_memory();  // initial weights were made on the heap
   if (!checkpointing_) return;
   checkpointing_->set_position(p_.context.position());
+  checkpointing_->check_copies([this] { p_.replica.require_healthy(); });
   if (watch_) checkpointing_->be_punctual();
 }
 
@@ -192,7 +193,8 @@ void TrainingRun::train_one_step() {
   const std::int64_t step = done_;
   const bool logs =
       (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
-  if (logs && p_.context.rank() == 0) p_.replica.time_next_step();  // whose times are told
+  if (logs)
+    p_.replica.time_next_step();  // on every rank: no rank replays a step that others ask for
   const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
   take(p_.replica.train_step(feed_.schedule(step), *loader_, step, lr));
   if (logs || noise_watch_.due()) {

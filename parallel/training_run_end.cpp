@@ -84,7 +84,9 @@ RunFacts TrainingRun::facts() const {
                  .buckets = std::int64_t(saved.space.buckets.size()),
                  .moving_seconds = p_.replica.times().moving_exchanges,
                  .on_gpu = !is_on_host()};
-  if (s.device_steps > 0) facts.device_idle = s.device_times.share(DevicePart::idle);
+  // Steps that are replayed have fewer gaps than those that were measured.
+  const bool replays = s.recorded_steps && s.recorded_steps->replayed > 0;
+  if (s.device_steps > 0 && !replays) facts.device_idle = s.device_times.share(DevicePart::idle);
   for (const Bucket& bucket : saved.space.buckets)
     facts.gradient_bytes += bucket.elems * std::int64_t(sizeof(float));
   return facts;

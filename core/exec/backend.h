@@ -145,8 +145,8 @@ struct DevicePeaks {
 
 /// What devices of a kind have in common, so that work for one that is not here can be planned.
 struct DeviceTraits {
-  /// Bytes of gradients that travel as one message where nobody says otherwise: as many as the
-  /// networks around such devices need to come near their full rate.
+  /// The most bytes of gradients that travel as one message where nobody says otherwise: as many as
+  /// the networks around such devices need to come near their full rate.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
   /// That the exchange has receive buffers for. In stream order one is enough.
   int buckets_in_flight = 4;

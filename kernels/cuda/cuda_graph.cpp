@@ -10,8 +10,10 @@ namespace {
 class CudaGraph final : public DeviceGraph {
  public:
   /// Takes over `graph`.
-  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {
+  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
+  void make() {
     check(cudaGraphGetNodes(graph_, nullptr, &nodes_), "nodes of a graph");
+    if (nodes_ == 0) return;
     check(cudaGraphInstantiate(&executable_, graph_, 0), "making of a graph");
     // Else the first launch would do it.
     check(cudaGraphUpload(executable_, stream_), "making of a graph");
@@ -44,8 +46,11 @@ void begin_graph(const Device& device) {
 std::unique_ptr<DeviceGraph> end_graph(const Device& device) {
   cudaGraph_t graph = nullptr;
   check(cudaStreamEndCapture(device.compute, &graph), "end of a graph");
-  LOCKSTEP_CHECK(graph != nullptr, Error, "a graph holds what cannot be recorded");
-  return std::make_unique<CudaGraph>(graph, device.compute);
+  LOCKSTEP_CHECK(
+      graph != nullptr, EnvironmentError, "end of a graph: it holds what cannot be recorded");
+  auto made = std::make_unique<CudaGraph>(graph, device.compute);
+  made->make();
+  return made;
 }
 
 void abandon_graph(const Device& device) noexcept {

@@ -17,16 +17,19 @@ void fail(ncclComm& comm, const std::string& words) {
 
 /// Whether all ranks ask for the same.
 bool all_agree(ncclComm& comm, const FakeCall& call) {
-  const long own[4] = {long(call.kind), long(call.count), long(call.type), long(call.peer)};
-  std::vector<long> all(4 * std::size_t(comm.size));
-  MPI_Allgather(own, 4, MPI_LONG, all.data(), 4, MPI_LONG, comm.mpi);
+  constexpr int kNumbers = 5;
+  const long own[kNumbers] = {
+      long(call.kind), long(call.count), long(call.type), long(call.peer), long(call.recorded)};
+  std::vector<long> all(std::size_t(kNumbers) * std::size_t(comm.size));
+  MPI_Allgather(own, kNumbers, MPI_LONG, all.data(), kNumbers, MPI_LONG, comm.mpi);
   for (std::size_t r = 0; r < std::size_t(comm.size); ++r)
-    if (std::memcmp(&all[4 * r], own, sizeof own) != 0) return false;
+    if (std::memcmp(&all[std::size_t(kNumbers) * r], own, sizeof own) != 0) return false;
   return true;
 }
 
 void do_collective(ncclComm& comm, const FakeCall& call) {
-  if (!all_agree(comm, call)) return fail(comm, "ranks ask for different collectives or counts");
+  if (!all_agree(comm, call))
+    return fail(comm, "ranks ask for different collectives or counts, or only some record them");
   const int bytes = int(call.count * size_of(call.type));
   if (call.kind == FakeKind::all_reduce) {
     const void* from = call.from == call.to ? MPI_IN_PLACE : call.from;

@@ -2,10 +2,13 @@
 // Steps that are recorded and replayed give the bits of steps that are asked for kernel by kernel,
 // on streams that do as late as they may, or as early, what they were asked for; and ask the device
 // for one launch a micro-batch.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
+#include "parallel/recorded_work.h"
 #include "parallel/replica.h"
 #include "parallel/self_communicator.h"
 #include "parallel/trainer.h"
@@ -113,7 +116,7 @@ TEST(RecordedSteps, EqualBitsWhereTheNetworkReachesTheDevice) {
   const TrainSummary staged = testing::train(run, testing::mpi_world());
   for (const StreamMode mode : {StreamMode::late, StreamMode::others_first}) {
     const ModeScope scope(mode);
-    testing::DeviceContext reached(testing::mpi_world(), DeviceReach::whole);
+    testing::DeviceContext reached(testing::mpi_world(), DeviceReach::blocking);
     EXPECT_EQ(testing::train(run, reached).weights_sha256, staged.weights_sha256) << int(mode);
   }
 }
@@ -126,6 +129,92 @@ TEST(RecordedSteps, SaysWhyNot) {
   const TrainSummary summary = testing::train(run, alone);
   EXPECT_EQ(summary.recorded_steps->pieces, 0);
   EXPECT_EQ(summary.recorded_steps->why_not, "--profile times every operator");
+}
+
+/// Pieces that add one to a number on the device.
+class Pieces : public ::testing::Test {
+ protected:
+  static constexpr float kOne = 1;
+
+  void add_one() { device_->add(number(), number(), number() + 1, 1); }
+  float* number() { return memory_->as<float>(); }
+  float value() {
+    float value = 0;
+    device_->copy_to_host(&value, number(), sizeof value);
+    return value;
+  }
+  bool record(const std::function<void(WorkRecorder&)>& work, bool others_recorded = true) {
+    return pieces_.record({.samples = 1}, {work, [=](bool own) { return own && others_recorded; }});
+  }
+
+  std::unique_ptr<Backend> device_ = testing::make_test_backend();
+  std::unique_ptr<DeviceBuffer> memory_ = device_->allocate(2 * sizeof(float), "number and one");
+  RecordedPieces pieces_{*device_};
+
+  void SetUp() override { device_->copy_to_device(number() + 1, &kOne, sizeof kOne); }
+};
+
+TEST_F(Pieces, AreRecordedTheSecondTime) {
+  const auto work = [&](WorkRecorder&) { add_one(); };
+  EXPECT_FALSE(record(work)) << "the first time is for libraries to load";
+  EXPECT_FALSE(pieces_.has_failed());
+  EXPECT_EQ(value(), 0);
+  EXPECT_TRUE(record(work));
+  EXPECT_EQ(value(), 1) << "recording does the work once";
+  pieces_.find({.samples = 1})->replay();
+  EXPECT_EQ(value(), 2);
+}
+
+TEST_F(Pieces, AreCutWhereTheHostHasToWork) {
+  std::vector<float> seen;
+  const auto work = [&](WorkRecorder& recorder) {
+    add_one();
+    recorder.on_host([&] { seen.push_back(value()); });
+    add_one();
+  };
+  record(work);
+  EXPECT_TRUE(record(work));
+  pieces_.find({.samples = 1})->replay();
+  EXPECT_EQ(value(), 4);
+  EXPECT_EQ(seen, (std::vector<float>{1, 3}));
+}
+
+TEST_F(Pieces, ThatCannotBeRecordedAreTriedOnce) {
+  int calls = 0;
+  const auto work = [&](WorkRecorder&) {
+    ++calls;
+    add_one();
+    device_->synchronize();
+  };
+  record(work);
+  EXPECT_FALSE(record(work));
+  EXPECT_TRUE(pieces_.has_failed());
+  EXPECT_THAT(pieces_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
+  EXPECT_EQ(value(), 0) << "nothing was done";
+  add_one();
+  EXPECT_EQ(value(), 1) << "the device goes on";
+  EXPECT_FALSE(record(work));
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(Pieces, ThatAnotherRankCouldNotRecordAreNotDone) {
+  const auto work = [&](WorkRecorder&) { add_one(); };
+  record(work);
+  EXPECT_FALSE(record(work, false));
+  EXPECT_EQ(value(), 0);
+  EXPECT_EQ(pieces_.why_not(), "another rank could not record a step");
+  EXPECT_EQ(pieces_.find({.samples = 1}), nullptr);
+}
+
+TEST_F(Pieces, OfWhichPartIsDoneCannotBeTakenBack) {
+  const auto work = [&](WorkRecorder& recorder) {
+    recorder.on_host([] {});
+    device_->synchronize();
+  };
+  record(work);
+  EXPECT_THROW(record(work), EnvironmentError);
+  add_one();
+  EXPECT_EQ(value(), 1) << "the device goes on";
 }
 
 /// Steps of two micro-batches, on this rank alone.
