@@ -119,7 +119,8 @@ void Replica::State::load(const BoundProgram& program,
   const std::size_t slot = next_slot();
   DeviceEvent& copied = *copied_[slot];
   if (!on_host_) {
-    const auto waiting = waiting_scope();
+    std::optional<CollectiveScope> waiting;
+    note_waiting(waiting);
     copied.wait();  // for what the device computes, so no loading yet
     holding_up_ = timer_.lap();
   }
@@ -148,11 +149,9 @@ void Replica::State::load(const BoundProgram& program,
 }
 
 // In stream order the host waits for other ranks when it waits for the device.
-std::optional<CollectiveScope> Replica::State::waiting_scope() {
-  std::optional<CollectiveScope> scope;
+void Replica::State::note_waiting(std::optional<CollectiveScope>& scope) {
   if (context.size() > 1 && exchange.in_stream_order())
     scope.emplace(context.position(), CollectiveNote{.name = "exchange"});
-  return scope;
 }
 
 std::size_t Replica::State::next_slot() {

@@ -61,7 +61,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void initialise_parameters();
   void load_initial_weights();
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
-  std::optional<CollectiveScope> waiting_scope();
+  void note_waiting(std::optional<CollectiveScope>& scope);
   std::size_t next_slot();
   void send_counters();
   /// Whether the collectives of batch norm and of an exchange beside it come in one order on all

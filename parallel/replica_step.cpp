@@ -73,7 +73,8 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   }
   device_timer.end_step();
   const std::span<const StepResult> known = [&] {
-    const auto waiting = waiting_scope();
+    std::optional<CollectiveScope> waiting;
+    note_waiting(waiting);
     return outcomes.push(step, schedule.samples);
   }();
   context.communicator().require_healthy();
