@@ -5,10 +5,12 @@
 #include "parallel/staged_communicator.h"
 #include "tests/nccl/nccl_fixture.h"
 #include "tests/parallel/exchange_fixture.h"
+#include "tests/support/cuda_emulator/streams.h"
 
 namespace lockstep {
 namespace {
 
+using emulator::StreamMode;
 using namespace testing;
 
 /// Gradients in device memory, and their exchange.
@@ -65,12 +67,16 @@ void expect_equal_bits(Reduction reduction, Values values) {
   DeviceExchange over_nccl(*nccl, reduction, gradients, 16);
   DeviceExchange over_mpi(*staged, reduction, gradients, 16);
   int step = 0;
-  for (const Schedule& schedule : schedules_for(nccl->size(), nccl->rank())) {
-    const std::vector<float> a = over_nccl.step(schedule, step);
-    const std::vector<float> b = over_mpi.step(schedule, step);
-    EXPECT_EQ(hash_buckets(a, gradients.buckets()), hash_buckets(b, gradients.buckets()))
-        << "step " << step;
-    ++step;
+  for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
+    for (const Schedule& schedule : schedules_for(nccl->size(), nccl->rank())) {
+      emulator::set_stream_mode(mode);
+      const std::vector<float> a = over_nccl.step(schedule, step);
+      emulator::set_stream_mode(StreamMode::at_once);
+      const std::vector<float> b = over_mpi.step(schedule, step);
+      EXPECT_EQ(hash_buckets(a, gradients.buckets()), hash_buckets(b, gradients.buckets()))
+          << "step " << step << ", streams: " << int(mode);
+      ++step;
+    }
   }
   nccl->require_healthy();
 }

@@ -2,12 +2,14 @@
 // Steps that are recorded and replayed give the bits of steps that are asked for kernel by kernel,
 // on streams that do as late as they may, or as early, what they were asked for; and ask the device
 // for one launch a micro-batch.
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
+#include "parallel/input_stage.h"
 #include "parallel/recorded_work.h"
 #include "parallel/replica.h"
 #include "parallel/self_communicator.h"
@@ -94,6 +96,11 @@ TEST(RecordedSteps, EqualBitsOfLargeInputs) {
   run.options.eval_every = 0;
   SelfCommunicator alone;
   expect_equal_bits(run, alone);
+  const auto memory = testing::train(run, alone).memory;
+  const auto communication = std::ranges::find(
+      memory, "communication", &std::pair<std::string_view, std::uint64_t>::first);
+  ASSERT_NE(communication, memory.end());
+  EXPECT_GT(communication->second, 2 * InputStage::kLeastBytes) << "no stage for two of them";
 }
 
 TEST(RecordedSteps, EqualBitsOfATransformer) {
