@@ -28,6 +28,7 @@ int usable_gpus(const std::string& asked);
 struct DeviceCard {
   int exit_code = 0;  ///< 0: opened
   int cuda = 0;
+  int nccl = 0;  ///< gradients may be exchanged by it, as far as this rank goes
   char host[64] = {};
   char device[32] = {};  ///< PCI bus of the GPU
   char text[768] = {};   ///< the error, or why it is the CPU

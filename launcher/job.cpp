@@ -80,16 +80,24 @@ bool share_a_bus(std::span<const DeviceCard> cards) {
   return false;
 }
 
-/// Why gradients of GPUs are not exchanged by NCCL, which refuses ranks that `share` a GPU; empty:
-/// they are.
-std::string reason_against_nccl(bool share) {
+/// As far as this rank goes; empty: nothing.
+std::string own_reason_against_nccl() {
   if (env().nccl == "off") return "LOCKSTEP_NCCL=off";
-  if (share && env().nccl != "shared") return "it takes no two ranks on one GPU";
-  if (!has_nccl()) return "this was built without it";
+  return has_nccl() ? "" : "this was built without it";
+}
+
+/// Why gradients of GPUs are not exchanged by NCCL, which refuses ranks that share a GPU; empty:
+/// they are. The same on all ranks, but for the words.
+std::string reason_against_nccl(std::span<const DeviceCard> cards) {
+  if (const std::string own = own_reason_against_nccl(); !own.empty()) return own;
+  const auto without = std::ranges::find(cards, 0, &DeviceCard::nccl);
+  if (without != cards.end())
+    return fmt::format("rank {} does without it", without - cards.begin());
+  if (share_a_bus(cards) && env().nccl != "shared") return "it takes no two ranks on one GPU";
   return {};
 }
 
-/// One of each kind that an exchange has.
+/// One of each kind that an exchange has. Throws EnvironmentError: NCCL joined, but does not reach.
 void try_collectives(Communicator& communicator, Backend& backend) {
   const int ranks = communicator.size();
   const auto memory =
@@ -103,13 +111,20 @@ void try_collectives(Communicator& communicator, Backend& backend) {
   communicator.all_gather(send, receive, sizeof(float));
   communicator.broadcast(send, sizeof(float), 0);
   backend.synchronize();
-  communicator.require_healthy();
+  try {
+    communicator.require_healthy();
+  } catch (const CommError& error) {
+    throw EnvironmentError(error.what(), error.hint());
+  }
 }
 
 /// To NCCL, ranks of one GPU are then on hosts of their own, which talk through the network.
-void tell_ranks_apart(int rank) {
+void tell_ranks_apart(std::span<const DeviceCard> cards, int rank) {
   setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", rank).c_str(), 0);
-  setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  const auto is_here = [&](const DeviceCard& card) {
+    return std::string_view(card.host) == cards.front().host;
+  };
+  if (std::ranges::all_of(cards, is_here)) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
 }
 
 }  // namespace
@@ -170,6 +185,7 @@ void Job::open_device(const std::string& device) {
         device == "cpu" ? DeviceChoice{} : choose_device(device, probe_cuda(), local);
     backend = choice.cuda ? make_cuda_backend(choice.ordinal) : make_cpu_backend();
     own.cuda = choice.cuda;
+    own.nccl = choice.cuda && own_reason_against_nccl().empty();
     if (choice.cuda) fill(own.device, cuda_device_id(choice.ordinal));
     fill(own.text, choice.note);
   } catch (...) {
@@ -183,16 +199,17 @@ void Job::open_device(const std::string& device) {
   s.backend = std::move(backend);
   if (own.cuda) s.gpu = own.device;
   s.device_note = own.cuda ? sharing_note(cards) : own.text;
-  if (own.cuda && s.communicator->size() > 1) join_devices(share_a_bus(cards));
+  if (own.cuda && s.communicator->size() > 1) join_devices(cards);
 }
 
-void Job::join_devices(bool share) {
+void Job::join_devices(std::span<const DeviceCard> cards) {
   State& s = *state_;
-  const std::string why_not = reason_against_nccl(share);
+  const std::string why_not = reason_against_nccl(cards);
   if (why_not.empty()) {
-    if (share) tell_ranks_apart(s.communicator->rank());
+    if (share_a_bus(cards)) tell_ranks_apart(cards, s.communicator->rank());
     s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
     // Connects everybody, and takes the memory for it, before what is left is asked for.
+    const CollectiveScope scope(position(), {.name = "trial of collectives"});
     try_collectives(*s.of_devices, *s.backend);
     return;
   }

@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "launcher/device_choice.h"
 #include "launcher/fault_log.h"
 #include "parallel/rank_context.h"
 #include "parallel/watchdog.h"
@@ -48,8 +50,8 @@ class Job final : public RankContext {
  private:
   class State;
   void watch(const WatchLimits& limits, bool launched);
-  /// By NCCL, or through MPI where it cannot be; `share`: several ranks have one GPU.
-  void join_devices(bool share);
+  /// By NCCL, or through MPI where that cannot be.
+  void join_devices(std::span<const DeviceCard> cards);
   std::unique_ptr<State> state_;
 };
 

@@ -94,7 +94,7 @@ class GradientExchange {
   void pass_shard();
   void pass_buckets(const SentBytes& bytes);
   /// What was asked for since `place` was not done, and what was sent() then is all that has been.
-  /// No bucket had been started. Only where in_stream_order().
+  /// No bucket had been started, but where in_stream_order().
   void go_back(const ShardPlace& place, const SentBytes& sent);
 
   /// Moves started exchanges along; cheap, never blocks.

@@ -16,16 +16,14 @@ void RecordedWork::replay() const {
   }
 }
 
-WorkRecorder::WorkRecorder(Backend& backend) : backend_(backend) {
+WorkRecorder::WorkRecorder(Backend& backend, bool& has_done_work)
+    : backend_(backend), has_done_work_(has_done_work) {
   backend_.begin_graph();
   recording_ = true;
 }
 
-WorkRecorder::~WorkRecorder() { stop(); }
-
-void WorkRecorder::stop() noexcept {
+WorkRecorder::~WorkRecorder() {
   if (recording_) backend_.abandon_graph();
-  recording_ = false;
 }
 
 std::unique_ptr<DeviceGraph> WorkRecorder::end_segment() {
@@ -68,24 +66,31 @@ std::size_t RecordedPieces::recorded() const {
       pieces_, [](const auto& piece) { return piece.second.work.has_value(); }));
 }
 
+RecordedWork RecordedPieces::record_once(const Attempt& attempt, bool& has_done_work) {
+  WorkRecorder recorder(backend_, has_done_work);
+  attempt.work(recorder);
+  return recorder.finish();
+}
+
 bool RecordedPieces::record(const PieceKey& key, const Attempt& attempt) {
   has_failed_ = false;
   const auto [place, is_new] = pieces_.try_emplace(key);
   Piece& piece = place->second;
   if (is_new || piece.fails) return false;
   std::optional<RecordedWork> work;
-  WorkRecorder recorder(backend_);
+  bool has_done_work = false;
+  const auto fail = [&](const Error& error) {
+    if (has_done_work)
+      throw Error(error.what(), "LOCKSTEP_GRAPH=0 goes without recording", error.exit_code());
+    why_not_ = error.what();
+  };
   try {
-    attempt.work(recorder);
-    work = recorder.finish();
+    work = record_once(attempt, has_done_work);
   } catch (const EnvironmentError& error) {
-    if (recorder.has_done_work()) throw;
-    why_not_ = error.what();
+    fail(error);
   } catch (const OutOfMemory& error) {
-    if (recorder.has_done_work()) throw;
-    why_not_ = error.what();
+    fail(error);
   }
-  recorder.stop();
   if (!attempt.agree(work.has_value())) {
     if (work) why_not_ = "another rank could not record a step";
     piece.fails = has_failed_ = true;

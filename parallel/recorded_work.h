@@ -34,7 +34,9 @@ class RecordedWork {
 /// its RecordedWork is replayed.
 class WorkRecorder {
  public:
-  explicit WorkRecorder(Backend& backend);
+  /// Sets `has_done_work` once anything has been done that cannot be taken back.
+  WorkRecorder(Backend& backend, bool& has_done_work);
+  /// Gives up the recording under way, if any: the device goes on as before.
   ~WorkRecorder();
   WorkRecorder(const WorkRecorder&) = delete;
   WorkRecorder& operator=(const WorkRecorder&) = delete;
@@ -43,10 +45,6 @@ class WorkRecorder {
   /// `work` as well.
   void on_host(std::function<void()> work);
   RecordedWork finish();
-  /// Gives up the recording under way, if any: the device goes on as before.
-  void stop() noexcept;
-  /// Whether anything has been done that cannot be taken back.
-  bool has_done_work() const { return has_done_work_; }
   /// Has the device do what finish() left.
   static void launch_last(const RecordedWork& work);
 
@@ -55,7 +53,8 @@ class WorkRecorder {
 
   Backend& backend_;
   RecordedWork work_;
-  bool recording_ = false, has_done_work_ = false;
+  bool& has_done_work_;
+  bool recording_ = false;
 };
 
 /// What a recorded piece depends on, beside what lies in device memory: pieces with equal keys do
@@ -99,11 +98,14 @@ class RecordedPieces {
   std::size_t recorded() const;
 
  private:
-  Backend& backend_;
   struct Piece {
     std::optional<RecordedWork> work;  // nothing: has happened
     bool fails = false;                // cannot be recorded here
   };
+
+  RecordedWork record_once(const Attempt& attempt, bool& has_done_work);
+
+  Backend& backend_;
   std::map<PieceKey, Piece> pieces_;
   std::string why_not_;
   bool has_failed_ = false;

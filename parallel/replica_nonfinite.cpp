@@ -44,6 +44,7 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
   }
   if (batch.cluster > 1) join_missing_rounds(schedule, state);
   context.backend().synchronize();  // the loader's memory is copied from until then
+  programs.packed().invalidate();   // on ranks that had none to compute, too: see PieceKey
   times = before;
   device_timer.leave_out();
   checks_ = checks_always_;

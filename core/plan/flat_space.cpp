@@ -31,14 +31,12 @@ void cut_last_bucket(FlatSpace& space, std::int64_t most) {
   const std::int64_t end = last.offset + last.elems;
   const int number = int(space.buckets.size()) - 1;
   std::int64_t cut = end;
-  for (auto segment = space.segments.rbegin();
-       segment != space.segments.rend() && segment->bucket == number &&
-       end - segment->offset <= most;
-       ++segment) {
-    segment->bucket = number + 1;
-    cut = segment->offset;
-  }
+  for (const Segment& segment : space.segments)
+    if (segment.bucket == number && end - segment.offset <= most)
+      cut = std::min(cut, segment.offset);
   if (cut == end) return;
+  for (Segment& segment : space.segments)
+    if (segment.offset >= cut) segment.bucket = number + 1;
   last.elems = cut - last.offset;
   space.buckets.push_back({cut, end - cut});
 }

@@ -45,7 +45,9 @@ void begin_graph(const Device& device) {
 
 std::unique_ptr<DeviceGraph> end_graph(const Device& device) {
   cudaGraph_t graph = nullptr;
-  check(cudaStreamEndCapture(device.compute, &graph), "end of a graph");
+  const cudaError_t status = cudaStreamEndCapture(device.compute, &graph);
+  cudaGetLastError();  // else libraries would take it for theirs
+  check(status, "end of a graph");
   LOCKSTEP_CHECK(
       graph != nullptr, EnvironmentError, "end of a graph: it holds what cannot be recorded");
   auto made = std::make_unique<CudaGraph>(graph, device.compute);

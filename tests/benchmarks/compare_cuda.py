@@ -98,7 +98,7 @@ def run_lockstep(case, ours, folder, options):
                                  options), ours.environment, folder, options)
     if run is None:
         return None
-    times = window_ms(run[0], lead)
+    times = window_ms(run[0], lead, case.global_batch)
     if len(times) != case.windows:
         say(f"{case.name}: {len(times)} log lines behind step {lead}, expected {case.windows}")
         return None

@@ -28,7 +28,6 @@ class Reach:
     seconds: float  # asked for
     steps: int
     every: int  # steps between validations
-    flags: list
 
 
 @dataclasses.dataclass
@@ -124,7 +123,7 @@ def character_case():
         modes("eager", "compiled", "compiled-overhead", "graph", "compiled-graph"),
         "tokens/s", 256, asked_ratio=1.5, gpt=CHARACTER_SIZES,
         ours=[Ours("Lockstep", []), Ours("Lockstep without graphs", [], WITHOUT_GRAPHS)],
-        reach=Reach(1.49, 30, CHARACTER_STEPS, 250, CHARACTER_FLAGS))
+        reach=Reach(1.49, 30, CHARACTER_STEPS, 250))
 
 
 def iris_case():

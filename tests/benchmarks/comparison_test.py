@@ -70,6 +70,8 @@ def check_times():
             {"step": 30, "val_loss": 1.4, "seconds": 9.0}]
     equal(window_ms(rows, 10), [2.0, 4.0], "windows behind step 10")
     equal(window_ms(rows, 11), [4.0], "windows behind step 11")
+    short = [{"step": 2, "step_ms": 3.0, "samples": 16}, {"step": 4, "step_ms": 3.0, "samples": 28}]
+    equal(window_ms(short, 2, 8), [4.0], "a window with a short batch")
     equal(reached(rows, 1.5), (30, 0.56), "loss 1.5 reached")
     equal(reached(rows, 1.3), None, "loss 1.3 reached")
     equal(least_loss(rows), (1.4, 30), "least loss")

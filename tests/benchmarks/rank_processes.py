@@ -8,7 +8,8 @@ import sys
 import tempfile
 import time
 
-RANKS_TIMEOUT_S = 600
+# Compiling with every search that PyTorch has takes minutes.
+RANKS_TIMEOUT_S = 1500
 
 
 def say(text):

@@ -299,7 +299,7 @@ def main():
         try:
             result = measure(case, rank, world, device, micro_batch)
             break
-        except torch.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:
             if micro_batch % 2 or world > 1:
                 raise
         micro_batch //= 2

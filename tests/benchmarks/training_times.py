@@ -8,15 +8,19 @@ def read_rows(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def window_ms(rows, lead):
+def window_ms(rows, lead, batch=None):
     """Milliseconds a step between two log lines, each such window one number, but those in which
-    one of the first `lead` steps is."""
-    times, before = [], 0
+    one of the first `lead` steps is. With `batch`, for that many samples: the last batch of an
+    epoch may have fewer."""
+    times, before, samples = [], 0, 0
     for row in rows:
         if "step_ms" in row:
             if before >= lead:
-                times.append(row["step_ms"])
-            before = row["step"]
+                whole = 1.0
+                if batch:
+                    whole = (row["step"] - before) * batch / (row["samples"] - samples)
+                times.append(row["step_ms"] * whole)
+            before, samples = row["step"], row.get("samples", 0)
     return times
 
 

@@ -114,13 +114,20 @@ stage() {
   rows+=("| $name | $verdict | ${count:-} | $((SECONDS - start)) |")
 }
 
-# train OUT FLAG...: ten steps.
+# train OUT FLAG...: ten steps, none of which is logged: those would not be recorded.
 train() {
   local out=$1
   shift
   rm -rf "$out"
-  timeout 200 "$build/lockstep" train --out "$out" --steps 10 --eval-every 0 --log-every 1 \
+  timeout 200 "$build/lockstep" train --out "$out" --steps 10 --eval-every 0 --log-every 0 \
     --global-batch 64 --micro-batch 16 --checkpoint-every 0 --device cuda "$@"
+}
+
+# replays OUT: whether steps of that run were replayed.
+replays() {
+  python3 -c 'import json, sys
+recorded = json.load(open(sys.argv[1] + "/summary.json"))["recorded_steps"]
+sys.exit(None if recorded["replayed"] else "nothing was replayed: " + recorded["why_not"])' "$1"
 }
 
 convnet=(--data glyphs --model convnet --batch-norm group:16)
@@ -132,7 +139,7 @@ same_bits() {
 }
 
 # graph_bits: what a graph does again has the bits of what the host asks for. Dropout, AdamW and a
-# schedule, which change from step to step, are in it. That graphs are used one-launch shows.
+# schedule, which change from step to step, are in it.
 graph_bits() {
   local name precision compared=0 flags
   local adamw='--optimizer adamw --lr-schedule cosine --warmup-steps 3'
@@ -148,7 +155,7 @@ graph_bits() {
     for precision in fp32 bf16; do
       echo "$name, $precision"
       # shellcheck disable=SC2086
-      train "$build/graph" --ranks 1 --precision $precision $flags &&
+      train "$build/graph" --ranks 1 --precision $precision $flags && replays "$build/graph" &&
         LOCKSTEP_GRAPH=0 train "$build/no-graph" --ranks 1 --precision $precision $flags &&
         cmp "$build/graph/model.safetensors" "$build/no-graph/model.safetensors" || return 1
       compared=$((compared + 1))
@@ -192,6 +199,7 @@ nccl_shared() {
       return 4
     fi
     cmp "$build/nccl-one/model.safetensors" "$build/nccl/model.safetensors" || return 1
+    replays "$build/nccl" || return 1
     echo "the same bits: $ranks ranks over NCCL, over MPI, and one rank"
   done
 }
