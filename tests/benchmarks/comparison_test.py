@@ -35,7 +35,8 @@ out, every, steps = pathlib.Path(flags["--out"]), int(flags["--log-every"]), int
 assert steps == 9 * every, (steps, every)  # eight windows behind one that is not timed
 out.mkdir()
 slow = 4 if os.environ.get("LOCKSTEP_GRAPH") == "0" else 1
-rows = [{"step": step, "step_ms": 99 if step == every else 2 * slow}
+rows = [{"step": step, "samples": step * int(flags["--global-batch"]),
+         "step_ms": 99 if step == every else 2 * slow}
         for step in range(every, steps + 1, every)]
 (out / "metrics.jsonl").write_text("\\n".join(map(json.dumps, rows)) + "\\n")
 (out / "summary.json").write_text(json.dumps({"gpus": [{"memory_bytes": {"most": 4 * 2**30}}]}))
