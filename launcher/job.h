@@ -6,12 +6,13 @@
 #include <span>
 #include <string>
 
-#include "launcher/device_choice.h"
 #include "launcher/fault_log.h"
 #include "parallel/rank_context.h"
 #include "parallel/watchdog.h"
 
 namespace lockstep {
+
+struct DeviceCard;
 
 /// A process's part in a job: finds out from mpirun, srun, torchrun-style variables or their
 /// absence which rank it is, connects the ranks, and opens the device. Construct it first in

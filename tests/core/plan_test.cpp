@@ -132,6 +132,37 @@ TEST(FlatSpace, SegmentsAreAlignedDisjointAndCoverEveryParameter) {
   EXPECT_LE(end, p.space.elems);
 }
 
+// Of the last bucket's exchange nothing is hidden behind backward.
+TEST(FlatSpace, TheLastBucketIsSmallAndBucketsCoverTheirSegments) {
+  for (const char* name : {"mlp", "convnet", "resnet20", "resnet18", "resnet50"}) {
+    const Graph graph = trace_classifier(nn::make_model({.name = name}), {32, 32, 3}, 10, 4);
+    for (const std::int64_t bytes :
+         {std::int64_t{1}, std::int64_t{1} << 16, std::int64_t{1} << 20, std::int64_t{1} << 40}) {
+      const FlatSpace space = lay_out(graph, bytes);
+      std::int64_t end = 0;
+      std::vector<std::int64_t> held(space.buckets.size());
+      for (const Segment& segment : space.segments) held.at(std::size_t(segment.bucket)) += 1;
+      for (std::size_t b = 0; b < space.buckets.size(); ++b) {
+        EXPECT_EQ(space.buckets[b].offset, end) << name;
+        end += space.buckets[b].elems;
+        EXPECT_GT(held[b], 0) << name << ": bucket " << b << " is empty";
+      }
+      EXPECT_EQ(end, space.elems) << name;
+      for (const Segment& segment : space.segments) {
+        const Bucket& bucket = space.buckets[std::size_t(segment.bucket)];
+        EXPECT_GE(segment.offset, bucket.offset) << name;
+        EXPECT_LE(segment.offset + segment.elems, bucket.offset + bucket.elems) << name;
+      }
+      // Unless its last parameter alone is larger.
+      const std::int64_t most = std::max<std::int64_t>(1, bytes / 4) / 8;
+      if (space.buckets.size() > 1 && end - space.segments.back().offset <= most) {
+        EXPECT_LE(space.buckets.back().elems, most) << name;
+      }
+    }
+    EXPECT_EQ(lay_out(graph, std::int64_t{1} << 40).buckets.size(), 1) << name;
+  }
+}
+
 TEST(FlatSpace, MicroBatchAndModeDoNotChangeTheParameters) {
   const auto names = [](std::int64_t n, Mode mode) {
     std::vector<std::string> result;
