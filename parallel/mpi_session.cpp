@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/mpi_session.h"
 
+#include <cstdlib>
 #include <exception>
 #include <string_view>
 #if __has_include(<mpi-ext.h>)  // Open MPI's
@@ -12,6 +13,17 @@
 #include "parallel/mpi_try.h"
 
 namespace lockstep {
+
+namespace {
+
+// Open MPI's TCP fetches large messages piece by piece, and each request for a piece queues behind
+// the data that goes the other way on the same connection: two ranks that send to each other then
+// take turns, and an exchange takes up to twice as long. Sent without being asked for, both
+// directions are full.
+constexpr const char* kTcpVariable = "OMPI_MCA_btl_tcp_flags";
+constexpr const char* kTcpSends = "send,inplace";
+
+}  // namespace
 
 void throw_mpi_error(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING] = "unknown error";
@@ -46,6 +58,8 @@ MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {
                  "MpiSession for the life of the program");
   int provided = MPI_THREAD_SINGLE;
   if (!running()) {
+    constexpr int kKeepWhatTheUserChose = 0;
+    setenv(kTcpVariable, kTcpSends, kKeepWhatTheUserChose);
     const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
     LOCKSTEP_CHECK(
         code == MPI_SUCCESS, EnvironmentError, "MPI_Init_thread failed with code {}", code);

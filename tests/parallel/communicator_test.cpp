@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "parallel/mpi_session.h"
+#include "parallel/mpi_try.h"
 #include "parallel/self_communicator.h"
 #include "parallel/staged_communicator.h"
 #include "tests/parallel/claimed_hosts.h"
@@ -333,6 +334,30 @@ TEST(MpiSession, SecondSessionLeavesMpiRunning) {
   EXPECT_TRUE(MpiSession::running());
   check_blocking(testing::mpi_world());
 }
+
+#ifdef OPEN_MPI
+/// What MPI itself says of one of its settings; -1: it knows none of that name.
+int setting_of_mpi(const char* name) {
+  int provided = 0, index = -1, count = 0, value = -1;
+  MPI_T_cvar_handle handle = nullptr;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return -1;
+  if (MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS &&
+      MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS) {
+    MPI_T_cvar_read(handle, &value);
+    MPI_T_cvar_handle_free(&handle);
+  }
+  MPI_T_finalize();
+  return value;
+}
+
+TEST(Communicator, SendsBothWaysOfATcpConnectionAtOnce) {
+  const int flags = setting_of_mpi("btl_tcp_flags");
+  ASSERT_NE(flags, -1);
+  constexpr int kSend = 1, kPut = 2;  // of MCA_BTL_FLAGS
+  EXPECT_TRUE(flags & kSend);
+  EXPECT_FALSE(flags & kPut);
+}
+#endif
 
 }  // namespace
 }  // namespace lockstep
