@@ -47,7 +47,13 @@ std::size_t training_bytes(std::span<const ProgramSize> programs,
   }
   std::size_t bytes =
       arena + std::size_t(space.elems) * 4 * std::size_t(2 + state_arrays(optimizer));
-  for (const auto& [copy, size] : packed) bytes += size;
+  bool rounds = false;
+  for (const auto& [copy, size] : packed) {
+    const bool rounded = copy.second == kRoundedFormat;
+    rounds |= rounded;
+    if (!rounded) bytes += size;
+  }
+  if (rounds) bytes += rounded_bytes(space);
   return bytes;
 }
 

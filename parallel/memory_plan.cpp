@@ -264,7 +264,7 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
   DryBackend nothing(device.traits());
   DryCommunicator nobody(rank, request.ranks);
   const ProgramBuffers buffers(nothing, programs);
-  PackedCopies packed;
+  PackedCopies packed(programs.space());
   request_packed_copies(nothing, programs, packed);
   ReplicaParts parts(nothing,
                      nobody,
@@ -272,6 +272,7 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
                      programs.space(),
                      buffers.parameters->as<float>(),
                      buffers.gradients->as<float>(),
+                     packed.rounded(),
                      options,
                      plan.batch);
 

@@ -17,13 +17,15 @@ namespace lockstep {
 /// the running statistics. Holds the optimizer's state arrays.
 class OptimizerStep {
  public:
+  /// `rounded`: where updates write the parameters rounded to bf16; null: nowhere.
   /// Throws ConfigError: a no-decay pattern is no regular expression. OutOfMemory.
   OptimizerStep(Backend& backend,
                 const Graph& graph,
                 const FlatSpace& space,
                 const TrainOptions& options,
                 float* parameters,
-                const float* gradients);
+                const float* gradients,
+                std::uint16_t* rounded);
 
   /// Backend::conclude_step() with the trained parameters' gradients as `sums.tensors`, in
   /// declaration order; the caller fills the other members but `gradients`.
@@ -56,6 +58,7 @@ class OptimizerStep {
   Optimizer optimizer_;
   float* parameters_;
   const float* gradients_;
+  std::uint16_t* rounded_;
   std::vector<std::vector<FlatRange>> ranges_of_bucket_;
   std::vector<FlatRange> tensors_;  // in declaration order, for the norm
   std::vector<Statistic> statistics_;

@@ -18,7 +18,8 @@ ProgramSet::ProgramSet(Backend& backend,
                        std::vector<std::int64_t> sizes)
     : compiled_(backend, model, loss, samples, options, batch, std::move(sizes)),
       baseline_bytes_(resident_memory().own),
-      buffers_(backend, compiled_) {
+      buffers_(backend, compiled_),
+      packed_(compiled_.space()) {
   request_packed_copies(backend, compiled_, packed_);
   training_ = bind(backend, compiled_.training());
   evaluation_ = bind(backend, compiled_.evaluation());

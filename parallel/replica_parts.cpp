@@ -52,10 +52,11 @@ ReplicaParts::ReplicaParts(Backend& backend,
                            const FlatSpace& space,
                            float* parameters,
                            float* gradients,
+                           std::uint16_t* rounded,
                            const TrainOptions& options,
                            const BatchPlan& batch)
     : metrics(graph, space),
-      optimizer(backend, graph, space, options, parameters, gradients),
+      optimizer(backend, graph, space, options, parameters, gradients, rounded),
       exchange(backend, communicator, options.reduction, space.buckets, gradients, batch.shards),
       evaluation_exchange(backend,
                           communicator,
@@ -88,7 +89,7 @@ std::uint64_t exchange_memory(const Graph& graph,
   DryCommunicator nobody(0, batch.ranks);
   const auto flat = nothing.allocate(std::size_t(space.elems) * sizeof(float), "parameters");
   const ReplicaParts parts(
-      nothing, nobody, graph, space, flat->as<float>(), flat->as<float>(), options, batch);
+      nothing, nobody, graph, space, flat->as<float>(), flat->as<float>(), nullptr, options, batch);
   return parts.pending_sum_bytes() + parts.communication_bytes();
 }
 

@@ -60,6 +60,7 @@ struct ReplicaParts {
                const FlatSpace& space,
                float* parameters,
                float* gradients,
+               std::uint16_t* rounded,
                const TrainOptions& options,
                const BatchPlan& batch);
 

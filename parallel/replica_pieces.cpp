@@ -127,7 +127,7 @@ void Replica::State::replay(const Piece& piece, const RecordedWork& work) {
     if (piece.ends_shard) exchange.pass_shard();
     if (piece.ends_step) exchange.pass_buckets(bytes_sent_.at(piece.schedule->samples));
   }
-  if (piece.ends_step) programs.packed().invalidate();
+  if (piece.ends_step) programs.packed().invalidate_but_rounded();
   times.backward += timer_.lap();
 }
 

@@ -245,7 +245,7 @@ void Replica::State::update(const Piece& piece) {
   for (int b = 0; b < buckets; ++b)
     optimizer.update_bucket(b, piece.step, piece.lr, outcome, piece.state.counters);
   optimizer.update_running_statistics(outcome);
-  programs.packed().invalidate();
+  programs.packed().invalidate_but_rounded();
   times.optimizer += timer_.lap();
   if (!profiler) return;
   profiler->leave();

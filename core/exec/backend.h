@@ -59,6 +59,8 @@ struct SgdUpdate {
   float* params = nullptr;
   const float* grads = nullptr;
   float* momentum_buffer = nullptr;  ///< null where momentum is 0
+  /// Params rounded to bf16 (kRoundedFormat), at their offsets, written beside them; null: none.
+  std::uint16_t* rounded = nullptr;
   float lr = 0, momentum = 0, grad_scale = 1;
   bool nesterov = false, first = false;
   /// In device memory; null: none. Its grad_scale takes the place of the one above, and where it is
@@ -76,6 +78,7 @@ struct AdamwUpdate {
   const float* grads = nullptr;
   float* first_moment = nullptr;
   float* second_moment = nullptr;
+  std::uint16_t* rounded = nullptr;  ///< as SgdUpdate's
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, grad_scale = 1;
   std::uint64_t t = 1;                   ///< the number of this update, from 1
   const StepOutcome* outcome = nullptr;  ///< as SgdUpdate's

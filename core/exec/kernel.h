@@ -27,6 +27,10 @@ struct KernelSpec {
 /// the node in errors.
 std::string describe(const KernelSpec& spec);
 
+/// The format of a PackedCopy that is the parameter rounded to bf16, row by row: optimizer updates
+/// write it beside the parameter.
+inline constexpr const char* kRoundedFormat = "bf16";
+
 /// Memory that a kernel wants beside its inputs and outputs.
 struct PackedCopy {
   int input = -1;      ///< which input (a parameter) it is derived from

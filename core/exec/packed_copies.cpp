@@ -6,16 +6,32 @@
 #include "core/base/error.h"
 
 namespace lockstep {
+namespace {
+
+constexpr const char* kWhat = "packed weight copies";
+
+}  // namespace
+
+std::size_t rounded_bytes(const FlatSpace& space) {
+  return std::size_t(space.elems) * sizeof(std::uint16_t);
+}
 
 int PackedCopies::request(Backend& backend, int parameter, const PackedCopy& copy) {
   const auto [position, is_new] =
       numbers_.try_emplace({parameter, copy.format}, int(entries_.size()));
   if (is_new) {
     Entry entry;
-    entry.memory = backend.allocate(copy.bytes, "packed weight copies");
+    entry.bytes = copy.bytes;
+    if (space_ != nullptr && copy.format == kRoundedFormat) {
+      if (!rounded_) rounded_ = backend.allocate(rounded_bytes(*space_), kWhat);
+      entry.data = rounded() + space_->of(parameter).offset;
+    } else {
+      entry.memory = backend.allocate(copy.bytes, kWhat);
+      entry.data = entry.memory->data();
+    }
     entries_.push_back(std::move(entry));
   }
-  LOCKSTEP_ASSERT(entries_[std::size_t(position->second)].memory->bytes() >= copy.bytes);
+  LOCKSTEP_ASSERT(entries_[std::size_t(position->second)].bytes >= copy.bytes);
   return position->second;
 }
 
@@ -28,6 +44,11 @@ void PackedCopies::offer_packer(int number, Kernel& kernel, int index) {
 
 void PackedCopies::invalidate() {
   for (Entry& entry : entries_) entry.stale = true;
+}
+
+void PackedCopies::invalidate_but_rounded() {
+  for (Entry& entry : entries_)
+    if (entry.memory) entry.stale = true;
 }
 
 int PackedCopies::stale(const std::vector<int>& numbers) const {
@@ -49,15 +70,16 @@ void PackedCopies::refresh(const std::vector<int>& numbers) {
 }
 
 std::size_t PackedCopies::bytes() const {
-  std::size_t sum = 0;
-  for (const Entry& entry : entries_) sum += entry.memory->bytes();
+  std::size_t sum = rounded_ ? rounded_->bytes() : 0;
+  for (const Entry& entry : entries_)
+    if (entry.memory) sum += entry.memory->bytes();
   return sum;
 }
 
 std::size_t PackedCopies::bytes_of(int parameter) const {
   std::size_t sum = 0;
   for (const auto& [key, number] : numbers_)
-    if (key.first == parameter) sum += entries_[std::size_t(number)].memory->bytes();
+    if (key.first == parameter) sum += entries_[std::size_t(number)].bytes;
   return sum;
 }
 

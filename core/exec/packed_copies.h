@@ -8,21 +8,36 @@
 #include <vector>
 
 #include "core/exec/backend.h"
+#include "core/plan/flat_space.h"
 
 namespace lockstep {
+
+/// Bytes of all parameters rounded to bf16.
+std::size_t rounded_bytes(const FlatSpace& space);
 
 /// Derived copies of parameters in the formats that kernels compute with, shared by all programs
 /// that want the same (parameter, format), refreshed once after each change of the parameters.
 class PackedCopies {
  public:
+  /// Each copy has memory of its own.
+  PackedCopies() = default;
+  /// Copies of kRoundedFormat lie in one array of bf16, at the parameters' offsets in `space`, so
+  /// that optimizer updates can write them.
+  explicit PackedCopies(const FlatSpace& space) : space_(&space) {}
+
   /// Allocates or finds the copy; returns its number. Throws OutOfMemory.
   int request(Backend& backend, int parameter, const PackedCopy& copy);
-  void* data(int number) { return entries_[std::size_t(number)].memory->data(); }
+  void* data(int number) { return entries_[std::size_t(number)].data; }
   /// `kernel` (its copy `index`) can refresh `number`; the first one offered is kept.
   void offer_packer(int number, Kernel& kernel, int index);
 
+  /// The array of rounded parameters; null: no program asked for one.
+  std::uint16_t* rounded() { return rounded_ ? rounded_->as<std::uint16_t>() : nullptr; }
+
   /// The parameters changed: every copy is stale.
   void invalidate();
+  /// An update changed the parameters and wrote rounded(): the other copies are stale.
+  void invalidate_but_rounded();
   bool has_stale(const std::vector<int>& numbers) const { return stale(numbers) > 0; }
   /// How many of `numbers` are stale.
   int stale(const std::vector<int>& numbers) const;
@@ -37,11 +52,15 @@ class PackedCopies {
 
  private:
   struct Entry {
-    std::unique_ptr<DeviceBuffer> memory;
+    std::unique_ptr<DeviceBuffer> memory;  // null where it lies in rounded_
+    void* data = nullptr;
+    std::size_t bytes = 0;
     Kernel* packer = nullptr;
     int index = 0;
     bool stale = true;
   };
+  const FlatSpace* space_ = nullptr;
+  std::unique_ptr<DeviceBuffer> rounded_;
   std::vector<Entry> entries_;
   std::map<std::pair<int, std::string>, int> numbers_;
 };

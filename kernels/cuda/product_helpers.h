@@ -14,7 +14,7 @@ constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 
 /// The bf16 copy of the fp32 parameter `input`, in its own layout: one for all kernels that read
 /// the parameter.
 inline PackedCopy bf16_copy(int input, const TensorType& parameter) {
-  return {input, "bf16", std::size_t(parameter.elems()) * size_in_bytes(DType::bf16)};
+  return {input, kRoundedFormat, std::size_t(parameter.elems()) * size_in_bytes(DType::bf16)};
 }
 
 /// Whether output `i` adds to what is there in a run with `state`.

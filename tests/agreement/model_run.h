@@ -54,7 +54,8 @@ class Model {
                                               space_,
                                               options,
                                               parameters_->as<float>(),
-                                              gradients_->as<float>());
+                                              gradients_->as<float>(),
+                                              packed_.rounded());
     initialise();
   }
 
@@ -81,7 +82,7 @@ class Model {
     for (int bucket = 0; bucket < int(space_.buckets.size()); ++bucket)
       update_->update_bucket(bucket, step, lr_, nullptr, nullptr);
     update_->update_running_statistics(nullptr);
-    packed_.invalidate();
+    packed_.invalidate_but_rounded();
   }
   std::vector<float> logits() const { return logits(training_, 0); }
   std::vector<float> evaluate() {
@@ -195,7 +196,7 @@ class Model {
   FlatSpace space_;
   Program training_, evaluation_;
   std::unique_ptr<DeviceBuffer> parameters_, gradients_, arenas_[2];
-  PackedCopies packed_;
+  PackedCopies packed_{space_};
   std::unique_ptr<OptimizerStep> update_;
   float lr_ = 0;
 };

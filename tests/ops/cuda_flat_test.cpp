@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
+#include "tests/reference/elementwise.h"
 #include "tests/reference/optimizers.h"
 
 namespace lockstep::test {
@@ -145,6 +146,46 @@ TEST_F(CudaFlat, AdamwFollowsTheFormula) {
   EXPECT_EQ(state.params.values(), pieces.params.values()) << "cutting ranges changed bits";
   EXPECT_EQ(state.second_moment.values(), pieces.second_moment.values())
       << "cutting ranges changed bits";
+}
+
+void expect_rounded(const std::vector<float>& params,
+                    const std::vector<std::uint16_t>& rounded,
+                    std::uint16_t untouched) {
+  std::vector<std::uint16_t> expected(params.size(), untouched);
+  for (const FlatRange& range : kRanges)
+    for (std::int64_t i = range.offset; i < range.offset + range.elems; ++i)
+      expected[std::size_t(i)] = std::uint16_t(
+          std::bit_cast<std::uint32_t>(float(rounded_to_bf16(params[std::size_t(i)]))) >> 16);
+  EXPECT_EQ(rounded, expected);
+}
+
+TEST_F(CudaFlat, UpdatesWriteTheRoundedParametersOfTheirRanges) {
+  constexpr std::uint16_t kUntouched = 0x7abc;
+  for (const bool adamw : {false, true}) {
+    OptimizerArrays state(backend(), 0);
+    DeviceArray grads(backend(), floats(kElems, 10));
+    std::vector<std::uint16_t> rounded(kElems, kUntouched);
+    const auto memory = backend().allocate(rounded.size() * sizeof(std::uint16_t), "rounded");
+    backend().copy_to_device(memory->data(), rounded.data(), memory->bytes());
+    auto* const place = memory->as<std::uint16_t>();
+    if (adamw)
+      backend().adamw_update({.params = state.params.data(),
+                              .grads = grads.data(),
+                              .first_moment = state.first_moment.data(),
+                              .second_moment = state.second_moment.data(),
+                              .rounded = place,
+                              .lr = 0.01f,
+                              .beta1 = 0.9f,
+                              .beta2 = 0.999f,
+                              .eps = 1e-8f},
+                             kRanges);
+    else
+      backend().sgd_update(
+          {.params = state.params.data(), .grads = grads.data(), .rounded = place, .lr = 0.1f},
+          kRanges);
+    backend().copy_to_host(rounded.data(), memory->data(), memory->bytes());
+    expect_rounded(state.params.values(), rounded, kUntouched);
+  }
 }
 
 TEST_F(CudaFlat, AddsInPlaceAndBesides) {
