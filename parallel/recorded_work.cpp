@@ -16,14 +16,29 @@ void RecordedWork::replay() const {
   }
 }
 
-WorkRecorder::WorkRecorder(Backend& backend, bool& has_done_work)
-    : backend_(backend), has_done_work_(has_done_work) {
+WorkRecorder::WorkRecorder(Backend& backend, Progress& progress)
+    : backend_(backend), progress_(&progress) {
+  begin();
+}
+
+WorkRecorder::WorkRecorder(Backend& backend, int done)
+    : backend_(backend), progress_(nullptr), left_to_skip_(done) {
+  LOCKSTEP_ASSERT(done > 0);
+  begin();
+}
+
+WorkRecorder::~WorkRecorder() {
+  if (recording_) abandon();
+}
+
+void WorkRecorder::begin() {
   backend_.begin_graph();
   recording_ = true;
 }
 
-WorkRecorder::~WorkRecorder() {
-  if (recording_) backend_.abandon_graph();
+void WorkRecorder::abandon() noexcept {
+  recording_ = false;
+  backend_.abandon_graph();
 }
 
 std::unique_ptr<DeviceGraph> WorkRecorder::end_segment() {
@@ -33,16 +48,21 @@ std::unique_ptr<DeviceGraph> WorkRecorder::end_segment() {
 }
 
 void WorkRecorder::on_host(std::function<void()> work) {
-  std::unique_ptr<DeviceGraph> segment = end_segment();
-  has_done_work_ = true;
-  if (segment != nullptr) {
+  if (left_to_skip_ > 0) {
+    abandon();
+    if (--left_to_skip_ > 0) begin();
+    return;
+  }
+  if (progress_ == nullptr) return work();
+  if (std::unique_ptr<DeviceGraph> segment = end_segment()) {
     segment->launch();
     work_.parts_.push_back({.segment = std::move(segment), .on_host = {}});
   }
+  progress_->host_works = true;
   work();
   work_.parts_.push_back({.segment = nullptr, .on_host = std::move(work)});
-  backend_.begin_graph();
-  recording_ = true;
+  *progress_ = {.cuts = progress_->cuts + 1, .host_works = false};
+  begin();
 }
 
 RecordedWork WorkRecorder::finish() {
@@ -66,10 +86,26 @@ std::size_t RecordedPieces::recorded() const {
       pieces_, [](const auto& piece) { return piece.second.work.has_value(); }));
 }
 
-RecordedWork RecordedPieces::record_once(const Attempt& attempt, bool& has_done_work) {
-  WorkRecorder recorder(backend_, has_done_work);
-  attempt.work(recorder);
-  return recorder.finish();
+std::optional<RecordedWork> RecordedPieces::try_to_record(const Attempt& attempt,
+                                                          WorkRecorder::Progress& progress) {
+  try {
+    WorkRecorder recorder(backend_, progress);
+    attempt.work(recorder);
+    return recorder.finish();
+  } catch (const EnvironmentError& error) {
+    if (progress.host_works) throw;
+    why_not_ = error.what();
+  } catch (const OutOfMemory& error) {
+    if (progress.host_works) throw;
+    why_not_ = error.what();
+  } catch (const CommError& error) {
+    if (progress.host_works) throw;
+    throw CommError(error.what(),
+                    fmt::format("it failed while a step was recorded as a graph: "
+                                "LOCKSTEP_GRAPH=0 goes without graphs; {}",
+                                error.hint()));
+  }
+  return std::nullopt;
 }
 
 bool RecordedPieces::record(const PieceKey& key, const Attempt& attempt) {
@@ -77,21 +113,16 @@ bool RecordedPieces::record(const PieceKey& key, const Attempt& attempt) {
   const auto [place, is_new] = pieces_.try_emplace(key);
   Piece& piece = place->second;
   if (is_new || piece.fails) return false;
-  std::optional<RecordedWork> work;
-  bool has_done_work = false;
-  const auto fail = [&](const Error& error) {
-    if (has_done_work)
-      throw Error(error.what(), "LOCKSTEP_GRAPH=0 goes without recording", error.exit_code());
-    why_not_ = error.what();
-  };
-  try {
-    work = record_once(attempt, has_done_work);
-  } catch (const EnvironmentError& error) {
-    fail(error);
-  } catch (const OutOfMemory& error) {
-    fail(error);
+  WorkRecorder::Progress progress;
+  std::optional<RecordedWork> work = try_to_record(attempt, progress);
+  if (!work && progress.cuts > 0) {
+    piece.fails = has_failed_ = true;
+    WorkRecorder rest(backend_, progress.cuts);
+    attempt.work(rest);
+    return true;
   }
   if (!attempt.agree(work.has_value())) {
+    LOCKSTEP_ASSERT(progress.cuts == 0);
     if (work) why_not_ = "another rank could not record a step";
     piece.fails = has_failed_ = true;
     return false;

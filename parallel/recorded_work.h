@@ -34,8 +34,17 @@ class RecordedWork {
 /// its RecordedWork is replayed.
 class WorkRecorder {
  public:
-  /// Sets `has_done_work` once anything has been done that cannot be taken back.
-  WorkRecorder(Backend& backend, bool& has_done_work);
+  /// How much of a piece has been done while it was recorded.
+  struct Progress {
+    int cuts = 0;             ///< segments, each with the host's work behind it
+    bool host_works = false;  ///< the work behind the next one is under way
+  };
+  /// Keeps `progress` up to date.
+  WorkRecorder(Backend& backend, Progress& progress);
+  /// Records nothing, but goes on with a piece whose recording failed behind `done` cuts, at least
+  /// one: until then what is asked of the device is recorded and thrown away, and the host's work
+  /// left out; the rest is done at once.
+  WorkRecorder(Backend& backend, int done);
   /// Gives up the recording under way, if any: the device goes on as before.
   ~WorkRecorder();
   WorkRecorder(const WorkRecorder&) = delete;
@@ -51,9 +60,13 @@ class WorkRecorder {
  private:
   std::unique_ptr<DeviceGraph> end_segment();
 
+  void begin();
+  void abandon() noexcept;
+
   Backend& backend_;
   RecordedWork work_;
-  bool& has_done_work_;
+  Progress* const progress_;  // null: goes on with a piece
+  int left_to_skip_ = 0;      // cuts
   bool recording_ = false;
 };
 
@@ -88,8 +101,12 @@ class RecordedPieces {
   /// Records what `work` asks for, and does it. False where nothing was done, and `work` has to be
   /// done by itself: the first time, since libraries load, connect and reserve what they need when
   /// a piece first happens, and where it failed before; `work` was not called then. And where a
-  /// device cannot record something: then has_failed(), why_not() says what it was, and what `work`
-  /// changed on the host has to be taken back. Throws what `work` throws otherwise.
+  /// device cannot record something, or another rank could not: then has_failed(), why_not() says
+  /// what it was, and what `work` changed on the host has to be taken back. But where it fails
+  /// behind a cut `work` is called again for what is left, and true returned.
+  ///
+  /// Throws what `work` throws otherwise: also CommError, since a communicator that has failed
+  /// while it was recorded is of no use to other work either.
   bool record(const PieceKey& key, const Attempt& attempt);
   /// Whether the last record() failed.
   bool has_failed() const { return has_failed_; }
@@ -103,7 +120,9 @@ class RecordedPieces {
     bool fails = false;                // cannot be recorded here
   };
 
-  RecordedWork record_once(const Attempt& attempt, bool& has_done_work);
+  /// Nothing: it failed, and why_not_ says at what.
+  std::optional<RecordedWork> try_to_record(const Attempt& attempt,
+                                            WorkRecorder::Progress& progress);
 
   Backend& backend_;
   std::map<PieceKey, Piece> pieces_;

@@ -17,6 +17,14 @@
 // NCCL wants a collective recorded, and replayed, by all its ranks or by none. So all that decides
 // it is equal on all ranks, or agreed upon: why nothing is recorded, which steps are looked at, and
 // whether a recording succeeded; and the last pieces of steps of as many samples have one key.
+//
+// Where a recording fails before anything was done the piece is asked for kernel by kernel instead.
+// Behind a cut, segments and exchanges have been done: the calls are made once more, but those up
+// to that cut go into a recording that is thrown away, and its exchanges are left out. Their order
+// is a program's and so the same, and what they change on the host comes to the same when done
+// twice. There is no way on where the host's own work fails behind a segment, nor from an error of
+// NCCL inside a recording: NCCL's communicator has been given up by then, and so the error says how
+// to do without graphs.
 namespace lockstep {
 namespace {
 
@@ -88,14 +96,16 @@ void Replica::State::do_piece(const Piece& piece) {
                             ask_for(piece);
                           },
                       .agree = [&](bool recorded) { return agree(piece, recorded); }});
+  // Where collectives are recorded with it all ranks have agreed that it failed.
+  if (pieces_.has_failed() && piece.ends_step) why_not_recorded_ = pieces_.why_not();
   if (done) {
+    times.backward += timer_.lap();
     if (piece.ends_step) bytes_sent_[piece.schedule->samples] = exchange.sent() - sent;
     return;
   }
   if (pieces_.has_failed()) {
     exchange.go_back(place, sent);
     programs.packed().invalidate();
-    if (piece.ends_step) why_not_recorded_ = pieces_.why_not();  // as all ranks agreed
   }
   ask_for(piece);
 }
@@ -114,28 +124,29 @@ bool Replica::State::all_ranks_say(bool yes) {
 
 void Replica::State::replay(const Piece& piece, const RecordedWork& work) {
   context.position().enter(piece.program != nullptr ? Phase::forward : Phase::exchange);
+  const double exposed = exchange.exposed_seconds();
   work.replay();
   ++replayed_;
-  if (piece.program != nullptr) {
-    piece.program->program->mark_copies_fresh();
-    if (piece.program->samples == batch.micro_batch) {
-      times.whole_loading += loading_;
-      ++times.whole_micro_batches;
-    }
-  }
+  if (piece.program != nullptr) piece.program->program->mark_copies_fresh();
   if (exchange.in_stream_order()) {
     if (piece.ends_shard) exchange.pass_shard();
     if (piece.ends_step) exchange.pass_buckets(bytes_sent_.at(piece.schedule->samples));
   }
   if (piece.ends_step) programs.packed().invalidate();
-  times.backward += timer_.lap();
+  times.backward += timer_.lap() - (exchange.exposed_seconds() - exposed);
 }
 
 std::optional<RecordedSteps> Replica::State::recorded_steps() const {
   if (!context.backend().records_graphs()) return std::nullopt;
-  return RecordedSteps{pieces_.recorded(),
-                       replayed_,
-                       why_not_recorded_.empty() ? pieces_.why_not() : why_not_recorded_};
+  RecordedSteps steps{pieces_.recorded(),
+                      replayed_,
+                      why_not_recorded_.empty() ? pieces_.why_not() : why_not_recorded_};
+  if (steps.pieces == 0 && steps.why_not.empty())
+    steps.why_not = observed_steps_ == steps_
+                        ? "every step was measured: with a larger --log-every, or with "
+                          "--noise-scale-every 0, not all are"
+                        : "too few steps: the second of a kind is recorded";
+  return steps;
 }
 
 }  // namespace lockstep

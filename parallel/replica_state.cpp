@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
+#include "parallel/device_wait.h"
 #include "parallel/fault_player.h"
 
 namespace lockstep {
@@ -103,6 +104,7 @@ void Replica::State::set_sample_weight(const Schedule& schedule) {
   float& place = *sample_weight->as<float>();
   if (place == weight) return;
   const auto begin = Clock::now();
+  const DeviceWait waiting(context);
   context.backend().synchronize();
   times.device_wait += seconds_between(begin, Clock::now());
   place = weight;
@@ -119,8 +121,7 @@ void Replica::State::load(const BoundProgram& program,
   const std::size_t slot = next_slot();
   DeviceEvent& copied = *copied_[slot];
   if (!on_host_) {
-    std::optional<CollectiveScope> waiting;
-    note_waiting(waiting);
+    const DeviceWait waiting(context);
     copied.wait();  // for what the device computes, so no loading yet
     holding_up_ = timer_.lap();
   }
@@ -148,12 +149,6 @@ void Replica::State::load(const BoundProgram& program,
   loading_ = fetching_ + timer_.lap();
 }
 
-// In stream order the host waits for other ranks when it waits for the device.
-void Replica::State::note_waiting(std::optional<CollectiveScope>& scope) {
-  if (context.size() > 1 && exchange.in_stream_order())
-    scope.emplace(context.position(), CollectiveNote{.name = "exchange"});
-}
-
 std::size_t Replica::State::next_slot() {
   next_copied_ = (next_copied_ + 1) % copied_.size();
   return next_copied_;
@@ -162,7 +157,10 @@ std::size_t Replica::State::next_slot() {
 // For a rank that has no micro-batch to send them with.
 void Replica::State::send_counters() {
   const std::size_t slot = next_slot();
-  copied_[slot]->wait();
+  {
+    const DeviceWait waiting(context);
+    copied_[slot]->wait();
+  }
   counters.send(slot, 0);
   context.backend().record(*copied_[slot]);
 }

@@ -61,7 +61,6 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void initialise_parameters();
   void load_initial_weights();
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
-  void note_waiting(std::optional<CollectiveScope>& scope);
   std::size_t next_slot();
   void send_counters();
   /// Whether the collectives of batch norm and of an exchange beside it come in one order on all
@@ -134,6 +133,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   std::map<std::int64_t, SentBytes> bytes_sent_;  // of a step, by the samples of its batch
   std::string why_not_recorded_;                  // empty: pieces are
   std::int64_t replayed_ = 0;
+  std::int64_t steps_ = 0, observed_steps_ = 0;  // since construction; whose phases or gradients were
   double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward
 };
 

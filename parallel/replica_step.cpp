@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "core/base/error.h"
+#include "parallel/device_wait.h"
 #include "parallel/fault_player.h"
 #include "parallel/replica_state.h"
 
@@ -57,6 +58,10 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       piece.ends_shard = last && !last_shard;
       piece.ends_step = last && last_shard && !joins_later;
       load(*piece.program, loader, piece.state.first_sample);
+      if (micro_batch.samples == batch.micro_batch) {
+        times.whole_loading += loading_;
+        ++times.whole_loaded;
+      }
       times.data += fetching_;
       times.copy += loading_ - fetching_;
       times.device_wait += holding_up_;
@@ -73,8 +78,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   }
   device_timer.end_step();
   const std::span<const StepResult> known = [&] {
-    std::optional<CollectiveScope> waiting;
-    note_waiting(waiting);
+    const DeviceWait waiting(context);
     return outcomes.push(step, schedule.samples);
   }();
   context.communicator().require_healthy();
@@ -97,6 +101,8 @@ void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, flo
   // Short batches say little of the noise, and may have shards that are absent.
   shard_norms.begin_step(step, whole && schedule.shards >= 2);
   adds_norms_ = shard_norms.measures() && !schedule.work.empty();
+  ++steps_;
+  if (device_timer.was_asked() || shard_norms.measures()) ++observed_steps_;
 }
 
 // In stream order a rank's collectives begin in the order in which it asks for them. A rank that
@@ -113,10 +119,9 @@ void Replica::State::ask_for(const Piece& piece) {
     const double exchanged = exchanging_;
     const double computing = run(*piece.program->program, piece.state, piece.ends_step);
     if (checks_) end_round(std::int64_t(piece.state.first_sample));
-    if (piece.program->samples == batch.micro_batch) {
-      times.whole_loading += loading_;
+    if (piece.program->samples == batch.micro_batch && recorder_ == nullptr) {
       times.whole_compute += computing - (exchanging_ - exchanged);
-      ++times.whole_micro_batches;
+      ++times.whole_computed;
     }
   } else {
     start_all_buckets();

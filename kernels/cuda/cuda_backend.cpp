@@ -205,7 +205,11 @@ class CudaBackend final : public Backend {
 
   DevicePeaks measure_peaks() override { return cuda::measure_peaks(device_); }
 
-  std::unique_ptr<DeviceTracer> make_tracer() override { return cuda::make_tracer(); }
+  std::unique_ptr<DeviceTracer> make_tracer() override {
+    return cuda::make_tracer({{device_.compute, "compute"},
+                              {communication_.compute, "communication"},
+                              {copies_.compute, "copies"}});
+  }
   RangeMarker* ranges() override { return ranges_.get(); }
 
   void synchronize() override {

@@ -14,7 +14,9 @@ class CudaGraph final : public DeviceGraph {
   void make() {
     check(cudaGraphGetNodes(graph_, nullptr, &nodes_), "nodes of a graph");
     if (nodes_ == 0) return;
-    check(cudaGraphInstantiate(&executable_, graph_, 0), "making of a graph");
+    // Else all of it would have the priority of the stream that it is launched into.
+    check(cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagUseNodePriority),
+          "making of a graph");
     // Else the first launch would do it.
     check(cudaGraphUpload(executable_, stream_), "making of a graph");
   }

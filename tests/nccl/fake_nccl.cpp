@@ -40,6 +40,7 @@ ncclResult_t refuse(const char* why) {
 void run(void* argument) {
   const Work& work = *static_cast<Work*>(argument);
   if (work.comm->aborted) return;
+  if (fake_nccl()->moves != nullptr) fake_nccl()->moves();
   do_calls(*work.comm, work.calls);
 }
 

@@ -20,6 +20,8 @@ struct FakeNccl {
   /// Whether what is asked of that stream is recorded, which all ranks of a collective have to
   /// agree in; null: nothing is.
   bool (*is_recorded)(void* stream) = nullptr;
+  /// Called when calls that were asked for together are about to move something; null: nothing is.
+  void (*moves)() = nullptr;
   /// Whether these bytes are of the device's memory.
   bool (*is_device)(const void* memory, std::size_t bytes) = nullptr;
 

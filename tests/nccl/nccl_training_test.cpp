@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole trainings over a played NCCL, on streams in adverse orders, recorded and replayed: the bits
 // are those over MPI, asked for kernel by kernel.
+#include <atomic>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/data/sources.h"
@@ -9,6 +11,7 @@
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
 #include "tests/nccl/nccl_fixture.h"
+#include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/streams.h"
 
@@ -16,6 +19,7 @@ namespace lockstep {
 namespace {
 
 using emulator::StreamMode;
+using ::testing::HasSubstr;
 using namespace testing;
 
 /// This rank's device, its memory joined to others' by NCCL.
@@ -68,6 +72,63 @@ void expect_bits_of_mpi(const SmallRun& run, const std::string& why_not = {}) {
 }
 
 TEST(NcclTraining, EqualBits) { expect_bits_of_mpi(small_run()); }
+
+// On the last rank, of one piece after the other: all ranks do without one that collectives stand
+// in, and so without any further.
+TEST(NcclTraining, EqualBitsWhereAPieceCannotBeRecorded) {
+  SmallRun run = small_run();
+  run.options.micro_batch = 2;
+  run.options.record_steps = false;
+  const TrainSummary over_mpi = train(run, mpi_world());
+  run.options.record_steps = true;
+  const bool fails = mpi_world().rank() == mpi_world().size() - 1;
+  int agreed = 0;
+  for (int piece = 1; piece <= 5; ++piece) {
+    if (fails) emulator::spoil_capture(piece);
+    NcclContext context;
+    const TrainSummary summary = train(run, context);
+    emulator::spoil_capture(0);
+    EXPECT_EQ(summary.weights_sha256, over_mpi.weights_sha256) << piece;
+    EXPECT_EQ(summary.train_loss, over_mpi.train_loss) << piece;
+    const std::string& why_not = summary.recorded_steps->why_not;
+    if (fails)
+      EXPECT_THAT(why_not, HasSubstr("cudaErrorStreamCaptureInvalidated")) << piece;
+    else if (why_not == "another rank could not record a step")
+      ++agreed;
+    else
+      EXPECT_EQ(why_not, "") << piece;
+  }
+  EXPECT_EQ(agreed > 0, !fails);
+}
+
+std::atomic<const Position*> watched{nullptr};
+std::atomic<int> unnamed{0};
+void look_at_position() {
+  const Position* const position = watched;
+  if (position == nullptr) return;
+  const PositionNote note = position->read();
+  if (note.collective.name != nullptr) return;
+  if (unnamed++ == 0)
+    ADD_FAILURE() << "waits for other ranks, and says not so: step " << note.step << ", "
+                  << name_of(note.stage) << ' ' << name_of(note.phase);
+}
+
+// Streams that are late do nothing until the host waits for it.
+TEST(NcclTraining, WhereverTheHostWaitsForOtherRanksItSaysSo) {
+  SmallRun run = small_run();
+  const SharedFolder folder;
+  run.options.checkpoint = {.folder = folder / "checkpoints", .every_steps = 2};
+  run.options.check_replicas_every = 3;
+  run.options.global_batch = 4 * mpi_world().size();  // the last leaves a rank without work
+  emulator::set_stream_mode(StreamMode::late);
+  NcclContext context;
+  fake().moves = look_at_position;
+  watched = &context.position();
+  train(run, context);
+  watched = nullptr;
+  fake().moves = nullptr;
+  emulator::set_stream_mode(StreamMode::at_once);
+}
 
 TEST(NcclTraining, EqualBitsOfSeveralShardsARank) {
   SmallRun run = small_run();

@@ -3,9 +3,12 @@
 // on streams that do as late as they may, or as early, what they were asked for; and ask the device
 // for one launch a micro-batch.
 #include <algorithm>
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
@@ -58,14 +61,16 @@ void expect_equal_bits(testing::SmallRun run, Communicator& ranks) {
   const TrainSummary asked = testing::train(run, ranks);
   EXPECT_EQ(asked.recorded_steps->pieces, 0);
   run.options.record_steps = true;
+  const bool switched_off = env().graph == "0";
   for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
     const ModeScope scope(mode);
     const TrainSummary replayed = testing::train(run, ranks);
     EXPECT_EQ(replayed.weights_sha256, asked.weights_sha256) << int(mode);
     EXPECT_EQ(replayed.train_loss, asked.train_loss);
     EXPECT_EQ(replayed.val_loss, asked.val_loss);
-    EXPECT_EQ(replayed.recorded_steps->why_not, "");
-    EXPECT_GE(replayed.recorded_steps->replayed, run.options.steps / 2);
+    EXPECT_EQ(replayed.recorded_steps->why_not, switched_off ? "LOCKSTEP_GRAPH=0" : "");
+    EXPECT_GE(replayed.recorded_steps->replayed, switched_off ? 0 : run.options.steps / 2);
+    EXPECT_EQ(replayed.recorded_steps->pieces > 0, !switched_off);
   }
 }
 
@@ -117,6 +122,26 @@ TEST(RecordedSteps, EqualBitsOfSeveralRanks) {
   expect_equal_bits(small_run(), testing::mpi_world());
 }
 
+// On the last rank, of each segment in turn: of micro-batches, of a shard's sum, of buckets.
+TEST(RecordedSteps, EqualBitsWhereASegmentCannotBeRecorded) {
+  testing::SmallRun run = small_run();
+  run.options.record_steps = false;
+  const TrainSummary asked = testing::train(run, testing::mpi_world());
+  run.options.record_steps = true;
+  Communicator& ranks = testing::mpi_world();
+  const bool fails = ranks.rank() == ranks.size() - 1;
+  for (int segment = 1; segment <= 6; ++segment) {
+    if (fails) emulator::spoil_capture(segment);
+    const TrainSummary summary = testing::train(run, ranks);
+    emulator::spoil_capture(0);
+    EXPECT_EQ(summary.weights_sha256, asked.weights_sha256) << segment;
+    EXPECT_EQ(summary.train_loss, asked.train_loss) << segment;
+    const std::string& why_not = summary.recorded_steps->why_not;
+    EXPECT_EQ(why_not.empty(), !fails) << segment;
+    EXPECT_EQ(why_not.find("cudaErrorStreamCaptureInvalidated") != why_not.npos, fails) << why_not;
+  }
+}
+
 // As with a CUDA-aware MPI: the device must have done what is sent, and wait for what comes.
 TEST(RecordedSteps, EqualBitsWhereTheNetworkReachesTheDevice) {
   const testing::SmallRun run = small_run();
@@ -136,6 +161,15 @@ TEST(RecordedSteps, SaysWhyNot) {
   const TrainSummary summary = testing::train(run, alone);
   EXPECT_EQ(summary.recorded_steps->pieces, 0);
   EXPECT_EQ(summary.recorded_steps->why_not, "--profile times every operator");
+}
+
+TEST(RecordedSteps, SaysWhyNotWhereEveryStepIsLogged) {
+  testing::SmallRun run = small_run();
+  run.options.log_every = 1;
+  SelfCommunicator alone;
+  const TrainSummary summary = testing::train(run, alone);
+  EXPECT_EQ(summary.recorded_steps->pieces, 0);
+  EXPECT_THAT(summary.recorded_steps->why_not, ::testing::HasSubstr("--log-every"));
 }
 
 /// Pieces that add one to a number on the device.
@@ -213,27 +247,48 @@ TEST_F(Pieces, ThatAnotherRankCouldNotRecordAreNotDone) {
   EXPECT_EQ(pieces_.find({.samples = 1}), nullptr);
 }
 
-TEST_F(Pieces, OfWhichPartIsDoneCannotBeTakenBack) {
+TEST_F(Pieces, ThatFailBehindACutGoOnThere) {
+  std::vector<float> seen;
   const auto work = [&](WorkRecorder& recorder) {
-    recorder.on_host([] {});
+    for (int i = 0; i < 2; ++i) {
+      add_one();
+      recorder.on_host([&] { seen.push_back(value()); });
+    }
+    add_one();
     device_->synchronize();
+    recorder.on_host([&] { seen.push_back(value()); });
+    add_one();
   };
+  record(work);
+  EXPECT_TRUE(record(work));
+  EXPECT_EQ(value(), 4) << "each once";
+  EXPECT_EQ(seen, (std::vector<float>{1, 2, 3}));
+  EXPECT_TRUE(pieces_.has_failed());
+  EXPECT_THAT(pieces_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
+  EXPECT_EQ(pieces_.find({.samples = 1}), nullptr);
+}
+
+TEST_F(Pieces, AnErrorOfTheNetworkSaysHowToDoWithoutGraphs) {
+  const auto work = [&](WorkRecorder&) { throw CommError("rank 1: gone", "look at rank 1"); };
   record(work);
   try {
     record(work);
-    FAIL() << "part of it is done twice";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("cudaErrorStreamCapture"));
-    EXPECT_THAT(error.hint(), ::testing::HasSubstr("LOCKSTEP_GRAPH=0"));
+    FAIL() << "the communicator is of no use any more";
+  } catch (const CommError& error) {
+    EXPECT_STREQ(error.what(), "rank 1: gone");
+    EXPECT_THAT(error.hint(),
+                ::testing::AllOf(::testing::HasSubstr("LOCKSTEP_GRAPH=0"),
+                                 ::testing::HasSubstr("look at rank 1")));
   }
   add_one();
   EXPECT_EQ(value(), 1) << "the device goes on";
 }
 
-/// Steps of two micro-batches, on this rank alone.
+/// Steps of whole batches.
 struct Steps {
-  explicit Steps(const TrainOptions& options)
-      : replica(context, small_convnet, softmax_cross_entropy, data->spec(), options, {}),
+  Steps(const TrainOptions& options, Communicator& ranks)
+      : context(ranks),
+        replica(context, small_convnet, softmax_cross_entropy, data->spec(), options, {}),
         schedule(replica.schedule(options.global_batch)),
         requests({data->size(), options.global_batch, 40, options.seed, schedule, schedule}),
         loader(data, loading(options), [this](data::LoadRequest& r) { return requests.next(r); }) {}
@@ -246,8 +301,7 @@ struct Steps {
     for (int i = 0; i < steps; ++i) replica.train_step(schedule, loader, next++, 0.01f);
   }
 
-  SelfCommunicator alone;
-  testing::DeviceContext context{alone};
+  testing::DeviceContext context;
   std::shared_ptr<const data::Dataset> data = data::glyphs(96, 16).train;
   Replica replica;
   Schedule schedule;
@@ -260,7 +314,8 @@ TEST(RecordedSteps, OneLaunchAMicroBatchAndNoWaitForTheDevice) {
   TrainOptions options = small_run().options;
   options.global_batch = 8;
   options.micro_batch = 4;
-  Steps steps(options);
+  SelfCommunicator alone;
+  Steps steps(options, alone);
   steps.train(4);
   const ModeScope late(StreamMode::late);
   emulator::reset_calls();
@@ -273,6 +328,33 @@ TEST(RecordedSteps, OneLaunchAMicroBatchAndNoWaitForTheDevice) {
   EXPECT_EQ(calls.copies, kSteps * (kMicroBatches * 4 + 1));
   // Until the micro-batch before last has been copied, and for the outcome of the step before.
   EXPECT_EQ(calls.host_waits, kSteps * (kMicroBatches + 1));
+}
+
+double parts_of(const StepTimes& times) {
+  return times.data + times.copy + times.forward + times.backward + times.exposed_communication +
+         times.optimizer + times.device_wait;
+}
+
+// The others wait for the last rank in the exchange, between the segments of their graphs.
+TEST(RecordedSteps, NoTimeIsCountedTwice) {
+  Communicator& ranks = testing::mpi_world();
+  TrainOptions options = small_run().options;
+  options.micro_batch = 4;
+  options.global_batch = 8 * ranks.size();
+  Steps steps(options, ranks);
+  steps.train(3);
+  const StepTimes before = steps.replica.times();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 8; ++i) {
+    if (ranks.rank() + 1 == ranks.size())
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    steps.train(1);
+  }
+  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
+  const StepTimes after = steps.replica.times();
+  EXPECT_GT(steps.replica.recorded_steps()->replayed, 8);
+  EXPECT_GT(after.exposed_communication, before.exposed_communication);
+  EXPECT_LE(parts_of(after) - parts_of(before), all.count());
 }
 
 }  // namespace
