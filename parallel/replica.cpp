@@ -58,7 +58,7 @@ std::span<const StepResult> Replica::train_step(const Schedule& schedule,
   return state_->train_step(schedule, loader, step, lr);
 }
 
-std::optional<RecordedSteps> Replica::recorded_steps() const { return state_->recorded_steps(); }
+std::optional<GraphUse> Replica::graph_use() const { return state_->graph_use(); }
 
 std::span<const StepResult> Replica::finish_steps() {
   const auto begin = std::chrono::steady_clock::now();

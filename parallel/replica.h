@@ -15,7 +15,7 @@
 #include "parallel/device_times.h"
 #include "parallel/nonfinite_search.h"
 #include "parallel/rank_context.h"
-#include "parallel/recorded_steps.h"
+#include "parallel/graph_use.h"
 #include "parallel/schedule.h"
 #include "parallel/shard_norms.h"
 #include "parallel/snapshot.h"
@@ -96,8 +96,8 @@ class Replica {
   /// What was asked of the device since the last step was not training's, as a snapshot.
   void leave_out_of_device_times();
 
-  /// Nothing where the device takes no recorded work, as the processor.
-  std::optional<RecordedSteps> recorded_steps() const;
+  /// Nothing where the device takes no graphs, as the processor.
+  std::optional<GraphUse> graph_use() const;
 
   /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
   ShardNorms& shard_norms();

@@ -42,7 +42,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
   StepResult result;
   read_metrics(result);
   context.communicator().require_healthy();
-  programs.packed().invalidate();  // on ranks that had none to evaluate, too: see PieceKey
+  programs.packed().invalidate();  // on ranks that had none to evaluate, too: see GraphKey
   device_timer.leave_out();
   LOCKSTEP_CHECK(result.counted > 0,
                  DataError,

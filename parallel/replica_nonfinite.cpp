@@ -48,7 +48,7 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
     const DeviceWait waiting(context);
     context.backend().synchronize();  // the loader's memory is copied from until then
   }
-  programs.packed().invalidate();   // on ranks that had none to compute, too: see PieceKey
+  programs.packed().invalidate();   // on ranks that had none to compute, too: see GraphKey
   times = before;
   device_timer.leave_out();
   checks_ = checks_always_;

@@ -42,7 +42,7 @@ Replica::State::State(RankContext& rank_context,
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())),
       ranges_(context.backend().ranges()),
-      pieces_(context.backend()) {
+      graphs_(context.backend()) {
   for (auto& event : copied_) {
     event = context.backend().make_event();
     context.backend().record(*event);
@@ -57,9 +57,9 @@ Replica::State::State(RankContext& rank_context,
   initialise_parameters();
   if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
-  why_not_recorded_ = reason_not_to_record();
-  if (!all_ranks_say(why_not_recorded_.empty()) && why_not_recorded_.empty())
-    why_not_recorded_ = "another rank cannot record steps";
+  why_no_graphs_ = reason_against_graphs();
+  if (!all_ranks_say(why_no_graphs_.empty()) && why_no_graphs_.empty())
+    why_no_graphs_ = "another rank cannot capture steps";
   checks_always_ = checks_ = env().nan_check == "1";
   if (checks_) programs.check_finite(search_.report());
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);

@@ -39,8 +39,8 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
                                                        data::Loader& loader,
                                                        std::int64_t step,
                                                        float lr) {
-  Piece piece{.schedule = &schedule, .step = step, .lr = lr};
-  piece.state = {.seed = options.seed,
+  StepSegment segment{.schedule = &schedule, .step = step, .lr = lr};
+  segment.state = {.seed = options.seed,
                  .step = std::uint64_t(step),
                  .counters = counters.on_device(),
                  .group = group_.get()};
@@ -49,15 +49,15 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   timer_.start();
   for (const ShardWork& shard : schedule.work) {
     const bool last_shard = &shard == &schedule.work.back();
-    piece.shard = &shard;
+    segment.shard = &shard;
     for (const MicroBatch& micro_batch : shard.micro_batches) {
       const bool last = &micro_batch == &shard.micro_batches.back();
-      piece.program = &programs.training(micro_batch.samples);
-      piece.state.accumulate = &micro_batch != &shard.micro_batches.front();
-      piece.state.first_sample = std::uint64_t(micro_batch.first_sample);
-      piece.ends_shard = last && !last_shard;
-      piece.ends_step = last && last_shard && !joins_later;
-      load(*piece.program, loader, piece.state.first_sample);
+      segment.program = &programs.training(micro_batch.samples);
+      segment.state.accumulate = &micro_batch != &shard.micro_batches.front();
+      segment.state.first_sample = std::uint64_t(micro_batch.first_sample);
+      segment.ends_shard = last && !last_shard;
+      segment.ends_step = last && last_shard && !joins_later;
+      load(*segment.program, loader, segment.state.first_sample);
       if (micro_batch.samples == batch.micro_batch) {
         times.whole_loading += loading_;
         ++times.whole_loaded;
@@ -65,16 +65,16 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       times.data += fetching_;
       times.copy += loading_ - fetching_;
       times.device_wait += holding_up_;
-      do_piece(piece);
+      run_segment(segment);
     }
   }
-  if (joins_later) join_missing_rounds(schedule, piece.state);
+  if (joins_later) join_missing_rounds(schedule, segment.state);
   if (joins_later || schedule.work.empty()) {
     if (schedule.work.empty()) send_counters();
-    piece.program = nullptr;
-    piece.ends_shard = false;
-    piece.ends_step = true;
-    do_piece(piece);
+    segment.program = nullptr;
+    segment.ends_shard = false;
+    segment.ends_step = true;
+    run_segment(segment);
   }
   device_timer.end_step();
   const std::span<const StepResult> known = [&] {
@@ -114,12 +114,12 @@ bool Replica::State::order_is_equal(const Schedule& schedule) const {
   return micro_batches % batch.cluster == 0;
 }
 
-void Replica::State::ask_for(const Piece& piece) {
-  if (piece.program != nullptr) {
+void Replica::State::launch_eagerly(const StepSegment& segment) {
+  if (segment.program != nullptr) {
     const double exchanged = exchanging_;
-    const double computing = run(*piece.program->program, piece.state, piece.ends_step);
-    if (checks_) end_round(std::int64_t(piece.state.first_sample));
-    if (piece.program->samples == batch.micro_batch && recorder_ == nullptr) {
+    const double computing = run(*segment.program->program, segment.state, segment.ends_step);
+    if (checks_) end_round(std::int64_t(segment.state.first_sample));
+    if (segment.program->samples == batch.micro_batch && capture_ == nullptr) {
       times.whole_compute += computing - (exchanging_ - exchanged);
       ++times.whole_computed;
     }
@@ -128,10 +128,10 @@ void Replica::State::ask_for(const Piece& piece) {
     device_timer.mark(DevicePart::backward);
     times.backward += timer_.lap();
   }
-  if (piece.ends_shard) finish_shard(piece);
-  if (!piece.ends_step) return;
-  if (adds_norms_) end_shard(*piece.shard, *piece.schedule);
-  update(piece);
+  if (segment.ends_shard) finish_shard(segment);
+  if (!segment.ends_step) return;
+  if (adds_norms_) end_shard(*segment.shard, *segment.schedule);
+  update(segment);
 }
 
 double Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
@@ -175,7 +175,7 @@ void Replica::State::start_exchange(int bucket) {
 }
 
 void Replica::State::between_kernels() {
-  if (recorder_ != nullptr || !exchange.in_flight()) return;
+  if (capture_ != nullptr || !exchange.in_flight()) return;
   const auto begin = Clock::now();
   const DeviceScope scope(profiler.get(), moving_work_);
   exchange.progress();
@@ -186,10 +186,10 @@ void Replica::State::start_all_buckets() {
   for (int b = 0; b < exchange.bucket_count(); ++b) start_bucket(b);
 }
 
-void Replica::State::finish_shard(const Piece& piece) {
+void Replica::State::finish_shard(const StepSegment& segment) {
   if (adds_norms_) {
     for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
-    end_shard(*piece.shard, *piece.schedule);
+    end_shard(*segment.shard, *segment.schedule);
   }
   exchange_by_host([this] { exchange.finish_shard(); });
   device_timer.mark(DevicePart::backward);
@@ -223,7 +223,7 @@ void Replica::State::finish_bucket(int bucket) {
   profiler->record(bucket_work_[b], bucket_start_[b], end);
 }
 
-void Replica::State::update(const Piece& piece) {
+void Replica::State::update(const StepSegment& segment) {
   const int buckets = exchange.bucket_count();
   context.position().enter(Phase::exchange);
   exchange_by_host([this, buckets] {
@@ -235,7 +235,7 @@ void Replica::State::update(const Piece& piece) {
                programs.gradients() + metrics.range.offset + metrics.range.elems,
                programs.space().buckets[0].elems - metrics.range.elems);
   context.position().enter(Phase::optimizer);
-  if (checks_always_) stop_where_found(*piece.schedule, piece.step);
+  if (checks_always_) stop_where_found(*segment.schedule, segment.step);
   timer_.start();
   const auto begin = timer_.at();
   if (profiler) profiler->enter(optimizer_work_);
@@ -248,7 +248,7 @@ void Replica::State::update(const Piece& piece) {
                       .previous = options.on_nonfinite == OnNonfinite::stop ? outcome : nullptr},
                      outcome);
   for (int b = 0; b < buckets; ++b)
-    optimizer.update_bucket(b, piece.step, piece.lr, outcome, piece.state.counters);
+    optimizer.update_bucket(b, segment.step, segment.lr, outcome, segment.state.counters);
   optimizer.update_running_statistics(outcome);
   programs.packed().invalidate();
   times.optimizer += timer_.lap();

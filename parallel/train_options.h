@@ -86,7 +86,7 @@ struct TrainOptions {
   Reduction reduction = Reduction::reproducible;
   Overlap overlap = Overlap::on;
   double bucket_mb = 0;      ///< MiB; 0: as the device likes it, see DeviceTraits
-  bool record_steps = true;  ///< on a device that takes recorded work: see RecordedSteps
+  bool use_graphs = true;  ///< on a device that takes graphs: see GraphUse
   // data
   data::Augmentation augmentation = {};
   int workers = -1;               ///< -1: auto

@@ -43,7 +43,7 @@ struct FakeCall {
   std::size_t count;
   ncclDataType_t type;
   int peer;  ///< or root
-  bool recorded = false;
+  bool captured = false;
 };
 
 /// Ends the process: a mistake that NCCL would not survive either.

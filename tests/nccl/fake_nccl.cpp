@@ -83,8 +83,8 @@ ncclResult_t ask(ncclComm* comm, cudaStream_t stream, const FakeCall& call) {
   group.comm = comm;
   group.stream = stream;
   group.calls.push_back(call);
-  group.calls.back().recorded =
-      fake_nccl()->is_recorded != nullptr && fake_nccl()->is_recorded(stream);
+  group.calls.back().captured =
+      fake_nccl()->is_captured != nullptr && fake_nccl()->is_captured(stream);
   return group.depth > 0 ? ncclSuccess : launch();
 }
 

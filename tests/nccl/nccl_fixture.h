@@ -32,7 +32,7 @@ inline FakeNccl& fake() {
       const auto* last = static_cast<const std::byte*>(memory) + bytes - 1;
       return !device().is_host_memory(memory) && !device().is_host_memory(last);
     };
-    played->is_recorded = [](void* stream) {
+    played->is_captured = [](void* stream) {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status);
       return status != cudaStreamCaptureStatusNone;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole trainings over a played NCCL, on streams in adverse orders, recorded and replayed: the bits
-// are those over MPI, asked for kernel by kernel.
+// Whole trainings over a played NCCL, on streams in adverse orders, captured and replayed: the bits
+// are those over MPI, launched eagerly.
 #include <atomic>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ SmallRun small_run() {
                {.global_batch = 16, .micro_batch = 4, .steps = 14}};
   run.options.optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f};
   run.options.bucket_mb = 0.001;
-  run.options.log_every = 3;  // those steps are measured, and asked for
+  run.options.log_every = 3;  // those steps are measured, and launched eagerly
   run.options.eval_every = 5;
   run.options.workers = 1;
   return run;
@@ -54,9 +54,9 @@ constexpr const char* kOverRanks = "batch norm's groups are of several ranks";
 
 void expect_bits_of_mpi(const SmallRun& run, const std::string& why_not = {}) {
   const TrainSummary over_mpi = [&] {
-    SmallRun asked = run;
-    asked.options.record_steps = false;
-    return train(asked, mpi_world());
+    SmallRun eager = run;
+    eager.options.use_graphs = false;
+    return train(eager, mpi_world());
   }();
   for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
     emulator::set_stream_mode(mode);
@@ -66,37 +66,37 @@ void expect_bits_of_mpi(const SmallRun& run, const std::string& why_not = {}) {
     EXPECT_EQ(over_nccl.weights_sha256, over_mpi.weights_sha256) << "streams: " << int(mode);
     EXPECT_EQ(over_nccl.train_loss, over_mpi.train_loss);
     EXPECT_EQ(over_nccl.val_loss, over_mpi.val_loss);
-    EXPECT_EQ(over_nccl.recorded_steps->why_not, why_not);
-    EXPECT_EQ(over_nccl.recorded_steps->replayed > 0, why_not.empty());
+    EXPECT_EQ(over_nccl.graph_use->why_not, why_not);
+    EXPECT_EQ(over_nccl.graph_use->replays > 0, why_not.empty());
   }
 }
 
 TEST(NcclTraining, EqualBits) { expect_bits_of_mpi(small_run()); }
 
-// On the last rank, of one piece after the other: all ranks do without one that collectives stand
+// On the last rank, of one segment after the other: all ranks do without one that collectives stand
 // in, and so without any further.
-TEST(NcclTraining, EqualBitsWhereAPieceCannotBeRecorded) {
+TEST(NcclTraining, EqualBitsWhereASegmentCannotBeCaptured) {
   SmallRun run = small_run();
   run.options.micro_batch = 2;
-  run.options.record_steps = false;
+  run.options.use_graphs = false;
   const TrainSummary over_mpi = train(run, mpi_world());
-  run.options.record_steps = true;
+  run.options.use_graphs = true;
   const bool fails = mpi_world().rank() == mpi_world().size() - 1;
   int agreed = 0;
-  for (int piece = 1; piece <= 5; ++piece) {
-    if (fails) emulator::spoil_capture(piece);
+  for (int segment = 1; segment <= 5; ++segment) {
+    if (fails) emulator::spoil_capture(segment);
     NcclContext context;
     const TrainSummary summary = train(run, context);
     emulator::spoil_capture(0);
-    EXPECT_EQ(summary.weights_sha256, over_mpi.weights_sha256) << piece;
-    EXPECT_EQ(summary.train_loss, over_mpi.train_loss) << piece;
-    const std::string& why_not = summary.recorded_steps->why_not;
+    EXPECT_EQ(summary.weights_sha256, over_mpi.weights_sha256) << segment;
+    EXPECT_EQ(summary.train_loss, over_mpi.train_loss) << segment;
+    const std::string& why_not = summary.graph_use->why_not;
     if (fails)
-      EXPECT_THAT(why_not, HasSubstr("cudaErrorStreamCaptureInvalidated")) << piece;
-    else if (why_not == "another rank could not record a step")
+      EXPECT_THAT(why_not, HasSubstr("cudaErrorStreamCaptureInvalidated")) << segment;
+    else if (why_not == "another rank could not capture a step")
       ++agreed;
     else
-      EXPECT_EQ(why_not, "") << piece;
+      EXPECT_EQ(why_not, "") << segment;
   }
   EXPECT_EQ(agreed > 0, !fails);
 }
@@ -158,7 +158,7 @@ TEST(NcclTraining, FastSumsTrainAsWell) {
   run.options.reduction = Reduction::fast;
   NcclContext context;
   const TrainSummary summary = train(run, context);
-  EXPECT_EQ(summary.recorded_steps->why_not, "");
+  EXPECT_EQ(summary.graph_use->why_not, "");
   EXPECT_LT(summary.train_loss, 3);
 }
 

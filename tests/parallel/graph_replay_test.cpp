@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are recorded and replayed give the bits of steps that are asked for kernel by kernel,
+// Steps that are captured and replayed give the bits of steps that are launched eagerly,
 // on streams that do as late as they may, or as early, what they were asked for; and ask the device
 // for one launch a micro-batch.
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
 #include "parallel/input_stage.h"
-#include "parallel/recorded_work.h"
+#include "parallel/graph_cache.h"
 #include "parallel/replica.h"
 #include "parallel/self_communicator.h"
 #include "parallel/trainer.h"
@@ -57,29 +57,29 @@ testing::SmallRun small_run() {
 }
 
 void expect_equal_bits(testing::SmallRun run, Communicator& ranks) {
-  run.options.record_steps = false;
-  const TrainSummary asked = testing::train(run, ranks);
-  EXPECT_EQ(asked.recorded_steps->pieces, 0);
-  run.options.record_steps = true;
+  run.options.use_graphs = false;
+  const TrainSummary eager = testing::train(run, ranks);
+  EXPECT_EQ(eager.graph_use->graphs, 0);
+  run.options.use_graphs = true;
   const bool switched_off = env().graph == "0";
   for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
     const ModeScope scope(mode);
     const TrainSummary replayed = testing::train(run, ranks);
-    EXPECT_EQ(replayed.weights_sha256, asked.weights_sha256) << int(mode);
-    EXPECT_EQ(replayed.train_loss, asked.train_loss);
-    EXPECT_EQ(replayed.val_loss, asked.val_loss);
-    EXPECT_EQ(replayed.recorded_steps->why_not, switched_off ? "LOCKSTEP_GRAPH=0" : "");
-    EXPECT_GE(replayed.recorded_steps->replayed, switched_off ? 0 : run.options.steps / 2);
-    EXPECT_EQ(replayed.recorded_steps->pieces > 0, !switched_off);
+    EXPECT_EQ(replayed.weights_sha256, eager.weights_sha256) << int(mode);
+    EXPECT_EQ(replayed.train_loss, eager.train_loss);
+    EXPECT_EQ(replayed.val_loss, eager.val_loss);
+    EXPECT_EQ(replayed.graph_use->why_not, switched_off ? "LOCKSTEP_GRAPH=0" : "");
+    EXPECT_GE(replayed.graph_use->replays, switched_off ? 0 : run.options.steps / 2);
+    EXPECT_EQ(replayed.graph_use->graphs > 0, !switched_off);
   }
 }
 
-TEST(RecordedSteps, EqualBits) {
+TEST(GraphReplay, EqualBits) {
   SelfCommunicator alone;
   expect_equal_bits(small_run(), alone);
 }
 
-TEST(RecordedSteps, EqualBitsWithFewerShardsAndClippedAdamw) {
+TEST(GraphReplay, EqualBitsWithFewerShardsAndClippedAdamw) {
   testing::SmallRun run = small_run();
   run.options.optimizer = Adamw{.lr = 1e-3f};
   run.options.clip_norm = 0.5f;
@@ -89,7 +89,7 @@ TEST(RecordedSteps, EqualBitsWithFewerShardsAndClippedAdamw) {
 }
 
 // Micro-batches large enough to be copied beside the computing.
-TEST(RecordedSteps, EqualBitsOfLargeInputs) {
+TEST(GraphReplay, EqualBitsOfLargeInputs) {
   testing::SmallRun run = small_run();
   run.model = [](Builder& nn, Value x) {
     return nn.linear(nn.flatten(nn.max_pool2d(x, {.kernel = 16})), {.out_features = 5});
@@ -108,42 +108,42 @@ TEST(RecordedSteps, EqualBitsOfLargeInputs) {
   EXPECT_GT(communication->second, 2 * InputStage::kLeastBytes) << "no stage for two of them";
 }
 
-TEST(RecordedSteps, EqualBitsOfATransformer) {
+TEST(GraphReplay, EqualBitsOfATransformer) {
   testing::SmallRun run = testing::small_gpt();
   run.options.steps = 6;
   run.options.noise_scale_every = 0;
-  run.options.log_every = 4;  // that step is measured, and asked for
+  run.options.log_every = 4;  // that step is measured, and launched eagerly
   SelfCommunicator alone;
   expect_equal_bits(run, alone);
 }
 
-// Through the host: recorded in segments, which exchanges cut.
-TEST(RecordedSteps, EqualBitsOfSeveralRanks) {
+// Through the host: captured in graphs that exchanges cut.
+TEST(GraphReplay, EqualBitsOfSeveralRanks) {
   expect_equal_bits(small_run(), testing::mpi_world());
 }
 
-// On the last rank, of each segment in turn: of micro-batches, of a shard's sum, of buckets.
-TEST(RecordedSteps, EqualBitsWhereASegmentCannotBeRecorded) {
+// On the last rank, of each graph in turn: of micro-batches, of a shard's sum, of buckets.
+TEST(GraphReplay, EqualBitsWhereAGraphCannotBeCaptured) {
   testing::SmallRun run = small_run();
-  run.options.record_steps = false;
-  const TrainSummary asked = testing::train(run, testing::mpi_world());
-  run.options.record_steps = true;
+  run.options.use_graphs = false;
+  const TrainSummary eager = testing::train(run, testing::mpi_world());
+  run.options.use_graphs = true;
   Communicator& ranks = testing::mpi_world();
   const bool fails = ranks.rank() == ranks.size() - 1;
-  for (int segment = 1; segment <= 6; ++segment) {
-    if (fails) emulator::spoil_capture(segment);
+  for (int graph = 1; graph <= 6; ++graph) {
+    if (fails) emulator::spoil_capture(graph);
     const TrainSummary summary = testing::train(run, ranks);
     emulator::spoil_capture(0);
-    EXPECT_EQ(summary.weights_sha256, asked.weights_sha256) << segment;
-    EXPECT_EQ(summary.train_loss, asked.train_loss) << segment;
-    const std::string& why_not = summary.recorded_steps->why_not;
-    EXPECT_EQ(why_not.empty(), !fails) << segment;
+    EXPECT_EQ(summary.weights_sha256, eager.weights_sha256) << graph;
+    EXPECT_EQ(summary.train_loss, eager.train_loss) << graph;
+    const std::string& why_not = summary.graph_use->why_not;
+    EXPECT_EQ(why_not.empty(), !fails) << graph;
     EXPECT_EQ(why_not.find("cudaErrorStreamCaptureInvalidated") != why_not.npos, fails) << why_not;
   }
 }
 
 // As with a CUDA-aware MPI: the device must have done what is sent, and wait for what comes.
-TEST(RecordedSteps, EqualBitsWhereTheNetworkReachesTheDevice) {
+TEST(GraphReplay, EqualBitsWhereTheNetworkReachesTheDevice) {
   const testing::SmallRun run = small_run();
   const TrainSummary staged = testing::train(run, testing::mpi_world());
   for (const StreamMode mode : {StreamMode::late, StreamMode::others_first}) {
@@ -153,27 +153,27 @@ TEST(RecordedSteps, EqualBitsWhereTheNetworkReachesTheDevice) {
   }
 }
 
-TEST(RecordedSteps, SaysWhyNot) {
+TEST(GraphReplay, SaysWhyNot) {
   testing::SmallRun run = small_run();
   run.options.profile = true;
   run.options.steps = 4;
   SelfCommunicator alone;
   const TrainSummary summary = testing::train(run, alone);
-  EXPECT_EQ(summary.recorded_steps->pieces, 0);
-  EXPECT_EQ(summary.recorded_steps->why_not, "--profile times every operator");
+  EXPECT_EQ(summary.graph_use->graphs, 0);
+  EXPECT_EQ(summary.graph_use->why_not, "--profile times every operator");
 }
 
-TEST(RecordedSteps, SaysWhyNotWhereEveryStepIsLogged) {
+TEST(GraphReplay, SaysWhyNotWhereEveryStepIsLogged) {
   testing::SmallRun run = small_run();
   run.options.log_every = 1;
   SelfCommunicator alone;
   const TrainSummary summary = testing::train(run, alone);
-  EXPECT_EQ(summary.recorded_steps->pieces, 0);
-  EXPECT_THAT(summary.recorded_steps->why_not, ::testing::HasSubstr("--log-every"));
+  EXPECT_EQ(summary.graph_use->graphs, 0);
+  EXPECT_THAT(summary.graph_use->why_not, ::testing::HasSubstr("--log-every"));
 }
 
-/// Pieces that add one to a number on the device.
-class Pieces : public ::testing::Test {
+/// Segments that add one to a number on the device.
+class Segments : public ::testing::Test {
  protected:
   static constexpr float kOne = 1;
 
@@ -184,95 +184,95 @@ class Pieces : public ::testing::Test {
     device_->copy_to_host(&value, number(), sizeof value);
     return value;
   }
-  bool record(const std::function<void(WorkRecorder&)>& work, bool others_recorded = true) {
-    return pieces_.record({.samples = 1}, {work, [=](bool own) { return own && others_recorded; }});
+  bool capture(const std::function<void(WorkCapture&)>& work, bool others_captured = true) {
+    return graphs_.capture({.samples = 1}, {work, [=](bool own) { return own && others_captured; }});
   }
 
   std::unique_ptr<Backend> device_ = testing::make_test_backend();
   std::unique_ptr<DeviceBuffer> memory_ = device_->allocate(2 * sizeof(float), "number and one");
-  RecordedPieces pieces_{*device_};
+  GraphCache graphs_{*device_};
 
   void SetUp() override { device_->copy_to_device(number() + 1, &kOne, sizeof kOne); }
 };
 
-TEST_F(Pieces, AreRecordedTheSecondTime) {
-  const auto work = [&](WorkRecorder&) { add_one(); };
-  EXPECT_FALSE(record(work)) << "the first time is for libraries to load";
-  EXPECT_FALSE(pieces_.has_failed());
+TEST_F(Segments, AreCapturedTheSecondTime) {
+  const auto work = [&](WorkCapture&) { add_one(); };
+  EXPECT_FALSE(capture(work)) << "the first time is for libraries to load";
+  EXPECT_FALSE(graphs_.has_failed());
   EXPECT_EQ(value(), 0);
-  EXPECT_TRUE(record(work));
-  EXPECT_EQ(value(), 1) << "recording does the work once";
-  pieces_.find({.samples = 1})->replay();
+  EXPECT_TRUE(capture(work));
+  EXPECT_EQ(value(), 1) << "capturing does the work once";
+  graphs_.find({.samples = 1})->replay();
   EXPECT_EQ(value(), 2);
 }
 
-TEST_F(Pieces, AreCutWhereTheHostHasToWork) {
+TEST_F(Segments, AreCutWhereTheHostHasToWork) {
   std::vector<float> seen;
-  const auto work = [&](WorkRecorder& recorder) {
+  const auto work = [&](WorkCapture& capture) {
     add_one();
-    recorder.on_host([&] { seen.push_back(value()); });
+    capture.cut_for_host([&] { seen.push_back(value()); });
     add_one();
   };
-  record(work);
-  EXPECT_TRUE(record(work));
-  pieces_.find({.samples = 1})->replay();
+  capture(work);
+  EXPECT_TRUE(capture(work));
+  graphs_.find({.samples = 1})->replay();
   EXPECT_EQ(value(), 4);
   EXPECT_EQ(seen, (std::vector<float>{1, 3}));
 }
 
-TEST_F(Pieces, ThatCannotBeRecordedAreTriedOnce) {
+TEST_F(Segments, ThatCannotBeCapturedAreTriedOnce) {
   int calls = 0;
-  const auto work = [&](WorkRecorder&) {
+  const auto work = [&](WorkCapture&) {
     ++calls;
     add_one();
     device_->synchronize();
   };
-  record(work);
-  EXPECT_FALSE(record(work));
-  EXPECT_TRUE(pieces_.has_failed());
-  EXPECT_THAT(pieces_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
+  capture(work);
+  EXPECT_FALSE(capture(work));
+  EXPECT_TRUE(graphs_.has_failed());
+  EXPECT_THAT(graphs_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
   EXPECT_EQ(value(), 0) << "nothing was done";
   add_one();
   EXPECT_EQ(value(), 1) << "the device goes on";
-  EXPECT_FALSE(record(work));
+  EXPECT_FALSE(capture(work));
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(Pieces, ThatAnotherRankCouldNotRecordAreNotDone) {
-  const auto work = [&](WorkRecorder&) { add_one(); };
-  record(work);
-  EXPECT_FALSE(record(work, false));
+TEST_F(Segments, ThatAnotherRankCouldNotCaptureAreNotDone) {
+  const auto work = [&](WorkCapture&) { add_one(); };
+  capture(work);
+  EXPECT_FALSE(capture(work, false));
   EXPECT_EQ(value(), 0);
-  EXPECT_EQ(pieces_.why_not(), "another rank could not record a step");
-  EXPECT_EQ(pieces_.find({.samples = 1}), nullptr);
+  EXPECT_EQ(graphs_.why_not(), "another rank could not capture a step");
+  EXPECT_EQ(graphs_.find({.samples = 1}), nullptr);
 }
 
-TEST_F(Pieces, ThatFailBehindACutGoOnThere) {
+TEST_F(Segments, ThatFailBehindACutGoOnThere) {
   std::vector<float> seen;
-  const auto work = [&](WorkRecorder& recorder) {
+  const auto work = [&](WorkCapture& capture) {
     for (int i = 0; i < 2; ++i) {
       add_one();
-      recorder.on_host([&] { seen.push_back(value()); });
+      capture.cut_for_host([&] { seen.push_back(value()); });
     }
     add_one();
     device_->synchronize();
-    recorder.on_host([&] { seen.push_back(value()); });
+    capture.cut_for_host([&] { seen.push_back(value()); });
     add_one();
   };
-  record(work);
-  EXPECT_TRUE(record(work));
+  capture(work);
+  EXPECT_TRUE(capture(work));
   EXPECT_EQ(value(), 4) << "each once";
   EXPECT_EQ(seen, (std::vector<float>{1, 2, 3}));
-  EXPECT_TRUE(pieces_.has_failed());
-  EXPECT_THAT(pieces_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
-  EXPECT_EQ(pieces_.find({.samples = 1}), nullptr);
+  EXPECT_TRUE(graphs_.has_failed());
+  EXPECT_THAT(graphs_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
+  EXPECT_EQ(graphs_.find({.samples = 1}), nullptr);
 }
 
-TEST_F(Pieces, AnErrorOfTheNetworkSaysHowToDoWithoutGraphs) {
-  const auto work = [&](WorkRecorder&) { throw CommError("rank 1: gone", "look at rank 1"); };
-  record(work);
+TEST_F(Segments, AnErrorOfTheNetworkSaysHowToDoWithoutGraphs) {
+  const auto work = [&](WorkCapture&) { throw CommError("rank 1: gone", "look at rank 1"); };
+  capture(work);
   try {
-    record(work);
+    capture(work);
     FAIL() << "the communicator is of no use any more";
   } catch (const CommError& error) {
     EXPECT_STREQ(error.what(), "rank 1: gone");
@@ -310,7 +310,7 @@ struct Steps {
   std::int64_t next = 0;
 };
 
-TEST(RecordedSteps, OneLaunchAMicroBatchAndNoWaitForTheDevice) {
+TEST(GraphReplay, OneLaunchAMicroBatchAndNoWaitForTheDevice) {
   TrainOptions options = small_run().options;
   options.global_batch = 8;
   options.micro_batch = 4;
@@ -335,8 +335,8 @@ double parts_of(const StepTimes& times) {
          times.optimizer + times.device_wait;
 }
 
-// The others wait for the last rank in the exchange, between the segments of their graphs.
-TEST(RecordedSteps, NoTimeIsCountedTwice) {
+// The others wait for the last rank in the exchange, between their graphs.
+TEST(GraphReplay, NoTimeIsCountedTwice) {
   Communicator& ranks = testing::mpi_world();
   TrainOptions options = small_run().options;
   options.micro_batch = 4;
@@ -352,7 +352,7 @@ TEST(RecordedSteps, NoTimeIsCountedTwice) {
   }
   const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
   const StepTimes after = steps.replica.times();
-  EXPECT_GT(steps.replica.recorded_steps()->replayed, 8);
+  EXPECT_GT(steps.replica.graph_use()->replays, 8);
   EXPECT_GT(after.exposed_communication, before.exposed_communication);
   EXPECT_LE(parts_of(after) - parts_of(before), all.count());
 }
