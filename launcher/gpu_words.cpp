@@ -332,20 +332,15 @@ std::string gpu_phases_line(const DeviceTimes& times, std::int64_t steps) {
 
 std::string graph_use_json(const std::optional<GraphUse>& use) {
   if (!use) return "null";
-  return Json{{"graphs", use->graphs},
-              {"replays", use->replays},
-              {"why_not", use->why_not}}
-      .dump();
+  return Json{{"graphs", use->graphs}, {"replays", use->replays}, {"why_not", use->why_not}}.dump();
 }
 
 std::string graph_use_words(const std::optional<GraphUse>& use) {
   if (!use) return {};
-  const std::string done = fmt::format("{} captured, replayed {} times",
-                                       use->graphs,
-                                       with_thousands(double(use->replays)));
+  const std::string done = fmt::format(
+      "{} captured, replayed {} times", use->graphs, with_thousands(double(use->replays)));
   if (use->why_not.empty()) return done;
-  return use->graphs == 0 ? "none: " + use->why_not
-                               : done + "; no more: " + use->why_not;
+  return use->graphs == 0 ? "none: " + use->why_not : done + "; no more: " + use->why_not;
 }
 
 std::string gpus_json(std::span<const GpuUse> ranks) {

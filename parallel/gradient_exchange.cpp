@@ -264,7 +264,9 @@ void GradientExchange::finish_bucket(int bucket) { state_->finish_bucket(bucket)
 bool GradientExchange::in_stream_order() const { return state_->in_stream_order(); }
 GradientExchange::ShardPlace GradientExchange::place() const { return state_->place(); }
 void GradientExchange::shard_was_replayed() { state_->shard_was_replayed(); }
-void GradientExchange::buckets_were_replayed(const SentBytes& bytes) { state_->buckets_were_replayed(bytes); }
+void GradientExchange::buckets_were_replayed(const SentBytes& bytes) {
+  state_->buckets_were_replayed(bytes);
+}
 void GradientExchange::undo_capture(const ShardPlace& place, const SentBytes& sent) {
   state_->undo_capture(place, sent);
 }

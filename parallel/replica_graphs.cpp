@@ -18,6 +18,13 @@
 // NCCL wants a collective captured, and replayed, by all its ranks or by none. So all that decides
 // it is equal on all ranks, or agreed upon: why nothing is captured, which steps are looked at, and
 // whether a capture succeeded; and the last segments of steps of as many samples have one key.
+// Where batch norm's groups are of several ranks collectives stand in every segment. Then all keys
+// are places: a round in a step of so many samples. A schedule is a function of samples and rank,
+// the ranks of a group have equally many rounds, since who has fewer micro-batches joins the others
+// without samples, and what else keys hold follows from the place. So all ranks of a group come to
+// a segment for the first time, capture it and replay it in the same rounds, and agree among
+// themselves; in the last segment all ranks do. Where their micro-batches differ the exchange is a
+// segment of its own on all of them.
 //
 // Where a capture fails before anything was done the segment is launched eagerly instead, kernel
 // by kernel. Behind a cut, graphs and exchanges have been done: the calls are made once more, but
@@ -28,6 +35,9 @@
 // says how to do without graphs.
 namespace lockstep {
 namespace {
+
+// Graphs take memory on the device, and keys that are places make one for each micro-batch.
+constexpr int kMostGraphsByPlace = 64;
 
 /// `place` names the capture while it lives.
 class CaptureScope {
@@ -53,8 +63,17 @@ std::string Replica::State::reason_against_graphs() const {
   if (fault_player() != nullptr) return "LOCKSTEP_FAULT plays faults";
   if (options.profile) return "--profile times every operator";
   if (ranges_ != nullptr) return "a tool is attached that sees every operator";
-  // Its collectives stand in every segment, and ranks have different ones.
-  if (batch.cluster > 1) return "batch norm's groups are of several ranks";
+  if (batch.cluster > 1) {
+    if (!exchange.in_stream_order())
+      return "batch norm's groups are of several ranks, and MPI moves their statistics";
+    // Of whole batches and of an epoch's last.
+    const int rounds = training_schedule(batch, batch.global_batch, context.rank()).most_rounds;
+    if (2 * (rounds + 1) > kMostGraphsByPlace)
+      return fmt::format(
+          "batch norm's groups are of several ranks, and {} micro-batches a step on a rank are too "
+          "many for a graph each",
+          rounds);
+  }
   if (batch.shards > GradientExchange::kMostShardsReserved)
     return fmt::format("buffers may move: there are more than {} shards",
                        GradientExchange::kMostShardsReserved);
@@ -62,11 +81,11 @@ std::string Replica::State::reason_against_graphs() const {
 }
 
 bool Replica::State::captures_now() const {
-  return why_no_graphs_.empty() && !checks_ && !device_timer.was_asked() &&
-         !shard_norms.measures();
+  return why_no_graphs_.empty() && !checks_ && !device_timer.was_asked() && !shard_norms.measures();
 }
 
 GraphKey Replica::State::graph_key(const StepSegment& segment) const {
+  if (batch.cluster > 1) return {.step_samples = segment.schedule->samples, .round = segment.round};
   GraphKey key{.accumulate = segment.state.accumulate};
   if (segment.program != nullptr) {
     key.samples = segment.program->samples;
@@ -110,14 +129,15 @@ void Replica::State::run_segment(const StepSegment& segment) {
 }
 
 bool Replica::State::agree(const StepSegment& segment, bool captured) {
-  if (!segment.ends_step || context.size() == 1 || !exchange.in_stream_order()) return captured;
-  return all_ranks_say(captured);
+  if (context.size() == 1 || !exchange.in_stream_order()) return captured;
+  if (segment.ends_step) return all_say(context.host_communicator(), captured);
+  return group_ ? all_say(*group_, captured) : captured;
 }
 
-bool Replica::State::all_ranks_say(bool yes) {
-  std::vector<std::uint8_t> answers(std::size_t(context.size()));
+bool Replica::State::all_say(Communicator& ranks, bool yes) {
+  std::vector<std::uint8_t> answers(std::size_t(ranks.size()));
   const std::uint8_t own = yes ? 1 : 0;
-  context.host_communicator().all_gather(&own, answers.data(), sizeof own);
+  ranks.all_gather(&own, answers.data(), sizeof own);
   return std::ranges::all_of(answers, [](std::uint8_t answer) { return answer == 1; });
 }
 
@@ -129,7 +149,8 @@ void Replica::State::replay(const StepSegment& segment, const CapturedWork& work
   if (segment.program != nullptr) segment.program->program->mark_copies_fresh();
   if (exchange.in_stream_order()) {
     if (segment.ends_shard) exchange.shard_was_replayed();
-    if (segment.ends_step) exchange.buckets_were_replayed(bytes_sent_.at(segment.schedule->samples));
+    if (segment.ends_step)
+      exchange.buckets_were_replayed(bytes_sent_.at(segment.schedule->samples));
   }
   if (segment.ends_step) programs.packed().invalidate();
   times.backward += timer_.lap() - (exchange.exposed_seconds() - exposed);
@@ -137,9 +158,8 @@ void Replica::State::replay(const StepSegment& segment, const CapturedWork& work
 
 std::optional<GraphUse> Replica::State::graph_use() const {
   if (!context.backend().captures_graphs()) return std::nullopt;
-  GraphUse use{graphs_.size(),
-               replays_,
-               why_no_graphs_.empty() ? graphs_.why_not() : why_no_graphs_};
+  GraphUse use{
+      graphs_.size(), replays_, why_no_graphs_.empty() ? graphs_.why_not() : why_no_graphs_};
   if (use.graphs == 0 && use.why_not.empty())
     use.why_not = observed_steps_ == steps_
                       ? "every step was measured: with a larger --log-every, or with "

@@ -43,12 +43,17 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
       state.accumulate = true;
     }
   }
-  if (batch.cluster > 1) join_missing_rounds(schedule, state);
+  state.accumulate = true;
+  if (batch.cluster > 1)
+    join_missing_rounds(schedule, [&](const BoundProgram& program, int) {
+      run(*program.program, state, false);
+      end_round(-1);
+    });
   {
     const DeviceWait waiting(context);
     context.backend().synchronize();  // the loader's memory is copied from until then
   }
-  programs.packed().invalidate();   // on ranks that had none to compute, too: see GraphKey
+  programs.packed().invalidate();  // on ranks that had none to compute, too: see GraphKey
   times = before;
   device_timer.leave_out();
   checks_ = checks_always_;

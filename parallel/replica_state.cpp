@@ -58,7 +58,7 @@ Replica::State::State(RankContext& rank_context,
   if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
   why_no_graphs_ = reason_against_graphs();
-  if (!all_ranks_say(why_no_graphs_.empty()) && why_no_graphs_.empty())
+  if (!all_say(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
     why_no_graphs_ = "another rank cannot capture steps";
   checks_always_ = checks_ = env().nan_check == "1";
   if (checks_) programs.check_finite(search_.report());

@@ -4,9 +4,9 @@
 #include <array>
 
 #include "parallel/device_timer.h"
+#include "parallel/graph_cache.h"
 #include "parallel/lap_timer.h"
 #include "parallel/nonfinite_search.h"
-#include "parallel/graph_cache.h"
 #include "parallel/replica.h"
 #include "parallel/replica_parts.h"
 
@@ -49,9 +49,11 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   /// What a step asks of the device between the loading of one micro-batch and the next.
   struct StepSegment {
     const Schedule* schedule = nullptr;
+    int round = 0;  ///< its place in the step
     std::int64_t step = 0;
     float lr = 0;
-    const BoundProgram* program = nullptr;  ///< null: no micro-batch, the exchange alone
+    const BoundProgram* program = nullptr;  ///< null: no micro-batch, the exchange alone; for
+                                            ///< 0 samples: to join batch norm's collectives
     const ShardWork* shard = nullptr;
     bool ends_shard = false;  ///< the shard's sum is added to those before; not for the last one
     bool ends_step = false;   ///< exchange and update follow
@@ -63,9 +65,10 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
   std::size_t next_slot();
   void send_counters();
-  /// Whether the collectives of batch norm and of an exchange beside it come in one order on all
-  /// ranks.
-  bool order_is_equal(const Schedule& schedule) const;
+  /// Whether a rank of a batch-norm group has fewer micro-batches than others of it.
+  bool rounds_differ(const Schedule& schedule) const;
+  /// Whether the step's exchange begins behind the last round, in a segment of its own.
+  bool exchanges_apart(const Schedule& schedule) const;
   void begin_step(const Schedule& schedule, std::int64_t step, float lr);
   /// By a graph's launch where it can be, otherwise by launch_eagerly().
   void run_segment(const StepSegment& segment);
@@ -73,8 +76,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void replay(const StepSegment& segment, const CapturedWork& work);
   /// Whether all ranks have captured it, where its collectives are captured with it.
   bool agree(const StepSegment& segment, bool captured);
-  /// Collective.
-  bool all_ranks_say(bool yes);
+  /// Collective over `ranks`.
+  static bool all_say(Communicator& ranks, bool yes);
   GraphKey graph_key(const StepSegment& segment) const;
   std::string reason_against_graphs() const;
   bool captures_now() const;
@@ -84,7 +87,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
     if (capture_ == nullptr || exchange.in_stream_order())
       work();
     else
-      capture_->on_host(work);
+      capture_->cut_for_host(work);
   }
   void set_sample_weight(const Schedule& schedule);
   void copy_sample_weight(const BoundProgram& program);
@@ -99,7 +102,19 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void declare_profile();
   void declare_ranges();
   void finish_bucket(int bucket);
-  void join_missing_rounds(const Schedule& schedule, RunState& state);
+  /// Calls run(program, round) for each round of the batch-norm group that this rank has no
+  /// micro-batch for: ranks of a group run the same number, and one that has fewer takes part in
+  /// the collectives with no samples. It starts its exchange afterwards, since those rounds still
+  /// write (zero more) into the gradients that would be on their way.
+  template <typename Run>
+  void join_missing_rounds(const Schedule& schedule, Run run) {
+    const BoundProgram& none = programs.training(0);
+    for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
+      copy_sample_weight(none);
+      run(none, round);
+    }
+  }
+  static int own_rounds(const Schedule& schedule);
   void update(const StepSegment& segment);
   void read_metrics(StepResult& result);
   /// `first_sample`: of the micro-batch that has run; -1: none.
@@ -131,10 +146,11 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   GraphCache graphs_;
   WorkCapture* capture_ = nullptr;                // the one under way
   std::map<std::int64_t, SentBytes> bytes_sent_;  // of a step, by the samples of its batch
-  std::string why_no_graphs_;                  // empty: segments are captured
+  std::string why_no_graphs_;                     // empty: segments are captured
   std::int64_t replays_ = 0;
-  std::int64_t steps_ = 0, observed_steps_ = 0;  // since construction; whose phases or gradients were
-  double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward
+  std::int64_t steps_ = 0,
+               observed_steps_ = 0;  // since construction; whose phases or gradients were
+  double exchanging_ = 0;            // seconds of moving exchanges along, among those of backward
 };
 
 }  // namespace lockstep

@@ -27,12 +27,6 @@ void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
   }
 }
 
-int own_rounds(const Schedule& schedule) {
-  std::size_t rounds = 0;
-  for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
-  return int(rounds);
-}
-
 }  // namespace
 
 std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
@@ -41,11 +35,11 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
                                                        float lr) {
   StepSegment segment{.schedule = &schedule, .step = step, .lr = lr};
   segment.state = {.seed = options.seed,
-                 .step = std::uint64_t(step),
-                 .counters = counters.on_device(),
-                 .group = group_.get()};
+                   .step = std::uint64_t(step),
+                   .counters = counters.on_device(),
+                   .group = group_.get()};
   begin_step(schedule, step, lr);
-  const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
+  const bool apart = exchanges_apart(schedule);
   timer_.start();
   for (const ShardWork& shard : schedule.work) {
     const bool last_shard = &shard == &schedule.work.back();
@@ -56,7 +50,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       segment.state.accumulate = &micro_batch != &shard.micro_batches.front();
       segment.state.first_sample = std::uint64_t(micro_batch.first_sample);
       segment.ends_shard = last && !last_shard;
-      segment.ends_step = last && last_shard && !joins_later;
+      segment.ends_step = last && last_shard && !apart;
       load(*segment.program, loader, segment.state.first_sample);
       if (micro_batch.samples == batch.micro_batch) {
         times.whole_loading += loading_;
@@ -66,13 +60,21 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
       times.copy += loading_ - fetching_;
       times.device_wait += holding_up_;
       run_segment(segment);
+      ++segment.round;
     }
   }
-  if (joins_later) join_missing_rounds(schedule, segment.state);
-  if (joins_later || schedule.work.empty()) {
-    if (schedule.work.empty()) send_counters();
+  if (schedule.work.empty()) send_counters();
+  segment.ends_shard = false;
+  if (batch.cluster > 1)
+    join_missing_rounds(schedule, [&](const BoundProgram& program, int round) {
+      segment.program = &program;
+      segment.state.accumulate = true;
+      segment.round = round;
+      run_segment(segment);
+    });
+  if (apart) {
     segment.program = nullptr;
-    segment.ends_shard = false;
+    segment.round = schedule.rounds;
     segment.ends_step = true;
     run_segment(segment);
   }
@@ -95,7 +97,8 @@ void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, flo
   if (checks_) search_.begin();
   counters.begin_step(optimizer.counters(step, lr));
   exchange.begin_step(schedule);
-  overlaps_ = options.overlap == Overlap::on && order_is_equal(schedule);
+  overlaps_ =
+      options.overlap == Overlap::on && !(exchange.in_stream_order() && rounds_differ(schedule));
   const bool whole = schedule.samples == batch.global_batch;
   device_timer.begin_step(step, whole);
   // Short batches say little of the noise, and may have shards that are absent.
@@ -105,20 +108,33 @@ void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, flo
   if (device_timer.was_asked() || shard_norms.measures()) ++observed_steps_;
 }
 
+int Replica::State::own_rounds(const Schedule& schedule) {
+  std::size_t rounds = 0;
+  for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
+  return int(rounds);
+}
+
+bool Replica::State::rounds_differ(const Schedule& schedule) const {
+  const std::int64_t micro_batches = (schedule.samples + batch.micro_batch - 1) / batch.micro_batch;
+  return micro_batches % batch.cluster != 0;
+}
+
 // In stream order a rank's collectives begin in the order in which it asks for them. A rank that
 // joins rounds of its batch-norm group starts its exchange behind them: so must the others of its
 // group then, or each would wait for what the other asks for next.
-bool Replica::State::order_is_equal(const Schedule& schedule) const {
-  if (batch.cluster == 1 || !exchange.in_stream_order()) return true;
-  const std::int64_t micro_batches = (schedule.samples + batch.micro_batch - 1) / batch.micro_batch;
-  return micro_batches % batch.cluster == 0;
+bool Replica::State::exchanges_apart(const Schedule& schedule) const {
+  if (schedule.work.empty()) return true;
+  if (batch.cluster == 1) return false;
+  return exchange.in_stream_order() ? rounds_differ(schedule)
+                                    : own_rounds(schedule) < schedule.rounds;
 }
 
 void Replica::State::launch_eagerly(const StepSegment& segment) {
   if (segment.program != nullptr) {
     const double exchanged = exchanging_;
     const double computing = run(*segment.program->program, segment.state, segment.ends_step);
-    if (checks_) end_round(std::int64_t(segment.state.first_sample));
+    const bool joins = segment.program->samples == 0;
+    if (checks_) end_round(joins ? -1 : std::int64_t(segment.state.first_sample));
     if (segment.program->samples == batch.micro_batch && capture_ == nullptr) {
       times.whole_compute += computing - (exchanging_ - exchanged);
       ++times.whole_computed;
@@ -194,19 +210,6 @@ void Replica::State::finish_shard(const StepSegment& segment) {
   exchange_by_host([this] { exchange.finish_shard(); });
   device_timer.mark(DevicePart::backward);
   times.backward += timer_.lap();
-}
-
-// Ranks of a batch-norm group run the same number of micro-batches: one that has fewer takes part
-// in the collectives with no samples and adds nothing. It starts its exchange afterwards, since
-// those rounds still write (zero more) into the gradients that would be on their way.
-void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& state) {
-  state.accumulate = true;
-  const BoundProgram& program = programs.training(0);
-  for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
-    copy_sample_weight(program);
-    run(*program.program, state, false);
-    if (checks_) end_round(-1);
-  }
 }
 
 void Replica::State::finish_bucket(int bucket) {

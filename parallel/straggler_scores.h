@@ -11,8 +11,8 @@ namespace lockstep {
 /// Seconds that a rank took for its whole micro-batches. Short ones, which take longer a sample, do
 /// not count.
 struct RankWork {
-  double loading = 0;  ///< waiting for samples
-  double compute = 0;  ///< forward and backward
+  double loading = 0;   ///< waiting for samples
+  double compute = 0;   ///< forward and backward
   double loaded = 0;    ///< micro-batches that `loading` is of
   double computed = 0;  ///< that `compute` is of: fewer where a graph's launch did the work of some
 };
@@ -58,8 +58,8 @@ class StragglerScores {
  private:
   struct Rank {
     bool crowded = false;
-    RankWork mean;                    // smoothed, for one micro-batch; 1 or 0 of each
-    double slow_seconds = 0;          // for how long it has been above kSlow
+    RankWork mean;            // smoothed, for one micro-batch; 1 or 0 of each
+    double slow_seconds = 0;  // for how long it has been above kSlow
     std::int64_t slow_steps = 0;
     bool named = false;
   };

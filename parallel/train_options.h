@@ -85,7 +85,7 @@ struct TrainOptions {
   std::uint64_t seed = 1;
   Reduction reduction = Reduction::reproducible;
   Overlap overlap = Overlap::on;
-  double bucket_mb = 0;      ///< MiB; 0: as the device likes it, see DeviceTraits
+  double bucket_mb = 0;    ///< MiB; 0: as the device likes it, see DeviceTraits
   bool use_graphs = true;  ///< on a device that takes graphs: see GraphUse
   // data
   data::Augmentation augmentation = {};

@@ -10,8 +10,8 @@
 #include "core/io/checkpoint.h"
 #include "parallel/device_times.h"
 #include "parallel/gpu_use.h"
-#include "parallel/ledger.h"
 #include "parallel/graph_use.h"
+#include "parallel/ledger.h"
 #include "parallel/run_advice.h"
 
 namespace lockstep {

@@ -14,7 +14,7 @@ struct DeviceActivity {
   std::uint64_t mark = kUnmarked;  ///< the one it was asked for under: DeviceTracer::push()
   /// The compiler's name of a kernel, "_ZN8lockstep..."; "copy to host". Valid during the call.
   std::string_view name;
-  std::uint32_t stream = 0;  ///< the tool's number
+  std::uint32_t stream = 0;                                    ///< the tool's number
   std::chrono::steady_clock::time_point begin = {}, end = {};  ///< on the processor's clock
 };
 

@@ -50,9 +50,7 @@ SmallRun small_run() {
   return run;
 }
 
-constexpr const char* kOverRanks = "batch norm's groups are of several ranks";
-
-void expect_bits_of_mpi(const SmallRun& run, const std::string& why_not = {}) {
+void expect_bits_of_mpi(const SmallRun& run) {
   const TrainSummary over_mpi = [&] {
     SmallRun eager = run;
     eager.options.use_graphs = false;
@@ -66,39 +64,49 @@ void expect_bits_of_mpi(const SmallRun& run, const std::string& why_not = {}) {
     EXPECT_EQ(over_nccl.weights_sha256, over_mpi.weights_sha256) << "streams: " << int(mode);
     EXPECT_EQ(over_nccl.train_loss, over_mpi.train_loss);
     EXPECT_EQ(over_nccl.val_loss, over_mpi.val_loss);
-    EXPECT_EQ(over_nccl.graph_use->why_not, why_not);
-    EXPECT_EQ(over_nccl.graph_use->replays > 0, why_not.empty());
+    EXPECT_EQ(over_nccl.graph_use->why_not, "");
+    EXPECT_GT(over_nccl.graph_use->replays, 0);
   }
 }
 
 TEST(NcclTraining, EqualBits) { expect_bits_of_mpi(small_run()); }
 
 // On the last rank, of one segment after the other: all ranks do without one that collectives stand
-// in, and so without any further.
-TEST(NcclTraining, EqualBitsWhereASegmentCannotBeCaptured) {
-  SmallRun run = small_run();
-  run.options.micro_batch = 2;
+// in, and behind a step's last without any further.
+void expect_bits_where_captures_fail(SmallRun run, int captures) {
   run.options.use_graphs = false;
   const TrainSummary over_mpi = train(run, mpi_world());
   run.options.use_graphs = true;
   const bool fails = mpi_world().rank() == mpi_world().size() - 1;
   int agreed = 0;
-  for (int segment = 1; segment <= 5; ++segment) {
-    if (fails) emulator::spoil_capture(segment);
+  for (int capture = 1; capture <= captures; ++capture) {
+    if (fails) emulator::spoil_capture(capture);
     NcclContext context;
     const TrainSummary summary = train(run, context);
     emulator::spoil_capture(0);
-    EXPECT_EQ(summary.weights_sha256, over_mpi.weights_sha256) << segment;
-    EXPECT_EQ(summary.train_loss, over_mpi.train_loss) << segment;
+    EXPECT_EQ(summary.weights_sha256, over_mpi.weights_sha256) << capture;
+    EXPECT_EQ(summary.train_loss, over_mpi.train_loss) << capture;
     const std::string& why_not = summary.graph_use->why_not;
     if (fails)
-      EXPECT_THAT(why_not, HasSubstr("cudaErrorStreamCaptureInvalidated")) << segment;
+      EXPECT_THAT(why_not, HasSubstr("cudaErrorStreamCaptureInvalidated")) << capture;
     else if (why_not == "another rank could not capture a step")
       ++agreed;
     else
-      EXPECT_EQ(why_not, "") << segment;
+      EXPECT_EQ(why_not, "") << capture;
   }
   EXPECT_EQ(agreed > 0, !fails);
+}
+
+TEST(NcclTraining, EqualBitsWhereASegmentCannotBeCaptured) {
+  SmallRun run = small_run();
+  run.options.micro_batch = 2;
+  expect_bits_where_captures_fail(run, mpi_world().size() == 2 ? 5 : 3);
+}
+
+TEST(NcclTraining, EqualBitsWhereARoundOfBatchNormCannotBeCaptured) {
+  SmallRun run = small_run();
+  run.options.batch_norm = BatchNormPolicy::parse("group:8");
+  expect_bits_where_captures_fail(run, 3);
 }
 
 std::atomic<const Position*> watched{nullptr};
@@ -138,11 +146,26 @@ TEST(NcclTraining, EqualBitsOfSeveralShardsARank) {
   expect_bits_of_mpi(run);
 }
 
+// The short last batches leave a rank of a group without its last micro-batch.
 TEST(NcclTraining, EqualBitsOfBatchNormOverRanks) {
-  if (mpi_world().size() % 2 != 0) GTEST_SKIP() << "needs pairs of ranks";
   SmallRun run = small_run();
   run.options.batch_norm = BatchNormPolicy::parse("group:8");
-  expect_bits_of_mpi(run, kOverRanks);
+  expect_bits_of_mpi(run);
+}
+
+TEST(NcclTraining, NoGraphsOfVeryManyRoundsOfBatchNorm) {
+  const int ranks = mpi_world().size();
+  SmallRun run = small_run();
+  run.options.batch_norm = BatchNormPolicy::parse("group:2");
+  run.options.micro_batch = 1;
+  run.options.global_batch = 32 * ranks;  // 32 rounds
+  run.options.steps = 3;
+  run.options.eval_every = 0;
+  run.data = data::glyphs(32 * ranks, 5);
+  NcclContext context;
+  const TrainSummary summary = train(run, context);
+  EXPECT_EQ(summary.graph_use->graphs, 0);
+  EXPECT_THAT(summary.graph_use->why_not, HasSubstr("32 micro-batches a step on a rank"));
 }
 
 // With evaluations that only some ranks have work for, and packed copies of weights.

@@ -12,8 +12,8 @@
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "parallel/input_stage.h"
 #include "parallel/graph_cache.h"
+#include "parallel/input_stage.h"
 #include "parallel/replica.h"
 #include "parallel/self_communicator.h"
 #include "parallel/trainer.h"
@@ -118,9 +118,7 @@ TEST(GraphReplay, EqualBitsOfATransformer) {
 }
 
 // Through the host: captured in graphs that exchanges cut.
-TEST(GraphReplay, EqualBitsOfSeveralRanks) {
-  expect_equal_bits(small_run(), testing::mpi_world());
-}
+TEST(GraphReplay, EqualBitsOfSeveralRanks) { expect_equal_bits(small_run(), testing::mpi_world()); }
 
 // On the last rank, of each graph in turn: of micro-batches, of a shard's sum, of buckets.
 TEST(GraphReplay, EqualBitsWhereAGraphCannotBeCaptured) {
@@ -185,7 +183,8 @@ class Segments : public ::testing::Test {
     return value;
   }
   bool capture(const std::function<void(WorkCapture&)>& work, bool others_captured = true) {
-    return graphs_.capture({.samples = 1}, {work, [=](bool own) { return own && others_captured; }});
+    return graphs_.capture({.samples = 1},
+                           {work, [=](bool own) { return own && others_captured; }});
   }
 
   std::unique_ptr<Backend> device_ = testing::make_test_backend();

@@ -33,6 +33,7 @@ bool has_priorities(const std::vector<Node>& nodes) {
 }
 
 int captures_until_spoiled = 0;  // 0: none will be
+long captures_begun = 0;
 
 /// Whether all that was recorded comes before what `origin` has come to.
 bool is_joined(const Capture& capture, const CUstream_st& origin) {
@@ -50,6 +51,13 @@ void lockstep::emulator::spoil_capture(int number) {
   captures_until_spoiled = number;
 }
 
+long lockstep::emulator::capture_number(void* handle) {
+  const Lock lock(device_in_use());
+  cudaStream_t stream = nullptr;
+  if (find_stream(static_cast<cudaStream_t>(handle), stream) != cudaSuccess) return 0;
+  return stream->capture ? stream->capture->number : 0;
+}
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   const Lock lock(device_in_use());
   cudaStream_t stream = nullptr;
@@ -62,6 +70,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
   stream->capture->mode = mode;
   stream->capture->thread = std::this_thread::get_id();
   stream->capture->origin = stream;
+  stream->capture->number = ++captures_begun;
   return cudaSuccess;
 }
 

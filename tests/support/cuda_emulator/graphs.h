@@ -21,6 +21,7 @@ struct Capture {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;         ///< which began it
   cudaStream_t origin = nullptr;  ///< null once it is closed
+  long number = 0;                ///< of captures so far
   std::vector<Node> nodes;
   bool invalid = false;
   bool ended = false;

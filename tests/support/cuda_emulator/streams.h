@@ -38,6 +38,10 @@ void set_stream_mode(StreamMode mode);
 /// none.
 void spoil_capture(int number);
 
+/// In which capture `stream`, a cudaStream_t, takes part, counted from 1 in the order they began;
+/// 0: in none.
+long capture_number(void* stream);
+
 /// What was asked of the runtime; neither what a capture recorded nor what a graph replays.
 struct Calls {
   std::size_t kernel_launches = 0;  ///< and what libraries would launch
