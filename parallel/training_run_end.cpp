@@ -85,7 +85,7 @@ RunFacts TrainingRun::facts() const {
                  .moving_seconds = p_.replica.times().moving_exchanges,
                  .on_gpu = !is_on_host()};
   // Steps that are replayed have fewer gaps than those that were measured.
-  const bool replays = s.graph_use && s.graph_use->replayed > 0;
+  const bool replays = s.graph_use && s.graph_use->replays > 0;
   if (s.device_steps > 0 && !replays) facts.device_idle = s.device_times.share(DevicePart::idle);
   for (const Bucket& bucket : saved.space.buckets)
     facts.gradient_bytes += bucket.elems * std::int64_t(sizeof(float));
