@@ -330,22 +330,17 @@ std::string gpu_phases_line(const DeviceTimes& times, std::int64_t steps) {
                      steps);
 }
 
-std::string recorded_steps_json(const std::optional<RecordedSteps>& recorded) {
-  if (!recorded) return "null";
-  return Json{{"pieces", recorded->pieces},
-              {"replayed", recorded->replayed},
-              {"why_not", recorded->why_not}}
-      .dump();
+std::string graph_use_json(const std::optional<GraphUse>& use) {
+  if (!use) return "null";
+  return Json{{"graphs", use->graphs}, {"replays", use->replays}, {"why_not", use->why_not}}.dump();
 }
 
-std::string recorded_steps_words(const std::optional<RecordedSteps>& recorded) {
-  if (!recorded) return {};
-  const std::string done = fmt::format("{} recorded pieces of steps, replayed {} times",
-                                       recorded->pieces,
-                                       with_thousands(double(recorded->replayed)));
-  if (recorded->why_not.empty()) return done;
-  return recorded->pieces == 0 ? "none: " + recorded->why_not
-                               : done + "; no more: " + recorded->why_not;
+std::string graph_use_words(const std::optional<GraphUse>& use) {
+  if (!use) return {};
+  const std::string done = fmt::format(
+      "{} captured, replayed {} times", use->graphs, with_thousands(double(use->replays)));
+  if (use->why_not.empty()) return done;
+  return use->graphs == 0 ? "none: " + use->why_not : done + "; no more: " + use->why_not;
 }
 
 std::string gpus_json(std::span<const GpuUse> ranks) {

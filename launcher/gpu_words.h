@@ -9,7 +9,7 @@
 
 #include "parallel/device_times.h"
 #include "parallel/gpu_use.h"
-#include "parallel/recorded_steps.h"
+#include "parallel/graph_use.h"
 
 namespace lockstep {
 
@@ -23,9 +23,9 @@ std::vector<std::string> gpu_lines(std::span<const GpuUse> ranks);
 std::string gpu_phases_line(const DeviceTimes& times, std::int64_t steps);
 
 /// {"pieces": 4, "replayed": 1000, "why_not": ""}, or null.
-std::string recorded_steps_json(const std::optional<RecordedSteps>& recorded);
-/// "4 recorded pieces of steps, replayed 1,000 times"; empty where the device takes none.
-std::string recorded_steps_words(const std::optional<RecordedSteps>& recorded);
+std::string graph_use_json(const std::optional<GraphUse>& use);
+/// "4 captured, replayed 1,000 times"; empty where the device takes none.
+std::string graph_use_words(const std::optional<GraphUse>& use);
 /// The use in numbers, for summary.json: an array with an object a rank. null: not said. Empty
 /// where there are no ranks.
 std::string gpus_json(std::span<const GpuUse> ranks);

@@ -231,7 +231,7 @@ void Progress::on_end(const TrainSummary& summary) {
         summary.checkpoints,
         100 * summary.checkpoint_stall_share,
         milliseconds(summary.checkpoint_stall_ms)));
-  if (const std::string graphs = recorded_steps_words(summary.recorded_steps); !graphs.empty())
+  if (const std::string graphs = graph_use_words(summary.graph_use); !graphs.empty())
     console_.line("graphs                 " + graphs);
   std::string memory = fmt::format("memory                 planned {} (arena {})",
                                    bytes_words(double(summary.memory_planned_bytes)),

@@ -362,7 +362,7 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"slowest_rank_phase", summary.slowest_phase},
                    {"ranks", std::int64_t(summary.ranks)},
                    {"device", summary.device},
-                   {"recorded_steps", JsonText{recorded_steps_json(summary.recorded_steps)}},
+                   {"graph_use", JsonText{graph_use_json(summary.graph_use)}},
                    {"gpus", JsonText{gpus_json(summary.gpus)}}},
                   2));
 }

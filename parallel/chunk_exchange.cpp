@@ -133,7 +133,7 @@ CommRequestPtr ChunkExchange::start_all_reduce(Bucket bucket) {
   return way_[0].start_all_reduce(bucket);
 }
 
-void ChunkExchange::forget() {
+void ChunkExchange::drop_started() {
   for (InFlight& entry : in_flight_) entry.requests.clear();
   started_ = 0;
   std::ranges::fill(entered_, 0);

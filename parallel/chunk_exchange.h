@@ -47,7 +47,7 @@ class ChunkExchange {
   void begin(const ExchangePlan& plan, std::int64_t largest);
   void start(Bucket bucket);
   /// Nothing that was started is done, nor will be.
-  void forget();
+  void drop_started();
   /// Moves everything along that can move. Never blocks.
   void progress();
   bool idle() const { return completed() == started_; }

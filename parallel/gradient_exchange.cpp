@@ -79,17 +79,17 @@ class GradientExchange::State {
 
   bool in_stream_order() const { return ranks_ == 1 || !in_stream_.empty(); }
   ShardPlace place() const { return sums_.place(); }
-  void pass_shard() { sums_.pass(); }
-  void pass_buckets(const SentBytes& bytes) {
+  void shard_was_replayed() { sums_.was_replayed(); }
+  void buckets_were_replayed(const SentBytes& bytes) {
     std::ranges::fill(stage_, Stage::finished);
-    bytes_passed_ += bytes;
+    bytes_replayed_ += bytes;
   }
-  void go_back(const ShardPlace& place, const SentBytes& sent_before) {
-    sums_.go_back(place);
+  void undo_capture(const ShardPlace& place, const SentBytes& sent_before) {
+    sums_.undo_capture(place);
     std::ranges::fill(stage_, Stage::open);
-    bytes_passed_ += sent_before - sent();
+    bytes_replayed_ += sent_before - sent();
     if (ranks_ == 1) return;
-    chunks_.forget();
+    chunks_.drop_started();
     chunks_.begin(*plan_, largest_chunked(plan_->size));
   }
 
@@ -142,7 +142,7 @@ class GradientExchange::State {
   std::size_t pending_sum_bytes() const { return sums_.bytes(); }
   std::size_t communication_bytes() const { return gather_.bytes() + chunks_.bytes(); }
   SentBytes sent() const {
-    SentBytes sum = bytes_passed_;
+    SentBytes sum = bytes_replayed_;
     sum += gather_.sent();
     return sum += chunks_.sent();
   }
@@ -240,7 +240,7 @@ class GradientExchange::State {
   WholeGather gather_;
   ChunkExchange chunks_;
   std::chrono::steady_clock::duration exposed_{};
-  SentBytes bytes_passed_;  // by recorded work
+  SentBytes bytes_replayed_;  // by graphs
 };
 
 GradientExchange::GradientExchange(Backend& backend,
@@ -263,10 +263,12 @@ bool GradientExchange::in_flight() const { return state_->in_flight(); }
 void GradientExchange::finish_bucket(int bucket) { state_->finish_bucket(bucket); }
 bool GradientExchange::in_stream_order() const { return state_->in_stream_order(); }
 GradientExchange::ShardPlace GradientExchange::place() const { return state_->place(); }
-void GradientExchange::pass_shard() { state_->pass_shard(); }
-void GradientExchange::pass_buckets(const SentBytes& bytes) { state_->pass_buckets(bytes); }
-void GradientExchange::go_back(const ShardPlace& place, const SentBytes& sent) {
-  state_->go_back(place, sent);
+void GradientExchange::shard_was_replayed() { state_->shard_was_replayed(); }
+void GradientExchange::buckets_were_replayed(const SentBytes& bytes) {
+  state_->buckets_were_replayed(bytes);
+}
+void GradientExchange::undo_capture(const ShardPlace& place, const SentBytes& sent) {
+  state_->undo_capture(place, sent);
 }
 int GradientExchange::bucket_count() const { return state_->bucket_count(); }
 std::size_t GradientExchange::pending_sum_bytes() const { return state_->pending_sum_bytes(); }

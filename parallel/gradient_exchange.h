@@ -79,7 +79,7 @@ class GradientExchange {
   void finish_shard();
   void start_bucket(int bucket);
 
-  /// Whether the device alone does all of it, in stream order, so that it can be recorded: one
+  /// Whether the device alone does all of it, in stream order, so that it can be captured: one
   /// rank, or a communicator of that kind.
   bool in_stream_order() const;
   /// How far the step's shards are: equal places, of equal schedules, go on alike.
@@ -89,13 +89,13 @@ class GradientExchange {
     int merges = 0;   ///< of those with the next shard
   };
   ShardPlace place() const;
-  /// Recorded work has done what finish_shard() does, or all that is left of the step, in which
+  /// A graph has done what finish_shard() does, or all that is left of the step, in which
   /// this rank sends `bytes`.
-  void pass_shard();
-  void pass_buckets(const SentBytes& bytes);
+  void shard_was_replayed();
+  void buckets_were_replayed(const SentBytes& bytes);
   /// What was asked for since `place` was not done, and what was sent() then is all that has been.
   /// No bucket had been started, but where in_stream_order().
-  void go_back(const ShardPlace& place, const SentBytes& sent);
+  void undo_capture(const ShardPlace& place, const SentBytes& sent);
 
   /// Moves started exchanges along; cheap, never blocks.
   void progress();

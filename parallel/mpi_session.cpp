@@ -3,10 +3,10 @@
 
 #include <cstdlib>
 #include <exception>
-#include <string_view>
-#if __has_include(<mpi-ext.h>)  // Open MPI's
-#include <mpi-ext.h>
 #include <mpi.h>
+#include <string_view>
+#if __has_include(<mpi-ext.h>)  // Open MPI's, which needs mpi.h before it
+#include <mpi-ext.h>
 #endif
 
 #include "core/base/error.h"

@@ -24,10 +24,10 @@ void PendingSums::begin(const LocalTree& tree) {
 
 void PendingSums::push() {
   merge(next_merges(), extent_, pending_[std::size_t(open_ - next_merges())]);
-  pass();
+  was_replayed();
 }
 
-void PendingSums::pass() {
+void PendingSums::was_replayed() {
   LOCKSTEP_ASSERT(left() > 0);
   open_ += 1 - next_merges();
   ++pushed_;

@@ -24,12 +24,12 @@ class PendingSums {
   void begin(const LocalTree& tree);
   /// Pushes what `gradients` holds, for every shard but the last; frees `gradients`.
   void push();
-  /// As push(), where recorded work has done it.
-  void pass();
+  /// As push(), where a graph has done it.
+  void was_replayed();
   GradientExchange::ShardPlace place() const {
     return {pushed_, open_, tree_->merges.empty() ? 0 : next_merges()};
   }
-  void go_back(const GradientExchange::ShardPlace& place) {
+  void undo_capture(const GradientExchange::ShardPlace& place) {
     pushed_ = place.finished;
     open_ = place.pending;
   }

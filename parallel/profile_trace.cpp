@@ -59,6 +59,11 @@ std::string host_event(const Profiler& profiler, const Profiler::Event& event, i
       arguments);
 }
 
+std::string stream_row(const DeviceActivities& device, std::uint32_t stream) {
+  const std::string name = device.stream_name(stream);
+  return name.empty() ? fmt::format("GPU stream {}", stream) : "GPU " + name;
+}
+
 std::string device_events(const Profiler& profiler, const DeviceActivities& device, int rank) {
   std::string text;
   std::set<std::uint32_t> streams;
@@ -66,7 +71,7 @@ std::string device_events(const Profiler& profiler, const DeviceActivities& devi
   for (const std::string& name : device.names()) names.push_back(quoted(kernel_words(name)));
   for (const DeviceActivities::Event& event : device.events()) {
     if (streams.insert(event.stream).second)
-      text += row(rank, kFirstDeviceRow + event.stream, fmt::format("GPU stream {}", event.stream));
+      text += row(rank, kFirstDeviceRow + event.stream, stream_row(device, event.stream));
     const ProfiledWork none{.name = "", .path = "", .cost = {}};
     const ProfiledWork& work =
         event.work == DeviceActivities::kNoWork ? none : profiler.works()[std::size_t(event.work)];

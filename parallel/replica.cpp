@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/sha256.h"
+#include "parallel/device_wait.h"
 #include "parallel/fault_player.h"
 #include "parallel/memory_table.h"
 #include "parallel/replica_check.h"
@@ -57,11 +58,14 @@ std::span<const StepResult> Replica::train_step(const Schedule& schedule,
   return state_->train_step(schedule, loader, step, lr);
 }
 
-std::optional<RecordedSteps> Replica::recorded_steps() const { return state_->recorded_steps(); }
+std::optional<GraphUse> Replica::graph_use() const { return state_->graph_use(); }
 
 std::span<const StepResult> Replica::finish_steps() {
   const auto begin = std::chrono::steady_clock::now();
-  const std::span<const StepResult> results = state_->outcomes.take_all();
+  const std::span<const StepResult> results = [this] {
+    const DeviceWait waiting(state_->context);
+    return state_->outcomes.take_all();
+  }();
   state_->times.device_wait +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   require_healthy();
@@ -69,6 +73,7 @@ std::span<const StepResult> Replica::finish_steps() {
 }
 
 const StepResult& Replica::newest_result() {
+  const DeviceWait waiting(state_->context);
   const StepResult& result = state_->outcomes.newest();
   require_healthy();
   return result;
@@ -76,7 +81,10 @@ const StepResult& Replica::newest_result() {
 
 void Replica::require_healthy() const { state_->context.communicator().require_healthy(); }
 
-void Replica::resume_updates() { state_->outcomes.forgive(); }
+void Replica::resume_updates() {
+  const DeviceWait waiting(state_->context);
+  state_->outcomes.forgive();
+}
 
 void Replica::time_next_step() { state_->device_timer.measure_next_step(); }
 

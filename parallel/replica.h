@@ -13,9 +13,9 @@
 #include "core/nn/builder.h"
 #include "parallel/batch_plan.h"
 #include "parallel/device_times.h"
+#include "parallel/graph_use.h"
 #include "parallel/nonfinite_search.h"
 #include "parallel/rank_context.h"
-#include "parallel/recorded_steps.h"
 #include "parallel/schedule.h"
 #include "parallel/shard_norms.h"
 #include "parallel/snapshot.h"
@@ -32,10 +32,11 @@ struct StepTimes {
   double data = 0, copy = 0, forward = 0, backward = 0, exposed_communication = 0, optimizer = 0,
          device_wait = 0;
   double moving_exchanges = 0;  ///< along, among the seconds of backward
-  /// Of whole micro-batches: getting samples, and forward with backward without
-  /// what moves exchanges along.
+  /// Of whole micro-batches: getting samples, and forward with backward without what moves
+  /// exchanges along; and how many those are of, which for the latter are none whose work a graph
+  /// does.
   double whole_loading = 0, whole_compute = 0;
-  std::int64_t whole_micro_batches = 0;
+  std::int64_t whole_loaded = 0, whole_computed = 0;
 };
 
 /// One rank's copy of the model in lockstep with the others: the compiled programs, the flat
@@ -95,8 +96,8 @@ class Replica {
   /// What was asked of the device since the last step was not training's, as a snapshot.
   void leave_out_of_device_times();
 
-  /// Nothing where the device takes no recorded work, as the processor.
-  std::optional<RecordedSteps> recorded_steps() const;
+  /// Nothing where the device takes no graphs, as the processor.
+  std::optional<GraphUse> graph_use() const;
 
   /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
   ShardNorms& shard_norms();

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "parallel/culprit.h"
+#include "parallel/device_wait.h"
 
 namespace lockstep {
 namespace {
@@ -162,6 +163,7 @@ void ReplicaCheck::read(const RankParts& parts) {
 
 void ReplicaCheck::hash(State& state, std::int64_t step) {
   state.step = step;
+  const DeviceWait waiting(context_);
   for (std::size_t begin = 0, end = 0; begin < tensors_.size(); begin = end) {
     const std::size_t array = tensors_[begin].array;
     while (end < tensors_.size() && tensors_[end].array == array) ++end;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/error.h"
+#include "parallel/device_wait.h"
 #include "parallel/replica_state.h"
 
 namespace lockstep {
@@ -12,8 +13,10 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
   // The device may still read what the loader, which dies next, has lent it.
   const auto stop = [&] {
     const bool stops = interrupted && interrupted();
-    if (stops) context.backend().synchronize();
-    return stops;
+    if (!stops) return false;
+    const DeviceWait waiting(context);
+    context.backend().synchronize();
+    return true;
   };
   int rounds = 0;
   evaluation_exchange.begin_step(schedule);
@@ -39,7 +42,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
   StepResult result;
   read_metrics(result);
   context.communicator().require_healthy();
-  programs.packed().invalidate();  // on ranks that had none to evaluate, too: see PieceKey
+  programs.packed().invalidate();  // on ranks that had none to evaluate, too: see GraphKey
   device_timer.leave_out();
   LOCKSTEP_CHECK(result.counted > 0,
                  DataError,
@@ -49,6 +52,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
 }
 
 void Replica::State::read_metrics(StepResult& result) {
+  const DeviceWait waiting(context);
   const auto read = [&](std::int64_t offset) {
     float value = 0;
     context.backend().copy_to_host(&value, programs.gradients() + offset, sizeof(float));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which operator computed something that is not finite: in every step with LOCKSTEP_NAN_CHECK=1,
 // and in a step that is replayed.
+#include "parallel/device_wait.h"
 #include "parallel/fault_player.h"
 #include "parallel/replica_state.h"
 
@@ -42,9 +43,17 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
       state.accumulate = true;
     }
   }
-  if (batch.cluster > 1) join_missing_rounds(schedule, state);
-  context.backend().synchronize();  // the loader's memory is copied from until then
-  programs.packed().invalidate();   // on ranks that had none to compute, too: see PieceKey
+  state.accumulate = true;
+  if (batch.cluster > 1)
+    join_missing_rounds(schedule, [&](const BoundProgram& program, int) {
+      run(*program.program, state, false);
+      end_round(-1);
+    });
+  {
+    const DeviceWait waiting(context);
+    context.backend().synchronize();  // the loader's memory is copied from until then
+  }
+  programs.packed().invalidate();  // on ranks that had none to compute, too: see GraphKey
   times = before;
   device_timer.leave_out();
   checks_ = checks_always_;

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
+#include "parallel/device_wait.h"
 #include "parallel/fault_player.h"
 
 namespace lockstep {
@@ -42,7 +43,7 @@ Replica::State::State(RankContext& rank_context,
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())),
       ranges_(context.backend().ranges()),
-      pieces_(context.backend()) {
+      graphs_(context.backend()) {
   for (auto& event : copied_) {
     event = context.backend().make_event();
     context.backend().record(*event);
@@ -57,9 +58,9 @@ Replica::State::State(RankContext& rank_context,
   initialise_parameters();
   if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
-  why_not_recorded_ = reason_not_to_record();
-  if (!all_ranks_say(why_not_recorded_.empty()) && why_not_recorded_.empty())
-    why_not_recorded_ = "another rank cannot record steps";
+  why_no_graphs_ = reason_against_graphs();
+  if (!all_say(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
+    why_no_graphs_ = "another rank cannot capture steps";
   checks_always_ = checks_ = env().nan_check == "1";
   if (checks_) programs.check_finite(search_.report());
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
@@ -104,6 +105,7 @@ void Replica::State::set_sample_weight(const Schedule& schedule) {
   float& place = *sample_weight->as<float>();
   if (place == weight) return;
   const auto begin = Clock::now();
+  const DeviceWait waiting(context);
   context.backend().synchronize();
   times.device_wait += seconds_between(begin, Clock::now());
   place = weight;
@@ -120,8 +122,7 @@ void Replica::State::load(const BoundProgram& program,
   const std::size_t slot = next_slot();
   DeviceEvent& copied = *copied_[slot];
   if (!on_host_) {
-    std::optional<CollectiveScope> waiting;
-    note_waiting(waiting);
+    const DeviceWait waiting(context);
     copied.wait();  // for what the device computes, so no loading yet
     holding_up_ = timer_.lap();
   }
@@ -149,12 +150,6 @@ void Replica::State::load(const BoundProgram& program,
   loading_ = fetching_ + timer_.lap();
 }
 
-// In stream order the host waits for other ranks when it waits for the device.
-void Replica::State::note_waiting(std::optional<CollectiveScope>& scope) {
-  if (context.size() > 1 && exchange.in_stream_order())
-    scope.emplace(context.position(), CollectiveNote{.name = "exchange"});
-}
-
 std::size_t Replica::State::next_slot() {
   next_copied_ = (next_copied_ + 1) % copied_.size();
   return next_copied_;
@@ -163,7 +158,10 @@ std::size_t Replica::State::next_slot() {
 // For a rank that has no micro-batch to send them with.
 void Replica::State::send_counters() {
   const std::size_t slot = next_slot();
-  copied_[slot]->wait();
+  {
+    const DeviceWait waiting(context);
+    copied_[slot]->wait();
+  }
   counters.send(slot, 0);
   context.backend().record(*copied_[slot]);
 }

@@ -4,9 +4,9 @@
 #include <array>
 
 #include "parallel/device_timer.h"
+#include "parallel/graph_cache.h"
 #include "parallel/lap_timer.h"
 #include "parallel/nonfinite_search.h"
-#include "parallel/recorded_work.h"
 #include "parallel/replica.h"
 #include "parallel/replica_parts.h"
 
@@ -39,7 +39,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void between_kernels() override;
 
   double moving_seconds() const { return exchanging_; }
-  std::optional<RecordedSteps> recorded_steps() const;
+  std::optional<GraphUse> graph_use() const;
 
   StepTimes times;
   DeviceTimer device_timer;
@@ -47,11 +47,13 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
 
  private:
   /// What a step asks of the device between the loading of one micro-batch and the next.
-  struct Piece {
+  struct StepSegment {
     const Schedule* schedule = nullptr;
+    int round = 0;  ///< its place in the step
     std::int64_t step = 0;
     float lr = 0;
-    const BoundProgram* program = nullptr;  ///< null: no micro-batch, the exchange alone
+    const BoundProgram* program = nullptr;  ///< null: no micro-batch, the exchange alone; for
+                                            ///< 0 samples: to join batch norm's collectives
     const ShardWork* shard = nullptr;
     bool ends_shard = false;  ///< the shard's sum is added to those before; not for the last one
     bool ends_step = false;   ///< exchange and update follow
@@ -61,31 +63,31 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void initialise_parameters();
   void load_initial_weights();
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
-  void note_waiting(std::optional<CollectiveScope>& scope);
   std::size_t next_slot();
   void send_counters();
-  /// Whether the collectives of batch norm and of an exchange beside it come in one order on all
-  /// ranks.
-  bool order_is_equal(const Schedule& schedule) const;
+  /// Whether a rank of a batch-norm group has fewer micro-batches than others of it.
+  bool rounds_differ(const Schedule& schedule) const;
+  /// Whether the step's exchange begins behind the last round, in a segment of its own.
+  bool exchanges_apart(const Schedule& schedule) const;
   void begin_step(const Schedule& schedule, std::int64_t step, float lr);
-  /// As recorded work where it can be, otherwise by ask_for().
-  void do_piece(const Piece& piece);
-  void ask_for(const Piece& piece);
-  void replay(const Piece& piece, const RecordedWork& work);
-  /// Whether all ranks have recorded it, where its collectives are recorded with it.
-  bool agree(const Piece& piece, bool recorded);
-  /// Collective.
-  bool all_ranks_say(bool yes);
-  PieceKey key_of(const Piece& piece) const;
-  std::string reason_not_to_record() const;
-  bool records_now() const;
+  /// By a graph's launch where it can be, otherwise by launch_eagerly().
+  void run_segment(const StepSegment& segment);
+  void launch_eagerly(const StepSegment& segment);
+  void replay(const StepSegment& segment, const CapturedWork& work);
+  /// Whether all ranks have captured it, where its collectives are captured with it.
+  bool agree(const StepSegment& segment, bool captured);
+  /// Collective over `ranks`.
+  static bool all_say(Communicator& ranks, bool yes);
+  GraphKey graph_key(const StepSegment& segment) const;
+  std::string reason_against_graphs() const;
+  bool captures_now() const;
   /// What only the host can do, which is not the exchange where that stands in stream order.
   template <typename Work>
   void exchange_by_host(Work work) {
-    if (recorder_ == nullptr || exchange.in_stream_order())
+    if (capture_ == nullptr || exchange.in_stream_order())
       work();
     else
-      recorder_->on_host(work);
+      capture_->cut_for_host(work);
   }
   void set_sample_weight(const Schedule& schedule);
   void copy_sample_weight(const BoundProgram& program);
@@ -95,13 +97,25 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void start_bucket(int bucket);
   void start_exchange(int bucket);
   void start_all_buckets();
-  void finish_shard(const Piece& piece);
+  void finish_shard(const StepSegment& segment);
   void end_shard(const ShardWork& shard, const Schedule& schedule);
   void declare_profile();
   void declare_ranges();
   void finish_bucket(int bucket);
-  void join_missing_rounds(const Schedule& schedule, RunState& state);
-  void update(const Piece& piece);
+  /// Calls run(program, round) for each round of the batch-norm group that this rank has no
+  /// micro-batch for: ranks of a group run the same number, and one that has fewer takes part in
+  /// the collectives with no samples. It starts its exchange afterwards, since those rounds still
+  /// write (zero more) into the gradients that would be on their way.
+  template <typename Run>
+  void join_missing_rounds(const Schedule& schedule, Run run) {
+    const BoundProgram& none = programs.training(0);
+    for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
+      copy_sample_weight(none);
+      run(none, round);
+    }
+  }
+  static int own_rounds(const Schedule& schedule);
+  void update(const StepSegment& segment);
   void read_metrics(StepResult& result);
   /// `first_sample`: of the micro-batch that has run; -1: none.
   void end_round(std::int64_t first_sample);
@@ -129,12 +143,14 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   // Seconds, of the last micro-batch: in load(), and of them in the loader and for the device.
   double loading_ = 0, fetching_ = 0, holding_up_ = 0;
   LapTimer timer_;  // of load(), run() and what comes between them in a step
-  RecordedPieces pieces_;
-  WorkRecorder* recorder_ = nullptr;              // while one records
+  GraphCache graphs_;
+  WorkCapture* capture_ = nullptr;                // the one under way
   std::map<std::int64_t, SentBytes> bytes_sent_;  // of a step, by the samples of its batch
-  std::string why_not_recorded_;                  // empty: pieces are
-  std::int64_t replayed_ = 0;
-  double exchanging_ = 0;  // seconds of moving exchanges along, among those of backward
+  std::string why_no_graphs_;                     // empty: segments are captured
+  std::int64_t replays_ = 0;
+  std::int64_t steps_ = 0,
+               observed_steps_ = 0;  // since construction; whose phases or gradients were
+  double exchanging_ = 0;            // seconds of moving exchanges along, among those of backward
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "core/base/error.h"
+#include "parallel/device_wait.h"
 #include "parallel/fault_player.h"
 #include "parallel/replica_state.h"
 
@@ -26,55 +27,60 @@ void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
   }
 }
 
-int own_rounds(const Schedule& schedule) {
-  std::size_t rounds = 0;
-  for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
-  return int(rounds);
-}
-
 }  // namespace
 
 std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
                                                        data::Loader& loader,
                                                        std::int64_t step,
                                                        float lr) {
-  Piece piece{.schedule = &schedule, .step = step, .lr = lr};
-  piece.state = {.seed = options.seed,
-                 .step = std::uint64_t(step),
-                 .counters = counters.on_device(),
-                 .group = group_.get()};
+  StepSegment segment{.schedule = &schedule, .step = step, .lr = lr};
+  segment.state = {.seed = options.seed,
+                   .step = std::uint64_t(step),
+                   .counters = counters.on_device(),
+                   .group = group_.get()};
   begin_step(schedule, step, lr);
-  const bool joins_later = own_rounds(schedule) < schedule.rounds && batch.cluster > 1;
+  const bool apart = exchanges_apart(schedule);
   timer_.start();
   for (const ShardWork& shard : schedule.work) {
     const bool last_shard = &shard == &schedule.work.back();
-    piece.shard = &shard;
+    segment.shard = &shard;
     for (const MicroBatch& micro_batch : shard.micro_batches) {
       const bool last = &micro_batch == &shard.micro_batches.back();
-      piece.program = &programs.training(micro_batch.samples);
-      piece.state.accumulate = &micro_batch != &shard.micro_batches.front();
-      piece.state.first_sample = std::uint64_t(micro_batch.first_sample);
-      piece.ends_shard = last && !last_shard;
-      piece.ends_step = last && last_shard && !joins_later;
-      load(*piece.program, loader, piece.state.first_sample);
+      segment.program = &programs.training(micro_batch.samples);
+      segment.state.accumulate = &micro_batch != &shard.micro_batches.front();
+      segment.state.first_sample = std::uint64_t(micro_batch.first_sample);
+      segment.ends_shard = last && !last_shard;
+      segment.ends_step = last && last_shard && !apart;
+      load(*segment.program, loader, segment.state.first_sample);
+      if (micro_batch.samples == batch.micro_batch) {
+        times.whole_loading += loading_;
+        ++times.whole_loaded;
+      }
       times.data += fetching_;
       times.copy += loading_ - fetching_;
       times.device_wait += holding_up_;
-      do_piece(piece);
+      run_segment(segment);
+      ++segment.round;
     }
   }
-  if (joins_later) join_missing_rounds(schedule, piece.state);
-  if (joins_later || schedule.work.empty()) {
-    if (schedule.work.empty()) send_counters();
-    piece.program = nullptr;
-    piece.ends_shard = false;
-    piece.ends_step = true;
-    do_piece(piece);
+  if (schedule.work.empty()) send_counters();
+  segment.ends_shard = false;
+  if (batch.cluster > 1)
+    join_missing_rounds(schedule, [&](const BoundProgram& program, int round) {
+      segment.program = &program;
+      segment.state.accumulate = true;
+      segment.round = round;
+      run_segment(segment);
+    });
+  if (apart) {
+    segment.program = nullptr;
+    segment.round = schedule.rounds;
+    segment.ends_step = true;
+    run_segment(segment);
   }
   device_timer.end_step();
   const std::span<const StepResult> known = [&] {
-    std::optional<CollectiveScope> waiting;
-    note_waiting(waiting);
+    const DeviceWait waiting(context);
     return outcomes.push(step, schedule.samples);
   }();
   context.communicator().require_healthy();
@@ -91,42 +97,57 @@ void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, flo
   if (checks_) search_.begin();
   counters.begin_step(optimizer.counters(step, lr));
   exchange.begin_step(schedule);
-  overlaps_ = options.overlap == Overlap::on && order_is_equal(schedule);
+  overlaps_ =
+      options.overlap == Overlap::on && !(exchange.in_stream_order() && rounds_differ(schedule));
   const bool whole = schedule.samples == batch.global_batch;
   device_timer.begin_step(step, whole);
   // Short batches say little of the noise, and may have shards that are absent.
   shard_norms.begin_step(step, whole && schedule.shards >= 2);
   adds_norms_ = shard_norms.measures() && !schedule.work.empty();
+  ++steps_;
+  if (device_timer.was_asked() || shard_norms.measures()) ++observed_steps_;
+}
+
+int Replica::State::own_rounds(const Schedule& schedule) {
+  std::size_t rounds = 0;
+  for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
+  return int(rounds);
+}
+
+bool Replica::State::rounds_differ(const Schedule& schedule) const {
+  const std::int64_t micro_batches = (schedule.samples + batch.micro_batch - 1) / batch.micro_batch;
+  return micro_batches % batch.cluster != 0;
 }
 
 // In stream order a rank's collectives begin in the order in which it asks for them. A rank that
 // joins rounds of its batch-norm group starts its exchange behind them: so must the others of its
 // group then, or each would wait for what the other asks for next.
-bool Replica::State::order_is_equal(const Schedule& schedule) const {
-  if (batch.cluster == 1 || !exchange.in_stream_order()) return true;
-  const std::int64_t micro_batches = (schedule.samples + batch.micro_batch - 1) / batch.micro_batch;
-  return micro_batches % batch.cluster == 0;
+bool Replica::State::exchanges_apart(const Schedule& schedule) const {
+  if (schedule.work.empty()) return true;
+  if (batch.cluster == 1) return false;
+  return exchange.in_stream_order() ? rounds_differ(schedule)
+                                    : own_rounds(schedule) < schedule.rounds;
 }
 
-void Replica::State::ask_for(const Piece& piece) {
-  if (piece.program != nullptr) {
+void Replica::State::launch_eagerly(const StepSegment& segment) {
+  if (segment.program != nullptr) {
     const double exchanged = exchanging_;
-    const double computing = run(*piece.program->program, piece.state, piece.ends_step);
-    if (checks_) end_round(std::int64_t(piece.state.first_sample));
-    if (piece.program->samples == batch.micro_batch) {
-      times.whole_loading += loading_;
+    const double computing = run(*segment.program->program, segment.state, segment.ends_step);
+    const bool joins = segment.program->samples == 0;
+    if (checks_) end_round(joins ? -1 : std::int64_t(segment.state.first_sample));
+    if (segment.program->samples == batch.micro_batch && capture_ == nullptr) {
       times.whole_compute += computing - (exchanging_ - exchanged);
-      ++times.whole_micro_batches;
+      ++times.whole_computed;
     }
   } else {
     start_all_buckets();
     device_timer.mark(DevicePart::backward);
     times.backward += timer_.lap();
   }
-  if (piece.ends_shard) finish_shard(piece);
-  if (!piece.ends_step) return;
-  if (adds_norms_) end_shard(*piece.shard, *piece.schedule);
-  update(piece);
+  if (segment.ends_shard) finish_shard(segment);
+  if (!segment.ends_step) return;
+  if (adds_norms_) end_shard(*segment.shard, *segment.schedule);
+  update(segment);
 }
 
 double Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
@@ -170,7 +191,7 @@ void Replica::State::start_exchange(int bucket) {
 }
 
 void Replica::State::between_kernels() {
-  if (recorder_ != nullptr || !exchange.in_flight()) return;
+  if (capture_ != nullptr || !exchange.in_flight()) return;
   const auto begin = Clock::now();
   const DeviceScope scope(profiler.get(), moving_work_);
   exchange.progress();
@@ -181,27 +202,14 @@ void Replica::State::start_all_buckets() {
   for (int b = 0; b < exchange.bucket_count(); ++b) start_bucket(b);
 }
 
-void Replica::State::finish_shard(const Piece& piece) {
+void Replica::State::finish_shard(const StepSegment& segment) {
   if (adds_norms_) {
     for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
-    end_shard(*piece.shard, *piece.schedule);
+    end_shard(*segment.shard, *segment.schedule);
   }
   exchange_by_host([this] { exchange.finish_shard(); });
   device_timer.mark(DevicePart::backward);
   times.backward += timer_.lap();
-}
-
-// Ranks of a batch-norm group run the same number of micro-batches: one that has fewer takes part
-// in the collectives with no samples and adds nothing. It starts its exchange afterwards, since
-// those rounds still write (zero more) into the gradients that would be on their way.
-void Replica::State::join_missing_rounds(const Schedule& schedule, RunState& state) {
-  state.accumulate = true;
-  const BoundProgram& program = programs.training(0);
-  for (int round = own_rounds(schedule); round < schedule.rounds; ++round) {
-    copy_sample_weight(program);
-    run(*program.program, state, false);
-    if (checks_) end_round(-1);
-  }
 }
 
 void Replica::State::finish_bucket(int bucket) {
@@ -218,7 +226,7 @@ void Replica::State::finish_bucket(int bucket) {
   profiler->record(bucket_work_[b], bucket_start_[b], end);
 }
 
-void Replica::State::update(const Piece& piece) {
+void Replica::State::update(const StepSegment& segment) {
   const int buckets = exchange.bucket_count();
   context.position().enter(Phase::exchange);
   exchange_by_host([this, buckets] {
@@ -230,7 +238,7 @@ void Replica::State::update(const Piece& piece) {
                programs.gradients() + metrics.range.offset + metrics.range.elems,
                programs.space().buckets[0].elems - metrics.range.elems);
   context.position().enter(Phase::optimizer);
-  if (checks_always_) stop_where_found(*piece.schedule, piece.step);
+  if (checks_always_) stop_where_found(*segment.schedule, segment.step);
   timer_.start();
   const auto begin = timer_.at();
   if (profiler) profiler->enter(optimizer_work_);
@@ -243,7 +251,7 @@ void Replica::State::update(const Piece& piece) {
                       .previous = options.on_nonfinite == OnNonfinite::stop ? outcome : nullptr},
                      outcome);
   for (int b = 0; b < buckets; ++b)
-    optimizer.update_bucket(b, piece.step, piece.lr, outcome, piece.state.counters);
+    optimizer.update_bucket(b, segment.step, segment.lr, outcome, segment.state.counters);
   optimizer.update_running_statistics(outcome);
   programs.packed().invalidate_but_rounded();
   times.optimizer += timer_.lap();

@@ -10,7 +10,7 @@ StepCounterSlots::StepCounterSlots(Backend& backend, int slots)
                                    "counters of micro-batches")) {}
 
 const StepCounters* StepCounterSlots::on_device() const {
-  return backend_.records_graphs() ? device_->as<StepCounters>() : nullptr;
+  return backend_.captures_graphs() ? device_->as<StepCounters>() : nullptr;
 }
 
 void StepCounterSlots::send(std::size_t slot, std::uint64_t first_sample) {

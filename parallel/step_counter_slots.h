@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// StepCounters on their way to a device that records graphs: slots in host memory, one for each
+/// StepCounters on their way to a device that captures graphs: slots in host memory, one for each
 /// micro-batch that may be under way, from which one place of the device is written in turn.
 class StepCounterSlots {
  public:
   StepCounterSlots(Backend& backend, int slots);
 
-  /// In device memory; null where the device records no graphs, and send() does nothing.
+  /// In device memory; null where the device captures no graphs, and send() does nothing.
   const StepCounters* on_device() const;
   /// For every send() from now on.
   void begin_step(const StepCounters& counters) { counters_ = counters; }

@@ -10,7 +10,8 @@ namespace {
 void add_to(RankWork& sum, const RankWork& work) {
   sum.loading += work.loading;
   sum.compute += work.compute;
-  sum.micro_batches += work.micro_batches;
+  sum.loaded += work.loaded;
+  sum.computed += work.computed;
 }
 
 }  // namespace
@@ -51,8 +52,8 @@ void StragglerScores::close_window() {
   const double weight = 1 - std::exp(-seconds / kSmoothing);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     add_to(total_[r], window_[r]);
-    smooth(ranks_[r], window_[r], weight);
-    means_[r] = {ranks_[r].loading, ranks_[r].compute, ranks_[r].known ? 1.0 : 0.0};
+    smooth(ranks_[r].mean, window_[r], weight);
+    means_[r] = ranks_[r].mean;
   }
   score(means_);
   for (const RankScore& scored : scored_) {
@@ -71,30 +72,31 @@ void StragglerScores::close_window() {
   }
 }
 
-void StragglerScores::smooth(Rank& rank, const RankWork& work, double weight) const {
-  if (work.micro_batches <= 0) return;
-  const double loading = work.loading / work.micro_batches,
-               compute = work.compute / work.micro_batches;
-  if (!rank.known) {
-    rank.known = true;
-    rank.loading = loading;
-    rank.compute = compute;
-    return;
-  }
-  const double most = kMostGrowth * (rank.loading + rank.compute), now = loading + compute;
-  const double share = now > most ? most / now : 1;
-  rank.loading += weight * (share * loading - rank.loading);
-  rank.compute += weight * (share * compute - rank.compute);
+void StragglerScores::smooth(RankWork& mean, const RankWork& work, double weight) const {
+  if (work.loaded <= 0) return;
+  const bool computes = work.computed > 0;
+  const double loading = work.loading / work.loaded,
+               compute = computes ? work.compute / work.computed : mean.compute;
+  const double most = kMostGrowth * (mean.loading + mean.compute), now = loading + compute;
+  const bool bounded = mean.loaded > 0 && mean.computed > 0 && now > most;
+  const double share = bounded ? most / now : 1;
+  mean.loading += (mean.loaded > 0 ? weight : 1) * (share * loading - mean.loading);
+  mean.loaded = 1;
+  if (!computes) return;
+  mean.compute += (mean.computed > 0 ? weight : 1) * (share * compute - mean.compute);
+  mean.computed = 1;
 }
 
 void StragglerScores::score(std::span<const RankWork> work) {
   scored_.clear();
   for (std::vector<double>* values : {&loading_, &compute_, &judged_}) values->clear();
+  const bool computes = std::ranges::all_of(
+      work, [](const RankWork& rank) { return rank.loaded <= 0 || rank.computed > 0; });
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (work[r].micro_batches <= 0) continue;
+    if (work[r].loaded <= 0) continue;
     scored_.push_back({.rank = int(r)});
-    loading_.push_back(work[r].loading / work[r].micro_batches);
-    compute_.push_back(work[r].compute / work[r].micro_batches);
+    loading_.push_back(work[r].loading / work[r].loaded);
+    compute_.push_back(computes ? work[r].compute / work[r].computed : 0);
   }
   if (scored_.size() < 2) {
     scored_.clear();

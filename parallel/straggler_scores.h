@@ -8,12 +8,13 @@
 
 namespace lockstep {
 
-/// Seconds that a rank took for its whole micro-batches, of which it had so many. Short ones, which
-/// take longer a sample, do not count.
+/// Seconds that a rank took for its whole micro-batches. Short ones, which take longer a sample, do
+/// not count.
 struct RankWork {
-  double loading = 0;  ///< waiting for samples
-  double compute = 0;  ///< forward and backward
-  double micro_batches = 0;
+  double loading = 0;   ///< waiting for samples
+  double compute = 0;   ///< forward and backward
+  double loaded = 0;    ///< micro-batches that `loading` is of
+  double computed = 0;  ///< that `compute` is of: fewer where a graph's launch did the work of some
 };
 
 /// A rank beside the others. Times are for one micro-batch.
@@ -31,7 +32,7 @@ struct RankScore {
 /// kSmoothing seconds; a window counts as at most twice kWindow, and with at most kMostGrowth times
 /// what was smoothed before, so that one hiccup is soon forgotten. The first window, in which
 /// caches and loaders warm up, does not count. Ranks that never had a whole micro-batch take no
-/// part.
+/// part. While nobody knows what one of the ranks takes to compute, loading alone counts.
 class StragglerScores {
  public:
   static constexpr double kWindow = 0.5;
@@ -56,14 +57,14 @@ class StragglerScores {
 
  private:
   struct Rank {
-    bool crowded = false, known = false;
-    double loading = 0, compute = 0;  // smoothed, for one micro-batch
-    double slow_seconds = 0;          // for how long it has been above kSlow
+    bool crowded = false;
+    RankWork mean;            // smoothed, for one micro-batch; 1 or 0 of each
+    double slow_seconds = 0;  // for how long it has been above kSlow
     std::int64_t slow_steps = 0;
     bool named = false;
   };
   void close_window();
-  void smooth(Rank& rank, const RankWork& work, double weight) const;
+  void smooth(RankWork& mean, const RankWork& work, double weight) const;
   /// Fills scored_.
   void score(std::span<const RankWork> work);
   /// What value `own` of `values` is measured by: their median, of two the other one.

@@ -13,7 +13,10 @@ std::vector<bool> which_are_crowded(const std::vector<Seat>& seats) {
 }
 
 RankWork work_of(const StepTimes& times) {
-  return {times.whole_loading, times.whole_compute, double(times.whole_micro_batches)};
+  return {times.whole_loading,
+          times.whole_compute,
+          double(times.whole_loaded),
+          double(times.whole_computed)};
 }
 
 }  // namespace
@@ -34,7 +37,8 @@ void StragglerWatch::write(float* own) {
   const RankWork now = work_of(replica_.times());
   own[0] = float(now.loading - told_.loading);
   own[1] = float(now.compute - told_.compute);
-  own[2] = float(now.micro_batches - told_.micro_batches);
+  own[2] = float(now.loaded - told_.loaded);
+  own[3] = float(now.computed - told_.computed);
   told_ = now;
 }
 
@@ -42,7 +46,7 @@ void StragglerWatch::read(const RankParts& parts) {
   if (!judges_) return;
   for (int rank = 0; rank < parts.ranks(); ++rank) {
     const float* part = parts.of(rank);
-    work_[std::size_t(rank)] = {part[0], part[1], part[2]};
+    work_[std::size_t(rank)] = {part[0], part[1], part[2], part[3]};
   }
   scores_->add(work_, steps_);
   steps_ = 0;

@@ -20,7 +20,8 @@ namespace lockstep {
 ///
 /// It sees what the processor waits for: inside a batch norm over several ranks a slow rank's time
 /// is everybody's; and work that a GPU does behind the processor's back shows only where the
-/// processor waits for it during forward or backward.
+/// processor waits for it during forward or backward. What a graph's launch does counts as loading
+/// alone.
 class StragglerWatch final : public MessagePart {
  public:
   /// Collective. All of it must outlive the watch.
@@ -34,7 +35,7 @@ class StragglerWatch final : public MessagePart {
   /// Where every rank runs.
   const std::vector<Seat>& seats() const { return seats_; }
 
-  int floats() const override { return 3; }
+  int floats() const override { return 4; }
   void write(float* own) override;
   void read(const RankParts& parts) override;
 

@@ -85,8 +85,8 @@ struct TrainOptions {
   std::uint64_t seed = 1;
   Reduction reduction = Reduction::reproducible;
   Overlap overlap = Overlap::on;
-  double bucket_mb = 0;      ///< MiB; 0: as the device likes it, see DeviceTraits
-  bool record_steps = true;  ///< on a device that takes recorded work: see RecordedSteps
+  double bucket_mb = 0;    ///< MiB; 0: as the device likes it, see DeviceTraits
+  bool use_graphs = true;  ///< on a device that takes graphs: see GraphUse
   // data
   data::Augmentation augmentation = {};
   int workers = -1;               ///< -1: auto

@@ -10,8 +10,8 @@
 #include "core/io/checkpoint.h"
 #include "parallel/device_times.h"
 #include "parallel/gpu_use.h"
+#include "parallel/graph_use.h"
 #include "parallel/ledger.h"
-#include "parallel/recorded_steps.h"
 #include "parallel/run_advice.h"
 
 namespace lockstep {
@@ -145,7 +145,7 @@ struct TrainSummary {
   int ranks = 1;
   std::int64_t global_batch = 0, micro_batch = 0;
   std::string device;
-  std::optional<RecordedSteps> recorded_steps;  ///< rank 0's, of this process
+  std::optional<GraphUse> graph_use;  ///< rank 0's, of this process
   /// By rank, of this process; empty: no rank has a GPU, or nobody watched.
   std::vector<GpuUse> gpus;
 };

@@ -38,7 +38,7 @@ void TrainingRun::finish() {
   s.global_batch = p_.options.global_batch;
   s.micro_batch = p_.replica.batch().micro_batch;
   s.device = p_.context.backend().device_class();
-  s.recorded_steps = p_.replica.recorded_steps();
+  s.graph_use = p_.replica.graph_use();
   std::optional<ProfileRecord> profile;
   if (p_.options.profile && !s.stopped)
     profile = make_profile(
@@ -85,7 +85,7 @@ RunFacts TrainingRun::facts() const {
                  .moving_seconds = p_.replica.times().moving_exchanges,
                  .on_gpu = !is_on_host()};
   // Steps that are replayed have fewer gaps than those that were measured.
-  const bool replays = s.recorded_steps && s.recorded_steps->replayed > 0;
+  const bool replays = s.graph_use && s.graph_use->replays > 0;
   if (s.device_steps > 0 && !replays) facts.device_idle = s.device_times.share(DevicePart::idle);
   for (const Bucket& bucket : saved.space.buckets)
     facts.gradient_bytes += bucket.elems * std::int64_t(sizeof(float));

@@ -35,7 +35,7 @@ struct Env {
   /// find out where they wait for each other in different communicators
   /// (parallel/collective_ledger.h).
   std::optional<std::string> check_collectives;
-  /// LOCKSTEP_GRAPH=0: steps are not recorded as graphs of a device that takes them.
+  /// LOCKSTEP_GRAPH=0: steps are not captured as graphs of a device that takes them.
   std::optional<std::string> graph;
   /// LOCKSTEP_NCCL: "off" sends gradients of GPUs through MPI, "shared" uses NCCL even where ranks
   /// share a GPU, for tests.

@@ -127,11 +127,11 @@ enum class DeviceStream : std::uint8_t {
   copies,         ///< micro-batches on their way to the device
 };
 
-/// Recorded work of a device, which is asked for again as a whole.
+/// Captured work of a device, which is launched as a whole.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
-  /// Has the device do the work once more, with the addresses and values it was recorded with,
+  /// Has the device do the work once more, with the addresses and values it was captured with,
   /// behind what was asked of the compute stream; what is asked of that later comes behind all of
   /// it. Does not wait.
   virtual void launch() = 0;
@@ -241,18 +241,18 @@ class Backend {
   /// By what libraries know the stream in use, a cudaStream_t; null where the device works at once.
   virtual void* native_stream() { return nullptr; }
 
-  /// Whether begin_graph() may be called: the device takes recorded work.
-  virtual bool records_graphs() const { return false; }
-  /// From here to end_graph() what this thread asks for is recorded instead of done. It may not
+  /// Whether begin_capture() may be called: the device takes graphs.
+  virtual bool captures_graphs() const { return false; }
+  /// From here to end_capture() what this thread asks for is captured instead of done. It may not
   /// wait, allocate, or copy from and to memory that is not of allocate() or allocate_host(); work
   /// on the communication stream takes part where that waits for an event recorded on the compute
   /// stream meanwhile, which waits for it in turn before the end.
-  virtual void begin_graph() { throw InternalError("this device records no graphs"); }
-  /// Throws Error: something cannot be recorded. Then nothing was done, and nothing is recorded
+  virtual void begin_capture() { throw InternalError("this device captures no graphs"); }
+  /// Throws Error: something cannot be captured. Then nothing was done, and nothing is captured
   /// any more.
-  virtual std::unique_ptr<DeviceGraph> end_graph() { return nullptr; }
-  /// Ends a recording that threw.
-  virtual void abandon_graph() noexcept {}
+  virtual std::unique_ptr<DeviceGraph> end_capture() { return nullptr; }
+  /// Ends a capture that threw, or that nobody wants.
+  virtual void abandon_capture() noexcept {}
 
   /// As copy_to_host(), to memory of allocate_host(), which holds the bytes once an event that was
   /// recorded afterwards has been waited for.

@@ -45,6 +45,16 @@ void DeviceActivities::take(const DeviceActivity& activity) {
                      .end = seconds(activity.end - zero_)});
 }
 
+void DeviceActivities::name_stream(std::uint32_t stream, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  streams_.insert_or_assign(stream, std::string(name));
+}
+
+std::string DeviceActivities::stream_name(std::uint32_t stream) const {
+  const auto known = streams_.find(stream);
+  return known == streams_.end() ? std::string() : known->second;
+}
+
 double DeviceActivities::busy_seconds() const { return seconds(busy_.length()); }
 
 void DeviceActivities::lose(std::int64_t activities) {

@@ -45,6 +45,7 @@ class DeviceActivities final : public DeviceActivitySink {
   }
 
   void take(const DeviceActivity& activity) override;
+  void name_stream(std::uint32_t stream, std::string_view name) override;
   void lose(std::int64_t activities) override;
 
   const Total& total(int work) const { return totals_[std::size_t(work)]; }
@@ -55,6 +56,8 @@ class DeviceActivities final : public DeviceActivitySink {
   double busy_seconds() const;
   const std::vector<Event>& events() const { return events_; }
   const std::vector<std::string>& names() const { return names_; }
+  /// "compute"; empty: not known.
+  std::string stream_name(std::uint32_t stream) const;
   /// Events to be kept beyond kMostEvents; they are in the totals.
   std::int64_t dropped() const { return dropped_; }
   /// Activities that nobody could take down; they are in no total.
@@ -70,6 +73,7 @@ class DeviceActivities final : public DeviceActivitySink {
   std::vector<Event> events_;
   std::vector<std::string> names_;
   std::map<std::string, int, std::less<>> numbers_;  // of names
+  std::map<std::uint32_t, std::string> streams_;
   std::int64_t dropped_ = 0, lost_ = 0;
 };
 

@@ -14,7 +14,7 @@ struct DeviceActivity {
   std::uint64_t mark = kUnmarked;  ///< the one it was asked for under: DeviceTracer::push()
   /// The compiler's name of a kernel, "_ZN8lockstep..."; "copy to host". Valid during the call.
   std::string_view name;
-  std::uint32_t stream = 0;
+  std::uint32_t stream = 0;                                    ///< the tool's number
   std::chrono::steady_clock::time_point begin = {}, end = {};  ///< on the processor's clock
 };
 
@@ -23,6 +23,8 @@ class DeviceActivitySink {
  public:
   virtual ~DeviceActivitySink() = default;
   virtual void take(const DeviceActivity& activity) = 0;
+  /// What a stream of that number is for. Called before any of its activities.
+  virtual void name_stream(std::uint32_t /*stream*/, std::string_view /*name*/) {}
   /// That many activities happened which nobody could take down.
   virtual void lose(std::int64_t activities) = 0;
 };

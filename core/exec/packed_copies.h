@@ -43,7 +43,7 @@ class PackedCopies {
   int stale(const std::vector<int>& numbers) const;
   /// Refreshes those of `numbers` that are stale.
   void refresh(const std::vector<int>& numbers);
-  /// Recorded work has refreshed them.
+  /// A graph has refreshed them.
   void mark_fresh(const std::vector<int>& numbers);
 
   std::size_t bytes() const;

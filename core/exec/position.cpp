@@ -17,7 +17,7 @@ std::string_view name_of(Phase phase) {
 void Position::begin_collective(const CollectiveNote& note) {
   bytes_.store(note.bytes, std::memory_order_relaxed);
   bucket_.store(note.bucket, std::memory_order_relaxed);
-  collectives_.fetch_add(1, std::memory_order_relaxed);
+  if (note.is_entered) collectives_.fetch_add(1, std::memory_order_relaxed);
   collective_.store(note.name, std::memory_order_relaxed);
 }
 
@@ -34,7 +34,9 @@ PositionNote Position::read() const {
   note.step = step_.load(kRelaxed);
   note.ticks = ticks_.load(kRelaxed);
   note.collectives = collectives_.load(kRelaxed);
-  note.collective = {collective_.load(kRelaxed), bytes_.load(kRelaxed), bucket_.load(kRelaxed)};
+  note.collective = {.name = collective_.load(kRelaxed),
+                     .bytes = bytes_.load(kRelaxed),
+                     .bucket = bucket_.load(kRelaxed)};
   return note;
 }
 

@@ -24,6 +24,8 @@ struct CollectiveNote {
   const char* name = nullptr;  ///< a literal, "all-gather"; null: in none
   std::int64_t bytes = 0;      ///< that this rank sends
   std::int64_t bucket = -1;    ///< of the gradient exchange; -1: another collective
+  /// No: a wait for a device that is in one, which ranks may come to unequally often.
+  bool is_entered = true;
 };
 
 /// A Position as read at one time.

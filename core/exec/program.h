@@ -93,7 +93,7 @@ class Program {
   /// is told at the start.
   void run_backward(const RunState& state, BucketListener& listener);
 
-  /// How many packed copies run_forward() would refresh first, and that recorded work has done so.
+  /// How many packed copies run_forward() would refresh first, and that a graph has done so.
   int stale_copies() const { return copies_->stale(packed_); }
   void mark_copies_fresh() { copies_->mark_fresh(packed_); }
 

@@ -18,7 +18,7 @@ struct RunState {
   /// numbers.
   std::uint64_t first_sample = 0;
   /// In device memory; its step and first_sample take the place of those above. Null where the
-  /// device records no graphs.
+  /// device captures no graphs.
   const StepCounters* counters = nullptr;
   /// The ranks whose micro-batches form one batch-norm group; null where groups are local.
   Communicator* group = nullptr;

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// What changes from one micro-batch, or one step, to the next. In device memory, so that recorded
+/// What changes from one micro-batch, or one step, to the next. In device memory, so that captured
 /// work (DeviceGraph), whose arguments are fixed, finds the new values when it is done again.
 /// Written by a copy of the host before each micro-batch.
 struct StepCounters {

@@ -205,7 +205,11 @@ class CudaBackend final : public Backend {
 
   DevicePeaks measure_peaks() override { return cuda::measure_peaks(device_); }
 
-  std::unique_ptr<DeviceTracer> make_tracer() override { return cuda::make_tracer(); }
+  std::unique_ptr<DeviceTracer> make_tracer() override {
+    return cuda::make_tracer({{device_.compute, "compute"},
+                              {communication_.compute, "communication"},
+                              {copies_.compute, "copies"}});
+  }
   RangeMarker* ranges() override { return ranges_.get(); }
 
   void synchronize() override {
@@ -249,10 +253,10 @@ class CudaBackend final : public Backend {
   }
   void* native_stream() override { return in_use_->compute; }
 
-  bool records_graphs() const override { return true; }
-  void begin_graph() override { cuda::begin_graph(device_); }
-  std::unique_ptr<DeviceGraph> end_graph() override { return cuda::end_graph(device_); }
-  void abandon_graph() noexcept override { cuda::abandon_graph(device_); }
+  bool captures_graphs() const override { return true; }
+  void begin_capture() override { cuda::begin_capture(device_); }
+  std::unique_ptr<DeviceGraph> end_capture() override { return cuda::end_capture(device_); }
+  void abandon_capture() noexcept override { cuda::abandon_capture(device_); }
 
   void start_copy_to_host(void* host, const void* device, std::size_t bytes) override {
     copy(host, device, bytes, cudaMemcpyDeviceToHost, device_);

@@ -14,7 +14,9 @@ class CudaGraph final : public DeviceGraph {
   void make() {
     check(cudaGraphGetNodes(graph_, nullptr, &nodes_), "nodes of a graph");
     if (nodes_ == 0) return;
-    check(cudaGraphInstantiate(&executable_, graph_, 0), "making of a graph");
+    // Else all of it would have the priority of the stream that it is launched into.
+    check(cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagUseNodePriority),
+          "making of a graph");
     // Else the first launch would do it.
     check(cudaGraphUpload(executable_, stream_), "making of a graph");
   }
@@ -37,25 +39,25 @@ class CudaGraph final : public DeviceGraph {
 
 }  // namespace
 
-void begin_graph(const Device& device) {
+void begin_capture(const Device& device) {
   // Other threads load data and look at the device meanwhile, which has no part in it.
   check(cudaStreamBeginCapture(device.compute, cudaStreamCaptureModeThreadLocal),
         "beginning of a graph");
 }
 
-std::unique_ptr<DeviceGraph> end_graph(const Device& device) {
+std::unique_ptr<DeviceGraph> end_capture(const Device& device) {
   cudaGraph_t graph = nullptr;
   const cudaError_t status = cudaStreamEndCapture(device.compute, &graph);
   cudaGetLastError();  // else libraries would take it for theirs
   check(status, "end of a graph");
   LOCKSTEP_CHECK(
-      graph != nullptr, EnvironmentError, "end of a graph: it holds what cannot be recorded");
+      graph != nullptr, EnvironmentError, "end of a graph: it holds what cannot be captured");
   auto made = std::make_unique<CudaGraph>(graph, device.compute);
   made->make();
   return made;
 }
 
-void abandon_graph(const Device& device) noexcept {
+void abandon_capture(const Device& device) noexcept {
   cudaGraph_t graph = nullptr;
   cudaStreamEndCapture(device.compute, &graph);
   if (graph != nullptr) cudaGraphDestroy(graph);

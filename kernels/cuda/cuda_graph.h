@@ -10,8 +10,8 @@
 /// and is waited for by it.
 namespace lockstep::cuda {
 
-void begin_graph(const Device& device);
-std::unique_ptr<DeviceGraph> end_graph(const Device& device);
-void abandon_graph(const Device& device) noexcept;
+void begin_capture(const Device& device);
+std::unique_ptr<DeviceGraph> end_capture(const Device& device);
+void abandon_capture(const Device& device) noexcept;
 
 }  // namespace lockstep::cuda

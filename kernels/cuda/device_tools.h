@@ -2,15 +2,21 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/exec/device_tracer.h"
 #include "core/exec/range_marker.h"
 
 namespace lockstep::cuda {
 
+/// Streams, each a cudaStream_t, and what they are for.
+using NamedStreams = std::vector<std::pair<void*, std::string>>;
+
 /// Kernel times through CUPTI, which is opened by the first call. Throws EnvironmentError: it
 /// cannot be opened, or is of another version.
-std::unique_ptr<DeviceTracer> make_tracer();
+std::unique_ptr<DeviceTracer> make_tracer(NamedStreams streams = {});
 
 /// Ranges through NVTX 3, domain "lockstep". Null where no tool is attached to this process.
 std::unique_ptr<RangeMarker> make_range_marker();

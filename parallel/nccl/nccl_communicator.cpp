@@ -230,7 +230,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
   // another order on other ranks and then wait for each other for ever; with this, from NCCL 2.26
   // on, each device starts them in the order in which they were asked for.
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-  // Else ranks would wait for each other while they record, one of which may fail to.
+  // Else ranks would wait for each other while they capture, one of which may fail to.
   setenv("NCCL_GRAPH_REGISTER", "0", 0);
   const Nccl* nccl = host.size() > 1 ? &open_nccl_together(host, options) : nullptr;
   return std::make_unique<NcclCommunicator>(

@@ -20,8 +20,8 @@ struct NcclOptions {
 /// A communicator for device memory by NCCL, on the backend's stream in use: in_stream_order().
 /// What is in host memory passes through to `host`, as do barrier() and abort(). Which of both it
 /// is say the pointers that are not null: a rank with nothing to send or receive still names one.
-/// Collective over `host`, as is split(); not while a graph is recorded. `host` and
-/// `backend` outlive it and its parts; recorded graphs with its collectives do not. The device has
+/// Collective over `host`, as is split(); not while a graph is captured. `host` and
+/// `backend` outlive it and its parts; graphs with its collectives do not. The device has
 /// been chosen in the calling thread.
 ///
 /// A thread looks at NCCL every tenth of a second. Once a communicator has failed, the device gives

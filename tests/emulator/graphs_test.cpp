@@ -116,7 +116,7 @@ TEST_F(EmulatedGraphs, OfABackend) {
     const auto copy = backend->allocate(sizeof(float[kElems]), "copy");
     const auto begun = backend->make_event(), ended = backend->make_event();
     backend->synchronize();
-    backend->begin_graph();
+    backend->begin_capture();
     backend->add(sum->as<float>(), sum->as<float>(), one->as<float>(), kElems);
     backend->record(*begun);
     {
@@ -126,7 +126,7 @@ TEST_F(EmulatedGraphs, OfABackend) {
       backend->record(*ended);
     }
     backend->wait_for(*ended);
-    const auto graph = backend->end_graph();
+    const auto graph = backend->end_capture();
     EXPECT_EQ(graph->nodes(), 2u);
 
     const std::vector<float> ones(kElems, 1.0f);
@@ -151,22 +151,22 @@ TEST_F(EmulatedGraphs, ABackendGoesOnAfterARecordingThatFailed) {
   std::vector<float> values(kElems, 1.0f);
   backend->copy_to_device(buffer->data(), values.data(), buffer->bytes());
   const auto fail = [&] {
-    backend->begin_graph();
+    backend->begin_capture();
     double_values();
     EXPECT_THROW(backend->copy_to_host(values.data(), buffer->data(), buffer->bytes()), Error);
     EXPECT_THROW(double_values(), Error);
   };
   fail();
-  backend->abandon_graph();
+  backend->abandon_capture();
   fail();
-  EXPECT_THROW(backend->end_graph(), Error);
-  backend->abandon_graph();
+  EXPECT_THROW(backend->end_capture(), Error);
+  backend->abandon_capture();
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 
   double_values();
-  backend->begin_graph();
+  backend->begin_capture();
   double_values();
-  backend->end_graph()->launch();
+  backend->end_capture()->launch();
   backend->copy_to_host(values.data(), buffer->data(), buffer->bytes());
   EXPECT_THAT(values, ::testing::Each(4.0f));
 }

@@ -114,7 +114,7 @@ stage() {
   rows+=("| $name | $verdict | ${count:-} | $((SECONDS - start)) |")
 }
 
-# train OUT FLAG...: ten steps, none of which is logged: those would not be recorded.
+# train OUT FLAG...: ten steps, none of which is logged: those would not be captured.
 train() {
   local out=$1
   shift
@@ -126,8 +126,8 @@ train() {
 # replays OUT: whether steps of that run were replayed.
 replays() {
   python3 -c 'import json, sys
-recorded = json.load(open(sys.argv[1] + "/summary.json"))["recorded_steps"]
-sys.exit(None if recorded["replayed"] else "nothing was replayed: " + recorded["why_not"])' "$1"
+use = json.load(open(sys.argv[1] + "/summary.json"))["graph_use"]
+sys.exit(None if use["replays"] else "nothing was replayed: " + use["why_not"])' "$1"
 }
 
 convnet=(--data glyphs --model convnet --batch-norm group:16)

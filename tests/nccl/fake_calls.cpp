@@ -19,7 +19,7 @@ void fail(ncclComm& comm, const std::string& words) {
 bool all_agree(ncclComm& comm, const FakeCall& call) {
   constexpr int kNumbers = 5;
   const long own[kNumbers] = {
-      long(call.kind), long(call.count), long(call.type), long(call.peer), long(call.recorded)};
+      long(call.kind), long(call.count), long(call.type), long(call.peer), long(call.capture)};
   std::vector<long> all(std::size_t(kNumbers) * std::size_t(comm.size));
   MPI_Allgather(own, kNumbers, MPI_LONG, all.data(), kNumbers, MPI_LONG, comm.mpi);
   for (std::size_t r = 0; r < std::size_t(comm.size); ++r)
@@ -29,7 +29,9 @@ bool all_agree(ncclComm& comm, const FakeCall& call) {
 
 void do_collective(ncclComm& comm, const FakeCall& call) {
   if (!all_agree(comm, call))
-    return fail(comm, "ranks ask for different collectives or counts, or only some record them");
+    return fail(
+        comm,
+        "ranks ask for different collectives or counts, or captured them in different captures");
   const int bytes = int(call.count * size_of(call.type));
   if (call.kind == FakeKind::all_reduce) {
     const void* from = call.from == call.to ? MPI_IN_PLACE : call.from;

@@ -31,6 +31,8 @@ struct ncclComm {
   std::atomic<int> state = ncclInProgress;
   std::atomic<int> failure = ncclSuccess;  ///< what is said once nothing is in progress
   std::atomic<int> polls_left = 0;
+  long last_capture = 0;  ///< FakeNccl::capture_of()
+  int captures = 0;       ///< that had calls of it
   std::atomic<bool> ended = false, aborted = false;
 };
 
@@ -42,8 +44,8 @@ struct FakeCall {
   void* to;
   std::size_t count;
   ncclDataType_t type;
-  int peer;  ///< or root
-  bool recorded = false;
+  int peer;         ///< or root
+  int capture = 0;  ///< which of its communicator's, from 1; 0: it stands in none
 };
 
 /// Ends the process: a mistake that NCCL would not survive either.

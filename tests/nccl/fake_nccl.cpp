@@ -40,6 +40,7 @@ ncclResult_t refuse(const char* why) {
 void run(void* argument) {
   const Work& work = *static_cast<Work*>(argument);
   if (work.comm->aborted) return;
+  if (fake_nccl()->moves != nullptr) fake_nccl()->moves();
   do_calls(*work.comm, work.calls);
 }
 
@@ -65,6 +66,16 @@ bool on_device(const void* memory, const FakeCall& call, int blocks = 1) {
   return fake_nccl()->is_device(memory, std::size_t(blocks) * call.count * size_of(call.type));
 }
 
+// NCCL wants graphs of one capture: of a communicator's, as ranks may have captured others between.
+int number_of_capture(ncclComm& comm, cudaStream_t stream) {
+  const auto capture_of = fake_nccl()->capture_of;
+  const long capture = capture_of == nullptr ? 0 : capture_of(stream);
+  if (capture == 0) return 0;
+  if (capture != comm.last_capture) ++comm.captures;
+  comm.last_capture = capture;
+  return comm.captures;
+}
+
 ncclResult_t ask(ncclComm* comm, cudaStream_t stream, const FakeCall& call) {
   if (comm == nullptr || comm->ended) fake_nccl_dies("a communicator is used that is no more");
   if (comm->state != ncclSuccess)
@@ -82,8 +93,7 @@ ncclResult_t ask(ncclComm* comm, cudaStream_t stream, const FakeCall& call) {
   group.comm = comm;
   group.stream = stream;
   group.calls.push_back(call);
-  group.calls.back().recorded =
-      fake_nccl()->is_recorded != nullptr && fake_nccl()->is_recorded(stream);
+  group.calls.back().capture = number_of_capture(*comm, stream);
   return group.depth > 0 ? ncclSuccess : launch();
 }
 

@@ -17,9 +17,10 @@ struct FakeNccl {
   std::atomic<bool> never_joins = false;
   std::atomic<int> fails_at =
       0;  ///< after that group of calls, from 1, there is an error; 0: never
-  /// Whether what is asked of that stream is recorded, which all ranks of a collective have to
-  /// agree in; null: nothing is.
-  bool (*is_recorded)(void* stream) = nullptr;
+  /// In which capture that stream takes part; 0: in none. Null: no stream ever does.
+  long (*capture_of)(void* stream) = nullptr;
+  /// Called when calls that were asked for together are about to move something; null: nothing is.
+  void (*moves)() = nullptr;
   /// Whether these bytes are of the device's memory.
   bool (*is_device)(const void* memory, std::size_t bytes) = nullptr;
 

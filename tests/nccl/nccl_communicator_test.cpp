@@ -185,12 +185,12 @@ TEST_P(NcclCommunicator, StandsInTheStreamInUse) {
 TEST_P(NcclCommunicator, IsRecordedInGraphs) {
   const auto comm = make_nccl();
   OnDevice<float> data(std::vector<float>(100, 1.0f)), sum(std::vector<float>(100));
-  device().begin_graph();
+  device().begin_capture();
   comm->start_all_reduce(data.data(), 100);
   device().add(sum.data(), data.data(), sum.data(), 100);
   {
-    const auto graph = device().end_graph();
-    EXPECT_THAT(data.get(), Each(1.0f)) << "recorded, not done";
+    const auto graph = device().end_capture();
+    EXPECT_THAT(data.get(), Each(1.0f)) << "captured, not done";
     for (int i = 0; i < 3; ++i) graph->launch();
     const auto n = float(comm->size());
     EXPECT_THAT(sum.get(), Each(n + n * n + n * n * n));
@@ -202,7 +202,7 @@ TEST_P(NcclCommunicator, IsRecordedOnTheOtherStream) {
   const auto comm = make_nccl();
   const auto asked = device().make_event(), done = device().make_event();
   OnDevice<float> data(std::vector<float>(100, 1.0f)), other(std::vector<float>(100, 1.0f));
-  device().begin_graph();
+  device().begin_capture();
   device().add(data.data(), data.data(), data.data(), 100);
   device().record(*asked);
   {
@@ -214,7 +214,7 @@ TEST_P(NcclCommunicator, IsRecordedOnTheOtherStream) {
   device().add(other.data(), other.data(), other.data(), 100);
   device().wait_for(*done);
   device().add(data.data(), data.data(), other.data(), 100);
-  const auto graph = device().end_graph();
+  const auto graph = device().end_capture();
   float expected = 1, doubled = 1;
   for (int i = 0; i < 3; ++i) {
     graph->launch();

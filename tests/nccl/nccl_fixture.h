@@ -10,7 +10,7 @@
 #include "core/exec/backend.h"
 #include "parallel/nccl/nccl_communicator.h"
 #include "tests/nccl/fake_nccl.h"
-#include "tests/support/cuda_emulator/runtime_api.h"
+#include "tests/support/cuda_emulator/streams.h"
 #include "tests/support/mpi_world.h"
 #include "tests/support/test_backend.h"
 
@@ -32,11 +32,7 @@ inline FakeNccl& fake() {
       const auto* last = static_cast<const std::byte*>(memory) + bytes - 1;
       return !device().is_host_memory(memory) && !device().is_host_memory(last);
     };
-    played->is_recorded = [](void* stream) {
-      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-      cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status);
-      return status != cudaStreamCaptureStatusNone;
-    };
+    played->capture_of = emulator::capture_number;
     return played;
   }();
   return *found;

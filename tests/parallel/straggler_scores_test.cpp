@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 /// What a rank takes in a step at `second` of the run.
 using Times = std::function<RankWork(int rank, double second)>;
 
-RankWork one(double loading, double compute) { return {loading, compute, 1}; }
+RankWork one(double loading, double compute) { return {loading, compute, 1, 1}; }
 
 /// Runs for `seconds` and returns when which rank was named. The ranks wait for the slowest.
 struct Named {
@@ -151,9 +151,32 @@ TEST(StragglerScores, TwoMicroBatchesTakeTwiceAsLong) {
   EXPECT_THAT(run(2,
                   30,
                   [](int rank, double) {
-                    return rank == 0 ? RankWork{0.02, 0.2, 2} : RankWork{0.01, 0.1, 1};
+                    return rank == 0 ? RankWork{0.02, 0.2, 2, 2} : RankWork{0.01, 0.1, 1, 1};
                   }),
               IsEmpty());
+}
+
+// Of eight micro-batches the host computes one itself.
+TEST(StragglerScores, WhatGraphsDoDoesNotDiluteComputing) {
+  const auto some = [](double loading, double compute) {
+    return RankWork{8 * loading, compute, 8, 1};
+  };
+  const auto named =
+      run(4, 60, [&](int rank, double) { return some(0.001, rank == 2 ? 0.2 : 0.1); });
+  ASSERT_THAT(ranks_of(named), ElementsAre(2));
+  EXPECT_NEAR(named[0].score.seconds, 0.2, 1e-6);
+  EXPECT_NEAR(named[0].score.score, 0.201 / 0.101, 1e-6);
+}
+
+// One rank has no graphs, so that only of that one computing is known.
+TEST(StragglerScores, LoadingAloneCountsWhereGraphsComputeOnSomeRanks) {
+  const auto times = [](double slow_loading) {
+    return [slow_loading](int rank, double) {
+      return rank == 2 ? one(slow_loading, 0.1) : RankWork{0.01, 0, 1, 0};
+    };
+  };
+  EXPECT_THAT(run(4, 60, times(0.01)), IsEmpty());
+  EXPECT_THAT(ranks_of(run(4, 60, times(0.02))), ElementsAre(2));
 }
 
 TEST(StragglerScores, RanksThatShareProcessorsAreAccusedOfComputingLater) {

@@ -247,6 +247,14 @@ CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream
   return CUPTI_SUCCESS;
 }
 
+CUptiResult cuptiGetStreamIdEx(CUcontext context, CUstream stream, uint8_t per_thread, uint32_t* id) {
+  (void)context;
+  (void)per_thread;
+  if (stream == NULL) return CUPTI_ERROR_INVALID_STREAM;
+  *id = 7 + (uint32_t)fake.streams++;
+  return CUPTI_SUCCESS;
+}
+
 CUptiResult cuptiActivityPushExternalCorrelationId(CUpti_ExternalCorrelationKind kind,
                                                    uint64_t id) {
   (void)kind;

@@ -19,6 +19,7 @@ struct FakeCupti {
   int hard_order;     /* as CUPTI may: what the device did comes in buffers of its own, backwards
                          and ahead of its marks, and of two full buffers the later one first */
   int holds_buffers;  /* full ones are handed over by the flush alone */
+  int streams;        /* whose numbers were asked for: 7, 8 and so on */
   int enabled;        /* kinds that are enabled now */
   int depth;          /* marks that are pushed now */
 };

@@ -96,7 +96,7 @@ TEST_F(ProfiledTraining, TheTraceHasARowOfTheDevice) {
   bool has_row = false, has_kernel = false, has_evaluation = false;
   double last_of_step = 0;
   for (const auto& event : events) {
-    has_row = has_row || (event["ph"] == "M" && event["args"]["name"] == "GPU stream 7");
+    has_row = has_row || (event["ph"] == "M" && event["args"]["name"] == "GPU compute");
     if (event.value("cat", "") != "device") continue;
     EXPECT_EQ(event["name"], "lockstep::cuda::fake_kernel");
     const auto time = event["ts"].get<double>();

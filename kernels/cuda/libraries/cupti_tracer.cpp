@@ -8,6 +8,7 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -24,6 +25,7 @@
   FUNCTION(cuptiActivityPushExternalCorrelationId) \
   FUNCTION(cuptiActivityRegisterCallbacks)         \
   FUNCTION(cuptiGetResultString)                   \
+  FUNCTION(cuptiGetStreamIdEx)                     \
   FUNCTION(cuptiGetTimestamp)                      \
   FUNCTION(cuptiGetVersion)
 
@@ -220,7 +222,8 @@ void Session::take(const Record& record, std::string_view name) {
 
 class CuptiTracer final : public DeviceTracer {
  public:
-  explicit CuptiTracer(Session& session) : session_(session), cupti_(session.cupti) {}
+  CuptiTracer(Session& session, NamedStreams streams)
+      : session_(session), cupti_(session.cupti), streams_(std::move(streams)) {}
   CuptiTracer(const CuptiTracer&) = delete;
   CuptiTracer& operator=(const CuptiTracer&) = delete;
   ~CuptiTracer() override { stop(); }
@@ -236,6 +239,7 @@ class CuptiTracer final : public DeviceTracer {
     try {
       check(cupti_.cuptiActivityRegisterCallbacks(request_buffer, complete_buffer));
       read_clocks();
+      name_streams(sink);
       for (const CUpti_ActivityKind kind : kKinds) check(cupti_.cuptiActivityEnable(kind));
     } catch (...) {
       stop();
@@ -280,6 +284,15 @@ class CuptiTracer final : public DeviceTracer {
         hint_for(status));
   }
 
+  void name_streams(DeviceActivitySink& sink) const {
+    for (const auto& [stream, name] : streams_) {
+      std::uint32_t number = 0;
+      if (cupti_.cuptiGetStreamIdEx(nullptr, static_cast<CUstream>(stream), 0, &number) ==
+          CUPTI_SUCCESS)
+        sink.name_stream(number, name);
+    }
+  }
+
   /// Reads both clocks as close together as a few tries allow.
   void read_clocks() {
     constexpr int kTries = 8;
@@ -300,6 +313,7 @@ class CuptiTracer final : public DeviceTracer {
 
   Session& session_;
   const Cupti& cupti_;
+  const NamedStreams streams_;
   bool running_ = false;
 };
 
@@ -312,10 +326,12 @@ LibraryName cupti_name() {
               fmt::format("install CUPTI of the CUDA toolkit {}", CUPTI_API_VERSION / 10000)};
 }
 
-std::unique_ptr<DeviceTracer> make_cupti_tracer(const LibraryName& name) {
-  return std::make_unique<CuptiTracer>(session_of(name));
+std::unique_ptr<DeviceTracer> make_cupti_tracer(const LibraryName& name, NamedStreams streams) {
+  return std::make_unique<CuptiTracer>(session_of(name), std::move(streams));
 }
 
-std::unique_ptr<DeviceTracer> make_tracer() { return make_cupti_tracer(cupti_name()); }
+std::unique_ptr<DeviceTracer> make_tracer(NamedStreams streams) {
+  return make_cupti_tracer(cupti_name(), std::move(streams));
+}
 
 }  // namespace lockstep::cuda

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/exec/device_tracer.h"
+#include "kernels/cuda/device_tools.h"
 #include "kernels/cuda/libraries/dynamic_library.h"
 
 namespace lockstep::cuda {
@@ -19,6 +20,6 @@ inline constexpr std::size_t kCuptiBuffers = 16;
 /// Times kernels, copies and fills through the activity API of the CUPTI that `name` names. It is
 /// opened by the first call and stays open. Throws EnvironmentError: it cannot be opened,
 /// lacks a function, or is of another version.
-std::unique_ptr<DeviceTracer> make_cupti_tracer(const LibraryName& name);
+std::unique_ptr<DeviceTracer> make_cupti_tracer(const LibraryName& name, NamedStreams streams = {});
 
 }  // namespace lockstep::cuda

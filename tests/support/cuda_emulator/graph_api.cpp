@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime's functions of captures and graphs.
+#include <algorithm>
+
 #include "tests/support/cuda_emulator/graphs.h"
 
 using lockstep::emulator::Calls;
@@ -24,6 +26,15 @@ namespace {
 
 cudaError_t no_graph() { return set_status(cudaErrorInvalidValue, "no such graph"); }
 
+/// Whether its streams differ in priority.
+bool has_priorities(const std::vector<Node>& nodes) {
+  return std::ranges::any_of(
+      nodes, [&](const Node& node) { return node.priority != nodes.front().priority; });
+}
+
+int captures_until_spoiled = 0;  // 0: none will be
+long captures_begun = 0;
+
 /// Whether all that was recorded comes before what `origin` has come to.
 bool is_joined(const Capture& capture, const CUstream_st& origin) {
   std::vector<Node> nodes;
@@ -34,6 +45,18 @@ bool is_joined(const Capture& capture, const CUstream_st& origin) {
 }
 
 }  // namespace
+
+void lockstep::emulator::spoil_capture(int number) {
+  const Lock lock(device_in_use());
+  captures_until_spoiled = number;
+}
+
+long lockstep::emulator::capture_number(void* handle) {
+  const Lock lock(device_in_use());
+  cudaStream_t stream = nullptr;
+  if (find_stream(static_cast<cudaStream_t>(handle), stream) != cudaSuccess) return 0;
+  return stream->capture ? stream->capture->number : 0;
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   const Lock lock(device_in_use());
@@ -47,6 +70,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
   stream->capture->mode = mode;
   stream->capture->thread = std::this_thread::get_id();
   stream->capture->origin = stream;
+  stream->capture->number = ++captures_begun;
   return cudaSuccess;
 }
 
@@ -68,6 +92,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   for (const cudaStream_t other : lockstep::emulator::all_streams())
     if (other->capture == capture) lockstep::emulator::leave_capture(*other);
   capture->ended = true;
+  if (captures_until_spoiled > 0 && --captures_until_spoiled == 0) capture->invalid = true;
   if (capture->invalid)
     return set_status(cudaErrorStreamCaptureInvalidated, "the capture is invalid since an error");
   if (!joined)
@@ -107,7 +132,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable,
                                  cudaGraph_t graph,
                                  unsigned long long flags) {
   if (graph == nullptr) return no_graph();
-  if (flags != 0) return set_status(cudaErrorInvalidValue, "the emulator's graphs take no flags");
+  if ((flags & ~cudaGraphInstantiateFlagUseNodePriority) != 0)
+    return set_status(cudaErrorInvalidValue, "a flag of graphs that the emulator does not know");
+  if (flags == 0 && has_priorities(*graph->nodes))
+    return set_status(cudaErrorInvalidValue,
+                      "CUDA would do so, but the priorities of the streams would be lost");
   *executable = new CUgraphExec_st{graph->nodes};
   return cudaSuccess;
 }

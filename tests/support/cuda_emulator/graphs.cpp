@@ -66,7 +66,8 @@ cudaError_t record(CUstream_st& stream, Work work) {
   if (capture.invalid)
     return set_status(cudaErrorStreamCaptureInvalidated, "the capture is invalid since an error");
   work.counted = nullptr;
-  capture.nodes.push_back({std::move(work), stream.nodes, &stream == capture.origin});
+  capture.nodes.push_back(
+      {std::move(work), stream.nodes, &stream == capture.origin, stream.priority});
   stream.nodes = {int(capture.nodes.size()) - 1};
   return cudaSuccess;
 }

@@ -14,12 +14,14 @@ struct Node {
   Work work;
   std::vector<int> after;  ///< nodes that come before it
   bool of_origin = true;   ///< recorded in the stream that the capture began with
+  int priority = 0;        ///< of the stream it was recorded in
 };
 
 struct Capture {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;         ///< which began it
   cudaStream_t origin = nullptr;  ///< null once it is closed
+  long number = 0;                ///< of captures so far
   std::vector<Node> nodes;
   bool invalid = false;
   bool ended = false;

@@ -16,9 +16,9 @@ using lockstep::emulator::take_error;
 
 namespace {
 
-cudaError_t new_stream(cudaStream_t* stream, unsigned flags) {
+cudaError_t new_stream(cudaStream_t* stream, unsigned flags, int priority = 0) {
   const Lock lock(device_in_use());
-  *stream = new CUstream_st{.blocking = (flags & cudaStreamNonBlocking) == 0};
+  *stream = new CUstream_st{.blocking = (flags & cudaStreamNonBlocking) == 0, .priority = priority};
   lockstep::emulator::open_stream(*stream);
   return cudaSuccess;
 }
@@ -44,8 +44,8 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) { return new_stream(stream, c
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return new_stream(stream, flags);
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-  return new_stream(stream, flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return new_stream(stream, flags, priority);
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;

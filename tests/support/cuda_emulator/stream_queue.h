@@ -63,6 +63,7 @@ struct EventRecord {
 
 struct CUstream_st {
   bool blocking = true;  ///< waits for the null stream, which waits for it
+  int priority = 0;      ///< which only graphs look at
   std::shared_ptr<lockstep::emulator::Queue> queue = std::make_shared<lockstep::emulator::Queue>();
   std::shared_ptr<lockstep::emulator::Capture> capture = {};  ///< which it takes part in, or null
   std::vector<int> nodes = {};  ///< of the capture: what comes next depends on them

@@ -34,6 +34,14 @@ enum class StreamMode : std::uint8_t {
 /// says, at_once without it. Runs what is pending, and forgets its errors.
 void set_stream_mode(StreamMode mode);
 
+/// The end of the `number`th capture from now on, counted from 1, finds the capture invalid; 0: of
+/// none.
+void spoil_capture(int number);
+
+/// In which capture `stream`, a cudaStream_t, takes part, counted from 1 in the order they began;
+/// 0: in none.
+long capture_number(void* stream);
+
 /// What was asked of the runtime; neither what a capture recorded nor what a graph replays.
 struct Calls {
   std::size_t kernel_launches = 0;  ///< and what libraries would launch

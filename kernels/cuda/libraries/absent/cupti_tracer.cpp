@@ -5,7 +5,7 @@
 
 namespace lockstep::cuda {
 
-std::unique_ptr<DeviceTracer> make_tracer() {
+std::unique_ptr<DeviceTracer> make_tracer(NamedStreams) {
   throw EnvironmentError(
       "kernel times by CUPTI: not built into this program, as the build found no cupti.h",
       "install CUPTI of the CUDA toolkit that this is built with (cuda-cupti-dev), or say where "

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that are captured and replayed give the bits of steps that are launched eagerly,
+// on streams that do as late as they may, or as early, what they were asked for; and ask the device
+// for one launch a micro-batch.
+#include <algorithm>
+#include <chrono>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/data/sources.h"
+#include "core/nn/zoo.h"
+#include "parallel/graph_cache.h"
+#include "parallel/input_stage.h"
+#include "parallel/replica.h"
+#include "parallel/self_communicator.h"
+#include "parallel/trainer.h"
+#include "parallel/training_feed.h"
+#include "tests/parallel/small_runs.h"
+#include "tests/support/cuda_emulator/streams.h"
+#include "tests/support/device_context.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+using emulator::StreamMode;
+
+/// In whose mode streams work while it lives.
+class ModeScope {
+ public:
+  explicit ModeScope(StreamMode mode) { emulator::set_stream_mode(mode); }
+  ~ModeScope() { emulator::set_stream_mode(StreamMode::at_once); }
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+};
+
+Value small_convnet(Builder& nn, Value x) {
+  x = nn.conv2d(x, {.out_channels = 4, .kernel = 3, .stride = 4, .padding = 1});
+  x = nn.dropout(nn.relu(nn.batch_norm(x)), 0.25f);
+  return nn.linear(nn.flatten(x), {.out_features = 10});
+}
+
+/// Batches of 4 micro-batches of 4, then one of 10 samples, in turn; five rounds of them.
+testing::SmallRun small_run() {
+  testing::SmallRun run{small_convnet, data::glyphs(26, 5), {.global_batch = 16, .micro_batch = 4}};
+  run.options.steps = 10;
+  run.options.optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f};
+  run.options.lr_schedule = {.kind = LrSchedule::Kind::cosine, .warmup_steps = 2};
+  run.options.bucket_mb = 0.001;  // several
+  run.options.log_every = 0;
+  run.options.noise_scale_every = 0;
+  run.options.workers = 1;
+  return run;
+}
+
+void expect_equal_bits(testing::SmallRun run, Communicator& ranks) {
+  run.options.use_graphs = false;
+  const TrainSummary eager = testing::train(run, ranks);
+  EXPECT_EQ(eager.graph_use->graphs, 0);
+  run.options.use_graphs = true;
+  const bool switched_off = env().graph == "0";
+  for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
+    const ModeScope scope(mode);
+    const TrainSummary replayed = testing::train(run, ranks);
+    EXPECT_EQ(replayed.weights_sha256, eager.weights_sha256) << int(mode);
+    EXPECT_EQ(replayed.train_loss, eager.train_loss);
+    EXPECT_EQ(replayed.val_loss, eager.val_loss);
+    EXPECT_EQ(replayed.graph_use->why_not, switched_off ? "LOCKSTEP_GRAPH=0" : "");
+    EXPECT_GE(replayed.graph_use->replays, switched_off ? 0 : run.options.steps / 2);
+    EXPECT_EQ(replayed.graph_use->graphs > 0, !switched_off);
+  }
+}
+
+TEST(GraphReplay, EqualBits) {
+  SelfCommunicator alone;
+  expect_equal_bits(small_run(), alone);
+}
+
+TEST(GraphReplay, EqualBitsWithFewerShardsAndClippedAdamw) {
+  testing::SmallRun run = small_run();
+  run.options.optimizer = Adamw{.lr = 1e-3f};
+  run.options.clip_norm = 0.5f;
+  run.options.shards = 2;
+  SelfCommunicator alone;
+  expect_equal_bits(run, alone);
+}
+
+// Micro-batches large enough to be copied beside the computing.
+TEST(GraphReplay, EqualBitsOfLargeInputs) {
+  testing::SmallRun run = small_run();
+  run.model = [](Builder& nn, Value x) {
+    return nn.linear(nn.flatten(nn.max_pool2d(x, {.kernel = 16})), {.out_features = 5});
+  };
+  run.data = data::synthetic({.height = 256, .width = 256, .channels = 3, .classes = 5});
+  run.options.global_batch = 12;
+  run.options.micro_batch = 6;  // 1.1 MiB
+  run.options.steps = 6;
+  run.options.eval_every = 0;
+  SelfCommunicator alone;
+  expect_equal_bits(run, alone);
+  const auto memory = testing::train(run, alone).memory;
+  const auto communication = std::ranges::find(
+      memory, "communication", &std::pair<std::string_view, std::uint64_t>::first);
+  ASSERT_NE(communication, memory.end());
+  EXPECT_GT(communication->second, 2 * InputStage::kLeastBytes) << "no stage for two of them";
+}
+
+TEST(GraphReplay, EqualBitsOfATransformer) {
+  testing::SmallRun run = testing::small_gpt();
+  run.options.steps = 6;
+  run.options.noise_scale_every = 0;
+  run.options.log_every = 4;  // that step is measured, and launched eagerly
+  SelfCommunicator alone;
+  expect_equal_bits(run, alone);
+}
+
+// Through the host: captured in graphs that exchanges cut.
+TEST(GraphReplay, EqualBitsOfSeveralRanks) { expect_equal_bits(small_run(), testing::mpi_world()); }
+
+// On the last rank, of each graph in turn: of micro-batches, of a shard's sum, of buckets.
+TEST(GraphReplay, EqualBitsWhereAGraphCannotBeCaptured) {
+  testing::SmallRun run = small_run();
+  run.options.use_graphs = false;
+  const TrainSummary eager = testing::train(run, testing::mpi_world());
+  run.options.use_graphs = true;
+  Communicator& ranks = testing::mpi_world();
+  const bool fails = ranks.rank() == ranks.size() - 1;
+  for (int graph = 1; graph <= 6; ++graph) {
+    if (fails) emulator::spoil_capture(graph);
+    const TrainSummary summary = testing::train(run, ranks);
+    emulator::spoil_capture(0);
+    EXPECT_EQ(summary.weights_sha256, eager.weights_sha256) << graph;
+    EXPECT_EQ(summary.train_loss, eager.train_loss) << graph;
+    const std::string& why_not = summary.graph_use->why_not;
+    EXPECT_EQ(why_not.empty(), !fails) << graph;
+    EXPECT_EQ(why_not.find("cudaErrorStreamCaptureInvalidated") != why_not.npos, fails) << why_not;
+  }
+}
+
+// As with a CUDA-aware MPI: the device must have done what is sent, and wait for what comes.
+TEST(GraphReplay, EqualBitsWhereTheNetworkReachesTheDevice) {
+  const testing::SmallRun run = small_run();
+  const TrainSummary staged = testing::train(run, testing::mpi_world());
+  for (const StreamMode mode : {StreamMode::late, StreamMode::others_first}) {
+    const ModeScope scope(mode);
+    testing::DeviceContext reached(testing::mpi_world(), DeviceReach::blocking);
+    EXPECT_EQ(testing::train(run, reached).weights_sha256, staged.weights_sha256) << int(mode);
+  }
+}
+
+TEST(GraphReplay, SaysWhyNot) {
+  testing::SmallRun run = small_run();
+  run.options.profile = true;
+  run.options.steps = 4;
+  SelfCommunicator alone;
+  const TrainSummary summary = testing::train(run, alone);
+  EXPECT_EQ(summary.graph_use->graphs, 0);
+  EXPECT_EQ(summary.graph_use->why_not, "--profile times every operator");
+}
+
+TEST(GraphReplay, SaysWhyNotWhereEveryStepIsLogged) {
+  testing::SmallRun run = small_run();
+  run.options.log_every = 1;
+  SelfCommunicator alone;
+  const TrainSummary summary = testing::train(run, alone);
+  EXPECT_EQ(summary.graph_use->graphs, 0);
+  EXPECT_THAT(summary.graph_use->why_not, ::testing::HasSubstr("--log-every"));
+}
+
+/// Segments that add one to a number on the device.
+class Segments : public ::testing::Test {
+ protected:
+  static constexpr float kOne = 1;
+
+  void add_one() { device_->add(number(), number(), number() + 1, 1); }
+  float* number() { return memory_->as<float>(); }
+  float value() {
+    float value = 0;
+    device_->copy_to_host(&value, number(), sizeof value);
+    return value;
+  }
+  bool capture(const std::function<void(WorkCapture&)>& work, bool others_captured = true) {
+    return graphs_.capture({.samples = 1},
+                           {work, [=](bool own) { return own && others_captured; }});
+  }
+
+  std::unique_ptr<Backend> device_ = testing::make_test_backend();
+  std::unique_ptr<DeviceBuffer> memory_ = device_->allocate(2 * sizeof(float), "number and one");
+  GraphCache graphs_{*device_};
+
+  void SetUp() override { device_->copy_to_device(number() + 1, &kOne, sizeof kOne); }
+};
+
+TEST_F(Segments, AreCapturedTheSecondTime) {
+  const auto work = [&](WorkCapture&) { add_one(); };
+  EXPECT_FALSE(capture(work)) << "the first time is for libraries to load";
+  EXPECT_FALSE(graphs_.has_failed());
+  EXPECT_EQ(value(), 0);
+  EXPECT_TRUE(capture(work));
+  EXPECT_EQ(value(), 1) << "capturing does the work once";
+  graphs_.find({.samples = 1})->replay();
+  EXPECT_EQ(value(), 2);
+}
+
+TEST_F(Segments, AreCutWhereTheHostHasToWork) {
+  std::vector<float> seen;
+  const auto work = [&](WorkCapture& capture) {
+    add_one();
+    capture.cut_for_host([&] { seen.push_back(value()); });
+    add_one();
+  };
+  capture(work);
+  EXPECT_TRUE(capture(work));
+  graphs_.find({.samples = 1})->replay();
+  EXPECT_EQ(value(), 4);
+  EXPECT_EQ(seen, (std::vector<float>{1, 3}));
+}
+
+TEST_F(Segments, ThatCannotBeCapturedAreTriedOnce) {
+  int calls = 0;
+  const auto work = [&](WorkCapture&) {
+    ++calls;
+    add_one();
+    device_->synchronize();
+  };
+  capture(work);
+  EXPECT_FALSE(capture(work));
+  EXPECT_TRUE(graphs_.has_failed());
+  EXPECT_THAT(graphs_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
+  EXPECT_EQ(value(), 0) << "nothing was done";
+  add_one();
+  EXPECT_EQ(value(), 1) << "the device goes on";
+  EXPECT_FALSE(capture(work));
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(Segments, ThatAnotherRankCouldNotCaptureAreNotDone) {
+  const auto work = [&](WorkCapture&) { add_one(); };
+  capture(work);
+  EXPECT_FALSE(capture(work, false));
+  EXPECT_EQ(value(), 0);
+  EXPECT_EQ(graphs_.why_not(), "another rank could not capture a step");
+  EXPECT_EQ(graphs_.find({.samples = 1}), nullptr);
+}
+
+TEST_F(Segments, ThatFailBehindACutGoOnThere) {
+  std::vector<float> seen;
+  const auto work = [&](WorkCapture& capture) {
+    for (int i = 0; i < 2; ++i) {
+      add_one();
+      capture.cut_for_host([&] { seen.push_back(value()); });
+    }
+    add_one();
+    device_->synchronize();
+    capture.cut_for_host([&] { seen.push_back(value()); });
+    add_one();
+  };
+  capture(work);
+  EXPECT_TRUE(capture(work));
+  EXPECT_EQ(value(), 4) << "each once";
+  EXPECT_EQ(seen, (std::vector<float>{1, 2, 3}));
+  EXPECT_TRUE(graphs_.has_failed());
+  EXPECT_THAT(graphs_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
+  EXPECT_EQ(graphs_.find({.samples = 1}), nullptr);
+}
+
+TEST_F(Segments, AnErrorOfTheNetworkSaysHowToDoWithoutGraphs) {
+  const auto work = [&](WorkCapture&) { throw CommError("rank 1: gone", "look at rank 1"); };
+  capture(work);
+  try {
+    capture(work);
+    FAIL() << "the communicator is of no use any more";
+  } catch (const CommError& error) {
+    EXPECT_STREQ(error.what(), "rank 1: gone");
+    EXPECT_THAT(error.hint(),
+                ::testing::AllOf(::testing::HasSubstr("LOCKSTEP_GRAPH=0"),
+                                 ::testing::HasSubstr("look at rank 1")));
+  }
+  add_one();
+  EXPECT_EQ(value(), 1) << "the device goes on";
+}
+
+/// Steps of whole batches.
+struct Steps {
+  Steps(const TrainOptions& options, Communicator& ranks)
+      : context(ranks),
+        replica(context, small_convnet, softmax_cross_entropy, data->spec(), options, {}),
+        schedule(replica.schedule(options.global_batch)),
+        requests({data->size(), options.global_batch, 40, options.seed, schedule, schedule}),
+        loader(data, loading(options), [this](data::LoadRequest& r) { return requests.next(r); }) {}
+  data::LoaderOptions loading(const TrainOptions& options) const {
+    data::LoaderOptions loading{.workers = 0, .micro_batch = options.micro_batch};
+    replica.lend_memory(loading);
+    return loading;
+  }
+  void train(int steps) {
+    for (int i = 0; i < steps; ++i) replica.train_step(schedule, loader, next++, 0.01f);
+  }
+
+  testing::DeviceContext context;
+  std::shared_ptr<const data::Dataset> data = data::glyphs(96, 16).train;
+  Replica replica;
+  Schedule schedule;
+  TrainingRequests requests;
+  data::Loader loader;
+  std::int64_t next = 0;
+};
+
+TEST(GraphReplay, OneLaunchAMicroBatchAndNoWaitForTheDevice) {
+  TrainOptions options = small_run().options;
+  options.global_batch = 8;
+  options.micro_batch = 4;
+  SelfCommunicator alone;
+  Steps steps(options, alone);
+  steps.train(4);
+  const ModeScope late(StreamMode::late);
+  emulator::reset_calls();
+  constexpr int kSteps = 5, kMicroBatches = 2;
+  steps.train(kSteps);
+  const emulator::Calls calls = emulator::calls();
+  EXPECT_EQ(calls.kernel_launches, 0);
+  EXPECT_EQ(calls.graph_launches, kSteps * kMicroBatches);
+  // Input, labels, their weight and the counters; and the outcome of the step.
+  EXPECT_EQ(calls.copies, kSteps * (kMicroBatches * 4 + 1));
+  // Until the micro-batch before last has been copied, and for the outcome of the step before.
+  EXPECT_EQ(calls.host_waits, kSteps * (kMicroBatches + 1));
+}
+
+double parts_of(const StepTimes& times) {
+  return times.data + times.copy + times.forward + times.backward + times.exposed_communication +
+         times.optimizer + times.device_wait;
+}
+
+// The others wait for the last rank in the exchange, between their graphs.
+TEST(GraphReplay, NoTimeIsCountedTwice) {
+  Communicator& ranks = testing::mpi_world();
+  TrainOptions options = small_run().options;
+  options.micro_batch = 4;
+  options.global_batch = 8 * ranks.size();
+  Steps steps(options, ranks);
+  steps.train(3);
+  const StepTimes before = steps.replica.times();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 8; ++i) {
+    if (ranks.rank() + 1 == ranks.size())
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    steps.train(1);
+  }
+  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
+  const StepTimes after = steps.replica.times();
+  EXPECT_GT(steps.replica.graph_use()->replays, 8);
+  EXPECT_GT(after.exposed_communication, before.exposed_communication);
+  EXPECT_LE(parts_of(after) - parts_of(before), all.count());
+}
+
+}  // namespace
+}  // namespace lockstep
