@@ -116,8 +116,8 @@ class Chooser {
     Finding own;
     MemoryTable table;
     const auto plan_on_all_ranks = [&] {
-      compile_with_shared_choices(
-          context_, [&] { table = plan_memory(context_.backend(), request).table; });
+      compile_with_shared_choices(context_,
+                                  [&] { table = plan_memory(context_.backend(), request).table; });
     };
     try {
       plan_on_all_ranks();

@@ -3,13 +3,13 @@
 
 #include <exception>
 #include <string_view>
-#if __has_include(<mpi-ext.h>)  // Open MPI's
-#include <mpi-ext.h>
-#include <mpi.h>
-#endif
 
 #include "core/base/error.h"
 #include "parallel/mpi_try.h"
+
+#if __has_include(<mpi-ext.h>)  // Open MPI's, which wants to come behind mpi.h
+#include <mpi-ext.h>
+#endif
 
 namespace lockstep {
 

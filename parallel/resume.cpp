@@ -120,8 +120,8 @@ void expect_digest(const fs::path& checkpoint, const std::string& digest) {
 /// What look() has found, or its error, on every rank.
 template <typename Look>
 json tell_all(Communicator& communicator, const Look& look) {
-  json found = json::parse(
-      broadcast_text(communicator, communicator.rank() == 0 ? found_or_error(look) : std::string()));
+  json found = json::parse(broadcast_text(
+      communicator, communicator.rank() == 0 ? found_or_error(look) : std::string()));
   if (found.contains("error"))
     throw Error(found["error"].get<std::string>(),
                 found["hint"].get<std::string>(),

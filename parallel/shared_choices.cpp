@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

@@ -67,10 +67,8 @@ void throw_cannot_follow(const std::string& what,
                          const std::string& algorithm,
                          const std::string& why) {
   throw EnvironmentError(
-      fmt::format("{}: rank 0 chose {} for it, which this rank cannot run: {}",
-                  what,
-                  algorithm,
-                  why),
+      fmt::format(
+          "{}: rank 0 chose {} for it, which this rank cannot run: {}", what, algorithm, why),
       "all ranks need GPUs of one model and libraries of one version (lockstep doctor compares "
       "them)");
 }

@@ -190,8 +190,7 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
                        .weight = gradient,
                        .y = const_cast<void*>(input<void>(1)),
                        .workspace = workspace<void>()});
-    if (!direct)
-      store_gradient(device(), output(0), gradient, spec_.result, elems_, accumulate);
+    if (!direct) store_gradient(device(), output(0), gradient, spec_.result, elems_, accumulate);
     if (bias_)
       column_sums(device(),
                   {.values = input<void>(1),

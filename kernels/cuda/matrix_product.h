@@ -37,8 +37,8 @@ struct MatrixArguments {
   const void* b = nullptr;
   void* c = nullptr;
   const void* bias = nullptr;
-  void* aux = nullptr;      ///< as C; where the epilogue has one
-  bool accumulate = false;  ///< only without an epilogue
+  void* aux = nullptr;        ///< as C; where the epilogue has one
+  bool accumulate = false;    ///< only without an epilogue
   void* workspace = nullptr;  ///< aligned to kWorkspaceAlignment
 };
 

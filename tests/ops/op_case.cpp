@@ -116,8 +116,8 @@ class BoundKernel {
     for (const TensorType& type : outputs_) outputs_memory_.push_back(guarded(type.bytes()));
     for (std::size_t i = 0; i < outputs_.size(); ++i)
       buffers.outputs.push_back(output_memory(int(i)).data());
-    const std::size_t shift =
-        (options_.shift_bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    const std::size_t shift = (options_.shift_bytes + kWorkspaceAlignment - 1) /
+                              kWorkspaceAlignment * kWorkspaceAlignment;
     workspace_ = std::make_unique<GuardedBuffer>(guarded(kernel_->workspace_bytes(), shift));
     buffers.workspace = workspace_->data();
     for (const PackedCopy& copy : kernel_->packed_copies()) {

@@ -109,14 +109,13 @@ std::vector<CudnnDescriptor> describe_convolution(const ConvolutionSpec& spec,
     return spec.pass == stored_by ? type_of(spec.result) : type;
   };
   const auto x = describe(CudnnTensor{kX, type, spec.n, spec.c, spec.h, spec.w}, what);
-  const auto weight = describe(
-      CudnnTensor{kWeight,
-                  type_in(ConvolutionPass::weight_gradient),
-                  spec.k,
-                  spec.c / spec.groups,
-                  spec.kernel_h,
-                  spec.kernel_w},
-      what);
+  const auto weight = describe(CudnnTensor{kWeight,
+                                           type_in(ConvolutionPass::weight_gradient),
+                                           spec.k,
+                                           spec.c / spec.groups,
+                                           spec.kernel_h,
+                                           spec.kernel_w},
+                               what);
   const CudnnTensor result{
       kY, type_in(ConvolutionPass::forward), spec.n, spec.k, spec.out_h, spec.out_w};
   const auto y = describe(result, what);

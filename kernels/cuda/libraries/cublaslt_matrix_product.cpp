@@ -124,8 +124,7 @@ class CublasLtProduct final : public MatrixProduct {
     const bool refused =
         status == CUBLAS_STATUS_NOT_SUPPORTED ||
         (status == CUBLAS_STATUS_INVALID_VALUE && spec_.epilogue != MatrixEpilogue::none);
-    if (refused)
-      return {.text = "", .why_none = cublaslt().cublasLtGetStatusName(status)};
+    if (refused) return {.text = "", .why_none = cublaslt().cublasLtGetStatusName(status)};
     check(status, what_);
     for (int i = 0; i < count; ++i)
       if (const auto& candidate = found[std::size_t(i)]; is_usable(candidate))

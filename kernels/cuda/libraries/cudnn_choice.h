@@ -15,7 +15,7 @@ namespace lockstep::cuda {
 /// What a plan of cuDNN's is built of, given the operations: an engine, its knobs, which decide
 /// tiles and how sums are split, and the workspace that comes of them.
 struct CudnnChoice {
-  std::int64_t engine = 0;  ///< CUDNN_ATTR_ENGINE_GLOBAL_INDEX
+  std::int64_t engine = 0;                                   ///< CUDNN_ATTR_ENGINE_GLOBAL_INDEX
   std::vector<std::pair<std::int64_t, std::int64_t>> knobs;  ///< type and value
   std::int64_t workspace_bytes = 0;
 };

@@ -97,8 +97,7 @@ std::string words_of(cudnnStatus_t status) {
       "{}{}{}", cudnn().cudnnGetErrorString(status), details[0] ? ", " : "", details.data());
   const bool wants_compiler = status == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED ||
                               status == CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING;
-  if (wants_compiler && !why_no_compiler().empty())
-    words += "; " + why_no_compiler();
+  if (wants_compiler && !why_no_compiler().empty()) words += "; " + why_no_compiler();
   return words;
 }
 

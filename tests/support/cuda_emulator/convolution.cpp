@@ -36,9 +36,7 @@ void for_each_product(const ConvolutionSpec& s, EmulatedAlgorithm algorithm, Vis
 
 class EmulatedConvolution final : public Convolution {
  public:
-  EmulatedConvolution(const ConvolutionSpec& spec,
-                      EmulatedAlgorithm algorithm,
-                      cudaStream_t stream)
+  EmulatedConvolution(const ConvolutionSpec& spec, EmulatedAlgorithm algorithm, cudaStream_t stream)
       : spec_(spec), algorithm_(algorithm), stream_(stream) {}
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
