@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "launcher/commands.h"
+#include "launcher/error_meeting.h"
 #include "launcher/open_data.h"
 #include "launcher/run_job.h"
 #include "launcher/saved_run.h"
@@ -56,7 +57,9 @@ int evaluate_command(const std::vector<std::string>& arguments) {
     options.augmentation.resized_crop = 0;  // the source draws it
     Trainer trainer(job, model_of(run, spec), make_loss(run.flags, spec), options);
     const EvaluationRecord record = trainer.evaluate(data);
-    if (job.rank() == 0) print(record, data.validation->size());
+    if (job.rank() > 0) return;
+    for (const std::string& notice : job.backend().notices()) print_warning(notice, 0);
+    print(record, data.validation->size());
   };
   return run_job(0, nullptr, evaluate, run.flags.watch);
 }

@@ -132,6 +132,8 @@ void print_start(Console& console,
       "optimizer  {}, {}", to_string(options.optimizer), schedule_words(options.lr_schedule)));
   console.line(fmt::format("device     {}", job.backend().device_class()));
   if (!job.device_note().empty()) console.line(fmt::format("           {}", job.device_note()));
+  for (const std::string& notice : job.backend().notices())
+    console.line(fmt::format("slow       {}", notice));
   console.line(fmt::format("ranks      {}, told by: {}", job.size(), job.source()));
   console.line(fmt::format("output     {}", folder));
   if (env().fault) console.line(fmt::format("faults     played: {}", *env().fault));

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/random.h"
+#include "parallel/exchanged_text.h"
 
 namespace lockstep {
 namespace {
@@ -35,21 +36,6 @@ std::map<std::string, std::string> parse(const std::string& text) {
   return entries;
 }
 
-std::vector<std::string> gather(Communicator& communicator, const std::string& text) {
-  const auto ranks = std::size_t(communicator.size());
-  const std::size_t own = text.size();
-  std::vector<std::size_t> sizes(ranks);
-  communicator.all_gather(&own, sizes.data(), sizeof own);
-  std::size_t total = 0;
-  for (std::size_t size : sizes) total += size;
-  std::string all(total, '\0');
-  communicator.all_gather_v(text.data(), all.data(), sizes);
-  std::vector<std::string> result;
-  for (std::size_t at = 0, r = 0; r < ranks; at += sizes[r++])
-    result.push_back(all.substr(at, sizes[r]));
-  return result;
-}
-
 std::string describe(const std::string& key,
                      const std::map<std::string, std::vector<int>>& ranks_of_value) {
   std::vector<std::string> parts;
@@ -76,7 +62,7 @@ void add_missing(std::map<std::string, std::vector<int>>& ranks_of_value, int ra
 void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint) {
   if (communicator.size() == 1) return;
   std::map<std::string, std::map<std::string, std::vector<int>>> values;
-  const auto texts = gather(communicator, serialise(fingerprint));
+  const auto texts = gather_texts(communicator, serialise(fingerprint));
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
     for (const auto& [key, value] : parse(texts[rank])) values[key][value].push_back(int(rank));
   for (auto& [key, ranks_of_value] : values) add_missing(ranks_of_value, int(texts.size()));

@@ -12,6 +12,7 @@
 #include "parallel/batch_plan.h"
 #include "parallel/micro_batch_timer.h"
 #include "parallel/replica_parts.h"
+#include "parallel/shared_choices.h"
 
 namespace lockstep {
 namespace {
@@ -114,13 +115,17 @@ class Chooser {
         recompute == Recompute::automatic ? limit_for(size) : std::uint64_t{0};
     Finding own;
     MemoryTable table;
+    const auto plan_on_all_ranks = [&] {
+      compile_with_shared_choices(context_,
+                                  [&] { table = plan_memory(context_.backend(), request).table; });
+    };
     try {
-      table = plan_memory(context_.backend(), request).table;
+      plan_on_all_ranks();
     } catch (const OutOfMemory&) {
       own.refused = true;
       request.options.memory_limit = 0;
       request.options.recompute = Recompute::all;
-      table = plan_memory(context_.backend(), request).table;
+      plan_on_all_ranks();
     }
     own.device_bytes = table.on_device();
     own.host_bytes = room_.needed(table) - own.device_bytes;

@@ -58,7 +58,7 @@ class TimedProgram {
  public:
   TimedProgram(RankContext& context, const PlanRequest& request, const BatchPlan& batch)
       : device_(context.backend()),
-        programs_(device_,
+        programs_(context,
                   request.model,
                   request.loss,
                   request.data.train->spec(),

@@ -3,14 +3,14 @@
 
 #include <cstdlib>
 #include <exception>
-#include <mpi.h>
 #include <string_view>
-#if __has_include(<mpi-ext.h>)  // Open MPI's, which needs mpi.h before it
-#include <mpi-ext.h>
-#endif
 
 #include "core/base/error.h"
 #include "parallel/mpi_try.h"
+
+#if __has_include(<mpi-ext.h>)  // Open MPI's, which wants to come behind mpi.h
+#include <mpi-ext.h>
+#endif
 
 namespace lockstep {
 

@@ -7,22 +7,43 @@
 #include "core/nn/trace.h"
 #include "parallel/dump.h"
 #include "parallel/process_memory.h"
+#include "parallel/shared_choices.h"
 
 namespace lockstep {
-ProgramSet::ProgramSet(Backend& backend,
+namespace {
+
+std::unique_ptr<const CompiledPrograms> compile(RankContext& context,
+                                                const ModelFunction& model,
+                                                const LossFunction& loss,
+                                                const data::SampleSpec& samples,
+                                                const TrainOptions& options,
+                                                const BatchPlan& batch,
+                                                const std::vector<std::int64_t>& sizes) {
+  std::unique_ptr<const CompiledPrograms> compiled;
+  compile_with_shared_choices(context, [&] {
+    compiled = std::make_unique<const CompiledPrograms>(
+        context.backend(), model, loss, samples, options, batch, sizes);
+  });
+  return compiled;
+}
+
+}  // namespace
+
+ProgramSet::ProgramSet(RankContext& context,
                        const ModelFunction& model,
                        const LossFunction& loss,
                        const data::SampleSpec& samples,
                        const TrainOptions& options,
                        const BatchPlan& batch,
-                       std::vector<std::int64_t> sizes)
-    : compiled_(backend, model, loss, samples, options, batch, std::move(sizes)),
+                       const std::vector<std::int64_t>& sizes)
+    : compiled_(compile(context, model, loss, samples, options, batch, sizes)),
       baseline_bytes_(resident_memory().own),
-      buffers_(backend, compiled_),
-      packed_(compiled_.space()) {
-  request_packed_copies(backend, compiled_, packed_);
-  training_ = bind(backend, compiled_.training());
-  evaluation_ = bind(backend, compiled_.evaluation());
+      buffers_(context.backend(), *compiled_),
+      packed_(compiled_->space()) {
+  Backend& backend = context.backend();
+  request_packed_copies(backend, *compiled_, packed_);
+  training_ = bind(backend, compiled_->training());
+  evaluation_ = bind(backend, compiled_->evaluation());
   if (env().sync == "1")
     for (auto* programs : {&training_, &evaluation_})
       for (BoundProgram& bound : *programs) bound.program->name_faults();

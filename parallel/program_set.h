@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "parallel/compiled_programs.h"
+#include "parallel/rank_context.h"
 
 namespace lockstep {
 
@@ -26,24 +27,26 @@ class ProgramSet {
   ProgramSet(const ProgramSet&) = delete;
   ProgramSet& operator=(const ProgramSet&) = delete;
 
-  /// As CompiledPrograms, and throws OutOfMemory where memory is lacking.
-  ProgramSet(Backend& backend,
+  /// As CompiledPrograms on every rank, with the algorithms that rank 0 chooses: see
+  /// compile_with_shared_choices(). Then, on this rank alone, throws OutOfMemory where memory is
+  /// lacking. Collective.
+  ProgramSet(RankContext& context,
              const ModelFunction& model,
              const LossFunction& loss,
              const data::SampleSpec& samples,
              const TrainOptions& options,
              const BatchPlan& batch,
-             std::vector<std::int64_t> sizes);
+             const std::vector<std::int64_t>& sizes);
 
   /// Throws InternalError: no program was compiled for that many samples.
   const BoundProgram& training(std::int64_t samples) { return find(training_, samples); }
   const BoundProgram& evaluation(std::int64_t samples) { return find(evaluation_, samples); }
 
   /// The training graph of a whole micro-batch.
-  const Graph& graph() const { return compiled_.graph(); }
-  const FlatSpace& space() const { return compiled_.space(); }
-  const ProgramPlan& plan() const { return compiled_.whole().plan(); }
-  const CompiledPrograms& compiled() const { return compiled_; }
+  const Graph& graph() const { return compiled_->graph(); }
+  const FlatSpace& space() const { return compiled_->space(); }
+  const ProgramPlan& plan() const { return compiled_->whole().plan(); }
+  const CompiledPrograms& compiled() const { return *compiled_; }
 
   float* parameters() { return buffers_.parameters->as<float>(); }
   float* gradients() { return buffers_.gradients->as<float>(); }
@@ -69,7 +72,7 @@ class ProgramSet {
   static const BoundProgram& find(const std::vector<BoundProgram>& programs, std::int64_t samples);
   std::vector<BoundProgram> bind(Backend& backend, const std::vector<CompiledProgram>& programs);
 
-  CompiledPrograms compiled_;
+  std::unique_ptr<const CompiledPrograms> compiled_;
   std::uint64_t baseline_bytes_;
   ProgramBuffers buffers_;
   PackedCopies packed_;

@@ -44,7 +44,7 @@ ReplicaPrograms::ReplicaPrograms(RankContext& rank_context,
     : context(rank_context),
       options(train_options),
       batch(plan_batch(train_options, rank_context.size())),
-      programs(context.backend(), model, loss, samples, options, batch, std::move(tail_sizes)) {}
+      programs(context, model, loss, samples, options, batch, tail_sizes) {}
 
 ReplicaParts::ReplicaParts(Backend& backend,
                            Communicator& communicator,

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
+#include "parallel/exchanged_text.h"
 
 namespace lockstep {
 namespace {
@@ -103,14 +104,6 @@ std::string found_or_error(const Look& look) {
   return found.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-std::string broadcast(Communicator& communicator, std::string text) {
-  std::uint64_t bytes = text.size();
-  communicator.broadcast(&bytes, sizeof bytes, 0);
-  text.resize(bytes);
-  communicator.broadcast(text.data(), bytes, 0);
-  return text;
-}
-
 void expect_digest(const fs::path& checkpoint, const std::string& digest) {
   std::string seen;
   try {
@@ -127,8 +120,8 @@ void expect_digest(const fs::path& checkpoint, const std::string& digest) {
 /// What look() has found, or its error, on every rank.
 template <typename Look>
 json tell_all(Communicator& communicator, const Look& look) {
-  json found = json::parse(
-      broadcast(communicator, communicator.rank() == 0 ? found_or_error(look) : std::string()));
+  json found = json::parse(broadcast_text(
+      communicator, communicator.rank() == 0 ? found_or_error(look) : std::string()));
   if (found.contains("error"))
     throw Error(found["error"].get<std::string>(),
                 found["hint"].get<std::string>(),

@@ -123,6 +123,8 @@ class Trainer::State {
   void build(const data::DataSplit& data) {
     make_replica(data);
     Fingerprint built{{"program", short_hash(replica_->program_text())}};
+    if (const std::string choices = context_.backend().choices(); !choices.empty())
+      built.emplace_back("algorithms", short_hash(choices));
     if (start_) replica_->restore(start_->record.path);
     if (start_ || !options_.init.empty())
       built.emplace_back("weights at the start", replica_->weights_sha256().substr(0, 16));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/exec/device_tracer.h"
@@ -204,6 +205,19 @@ class Backend {
   /// Whether the processor reads and writes `memory` itself; no where it is a device's.
   virtual bool is_host_memory(const void* /*memory*/) const { return true; }
   virtual std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) = 0;
+
+  /// Whether kernels run library algorithms that the device chooses, so that the bits of two ranks
+  /// may differ unless one chooses for both.
+  virtual bool chooses_algorithms() const { return false; }
+  /// What was chosen for all kernels made until now, as text for take_choices().
+  virtual std::string choices() const { return {}; }
+  /// Forgets what this device chose. Kernels made from now on run the algorithms of `choices`, or
+  /// make_kernel() throws EnvironmentError naming the operator; it chooses for others alone. Throws
+  /// InternalError: this is not of choices().
+  virtual void take_choices(const std::string& /*choices*/) {}
+  /// What users should know of the kernels made until now: those that are far slower than they
+  /// could be, and why. Lines for the console.
+  virtual std::vector<std::string> notices() const { return {}; }
 
   /// Takes some tenths of a second; other ranks on the machine should do it at the same time, as
   /// they share its memory.

@@ -38,8 +38,11 @@ struct PackedCopy {
   std::size_t bytes = 0;
 };
 
-/// Pointers in device memory, aligned to 64 bytes at least (parameters and gradients to 256),
-/// fixed for the life of the program.
+/// cuBLASLt wants its workspace at such addresses.
+inline constexpr std::size_t kWorkspaceAlignment = 256;
+
+/// Pointers in device memory, aligned to 64 bytes at least (parameters and gradients to 256, the
+/// workspace to kWorkspaceAlignment), fixed for the life of the program.
 struct KernelBuffers {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;

@@ -3,6 +3,7 @@
 
 #include "core/ops/conv2d.h"
 #include "kernels/cuda/activation_kernel.h"
+#include "kernels/cuda/algorithm_key.h"
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/column_sums.h"
@@ -15,8 +16,10 @@
 // Convolutions are the library's (convolution.h), on NHWC activations and the weight's own layout,
 // and an own kernel's where it has none. With bf16 activations they read a bf16 copy of the weight,
 // refreshed when parameters change.
-//   - Bias: inside the library's kernel where it takes one, which adds before it rounds; otherwise
-//     an own kernel adds it to what is stored, and bf16 is rounded twice. ReLU runs behind both.
+//   - Bias: inside the library's kernel where it takes one, which adds before it rounds. Otherwise
+//     an own kernel adds it behind: to fp32 sums in the workspace where the library stores those
+//     from bf16 operands, which rounds once as well; else to what is stored, and bf16 is rounded
+//     twice. ReLU runs behind all of them.
 //   - Gradient of the weight: fp32 where the library stores that from bf16 operands; otherwise bf16
 //     goes into the workspace, and an own kernel converts it. That kernel also accumulates.
 //   - Gradient of the bias: column_sums over dy.
@@ -30,6 +33,7 @@ ConvolutionSpec convolution(ConvolutionPass pass,
                             const Shape& y) {
   return {.pass = pass,
           .type = x.dtype,
+          .result = x.dtype,
           .n = x.shape[0],
           .h = x.shape[1],
           .w = x.shape[2],
@@ -46,6 +50,16 @@ ConvolutionSpec convolution(ConvolutionPass pass,
           .groups = attrs.groups};
 }
 
+/// What is run where the library has no algorithm; the backend's notices name it.
+std::unique_ptr<Convolution> fall_back(const Device& device,
+                                       const ConvolutionSpec& conv,
+                                       const KernelSpec& spec) {
+  const AlgorithmChoice* choice = device.algorithms->find(algorithm_key(device, conv));
+  device.algorithms->note_slow(fmt::format("{} {}", name_of(spec.op.kind()), spec.path),
+                               choice != nullptr ? choice->why_none : "");
+  return make_direct_convolution(device, conv);
+}
+
 /// Forward or data gradient: a convolution that reads the weight.
 class ReadingConvolution : public BoundKernel {
  public:
@@ -54,7 +68,7 @@ class ReadingConvolution : public BoundKernel {
     if (spec_.type == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1]));
   }
 
-  std::size_t workspace_bytes() const final { return convolution_->workspace_bytes(); }
+  std::size_t workspace_bytes() const override { return convolution_->workspace_bytes(); }
   std::vector<PackedCopy> packed_copies() const final { return copies_; }
   void pack(int) final { round_to_bf16(device(), packed<void>(0), input(1), weight_elems_); }
 
@@ -74,30 +88,29 @@ class ReadingConvolution : public BoundKernel {
 class Conv2dKernel final : public ReadingConvolution {
  public:
   Conv2dKernel(ConvolutionSpec conv, bool bias, const KernelSpec& spec, const Device& device)
-      : ReadingConvolution(conv, spec, device), bias_(bias) {
+      : ReadingConvolution(conv, spec, device) {
     const std::string what = describe(spec);
     spec_.bias = bias;
     convolution_ = make_convolution(device, spec_, what);
-    if (convolution_) return;
-    if (bias) {
-      spec_.bias = false;
-      convolution_ = make_convolution(device, spec_, what);
-      adds_bias_ = convolution_ != nullptr;
-      spec_.bias = !adds_bias_;
-    }
-    if (!convolution_) convolution_ = make_direct_convolution(device, spec_);
+    if (!convolution_ && bias) choose_without_bias(what);
+    if (!convolution_) convolution_ = fall_back(device, spec_, spec);
+  }
+
+  std::size_t workspace_bytes() const override {
+    return sums_offset() + (sums_in_workspace() ? elems() * sizeof(float) : 0);
   }
 
   void run(const RunState&) override {
+    void* sums = sums_in_workspace() ? workspace<void>(sums_offset()) : output<void>(0);
     convolution_->run({.x = const_cast<void*>(input<void>(0)),
                        .weight = weight(),
-                       .y = output<void>(0),
-                       .bias = bias_ && !adds_bias_ ? input(2) : nullptr,
+                       .y = sums,
+                       .bias = spec_.bias ? input(2) : nullptr,
                        .workspace = workspace<void>()});
     if (adds_bias_)
       add_bias(device(),
-               {.values = output<void>(0),
-                .values_type = spec_.type,
+               {.values = sums,
+                .values_type = spec_.result,
                 .bias = input(2),
                 .y = output<void>(0),
                 .type = spec_.type,
@@ -106,7 +119,23 @@ class Conv2dKernel final : public ReadingConvolution {
   }
 
  private:
-  bool bias_;
+  void choose_without_bias(const std::string& what) {
+    ConvolutionSpec plain = spec_;
+    plain.bias = false;
+    for (const DType result : {DType::f32, spec_.type}) {
+      plain.result = result;
+      convolution_ = make_convolution(device(), plain, what);
+      if (!convolution_) continue;
+      spec_ = plain;
+      adds_bias_ = true;
+      return;
+    }
+  }
+
+  bool sums_in_workspace() const { return spec_.result != spec_.type; }
+  std::size_t elems() const { return std::size_t(spec_.n * spec_.out_h * spec_.out_w * spec_.k); }
+  std::size_t sums_offset() const { return aligned(convolution_->workspace_bytes()); }
+
   bool adds_bias_ = false;  ///< after the convolution
 };
 
@@ -115,7 +144,7 @@ class Conv2dBwdDataKernel final : public ReadingConvolution {
   Conv2dBwdDataKernel(const ConvolutionSpec& conv, const KernelSpec& spec, const Device& device)
       : ReadingConvolution(conv, spec, device) {
     convolution_ = make_convolution(device, spec_, describe(spec));
-    if (!convolution_) convolution_ = make_direct_convolution(device, spec_);
+    if (!convolution_) convolution_ = fall_back(device, spec_, spec);
   }
 
   void run(const RunState&) override {
@@ -138,15 +167,15 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
         elems_(spec.outputs[0].elems()),
         output_accumulates_(spec.output_accumulates) {
     const std::string what = describe(spec);
-    spec_.weight_gradient = DType::f32;
+    spec_.result = DType::f32;
     convolution_ = make_convolution(device, spec_, what);
     if (!convolution_ && spec_.type == DType::bf16) {
-      spec_.weight_gradient = DType::bf16;
+      spec_.result = DType::bf16;
       convolution_ = make_convolution(device, spec_, what);
     }
     if (convolution_) return;
-    spec_.weight_gradient = DType::f32;
-    convolution_ = make_direct_convolution(device, spec_);
+    spec_.result = DType::f32;
+    convolution_ = fall_back(device, spec_, spec);
   }
 
   std::size_t workspace_bytes() const override {
@@ -155,14 +184,13 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
 
   void run(const RunState& state) override {
     const bool accumulate = accumulates(output_accumulates_, 0, state);
-    const bool direct = !accumulate && spec_.weight_gradient == DType::f32;
+    const bool direct = !accumulate && spec_.result == DType::f32;
     void* gradient = direct ? output<void>(0) : workspace<void>(gradient_offset());
     convolution_->run({.x = const_cast<void*>(input<void>(0)),
                        .weight = gradient,
                        .y = const_cast<void*>(input<void>(1)),
                        .workspace = workspace<void>()});
-    if (!direct)
-      store_gradient(device(), output(0), gradient, spec_.weight_gradient, elems_, accumulate);
+    if (!direct) store_gradient(device(), output(0), gradient, spec_.result, elems_, accumulate);
     if (bias_)
       column_sums(device(),
                   {.values = input<void>(1),
@@ -179,8 +207,8 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
   std::size_t gradient_offset() const { return aligned(convolution_->workspace_bytes()); }
   std::size_t sums_offset() const {
     const bool may_accumulate = !output_accumulates_.empty() && output_accumulates_[0];
-    const bool in_workspace = may_accumulate || spec_.weight_gradient != DType::f32;
-    const std::size_t bytes = std::size_t(elems_) * size_in_bytes(spec_.weight_gradient);
+    const bool in_workspace = may_accumulate || spec_.result != DType::f32;
+    const std::size_t bytes = std::size_t(elems_) * size_in_bytes(spec_.result);
     return gradient_offset() + (in_workspace ? aligned(bytes) : 0);
   }
 

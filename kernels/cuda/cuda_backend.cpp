@@ -164,6 +164,11 @@ class CudaBackend final : public Backend {
     return true;
   }
 
+  bool chooses_algorithms() const override { return true; }
+  std::string choices() const override { return device_.algorithms->to_text(); }
+  void take_choices(const std::string& choices) override { device_.algorithms->replace(choices); }
+  std::vector<std::string> notices() const override { return device_.algorithms->notices(); }
+
   DeviceTraits traits() const override { return kGpuTraits; }
 
   DeviceMemory memory() const override {

@@ -14,6 +14,15 @@ struct CudaFacts {
 };
 CudaFacts cuda_build();
 
+/// What the backend computes with, as it is found on this machine.
+struct CudaLibraries {
+  std::string versions;             ///< "CUDA 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0"
+  std::string no_compiler_because;  ///< NVRTC is not found, for cuDNN; empty: it is
+};
+/// Opens them. Throws EnvironmentError: one is missing, or of another version than was built
+/// against; the backend is not built in.
+CudaLibraries cuda_libraries();
+
 namespace cuda {
 /// As CudaFacts's; the compiler knows them where it compiles device code.
 std::vector<int> built_architectures();

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <memory>
 #include <string>
+
+#include "kernels/cuda/algorithm_book.h"
 
 namespace lockstep::cuda {
 
@@ -14,6 +17,8 @@ struct Device {
   std::string name;           ///< "NVIDIA H100 80GB HBM3"
   cudaStream_t compute = {};  ///< everything that a program does is enqueued here, in order
   bool tf32 = false;          ///< fp32 products may round their factors to tf32
+  /// Never null; what libraries' kernels run.
+  std::shared_ptr<AlgorithmBook> algorithms = std::make_shared<AlgorithmBook>();
 };
 
 }  // namespace lockstep::cuda

@@ -127,7 +127,7 @@ class DirectConvolution final : public Convolution {
                       y,
                       weight);
       case ConvolutionPass::weight_gradient:
-        if (spec_.weight_gradient == DType::f32)
+        if (spec_.result == DType::f32)
           return weight_gradient(static_cast<float*>(arguments.weight), x, y);
         return weight_gradient(weight, x, y);
     }

@@ -37,13 +37,13 @@ struct MatrixArguments {
   const void* b = nullptr;
   void* c = nullptr;
   const void* bias = nullptr;
-  void* aux = nullptr;      ///< as C; where the epilogue has one
-  bool accumulate = false;  ///< only without an epilogue
-  void* workspace = nullptr;
+  void* aux = nullptr;        ///< as C; where the epilogue has one
+  bool accumulate = false;    ///< only without an epilogue
+  void* workspace = nullptr;  ///< aligned to kWorkspaceAlignment
 };
 
-/// One product with its algorithm, which is chosen at construction and gives the same bits in every
-/// run. cuBLASLt on a device; plain loops in the emulator.
+/// One product with its algorithm, which is chosen at construction or stands in device.algorithms,
+/// and gives the same bits in every run. cuBLASLt on a device; plain loops in the emulator.
 class MatrixProduct {
  public:
   virtual ~MatrixProduct() = default;
@@ -53,7 +53,8 @@ class MatrixProduct {
 };
 
 /// `what` names the operator in errors. Null where the library has no algorithm with this epilogue
-/// (then do its work behind a product without one); throws Error where it has none without.
+/// (then do its work behind a product without one); throws Error where it has none without, and
+/// EnvironmentError where device.algorithms names one that cannot run here.
 std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
                                                    const MatrixProductSpec& spec,
                                                    const std::string& what);

@@ -2,14 +2,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
+#include "core/base/error.h"
 #include "core/exec/kernel.h"
 
 namespace lockstep::cuda {
 
 /// Where the parts of a workspace begin, each at a multiple of 256 bytes as libraries like it.
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// Throws InternalError: a library's workspace is not where kernels are promised theirs.
+inline void check_workspace(const void* workspace, std::size_t bytes) {
+  LOCKSTEP_ASSERT(bytes == 0 || workspace != nullptr);
+  LOCKSTEP_ASSERT(reinterpret_cast<std::uintptr_t>(workspace) % kWorkspaceAlignment == 0);
+}
 
 /// The bf16 copy of the fp32 parameter `input`, in its own layout: one for all kernels that read
 /// the parameter.

@@ -10,6 +10,7 @@
 
 #include "core/base/env.h"
 #include "core/exec/backend.h"
+#include "kernels/cuda/cuda_build.h"
 #include "launcher/doctor/watch.h"
 
 namespace lockstep::doctor {
@@ -68,6 +69,8 @@ struct Environment {
   /// They may throw Error.
   std::function<DevicePeaks()> measure_cpu;
   std::function<DevicePeaks(int ordinal)> measure_gpu;
+  /// Opens cuBLASLt, cuDNN and NVRTC; may throw Error. Empty: built without them.
+  std::function<CudaLibraries()> cuda_libraries;
   /// Opens NCCL; an empty text where this program was built without it.
   std::function<std::string()> nccl_version;
 

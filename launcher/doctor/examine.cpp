@@ -64,6 +64,7 @@ void examine_gpus(Findings& findings, const Environment& environment, const GpuF
     run("peer access", check_peers);
     run("GPU speed", check_gpu_speed);
   }
+  run("CUDA libraries", check_libraries);
   run("NCCL", check_nccl);
 }
 

@@ -11,6 +11,8 @@ namespace lockstep::doctor {
 Finding check_driver(const Environment& environment, const GpuFacts& facts);
 /// Whether the driver is new enough for the CUDA that this program was built with.
 Finding check_runtime(const Environment& environment, const GpuFacts& facts);
+/// Whether the libraries that convolutions and products run are there, and what they compile with.
+Finding check_libraries(const Environment& environment, const GpuFacts& facts);
 /// How many GPUs CUDA shows to this process, and what hides the others.
 Finding check_devices(const Environment& environment, const GpuFacts& facts);
 /// Whether this program holds code for these GPUs.

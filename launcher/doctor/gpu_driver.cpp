@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <string>
 
+#include "core/base/error.h"
 #include "launcher/doctor/gpu.h"
 #include "launcher/nvidia/nvidia_abi.h"
 
@@ -12,6 +13,7 @@ using namespace nvidia;
 
 constexpr const char* kDriver = "driver";
 constexpr const char* kRuntime = "CUDA";
+constexpr const char* kLibraries = "CUDA libraries";
 
 /// The oldest driver for each CUDA, from the tables of CUDA's release notes.
 const char* driver_for(int cuda_version) {
@@ -169,6 +171,28 @@ Finding check_runtime(const Environment& environment, const GpuFacts& facts) {
   Finding finding = pass(kRuntime, versions);
   finding.trait = versions;
   return finding;
+}
+
+Finding check_libraries(const Environment& environment, const GpuFacts& facts) {
+  if (facts.gpus.empty()) return none(kLibraries, "no GPU that they would run on");
+  if (!environment.cuda_libraries) return none(kLibraries, "not looked at");
+  try {
+    const CudaLibraries found = environment.cuda_libraries();
+    Finding finding =
+        found.no_compiler_because.empty()
+            ? pass(kLibraries, found.versions)
+            : warn(kLibraries,
+                   fmt::format("{}; but cuDNN cannot compile kernels, and may have none for a "
+                               "convolution, which is far slower then: {}",
+                               found.versions,
+                               found.no_compiler_because),
+                   "install NVRTC of this CUDA toolkit (cuda-nvrtc in NVIDIA's packages), or add "
+                   "the folder that holds libnvrtc to LD_LIBRARY_PATH");
+    finding.trait = found.versions;
+    return finding;
+  } catch (const Error& error) {
+    return fail(kLibraries, error.what(), error.hint());
+  }
 }
 
 }  // namespace lockstep::doctor

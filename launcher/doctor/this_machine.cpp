@@ -88,8 +88,10 @@ Environment this_machine() {
   machine.write_trial = write_small_file;
   machine.nccl_version = nccl_version;
   machine.measure_cpu = [] { return make_cpu_backend()->measure_peaks(); };
-  if (cuda.absent_because.empty())
+  if (cuda.absent_because.empty()) {
+    machine.cuda_libraries = cuda_libraries;
     machine.measure_gpu = [](int ordinal) { return make_cuda_backend(ordinal)->measure_peaks(); };
+  }
   return machine;
 }
 

@@ -61,6 +61,11 @@ FakeMachine::FakeMachine() : folder_(temporary_folder()) {
     return disk;
   };
   environment.write_trial = [this](const std::string&) { return trial; };
+  environment.cuda_libraries = [this] {
+    if (libraries.versions.empty())
+      throw EnvironmentError("libcudnn.so.9: not found", "install it");
+    return libraries;
+  };
   environment.nccl_version = [this] {
     if (nccl.empty()) throw EnvironmentError("libnccl.so.2: not found", "install NCCL 2");
     return nccl == "none" ? std::string() : nccl;

@@ -46,6 +46,8 @@ class FakeMachine {
   Space disk{.bytes = 1000ull << 30, .free = 500ull << 30};
   WriteTrial trial{.error = 0, .fsync_s = 0.004};
   DevicePeaks gpu_peaks{.fp32_flops = 50e12, .bf16_flops = 680e12, .bytes = 2.9e12};
+  CudaLibraries libraries{.versions = "CUDA 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0",
+                          .no_compiler_because = ""};  ///< without versions: not found
   std::string nccl = "2.28.9";  ///< its version; "none": not built in, empty: cannot be opened
   DevicePeaks cpu_peaks{.fp32_flops = 110e9, .bf16_flops = 215e9, .bytes = 20e9};
 

@@ -21,6 +21,14 @@ TEST(DoctorGpu, NcclThatIsMissing) {
   expect_line(machine, "NCCL", Verdict::warn, "through host memory and MPI", "libnccl-dev");
 }
 
+TEST(DoctorGpu, LibrariesThatAreMissing) {
+  FakeMachine machine;
+  machine.libraries.no_compiler_because = "libnvrtc.so.13 cannot be opened";
+  expect_line(machine, "CUDA libraries", Verdict::warn, "libnvrtc.so.13 cannot", "LD_LIBRARY_PATH");
+  machine.libraries.versions = "";
+  expect_line(machine, "CUDA libraries", Verdict::fail, "libcudnn.so.9: not found", "install it");
+}
+
 TEST(DoctorGpu, AWholeMachinePasses) {
   FakeMachine machine;
   for (const Finding& finding : machine.examine()) {

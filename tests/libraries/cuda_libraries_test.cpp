@@ -4,7 +4,9 @@
 
 #include "core/base/error.h"
 #include "kernels/cuda/libraries/convolution_graph.h"
+#include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
+#include "kernels/cuda/libraries/cudnn_choice.h"
 #include "kernels/cuda/library_versions.h"
 #include "kernels/cuda/matrix_product.h"
 
@@ -12,7 +14,10 @@ namespace lockstep::cuda {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using ::testing::StartsWith;
 
 /// What `action` throws, as "message | hint"; it must be an EnvironmentError.
@@ -109,6 +114,73 @@ TEST(CudaLibraries, StatusesAreNamed) {
   EXPECT_THROW(check(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, "conv1"), OutOfMemory);
 }
 
+TEST(CudaLibraries, EnginesThatGiveOtherBitsOrRoundAreRefused) {
+  using Notes = std::vector<cudnnBackendNumericalNote_t>;
+  for (const bool rounded_factors : {false, true}) {
+    EXPECT_TRUE(is_acceptable(Notes{}, rounded_factors));
+    EXPECT_TRUE(is_acceptable(Notes{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, rounded_factors));
+    for (const auto note : {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
+                            CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+                            CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+                            CUDNN_NUMERICAL_NOTE_FFT,
+                            CUDNN_NUMERICAL_NOTE_WINOGRAD,
+                            CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
+                            CUDNN_NUMERICAL_NOTE_TYPE_COUNT}) {
+      EXPECT_FALSE(is_acceptable(Notes{note}, rounded_factors)) << note;
+      // Beside what is taken alone, and whatever comes first.
+      EXPECT_FALSE(
+          is_acceptable(Notes{note, CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, rounded_factors));
+      EXPECT_FALSE(is_acceptable(Notes{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, note}, rounded_factors));
+    }
+  }
+  EXPECT_FALSE(is_acceptable(Notes{CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, false));
+  EXPECT_TRUE(is_acceptable(Notes{CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, true));
+}
+
+TEST(CudaLibraries, APlanThatCannotBeHadLeadsToTheNextButNotWhereMemoryLacks) {
+  for (const auto status : {CUDNN_STATUS_NOT_SUPPORTED_SHAPE,
+                            CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+                            CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED,
+                            CUDNN_STATUS_EXECUTION_FAILED,
+                            CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER,
+                            CUDNN_STATUS_BAD_PARAM_OUT_OF_BOUND})
+    EXPECT_TRUE(refuses(status)) << status;
+  for (const auto status : {CUDNN_STATUS_SUCCESS,
+                            CUDNN_STATUS_NOT_INITIALIZED,
+                            CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED,
+                            CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
+                            CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED})
+    EXPECT_FALSE(refuses(status)) << status;
+}
+
+TEST(CudaLibraries, ChoicesComeBackFromTheirTexts) {
+  const CudnnChoice plan = cudnn_choice(
+      to_text(CudnnChoice{.engine = 38, .knobs = {{2, 1}, {12, -3}}, .workspace_bytes = 4096}));
+  EXPECT_EQ(plan.engine, 38);
+  EXPECT_THAT(plan.knobs, ElementsAre(Pair(2, 1), Pair(12, -3)));
+  EXPECT_EQ(plan.workspace_bytes, 4096);
+  EXPECT_TRUE(cudnn_choice(to_text(CudnnChoice{})).knobs.empty());
+
+  CublasLtChoice product{.algorithm = {}, .workspace_bytes = std::size_t(1) << 25};
+  for (std::size_t i = 0; i < std::size(product.algorithm.data); ++i)
+    product.algorithm.data[i] = 0x0123456789abcdefu * (i + 1);
+  const CublasLtChoice again = cublaslt_choice(to_text(product));
+  EXPECT_THAT(again.algorithm.data, ElementsAreArray(product.algorithm.data));
+  EXPECT_EQ(again.workspace_bytes, product.workspace_bytes);
+
+  for (const char* wrong :
+       {"", "engine 1", "engine x workspace 1 knobs", "workspace 1 algorithm 0f"}) {
+    EXPECT_THROW(cudnn_choice(wrong), InternalError) << wrong;
+    EXPECT_THROW(cublaslt_choice(wrong), InternalError) << wrong;
+  }
+}
+
+TEST(CudaLibraries, NvrtcIsOpenedForCudnn) {
+  const LibraryName nvrtc{fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000), "", ""};
+  LOCKSTEP_NEEDS(nvrtc);
+  EXPECT_EQ(why_no_compiler(), "");
+}
+
 TEST(CudaLibraries, CudnnTakesTheDescriptionsOfConvolutions) {
   LOCKSTEP_NEEDS(cudnn_name());
   const ConvolutionSpec usual{.n = 2,
@@ -131,12 +203,15 @@ TEST(CudaLibraries, CudnnTakesTheDescriptionsOfConvolutions) {
       for (const auto pass : {ConvolutionPass::forward,
                               ConvolutionPass::data_gradient,
                               ConvolutionPass::weight_gradient})
-        for (const bool bias : {false, pass == ConvolutionPass::forward}) {
-          spec.type = type;
-          spec.pass = pass;
-          spec.bias = bias;
-          EXPECT_EQ(describe_convolution(spec, "conv1").size(), bias ? 2u : 1u);
-        }
+        for (const bool bias : {false, pass == ConvolutionPass::forward})
+          for (const DType result : {type, DType::f32}) {
+            if (pass == ConvolutionPass::data_gradient && result != type) continue;
+            spec.type = type;
+            spec.result = result;
+            spec.pass = pass;
+            spec.bias = bias;
+            EXPECT_EQ(describe_convolution(spec, "conv1").size(), bias ? 2u : 1u);
+          }
 }
 
 TEST(CudaLibraries, CublasLtTakesTheDescriptionsOfProducts) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What linear and conv2d do where a library refuses a part of their work.
+#include <gmock/gmock.h>
+
 #include "core/ops/conv2d.h"
 #include "core/ops/linear.h"
 #include "tests/ops/bf16_variant.h"
@@ -12,6 +14,12 @@
 
 namespace lockstep::test {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 class CudaFallbacks : public CudaTest {
  protected:
@@ -45,38 +53,62 @@ TEST_F(CudaFallbacks, ABiasBehindAProductIsAddedBeforeRounding) {
   }
 }
 
-/// Half of the eight bits of values up to 4.5 standard deviations, beside the products' tolerance.
-Tolerance rounded_products(std::int64_t n) {
-  const double root = std::sqrt(double(n));
-  const Tolerance products = of_products(n);
-  const double allowed = products.c * 0x1p-24 * root * products.scale + 0x1p-8 * (1.5 * root + 1);
-  return {.c = allowed / (0x1p-24 * root), .n = double(n), .scale = 1};
+OpCase conv2d_case(std::int64_t filters, const Tolerance& tolerance) {
+  const ops::Conv2dAttrs attrs{.padding_h = 1, .padding_w = 1, .bias = true};
+  return *bf16_variant({.name = fmt::format("{} filters", filters),
+                        .op = std::make_shared<ops::Conv2d>(attrs),
+                        .inputs = {random_f32({2, 7, 5, 8}, 1),
+                                   random_f32({filters, 3, 3, 8}, 2),
+                                   random_f32({filters}, 3)},
+                        .tolerances = {tolerance},
+                        .parameters = {1, 2}});
 }
 
-TEST_F(CudaFallbacks, ABiasBehindABf16ConvolutionCostsOneMoreRounding) {
+TEST_F(CudaFallbacks, ABiasBehindABf16ConvolutionIsAddedBeforeRounding) {
   limits().convolution_bias = false;
-  for (const std::int64_t k : {7, 16}) {
-    const ops::Conv2dAttrs attrs{.padding_h = 1, .padding_w = 1, .bias = true};
-    const OpCase plain{
-        .name = "bias",
-        .op = std::make_shared<ops::Conv2d>(attrs),
-        .inputs = {random_f32({2, 7, 5, 8}, 1), random_f32({k, 3, 3, 8}, 2), random_f32({k}, 3)},
-        .tolerances = {rounded_products(9 * 8)},
-        .parameters = {1, 2}};
-    check(*bf16_variant(plain), conv2d_reference);
-  }
+  for (const std::int64_t filters : {7, 16})
+    check(conv2d_case(filters, of_products(9 * 8)), conv2d_reference);
+}
+
+TEST_F(CudaFallbacks, ABiasBehindABf16ConvolutionThatStoresNoFp32CostsOneMoreRounding) {
+  limits().convolution_bias = false;
+  limits().fp32_from_bf16 = false;
+  for (const std::int64_t filters : {7, 16})
+    check(conv2d_case(filters, of_rounded_products(9 * 8)), conv2d_reference);
 }
 
 TEST_F(CudaFallbacks, Bf16GradientsOfWeightsAreConvertedAndAccumulated) {
-  limits().fp32_gradients_from_bf16 = false;
+  limits().fp32_from_bf16 = false;
   for (const std::int64_t k : {7, 16}) {
     const ops::Conv2dAttrs attrs{.padding_h = 1, .padding_w = 1, .bias = true};
     const OpCase plain{.name = "weight gradient",
                        .op = std::make_shared<ops::Conv2dBwdWeights>(attrs, Shape{k, 3, 3, 8}),
                        .inputs = {random_f32({2, 7, 5, 8}, 6), random_f32({2, 7, 5, k}, 7)},
-                       .tolerances = {rounded_products(2 * 7 * 5), of_products(2 * 7 * 5)}};
+                       .tolerances = {of_rounded_products(2 * 7 * 5), of_products(2 * 7 * 5)}};
     check(*bf16_variant(plain), conv2d_bwd_weights_reference);
   }
+}
+
+/// A convolution whose padding is wider than its kernel, which no library takes.
+OpCase unusual_case(const std::string& layer) {
+  return {.name = "wide padding",
+          .op = std::make_shared<ops::Conv2d>(ops::Conv2dAttrs{.padding_h = 3, .padding_w = 2}),
+          .inputs = {random_f32({1, 3, 3, 3}, 1), random_f32({4, 2, 2, 3}, 2)},
+          .tolerances = {of_products(12)},
+          .parameters = {1},
+          .path = layer};
+}
+
+TEST_F(CudaFallbacks, WhatTheLibraryLacksIsNamedOnceForEachLayer) {
+  check(linear_case(2, 3, 4), linear_reference);
+  EXPECT_THAT(backend().notices(), IsEmpty());
+  for (const char* layer : {"stem", "stem", "head"}) check(unusual_case(layer), conv2d_reference);
+  EXPECT_THAT(backend().notices(),
+              ElementsAre(AllOf(StartsWith("conv2d head, conv2d stem: "),
+                                HasSubstr("without tensor cores"),
+                                HasSubstr("the emulated library refuses it"))));
+  for (int i = 0; i < 4; ++i) check(unusual_case(fmt::format("block{}", i)), conv2d_reference);
+  EXPECT_THAT(backend().notices(), ElementsAre(HasSubstr(" and 2 more: ")));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ struct RunOptions {
   bool marked_accumulating = false;  ///< the outputs belong to the flat gradient space
   bool accumulate = false;           ///< RunState::accumulate
   int aliased_output = -1;           ///< shares the buffer of its in_place_input
-  std::size_t shift_bytes = 0;       ///< moves every buffer
+  std::size_t shift_bytes = 0;       ///< moves every buffer, the workspace by whole alignments
 };
 
 /// A kernel bound to guarded memory, as a program would hold it.
@@ -101,9 +101,10 @@ class BoundKernel {
                                         : outputs_memory_[std::size_t(i)];
   }
 
-  GuardedBuffer guarded(std::size_t bytes) const {
+  GuardedBuffer guarded(std::size_t bytes) const { return guarded(bytes, options_.shift_bytes); }
+  GuardedBuffer guarded(std::size_t bytes, std::size_t shift_bytes) const {
     const bool red_zones = !memory_.exact || options_.shift_bytes > 0;
-    return GuardedBuffer(memory_.backend, bytes, options_.shift_bytes, red_zones);
+    return GuardedBuffer(memory_.backend, bytes, shift_bytes, red_zones);
   }
 
   void allocate() {
@@ -115,7 +116,9 @@ class BoundKernel {
     for (const TensorType& type : outputs_) outputs_memory_.push_back(guarded(type.bytes()));
     for (std::size_t i = 0; i < outputs_.size(); ++i)
       buffers.outputs.push_back(output_memory(int(i)).data());
-    workspace_ = std::make_unique<GuardedBuffer>(guarded(kernel_->workspace_bytes()));
+    const std::size_t shift = (options_.shift_bytes + kWorkspaceAlignment - 1) /
+                              kWorkspaceAlignment * kWorkspaceAlignment;
+    workspace_ = std::make_unique<GuardedBuffer>(guarded(kernel_->workspace_bytes(), shift));
     buffers.workspace = workspace_->data();
     for (const PackedCopy& copy : kernel_->packed_copies()) {
       packed_memory_.push_back(guarded(copy.bytes));

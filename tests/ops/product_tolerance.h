@@ -17,4 +17,14 @@ inline Tolerance of_products(std::int64_t n) {
   return {.c = 5, .n = terms, .scale = std::max(1.0, std::sqrt(terms) / 3)};
 }
 
+/// The same where sums are rounded to bf16 before something else is done with them: half of the
+/// eight bits of values up to 4.5 standard deviations of sqrt(n)/3, and of what is added to them,
+/// beside the products' own tolerance.
+inline Tolerance of_rounded_products(std::int64_t n) {
+  const Tolerance products = of_products(n);
+  const double root = std::sqrt(products.n);
+  const double allowed = products.c * 0x1p-24 * root * products.scale + 0x1p-8 * (1.5 * root + 1);
+  return {.c = allowed / (0x1p-24 * root), .n = products.n, .scale = 1};
+}
+
 }  // namespace lockstep::test

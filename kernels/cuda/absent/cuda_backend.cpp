@@ -20,6 +20,11 @@ std::string cuda_device_id(int) { return {}; }
 
 CudaFacts cuda_build() { return {LOCKSTEP_NO_CUDA_BECAUSE, 0, {}}; }
 
+CudaLibraries cuda_libraries() {
+  const DeviceProbe probe = probe_cuda();
+  throw EnvironmentError("cuda: " + probe.reason, probe.hint);
+}
+
 std::unique_ptr<Backend> make_cuda_backend(int) {
   const DeviceProbe probe = probe_cuda();
   throw EnvironmentError("cuda: " + probe.reason, probe.hint);

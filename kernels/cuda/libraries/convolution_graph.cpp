@@ -105,13 +105,19 @@ CudnnDescriptor describe_bias(const CudnnDescriptor& sum,
 std::vector<CudnnDescriptor> describe_convolution(const ConvolutionSpec& spec,
                                                   const std::string& what) {
   const cudnnDataType_t type = type_of(spec.type);
-  const cudnnDataType_t weight_type =
-      spec.pass == ConvolutionPass::weight_gradient ? type_of(spec.weight_gradient) : type;
+  const auto type_in = [&](ConvolutionPass stored_by) {
+    return spec.pass == stored_by ? type_of(spec.result) : type;
+  };
   const auto x = describe(CudnnTensor{kX, type, spec.n, spec.c, spec.h, spec.w}, what);
-  const auto weight = describe(
-      CudnnTensor{kWeight, weight_type, spec.k, spec.c / spec.groups, spec.kernel_h, spec.kernel_w},
-      what);
-  const CudnnTensor result{kY, type, spec.n, spec.k, spec.out_h, spec.out_w};
+  const auto weight = describe(CudnnTensor{kWeight,
+                                           type_in(ConvolutionPass::weight_gradient),
+                                           spec.k,
+                                           spec.c / spec.groups,
+                                           spec.kernel_h,
+                                           spec.kernel_w},
+                               what);
+  const CudnnTensor result{
+      kY, type_in(ConvolutionPass::forward), spec.n, spec.k, spec.out_h, spec.out_w};
   const auto y = describe(result, what);
   if (!spec.bias) return {describe_pass(spec, x, weight, y, what)};
   CudnnTensor in_registers = result;

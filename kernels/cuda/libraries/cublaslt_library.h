@@ -16,6 +16,7 @@
   FUNCTION(cublasLtGetStatusString)              \
   FUNCTION(cublasLtGetProperty)                  \
   FUNCTION(cublasLtMatmul)                       \
+  FUNCTION(cublasLtMatmulAlgoCheck)              \
   FUNCTION(cublasLtMatmulAlgoGetHeuristic)       \
   FUNCTION(cublasLtMatmulAlgoConfigGetAttribute) \
   FUNCTION(cublasLtMatmulDescCreate)             \

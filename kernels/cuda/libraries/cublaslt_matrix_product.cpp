@@ -2,8 +2,11 @@
 #include <array>
 
 #include "core/base/error.h"
+#include "kernels/cuda/algorithm_key.h"
+#include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
 #include "kernels/cuda/matrix_product.h"
+#include "kernels/cuda/product_helpers.h"
 
 // Note [Row-major products in cuBLASLt]
 //
@@ -66,37 +69,18 @@ class CublasLtProduct final : public MatrixProduct {
   /// Whether there is an algorithm; without one this must not run.
   bool choose_algorithm(const Device& device) {
     handle_ = cublaslt_handle(device);
-    const Preference preference = describe_preference();
-    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
-    int count = 0;
-    const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(handle_.get(),
-                                                                            operation_.get(),
-                                                                            b_.get(),
-                                                                            a_.get(),
-                                                                            c_.get(),
-                                                                            c_.get(),
-                                                                            preference.get(),
-                                                                            kCandidates,
-                                                                            found.data(),
-                                                                            &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
-    // So it may call a type of bias that does not go with the others.
-    if (status == CUBLAS_STATUS_INVALID_VALUE && spec_.epilogue != MatrixEpilogue::none)
-      return false;
-    check(status, what_);
-    for (int i = 0; i < count; ++i)
-      if (is_usable(found[std::size_t(i)])) {
-        algorithm_ = found[std::size_t(i)].algo;
-        workspace_bytes_ = found[std::size_t(i)].workspaceSize;
-        return true;
-      }
-    return false;
+    const AlgorithmChoice& choice = device.algorithms->choice(
+        algorithm_key(device, spec_), [this]() -> AlgorithmChoice { return ask_heuristic(); });
+    if (choice.text.empty()) return false;
+    take(choice.text);
+    return true;
   }
 
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
 
   void run(const MatrixArguments& arguments) override {
     LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);
+    check_workspace(arguments.workspace, workspace_bytes_);
     if (spec_.epilogue != MatrixEpilogue::none)
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.bias);
     if (spec_.epilogue == MatrixEpilogue::bias_gelu_tanh)
@@ -122,6 +106,60 @@ class CublasLtProduct final : public MatrixProduct {
   }
 
  private:
+  AlgorithmChoice ask_heuristic() const {
+    const Preference preference = describe_preference();
+    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
+    int count = 0;
+    const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(handle_.get(),
+                                                                            operation_.get(),
+                                                                            b_.get(),
+                                                                            a_.get(),
+                                                                            c_.get(),
+                                                                            c_.get(),
+                                                                            preference.get(),
+                                                                            kCandidates,
+                                                                            found.data(),
+                                                                            &count);
+    // So it may call a type of bias that does not go with the others.
+    const bool refused =
+        status == CUBLAS_STATUS_NOT_SUPPORTED ||
+        (status == CUBLAS_STATUS_INVALID_VALUE && spec_.epilogue != MatrixEpilogue::none);
+    if (refused) return {.text = "", .why_none = cublaslt().cublasLtGetStatusName(status)};
+    check(status, what_);
+    for (int i = 0; i < count; ++i)
+      if (const auto& candidate = found[std::size_t(i)]; is_usable(candidate))
+        return {.text = to_text({candidate.algo, candidate.workspaceSize}), .why_none = ""};
+    return {.text = "", .why_none = fmt::format("none of {} proposals keeps its order", count)};
+  }
+
+  /// cuBLASLt says that an algorithm may be kept as its bytes, for the same version of the library.
+  void take(const std::string& text) {
+    const CublasLtChoice choice = cublaslt_choice(text);
+    cublasLtMatmulHeuristicResult_t here{};
+    const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoCheck(handle_.get(),
+                                                                     operation_.get(),
+                                                                     b_.get(),
+                                                                     a_.get(),
+                                                                     c_.get(),
+                                                                     c_.get(),
+                                                                     &choice.algorithm,
+                                                                     &here);
+    if (status != CUBLAS_STATUS_SUCCESS)
+      throw_cannot_follow(what_,
+                          "an algorithm of cuBLASLt",
+                          fmt::format("{} ({})",
+                                      cublaslt().cublasLtGetStatusName(status),
+                                      cublaslt().cublasLtGetStatusString(status)));
+    if (here.workspaceSize > choice.workspace_bytes)
+      throw_cannot_follow(what_,
+                          "an algorithm of cuBLASLt",
+                          fmt::format("it wants a workspace of {} bytes here, of {} there",
+                                      here.workspaceSize,
+                                      choice.workspace_bytes));
+    algorithm_ = choice.algorithm;
+    workspace_bytes_ = choice.workspace_bytes;
+  }
+
   void describe_operation(const Device& device) {
     cublasLtMatmulDesc_t made = nullptr;
     check(

@@ -27,6 +27,13 @@ bool CudnnDescriptor::finalize_if_supported() {
   return true;
 }
 
+std::string CudnnDescriptor::finalize_or_reason() {
+  const cudnnStatus_t status = cudnn().cudnnBackendFinalize(get());
+  if (refuses(status)) return words_of(status);
+  check(status, what_);
+  return {};
+}
+
 std::int64_t CudnnDescriptor::get_int64(cudnnBackendAttributeName_t name) const {
   std::int64_t value = 0;
   get(name, CUDNN_TYPE_INT64, 1, &value);

@@ -63,6 +63,9 @@ class CudnnDescriptor {
   void finalize();
   /// The same, but false where cuDNN does not support what is described.
   bool finalize_if_supported();
+  /// For one of several proposals: where cuDNN refuses this one, its reason; otherwise nothing. See
+  /// refuses().
+  std::string finalize_or_reason();
 
   std::int64_t get_int64(cudnnBackendAttributeName_t name) const;
   /// How many elements the attribute has.

@@ -21,6 +21,19 @@ std::string hint_for(cudnnStatus_t status) {
   }
 }
 
+/// cuDNN looks for it where the dynamic linker does, but finds one that is open already.
+std::string open_compiler() {
+  const int major = CUDART_VERSION / 1000;
+  try {
+    DynamicLibrary library({.file = fmt::format("libnvrtc.so.{}", major),
+                            .version = fmt::format("CUDA {}", major),
+                            .how_to_install = fmt::format("install NVRTC of CUDA {}", major)});
+    return {};
+  } catch (const EnvironmentError& error) {
+    return error.what();
+  }
+}
+
 int version_part(const Cudnn& library, libraryPropertyType part) {
   int value = 0;
   check(library.cudnnGetProperty(part, &value), "cuDNN: version");
@@ -56,8 +69,16 @@ Cudnn load_cudnn(const DynamicLibrary& library) {
   return functions;
 }
 
+const std::string& why_no_compiler() {
+  static const std::string why = open_compiler();
+  return why;
+}
+
 const Cudnn& cudnn() {
-  static const Cudnn functions = load_cudnn(DynamicLibrary(cudnn_name()));
+  static const Cudnn functions = [] {
+    why_no_compiler();
+    return load_cudnn(DynamicLibrary(cudnn_name()));
+  }();
   return functions;
 }
 
@@ -69,15 +90,35 @@ std::string cudnn_version() {
                      version_part(library, PATCH_LEVEL));
 }
 
-void check(cudnnStatus_t status, std::string_view what) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
+std::string words_of(cudnnStatus_t status) {
   std::array<char, 1024> details{};
   cudnn().cudnnGetLastErrorString(details.data(), details.size());
-  const std::string message = fmt::format("{}: {}{}{}",
-                                          what,
-                                          cudnn().cudnnGetErrorString(status),
-                                          details[0] ? ", " : "",
-                                          details.data());
+  std::string words = fmt::format(
+      "{}{}{}", cudnn().cudnnGetErrorString(status), details[0] ? ", " : "", details.data());
+  const bool wants_compiler = status == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED ||
+                              status == CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING;
+  if (wants_compiler && !why_no_compiler().empty()) words += "; " + why_no_compiler();
+  return words;
+}
+
+bool refuses(cudnnStatus_t status) {
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+    return false;
+  switch (CUDNN_STATUS_CATEGORY(status)) {
+    case CUDNN_STATUS_BAD_PARAM:
+    case CUDNN_STATUS_NOT_SUPPORTED:
+    case CUDNN_STATUS_INTERNAL_ERROR:
+    case CUDNN_STATUS_EXECUTION_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void check(cudnnStatus_t status, std::string_view what) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  const std::string message = fmt::format("{}: {}", what, words_of(status));
   if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
     throw OutOfMemory(message, "use a smaller micro-batch or model, or a device with more memory");
   throw EnvironmentError(message, hint_for(status));

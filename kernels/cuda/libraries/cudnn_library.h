@@ -45,6 +45,18 @@ const Cudnn& cudnn();
 /// "9.19.0"
 std::string cudnn_version();
 
+/// Why kernels that cuDNN compiles while the program runs cannot be had: NVRTC is not installed,
+/// which cudnn() opens for it. Empty where it is there.
+const std::string& why_no_compiler();
+
+/// "CUDNN_STATUS_NOT_SUPPORTED, ...", with the reason that cuDNN gave last.
+std::string words_of(cudnnStatus_t status);
+
+/// Whether `status` says that this one plan does not work, so that another may: it is not
+/// supported, does not fit, or its kernel was not compiled or loaded. Not where memory lacks, or
+/// the library itself.
+bool refuses(cudnnStatus_t status);
+
 /// Throws for a status that is not success, as check(cudaError_t) does, with cuDNN's own words.
 void check(cudnnStatus_t status, std::string_view what);
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/algorithm_book.h"
 #include "kernels/cuda/libraries/cudnn_descriptor.h"
 
 namespace lockstep::cuda {
@@ -15,12 +16,23 @@ struct CudnnPlan {
   std::size_t workspace_bytes = 0;
 };
 
-/// The first plan in cuDNN's order of expected speed that gives the same bits in every run, sums in
-/// fp32 and transforms nothing (no Winograd, no FFT); null where there is none. `rounded_factors`:
-/// whether fp32 factors may be rounded for tensor cores (tf32).
-std::unique_ptr<CudnnPlan> choose_plan(cudnnHandle_t handle,
-                                       const std::vector<CudnnDescriptor>& operations,
-                                       bool rounded_factors,
-                                       const std::string& what);
+/// A plan, and the CudnnChoice that it stands for; or why there is none.
+struct ChosenPlan {
+  std::optional<CudnnPlan> plan;
+  AlgorithmChoice choice;
+};
+
+/// The first in cuDNN's order of expected speed that can be had and is_acceptable().
+ChosenPlan choose_plan(cudnnHandle_t handle,
+                       const std::vector<CudnnDescriptor>& operations,
+                       bool rounded_factors,
+                       const std::string& what);
+
+/// The plan that `choice`, of choose_plan() here or on another rank, stands for. Throws
+/// EnvironmentError: cuDNN does not build it here.
+CudnnPlan build_plan(cudnnHandle_t handle,
+                     const std::vector<CudnnDescriptor>& operations,
+                     const std::string& choice,
+                     const std::string& what);
 
 }  // namespace lockstep::cuda

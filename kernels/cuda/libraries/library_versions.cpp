@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include "kernels/cuda/cuda_build.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
 #include "kernels/cuda/libraries/cudnn_library.h"
 
@@ -18,3 +19,9 @@ std::string library_versions() {
 }
 
 }  // namespace lockstep::cuda
+
+namespace lockstep {
+
+CudaLibraries cuda_libraries() { return {cuda::library_versions(), cuda::why_no_compiler()}; }
+
+}  // namespace lockstep

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "kernels/cuda/product_helpers.h"
+#include "tests/support/cuda_emulator/emulated_algorithm.h"
 #include "tests/support/cuda_emulator/host_values.h"
 #include "tests/support/cuda_emulator/library_limits.h"
 
@@ -16,18 +18,22 @@ float gelu_tanh(float x) {
 
 class EmulatedProduct final : public MatrixProduct {
  public:
-  EmulatedProduct(const MatrixProductSpec& spec, cudaStream_t stream)
-      : spec_(spec), stream_(stream) {}
+  EmulatedProduct(const MatrixProductSpec& spec, EmulatedAlgorithm algorithm, cudaStream_t stream)
+      : spec_(spec), algorithm_(algorithm), stream_(stream) {}
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
   void run(const MatrixArguments& arguments) override {
     LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);
-    LOCKSTEP_ASSERT(arguments.workspace != nullptr);
-    enqueue_library_call(stream_, [s = spec_, arguments] { multiply(s, arguments); });
+    check_workspace(arguments.workspace, kEmulatedWorkspace);
+    enqueue_library_call(stream_, [s = spec_, algorithm = algorithm_, arguments] {
+      multiply(s, algorithm, arguments);
+    });
   }
 
  private:
-  static void multiply(const MatrixProductSpec& s, const MatrixArguments& arguments) {
+  static void multiply(const MatrixProductSpec& s,
+                       EmulatedAlgorithm algorithm,
+                       const MatrixArguments& arguments) {
     use_workspace(arguments.workspace);
     const std::vector<float> a = widened(arguments.a, s.factors, s.m * s.k);
     const std::vector<float> b = widened(arguments.b, s.factors, s.k * s.n);
@@ -39,9 +45,11 @@ class EmulatedProduct final : public MatrixProduct {
       for (std::int64_t j = 0; j < s.n; ++j) {
         const std::int64_t element = i * s.n + j;
         float sum = 0.0f;
-        for (std::int64_t l = 0; l < s.k; ++l)
+        for (std::int64_t step = 0; step < s.k; ++step) {
+          const std::int64_t l = algorithm.place(step, s.k);
           sum += a[std::size_t(s.transpose_a ? l * s.m + i : i * s.k + l)] *
                  b[std::size_t(s.transpose_b ? j * s.k + l : l * s.n + j)];
+        }
         if (epilogue) sum += bias[std::size_t(j)];
         if (arguments.accumulate) sum += before[std::size_t(element)];
         if (s.epilogue == MatrixEpilogue::bias_gelu_tanh) {
@@ -53,6 +61,7 @@ class EmulatedProduct final : public MatrixProduct {
   }
 
   MatrixProductSpec spec_;
+  EmulatedAlgorithm algorithm_;
   cudaStream_t stream_;
 };
 
@@ -65,17 +74,14 @@ bool takes_epilogue(const MatrixProductSpec& spec) {
 
 }  // namespace
 
-LibraryLimits& library_limits() {
-  static LibraryLimits limits;
-  return limits;
-}
-
 std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
                                                    const MatrixProductSpec& spec,
-                                                   const std::string&) {
+                                                   const std::string& what) {
   LOCKSTEP_ASSERT(spec.m > 0 && spec.n > 0 && spec.k > 0);
-  if (!takes_epilogue(spec)) return nullptr;
-  return std::make_unique<EmulatedProduct>(spec, device.compute);
+  const auto algorithm =
+      choose_emulated(device, algorithm_key(device, spec), takes_epilogue(spec), what);
+  if (!algorithm) return nullptr;
+  return std::make_unique<EmulatedProduct>(spec, *algorithm, device.compute);
 }
 
 }  // namespace lockstep::cuda
