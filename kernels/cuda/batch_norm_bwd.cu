@@ -60,6 +60,21 @@ struct SumArgs {
   T* dz = nullptr;           // may be dy
 };
 
+/// Computes and stores a chunk of dz.
+template <int width, typename T>
+__device__ inline Chunk<T, width> make_dz(const SumArgs<T>& a, std::int64_t at) {
+  Chunk<T, width> dz = load_chunk<width>(a.dy + at), other;
+  const Chunk<T, width> y = load_chunk<width>(a.y + at);
+  if (a.other != nullptr) other = load_chunk<width>(a.other + at);
+  for (int i = 0; i < width; ++i) {
+    float d = to_float(dz.values[i]);
+    if (a.other != nullptr) d += to_float(other.values[i]);
+    dz.values[i] = from_float<T>(to_float(y.values[i]) > 0.0f ? d : 0.0f);
+  }
+  store_chunk(a.dz + at, dz);
+  return dz;
+}
+
 template <typename T, int width, bool residual>
 __global__ void __launch_bounds__(kBlock, 2)
     batch_norm_bwd_sums_kernel(SumArgs<T> a, BatchNormTiles tiles) {
@@ -72,30 +87,20 @@ __global__ void __launch_bounds__(kBlock, 2)
         tiles.channels,
         !residual && a.relu);
     for (std::int64_t row = place.first_row; row < place.end_row; row += kSumBatch<T> * step) {
-      Chunk<T, width> x[kSumBatch<T>], dy[kSumBatch<T>], y[kSumBatch<T>], other[kSumBatch<T>];
+      Chunk<T, width> x[kSumBatch<T>], dy[kSumBatch<T>];
 #pragma unroll
       for (int k = 0; k < kSumBatch<T>; ++k) {
         const std::int64_t at = (row + k * step) * tiles.channels + place.channel;
         if (row + k * step >= place.end_row) continue;
         x[k] = load_chunk<width>(a.x + at);
-        dy[k] = load_chunk<width>(a.dy + at);
-        if constexpr (residual) {
-          y[k] = load_chunk<width>(a.y + at);
-          if (a.other != nullptr) other[k] = load_chunk<width>(a.other + at);
-        }
+        if constexpr (!residual) dy[k] = load_chunk<width>(a.dy + at);
       }
-      if constexpr (residual) {
+      // Row after row: with the operands of all rows registers would run out.
+      if constexpr (residual)
 #pragma unroll
-        for (int k = 0; k < kSumBatch<T>; ++k) {
-          if (row + k * step >= place.end_row) continue;
-          for (int i = 0; i < width; ++i) {
-            float d = to_float(dy[k].values[i]);
-            if (a.other != nullptr) d += to_float(other[k].values[i]);
-            dy[k].values[i] = from_float<T>(to_float(y[k].values[i]) > 0.0f ? d : 0.0f);
-          }
-          store_chunk(a.dz + (row + k * step) * tiles.channels + place.channel, dy[k]);
-        }
-      }
+        for (int k = 0; k < kSumBatch<T>; ++k)
+          if (row + k * step < place.end_row)
+            dy[k] = make_dz<width>(a, (row + k * step) * tiles.channels + place.channel);
       for (int i = 0; i < width; ++i) {
         float sum = 0, product = 0;
 #pragma unroll
