@@ -59,8 +59,8 @@ OptimizerStep::OptimizerStep(Backend& backend,
       tensors_.push_back({segment.offset, segment.elems, 0.0f, 1.0f});
     else if (parameter.kind == ParameterKind::running_statistic)
       statistics_.push_back({segment.offset,
-                             space.of(parameter.weight_parameter).offset,
                              segment.elems,
+                             space.of(parameter.weight_parameter).offset,
                              parameter.momentum});
   }
   backend.reserve_norms(tensors_);
@@ -119,13 +119,7 @@ StepCounters OptimizerStep::counters(std::int64_t step, float lr) const {
 }
 
 void OptimizerStep::update_running_statistics(const StepOutcome* outcome) {
-  for (const Statistic& s : statistics_)
-    backend_.update_running_statistic(parameters_ + s.value,
-                                      gradients_ + s.value,
-                                      gradients_ + s.weight,
-                                      s.momentum,
-                                      s.elems,
-                                      outcome);
+  backend_.update_running_statistics(parameters_, gradients_, statistics_, outcome);
 }
 
 std::vector<FlatArray> OptimizerStep::state_arrays() {

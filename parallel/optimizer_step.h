@@ -49,11 +49,6 @@ class OptimizerStep {
   std::vector<FlatArray> state_arrays();
 
  private:
-  struct Statistic {
-    std::int64_t value = 0, weight = 0, elems = 0;  // offsets into the flat arrays
-    float momentum = 0;
-  };
-
   Backend& backend_;
   Optimizer optimizer_;
   float* parameters_;
@@ -61,7 +56,7 @@ class OptimizerStep {
   std::uint16_t* rounded_;
   std::vector<std::vector<FlatRange>> ranges_of_bucket_;
   std::vector<FlatRange> tensors_;  // in declaration order, for the norm
-  std::vector<Statistic> statistics_;
+  std::vector<RunningStatistic> statistics_;
   std::vector<std::unique_ptr<DeviceBuffer>> state_;
 };
 

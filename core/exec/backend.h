@@ -37,6 +37,14 @@ struct FlatRange {
   float lr_scale = 1.0f;
 };
 
+/// A running statistic in the flat space. Offsets and counts in elements.
+struct RunningStatistic {
+  std::int64_t offset = 0;  ///< of the statistic, and of its sum over the step
+  std::int64_t elems = 0;
+  std::int64_t weight = 0;  ///< offset of the scalar that its sum weighs
+  float momentum = 0;
+};
+
 /// What a training step came to, in device memory.
 struct StepOutcome {
   double loss = 0;  ///< mean over the labels that count
@@ -306,14 +314,13 @@ class Backend {
   virtual void hash(const float* values,
                     std::span<const FlatRange> ranges,
                     std::uint64_t* result) = 0;
-  /// value += momentum * (sum - weight * value), elementwise; `weight` is a scalar in memory.
-  /// Nothing where `outcome` (in device memory; null: none) is bad.
-  virtual void update_running_statistic(float* value,
-                                        const float* sum,
-                                        const float* weight,
-                                        float momentum,
-                                        std::int64_t elems,
-                                        const StepOutcome* outcome) = 0;
+  /// For each of `statistics`: value += momentum * (sum - weight * value), elementwise; value in
+  /// `values`, sum and the scalar weight in `sums`. Nothing where `outcome` (in device memory;
+  /// null: none) is bad.
+  virtual void update_running_statistics(float* values,
+                                         const float* sums,
+                                         std::span<const RunningStatistic> statistics,
+                                         const StepOutcome* outcome) = 0;
 };
 
 /// Has `backend` use a stream while it lives, the compute stream afterwards.

@@ -32,8 +32,10 @@ class DryBackend : public Backend {
   void add_in_order(const double*, std::int64_t, double*) override {}
   void conclude_step(const StepSums&, StepOutcome*) override {}
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override {}
-  void update_running_statistic(
-      float*, const float*, const float*, float, std::int64_t, const StepOutcome*) override {}
+  void update_running_statistics(float*,
+                                 const float*,
+                                 std::span<const RunningStatistic>,
+                                 const StepOutcome*) override {}
 
  private:
   DeviceTraits traits_;

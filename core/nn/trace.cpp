@@ -83,7 +83,10 @@ Graph trace(const ModelFunction& model,
   check_loss(graph, result);
   freeze(graph, settings.freeze);
   const ValueId loss_value = apply_forward_passes(graph, result.id(), settings);
-  if (settings.mode == Mode::training) differentiate(graph, loss_value);
+  if (settings.mode == Mode::training) {
+    differentiate(graph, loss_value);
+    if (settings.fuse) fuse_gradient_sum(graph, loss_value);
+  }
   verify(graph);
   return graph;
 }

@@ -5,7 +5,6 @@
 
 #include "core/grad/differentiate.h"
 #include "core/ops/all_gather.h"
-#include "core/ops/relu.h"
 
 namespace lockstep::ops {
 namespace {
@@ -73,14 +72,17 @@ std::vector<ValueId> BatchNormNormalize::gradient(GradientBuilder& builder,
                                                   const Node& node,
                                                   std::span<const ValueId> output_grads) const {
   ValueId dy = output_grads[0];
-  if (relu_ && residual_)
-    dy = builder.emit(node, std::make_shared<ReluBwd>(), {dy, node.outputs[0]})[0];
   const ValueId x = node.inputs[0], gamma = node.inputs[1], moments = node.inputs[3];
-  const ValueId saved = node.outputs[1];
-  const auto sums = builder.emit(
-      node, std::make_shared<BatchNormBwdSums>(group_size_, saves_affine()), {x, dy, saved});
-  std::vector<ValueId> grads(node.inputs.size(), kNoValue);
-  if (residual_) grads[7] = dy;
+  const ValueId y = node.outputs[0], saved = node.outputs[1];
+  std::vector<ValueId> sums, grads(node.inputs.size(), kNoValue);
+  if (residual_) {
+    sums = builder.emit(
+        node, std::make_shared<BatchNormResidualBwdSums>(group_size_), {x, dy, saved, y});
+    grads[7] = dy = sums[3];
+  } else {
+    sums = builder.emit(
+        node, std::make_shared<BatchNormBwdSums>(group_size_, saves_affine()), {x, dy, saved});
+  }
   grads[1] = sums[1];
   grads[2] = sums[2];
   if (!builder.needs_grad(x)) return grads;
@@ -102,6 +104,19 @@ std::vector<TensorType> BatchNormBwdSums::infer(std::span<const TensorType> inpu
   expect_same("batch_norm_bwd_sums", "dy", inputs[1], inputs[0]);
   const std::int64_t channels = inputs[0].shape[-1];
   return {{{inputs[2].shape[0], 1, 2, channels}}, {{channels}}, {{channels}}};
+}
+
+std::string BatchNormResidualBwdSums::attributes() const {
+  return fmt::format("group={}{}", group_size_, two_uses_ ? " two_uses" : "");
+}
+
+std::vector<TensorType> BatchNormResidualBwdSums::infer(std::span<const TensorType> inputs) const {
+  expect_inputs("batch_norm_residual_bwd_sums", inputs, two_uses_ ? 5 : 4);
+  expect_same("batch_norm_residual_bwd_sums", "dy", inputs[1], inputs[0]);
+  expect_same("batch_norm_residual_bwd_sums", "y", inputs[3], inputs[0]);
+  if (two_uses_) expect_same("batch_norm_residual_bwd_sums", "the second dy", inputs[4], inputs[0]);
+  const std::int64_t channels = inputs[0].shape[-1];
+  return {{{inputs[2].shape[0], 1, 2, channels}}, {{channels}}, {{channels}}, inputs[0]};
 }
 
 std::string BatchNormBwdData::attributes() const {

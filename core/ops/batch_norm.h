@@ -3,12 +3,14 @@
 
 #include "core/ops/op_base.h"
 
-/// Batch normalisation (Ioffe and Szegedy 2015, algorithm 1) in four small operators, so that one
+/// Batch normalisation (Ioffe and Szegedy 2015, algorithm 1) in small operators, so that one
 /// code path serves every group: statistics of a part of a group, of several groups in one
 /// micro-batch, and, with an all_gather in between, of one group over several ranks.
 ///
 ///   forward:   moments -> [all_gather] -> normalize
 ///   backward:  bwd_sums -> [all_gather] -> bwd_data
+///
+/// Where forward has taken in a residual and ReLU, residual_bwd_sums stands in place of bwd_sums.
 ///
 /// x is [N, C] or [N, H, W, C] f32 or bf16 (statistics are fp32); a group is `group_size`
 /// consecutive samples (0: all N), the last one may be short. groups = ceil(N / group_size), at
@@ -86,6 +88,32 @@ class BatchNormBwdSums final : public OpBase<OpKind::batch_norm_bwd_sums> {
  private:
   std::int64_t group_size_;
   bool relu_;
+};
+
+/// The sums behind a residual and ReLU, and the gradient before these, which is the residual's too:
+/// dz = y > 0 ? dy : 0. Where `two_uses`, y was read twice and dy is the sum of two gradients,
+/// rounded to their type as Add rounds it, so that the bits are those of the operators apart. dz
+/// may overwrite dy. Inputs: x, dy as x, saved: [groups, 2, C], y as x (what forward returned),
+/// with two uses also
+///   the second summand of dy, as x.
+/// Outputs: sums: [groups, 1, 2, C], dgamma: [C] and dbeta: [C] of dz, as BatchNormBwdSums has
+/// them,
+///   and dz as x.
+class BatchNormResidualBwdSums final : public OpBase<OpKind::batch_norm_residual_bwd_sums> {
+ public:
+  explicit BatchNormResidualBwdSums(std::int64_t group_size, bool two_uses = false)
+      : group_size_(group_size), two_uses_(two_uses) {}
+  std::int64_t group_size() const { return group_size_; }
+  bool two_uses() const { return two_uses_; }
+
+  std::string attributes() const override;
+  std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
+  int in_place_input(int output) const override { return output == 3 ? 1 : -1; }
+  bool accumulates(int output) const override { return output == 1 || output == 2; }
+
+ private:
+  std::int64_t group_size_;
+  bool two_uses_;
 };
 
 /// dx = gamma * rstd * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n), n values in the group;

@@ -17,12 +17,13 @@ namespace {
 /// What every pass looks things up in.
 class Pattern {
  public:
-  /// `result`, which the pass has to return, counts as read.
+  /// `result`, which the pass has to return, counts as read, and so do the graph's outputs.
   Pattern(const Graph& graph, ValueId result) : graph_(graph), uses_(count_uses(graph)) {
     reader_.assign(graph.values().size(), -1);
     for (std::size_t i = 0; i < graph.nodes().size(); ++i)
       for (ValueId input : graph.nodes()[i].inputs) reader_[std::size_t(input)] = NodeId(i);
     ++uses_[std::size_t(result)];
+    for (const auto& [name, value] : graph.outputs()) ++uses_[std::size_t(value)];
   }
 
   /// The node that alone reads `value`, if it is of one of `kinds`; -1 otherwise.
@@ -194,6 +195,43 @@ ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute) {
   if (recompute) return loss;
   loss = fuse_activation(graph, loss, training);
   return fuse_residual_layer_norm(graph, loss);
+}
+
+ValueId fuse_gradient_sum(Graph& graph, ValueId loss) {
+  GraphRewriter rewriter(graph);
+  const Pattern pattern(graph, loss);
+  const auto reader_of_sum = [&](const Node& node) -> NodeId {
+    if (node.op->kind() != OpKind::add || node.phase != NodePhase::backward ||
+        graph.value(node.outputs[0]).accumulates_into >= 0)
+      return -1;
+    const NodeId id = pattern.only_reader(node.outputs[0], {OpKind::batch_norm_residual_bwd_sums});
+    return id >= 0 && pattern.node(id).inputs[1] == node.outputs[0] ? id : -1;
+  };
+  std::vector<const Node*> sum_read_by(graph.nodes().size(), nullptr);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (const NodeId reader = reader_of_sum(node); reader >= 0) {
+      sum_read_by[std::size_t(reader)] = &node;
+      rewriter.skip(node);
+      continue;
+    }
+    const Node* const sum = sum_read_by[i];
+    if (sum == nullptr) {
+      rewriter.copy(node);
+      continue;
+    }
+    std::vector<ValueId> inputs = node.inputs;
+    inputs[1] = sum->inputs[0];
+    inputs.push_back(sum->inputs[1]);
+    const auto& bwd = op_cast<ops::BatchNormResidualBwdSums>(*node.op);
+    const auto outputs =
+        rewriter.emit(node,
+                      std::make_shared<ops::BatchNormResidualBwdSums>(bwd.group_size(), true),
+                      rewriter.mapped(inputs));
+    for (std::size_t k = 0; k < outputs.size(); ++k) rewriter.replace(node.outputs[k], outputs[k]);
+    note(rewriter, node, *sum);
+  }
+  return finish(rewriter, graph, loss);
 }
 
 }  // namespace lockstep

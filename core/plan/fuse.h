@@ -3,10 +3,11 @@
 
 #include "core/graph/graph.h"
 
-/// Passes over the forward graph, before it is differentiated: neighbouring operators become one,
-/// which spares memory traffic. The fused operators' own gradients make backward fused as well.
-/// (Softmax and cross-entropy are one operator from the start, bias is part of linear and conv2d.)
-/// Each returns what `loss` has become and adds a note to the graph for every fusion it made.
+/// Passes over the forward graph, before it is differentiated, and one over what differentiation
+/// added: neighbouring operators become one, which spares memory traffic. The fused operators' own
+/// gradients make backward fused as well. (Softmax and cross-entropy are one operator from the
+/// start, bias is part of linear and conv2d.) Each returns what `loss` has become and adds a note
+/// to the graph for every fusion it made.
 namespace lockstep {
 
 /// linear or conv2d, then relu or gelu that alone reads it: one operator with an activation.
@@ -20,8 +21,13 @@ ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss);
 /// A sum that layer_norm reads: layer_norm makes the sum itself, and hands it on to other readers.
 ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss);
 
-/// All of them. Where activations may be computed again (`recompute`), activations and sums stay
-/// apart from the dear products and from layer_norm, so that they alone can run again.
+/// All of the above. Where activations may be computed again (`recompute`), activations and sums
+/// stay apart from the dear products and from layer_norm, so that they alone can run again.
 ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute = false);
+
+/// Over the differentiated graph: a sum of two gradients that the backward of a batch norm with
+/// residual and ReLU alone reads: that operator makes the sum itself. With more than two uses it
+/// takes in the last sum. The results have the same bits.
+ValueId fuse_gradient_sum(Graph& graph, ValueId loss);
 
 }  // namespace lockstep

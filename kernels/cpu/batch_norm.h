@@ -65,6 +65,20 @@ LOCKSTEP_STORED_LOOP(void,
                       const float* shift,
                       float* sum,
                       float* products));
+/// The same with dz = y > 0 ? dy + other : 0, which is also stored, in place of dy: the sum rounded
+/// to T, `other` null for none. dz may be dy or other.
+LOCKSTEP_STORED_LOOP(void,
+                     sum_products_residual,
+                     (const T* x,
+                      const T* dy,
+                      const T* other,
+                      const T* y,
+                      T* dz,
+                      std::int64_t rows,
+                      std::int64_t columns,
+                      const float* mean,
+                      float* sum,
+                      float* products));
 /// total += part
 LOCKSTEP_LOOP(void, add_to_f64, (double* total, const float* part, std::int64_t columns));
 /// dx = a * dy + (b * (x - mean) + c), per column of a pattern of `period` columns.

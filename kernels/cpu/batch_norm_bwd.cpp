@@ -8,13 +8,20 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Note [Sums over the samples of a batch-norm group].
+/// Note [Sums over the samples of a batch-norm group]. For both operators: bwd_sums and
+/// residual_bwd_sums.
 template <typename T>
 class BatchNormBwdSumsKernel final : public BoundKernel {
  public:
   BatchNormBwdSumsKernel(const ops::BatchNormBwdSums& op, const KernelSpec& spec)
       : groups_(spec.inputs[0].shape, op.group_size()),
         relu_(op.relu()),
+        adds_dgamma_(spec.output_accumulates[1]),
+        adds_dbeta_(spec.output_accumulates[2]) {}
+  BatchNormBwdSumsKernel(const ops::BatchNormResidualBwdSums& op, const KernelSpec& spec)
+      : groups_(spec.inputs[0].shape, op.group_size()),
+        residual_(true),
+        two_uses_(op.two_uses()),
         adds_dgamma_(spec.output_accumulates[1]),
         adds_dbeta_(spec.output_accumulates[2]) {}
 
@@ -29,8 +36,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
     for (std::int64_t g = 0; g < groups_.count; ++g) {
       const std::int64_t rows = groups_.rows_in(g), fold = groups_.fold(rows);
       const float* saved = input(2) + g * (relu_ ? 4 : 2) * channels;
-      column_sums(
-          input<T>(0) + groups_.offset(g), input<T>(1) + groups_.offset(g), saved, rows, fold);
+      column_sums(groups_.offset(g), saved, rows, fold);
       channel_sums(output(0) + g * 2 * channels, saved, fold);
     }
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -49,8 +55,8 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   float* scale() const { return block_products() + groups_.max_columns(); }
   float* shift() const { return scale() + groups_.max_columns(); }
 
-  void column_sums(
-      const T* x, const T* dy, const float* saved, std::int64_t rows, std::int64_t fold) {
+  /// Of the elements from `begin` on.
+  void column_sums(std::int64_t begin, const float* saved, std::int64_t rows, std::int64_t fold) {
     const std::int64_t columns = fold * groups_.channels, whole = rows / fold;
     std::fill_n(sums(), columns, 0.0);
     std::fill_n(products(), columns, 0.0);
@@ -63,13 +69,26 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
       repeat_pattern(shift(), groups_.channels, columns);
     }
     for (std::int64_t row = 0; row < whole; row += kSumBlock)
-      add_block(x + row * columns, dy + row * columns, std::min(kSumBlock, whole - row), columns);
+      add_block(begin + row * columns, std::min(kSumBlock, whole - row), columns);
     const std::int64_t rest = rows % fold * groups_.channels;
-    if (rest > 0) add_block(x + whole * columns, dy + whole * columns, 1, rest);
+    if (rest > 0) add_block(begin + whole * columns, 1, rest);
   }
 
-  void add_block(const T* x, const T* dy, std::int64_t rows, std::int64_t columns) {
-    if (relu_)
+  void add_block(std::int64_t begin, std::int64_t rows, std::int64_t columns) {
+    const T* const x = input<T>(0) + begin;
+    const T* const dy = input<T>(1) + begin;
+    if (residual_)
+      sum_products_residual_(x,
+                             dy,
+                             two_uses_ ? input<T>(4) + begin : nullptr,
+                             input<T>(3) + begin,
+                             output<T>(3) + begin,
+                             rows,
+                             columns,
+                             mean(),
+                             block_sum(),
+                             block_products());
+    else if (relu_)
       sum_products_relu_(
           x, dy, rows, columns, mean(), scale(), shift(), block_sum(), block_products());
     else
@@ -96,9 +115,11 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
 
   decltype(&avx2::sum_products<T>) sum_products_ = LOCKSTEP_CHOOSE(sum_products<T>);
   decltype(&avx2::sum_products_relu<T>) sum_products_relu_ = LOCKSTEP_CHOOSE(sum_products_relu<T>);
+  decltype(&avx2::sum_products_residual<T>) sum_products_residual_ =
+      LOCKSTEP_CHOOSE(sum_products_residual<T>);
   decltype(&avx2::add_to_f64) add_to_f64_ = LOCKSTEP_CHOOSE(add_to_f64);
   BatchNormGroups groups_;
-  bool relu_;
+  bool relu_ = false, residual_ = false, two_uses_ = false;
   bool adds_dgamma_, adds_dbeta_;
 };
 
@@ -190,6 +211,11 @@ class BatchNormBwdDataKernel final : public BoundKernel {
 
 std::unique_ptr<Kernel> make_batch_norm_bwd_sums_kernel(const ops::BatchNormBwdSums& op,
                                                         const KernelSpec& spec) {
+  return make_stored<BatchNormBwdSumsKernel>(spec.inputs[0].dtype, op, spec);
+}
+
+std::unique_ptr<Kernel> make_batch_norm_residual_bwd_sums_kernel(
+    const ops::BatchNormResidualBwdSums& op, const KernelSpec& spec) {
   return make_stored<BatchNormBwdSumsKernel>(spec.inputs[0].dtype, op, spec);
 }
 

@@ -147,14 +147,13 @@ class CpuBackend final : public Backend {
     for (std::size_t i = 0; i < ranges.size(); ++i)
       result[i] = hash_(values + ranges[i].offset, ranges[i].offset, ranges[i].elems);
   }
-  void update_running_statistic(float* value,
-                                const float* sum,
-                                const float* weight,
-                                float momentum,
-                                std::int64_t elems,
-                                const StepOutcome* outcome) override {
+  void update_running_statistics(float* values,
+                                 const float* sums,
+                                 std::span<const RunningStatistic> statistics,
+                                 const StepOutcome* outcome) override {
     if (outcome && outcome->bad) return;
-    update_statistic_(value, sum, *weight, momentum, elems);
+    for (const RunningStatistic& s : statistics)
+      update_statistic_(values + s.offset, sums + s.offset, sums[s.weight], s.momentum, s.elems);
   }
 
  private:

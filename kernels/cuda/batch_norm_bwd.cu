@@ -4,8 +4,8 @@
 #include "kernels/cuda/kernel_list.h"
 
 // Note [Tiles of batch norm] says how the work is divided. Sums: fp32 over a few rows, fp64
-// over batches, threads and tiles, in a fixed order. Bytes: sums: x and dy once; data: x, dy and dx
-// once. Bound by memory.
+// over batches, threads and tiles, in a fixed order. Bytes: sums: x and dy once, behind a residual
+// also y, dz and a second gradient; data: x, dy and dx once. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 
@@ -54,9 +54,28 @@ struct SumArgs {
   const float* saved = nullptr;
   double* partial = nullptr;  // [groups, tiles, 2, channels]
   bool relu = false;
+  // Behind a residual and ReLU: the gradient is dz = y > 0 ? dy + other : 0.
+  const T* y = nullptr;
+  const T* other = nullptr;  // null: none
+  T* dz = nullptr;           // may be dy
 };
 
-template <typename T, int width>
+/// Computes and stores a chunk of dz.
+template <int width, typename T>
+__device__ inline Chunk<T, width> make_dz(const SumArgs<T>& a, std::int64_t at) {
+  Chunk<T, width> dz = load_chunk<width>(a.dy + at), other;
+  const Chunk<T, width> y = load_chunk<width>(a.y + at);
+  if (a.other != nullptr) other = load_chunk<width>(a.other + at);
+  for (int i = 0; i < width; ++i) {
+    float d = to_float(dz.values[i]);
+    if (a.other != nullptr) d += to_float(other.values[i]);
+    dz.values[i] = from_float<T>(to_float(y.values[i]) > 0.0f ? d : 0.0f);
+  }
+  store_chunk(a.dz + at, dz);
+  return dz;
+}
+
+template <typename T, int width, bool residual>
 __global__ void __launch_bounds__(kBlock, 2)
     batch_norm_bwd_sums_kernel(SumArgs<T> a, BatchNormTiles tiles) {
   const TilePlace place(tiles);
@@ -66,7 +85,7 @@ __global__ void __launch_bounds__(kBlock, 2)
     const Saved<width> saved(
         a.saved + place.group * (a.relu ? 4 : 2) * tiles.channels + place.channel,
         tiles.channels,
-        a.relu);
+        !residual && a.relu);
     for (std::int64_t row = place.first_row; row < place.end_row; row += kSumBatch<T> * step) {
       Chunk<T, width> x[kSumBatch<T>], dy[kSumBatch<T>];
 #pragma unroll
@@ -74,8 +93,14 @@ __global__ void __launch_bounds__(kBlock, 2)
         const std::int64_t at = (row + k * step) * tiles.channels + place.channel;
         if (row + k * step >= place.end_row) continue;
         x[k] = load_chunk<width>(a.x + at);
-        dy[k] = load_chunk<width>(a.dy + at);
+        if constexpr (!residual) dy[k] = load_chunk<width>(a.dy + at);
       }
+      // Row after row: with the operands of all rows registers would run out.
+      if constexpr (residual)
+#pragma unroll
+        for (int k = 0; k < kSumBatch<T>; ++k)
+          if (row + k * step < place.end_row)
+            dy[k] = make_dz<width>(a, (row + k * step) * tiles.channels + place.channel);
       for (int i = 0; i < width; ++i) {
         float sum = 0, product = 0;
 #pragma unroll
@@ -132,6 +157,7 @@ __global__ void join_sums_kernel(JoinArgs a, BatchNormTiles tiles) {
   const std::int64_t channel = blockIdx.x % blocks * kJoinChannels + lane;
   Sums<1> all;
   if (channel < channels)
+#pragma unroll 4
     for (std::int64_t t = slice; t < tiles.tiles; t += kJoinSlices) {
       const double* const dy = a.partial + (group * tiles.tiles + t) * 2 * channels + channel;
       all.dy[0] += dy[0];
@@ -166,31 +192,43 @@ __global__ void add_groups_kernel(JoinArgs a, BatchNormTiles tiles) {
   }
 }
 
+/// For both operators: bwd_sums and residual_bwd_sums.
 template <typename T>
 class BatchNormBwdSumsKernel final : public BoundKernel {
  public:
   BatchNormBwdSumsKernel(const ops::BatchNormBwdSums& op,
                          const KernelSpec& spec,
                          const Device& device)
-      : BoundKernel(device),
-        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kSumBlocks, kSumBatch<T>),
-        relu_(op.relu()),
-        adds_dgamma_(spec.output_accumulates[1]),
-        adds_dbeta_(spec.output_accumulates[2]) {}
+      : BatchNormBwdSumsKernel(op.group_size(), spec, device) {
+    relu_ = op.relu();
+  }
+  BatchNormBwdSumsKernel(const ops::BatchNormResidualBwdSums& op,
+                         const KernelSpec& spec,
+                         const Device& device)
+      : BatchNormBwdSumsKernel(op.group_size(), spec, device) {
+    residual_ = true;
+    two_uses_ = op.two_uses();
+  }
 
   std::size_t workspace_bytes() const override {
     return std::size_t(partial_elems() + tiles_.groups * 2 * tiles_.channels) * sizeof(double);
   }
 
   void run(const RunState& state) override {
-    with_width<Pack<T>::kElems>(tiles_.width, [&](auto width) {
-      launch("batch_norm_bwd_sums",
-             tiles_.shape(kBlock / 2 * sizeof(Sums<width>)),
-             stream(),
-             batch_norm_bwd_sums_kernel<T, width>,
-             SumArgs<T>{input<T>(0), input<T>(1), input(2), workspace<double>(), relu_},
-             tiles_);
-    });
+    if (residual_)
+      start_sums<true>({.x = input<T>(0),
+                        .dy = input<T>(1),
+                        .saved = input(2),
+                        .partial = workspace<double>(),
+                        .y = input<T>(3),
+                        .other = two_uses_ ? input<T>(4) : nullptr,
+                        .dz = output<T>(3)});
+    else
+      start_sums<false>({.x = input<T>(0),
+                         .dy = input<T>(1),
+                         .saved = input(2),
+                         .partial = workspace<double>(),
+                         .relu = relu_});
     const JoinArgs join{.partial = workspace<double>(),
                         .saved = input(2),
                         .sums = output(0),
@@ -215,10 +253,28 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   }
 
  private:
+  BatchNormBwdSumsKernel(std::int64_t group_size, const KernelSpec& spec, const Device& device)
+      : BoundKernel(device),
+        tiles_(spec.inputs[0].shape, group_size, Pack<T>::kElems, kSumBlocks, kSumBatch<T>),
+        adds_dgamma_(spec.output_accumulates[1]),
+        adds_dbeta_(spec.output_accumulates[2]) {}
+
   std::int64_t partial_elems() const { return tiles_.groups * tiles_.tiles * 2 * tiles_.channels; }
 
+  template <bool residual>
+  void start_sums(const SumArgs<T>& args) {
+    with_width<Pack<T>::kElems>(tiles_.width, [&](auto width) {
+      launch(residual ? "batch_norm_residual_bwd_sums" : "batch_norm_bwd_sums",
+             tiles_.shape(kBlock / 2 * sizeof(Sums<width>)),
+             stream(),
+             batch_norm_bwd_sums_kernel<T, width, residual>,
+             args,
+             tiles_);
+    });
+  }
+
   BatchNormTiles tiles_;
-  bool relu_;
+  bool relu_ = false, residual_ = false, two_uses_ = false;
   bool adds_dgamma_, adds_dbeta_;
 };
 
@@ -349,6 +405,11 @@ class BatchNormBwdDataKernel final : public BoundKernel {
 std::unique_ptr<Kernel> make_batch_norm_bwd_sums_kernel(const ops::BatchNormBwdSums& op,
                                                         const KernelSpec& spec,
                                                         const Device& device) {
+  return make_stored<BatchNormBwdSumsKernel>(spec.inputs[0].dtype, op, spec, device);
+}
+
+std::unique_ptr<Kernel> make_batch_norm_residual_bwd_sums_kernel(
+    const ops::BatchNormResidualBwdSums& op, const KernelSpec& spec, const Device& device) {
   return make_stored<BatchNormBwdSumsKernel>(spec.inputs[0].dtype, op, spec, device);
 }
 

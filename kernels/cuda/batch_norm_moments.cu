@@ -6,9 +6,9 @@
 // Note [Tiles of batch norm] says how the work is divided. A thread takes a few rows of its chunk
 // into registers, finds in fp32 the sum of deviations from a pivot near their mean, and of their
 // squares, and joins that to its mean and sum of squared deviations in fp64, by Chan's formula
-// (Chan, Golub and LeVeque 1979, eq. 2.1); so do threads, and then tiles, in a fixed order. The
-// fp32 sums are of at most eight numbers of the size of a deviation, whatever the mean. Bytes: x
-// once. Bound by memory: fp64 does about one operation for each element.
+// (Chan, Golub and LeVeque 1979, eq. 2.1); so do threads, in a fixed order; the tiles of a group
+// end in two sums. The fp32 sums are of at most eight numbers of the size of a deviation, whatever
+// the mean. Bytes: x once. Bound by memory: fp64 does about one operation for each element.
 namespace lockstep::cuda {
 namespace {
 
@@ -103,29 +103,44 @@ __global__ void __launch_bounds__(kBlock, 2)
   }
 }
 
-/// One block for kJoinChannels channels of a group: every slice joins its share of the tiles, then
-/// slices are joined. moments: [groups, 3, channels].
+struct AddDoubles {
+  __device__ void operator()(double& all, double part) const { all += part; }
+};
+
+/// One block for kJoinChannels channels of a group. The mean of all tiles, then the deviations from
+/// it: every slice adds its share of the tiles, then slices are added. These are sums, of which no
+/// summand waits for the one before and none is divided, as joining by Chan's formula has it.
+/// moments: [groups, 3, channels].
 __global__ void join_moments_kernel(float* moments, const double* partial, BatchNormTiles tiles) {
-  const std::int64_t blocks = ceil_div(tiles.channels, kJoinChannels);
+  const std::int64_t channels = tiles.channels, blocks = ceil_div(channels, kJoinChannels);
   const std::int64_t group = blockIdx.x / blocks;
   const int lane = int(threadIdx.x) % kJoinChannels, slice = int(threadIdx.x) / kJoinChannels;
   const std::int64_t channel = blockIdx.x % blocks * kJoinChannels + lane;
-  Moments<1> all;
-  if (channel < tiles.channels)
-    for (std::int64_t t = slice; t < tiles.tiles; t += kJoinSlices) {
-      const double* const mean = partial + (group * tiles.tiles + t) * 2 * tiles.channels + channel;
-      Moments<1> part;
-      part.count = double(tiles.rows_in_tile(group, t));
-      part.mean[0] = mean[0];
-      part.deviations[0] = mean[tiles.channels];
-      Join{}(all, part);
-    }
-  combine_rows(all, dynamic_shared<Moments<1>>(), slice, kJoinSlices, lane, kJoinChannels, Join{});
-  if (slice > 0 || channel >= tiles.channels) return;
-  float* const result = moments + group * 3 * tiles.channels + channel;
-  result[0] = float(all.count);
-  result[tiles.channels] = float(all.mean[0]);
-  result[2 * tiles.channels] = float(all.deviations[0]);
+  const std::int64_t end = channel < channels ? tiles.tiles : 0;
+  const double* const means = partial + group * tiles.tiles * 2 * channels + channel;
+  const double count = double(tiles.rows_in(group));
+  double* const shared = dynamic_shared<double>();
+  double mean = 0, deviations = 0;
+#pragma unroll 4
+  for (std::int64_t t = slice; t < end; t += kJoinSlices)
+    mean = fma(double(tiles.rows_in_tile(group, t)), means[t * 2 * channels], mean);
+  combine_rows(mean, shared, slice, kJoinSlices, lane, kJoinChannels, AddDoubles{});
+  __syncthreads();  // the last reader of `shared`
+  if (slice == 0) shared[lane] = count > 0 ? mean / count : 0.0;
+  __syncthreads();
+  mean = shared[lane];
+#pragma unroll 4
+  for (std::int64_t t = slice; t < end; t += kJoinSlices) {
+    const double distance = means[t * 2 * channels] - mean;
+    deviations += fma(
+        double(tiles.rows_in_tile(group, t)) * distance, distance, means[(t * 2 + 1) * channels]);
+  }
+  combine_rows(deviations, shared, slice, kJoinSlices, lane, kJoinChannels, AddDoubles{});
+  if (slice > 0 || channel >= channels) return;
+  float* const result = moments + group * 3 * channels + channel;
+  result[0] = float(count);
+  result[channels] = float(mean);
+  result[2 * channels] = float(deviations);
 }
 
 template <typename T>
@@ -153,7 +168,7 @@ class BatchNormMomentsKernel final : public BoundKernel {
     });
     launch("batch_norm_moments join",
            {.grid = dim3(unsigned(ceil_div(tiles_.channels, kJoinChannels) * tiles_.groups)),
-            .shared_bytes = kBlock / 2 * sizeof(Moments<1>)},
+            .shared_bytes = kBlock / 2 * sizeof(double)},
            stream(),
            join_moments_kernel,
            output(0),

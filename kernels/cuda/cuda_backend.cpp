@@ -319,13 +319,11 @@ class CudaBackend final : public Backend {
     }
     cuda::hash(device_, values, ranges, result, hashes_->as<std::uint64_t>(), host_hashes_);
   }
-  void update_running_statistic(float* value,
-                                const float* sum,
-                                const float* weight,
-                                float momentum,
-                                std::int64_t elems,
-                                const StepOutcome* outcome) override {
-    cuda::update_running_statistic(*in_use_, value, sum, weight, momentum, elems, outcome);
+  void update_running_statistics(float* values,
+                                 const float* sums,
+                                 std::span<const RunningStatistic> statistics,
+                                 const StepOutcome* outcome) override {
+    cuda::update_running_statistics(*in_use_, values, sums, statistics, outcome);
   }
 
  private:

@@ -27,15 +27,30 @@ __global__ void add_unaligned_kernel(float* out,
   for (std::int64_t i = global_thread(); i < elems; i += all_threads()) out[i] = a[i] + b[i];
 }
 
-__global__ void update_statistic_kernel(float* value,
-                                        const float* sum,
-                                        const float* weight,
-                                        float momentum,
-                                        std::int64_t elems,
-                                        const StepOutcome* outcome) {
+constexpr std::int64_t kStatisticTile = 4 * kBlock;
+
+/// A RunningStatistic in so few bytes that a table has room for many.
+struct StatisticRange {
+  std::int64_t offset, weight;
+  std::int32_t elems;
+  float momentum;
+};
+
+__global__ void update_statistics_kernel(float* values,
+                                         const float* sums,
+                                         const __grid_constant__ RangeTable<StatisticRange> table,
+                                         const StepOutcome* outcome) {
   if (forbids_updates(outcome)) return;
-  for (std::int64_t i = global_thread(); i < elems; i += all_threads())
-    value[i] = value[i] + momentum * (sum[i] - weight[0] * value[i]);
+  const auto place = table.place_of(std::int32_t(blockIdx.x));
+  const StatisticRange& range = place.range;
+  const std::int64_t begin = place.tile * kStatisticTile;
+  const std::int64_t end =
+      begin + kStatisticTile < range.elems ? begin + kStatisticTile : range.elems;
+  float* const value = values + range.offset;
+  const float* const sum = sums + range.offset;
+  const float weight = sums[range.weight];
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x)
+    value[i] = value[i] + range.momentum * (sum[i] - weight * value[i]);
 }
 
 constexpr int kLanes = 16;  // running sums of a block, whatever computes them
@@ -90,23 +105,28 @@ void add(const Device& device, float* out, const float* a, const float* b, std::
     launch("flat_add", cover(elems), device.compute, add_unaligned_kernel, out, a, b, elems);
 }
 
-void update_running_statistic(const Device& device,
-                              float* value,
-                              const float* sum,
-                              const float* weight,
-                              float momentum,
-                              std::int64_t elems,
-                              const StepOutcome* outcome) {
-  launch("running_statistic",
-         cover(elems),
-         device.compute,
-         update_statistic_kernel,
-         value,
-         sum,
-         weight,
-         momentum,
-         elems,
-         outcome);
+void update_running_statistics(const Device& device,
+                               float* values,
+                               const float* sums,
+                               std::span<const RunningStatistic> statistics,
+                               const StepOutcome* outcome) {
+  for_each_table<StatisticRange>(
+      statistics,
+      kStatisticTile,
+      [](const RunningStatistic& s) {
+        LOCKSTEP_ASSERT(s.elems <= INT32_MAX);
+        return StatisticRange{s.offset, s.weight, std::int32_t(s.elems), s.momentum};
+      },
+      [&](const RangeTable<StatisticRange>& table) {
+        launch("running_statistics",
+               {.grid = dim3(unsigned(table.tiles()))},
+               device.compute,
+               update_statistics_kernel,
+               values,
+               sums,
+               table,
+               outcome);
+      });
 }
 
 std::size_t squared_norms_workspace(std::span<const FlatRange> ranges) {

@@ -42,12 +42,10 @@ void hash(const Device& device,
           std::uint64_t* tiles,
           std::span<std::uint64_t> host_tiles);
 std::size_t hash_tiles(std::span<const FlatRange> ranges);
-void update_running_statistic(const Device& device,
-                              float* value,
-                              const float* sum,
-                              const float* weight,
-                              float momentum,
-                              std::int64_t elems,
-                              const StepOutcome* outcome);
+void update_running_statistics(const Device& device,
+                               float* values,
+                               const float* sums,
+                               std::span<const RunningStatistic> statistics,
+                               const StepOutcome* outcome);
 
 }  // namespace lockstep::cuda

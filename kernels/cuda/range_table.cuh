@@ -41,15 +41,12 @@ struct RangeTable {
 };
 
 /// Calls `start` with tables that together hold `describe(range)` for every range that is not
-/// empty.
-template <typename Range, typename Describe, typename Start>
-void for_each_table(std::span<const FlatRange> ranges,
-                    std::int64_t tile_elems,
-                    Describe describe,
-                    Start start) {
+/// empty. Ranges are a span of something with elems.
+template <typename Range, typename Ranges, typename Describe, typename Start>
+void for_each_table(Ranges ranges, std::int64_t tile_elems, Describe describe, Start start) {
   static_assert(sizeof(RangeTable<Range>) <= 3840, "the arguments of a kernel have 4 KiB");
   RangeTable<Range> table;
-  for (const FlatRange& range : ranges) {
+  for (const auto& range : ranges) {
     if (range.elems == 0) continue;
     const std::int64_t tiles = table.tiles() + ceil_div(range.elems, tile_elems);
     if (table.count == RangeTable<Range>::kMost || (table.count > 0 && tiles > INT32_MAX)) {

@@ -88,6 +88,14 @@ void add_feature_map(const Machine& machine, const Shape& x) {
   add_benchmark(
       machine, "batch_norm_bwd_sums", make(ops::BatchNormBwdSums(0)), f32(x), f32(x), f32(saved));
   add_benchmark(machine,
+                "batch_norm_residual_bwd_sums two uses",
+                make(ops::BatchNormResidualBwdSums(0, true)),
+                f32(x),
+                f32(x),
+                f32(saved),
+                f32(x),
+                f32(x));
+  add_benchmark(machine,
                 "batch_norm_bwd_data",
                 make(ops::BatchNormBwdData(0)),
                 f32(x),

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/grad/differentiate.h"
 #include "core/nn/zoo.h"
 #include "core/ops/batch_norm.h"
 #include "core/ops/conv2d.h"
@@ -122,6 +123,78 @@ TEST(Fuse, PathsThatKeyRandomNumbersStay) {
   EXPECT_EQ(before.size(), 2u);
   f.loss = fuse(f.graph, f.loss, true);
   EXPECT_EQ(paths(f.graph), before);
+}
+
+/// Nodes that take in the sum of two gradients.
+int with_two_uses(const Graph& graph) {
+  return int(std::ranges::count_if(graph.nodes(), [](const Node& node) {
+    return node.op->kind() == OpKind::batch_norm_residual_bwd_sums &&
+           op_cast<ops::BatchNormResidualBwdSums>(*node.op).two_uses();
+  }));
+}
+
+TEST(Fuse, BackwardOfResnetBlocksMakesTheSumOfTheirTwoGradients) {
+  Forward f = forward(nn::make_model({.name = "resnet18"}), {{64, 64, 3}});
+  f.loss = fuse(f.graph, f.loss, true);
+  differentiate(f.graph, f.loss);
+  EXPECT_EQ(count(f.graph, OpKind::relu_bwd), 0);
+  EXPECT_EQ(count(f.graph, OpKind::batch_norm_residual_bwd_sums), 8);
+  // Two readers have all blocks but the last, which is pooled, and the max pool before the first.
+  EXPECT_EQ(count(f.graph, OpKind::add), 8);
+  const ValueId loss = fuse_gradient_sum(f.graph, f.loss);
+  verify(f.graph);
+  EXPECT_EQ(f.graph.nodes()[std::size_t(f.graph.value(loss).producer)].op->is_loss(), true);
+  EXPECT_EQ(with_two_uses(f.graph), 7);
+  EXPECT_EQ(count(f.graph, OpKind::add), 1);
+  EXPECT_THAT(f.graph.notes(),
+              Contains(HasSubstr("batch_norm_residual_bwd_sums 'layer1.0.bn2' takes in add")));
+}
+
+/// A norm with residual and ReLU whose result has `readers` readers, differentiated.
+Graph differentiated(int readers, bool keep_sum = false) {
+  const auto model = [=](Builder& nn, Value x) {
+    const Value h = nn.linear(nn.flatten(x), {.out_features = 8});
+    const Value y = nn.relu(nn.add(nn.batch_norm(nn.linear(h, {.out_features = 8})), h));
+    Value sum = nn.linear(y, {.out_features = 10});
+    for (int i = 1; i < readers; ++i) sum = nn.add(sum, nn.linear(y, {.out_features = 10}));
+    return sum;
+  };
+  Forward f = forward(model, {{4}});
+  f.loss = fuse_batch_norm_relu(f.graph, f.loss);
+  differentiate(f.graph, f.loss);
+  if (keep_sum)
+    for (const Node& node : f.graph.nodes())
+      if (node.op->kind() == OpKind::batch_norm_residual_bwd_sums) {
+        f.graph.add_output("dy", node.inputs[1]);
+        break;
+      }
+  fuse_gradient_sum(f.graph, f.loss);
+  verify(f.graph);
+  return f.graph;
+}
+
+int sums_of_gradients(const Graph& graph) {
+  return int(std::ranges::count_if(graph.nodes(), [](const Node& node) {
+    return node.op->kind() == OpKind::add && node.phase == NodePhase::backward;
+  }));
+}
+
+TEST(Fuse, OfSeveralGradientsTheLastSumIsTakenIn) {
+  // One sum of gradients stays in each: that of the residual's two uses, before no norm.
+  const Graph one = differentiated(1), two = differentiated(2), three = differentiated(3);
+  EXPECT_EQ(with_two_uses(one), 0);
+  EXPECT_EQ(sums_of_gradients(one), 1);
+  EXPECT_EQ(with_two_uses(two), 1);
+  EXPECT_EQ(sums_of_gradients(two), 1);
+  EXPECT_EQ(with_two_uses(three), 1);
+  EXPECT_EQ(sums_of_gradients(three), 2);
+}
+
+TEST(Fuse, ASumOfGradientsThatIsReadElsewhereStays) {
+  const Graph kept = differentiated(2, true);
+  EXPECT_EQ(with_two_uses(kept), 0);
+  EXPECT_EQ(sums_of_gradients(kept), 2);
+  EXPECT_EQ(kept.outputs().back().first, "dy");
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ DType expected_type(const Graph& graph, const Node& node, std::size_t i) {
     case OpKind::batch_norm_moments:
     case OpKind::batch_norm_bwd_sums:
       return DType::f32;
+    case OpKind::batch_norm_residual_bwd_sums:  // dz
+      return i == 3 ? DType::bf16 : DType::f32;
     case OpKind::batch_norm_normalize:  // mean and rstd
       return i == 0 ? DType::bf16 : DType::f32;
     case OpKind::max_pool2d:  // the winners

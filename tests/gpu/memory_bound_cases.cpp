@@ -101,6 +101,8 @@ void time_batch_norm(Rates& rates, const Shape& shape, DType type) {
        x);
   time("bwd_sums", ops::BatchNormBwdSums(0), x, x, saved);
   time("bwd_sums relu", ops::BatchNormBwdSums(0, true), x, x, affine);
+  time("residual_bwd_sums", ops::BatchNormResidualBwdSums(0), x, x, saved, x);
+  time("residual_bwd_sums two uses", ops::BatchNormResidualBwdSums(0, true), x, x, saved, x, x);
   time("bwd_data", ops::BatchNormBwdData(0), x, x, c, saved, moments, sums);
   time("bwd_data relu", ops::BatchNormBwdData(0, true), x, x, c, affine, moments, sums);
   time("inference relu", ops::BatchNormInference(kEps, true), x, c, c, c, c);

@@ -20,7 +20,7 @@ import tempfile
 NOT_MEASURED = {"all_gather"}
 FP32_ALONE = {"mean_squared_error"}
 FLAT = {"copy", "flat add", "sgd_update momentum", "adamw_update",
-        "squared_norms, sent to the host", "update_running_statistic"}
+        "squared_norms, sent to the host", "update_running_statistics"}
 LINEAR_LAYERS = {"qkv", "proj", "fc1", "fc2", "head", "fc"}
 # Of resnet50: the stem and, in four stages, the 1x1 and 3x3 convolutions of different shapes.
 CONVOLUTIONS = 23

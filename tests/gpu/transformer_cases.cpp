@@ -147,10 +147,10 @@ void time_flat(Rates& rates) {
       backend.squared_norms(g->as<float>(), ranges, norms.data());
     };
   });
-  time("update_running_statistic", 3, [&] {
-    return [&backend, elems, value = filled(), sum = filled(), one = rates.filled(f32({1}))] {
-      backend.update_running_statistic(
-          value->as<float>(), sum->as<float>(), one->as<float>(), 0.1f, elems, nullptr);
+  time("update_running_statistics", 3, [&] {
+    return [&backend, elems, value = filled(), sum = filled()] {
+      const RunningStatistic all{.offset = 0, .elems = elems, .weight = 0, .momentum = 0.1f};
+      backend.update_running_statistics(value->as<float>(), sum->as<float>(), {&all, 1}, nullptr);
     };
   });
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/ops/batch_norm.h"
 #include "core/ops/embedding.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
@@ -44,6 +45,9 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::add:
     case OpKind::gelu_bwd:
       return {0, 1};
+    case OpKind::batch_norm_residual_bwd_sums:
+      return op_cast<ops::BatchNormResidualBwdSums>(op).two_uses() ? std::vector<int>{0, 1, 3, 4}
+                                                                   : std::vector<int>{0, 1, 3};
     case OpKind::attention_bwd:
       return {0, 1, 2};
     case OpKind::embedding_bwd_tokens:

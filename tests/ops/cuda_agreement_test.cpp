@@ -175,7 +175,8 @@ TEST_F(CudaFlatAgreement, OfNormsAndStatistics) {
   kept[1].pop_back();
   EXPECT_EQ(kept[1], norms[0]);
   expect_same([&](Backend& backend, float* const* a) {
-    backend.update_running_statistic(a[0], a[1], a[3], 0.1f, elems_, nullptr);
+    const RunningStatistic statistics[] = {{1, 70, 0, 0.1f}, {80, elems_ - 80, 75, 0.3f}};
+    backend.update_running_statistics(a[0], a[1], statistics, nullptr);
   });
   expect_same([&](Backend& backend, float* const* a) {
     backend.add(a[0] + 1, a[1], a[2] + 3, elems_ - 3);

@@ -335,16 +335,28 @@ TEST_F(CudaFlat, SquaredNormsAgreeWithDoubleAndNotOnTheirPlace) {
   }
 }
 
-TEST_F(CudaFlat, RunningStatisticMovesTowardsTheWeightedSum) {
-  for (std::int64_t n : kLengths) {
-    const std::vector<float> before = floats(n, 6), sums = floats(n, 7);
-    DeviceArray value(backend(), before), sum(backend(), sums), weight(backend(), {0.75f});
-    backend().update_running_statistic(value.data(), sum.data(), weight.data(), 0.1f, n, nullptr);
-    const std::vector<float> got = value.values();
-    for (std::size_t i = 0; i < got.size(); ++i)
-      // Four roundings of values below 2.
-      ASSERT_NEAR(got[i], before[i] + 0.1 * (double(sums[i]) - 0.75 * before[i]), 4 * 0x1p-23);
+TEST_F(CudaFlat, RunningStatisticsMoveTowardsTheirWeightedSums) {
+  // More than a table holds, of lengths that fill tiles, parts of them, several, and none.
+  std::vector<RunningStatistic> statistics;
+  std::int64_t elems = 2;  // the weights
+  for (int i = 0; i < 260; ++i) {
+    const std::int64_t length = kLengths[std::size_t(i) % std::size(kLengths)];
+    const RunningStatistic s{elems, length, i % 2, i % 3 == 0 ? 0.1f : 0.01f};
+    statistics.push_back(s);
+    elems += length + i % 2;
   }
+  const std::vector<float> before = floats(elems, 6), sums = floats(elems, 7);
+  DeviceArray values(backend(), before), sum(backend(), sums);
+  backend().update_running_statistics(values.data(), sum.data(), statistics, nullptr);
+  const std::vector<float> got = values.values();
+  std::vector<double> want(before.begin(), before.end());
+  for (const RunningStatistic& s : statistics)
+    for (auto i = std::size_t(s.offset); i < std::size_t(s.offset + s.elems); ++i)
+      want[i] +=
+          double(s.momentum) * (double(sums[i]) - double(sums[std::size_t(s.weight)]) * want[i]);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    // Four roundings of values below 2.
+    ASSERT_NEAR(got[i], want[i], 4 * 0x1p-23) << i;
 }
 
 }  // namespace

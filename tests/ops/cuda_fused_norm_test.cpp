@@ -8,6 +8,7 @@
 #include "core/ops/attention.h"
 #include "core/ops/batch_norm.h"
 #include "core/ops/relu.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/batch_norm.h"
@@ -100,6 +101,32 @@ TEST_F(CudaFusedNorm, BackwardHasTheBitsOfItsParts) {
     for (std::size_t i = 0; i < apart.size(); ++i)
       EXPECT_EQ(together[i].bytes, apart[i].bytes) << s.x.to_string() << " output " << i;
   }
+}
+
+TEST_F(CudaFusedNorm, BackwardBehindAResidualHasTheBitsOfItsPartsInFp32AndBf16) {
+  for (const Setting& s : kSettings)
+    for (const bool two_uses : {false, true}) {
+      const std::int64_t groups = ops::batch_norm_groups(s.x[0], s.group_size);
+      OpCase fp32{"residual",
+                  std::make_shared<ops::BatchNormResidualBwdSums>(s.group_size, two_uses),
+                  {random_f32(s.x, 1),
+                   random_f32(s.x, 2),
+                   random_f32({groups, 2, s.x[-1]}, 4, 0.5f, 1.5f),
+                   relu(random_f32(s.x, 3)),
+                   random_f32(s.x, 5)}};
+      if (!two_uses) fp32.inputs.pop_back();
+      for (const OpCase& c : {fp32, *bf16_variant(fp32)}) {
+        const HostTensor dy = two_uses ? add(c.inputs[1], c.inputs[4]) : c.inputs[1];
+        const HostTensor dz = run(std::make_shared<ops::ReluBwd>(), {dy, c.inputs[3]})[0];
+        auto apart = run(std::make_shared<ops::BatchNormBwdSums>(s.group_size),
+                         {c.inputs[0], dz, c.inputs[2]});
+        apart.push_back(dz);
+        const auto together = run(c.op, c.inputs);
+        for (std::size_t i = 0; i < apart.size(); ++i)
+          EXPECT_EQ(together[i].bytes, apart[i].bytes)
+              << c.name << " " << s.x.to_string() << " output " << i;
+      }
+    }
 }
 
 TEST_F(CudaFusedNorm, InferenceHasTheBitsOfItsParts) {

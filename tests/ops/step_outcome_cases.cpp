@@ -198,7 +198,8 @@ void expect_outcomes_to_govern_updates(Backend& backend) {
                          ranges);
   });
   updates.push_back([&](float, const StepOutcome* o) {
-    backend.update_running_statistic(a, b, d, 0.1f, elems, o);
+    const RunningStatistic statistic{1, elems - 1, 0, 0.1f};
+    backend.update_running_statistics(a, b, {&statistic, 1}, o);
   });
   const std::vector<std::byte> before = bytes_after([] {});
   for (std::size_t i = 0; i < updates.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/ops/batch_norm.h"
+#include "tests/reference/elementwise.h"
 
 namespace lockstep::test {
 namespace {
@@ -98,10 +99,14 @@ ReferenceOutputs batch_norm_normalize_reference(const ReferenceArgs& args) {
   return {y, saved, mean_sum, var_sum, weight_sum};
 }
 
-ReferenceOutputs batch_norm_bwd_sums_reference(const ReferenceArgs& args) {
-  const Groups groups(args.input_types[0], op_cast<ops::BatchNormBwdSums>(args.op).group_size());
+namespace {
+
+/// Per group and over all: sums of dy and of dy * xhat.
+ReferenceOutputs bwd_sums(const Groups& groups,
+                          const std::vector<double>& x,
+                          const std::vector<double>& dy,
+                          const std::vector<double>& saved) {
   const std::size_t channels = groups.channels;
-  const std::vector<double>&x = args.inputs[0], &dy = args.inputs[1], &saved = args.inputs[2];
   std::vector<double> sums(groups.count * 2 * channels, 0.0);
   std::vector<double> dgamma(channels, 0.0), dbeta(channels, 0.0);
   for (std::size_t g = 0; g < groups.count; ++g)
@@ -116,6 +121,29 @@ ReferenceOutputs batch_norm_bwd_sums_reference(const ReferenceArgs& args) {
         dgamma[c] += d_xhat;
       }
   return {sums, dgamma, dbeta};
+}
+
+}  // namespace
+
+ReferenceOutputs batch_norm_bwd_sums_reference(const ReferenceArgs& args) {
+  const Groups groups(args.input_types[0], op_cast<ops::BatchNormBwdSums>(args.op).group_size());
+  return bwd_sums(groups, args.inputs[0], args.inputs[1], args.inputs[2]);
+}
+
+ReferenceOutputs batch_norm_residual_bwd_sums_reference(const ReferenceArgs& args) {
+  const auto& op = op_cast<ops::BatchNormResidualBwdSums>(args.op);
+  const bool is_bf16 = args.input_types[0].dtype == DType::bf16;
+  std::vector<double> dz = args.inputs[1];
+  for (std::size_t i = 0; i < dz.size(); ++i) {
+    // Sums are of dz as it is stored.
+    if (op.two_uses()) dz[i] = double(float(dz[i] + args.inputs[4][i]));
+    if (op.two_uses() && is_bf16) dz[i] = rounded_to_bf16(dz[i]);
+    if (!(args.inputs[3][i] > 0)) dz[i] = 0;
+  }
+  ReferenceOutputs outputs =
+      bwd_sums(Groups(args.input_types[0], op.group_size()), args.inputs[0], dz, args.inputs[2]);
+  outputs.push_back(dz);
+  return outputs;
 }
 
 ReferenceOutputs batch_norm_bwd_data_reference(const ReferenceArgs& args) {

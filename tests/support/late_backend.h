@@ -97,13 +97,11 @@ class LateBackend final : public Backend {
     ++asked_;
     inner_->hash(values, ranges, result);
   }
-  void update_running_statistic(float* value,
-                                const float* sum,
-                                const float* weight,
-                                float momentum,
-                                std::int64_t elems,
-                                const StepOutcome* outcome) override {
-    inner_->update_running_statistic(value, sum, weight, momentum, elems, outcome);
+  void update_running_statistics(float* values,
+                                 const float* sums,
+                                 std::span<const RunningStatistic> statistics,
+                                 const StepOutcome* outcome) override {
+    inner_->update_running_statistics(values, sums, statistics, outcome);
   }
 
  private:

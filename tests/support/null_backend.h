@@ -62,9 +62,11 @@ class NullBackend : public Backend {
   void add_in_order(const double*, std::int64_t, double*) override { no("add_in_order"); }
   void conclude_step(const StepSums&, StepOutcome*) override { no("conclude_step"); }
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override { no("hash"); }
-  void update_running_statistic(
-      float*, const float*, const float*, float, std::int64_t, const StepOutcome*) override {
-    no("update_running_statistic");
+  void update_running_statistics(float*,
+                                 const float*,
+                                 std::span<const RunningStatistic>,
+                                 const StepOutcome*) override {
+    no("update_running_statistics");
   }
 
   std::size_t bytes_alive() const { return alive_; }

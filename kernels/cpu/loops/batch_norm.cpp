@@ -71,16 +71,15 @@ void join_block(double* __restrict mean,
 
 namespace {
 
-/// `mask(i, x, dy, lanes)` is the dy that counts in column i.
-template <typename T, typename Mask>
-LOCKSTEP_INLINE void masked_products(const T* x,
-                                     const T* dy,
+/// `gradient(column, at, x, lanes)` is the dy of element `at` that counts.
+template <typename T, typename Gradient>
+LOCKSTEP_INLINE void column_products(const T* x,
                                      std::int64_t rows,
                                      std::int64_t columns,
                                      const float* mean,
                                      float* sum,
                                      float* products,
-                                     Mask mask) {
+                                     Gradient gradient) {
   for_each_tile(columns, [=](std::int64_t i, auto tile_vectors, auto lanes) {
     constexpr int vectors = decltype(tile_vectors)::count;
     Vec m[vectors], s[vectors], q[vectors];
@@ -92,7 +91,7 @@ LOCKSTEP_INLINE void masked_products(const T* x,
       for (int j = 0; j < vectors; ++j) {
         const std::int64_t column = i + j * kLanes, at = row * columns + column;
         const Vec v = load(x + at, lanes);
-        const Vec d = mask(column, v, load(dy + at, lanes), lanes);
+        const Vec d = gradient(column, at, v, lanes);
         s[j] = s[j] + d;
         q[j] = fma(d, v - m[j], q[j]);
       }
@@ -103,6 +102,7 @@ LOCKSTEP_INLINE void masked_products(const T* x,
   });
 }
 
+/// `mask(i, x, dy, lanes)` is the dy that counts in column i.
 template <typename T, typename Mask>
 LOCKSTEP_INLINE void masked_bwd(T* dx,
                                 const T* dy,
@@ -142,6 +142,39 @@ struct NoMask {
   }
 };
 
+template <typename T, typename Mask>
+struct MaskedGradient {
+  const T* dy;
+  Mask mask;
+  template <typename Lanes>
+  LOCKSTEP_INLINE Vec operator()(std::int64_t column, std::int64_t at, Vec x, Lanes lanes) const {
+    return mask(column, x, load(dy + at, lanes), lanes);
+  }
+};
+
+/// What a value is after it was stored as T.
+template <typename T>
+LOCKSTEP_INLINE Vec as_stored(Vec v) {
+  if constexpr (sizeof(T) == sizeof(float))
+    return v;
+  else
+    return widened(rounded_to_bf16(v));
+}
+
+template <typename T, bool two_uses>
+struct ResidualGradient {
+  const T *dy, *other, *y;
+  T* dz;
+  template <typename Lanes>
+  LOCKSTEP_INLINE Vec operator()(std::int64_t, std::int64_t at, Vec, Lanes lanes) const {
+    Vec d = load(dy + at, lanes);
+    if constexpr (two_uses) d = d + load(other + at, lanes);
+    d = load(y + at, lanes) > zero() ? d : zero();
+    store(dz + at, d, lanes);
+    return as_stored<T>(d);
+  }
+};
+
 }  // namespace
 
 template <typename T>
@@ -152,7 +185,7 @@ void sum_products(const T* x,
                   const float* mean,
                   float* sum,
                   float* products) {
-  masked_products(x, dy, rows, columns, mean, sum, products, NoMask{});
+  column_products(x, rows, columns, mean, sum, products, MaskedGradient<T, NoMask>{dy, NoMask{}});
 }
 
 template <typename T>
@@ -165,7 +198,27 @@ void sum_products_relu(const T* x,
                        const float* shift,
                        float* sum,
                        float* products) {
-  masked_products(x, dy, rows, columns, mean, sum, products, ReluMask{scale, shift});
+  column_products(
+      x, rows, columns, mean, sum, products, MaskedGradient<T, ReluMask>{dy, {scale, shift}});
+}
+
+template <typename T>
+void sum_products_residual(const T* x,
+                           const T* dy,
+                           const T* other,
+                           const T* y,
+                           T* dz,
+                           std::int64_t rows,
+                           std::int64_t columns,
+                           const float* mean,
+                           float* sum,
+                           float* products) {
+  if (other != nullptr)
+    column_products(
+        x, rows, columns, mean, sum, products, ResidualGradient<T, true>{dy, other, y, dz});
+  else
+    column_products(
+        x, rows, columns, mean, sum, products, ResidualGradient<T, false>{dy, other, y, dz});
 }
 
 void add_to_f64(double* __restrict total, const float* __restrict part, std::int64_t columns) {
@@ -203,6 +256,7 @@ void batch_norm_bwd_relu(T* dx,
 LOCKSTEP_INSTANTIATE(sum_deviations);
 LOCKSTEP_INSTANTIATE(sum_products);
 LOCKSTEP_INSTANTIATE(sum_products_relu);
+LOCKSTEP_INSTANTIATE(sum_products_residual);
 LOCKSTEP_INSTANTIATE(batch_norm_bwd);
 LOCKSTEP_INSTANTIATE(batch_norm_bwd_relu);
 
