@@ -3,10 +3,11 @@
 
 #include "core/graph/graph.h"
 
-/// Passes over the forward graph, before it is differentiated: neighbouring operators become one,
-/// which spares memory traffic. The fused operators' own gradients make backward fused as well.
-/// (Softmax and cross-entropy are one operator from the start, bias is part of linear and conv2d.)
-/// Each returns what `loss` has become and adds a note to the graph for every fusion it made.
+/// Passes in which neighbouring operators become one, which spares memory traffic. (Softmax and
+/// cross-entropy are one operator from the start, bias is part of linear and conv2d.) All but the
+/// last run over the forward graph, before it is differentiated: the fused operators' own gradients
+/// make backward fused as well. Each of these returns what `loss` has become. Every fusion adds a
+/// note to the graph.
 namespace lockstep {
 
 /// linear or conv2d, then relu or gelu that alone reads it: one operator with an activation.
@@ -23,5 +24,9 @@ ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss);
 /// All of them. Where activations may be computed again (`recompute`), activations and sums stay
 /// apart from the dear products and from layer_norm, so that they alone can run again.
 ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute = false);
+
+/// Over the differentiated graph: linear_bwd_data, then gelu_bwd that alone reads it, one operator.
+/// These two belong to layers that follow each other, so that no gradient rule sees both.
+void fuse_gelu_gradient(Graph& graph);
 
 }  // namespace lockstep

@@ -212,6 +212,13 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSp
 
 std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op,
                                                     const KernelSpec& spec) {
+  if (op.before() != ops::Activation::none) {
+    KernelSpec product = spec;
+    product.inputs.resize(2);
+    return wrap_gelu_gradient(make_linear_bwd_data_kernel(ops::LinearBwdData(), product),
+                              op.before(),
+                              spec.outputs[0]);
+  }
   const ProductExtents e{rows(spec.inputs[0]), spec.outputs[0].shape[-1], spec.inputs[0].shape[-1]};
   if (has_bf16(spec)) {
     if (use_bf16_products(e)) return make_bf16_linear_bwd_data({e.samples, e.in, e.out}, spec);
