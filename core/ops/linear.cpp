@@ -99,9 +99,10 @@ std::vector<ValueId> Linear::gradient(GradientBuilder& builder,
 std::vector<TensorType> LinearBwdData::infer(std::span<const TensorType> inputs) const {
   LOCKSTEP_ASSERT(before_ == Activation::none || is_gelu(before_));
   expect_inputs("linear_bwd_data", inputs, before_ == Activation::none ? 2 : 3);
-  LOCKSTEP_CHECK(inputs[0].shape[-1] >= inputs[1].shape[0],
+  const std::int64_t more = inputs[0].shape[-1] - inputs[1].shape[0];
+  LOCKSTEP_CHECK(more == 0 || (more > 0 && inputs[0].dtype == DType::bf16),
                  ShapeError,
-                 "linear_bwd_data: dy {} has fewer features than weight {}",
+                 "linear_bwd_data: dy {} does not have the features of weight {}",
                  inputs[0].to_string(),
                  inputs[1].to_string());
   const TensorType dx{with_features(inputs[0].shape, inputs[1].shape[1]), inputs[0].dtype};

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kAligned = 8;  ///< bf16 numbers in 16 bytes
 constexpr std::int64_t kMultiple = 64, kLeastClasses = 1024;
 
-std::int64_t padded(std::int64_t classes) {
+std::int64_t pitch_for(std::int64_t classes) {
   return (classes + kMultiple - 1) / kMultiple * kMultiple;
 }
 
@@ -51,9 +51,9 @@ ValueId pad_logits(Graph& graph, ValueId loss) {
       const std::int64_t classes = graph.value(node.outputs[0]).type.shape[-1];
       rewriter.copy(node,
                     std::make_shared<ops::Linear>(
-                        false, ops::Activation::none, false, padded(classes)));
+                        false, ops::Activation::none, false, pitch_for(classes)));
       rewriter.add_note(
-          fmt::format("linear '{}' pads {} classes to {}", node.path, classes, padded(classes)));
+          fmt::format("linear '{}' pads {} classes to {}", node.path, classes, pitch_for(classes)));
     } else if (node.op->kind() == OpKind::softmax_cross_entropy &&
                is_logits[std::size_t(node.inputs[0])]) {
       const auto& op = op_cast<ops::SoftmaxCrossEntropy>(*node.op);

@@ -40,8 +40,20 @@ namespace {
 
 struct Extents {
   std::int64_t rows, in, out;
+  std::int64_t padded_out;  ///< length of the rows of y, or dy; beyond `out` they hold zeros
   bool empty() const { return rows * in * out == 0; }
 };
+
+/// The bf16 copy of the weight, with rows of zeros for the padding of y: so that extents of the
+/// products, too, are multiples of what the matrix units like.
+void pack_weight(const Device& device, const Extents& e, void* copy, const float* weight) {
+  const std::int64_t elems = e.in * e.out;
+  round_to_bf16(device, copy, weight, elems);
+  if (e.padded_out == e.out) return;
+  const std::size_t bytes = std::size_t((e.padded_out - e.out) * e.in) * size_in_bytes(DType::bf16);
+  void* const end = static_cast<std::byte*>(copy) + std::size_t(elems) * size_in_bytes(DType::bf16);
+  check(cudaMemsetAsync(end, 0, bytes, device.compute), "padding of a weight");
+}
 
 /// Rows of [N, ..., features].
 std::int64_t rows(const TensorType& type) {
@@ -78,9 +90,8 @@ class LinearKernel final : public BoundKernel {
   }
   std::vector<PackedCopy> packed_copies() const override { return copies_; }
   void pack(int index) override {
-    const auto i = std::size_t(copies_[std::size_t(index)].input);
-    const std::int64_t elems = i == 1 ? e_.in * e_.out : e_.out;
-    round_to_bf16(device(), packed<void>(std::size_t(index)), input(i), elems);
+    if (index == 0) return pack_weight(device(), e_, packed<void>(0), input(1));
+    round_to_bf16(device(), packed<void>(1), input(2), e_.out);
   }
 
   void run(const RunState&) override {
@@ -105,7 +116,7 @@ class LinearKernel final : public BoundKernel {
       : BoundKernel(device), e_(e), bias_(bias), type_(spec.inputs[0].dtype), result_(type_) {
     if (e.empty()) return;
     const std::string what = describe(spec);
-    if (type_ == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1]));
+    if (type_ == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1], e.padded_out));
     if (!bias) return;
     product_ = make_product(epilogue, DType::f32, what);
     if (product_ || type_ == DType::f32) return;
@@ -119,7 +130,7 @@ class LinearKernel final : public BoundKernel {
     epilogue_ = epilogue;
     return make_matrix_product(device(),
                                {.m = e_.rows,
-                                .n = e_.out,
+                                .n = e_.padded_out,
                                 .k = e_.in,
                                 .transpose_b = true,
                                 .factors = type_,
@@ -129,7 +140,7 @@ class LinearKernel final : public BoundKernel {
                                what);
   }
 
-  std::size_t elems() const { return std::size_t(e_.rows * e_.out); }
+  std::size_t elems() const { return std::size_t(e_.rows * e_.padded_out); }
   bool sums_in_workspace() const { return result_ != type_; }
   std::size_t sums_offset() const { return aligned(product_->workspace_bytes()); }
 
@@ -171,9 +182,9 @@ class LinearBwdDataKernel final : public BoundKernel {
                       const Device& device)
       : BoundKernel(device), e_(e), before_(before), type_(spec.inputs[0].dtype) {
     if (e.empty()) return;
-    if (type_ == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1]));
+    if (type_ == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1], e.padded_out));
     MatrixProductSpec product{
-        .m = e.rows, .n = e.in, .k = e.out, .factors = type_, .result = type_};
+        .m = e.rows, .n = e.in, .k = e.padded_out, .factors = type_, .result = type_};
     if (type_ == DType::bf16 && before == ops::Activation::gelu_tanh) {
       product.epilogue = MatrixEpilogue::gelu_tanh_gradient;
       product_ = make_matrix_product(device, product, describe(spec));
@@ -187,7 +198,7 @@ class LinearBwdDataKernel final : public BoundKernel {
     return product_ ? product_->workspace_bytes() : 0;
   }
   std::vector<PackedCopy> packed_copies() const override { return copies_; }
-  void pack(int) override { round_to_bf16(device(), packed<void>(0), input(1), e_.in * e_.out); }
+  void pack(int) override { pack_weight(device(), e_, packed<void>(0), input(1)); }
   void run(const RunState&) override {
     const std::int64_t elems = e_.rows * e_.in;
     if (!product_) {
@@ -226,7 +237,8 @@ class LinearBwdWeightsKernel final : public BoundKernel {
                               .k = e.rows,
                               .transpose_a = true,
                               .factors = type_,
-                              .result = DType::f32};
+                              .result = DType::f32,
+                              .a_pitch = e.padded_out};
     if (bias && type_ == DType::bf16) {
       product.epilogue = MatrixEpilogue::sums_of_a;
       product_ = make_matrix_product(device, product, describe(spec));
@@ -286,7 +298,10 @@ class LinearBwdWeightsKernel final : public BoundKernel {
 std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op,
                                            const KernelSpec& spec,
                                            const Device& device) {
-  const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.outputs[0].shape[-1]};
+  const Extents e{rows(spec.inputs[0]),
+                  spec.inputs[0].shape[-1],
+                  spec.inputs[1].shape[0],
+                  spec.outputs[0].shape[-1]};
   if (op.activation() == ops::Activation::none)
     return std::make_unique<LinearKernel>(e, op.bias(), spec, device);
   if (op.activation() == ops::Activation::gelu_tanh && op.bias())
@@ -304,14 +319,20 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op,
 std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op,
                                                     const KernelSpec& spec,
                                                     const Device& device) {
-  const Extents e{rows(spec.inputs[0]), spec.outputs[0].shape[-1], spec.inputs[0].shape[-1]};
+  const Extents e{rows(spec.inputs[0]),
+                  spec.outputs[0].shape[-1],
+                  spec.inputs[1].shape[0],
+                  spec.inputs[0].shape[-1]};
   return std::make_unique<LinearBwdDataKernel>(e, op.before(), spec, device);
 }
 
 std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeights& op,
                                                        const KernelSpec& spec,
                                                        const Device& device) {
-  const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.inputs[1].shape[-1]};
+  const Extents e{rows(spec.inputs[0]),
+                  spec.inputs[0].shape[-1],
+                  spec.outputs[0].shape[0],
+                  spec.inputs[1].shape[-1]};
   return std::make_unique<LinearBwdWeightsKernel>(e, op.bias(), spec, device);
 }
 
