@@ -79,7 +79,7 @@ struct TrainOptions {
   std::vector<std::string> freeze = {};
   // engine
   Precision precision = Precision::fp32;
-  bool fuse = true;  ///< apply the passes of core/plan/fuse.h
+  bool fuse = true;  ///< apply the passes of core/plan/fuse.h and pad_logits.h
   Recompute recompute = Recompute::none;
   std::uint64_t memory_limit = 0;  ///< bytes of a rank on its device; 0: none
   std::uint64_t seed = 1;

@@ -6,6 +6,7 @@
 #include "core/grad/differentiate.h"
 #include "core/ops/cast.h"
 #include "core/plan/fuse.h"
+#include "core/plan/pad_logits.h"
 
 namespace lockstep {
 namespace {
@@ -26,9 +27,9 @@ void check_loss(const Graph& graph, Value result) {
 /// The passes before differentiation; returns what `value` has become.
 ValueId apply_forward_passes(Graph& graph, ValueId value, const Builder::Settings& settings) {
   if (settings.precision == Precision::bf16) value = lower_to_bf16(graph, value, kInputName);
-  if (settings.fuse)
-    value = fuse(graph, value, settings.mode == Mode::training, settings.recompute);
-  return value;
+  if (!settings.fuse) return value;
+  value = fuse(graph, value, settings.mode == Mode::training, settings.recompute);
+  return pad_logits(graph, value);
 }
 
 ValueId as_f32(Graph& graph, ValueId value) {
@@ -85,7 +86,10 @@ Graph trace(const ModelFunction& model,
   const ValueId loss_value = apply_forward_passes(graph, result.id(), settings);
   if (settings.mode == Mode::training) {
     differentiate(graph, loss_value);
-    if (settings.fuse) fuse_gradient_sum(graph, loss_value);
+    if (settings.fuse) {
+      fuse_gradient_sum(graph, loss_value);
+      fuse_gelu_gradient(graph);
+    }
   }
   verify(graph);
   return graph;

@@ -4,10 +4,11 @@
 namespace lockstep::ops {
 
 std::string SoftmaxCrossEntropy::attributes() const {
-  return fmt::format("label_smoothing={}{}{}",
+  return fmt::format("label_smoothing={}{}{}{}",
                      label_smoothing_,
                      with_gradient_ ? " with_gradient" : "",
-                     ignore_index_ ? fmt::format(" ignore_index={}", *ignore_index_) : "");
+                     ignore_index_ ? fmt::format(" ignore_index={}", *ignore_index_) : "",
+                     classes_ > 0 ? fmt::format(" classes={}", classes_) : "");
 }
 
 std::vector<TensorType> SoftmaxCrossEntropy::infer(std::span<const TensorType> inputs) const {
@@ -24,6 +25,11 @@ std::vector<TensorType> SoftmaxCrossEntropy::infer(std::span<const TensorType> i
               {Shape(inputs[0].shape.dims().first(std::size_t(rank - 1))), DType::i32});
   expect_same("softmax_cross_entropy", "sample_weight", inputs[2], {{1}, DType::f32});
   LOCKSTEP_CHECK(inputs[0].shape[-1] >= 1, ShapeError, "softmax_cross_entropy: no classes");
+  LOCKSTEP_CHECK(classes(inputs[0]) <= inputs[0].shape[-1],
+                 ShapeError,
+                 "softmax_cross_entropy: {} classes expected of logits {}",
+                 classes_,
+                 inputs[0].to_string());
   LOCKSTEP_CHECK(label_smoothing_ >= 0.0f && label_smoothing_ < 1.0f,
                  ShapeError,
                  "softmax_cross_entropy: label smoothing must be in [0, 1), got {}",

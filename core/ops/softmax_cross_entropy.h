@@ -16,6 +16,8 @@ namespace lockstep::ops {
 /// Rows whose label is `ignore_index` count in nothing and have a zero gradient; then
 ///   counted = w * #{rows that count}
 /// is what the sums are to be divided by to be means over the rows that count.
+/// Rows of logits may be longer than `classes`, with anything behind the classes: it is not read,
+/// and its gradient is zero; see core/plan/pad_logits.h.
 /// Inputs: logits: [N, K] or [N, T, K] f32 or bf16, labels: [N] or [N, T] i32 in [0, K) or
 ///   ignore_index (checked where data is read), sample_weight: [1] f32. Arithmetic is fp32.
 /// Outputs: loss, correct and, with an ignore_index, counted: [1] f32 each, accumulated over
@@ -25,13 +27,19 @@ class SoftmaxCrossEntropy final : public OpBase<OpKind::softmax_cross_entropy> {
  public:
   SoftmaxCrossEntropy(float label_smoothing,
                       bool with_gradient,
-                      std::optional<std::int32_t> ignore_index = {})
+                      std::optional<std::int32_t> ignore_index = {},
+                      std::int64_t classes = 0)
       : label_smoothing_(label_smoothing),
         with_gradient_(with_gradient),
-        ignore_index_(ignore_index) {}
+        ignore_index_(ignore_index),
+        classes_(classes) {}
   float label_smoothing() const { return label_smoothing_; }
   bool with_gradient() const { return with_gradient_; }
   std::optional<std::int32_t> ignore_index() const { return ignore_index_; }
+  /// K, given the type of the logits.
+  std::int64_t classes(const TensorType& logits) const {
+    return classes_ > 0 ? classes_ : logits.shape[-1];
+  }
   /// Number of the output dlogits.
   int gradient_output() const { return ignore_index_ ? 3 : 2; }
 
@@ -48,6 +56,7 @@ class SoftmaxCrossEntropy final : public OpBase<OpKind::softmax_cross_entropy> {
   float label_smoothing_;
   bool with_gradient_;
   std::optional<std::int32_t> ignore_index_;
+  std::int64_t classes_;  ///< 0: as long as the rows
 };
 
 }  // namespace lockstep::ops

@@ -17,14 +17,15 @@ namespace {
 /// What every pass looks things up in.
 class Pattern {
  public:
-  /// `result`, which the pass has to return, counts as read, and so do the graph's outputs.
-  Pattern(const Graph& graph, ValueId result) : graph_(graph), uses_(count_uses(graph)) {
+  /// Outputs of the graph count as read.
+  explicit Pattern(const Graph& graph) : graph_(graph), uses_(count_uses(graph)) {
     reader_.assign(graph.values().size(), -1);
     for (std::size_t i = 0; i < graph.nodes().size(); ++i)
       for (ValueId input : graph.nodes()[i].inputs) reader_[std::size_t(input)] = NodeId(i);
-    ++uses_[std::size_t(result)];
     for (const auto& [name, value] : graph.outputs()) ++uses_[std::size_t(value)];
   }
+  /// `result`, which the pass has to return, counts as read.
+  Pattern(const Graph& graph, ValueId result) : Pattern(graph) { ++uses_[std::size_t(result)]; }
 
   /// The node that alone reads `value`, if it is of one of `kinds`; -1 otherwise.
   NodeId only_reader(ValueId value, std::initializer_list<OpKind> kinds) const {
@@ -58,10 +59,13 @@ ValueId finish(GraphRewriter& rewriter, Graph& graph, ValueId loss) {
   return result;
 }
 
+ops::Activation activation_of(ops::GeluKind gelu) {
+  return gelu == ops::GeluKind::erf ? ops::Activation::gelu_erf : ops::Activation::gelu_tanh;
+}
+
 ops::Activation activation_of(const Operator& op) {
   if (op.kind() == OpKind::relu) return ops::Activation::relu;
-  return op_cast<ops::Gelu>(op).gelu() == ops::GeluKind::erf ? ops::Activation::gelu_erf
-                                                             : ops::Activation::gelu_tanh;
+  return activation_of(op_cast<ops::Gelu>(op).gelu());
 }
 
 /// linear or conv2d with that activation; null where there is no such operator.
@@ -232,6 +236,32 @@ ValueId fuse_gradient_sum(Graph& graph, ValueId loss) {
     note(rewriter, node, *sum);
   }
   return finish(rewriter, graph, loss);
+}
+
+void fuse_gelu_gradient(Graph& graph) {
+  GraphRewriter rewriter(graph);
+  const Pattern pattern(graph);
+  for (const Node& node : graph.nodes()) {
+    if (rewriter.has(node.outputs[0])) continue;
+    const bool product = node.op->kind() == OpKind::linear_bwd_data;
+    const NodeId reader =
+        product ? pattern.only_reader(node.outputs[0], {OpKind::gelu_bwd}) : -1;
+    const Node* next = reader < 0 ? nullptr : &pattern.node(reader);
+    // What the product makes must be the gradient, not GELU's input.
+    if (!next || next->inputs[0] != node.outputs[0]) {
+      rewriter.copy(node);
+      continue;
+    }
+    LOCKSTEP_ASSERT(op_cast<ops::LinearBwdData>(*node.op).before() == ops::Activation::none);
+    std::vector<ValueId> inputs = rewriter.mapped(node.inputs);
+    inputs.push_back(rewriter.mapped(next->inputs[1]));
+    const auto gelu = activation_of(op_cast<ops::GeluBwd>(*next->op).gelu());
+    const auto outputs = rewriter.emit(
+        node, std::make_shared<ops::LinearBwdData>(gelu), std::move(inputs));
+    rewriter.replace(next->outputs[0], outputs[0]);
+    note(rewriter, node, *next);
+  }
+  graph = rewriter.take();
 }
 
 }  // namespace lockstep

@@ -3,11 +3,11 @@
 
 #include "core/graph/graph.h"
 
-/// Passes over the forward graph, before it is differentiated, and one over what differentiation
-/// added: neighbouring operators become one, which spares memory traffic. The fused operators' own
-/// gradients make backward fused as well. (Softmax and cross-entropy are one operator from the
-/// start, bias is part of linear and conv2d.) Each returns what `loss` has become and adds a note
-/// to the graph for every fusion it made.
+/// Passes in which neighbouring operators become one, which spares memory traffic. (Softmax and
+/// cross-entropy are one operator from the start, bias is part of linear and conv2d.) All but the
+/// last two run over the forward graph, before it is differentiated: the fused operators' own
+/// gradients make backward fused as well. Those that return a value return what `loss` has become.
+/// Every fusion adds a note to the graph.
 namespace lockstep {
 
 /// linear or conv2d, then relu or gelu that alone reads it: one operator with an activation.
@@ -29,5 +29,8 @@ ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute = false);
 /// residual and ReLU alone reads: that operator makes the sum itself. With more than two uses it
 /// takes in the last sum. The results have the same bits.
 ValueId fuse_gradient_sum(Graph& graph, ValueId loss);
+/// Over the differentiated graph: linear_bwd_data, then gelu_bwd that alone reads it, one operator.
+/// These two belong to layers that follow each other, so that no gradient rule sees both.
+void fuse_gelu_gradient(Graph& graph);
 
 }  // namespace lockstep

@@ -61,7 +61,48 @@ class ActivationKernel final : public Kernel {
   T* x_ = nullptr;
 };
 
+template <typename T>
+class GeluGradientKernel final : public Kernel {
+ public:
+  GeluGradientKernel(std::unique_ptr<Kernel> product, ops::Activation gelu, std::int64_t elems)
+      : product_(std::move(product)),
+        gradient_(gelu == ops::Activation::gelu_erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd<T>)
+                                                    : LOCKSTEP_CHOOSE(gelu_tanh_bwd<T>)),
+        elems_(elems) {}
+
+  std::size_t workspace_bytes() const override { return product_->workspace_bytes(); }
+  std::vector<PackedCopy> packed_copies() const override { return product_->packed_copies(); }
+  void pack(int index) override { product_->pack(index); }
+
+  void bind(const KernelBuffers& buffers) override {
+    gradient_buffer_ = static_cast<T*>(buffers.outputs[0]);
+    x_ = static_cast<const T*>(buffers.inputs[2]);
+    KernelBuffers inner = buffers;
+    inner.inputs.resize(2);
+    product_->bind(inner);
+  }
+  void run(const RunState& state) override {
+    product_->run(state);
+    gradient_(gradient_buffer_, gradient_buffer_, x_, elems_);
+  }
+
+ private:
+  std::unique_ptr<Kernel> product_;
+  decltype(&avx2::gelu_erf_bwd<T>) gradient_;
+  std::int64_t elems_;
+  T* gradient_buffer_ = nullptr;
+  const T* x_ = nullptr;
+};
+
 }  // namespace
+
+std::unique_ptr<Kernel> wrap_gelu_gradient(std::unique_ptr<Kernel> product,
+                                           ops::Activation gelu,
+                                           const TensorType& output) {
+  if (output.dtype == DType::bf16)
+    return std::make_unique<GeluGradientKernel<Bf16>>(std::move(product), gelu, output.elems());
+  return std::make_unique<GeluGradientKernel<float>>(std::move(product), gelu, output.elems());
+}
 
 std::unique_ptr<Kernel> wrap_activation(std::unique_ptr<Kernel> product,
                                         ops::Activation activation,

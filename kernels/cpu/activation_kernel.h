@@ -29,4 +29,10 @@ std::unique_ptr<Kernel> make_with_activation(const KernelSpec& spec,
   return wrap_activation(make_product(one), activation, kept_input, spec.outputs[0]);
 }
 
+/// `product`, which makes a gradient of `output`'s type, with GELU's gradient behind it, in place:
+/// input 2 of the node is GELU's input. The bits of both operators apart.
+std::unique_ptr<Kernel> wrap_gelu_gradient(std::unique_ptr<Kernel> product,
+                                           ops::Activation gelu,
+                                           const TensorType& output);
+
 }  // namespace lockstep::cpu

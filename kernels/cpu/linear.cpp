@@ -26,6 +26,7 @@ constexpr std::int64_t kSmallWeights = 512 * 512;
 
 struct ProductExtents {
   std::int64_t samples, in, out;
+  std::int64_t out_pitch;  ///< elements from a row of y, or dy, to the next
   bool small() const { return in * out <= kSmallWeights || samples == 0; }
 };
 
@@ -54,7 +55,7 @@ class SmallLinear final : public Kernel {
               .k = e.in,
               .a_row = e.in,
               .b_row = kPanel,
-              .c_row = e.out,
+              .c_row = e.out_pitch,
               .b_panel = e.in * kPanel} {}
 
   std::vector<PackedCopy> packed_copies() const override {
@@ -69,7 +70,10 @@ class SmallLinear final : public Kernel {
     gemm_.c = static_cast<float*>(buffers.outputs[0]);
   }
   void pack(int) override { transpose_(packed_, weight_, gemm_.k, gemm_.n); }
-  void run(const RunState&) override { product_(gemm_, false); }
+  void run(const RunState&) override {
+    product_(gemm_, false);
+    zero_padding(gemm_.c, gemm_.m, gemm_.n, gemm_.c_row);
+  }
 
  private:
   bool bias_;
@@ -83,7 +87,7 @@ class SmallLinear final : public Kernel {
 class LargeLinear final : public Kernel {
  public:
   LargeLinear(const ProductExtents& e, bool bias, const KernelSpec& spec)
-      : bias_(bias), gemm_{describe(spec), 'N', 'T', e.samples, e.out, e.in, e.in, e.in, e.out} {}
+      : bias_(bias), gemm_{describe(spec), 'N', 'T', e.samples, e.out, e.in, e.in, e.in, e.out_pitch} {}
 
   void bind(const KernelBuffers& buffers) override {
     x_ = static_cast<const float*>(buffers.inputs[0]);
@@ -94,8 +98,9 @@ class LargeLinear final : public Kernel {
   void run(const RunState&) override {
     if (bias_)
       for (std::int64_t i = 0; i < gemm_.m; ++i)
-        std::copy_n(bias_values_, gemm_.n, y_ + i * gemm_.n);
+        std::copy_n(bias_values_, gemm_.n, y_ + i * gemm_.c_row);
     gemm_.run(x_, weight_, bias_ ? 1.0f : 0.0f, y_);
+    zero_padding(y_, gemm_.m, gemm_.n, gemm_.c_row);
   }
 
  private:
@@ -108,8 +113,12 @@ class LargeLinear final : public Kernel {
 class SmallLinearBwdData final : public Kernel {
  public:
   explicit SmallLinearBwdData(const ProductExtents& e)
-      : gemm_{.m = e.samples, .n = e.in, .k = e.out, .a_row = e.out, .b_row = e.in, .c_row = e.in} {
-  }
+      : gemm_{.m = e.samples,
+              .n = e.in,
+              .k = e.out,
+              .a_row = e.out_pitch,
+              .b_row = e.in,
+              .c_row = e.in} {}
 
   void bind(const KernelBuffers& buffers) override {
     gemm_.a = static_cast<const float*>(buffers.inputs[0]);
@@ -126,7 +135,7 @@ class SmallLinearBwdData final : public Kernel {
 class LargeLinearBwdData final : public Kernel {
  public:
   LargeLinearBwdData(const ProductExtents& e, const KernelSpec& spec)
-      : gemm_{describe(spec), 'N', 'N', e.samples, e.in, e.out, e.out, e.in, e.in} {}
+      : gemm_{describe(spec), 'N', 'N', e.samples, e.in, e.out, e.out_pitch, e.in, e.in} {}
 
   void bind(const KernelBuffers& buffers) override {
     dy_ = static_cast<const float*>(buffers.inputs[0]);
@@ -151,10 +160,10 @@ class LinearBwdWeightsKernel final : public Kernel {
               .n = e.in,
               .k = e.samples,
               .a_row = 1,
-              .a_col = e.out,
+              .a_col = e.out_pitch,
               .b_row = e.in,
               .c_row = e.in},
-        large_{describe(spec), 'T', 'N', e.out, e.in, e.samples, e.out, e.in, e.in} {
+        large_{describe(spec), 'T', 'N', e.out, e.in, e.samples, e.out_pitch, e.in, e.in} {
     accumulates_.resize(2);
   }
 
@@ -188,6 +197,10 @@ std::int64_t rows(const TensorType& type) {
   return Shape(type.shape.dims().first(std::size_t(type.shape.rank() - 1))).elems();
 }
 
+LinearExtents bf16_extents(const ProductExtents& e) {
+  return {.rows = e.samples, .in = e.in, .out = e.out, .out_pitch = e.out_pitch};
+}
+
 bool use_bf16_products(const ProductExtents& e) {
   return bf16_products() != Bf16Products::widened && e.samples * e.in * e.out > 0;
 }
@@ -200,9 +213,12 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSp
         spec, op.activation(), op.keeps_input_of_activation(), [&](const KernelSpec& product) {
           return make_linear_kernel(ops::Linear(op.bias()), product);
         });
-  const ProductExtents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.outputs[0].shape[-1]};
+  const ProductExtents e{rows(spec.inputs[0]),
+                         spec.inputs[0].shape[-1],
+                         spec.inputs[1].shape[0],
+                         spec.outputs[0].shape[-1]};
   if (has_bf16(spec)) {
-    if (use_bf16_products(e)) return make_bf16_linear({e.samples, e.in, e.out}, op.bias(), spec);
+    if (use_bf16_products(e)) return make_bf16_linear(bf16_extents(e), op.bias(), spec);
     return make_widened_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_linear_kernel(op, wide); });
   }
@@ -212,9 +228,19 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSp
 
 std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op,
                                                     const KernelSpec& spec) {
-  const ProductExtents e{rows(spec.inputs[0]), spec.outputs[0].shape[-1], spec.inputs[0].shape[-1]};
+  if (op.before() != ops::Activation::none) {
+    KernelSpec product = spec;
+    product.inputs.resize(2);
+    return wrap_gelu_gradient(make_linear_bwd_data_kernel(ops::LinearBwdData(), product),
+                              op.before(),
+                              spec.outputs[0]);
+  }
+  const ProductExtents e{rows(spec.inputs[0]),
+                         spec.outputs[0].shape[-1],
+                         spec.inputs[1].shape[0],
+                         spec.inputs[0].shape[-1]};
   if (has_bf16(spec)) {
-    if (use_bf16_products(e)) return make_bf16_linear_bwd_data({e.samples, e.in, e.out}, spec);
+    if (use_bf16_products(e)) return make_bf16_linear_bwd_data(bf16_extents(e), spec);
     return make_widened_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_linear_bwd_data_kernel(op, wide); });
   }
@@ -224,10 +250,13 @@ std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op
 
 std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeights& op,
                                                        const KernelSpec& spec) {
-  const ProductExtents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.inputs[1].shape[-1]};
+  const ProductExtents e{rows(spec.inputs[0]),
+                         spec.inputs[0].shape[-1],
+                         spec.outputs[0].shape[0],
+                         spec.inputs[1].shape[-1]};
   if (has_bf16(spec)) {
     if (use_bf16_products(e))
-      return make_bf16_linear_bwd_weights({e.samples, e.in, e.out}, op.bias(), spec);
+      return make_bf16_linear_bwd_weights(bf16_extents(e), op.bias(), spec);
     return make_widened_kernel(
         spec, -1, [&](const KernelSpec& wide) { return make_linear_bwd_weights_kernel(op, wide); });
   }

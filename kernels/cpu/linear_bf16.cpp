@@ -34,8 +34,16 @@ memory::desc row_major(std::int64_t rows, std::int64_t columns, memory::data_typ
 memory::desc transposed(std::int64_t rows, std::int64_t columns, memory::data_type type) {
   return {{rows, columns}, type, Tag::ba};
 }
+/// y or dy.
+memory::desc outputs_of(const LinearExtents& e) {
+  return {{e.rows, e.out}, kBf16, memory::dims{e.out_pitch, 1}};
+}
+memory::desc transposed_outputs_of(const LinearExtents& e) {
+  return {{e.out, e.rows}, kBf16, memory::dims{1, e.out_pitch}};
+}
 
-/// y = x W^T + b, or dx = dy W: a product with a packed bf16 copy of W.
+/// y = x W^T + b, or dx = dy W: a product with a packed bf16 copy of W. What the rows of y have
+/// beyond `c` becomes zero.
 class PackedProduct final : public Kernel {
  public:
   /// `plain`: the fp32 weight as matrix B. `name` tells W from its transpose, which may have the
@@ -45,8 +53,9 @@ class PackedProduct final : public Kernel {
                 const memory::desc& plain,
                 bool bias,
                 const memory::desc& c,
+                std::int64_t c_pitch,
                 const std::string& what)
-      : bias_(bias) {
+      : bias_(bias), rows_(c.dims()[0]), columns_(c.dims()[1]), pitch_(c_pitch) {
     const memory::desc any(plain.dims(), kBf16, Tag::any);
     const memory::desc bias_layout({1, c.dims()[1]}, kF32, Tag::ab);
     const auto desc = product(a, any, bias ? &bias_layout : nullptr, c, false);
@@ -76,12 +85,18 @@ class PackedProduct final : public Kernel {
     if (bias_) product_.bind(DNNL_ARG_BIAS, buffers.inputs[2]);
     product_.bind(DNNL_ARG_DST, buffers.outputs[0]);
     product_.bind(DNNL_ARG_SCRATCHPAD, buffers.workspace);
+    y_ = static_cast<Bf16*>(buffers.outputs[0]);
   }
   void pack(int) override { pack_.run(); }
-  void run(const RunState&) override { product_.run(); }
+  void run(const RunState&) override {
+    product_.run();
+    zero_padding(y_, rows_, columns_, pitch_);
+  }
 
  private:
   bool bias_;
+  std::int64_t rows_, columns_, pitch_;  // of c
+  Bf16* y_ = nullptr;
   DnnlStep product_, pack_;
   PackedCopy packed_copy_;
   std::size_t scratchpad_bytes_ = 0;
@@ -93,7 +108,7 @@ class WeightGradient final : public Kernel {
   WeightGradient(const LinearExtents& e, bool bias, const KernelSpec& spec)
       : e_(e), bias_(bias), accumulates_(spec.output_accumulates) {
     accumulates_.resize(2);
-    const memory::desc a = transposed(e.out, e.rows, kBf16), b = row_major(e.rows, e.in, kBf16);
+    const memory::desc a = transposed_outputs_of(e), b = row_major(e.rows, e.in, kBf16);
     const memory::desc c = row_major(e.out, e.in, kF32);
     for (bool accumulate : {false, true}) {
       const auto desc = product(a, b, nullptr, c, accumulate);
@@ -145,7 +160,8 @@ std::unique_ptr<Kernel> make_bf16_linear(const LinearExtents& e,
                                            row_major(e.rows, e.in, kBf16),
                                            transposed(e.in, e.out, kF32),
                                            bias,
-                                           row_major(e.rows, e.out, kBf16),
+                                           outputs_of(e),
+                                           e.out_pitch,
                                            what);
   });
 }
@@ -154,10 +170,11 @@ std::unique_ptr<Kernel> make_bf16_linear_bwd_data(const LinearExtents& e, const 
   const std::string what = describe(spec);
   return translate(what, [&] {
     return std::make_unique<PackedProduct>("linear.bf16.w.",
-                                           row_major(e.rows, e.out, kBf16),
+                                           outputs_of(e),
                                            row_major(e.out, e.in, kF32),
                                            false,
                                            row_major(e.rows, e.in, kBf16),
+                                           e.in,
                                            what);
   });
 }

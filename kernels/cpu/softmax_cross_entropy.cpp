@@ -13,7 +13,8 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
  public:
   SoftmaxCrossEntropyKernel(const ops::SoftmaxCrossEntropy& op, const KernelSpec& spec)
       : rows_(spec.inputs[1].elems()),
-        classes_(spec.inputs[0].shape[-1]),
+        classes_(op.classes(spec.inputs[0])),
+        pitch_(spec.inputs[0].shape[-1]),
         tokens_(spec.inputs[0].shape.rank() == 3 ? spec.inputs[0].shape[1] : 1),
         label_smoothing_(op.label_smoothing()),
         ignored_(op.ignore_index()),
@@ -28,6 +29,7 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
          .dlogits = gradient_output_ < 0 ? nullptr : output<T>(std::size_t(gradient_output_)),
          .rows = rows_,
          .classes = classes_,
+         .pitch = pitch_,
          .label_smoothing = label_smoothing_,
          .row_weight = weight,
          .ignored = ignored_.value_or(kNoLabel)});
@@ -43,7 +45,7 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
   }
 
   decltype(&avx2::cross_entropy<T>) cross_entropy_ = LOCKSTEP_CHOOSE(cross_entropy<T>);
-  std::int64_t rows_, classes_, tokens_;
+  std::int64_t rows_, classes_, pitch_, tokens_;
   float label_smoothing_;
   std::optional<std::int32_t> ignored_;
   int gradient_output_;

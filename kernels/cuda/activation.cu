@@ -5,8 +5,9 @@
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/elementwise.cuh"
 
-// The activation behind a product: map() over the product's result, in place or into the second
-// buffer. Bytes: the result read and written once. Bound by memory.
+// The activation behind a product, or GELU's gradient behind one: map() over the product's result,
+// in place or into the second buffer. Bytes: the result read and written once, and for the gradient
+// GELU's input read. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 
@@ -70,7 +71,31 @@ class ActivationKernel final : public Kernel {
   T* x_ = nullptr;
 };
 
+template <typename T>
+void apply_gelu_gradient(
+    ops::Activation gelu, T* d, const T* x, std::int64_t elems, cudaStream_t stream) {
+  const T* const dy = d;
+  if (gelu == ops::Activation::gelu_erf)
+    map("gelu_erf_bwd", GeluErfGradient<T>{}, d, elems, stream, dy, x);
+  else
+    map("gelu_tanh_bwd", GeluTanhGradient<T>{}, d, elems, stream, dy, x);
+}
+
 }  // namespace
+
+void apply_gelu_gradient(const Device& device,
+                         ops::Activation gelu,
+                         void* d,
+                         const void* x,
+                         DType type,
+                         std::int64_t elems) {
+  if (type == DType::bf16)
+    apply_gelu_gradient(
+        gelu, static_cast<Bf16*>(d), static_cast<const Bf16*>(x), elems, device.compute);
+  else
+    apply_gelu_gradient(
+        gelu, static_cast<float*>(d), static_cast<const float*>(x), elems, device.compute);
+}
 
 std::unique_ptr<Kernel> wrap_activation(std::unique_ptr<Kernel> product,
                                         ops::Activation activation,

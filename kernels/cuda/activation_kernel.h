@@ -32,4 +32,12 @@ std::unique_ptr<Kernel> make_with_activation(const KernelSpec& spec,
   return wrap_activation(make_product(one), activation, kept_input, spec.outputs[0], device);
 }
 
+/// d = d gelu'(x), each `elems` elements of `type`, aligned to 16 bytes; on the compute stream.
+void apply_gelu_gradient(const Device& device,
+                         ops::Activation gelu,
+                         void* d,
+                         const void* x,
+                         DType type,
+                         std::int64_t elems);
+
 }  // namespace lockstep::cuda

@@ -17,18 +17,31 @@ const char* name_of_pass(ConvolutionPass pass) {
 }
 
 const char* name_of_epilogue(MatrixEpilogue epilogue) {
-  return epilogue == MatrixEpilogue::none   ? "none"
-         : epilogue == MatrixEpilogue::bias ? "bias"
-                                            : "bias_gelu_tanh";
+  switch (epilogue) {
+    case MatrixEpilogue::none:
+      return "none";
+    case MatrixEpilogue::bias:
+      return "bias";
+    case MatrixEpilogue::bias_gelu_tanh:
+      return "bias_gelu_tanh";
+    case MatrixEpilogue::bias_gelu_tanh_kept:
+      return "bias_gelu_tanh_kept";
+    case MatrixEpilogue::gelu_tanh_gradient:
+      return "gelu_tanh_gradient";
+    case MatrixEpilogue::sums_of_a:
+      return "sums_of_a";
+  }
+  return "";
 }
 
 }  // namespace
 
 std::string algorithm_key(const Device& device, const MatrixProductSpec& spec) {
-  return fmt::format("product {}x{}x{} {}{} {} -> {}, {} {}{}",
+  return fmt::format("product {}x{}x{} pitch {} {}{} {} -> {}, {} {}{}",
                      spec.m,
                      spec.n,
                      spec.k,
+                     spec.a_pitch,
                      spec.transpose_a ? 't' : 'n',
                      spec.transpose_b ? 't' : 'n',
                      name_of(spec.factors),

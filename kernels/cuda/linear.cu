@@ -21,17 +21,39 @@
 //
 // The library adds the bias before it rounds, if it takes one of the types at hand: fp32 first,
 // then for bf16 results a copy rounded to bf16, as the weight is. Where it takes neither, the
-// product is stored as fp32 and an own kernel adds the bias and rounds. GELU in training goes into
-// a bf16 product together with the bias: both outputs are written from the fp32 sums. In fp32 an
-// own kernel applies it, since how exact the library's tanh is is nowhere said; ReLU always, since
-// the library's does not pass on NaN.
+// product is stored as fp32 and an own kernel adds the bias and rounds. GELU goes into a bf16
+// product together with the bias: in training both outputs are written from the fp32 sums. So does
+// GELU's gradient into the product before it in backward. In fp32 own kernels apply them, since how
+// exact the library's tanh is is nowhere said; ReLU always, since the library's does not pass on
+// NaN.
+//
+// Note [Gradients of biases]
+//
+// The sums of dy's columns are taken by the weight gradient's product, which reads dy anyway, where
+// dy is bf16 and the library has such a product. Their order is the library's, which promises the
+// same bits in every run for all its routines, and for cublasLtMatmul whatever else runs on the
+// device ("Results reproducibility" in cuBLAS' manual). It cannot add them to what is there: then
+// they go through the workspace. DGELU_BGRAD would round them to bf16, as what it is behind.
+// Elsewhere column_sums() reads dy again.
 namespace lockstep::cuda {
 namespace {
 
 struct Extents {
   std::int64_t rows, in, out;
+  std::int64_t padded_out;  ///< length of the rows of y, or dy; beyond `out` they hold zeros
   bool empty() const { return rows * in * out == 0; }
 };
+
+/// The bf16 copy of the weight, with rows of zeros for the padding of y: so that extents of the
+/// products, too, are multiples of what the matrix units like.
+void pack_weight(const Device& device, const Extents& e, void* copy, const float* weight) {
+  const std::int64_t elems = e.in * e.out;
+  round_to_bf16(device, copy, weight, elems);
+  if (e.padded_out == e.out) return;
+  const std::size_t bytes = std::size_t((e.padded_out - e.out) * e.in) * size_in_bytes(DType::bf16);
+  void* const end = static_cast<std::byte*>(copy) + std::size_t(elems) * size_in_bytes(DType::bf16);
+  check(cudaMemsetAsync(end, 0, bytes, device.compute), "padding of a weight");
+}
 
 /// Rows of [N, ..., features].
 std::int64_t rows(const TensorType& type) {
@@ -49,13 +71,15 @@ class LinearKernel final : public BoundKernel {
     adds_bias_ = bias;
   }
 
-  /// Null where the library has no product with bias and GELU for this one.
+  /// Null where the library has no product with bias and GELU for this one. Where the node has a
+  /// second output, it is GELU's input.
   static std::unique_ptr<Kernel> with_gelu(const Extents& e,
                                            const KernelSpec& spec,
                                            const Device& device) {
     if (e.empty() || spec.outputs[0].dtype != DType::bf16) return nullptr;
-    std::unique_ptr<LinearKernel> kernel(
-        new LinearKernel(e, true, MatrixEpilogue::bias_gelu_tanh, spec, device));
+    const auto epilogue = spec.outputs.size() == 2 ? MatrixEpilogue::bias_gelu_tanh_kept
+                                                   : MatrixEpilogue::bias_gelu_tanh;
+    std::unique_ptr<LinearKernel> kernel(new LinearKernel(e, true, epilogue, spec, device));
     if (!kernel->product_) return nullptr;
     return kernel;
   }
@@ -66,9 +90,8 @@ class LinearKernel final : public BoundKernel {
   }
   std::vector<PackedCopy> packed_copies() const override { return copies_; }
   void pack(int index) override {
-    const auto i = std::size_t(copies_[std::size_t(index)].input);
-    const std::int64_t elems = i == 1 ? e_.in * e_.out : e_.out;
-    round_to_bf16(device(), packed<void>(std::size_t(index)), input(i), elems);
+    if (index == 0) return pack_weight(device(), e_, packed<void>(0), input(1));
+    round_to_bf16(device(), packed<void>(1), input(2), e_.out);
   }
 
   void run(const RunState&) override {
@@ -78,7 +101,7 @@ class LinearKernel final : public BoundKernel {
                    .b = type_ == DType::bf16 ? packed<void>(0) : input<void>(1),
                    .c = sums,
                    .bias = bias_argument(),
-                   .aux = epilogue_ == MatrixEpilogue::bias_gelu_tanh ? output<void>(1) : nullptr,
+                   .kept = has_second_matrix(epilogue_) ? output<void>(1) : nullptr,
                    .workspace = workspace<void>()});
     if (adds_bias_) finish(sums);
   }
@@ -93,7 +116,7 @@ class LinearKernel final : public BoundKernel {
       : BoundKernel(device), e_(e), bias_(bias), type_(spec.inputs[0].dtype), result_(type_) {
     if (e.empty()) return;
     const std::string what = describe(spec);
-    if (type_ == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1]));
+    if (type_ == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1], e.padded_out));
     if (!bias) return;
     product_ = make_product(epilogue, DType::f32, what);
     if (product_ || type_ == DType::f32) return;
@@ -107,7 +130,7 @@ class LinearKernel final : public BoundKernel {
     epilogue_ = epilogue;
     return make_matrix_product(device(),
                                {.m = e_.rows,
-                                .n = e_.out,
+                                .n = e_.padded_out,
                                 .k = e_.in,
                                 .transpose_b = true,
                                 .factors = type_,
@@ -117,12 +140,12 @@ class LinearKernel final : public BoundKernel {
                                what);
   }
 
-  std::size_t elems() const { return std::size_t(e_.rows * e_.out); }
+  std::size_t elems() const { return std::size_t(e_.rows * e_.padded_out); }
   bool sums_in_workspace() const { return result_ != type_; }
   std::size_t sums_offset() const { return aligned(product_->workspace_bytes()); }
 
   const void* bias_argument() const {
-    if (epilogue_ == MatrixEpilogue::none) return nullptr;
+    if (!has_bias(epilogue_)) return nullptr;
     return copies_.size() == 2 ? packed<void>(1) : input<void>(2);
   }
 
@@ -153,35 +176,49 @@ class LinearKernel final : public BoundKernel {
 
 class LinearBwdDataKernel final : public BoundKernel {
  public:
-  LinearBwdDataKernel(const Extents& e, const KernelSpec& spec, const Device& device)
-      : BoundKernel(device), e_(e), type_(spec.inputs[0].dtype) {
+  LinearBwdDataKernel(const Extents& e,
+                      ops::Activation before,
+                      const KernelSpec& spec,
+                      const Device& device)
+      : BoundKernel(device), e_(e), before_(before), type_(spec.inputs[0].dtype) {
     if (e.empty()) return;
-    if (type_ == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1]));
-    product_ =
-        make_matrix_product(device,
-                            {.m = e.rows, .n = e.in, .k = e.out, .factors = type_, .result = type_},
-                            describe(spec));
+    if (type_ == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1], e.padded_out));
+    MatrixProductSpec product{
+        .m = e.rows, .n = e.in, .k = e.padded_out, .factors = type_, .result = type_};
+    if (type_ == DType::bf16 && before == ops::Activation::gelu_tanh) {
+      product.epilogue = MatrixEpilogue::gelu_tanh_gradient;
+      product_ = make_matrix_product(device, product, describe(spec));
+      product.epilogue = MatrixEpilogue::none;
+    }
+    gradient_in_product_ = product_ != nullptr;
+    if (!product_) product_ = make_matrix_product(device, product, describe(spec));
   }
 
   std::size_t workspace_bytes() const override {
     return product_ ? product_->workspace_bytes() : 0;
   }
   std::vector<PackedCopy> packed_copies() const override { return copies_; }
-  void pack(int) override { round_to_bf16(device(), packed<void>(0), input(1), e_.in * e_.out); }
+  void pack(int) override { pack_weight(device(), e_, packed<void>(0), input(1)); }
   void run(const RunState&) override {
+    const std::int64_t elems = e_.rows * e_.in;
     if (!product_) {
-      const std::size_t bytes = std::size_t(e_.rows * e_.in) * size_in_bytes(type_);
+      const std::size_t bytes = std::size_t(elems) * size_in_bytes(type_);
       return check(cudaMemsetAsync(output<void>(0), 0, bytes, stream()), "linear_bwd_data");
     }
     product_->run({.a = input<void>(0),
                    .b = type_ == DType::bf16 ? packed<void>(0) : input<void>(1),
                    .c = output<void>(0),
+                   .slope_at = gradient_in_product_ ? input<void>(2) : nullptr,
                    .workspace = workspace<void>()});
+    if (before_ != ops::Activation::none && !gradient_in_product_)
+      apply_gelu_gradient(device(), before_, output<void>(0), input<void>(2), type_, elems);
   }
 
  private:
   Extents e_;
+  ops::Activation before_;
   DType type_;
+  bool gradient_in_product_ = false;
   std::vector<PackedCopy> copies_;
   std::unique_ptr<MatrixProduct> product_;
 };
@@ -195,39 +232,54 @@ class LinearBwdWeightsKernel final : public BoundKernel {
         type_(spec.inputs[0].dtype),
         output_accumulates_(spec.output_accumulates) {
     if (e.empty()) return;
-    product_ = make_matrix_product(device,
-                                   {.m = e.out,
-                                    .n = e.in,
-                                    .k = e.rows,
-                                    .transpose_a = true,
-                                    .factors = type_,
-                                    .result = DType::f32},
-                                   describe(spec));
+    MatrixProductSpec product{.m = e.out,
+                              .n = e.in,
+                              .k = e.rows,
+                              .transpose_a = true,
+                              .factors = type_,
+                              .result = DType::f32,
+                              .a_pitch = e.padded_out};
+    if (bias && type_ == DType::bf16) {
+      product.epilogue = MatrixEpilogue::sums_of_a;
+      product_ = make_matrix_product(device, product, describe(spec));
+      product.epilogue = MatrixEpilogue::none;
+    }
+    sums_in_product_ = product_ != nullptr;
+    if (!product_) product_ = make_matrix_product(device, product, describe(spec));
   }
 
   std::size_t workspace_bytes() const override {
-    return sums_offset() + (bias_ ? column_sums_workspace(e_.rows, e_.out) : 0);
+    if (!bias_) return sums_offset();
+    return sums_offset() + (sums_in_product_ ? std::size_t(e_.out) * sizeof(float)
+                                             : column_sums_workspace(e_.rows, e_.out));
   }
   void run(const RunState& state) override {
     const bool accumulate = accumulates(output_accumulates_, 0, state);
+    const bool adds_sums = accumulates(output_accumulates_, 1, state);
+    void* sums = nullptr;
+    if (sums_in_product_) sums = adds_sums ? workspace<void>(sums_offset()) : output<void>(1);
     if (product_)
       product_->run({.a = input<void>(1),
                      .b = input<void>(0),
                      .c = output(0),
+                     .sums = sums,
                      .accumulate = accumulate,
                      .workspace = workspace<void>()});
     else if (!accumulate)
       check(cudaMemsetAsync(output(0), 0, std::size_t(e_.in * e_.out) * sizeof(float), stream()),
             "linear_bwd_weights");
-    if (bias_)
+    if (!bias_) return;
+    if (!sums_in_product_)
       column_sums(device(),
                   {.values = input<void>(1),
                    .type = type_,
                    .rows = e_.rows,
                    .columns = e_.out,
                    .sums = output(1),
-                   .accumulate = accumulates(output_accumulates_, 1, state),
+                   .accumulate = adds_sums,
                    .workspace = workspace<void>(sums_offset())});
+    else if (adds_sums)
+      store_gradient(device(), output(1), sums, DType::f32, e_.out, true);
   }
 
  private:
@@ -236,6 +288,7 @@ class LinearBwdWeightsKernel final : public BoundKernel {
   Extents e_;
   bool bias_;
   DType type_;
+  bool sums_in_product_ = false;
   std::vector<bool> output_accumulates_;
   std::unique_ptr<MatrixProduct> product_;
 };
@@ -245,10 +298,13 @@ class LinearBwdWeightsKernel final : public BoundKernel {
 std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op,
                                            const KernelSpec& spec,
                                            const Device& device) {
-  const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.outputs[0].shape[-1]};
+  const Extents e{rows(spec.inputs[0]),
+                  spec.inputs[0].shape[-1],
+                  spec.inputs[1].shape[0],
+                  spec.outputs[0].shape[-1]};
   if (op.activation() == ops::Activation::none)
     return std::make_unique<LinearKernel>(e, op.bias(), spec, device);
-  if (op.activation() == ops::Activation::gelu_tanh && op.keeps_input_of_activation() && op.bias())
+  if (op.activation() == ops::Activation::gelu_tanh && op.bias())
     if (auto fused = LinearKernel::with_gelu(e, spec, device)) return fused;
   return make_with_activation(spec,
                               op.activation(),
@@ -260,17 +316,23 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op,
                               });
 }
 
-std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData&,
+std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op,
                                                     const KernelSpec& spec,
                                                     const Device& device) {
-  const Extents e{rows(spec.inputs[0]), spec.outputs[0].shape[-1], spec.inputs[0].shape[-1]};
-  return std::make_unique<LinearBwdDataKernel>(e, spec, device);
+  const Extents e{rows(spec.inputs[0]),
+                  spec.outputs[0].shape[-1],
+                  spec.inputs[1].shape[0],
+                  spec.inputs[0].shape[-1]};
+  return std::make_unique<LinearBwdDataKernel>(e, op.before(), spec, device);
 }
 
 std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeights& op,
                                                        const KernelSpec& spec,
                                                        const Device& device) {
-  const Extents e{rows(spec.inputs[0]), spec.inputs[0].shape[-1], spec.inputs[1].shape[-1]};
+  const Extents e{rows(spec.inputs[0]),
+                  spec.inputs[0].shape[-1],
+                  spec.outputs[0].shape[0],
+                  spec.inputs[1].shape[-1]};
   return std::make_unique<LinearBwdWeightsKernel>(e, op.bias(), spec, device);
 }
 

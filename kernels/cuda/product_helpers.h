@@ -20,9 +20,11 @@ inline void check_workspace(const void* workspace, std::size_t bytes) {
 }
 
 /// The bf16 copy of the fp32 parameter `input`, in its own layout: one for all kernels that read
-/// the parameter.
-inline PackedCopy bf16_copy(int input, const TensorType& parameter) {
-  return {input, kRoundedFormat, std::size_t(parameter.elems()) * size_in_bytes(DType::bf16)};
+/// the parameter. `rows`: how many it has, where zeros are to follow the parameter's.
+inline PackedCopy bf16_copy(int input, const TensorType& parameter, std::int64_t rows = 0) {
+  const std::size_t bytes = std::size_t(parameter.elems()) * size_in_bytes(DType::bf16);
+  if (rows == 0 || rows == parameter.shape[0]) return {input, kRoundedFormat, bytes};
+  return {input, "bf16 padded", bytes / std::size_t(parameter.shape[0]) * std::size_t(rows)};
 }
 
 /// Whether output `i` adds to what is there in a run with `state`.

@@ -3,17 +3,18 @@
 
 #include "kernels/cuda/vector_access.cuh"
 
-/// Rows of a matrix without gaps, each taken by one block: they may start and end in the middle of
-/// 16 bytes; the matrix starts at a multiple of 16.
+/// Rows of a matrix, each taken by one block: they may start and end in the middle of 16 bytes; the
+/// matrix starts at a multiple of 16.
 namespace lockstep::cuda {
 
 /// How a block cuts a row of `elems` elements into packs: [0, head) singly, `packs` packs, and what
 /// is left singly.
 template <typename T>
 struct RowParts {
-  __device__ RowParts(std::int64_t row, std::int64_t elems) {
+  /// `begin`: the row's first element in the matrix.
+  __device__ RowParts(std::int64_t begin, std::int64_t elems) {
     constexpr int kElems = Pack<T>::kElems;
-    const std::int64_t to_pack = (kElems - row * elems % kElems) % kElems;
+    const std::int64_t to_pack = (kElems - begin % kElems) % kElems;
     head = to_pack < elems ? to_pack : elems;
     packs = (elems - head) / kElems;
     tail = head + packs * kElems;

@@ -32,11 +32,11 @@ enum RowState : std::int32_t { kIgnored = 0, kWrong = 1, kCorrect = 2 };
 
 template <typename T>
 struct CrossEntropy {
-  const T* logits = nullptr;  ///< [rows, classes]
+  const T* logits = nullptr;  ///< [rows, pitch], of which `classes` columns count
   const std::int32_t* labels = nullptr;
   const float* sample_weight = nullptr;
-  T* dlogits = nullptr;  ///< may be `logits`; null: not wanted
-  std::int64_t rows = 0, classes = 0, tokens = 1;
+  T* dlogits = nullptr;  ///< as logits, zero behind the classes; may be `logits`; null: not wanted
+  std::int64_t rows = 0, classes = 0, pitch = 0, tokens = 1;
   float label_smoothing = 0;
   std::int32_t ignored = kNoLabel;
   float* losses = nullptr;         ///< [rows], before the weight
@@ -114,6 +114,12 @@ __device__ inline void write_gradient(
   visit_tail(parts, classes, visit_one);
 }
 
+/// Zeros in [classes, pitch) of row `d`.
+template <typename T>
+__device__ inline void zero_padding(T* d, std::int64_t classes, std::int64_t pitch) {
+  for (std::int64_t i = classes + threadIdx.x; i < pitch; i += blockDim.x) d[i] = from_float<T>(0);
+}
+
 /// What a row that is ignored leaves: no loss, no gradient.
 template <typename T>
 __device__ inline void ignore_row(const CrossEntropy<T>& a, std::int64_t row) {
@@ -122,8 +128,8 @@ __device__ inline void ignore_row(const CrossEntropy<T>& a, std::int64_t row) {
     a.states[row] = kIgnored;
   }
   if (a.dlogits == nullptr) return;
-  T* const d = a.dlogits + row * a.classes;
-  const RowParts<T> parts(row, a.classes);
+  T* const d = a.dlogits + row * a.pitch;
+  const RowParts<T> parts(row * a.pitch, a.classes);
   Pack<T> zeros;
   for (T& zero : zeros.values) zero = from_float<T>(0.0f);
   for (std::int64_t p = threadIdx.x; p < parts.packs; p += blockDim.x)
@@ -131,6 +137,7 @@ __device__ inline void ignore_row(const CrossEntropy<T>& a, std::int64_t row) {
   const auto visit_one = [&](std::int64_t i) { d[i] = zeros.values[0]; };
   visit_head(parts, visit_one);
   visit_tail(parts, a.classes, visit_one);
+  zero_padding(d, a.classes, a.pitch);
 }
 
 /// A block a row.
@@ -139,8 +146,8 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(CrossEntrop
   const std::int64_t row = blockIdx.x;
   const std::int32_t label = a.labels[row];
   if (label == a.ignored) return ignore_row(a, row);
-  const T* const x = a.logits + row * a.classes;
-  const RowParts<T> parts(row, a.classes);
+  const T* const x = a.logits + row * a.pitch;
+  const RowParts<T> parts(row * a.pitch, a.classes);
   const bool smoothed = a.label_smoothing > 0.0f;
   const float of_label = to_float(x[label]);
 
@@ -169,7 +176,9 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(CrossEntrop
   }
   if (a.dlogits == nullptr) return;
   const float weight = row_weight(a.sample_weight, a.tokens);
-  write_gradient(a.dlogits + row * a.classes,
+  T* const d = a.dlogits + row * a.pitch;
+  zero_padding(d, a.classes, a.pitch);
+  write_gradient(d,
                  x,
                  parts,
                  a.classes,
@@ -229,7 +238,8 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
         counts_(op.ignore_index().has_value()),
         accumulates_(spec.output_accumulates) {
     work_.rows = spec.inputs[1].elems();
-    work_.classes = spec.inputs[0].shape[-1];
+    work_.classes = op.classes(spec.inputs[0]);
+    work_.pitch = spec.inputs[0].shape[-1];
     work_.tokens = spec.inputs[0].shape.rank() == 3 ? spec.inputs[0].shape[1] : 1;
     work_.label_smoothing = op.label_smoothing();
     work_.ignored = op.ignore_index().value_or(kNoLabel);

@@ -111,6 +111,48 @@ TEST(Fuse, LayerNormMakesTheResidualSum) {
   EXPECT_EQ(count(f.graph, OpKind::layer_norm), norms);
 }
 
+TEST(Fuse, GradientsOfGeluGoIntoTheProductsBeforeThem) {
+  data::SampleSpec samples;
+  samples.input = {{5}, DType::i32};
+  samples.target = {{5}, DType::i32};
+  samples.classes = 10;
+  const auto model = nn::make_model(
+      {.name = "gpt", .outputs = 10, .layers = 3, .heads = 2, .width = 8, .context = 5});
+  const auto traced = [&](bool fused) {
+    return trace(model, softmax_cross_entropy, samples, {.micro_batch = 4, .fuse = fused});
+  };
+  const Graph apart = traced(false), graph = traced(true);
+  EXPECT_EQ(count(apart, OpKind::gelu_bwd), 3);
+  EXPECT_EQ(count(graph, OpKind::gelu_bwd), 0);
+  int taken_in = 0;
+  for (const Node& node : graph.nodes()) {
+    if (node.op->kind() != OpKind::linear_bwd_data) continue;
+    if (op_cast<ops::LinearBwdData>(*node.op).before() == ops::Activation::none) continue;
+    EXPECT_THAT(node.path, HasSubstr("mlp.c_proj"));
+    EXPECT_EQ(graph.value(node.inputs[2]).type.shape[-1], 32);
+    ++taken_in;
+  }
+  EXPECT_EQ(taken_in, 3);
+  // Every gradient still goes where it went.
+  const auto summed = [](const Graph& g) {
+    std::vector<int> parameters;
+    for (const ValueInfo& value : g.values())
+      if (value.accumulates_into >= 0) parameters.push_back(value.accumulates_into);
+    std::ranges::sort(parameters);
+    return parameters;
+  };
+  EXPECT_EQ(summed(graph), summed(apart));
+}
+
+TEST(Fuse, AGradientOfGeluThatComesFromNoProductStays) {
+  const auto model = [](Builder& nn, Value x) {
+    x = nn.gelu(nn.linear(nn.flatten(x), {.out_features = 16}), ops::GeluKind::tanh);
+    return nn.linear(nn.layer_norm(x), {.out_features = 10});
+  };
+  const Graph graph = trace_classifier(model, {8, 8, 3}, 10, 4);
+  EXPECT_EQ(count(graph, OpKind::gelu_bwd), 1);
+}
+
 TEST(Fuse, PathsThatKeyRandomNumbersStay) {
   const auto paths = [](const Graph& graph) {
     std::vector<std::string> found;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <set>
 
 #include "core/ops/attention.h"
@@ -18,6 +19,8 @@ struct LinearLayer {
   std::int64_t in, out;
   bool bias = true;
   ops::Activation activation = ops::Activation::none;
+  ops::Activation before = ops::Activation::none;  ///< GELU that makes x
+  std::int64_t padded_out = 0;                     ///< length of y's rows, where not `out`
 };
 
 TensorType features(const Shape& rows, std::int64_t count) {
@@ -27,12 +30,14 @@ TensorType features(const Shape& rows, std::int64_t count) {
 }
 
 void time_layer(Rates& rates, const LinearLayer& layer) {
-  const TensorType x = features(layer.rows, layer.in), y = features(layer.rows, layer.out);
+  const TensorType x = features(layer.rows, layer.in);
+  const TensorType y = features(layer.rows, std::max(layer.out, layer.padded_out));
   const TensorType w = f32({layer.out, layer.in}), b = f32({layer.out});
   const auto time = [&](const std::string& pass,
                         const std::string& name,
                         const Operator& op,
-                        const std::vector<TensorType>& inputs) {
+                        const std::vector<TensorType>& inputs,
+                        bool bias) {
     const std::string activation(name_of(layer.activation));
     rates.time({.name = fmt::format("{} {}", name, layer.name),
                 .shape = fmt::format("{} x {} -> {}", layer.rows.elems(), layer.in, layer.out),
@@ -44,16 +49,33 @@ void time_layer(Rates& rates, const LinearLayer& layer) {
                           {"rows", layer.rows.elems()},
                           {"in", layer.in},
                           {"out", layer.out},
-                          {"bias", layer.bias},
+                          {"bias", bias},
                           {"activation", pass == "forward" ? activation : ""}}},
                op,
                inputs);
   };
   std::vector<TensorType> inputs{x, w};
   if (layer.bias) inputs.push_back(b);
-  time("forward", "linear", ops::Linear(layer.bias, layer.activation, true), inputs);
-  time("data", "linear_bwd_data", ops::LinearBwdData(), {y, w});
-  time("weights", "linear_bwd_weights", ops::LinearBwdWeights(layer.bias), {x, y});
+  const ops::Linear forward(layer.bias, layer.activation, true, layer.padded_out);
+  time("forward", "linear", forward, inputs, layer.bias);
+  time("data", "linear_bwd_data", ops::LinearBwdData(), {y, w}, layer.bias);
+  // PyTorch has no such product.
+  if (layer.before != ops::Activation::none)
+    rates.time({.name = fmt::format("linear_bwd_data gelu {}", layer.name),
+                .shape = fmt::format("{} x {} -> {}", layer.rows.elems(), layer.in, layer.out),
+                .type = DType::bf16,
+                .memory_bound = false},
+               ops::LinearBwdData(layer.before),
+               {y, w, x});
+  const std::int64_t counted = layer.padded_out > 0 ? layer.out : 0;
+  time("weights",
+       "linear_bwd_weights",
+       ops::LinearBwdWeights(layer.bias, counted),
+       {x, y},
+       layer.bias);
+  // What the sums of the bias cost.
+  if (layer.bias)
+    time("weights", "linear_bwd_weights alone", ops::LinearBwdWeights(false), {x, y}, false);
 }
 
 void time_layer(Rates& rates, const benchmarks::ConvLayer& layer, std::int64_t samples) {
@@ -118,8 +140,18 @@ void time_linear(Rates& rates) {
   time_layer(rates, {"qkv", rows, width, 3 * width});
   time_layer(rates, {"proj", rows, width, width});
   time_layer(rates, {"fc1", rows, width, 4 * width, true, ops::Activation::gelu_tanh});
-  time_layer(rates, {"fc2", rows, 4 * width, width});
+  const auto gelu = ops::Activation::gelu_tanh;
+  time_layer(rates, {.name = "fc2", .rows = rows, .in = 4 * width, .out = width, .before = gelu});
   time_layer(rates, {"head", rows, width, classes, false});
+  const std::int64_t odd = classes - (rates.small() ? 5 : 47);  // GPT-2's
+  time_layer(rates, {"head, odd", rows, width, odd, false});
+  time_layer(rates,
+             {.name = "head, padded",
+              .rows = rows,
+              .in = width,
+              .out = odd,
+              .bias = false,
+              .padded_out = classes});
   // The last layer of resnet50.
   time_layer(rates,
              rates.small() ? LinearLayer{"fc", {4}, 64, 40} : LinearLayer{"fc", {64}, 2048, 1000});

@@ -217,8 +217,12 @@ TEST(CudaLibraries, CudnnTakesTheDescriptionsOfConvolutions) {
 TEST(CudaLibraries, CublasLtTakesTheDescriptionsOfProducts) {
   LOCKSTEP_NEEDS(cublaslt_name());
   for (const DType type : {DType::f32, DType::bf16})
-    for (const auto epilogue :
-         {MatrixEpilogue::none, MatrixEpilogue::bias, MatrixEpilogue::bias_gelu_tanh})
+    for (const auto epilogue : {MatrixEpilogue::none,
+                                MatrixEpilogue::bias,
+                                MatrixEpilogue::bias_gelu_tanh,
+                                MatrixEpilogue::bias_gelu_tanh_kept,
+                                MatrixEpilogue::gelu_tanh_gradient,
+                                MatrixEpilogue::sums_of_a})
       for (const bool transpose : {false, true}) {
         const MatrixProductSpec spec{.m = 24,
                                      .n = 16,
@@ -228,7 +232,8 @@ TEST(CudaLibraries, CublasLtTakesTheDescriptionsOfProducts) {
                                      .factors = type,
                                      .result = type,
                                      .epilogue = epilogue,
-                                     .bias = type};
+                                     .bias = type,
+                                     .a_pitch = 64};
         try {
           make_matrix_product(Device{}, spec, "linear fc1");
         } catch (const EnvironmentError& error) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear and conv2d do where a library refuses a part of their work.
+// What linear and conv2d do where a library takes a part of their work, and where it refuses.
 #include <gmock/gmock.h>
 
 #include "core/ops/conv2d.h"
+#include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"
@@ -30,6 +31,15 @@ class CudaFallbacks : public CudaTest {
     const auto factory = [this](const KernelSpec& spec) { return backend().make_kernel(spec); };
     check_case(test_case, factory, reference, {backend(), /*exact=*/true});
   }
+  std::vector<HostTensor> run(std::shared_ptr<const Operator> op,
+                              const std::vector<HostTensor>& inputs,
+                              const std::vector<int>& parameters) {
+    const OpCase test_case{"x", std::move(op), inputs, {}, parameters};
+    return run_kernel(
+        test_case,
+        [this](const KernelSpec& spec) { return backend().make_kernel(spec); },
+        TestMemory{backend()});
+  }
 };
 
 OpCase linear_case(std::int64_t rows, std::int64_t in, std::int64_t out) {
@@ -50,6 +60,49 @@ TEST_F(CudaFallbacks, ABiasBehindAProductIsAddedBeforeRounding) {
     OpCase bf16 = *bf16_variant(plain);
     bf16.inputs[2] = plain.inputs[2];
     check(bf16, linear_reference);
+  }
+}
+
+// In evaluation the library applies GELU to sums that are not rounded yet, as in training.
+TEST_F(CudaFallbacks, GeluBehindABiasIsTheSameInEvaluationUnlessTheBiasIsRefused) {
+  const std::vector<HostTensor> inputs{
+      rounded_to_bf16(random_f32({9, 24}, 1)), random_f32({40, 24}, 2), random_f32({40}, 3)};
+  const auto linear = [&](ops::Activation activation, bool training) {
+    return run(std::make_shared<ops::Linear>(true, activation, training), inputs, {1, 2})[0];
+  };
+  const auto gelu = ops::Activation::gelu_tanh;
+  const HostTensor evaluation = linear(gelu, false);
+  EXPECT_EQ(evaluation.bytes, linear(gelu, true).bytes);
+  limits().matrix_bias = false;
+  const HostTensor apart = run(std::make_shared<ops::Gelu>(ops::GeluKind::tanh),
+                               {linear(ops::Activation::none, false)},
+                               {})[0];
+  EXPECT_EQ(linear(gelu, false).bytes, apart.bytes);
+  EXPECT_NE(evaluation.bytes, apart.bytes);
+}
+
+TEST_F(CudaFallbacks, AGradientOfGeluBehindAProductHasTheBitsOfItsPartsWhereRefused) {
+  const HostTensor dy = rounded_to_bf16(random_f32({9, 40}, 1)), weight = random_f32({40, 24}, 2),
+                   h = rounded_to_bf16(random_f32({9, 24}, 3, -4, 4));
+  const HostTensor dx = run(std::make_shared<ops::LinearBwdData>(), {dy, weight}, {1})[0];
+  const HostTensor apart =
+      run(std::make_shared<ops::GeluBwd>(ops::GeluKind::tanh), {dx, h}, {})[0];
+  const auto fused = std::make_shared<ops::LinearBwdData>(ops::Activation::gelu_tanh);
+  // What the library multiplies by the slope is not rounded yet.
+  EXPECT_NE(run(fused, {dy, weight, h}, {1})[0].bytes, apart.bytes);
+  limits().matrix_gelu_gradient = false;
+  EXPECT_EQ(run(fused, {dy, weight, h}, {1})[0].bytes, apart.bytes);
+}
+
+TEST_F(CudaFallbacks, GradientsOfBiasesAreSummedWhereTheLibraryRefusesTo) {
+  for (const bool taken : {true, false}) {
+    limits().matrix_sums = taken;
+    for (const auto& [rows, in, out] : {std::array{1, 1, 1}, {7, 16, 64}, {300, 9, 33}})
+      check(*bf16_variant({.name = fmt::format("{}x{}->{}", rows, in, out),
+                           .op = std::make_shared<ops::LinearBwdWeights>(true),
+                           .inputs = {random_f32({rows, in}, 6), random_f32({rows, out}, 7)},
+                           .tolerances = {of_products(rows), of_products(rows)}}),
+            linear_bwd_weights_reference);
   }
 }
 

@@ -17,7 +17,6 @@ namespace {
 std::vector<int> activations(const Operator& op) {
   switch (op.kind()) {
     case OpKind::linear:
-    case OpKind::linear_bwd_data:
     case OpKind::conv2d:
     case OpKind::conv2d_bwd_data:
     case OpKind::batch_norm_moments:
@@ -48,6 +47,10 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::batch_norm_residual_bwd_sums:
       return op_cast<ops::BatchNormResidualBwdSums>(op).two_uses() ? std::vector<int>{0, 1, 3, 4}
                                                                    : std::vector<int>{0, 1, 3};
+    case OpKind::linear_bwd_data:
+      return op_cast<ops::LinearBwdData>(op).before() == ops::Activation::none
+                 ? std::vector<int>{0}
+                 : std::vector<int>{0, 2};
     case OpKind::attention_bwd:
       return {0, 1, 2};
     case OpKind::embedding_bwd_tokens:

@@ -61,6 +61,27 @@ TEST(FusedActivation, LinearHasTheBitsOfItsParts) {
   });
 }
 
+TEST(FusedActivation, LinearBwdDataHasTheBitsOfItsParts) {
+  for_each_isa([] {
+    for (const auto& [rows, out, in] : {std::array{5, 3, 7}, {64, 128, 512}, {33, 700, 600}})
+      for (const bool bf16 : {false, true})
+        for (const ops::GeluKind kind : {ops::GeluKind::erf, ops::GeluKind::tanh}) {
+          HostTensor dy = random_f32({rows, out}, 1), h = random_f32({rows, in}, 3, -4, 4);
+          if (bf16) dy = rounded_to_bf16(dy), h = rounded_to_bf16(h);
+          const HostTensor weight = random_f32({out, in}, 2);
+          const auto factory = cpu::make_linear_bwd_data_kernel;
+          const HostTensor dx =
+              run(std::make_shared<ops::LinearBwdData>(), {dy, weight}, {1}, factory)[0];
+          const HostTensor expected =
+              run(std::make_shared<ops::GeluBwd>(kind), {dx, h}, {}, cpu::make_gelu_bwd_kernel)[0];
+          const auto gelu = kind == ops::GeluKind::erf ? ops::Activation::gelu_erf
+                                                       : ops::Activation::gelu_tanh;
+          const auto fused = std::make_shared<ops::LinearBwdData>(gelu);
+          EXPECT_EQ(run(fused, {dy, weight, h}, {1}, factory)[0].bytes, expected.bytes);
+        }
+  });
+}
+
 TEST(FusedActivation, Conv2dHasTheBitsOfItsParts) {
   for_each_isa([] {
     for (const bool bf16 : {false, true}) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/linear.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
+#include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/product_tolerance.h"
@@ -37,6 +40,30 @@ std::string name_of_linear(const LinearSize& s) {
   return fmt::format("{}x{}->{}", s.samples, s.in, s.out);
 }
 
+struct PaddedSize {
+  std::int64_t samples, in, out, padded;
+};
+
+// As above; beyond the small product from 300 x 1000 on. Padding as long as none, and by one.
+const PaddedSize kPaddedSizes[] = {{0, 4, 10, 64},
+                                   {3, 0, 5, 8},
+                                   {2, 7, 16, 16},
+                                   {5, 7, 7, 8},
+                                   {9, 24, 33, 64},
+                                   {33, 300, 1001, 1024}};
+
+std::string name_of_padded(const PaddedSize& s) {
+  return fmt::format("{}x{}->{} in {}", s.samples, s.in, s.out, s.padded);
+}
+
+/// Random rows with `behind` where no features are.
+HostTensor padded_rows(const PaddedSize& s, std::uint64_t seed, float behind) {
+  HostTensor rows = random_f32({s.samples, s.padded}, seed);
+  for (std::int64_t n = 0; n < s.samples; ++n)
+    std::fill_n(rows.as<float>() + n * s.padded + s.out, s.padded - s.out, behind);
+  return rows;
+}
+
 std::vector<OpCase> linear_cases() {
   std::vector<OpCase> cases;
   for (const LinearSize& s : kLinearSizes)
@@ -52,6 +79,13 @@ std::vector<OpCase> linear_cases() {
       }
       cases.push_back(c);
     }
+  for (const PaddedSize& s : kPaddedSizes)
+    cases.push_back(*bf16_variant(
+        {name_of_padded(s),
+         std::make_shared<ops::Linear>(false, ops::Activation::none, false, s.padded),
+         {random_f32({s.samples, s.in}, 1), random_f32({s.out, s.in}, 2)},
+         {of_products(s.in)},
+         {1}}));
   return cases;
 }
 
@@ -63,6 +97,12 @@ std::vector<OpCase> linear_bwd_data_cases() {
                      {random_f32({s.samples, s.out}, 4), random_f32({s.out, s.in}, 5)},
                      {of_products(s.out)},
                      {1}});
+  for (const PaddedSize& s : kPaddedSizes)
+    cases.push_back(*bf16_variant({name_of_padded(s),
+                                   std::make_shared<ops::LinearBwdData>(),
+                                   {padded_rows(s, 4, 0), random_f32({s.out, s.in}, 5)},
+                                   {of_products(s.out)},
+                                   {1}}));
   return cases;
 }
 
@@ -74,6 +114,11 @@ std::vector<OpCase> linear_bwd_weights_cases() {
                        std::make_shared<ops::LinearBwdWeights>(bias),
                        {random_f32({s.samples, s.in}, 6), random_f32({s.samples, s.out}, 7)},
                        {of_products(s.samples), of_products(s.samples)}});
+  for (const PaddedSize& s : kPaddedSizes)
+    cases.push_back(*bf16_variant({name_of_padded(s),
+                                   std::make_shared<ops::LinearBwdWeights>(false, s.out),
+                                   {random_f32({s.samples, s.in}, 6), padded_rows(s, 7, NAN)},
+                                   {of_products(s.samples)}}));
   return cases;
 }
 

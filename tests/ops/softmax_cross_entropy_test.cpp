@@ -2,6 +2,7 @@
 #include "core/ops/softmax_cross_entropy.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -78,6 +79,25 @@ OpCase token_case(const TokenSize& s, float smoothing, bool gradient, Ignored ig
   return c;
 }
 
+/// `c` with rows of `pitch` logits, NaN behind the classes.
+OpCase padded_case(const OpCase& c, std::int64_t pitch) {
+  OpCase padded = c;
+  const auto& op = op_cast<ops::SoftmaxCrossEntropy>(*c.op);
+  const std::int64_t classes = c.inputs[0].type.shape[-1];
+  padded.op = std::make_shared<ops::SoftmaxCrossEntropy>(
+      op.label_smoothing(), op.with_gradient(), op.ignore_index(), classes);
+  padded.name += fmt::format(" in {}", pitch);
+  const std::int64_t rows = c.inputs[1].type.elems();
+  std::vector<float> logits(std::size_t(rows * pitch), NAN);
+  for (std::int64_t r = 0; r < rows; ++r)
+    std::copy_n(c.inputs[0].as<float>() + r * classes, classes, logits.data() + r * pitch);
+  std::vector<std::int64_t> dims(c.inputs[0].type.shape.dims().begin(),
+                                 c.inputs[0].type.shape.dims().end());
+  dims.back() = pitch;
+  padded.inputs[0] = f32_tensor(Shape(dims), logits);
+  return padded;
+}
+
 std::vector<OpCase> all_loss_cases() {
   std::vector<OpCase> cases = cross_entropy_cases();
   for (const TokenSize& s : {TokenSize{0, 4, 5},
@@ -97,6 +117,11 @@ std::vector<OpCase> all_loss_cases() {
         cases.back().inputs[0] = rounded_to_bf16(cases.back().inputs[0]);
       }
     }
+  for (const auto& [classes, pitch] : {std::array{7, 8}, {33, 64}, {1000, 1024}, {1000, 1001}})
+    for (float smoothing : {0.0f, 0.1f})
+      for (bool gradient : {true, false})
+        cases.push_back(padded_case(
+            token_case({2, 9, classes}, smoothing, gradient, Ignored::some), pitch));
   return cases;
 }
 

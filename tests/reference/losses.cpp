@@ -12,16 +12,16 @@ namespace lockstep::test {
 ReferenceOutputs softmax_cross_entropy_reference(const ReferenceArgs& args) {
   const auto& op = op_cast<ops::SoftmaxCrossEntropy>(args.op);
   const Shape& shape = args.input_types[0].shape;
-  const auto classes = std::size_t(shape[-1]);
+  const auto classes = std::size_t(op.classes(args.input_types[0])), pitch = std::size_t(shape[-1]);
   const std::size_t rows = args.inputs[1].size();
   const double tokens = shape.rank() == 3 ? double(shape[1]) : 1;
   const double smoothing = double(op.label_smoothing()), weight = args.inputs[2][0] / tokens;
   double loss = 0, correct = 0, counted = 0;
-  std::vector<double> dlogits(rows * classes);
+  std::vector<double> dlogits(rows * pitch);
   for (std::size_t n = 0; n < rows; ++n) {
     if (op.ignore_index() && args.inputs[1][n] == double(*op.ignore_index())) continue;
     counted += weight;
-    const double* x = &args.inputs[0][n * classes];
+    const double* x = &args.inputs[0][n * pitch];
     const auto label = std::size_t(args.inputs[1][n]);
     const double* largest = std::max_element(x, x + classes);
     double sum = 0;
@@ -30,7 +30,7 @@ ReferenceOutputs softmax_cross_entropy_reference(const ReferenceArgs& args) {
       const double log_p = x[k] - *largest - std::log(sum);
       const double wanted = (k == label ? 1 - smoothing : 0) + smoothing / double(classes);
       if (wanted != 0) loss -= weight * wanted * log_p;
-      dlogits[n * classes + k] = weight * (std::exp(log_p) - wanted);
+      dlogits[n * pitch + k] = weight * (std::exp(log_p) - wanted);
     }
     correct += std::size_t(largest - x) == label ? weight : 0;
   }

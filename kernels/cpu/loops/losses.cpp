@@ -123,6 +123,11 @@ LOCKSTEP_INLINE float largest_of(const T* x, std::int64_t count) {
   return largest(max(max(tops[0], tops[1]), max(tops[2], tops[3])));
 }
 
+template <typename T>
+LOCKSTEP_INLINE void set_zero(T* d, std::int64_t count) {
+  for_each_vec(count, [=](std::int64_t i, auto lanes) { store(d + i, zero(), lanes); });
+}
+
 /// What a row that is ignored leaves: no loss, no gradient.
 template <typename T>
 LOCKSTEP_INLINE void ignore_row(T* d,
@@ -132,7 +137,7 @@ LOCKSTEP_INLINE void ignore_row(T* d,
   rows.sum[index] = 1;
   rows.target[index] = rows.all[index] = 0;
   if (d == nullptr) return;
-  for_each_vec(classes, [=](std::int64_t i, auto lanes) { store(d + i, zero(), lanes); });
+  set_zero(d, classes);
 }
 
 /// Where the exponentials of a row wait for their sum: in the gradient if that is fp32, so that
@@ -202,8 +207,9 @@ LossSums many_classes(const CrossEntropyArgs<T>& a) {
   for (std::int64_t chunk = 0; chunk < a.rows; chunk += kChunk) {
     const std::int64_t end = at_most(chunk + kChunk, a.rows);
     for (std::int64_t n = chunk; n < end; ++n) {
-      const T* const x = a.logits + n * a.classes;
-      T* const d = a.dlogits == nullptr ? nullptr : a.dlogits + n * a.classes;
+      const T* const x = a.logits + n * a.pitch;
+      T* const d = a.dlogits == nullptr ? nullptr : a.dlogits + n * a.pitch;
+      if (d != nullptr) set_zero(d + a.classes, a.pitch - a.classes);
       const std::int32_t label = a.labels[n];
       if (label == a.ignored) {
         ignore_row(d, a.classes, rows, n - chunk);
@@ -234,6 +240,7 @@ LossSums any_classes(const CrossEntropyArgs<T>& a) {
 
 template <typename T>
 LossSums cross_entropy(const CrossEntropyArgs<T>& args) {
+  if (args.pitch != args.classes) return any_classes(args);
   // clang-format off
   switch (args.classes) {
     case 2: return few_classes<2>(args);

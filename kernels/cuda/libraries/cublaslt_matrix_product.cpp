@@ -13,8 +13,8 @@
 // cuBLASLt's fast paths are column-major. Memory that holds a row-major matrix holds, read column
 // by column, its transpose; and C = A B is C^T = B^T A^T. So cuBLASLt's A is our B, its B our A,
 // its m our n, its n our m; a matrix that we do not transpose it does not either, and its bias, one
-// element for each of its rows, is ours, one for each column. Leading dimensions are our rows'
-// lengths.
+// element for each of its rows, is ours, one for each column; its BGRADB sums our A. Leading
+// dimensions are our rows' lengths, or pitches.
 //
 // Sums over k may be split among blocks, but only where the parts are fp32, go into the workspace
 // and are added by a kernel of its own: the other schemes round parts to bf16, or add in the order
@@ -30,6 +30,24 @@ cudaDataType_t cublas_type_of(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+cublasLtEpilogue_t cublas_epilogue(MatrixEpilogue epilogue) {
+  switch (epilogue) {
+    case MatrixEpilogue::none:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+    case MatrixEpilogue::bias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case MatrixEpilogue::bias_gelu_tanh:
+      return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case MatrixEpilogue::bias_gelu_tanh_kept:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case MatrixEpilogue::gelu_tanh_gradient:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case MatrixEpilogue::sums_of_a:
+      return CUBLASLT_EPILOGUE_BGRADB;
+  }
+  throw InternalError("unknown epilogue of a product");
+}
+
 cublasComputeType_t compute_type(const Device& device, DType factors) {
   const bool tf32 = device.tf32 && factors == DType::f32;
   return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -43,11 +61,18 @@ using Layout = Owned<cublasLtMatrixLayoutOpaque_t>;
 using Operation = Owned<cublasLtMatmulDescOpaque_t>;
 using Preference = Owned<cublasLtMatmulPreferenceOpaque_t>;
 
-/// Of the row-major matrix [rows, columns].
-Layout layout(DType dtype, std::int64_t rows, std::int64_t columns, const std::string& what) {
+/// Of the row-major matrix [rows, columns], whose rows begin `pitch` elements apart; 0: no gaps.
+Layout layout(DType dtype,
+              std::int64_t rows,
+              std::int64_t columns,
+              const std::string& what,
+              std::int64_t pitch = 0) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublaslt().cublasLtMatrixLayoutCreate(
-            &made, cublas_type_of(dtype), std::uint64_t(columns), std::uint64_t(rows), columns),
+  check(cublaslt().cublasLtMatrixLayoutCreate(&made,
+                                              cublas_type_of(dtype),
+                                              std::uint64_t(columns),
+                                              std::uint64_t(rows),
+                                              pitch > 0 ? pitch : columns),
         what);
   return {made, cublaslt().cublasLtMatrixLayoutDestroy};
 }
@@ -58,8 +83,8 @@ class CublasLtProduct final : public MatrixProduct {
       : what_(what),
         spec_(spec),
         stream_(device.compute),
-        a_(spec.transpose_a ? layout(spec.factors, spec.k, spec.m, what)
-                            : layout(spec.factors, spec.m, spec.k, what)),
+        a_(spec.transpose_a ? layout(spec.factors, spec.k, spec.m, what, spec.a_pitch)
+                            : layout(spec.factors, spec.m, spec.k, what, spec.a_pitch)),
         b_(spec.transpose_b ? layout(spec.factors, spec.n, spec.k, what)
                             : layout(spec.factors, spec.k, spec.n, what)),
         c_(layout(spec.result, spec.m, spec.n, what)) {
@@ -79,12 +104,16 @@ class CublasLtProduct final : public MatrixProduct {
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
 
   void run(const MatrixArguments& arguments) override {
-    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);
+    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none ||
+                    spec_.epilogue == MatrixEpilogue::sums_of_a);
     check_workspace(arguments.workspace, workspace_bytes_);
-    if (spec_.epilogue != MatrixEpilogue::none)
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.bias);
-    if (spec_.epilogue == MatrixEpilogue::bias_gelu_tanh)
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, arguments.aux);
+    if (has_bias(spec_.epilogue)) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.bias);
+    if (spec_.epilogue == MatrixEpilogue::sums_of_a)
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.sums);
+    if (spec_.epilogue == MatrixEpilogue::bias_gelu_tanh_kept)
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, arguments.kept);
+    if (spec_.epilogue == MatrixEpilogue::gelu_tanh_gradient)
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, arguments.slope_at);
     const float alpha = 1.0f, beta = arguments.accumulate ? 1.0f : 0.0f;
     check(cublaslt().cublasLtMatmul(handle_.get(),
                                     operation_.get(),
@@ -172,16 +201,17 @@ class CublasLtProduct final : public MatrixProduct {
   }
 
   void describe_epilogue() {
-    const bool gelu = spec_.epilogue == MatrixEpilogue::bias_gelu_tanh;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE,
-        std::uint32_t(gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS));
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t(cublas_type_of(spec_.bias)));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t(cublas_epilogue(spec_.epilogue)));
     // The heuristic reads from a pointer how well it is aligned; run() sets the real ones.
     const auto aligned = reinterpret_cast<const void*>(std::uintptr_t(kPointerAlignment));
+    if (has_second_matrix(spec_.epilogue)) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, spec_.n);
+    }
+    if (spec_.epilogue == MatrixEpilogue::gelu_tanh_gradient) return;
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
-    if (!gelu) return;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, spec_.n);
+    const DType type = has_bias(spec_.epilogue) ? spec_.bias : spec_.result;
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t(cublas_type_of(type)));
   }
 
   template <typename Value>
@@ -240,9 +270,9 @@ class CublasLtProduct final : public MatrixProduct {
 std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
                                                    const MatrixProductSpec& spec,
                                                    const std::string& what) {
-  // Rules that cuBLASLt states but need not check: its second output begins every row at a multiple
+  // Rules that cuBLASLt states but need not check: its second matrix begins every row at a multiple
   // of eight elements.
-  if (spec.epilogue == MatrixEpilogue::bias_gelu_tanh && spec.n % 8 != 0) return nullptr;
+  if (has_second_matrix(spec.epilogue) && spec.n % 8 != 0) return nullptr;
   auto product = std::make_unique<CublasLtProduct>(device, spec, what);
   if (product->choose_algorithm(device)) return product;
   if (spec.epilogue != MatrixEpilogue::none) return nullptr;

@@ -6,9 +6,11 @@ namespace lockstep::cuda {
 /// What the emulated libraries refuse, so that tests reach what is done instead, and which of their
 /// algorithms they would choose. A test that changes it puts it back.
 struct LibraryLimits {
-  bool matrix_bias = true;       ///< MatrixEpilogue::bias
-  bool convolution_bias = true;  ///< of bf16 convolutions; those in fp32 take none
-  bool fp32_from_bf16 = true;    ///< convolutions of bf16 that store fp32
+  bool matrix_bias = true;           ///< MatrixEpilogue::bias, and those with GELU behind it
+  bool matrix_gelu_gradient = true;  ///< MatrixEpilogue::gelu_tanh_gradient
+  bool matrix_sums = true;           ///< MatrixEpilogue::sums_of_a
+  bool convolution_bias = true;      ///< of bf16 convolutions; those in fp32 take none
+  bool fp32_from_bf16 = true;        ///< convolutions of bf16 that store fp32
   /// 0 adds the products of an element in their order, 1 from the last to the first.
   int algorithm = 0;
   int algorithms = 2;  ///< that the libraries can run: those below

@@ -16,6 +16,41 @@ float gelu_tanh(float x) {
   return 0.5f * x * (1.0f + std::tanh(inner));
 }
 
+float gelu_tanh_slope(float x) {
+  const float tanh = std::tanh(0.7978845608f * (x + 0.044715f * x * x * x));
+  const float inner_slope = 0.7978845608f * (1.0f + 3.0f * 0.044715f * x * x);
+  return 0.5f * (1.0f + tanh) + 0.5f * x * (1.0f - tanh * tanh) * inner_slope;
+}
+
+/// Operands as fp32.
+struct Operands {
+  Operands(const MatrixProductSpec& s, const MatrixArguments& arguments)
+      : a(widened(arguments.a, s.factors, elems_of_a(s))),
+        b(widened(arguments.b, s.factors, s.k * s.n)),
+        bias(widened(arguments.bias, s.bias, has_bias(s.epilogue) ? s.n : 0)),
+        before(widened(arguments.c, s.result, arguments.accumulate ? s.m * s.n : 0)),
+        slope_at(widened(arguments.slope_at,
+                         s.result,
+                         s.epilogue == MatrixEpilogue::gelu_tanh_gradient ? s.m * s.n : 0)) {}
+
+  static std::int64_t pitch_of_a(const MatrixProductSpec& s) {
+    return s.a_pitch > 0 ? s.a_pitch : s.transpose_a ? s.m : s.k;
+  }
+  /// To the end of the last row, not of its gap.
+  static std::int64_t elems_of_a(const MatrixProductSpec& s) {
+    return s.transpose_a ? (s.k - 1) * pitch_of_a(s) + s.m : (s.m - 1) * pitch_of_a(s) + s.k;
+  }
+  float a_at(const MatrixProductSpec& s, std::int64_t i, std::int64_t l) const {
+    const std::int64_t pitch = pitch_of_a(s);
+    return a[std::size_t(s.transpose_a ? l * pitch + i : i * pitch + l)];
+  }
+  float b_at(const MatrixProductSpec& s, std::int64_t l, std::int64_t j) const {
+    return b[std::size_t(s.transpose_b ? j * s.k + l : l * s.n + j)];
+  }
+
+  std::vector<float> a, b, bias, before, slope_at;
+};
+
 class EmulatedProduct final : public MatrixProduct {
  public:
   EmulatedProduct(const MatrixProductSpec& spec, EmulatedAlgorithm algorithm, cudaStream_t stream)
@@ -23,41 +58,53 @@ class EmulatedProduct final : public MatrixProduct {
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
   void run(const MatrixArguments& arguments) override {
-    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);
+    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none ||
+                    spec_.epilogue == MatrixEpilogue::sums_of_a);
     check_workspace(arguments.workspace, kEmulatedWorkspace);
     enqueue_library_call(stream_, [s = spec_, algorithm = algorithm_, arguments] {
-      multiply(s, algorithm, arguments);
+      use_workspace(arguments.workspace);
+      const Operands operands(s, arguments);
+      multiply(s, algorithm, operands, arguments);
+      if (s.epilogue == MatrixEpilogue::sums_of_a) sum_a(s, algorithm, operands, arguments);
     });
   }
 
  private:
   static void multiply(const MatrixProductSpec& s,
                        EmulatedAlgorithm algorithm,
+                       const Operands& operands,
                        const MatrixArguments& arguments) {
-    use_workspace(arguments.workspace);
-    const std::vector<float> a = widened(arguments.a, s.factors, s.m * s.k);
-    const std::vector<float> b = widened(arguments.b, s.factors, s.k * s.n);
-    const bool epilogue = s.epilogue != MatrixEpilogue::none;
-    const std::vector<float> bias = widened(arguments.bias, s.bias, epilogue ? s.n : 0);
-    const std::vector<float> before =
-        widened(arguments.c, s.result, arguments.accumulate ? s.m * s.n : 0);
     for (std::int64_t i = 0; i < s.m; ++i)
       for (std::int64_t j = 0; j < s.n; ++j) {
         const std::int64_t element = i * s.n + j;
         float sum = 0.0f;
         for (std::int64_t step = 0; step < s.k; ++step) {
           const std::int64_t l = algorithm.place(step, s.k);
-          sum += a[std::size_t(s.transpose_a ? l * s.m + i : i * s.k + l)] *
-                 b[std::size_t(s.transpose_b ? j * s.k + l : l * s.n + j)];
+          sum += operands.a_at(s, i, l) * operands.b_at(s, l, j);
         }
-        if (epilogue) sum += bias[std::size_t(j)];
-        if (arguments.accumulate) sum += before[std::size_t(element)];
-        if (s.epilogue == MatrixEpilogue::bias_gelu_tanh) {
-          store(sum, arguments.aux, s.result, element);
+        if (has_bias(s.epilogue)) sum += operands.bias[std::size_t(j)];
+        if (arguments.accumulate) sum += operands.before[std::size_t(element)];
+        if (s.epilogue == MatrixEpilogue::bias_gelu_tanh_kept)
+          store(sum, arguments.kept, s.result, element);
+        if (s.epilogue == MatrixEpilogue::bias_gelu_tanh ||
+            s.epilogue == MatrixEpilogue::bias_gelu_tanh_kept)
           sum = gelu_tanh(sum);
-        }
+        if (s.epilogue == MatrixEpilogue::gelu_tanh_gradient)
+          sum *= gelu_tanh_slope(operands.slope_at[std::size_t(element)]);
         store(sum, arguments.c, s.result, element);
       }
+  }
+
+  static void sum_a(const MatrixProductSpec& s,
+                    EmulatedAlgorithm algorithm,
+                    const Operands& operands,
+                    const MatrixArguments& arguments) {
+    for (std::int64_t i = 0; i < s.m; ++i) {
+      float sum = 0.0f;
+      for (std::int64_t step = 0; step < s.k; ++step)
+        sum += operands.a_at(s, i, algorithm.place(step, s.k));
+      store(sum, arguments.sums, s.result, i);
+    }
   }
 
   MatrixProductSpec spec_;
@@ -65,11 +112,14 @@ class EmulatedProduct final : public MatrixProduct {
   cudaStream_t stream_;
 };
 
-/// As cuBLASLt: a bias has the type of the result, and a second output rows of multiples of eight.
+/// As cuBLASLt: a bias has the type of the result, and a second matrix rows of multiples of eight.
 bool takes_epilogue(const MatrixProductSpec& spec) {
-  if (spec.epilogue == MatrixEpilogue::none) return true;
-  if (spec.bias != spec.result || !library_limits().matrix_bias) return false;
-  return spec.epilogue == MatrixEpilogue::bias || spec.n % 8 == 0;
+  const LibraryLimits& limits = library_limits();
+  if (has_bias(spec.epilogue) && (spec.bias != spec.result || !limits.matrix_bias)) return false;
+  if (has_second_matrix(spec.epilogue) && spec.n % 8 != 0) return false;
+  if (spec.epilogue == MatrixEpilogue::gelu_tanh_gradient) return limits.matrix_gelu_gradient;
+  if (spec.epilogue == MatrixEpilogue::sums_of_a) return limits.matrix_sums;
+  return true;
 }
 
 }  // namespace

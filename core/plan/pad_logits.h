@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/graph/graph.h"
+
+namespace lockstep {
+
+/// Over the forward graph: a vocabulary that no eight divides, as GPT-2's 50257, would have rows of
+/// bf16 logits begin anywhere, where a GPU's matrix units want multiples of 16 bytes. So the linear
+/// that makes logits for softmax_cross_entropy alone writes rows of the next multiple of 64, with
+/// zeros behind the classes; loss and gradients know how many count. Weights, their gradients and
+/// results stay as they are. From 1024 classes on, where that is 6% of memory at most.
+/// Returns what `loss` has become; adds a note to the graph.
+ValueId pad_logits(Graph& graph, ValueId loss);
+
+}  // namespace lockstep
