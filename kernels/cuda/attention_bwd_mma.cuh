@@ -8,23 +8,25 @@
 //
 // Two kernels (Note [Attention on tensor cores]): one whose blocks own keys, walk over the queries
 // that see them and give dk and dv; one whose blocks own queries, walk over the keys and give dq.
-// Both compute scores and dy . v again, which is 4 + 3 products of T T D multiply-adds where one
-// kernel would do with 5. That one adds to dq from every block of keys: by atomics, whose order
-// changes bits, or in turns, in fp32 that has to be workspace (4 T D bytes a head, 201 MB below) and
-// is read and written once for each tile of keys (8 T D bytes each, half where causal: 1.8 GB below
-// at 128 keys), while blocks wait for each other. Two products more cost less than that saves.
+// Both compute scores and dy . v, so that no sum needs an order among blocks: 4 + 3 products of T T D
+// multiply-adds where one kernel would do with 5. That one adds to dq from every block of keys: by
+// atomics, whose order changes bits, or in turns, in fp32 that needs workspace (4 T D bytes a head,
+// 201 MB below), is read and written once for each tile of keys (1.8 GB at 128 of them: 0.3 to 0.5
+// ms) and then turned to bf16 (0.1 ms), while blocks wait for each other. Two products more take
+// 0.35 ms.
 //
 // Scores and dy . v are sums of exact bf16 products in fp32; weights p and gradients ds are rounded
 // to bf16 for the second products (as Dao 2023), which are summed in fp32 in the order of tokens.
-// e^x by ex2.approx: its 2^-22, and 2^-24 |x| of its argument, are far below bf16's 2^-8.
+// e^x by ex2.approx: its 2^-22, and 2^-24 |x| of its argument, are far below bf16's 2^-8. Masks are
+// applied where the 16 walked tokens meet the diagonal or the end alone.
 //
 // At N = 64, heads = 12, T = 1,024, D = 64, causal, on an H100 (3.35 TB/s, 989 TFLOP/s of bf16, of
 // which mma.sync reaches 62%: Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU
 // Architecture via Microbenchmarking"):
 //   FLOPs: 14 T T D / 2 a head: 361 G, and 5% in pairs on the diagonal that masks hide: 0.62 ms.
-//   Bytes: qkv, y, dy read, dqkv written, about twice: 1.6 GB, 0.5 ms. Stages come from the L2
-//     cache: 0.9 GB a kernel.
-//   Shared memory: 5/8 of the tensor cores' time (D <= 64; above, as long as theirs).
+//   Bytes: qkv and dy read by each kernel, y and dy for the deltas, dqkv written: 1.3 GB, 0.39 ms.
+//     Stages come from the L2 cache: 0.9 GB a kernel.
+//   Shared memory: 5/8 of the tensor cores' time (D <= 64; above, 5/4 of it).
 //   Exponentials: 2 T T / 2 a head, 16 a clock and SM: 0.22 ms beside the others.
 // Bound by the tensor cores. Predicted: 1.2 ms, half of their rate, since a warp alone does not
 // overlap its exponentials with its products, and an SM holds eight warps.
