@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention.h"
+#include "kernels/cuda/attention_bwd_mma.cuh"
 #include "kernels/cuda/attention_parts.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"
 
-// Three kernels: dy . y of every row; dk and dv, where a block owns a tile of keys (Note [Tiles of
+// dy . y of every row; then for bf16 the kernels of attention_bwd_mma.cuh where they fit, otherwise
+// two more: dk and dv, where a block owns a tile of keys (Note [Tiles of
 // attention]) and walks over the queries that see them; dq, where it owns a tile of queries and
 // walks over the keys. Both compute the weights again from the scores and lse, so that no sum needs
 // an order among blocks. Bytes: every tensor about once for each tile of tokens, mostly from the L2
@@ -238,6 +240,14 @@ class AttentionBwdKernel final : public BoundKernel {
            deltas_kernel<T>,
            args,
            shape_);
+    if constexpr (std::is_same_v<T, Bf16>)
+      if (fits_mma(shape_)) {
+        start_attention_bwd_mma({args.qkv, args.dy, args.lse, args.deltas, args.dqkv},
+                                shape_,
+                                dropout,
+                                stream());
+        return;
+      }
     with_slices(shape_.slices(), [&](auto slices) {
       launch("attention_bwd keys",
              shape_.launch_shape(),

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/cuda/attention_parts.cuh"
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/attention_mma_products.cuh"
 
-// Attention of bf16 on tensor cores, for heads of up to kMmaDepth columns in whole packs. NEVER RUN
-// ON A GPU: emulated only, where the instructions of mma.cuh are their plain twins.
+// Attention of bf16 on tensor cores, for shapes for which fits_mma(). NEVER RUN ON A GPU: emulated
+// only, where the instructions of mma.cuh are their plain twins.
 //
-// A block of four warps owns a tile of kTile queries of one head and walks over the tiles of keys
-// that they see; a warp owns 16 of the queries, whose scores, weights and sums stay in its
-// registers (Note [Fragments]), with an online softmax as in attention.cu. Keys and values lie in
-// shared memory. Scores are exact sums of bf16 products; weights enter their product as two bf16,
-// the rounded value and the rest, so that y is as exact as the plain kernel's. Bytes as there.
-// Bound by the tensor cores: three halves of the 4 T T D operations.
+// Blocks own queries and walk over the keys that they see (Note [Attention on tensor cores]), with
+// an online softmax as in attention.cu. Scores are sums of exact bf16 products in fp32; weights
+// enter their product rounded to bf16 (as Dao 2023), which moves y by 2^-8 of sum_j p_j |v_j| at
+// most: as much as storing y does where the v_j agree, and more only where they cancel, as they do
+// in every bf16 product of this network. The rest of each weight as a second bf16 would cost half
+// of the tensor cores' time. e^x by ex2.approx: its 2^-22, and 2^-24 |x| of its argument, are far
+// below bf16's 2^-8; totals, and lse, are of the weights before they are rounded.
+//
+// At N = 64, heads = 12, T = 1,024, D = 64, causal, on an H100 (see attention_bwd_mma.cuh):
+//   FLOPs: 4 T T D / 2 a head: 103 G, and 5% in pairs on the diagonal that masks hide: 0.18 ms.
+//   Bytes: qkv read, y written: 0.4 GB, 0.12 ms. Stages come from the L2 cache: 0.9 GB.
+//   Shared memory: 5/8 of the tensor cores' time (D <= 64; above, 5/4 of it).
+//   Exponentials: T T / 2 a head, 16 a clock and SM: 0.11 ms beside the others.
+// Bound by the tensor cores. Predicted: 0.4 ms.
 namespace lockstep::cuda {
-
-inline constexpr int kMmaDepth = 128;
-inline constexpr int kMmaWarps = 4, kMmaRows = kTile / kMmaWarps;
-inline constexpr int kMmaThreads = kMmaWarps * kWarp;
-inline constexpr int kKeyPairs = kTile / 16;  // of 8 x 8 matrices
-
-inline bool fits_mma(const AttentionShape& s) { return s.packs && s.depth <= kMmaDepth; }
 
 struct AttentionMmaArgs {
   const Bf16* qkv = nullptr;
@@ -28,181 +28,157 @@ struct AttentionMmaArgs {
   float* lse = nullptr;
 };
 
-/// A lane's elements of 16 rows by kTile columns, as d of Note [Fragments].
-using ScoreRows = float[2 * kKeyPairs][4];
-
-/// Rows of shared memory, moved by 16 bytes against each other, so that the rows of an 8 x 8 matrix
-/// meet different banks.
+/// Scores of a warp's queries and the keys of a stage.
 template <int steps>
-constexpr int kMmaStride = 16 * steps + 8;
+using StageScores = Pairs<MmaSizes<steps>::kBlocks>[MmaSizes<steps>::kWalked / 16];
 
-/// to[row][column] = from[row][column] for kTile rows of 16 steps columns, zero outside.
-template <int steps>
-__device__ inline void load_bf16_rows(Bf16* to, const TileSource<Bf16>& from) {
-  constexpr int kPack = Pack<Bf16>::kElems, kPacks = 16 * steps / kPack;
-#pragma unroll 2
-  for (int p = int(threadIdx.x); p < kTile * kPacks; p += kMmaThreads) {
-    const int row = p / kPacks, c = p % kPacks * kPack;
-    Pack<Bf16> pack;
-    for (Bf16& value : pack.values) value = from_float<Bf16>(0.0f);
-    if (row < from.rows && c < from.columns)
-      pack = load_pack(from.first + row * from.row_stride + c);
-    store_pack(to + row * kMmaStride<steps> + c, pack);
-  }
-}
-
-/// This lane's part of the 16 queries of its warp, as a of Note [Fragments].
-template <int steps>
-__device__ inline void load_queries(std::uint32_t (&queries)[steps][4],
-                                    const Bf16* first,
-                                    std::int64_t row_stride,
-                                    std::int64_t rows,
-                                    std::int64_t depth) {
-  const int lane = int(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
-#pragma unroll
-  for (int step = 0; step < steps; ++step)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = g + 8 * (i % 2), column = 16 * step + 2 * t + 8 * (i / 2);
-      queries[step][i] = 0;
-      if (row < rows && column < depth)
-        queries[step][i] =
-            *reinterpret_cast<const std::uint32_t*>(first + row * row_stride + column);
-    }
-}
-
-/// Scores to weights e^(s - top) of row `query` (half 0: row g, 1: g + 8), as softmax_tile.
+/// One of a lane's rows of queries: half 0 is row g, 1 is g + 8.
 struct MmaRow {
-  float top = -INFINITY, total = 0;
+  float top = -INFINITY;  ///< largest score so far; a NaN comes back when it is exponentiated
+  float total = 0;        ///< sum of e^(score - top)
 
-  /// Returns what earlier sums are to be scaled by.
-  __device__ float weigh(
-      ScoreRows& scores, int half, const AttentionShape& s, std::int64_t query, std::int64_t key) {
+  /// Turns scores of sixteen b into weights; `exponent` times a score is its power of two. Returns
+  /// what earlier sums are to be scaled by.
+  template <int sixteens, int blocks>
+  __device__ float weigh(Pairs<blocks> (&scores)[sixteens], int b, int half, float exponent) {
     float largest = top, sum = 0;
 #pragma unroll
-    for (int n = 0; n < 2 * kKeyPairs; ++n)
-      for (int c = 0; c < 2; ++c) {
-        float& score = scores[n][2 * half + c];
-        score *= s.scale;
-        if (sees(s, query, key + 8 * n + c)) largest = fmaxf(largest, score);
-      }
+    for (int i = 0; i < sixteens; ++i)
+      for (int n = 0; n < 2; ++n)
+        for (int c = 0; c < 2; ++c) largest = fmaxf(largest, scores[i][b][n][2 * half + c]);
     for (int distance = 1; distance <= 2; distance *= 2)
       largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, distance));
+    const float shift = largest * exponent;
 #pragma unroll
-    for (int n = 0; n < 2 * kKeyPairs; ++n)
-      for (int c = 0; c < 2; ++c) {
-        float& score = scores[n][2 * half + c];
-        score = sees(s, query, key + 8 * n + c) ? expf(score - largest) : 0.0f;
-        sum += score;
-      }
+    for (int i = 0; i < sixteens; ++i)
+      for (int n = 0; n < 2; ++n)
+        for (int c = 0; c < 2; ++c) {
+          float& score = scores[i][b][n][2 * half + c];
+          score = exp2_approx(fmaf(score, exponent, -shift));
+          sum += score;
+        }
     for (int distance = 1; distance <= 2; distance *= 2)
       sum += __shfl_xor_sync(kAllLanes, sum, distance);
-    const float factor = query < s.tokens ? expf(top - largest) : 0.0f;
+    const float factor = exp2_approx(fmaf(top, exponent, -shift));
     total = total * factor + sum;
     top = largest;
     return factor;
   }
 };
 
-/// Weights of 16 keys (pair `pair`) as a of Note [Fragments], rounded, and what rounding took.
-__device__ inline void weight_fragments(std::uint32_t (&rounded)[4],
-                                        std::uint32_t (&rest)[4],
-                                        const ScoreRows& weights,
-                                        int pair) {
+/// A block's head, and this warp's queries of it.
+struct FwdWarp {
+  const AttentionShape& s;
+  const WeightDropout& dropout;
+  const HeadBlock& block;
+  int tokens, first, end;  // queries first to end - 1, which need not exist
+
+  /// Whether a query sees one of the 16 keys from `key` on.
+  __device__ bool counts(int key) const {
+    return first < tokens && key < tokens && (!s.causal || key < end);
+  }
+  /// Hides from queries what they do not see; those that do not exist see something.
+  template <int blocks>
+  __device__ void mask(Pairs<blocks>& scores, int key) const {
+    if (key + 16 <= tokens && (!s.causal || key + 15 <= first)) return;
+    const MmaLane at;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float* const w = weights[2 * pair + i / 2] + 2 * (i % 2);
-    const float low = to_float(from_float<Bf16>(w[0])), high = to_float(from_float<Bf16>(w[1]));
-    rounded[i] = bf16_pair(low, high);
-    rest[i] = bf16_pair(w[0] - low, w[1] - high);
+    for (int b = 0; b < blocks; ++b)
+      for (int n = 0; n < 2; ++n)
+        for (int e = 0; e < 4; ++e) {
+          const int mine = first + 16 * b + at.own(e), other = key + at.walked(n, e);
+          if (other >= tokens || (s.causal && other > mine)) scores[b][n][e] = -INFINITY;
+        }
+  }
+  template <int blocks>
+  __device__ void drop(Pairs<blocks>& weights, int key) const {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) {
+      const std::uint32_t kept = kept_pairs<false>(dropout, s, block, first + 16 * b, key);
+      for (int n = 0; n < 2; ++n)
+        for (int e = 0; e < 4; ++e)
+          if ((kept >> (4 * n + e) & 1) == 0) weights[b][n][e] = 0;
+    }
+  }
+};
+
+/// One stage of keys and values, the first of which is `key`.
+template <int steps>
+__device__ inline void attend_stage(OwnSums<steps>& sums,
+                                    MmaRow (&rows)[MmaSizes<steps>::kBlocks][2],
+                                    const OwnRows<steps>& queries,
+                                    const MmaStage<steps>& stage,
+                                    int key,
+                                    const FwdWarp& warp) {
+  using Sizes = MmaSizes<steps>;
+  if (!warp.counts(key)) return;
+  constexpr int kSixteens = Sizes::kWalked / 16;
+  StageScores<steps> scores = {};
+#pragma unroll
+  for (int i = 0; i < kSixteens; ++i) {
+    if (warp.counts(key + 16 * i))
+      multiply_walked<steps>(scores[i], queries, stage.first + 16 * i * Sizes::kStride);
+    warp.mask(scores[i], key + 16 * i);
+  }
+#pragma unroll
+  for (int b = 0; b < Sizes::kBlocks; ++b)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float factor = rows[b][half].weigh(scores, b, half, warp.s.scale * kLog2E);
+#pragma unroll
+      for (int n = 0; n < 2 * steps; ++n)
+        for (int c = 0; c < 2; ++c) sums[b][n][2 * half + c] *= factor;
+    }
+#pragma unroll
+  for (int i = 0; i < kSixteens; ++i) {
+    if (!warp.counts(key + 16 * i)) continue;
+    if (warp.dropout.drops) warp.drop(scores[i], key + 16 * i);
+    PairFragments<Sizes::kBlocks> weights;
+    round_pairs(weights, scores[i]);
+    add_walked<steps>(sums, weights, stage.second + 16 * i * Sizes::kStride);
   }
 }
 
-/// `steps` sixteens of columns.
 template <int steps>
-__global__ void __launch_bounds__(kMmaThreads)
+__global__ void __launch_bounds__(kMmaThreads, 2)
     attention_mma_kernel(AttentionMmaArgs a, AttentionShape s, WeightDropout dropout) {
-  constexpr int kStride = kMmaStride<steps>;
-  Bf16* const keys = dynamic_shared<Bf16>();    // [key][column]
-  Bf16* const values = keys + kTile * kStride;  // the same
-  const HeadBlock block(s, s.causal);
-  const int lane = int(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
-  const int matrix = lane / 8, matrix_row = lane % 8;
-  const std::int64_t row_stride = 3 * s.heads * s.depth;
-  const std::int64_t first = block.first_token + std::int64_t(threadIdx.x) / kWarp * kMmaRows;
+  using Sizes = MmaSizes<steps>;
+  using Stage = MmaStage<steps>;
+  const HeadBlock block(s, s.causal, Sizes::kOwned);
+  const MmaLane at;
+  const int tokens = int(s.tokens);
+  const int first = int(block.first_token) + at.warp * Sizes::kWarpTokens;
+  const FwdWarp warp{s, dropout, block, tokens, first, first + Sizes::kWarpTokens};
   const auto source = [&](int part, std::int64_t token) {
     return TileSource<Bf16>{
-        a.qkv + block.packed(s, part, token), row_stride, s.tokens - token, s.depth, true};
+        a.qkv + block.packed(s, part, token), 3 * s.heads * s.depth, s.tokens - token, s.depth, true};
   };
-  std::uint32_t queries[steps][4];
-  load_queries(queries, a.qkv + block.packed(s, 0, first), row_stride, s.tokens - first, s.depth);
-  float sums[2 * steps][4] = {};
-  MmaRow rows[2];
-  const std::int64_t seen = block.first_token + kTile;
-  const std::int64_t key_end = s.causal && seen < s.tokens ? seen : s.tokens;
-  for (std::int64_t key = 0; key < key_end; key += kTile) {
-    __syncthreads();
-    load_bf16_rows<steps>(keys, source(1, key));
-    load_bf16_rows<steps>(values, source(2, key));
-    __syncthreads();
-    ScoreRows scores = {};
+  OwnRows<steps> queries;
+  load_own<steps>(queries, source(0, first));
+  OwnSums<steps> sums = {};
+  MmaRow rows[Sizes::kBlocks][2];
+  const auto load = [&](AsyncCopies& copies, Stage& stage, int key) {
+    start_rows<steps>(copies, stage.first, source(1, key));
+    start_rows<steps>(copies, stage.second, source(2, key));
+  };
+  const std::int64_t seen = block.first_token + Sizes::kOwned;
+  walk_stages<Sizes::kWalked, Stage>(
+      0, s.causal && seen < s.tokens ? int(seen) : tokens, load, [&](const Stage& stage, int key) {
+        attend_stage<steps>(sums, rows, queries, stage, key, warp);
+      });
+  float inverse[Sizes::kBlocks][2];
 #pragma unroll
-    for (int step = 0; step < steps; ++step)
-#pragma unroll
-      for (int pair = 0; pair < kKeyPairs; ++pair) {
-        std::uint32_t m[4];
-        load_matrices<false>(m,
-                             keys + (16 * pair + 8 * (matrix / 2) + matrix_row) * kStride +
-                                 16 * step + 8 * (matrix % 2));
-        multiply_fragments(scores[2 * pair], queries[step], m[0], m[1]);
-        multiply_fragments(scores[2 * pair + 1], queries[step], m[2], m[3]);
-      }
+  for (int b = 0; b < Sizes::kBlocks; ++b)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int64_t query = first + g + 8 * half;
-      const float factor = rows[half].weigh(scores, half, s, query, key + 2 * t);
-#pragma unroll
-      for (int n = 0; n < 2 * steps; ++n)
-        for (int c = 0; c < 2; ++c) sums[n][2 * half + c] *= factor;
-      if (!dropout.drops) continue;
-#pragma unroll
-      for (int n = 0; n < 2 * kKeyPairs; ++n) {
-        bool kept[2];
-        kept_weights(kept, dropout, s, block, query, key + 8 * n + 2 * t);
-        for (int c = 0; c < 2; ++c)
-          scores[n][2 * half + c] = kept[c] ? scores[n][2 * half + c] : 0.0f;
-      }
+      const MmaRow& row = rows[b][half];
+      inverse[b][half] = dropout.scale / row.total;
+      const int query = first + 16 * b + at.own(2 * half);
+      if (at.t == 0 && query < tokens)
+        a.lse[block.statistic(s, query)] = row.top * s.scale + logf(row.total);
     }
-#pragma unroll
-    for (int pair = 0; pair < kKeyPairs; ++pair) {
-      std::uint32_t rounded[4], rest[4];
-      weight_fragments(rounded, rest, scores, pair);
-#pragma unroll
-      for (int step = 0; step < steps; ++step) {
-        std::uint32_t m[4];
-        load_matrices<true>(m,
-                            values + (16 * pair + 8 * (matrix % 2) + matrix_row) * kStride +
-                                16 * step + 8 * (matrix / 2));
-        for (int n = 0; n < 2; ++n) {
-          multiply_fragments(sums[2 * step + n], rounded, m[2 * n], m[2 * n + 1]);
-          multiply_fragments(sums[2 * step + n], rest, m[2 * n], m[2 * n + 1]);
-        }
-      }
-    }
-  }
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const std::int64_t query = first + g + 8 * half;
-    if (query >= s.tokens) continue;
-    const float inverse = dropout.scale / rows[half].total;
-    Bf16* const y = a.y + block.plain(s, query);
-#pragma unroll
-    for (int n = 0; n < 2 * steps; ++n)
-      if (8 * n + 2 * t < s.depth)
-        *reinterpret_cast<std::uint32_t*>(y + 8 * n + 2 * t) =
-            bf16_pair(sums[n][2 * half] * inverse, sums[n][2 * half + 1] * inverse);
-    if (t == 0) a.lse[block.statistic(s, query)] = rows[half].top + logf(rows[half].total);
-  }
+  store_own<steps>(
+      a.y + block.plain(s, first), s.heads * s.depth, s.tokens - first, s.depth, sums, inverse);
 }
 
 /// Shapes for which fits_mma().
@@ -210,26 +186,15 @@ inline void start_attention_mma(const AttentionMmaArgs& args,
                                 const AttentionShape& shape,
                                 const WeightDropout& dropout,
                                 cudaStream_t stream) {
-  const auto start = [&](auto steps) {
-    LaunchShape launch_shape = shape.launch_shape();
-    launch_shape.block = dim3(kMmaThreads);
-    launch_shape.shared_bytes = 2 * kTile * kMmaStride<steps> * sizeof(Bf16);
+  with_steps(shape.depth, [&](auto steps) {
     launch("attention on tensor cores",
-           launch_shape,
+           mma_launch_shape<steps, MmaStage<steps>>(shape),
            stream,
            attention_mma_kernel<steps>,
            args,
            shape,
            dropout);
-  };
-  if (shape.depth <= 32)
-    start(std::integral_constant<int, 2>{});
-  else if (shape.depth <= 64)
-    start(std::integral_constant<int, 4>{});
-  else if (shape.depth <= 80)
-    start(std::integral_constant<int, 5>{});
-  else
-    start(std::integral_constant<int, kMmaDepth / 16>{});
+  });
 }
 
 }  // namespace lockstep::cuda

@@ -47,7 +47,17 @@ __device__ inline void load_matrices(std::uint32_t (&m)[4], const Bf16* row) {
                  : "memory");
 }
 
+/// 2^x within 2^-22 of it (PTX ISA, section on ex2.approx); results below the smallest normal number
+/// are zero, NaN stays NaN.
+__device__ inline float exp2_approx(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
 #else
+
+inline float exp2_approx(float x) { return exp2f(x); }
 
 inline float half_of(std::uint32_t pair, int half) {
   return __uint_as_float(half == 0 ? pair << 16 : pair & 0xffff0000u);
@@ -96,10 +106,10 @@ inline void load_matrices(std::uint32_t (&m)[4], const Bf16* row) {
 
 #endif
 
-/// Two neighbours of a fragment.
+/// Two neighbours of a fragment, rounded to nearest even by one instruction.
 __device__ inline std::uint32_t bf16_pair(float low, float high) {
-  return std::uint32_t(__bfloat16_as_ushort(from_float<Bf16>(low))) |
-         std::uint32_t(__bfloat16_as_ushort(from_float<Bf16>(high))) << 16;
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
 }  // namespace lockstep::cuda

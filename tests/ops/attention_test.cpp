@@ -22,7 +22,8 @@ struct Size {
 };
 
 // Empty, one token, one head, depths off the vector widths, and around the kernels' blocks of 96
-// tokens (CPU), of 64 tokens and of 64 and 128 columns (CUDA).
+// tokens (CPU), of 64 tokens and of 64 and 128 columns (CUDA), and for its tensor cores of 128
+// tokens up to 64 columns, of 64 above, of 16 within.
 const Size kSizes[] = {{0, 5, 2, 4},
                        {2, 0, 2, 4},
                        {2, 1, 3, 5},
@@ -34,9 +35,13 @@ const Size kSizes[] = {{0, 5, 2, 4},
                        {1, 95, 1, 33},
                        {1, 97, 2, 16},
                        {1, 200, 1, 64},
+                       {1, 129, 1, 40},
                        {1, 66, 2, 80},
+                       {1, 147, 1, 128},
                        {1, 20, 1, 131},
                        {1, 20, 1, 256}};
+// More heads than CUDA's blocks take at a time.
+const Size kManyHeads{3, 65, 11, 8};
 
 OpCase forward_case(const Size& s, bool causal, float dropout, float range = 1) {
   const ops::AttentionAttrs attrs{.heads = s.heads, .causal = causal, .dropout = dropout};
@@ -58,6 +63,9 @@ double score_error(const Size& s, double range) {
   return range * range * (5 * std::max(1.0, std::sqrt(d) / 3) + 3 * std::sqrt(d));
 }
 
+/// Error of a sum of the device's exponentials, 2^-22 of it, over 2^-24.
+constexpr double kDeviceExp = 4;
+
 /// What dropout multiplies by.
 double enlargement(float dropout) { return 1 / (1 - double(dropout)); }
 
@@ -66,10 +74,13 @@ void set_forward_tolerances(OpCase& c, const Size& s, float dropout, float range
   const double top = double(range) * double(range) * std::sqrt(double(s.depth));
   const double log_tokens = std::log(double(std::max<std::int64_t>(s.tokens, 1)));
   // Weights sum to one, and are as inexact as their scores and the sum below them; a chain of T
-  // products adds roundings of sums below `range`.
+  // products adds roundings of sums below `range`. Rounded to bf16 each moves by 2^-8 of itself at
+  // most, and so y by 2^-8 of sum_j p_j |v_j|.
   const double chain = 0.5 * std::sqrt(double(s.tokens));
-  c.tolerances = {{.c = 1, .scale = enlargement(dropout) * range * (2 * score + 6 + chain)},
-                  {.c = 1, .scale = score + 2 * (top + log_tokens) + 2}};
+  c.tolerances = {{.c = 1,
+                   .scale = enlargement(dropout) * range * (2 * score + 6 + chain),
+                   .rounded = enlargement(dropout) * range},
+                  {.c = 1, .scale = score + 2 * (top + log_tokens) + 2 + kDeviceExp}};
 }
 
 std::vector<OpCase> attention_cases() {
@@ -84,6 +95,8 @@ std::vector<OpCase> attention_cases() {
         c.inputs[0] = rounded_to_bf16(c.inputs[0]);
         cases.push_back(c);
       }
+  cases.push_back(forward_case(kManyHeads, true, 0));
+  set_forward_tolerances(cases.back(), kManyHeads, 0, 1);
   // Steep softmax, whose maximum grows from block to block of keys.
   for (bool causal : {true, false}) {
     const Size s{1, 210, 1, 20};
@@ -132,8 +145,13 @@ void set_backward_tolerances(OpCase& c, const OpCase& forward, const Size& s, fl
   double largest = 1;
   for (double v : expected) largest = std::max(largest, std::abs(v));
   const double chain = 2 * std::sqrt(double(std::max<std::int64_t>(s.tokens, 1))) * largest;
+  // Rounded to bf16, weights, and gradients of scores, which are p (dp - dy . y), move by 2^-8 of
+  // themselves at most, with a standard deviation below 2^-8 / sqrt(3) and independently: down a
+  // column by less than `mass`, which has 4.5 of them without the root.
   c.tolerances = {
-      {.c = 1, .scale = mass * std::max(gradient / std::sqrt(d), keep * (weight + 3)) + chain}};
+      {.c = 1,
+       .scale = mass * std::max(gradient / std::sqrt(d), keep * (weight + 3)) + chain,
+       .rounded = mass * std::max(2 * product / std::sqrt(d), keep)}};
 }
 
 std::vector<OpCase> attention_bwd_cases() {
@@ -154,6 +172,9 @@ std::vector<OpCase> attention_bwd_cases() {
         narrow.tolerances = c.tolerances;
         cases.push_back(narrow);
       }
+  const OpCase forward = forward_case(kManyHeads, true, 0);
+  cases.push_back(backward_case(forward));
+  set_backward_tolerances(cases.back(), forward, kManyHeads, 0);
   return cases;
 }
 

@@ -43,6 +43,8 @@ struct Tolerance {
   double c = 4;      ///< roundings an element passes through, times a small factor; 0: exact
   double n = 1;      ///< length of the longest sum behind an element
   double scale = 0;  ///< size of one summand; 0: the largest |expected| of the output
+  /// By how many times 2^-8 an element moves where kernels of tensor cores round summands to bf16.
+  double rounded = 0;
 };
 
 /// One operator, its inputs, and what to expect of its outputs.
@@ -91,7 +93,8 @@ void check_case(const OpCase& test_case,
                 const TestMemory& memory = host_memory());
 
 /// check_case for every case as it is and with bf16 activations (bf16_variant.h), with the loops of
-/// each instruction set that this processor has.
+/// each instruction set that this processor has. They sum in fp32 all the way: Tolerance::rounded is
+/// not granted.
 void check_cpu_cases(const std::vector<OpCase>& cases,
                      const KernelFactory& factory,
                      Reference reference);
