@@ -29,23 +29,24 @@ void for_each_product(const ConvolutionSpec& s, Visit visit) {
 
 class EmulatedConvolution final : public Convolution {
  public:
-  EmulatedConvolution(const ConvolutionSpec& spec, cudaStream_t stream)
-      : spec_(spec), stream_(stream) {}
+  EmulatedConvolution(const ConvolutionSpec& spec, const Device& device)
+      : spec_(spec), stream_(device.compute), tf32_(device.tf32) {}
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
   void run(const ConvolutionArguments& arguments) override {
     LOCKSTEP_ASSERT(arguments.workspace != nullptr);
-    enqueue_library_call(stream_, [s = spec_, arguments] { convolve(s, arguments); });
+    enqueue_library_call(stream_,
+                         [s = spec_, tf32 = tf32_, arguments] { convolve(s, tf32, arguments); });
   }
 
  private:
-  static void convolve(const ConvolutionSpec& s, const ConvolutionArguments& arguments) {
+  static void convolve(const ConvolutionSpec& s, bool tf32, const ConvolutionArguments& arguments) {
     use_workspace(arguments.workspace);
     const std::int64_t x_elems = s.n * s.h * s.w * s.c, y_elems = s.n * s.out_h * s.out_w * s.k;
     const std::int64_t weight_elems = s.k * s.kernel_h * s.kernel_w * s.c / s.groups;
     const auto read = [&](ConvolutionPass result, const void* values, std::int64_t elems) {
       return s.pass == result ? std::vector<float>(std::size_t(elems))
-                              : widened(values, s.type, elems);
+                              : factors(values, s.type, elems, tf32);
     };
     std::vector<float> x = read(ConvolutionPass::data_gradient, arguments.x, x_elems);
     std::vector<float> w = read(ConvolutionPass::weight_gradient, arguments.weight, weight_elems);
@@ -73,6 +74,7 @@ class EmulatedConvolution final : public Convolution {
 
   ConvolutionSpec spec_;
   cudaStream_t stream_;
+  bool tf32_;
 };
 
 }  // namespace
@@ -88,7 +90,7 @@ std::unique_ptr<Convolution> make_convolution(const Device& device,
   const bool mixed = spec.pass == ConvolutionPass::weight_gradient && spec.type == DType::bf16 &&
                      spec.weight_gradient == DType::f32;
   if (mixed && !library_limits().fp32_gradients_from_bf16) return nullptr;
-  return std::make_unique<EmulatedConvolution>(spec, device.compute);
+  return std::make_unique<EmulatedConvolution>(spec, device);
 }
 
 }  // namespace lockstep::cuda

@@ -16,21 +16,22 @@ float gelu_tanh(float x) {
 
 class EmulatedProduct final : public MatrixProduct {
  public:
-  EmulatedProduct(const MatrixProductSpec& spec, cudaStream_t stream)
-      : spec_(spec), stream_(stream) {}
+  EmulatedProduct(const MatrixProductSpec& spec, const Device& device)
+      : spec_(spec), stream_(device.compute), tf32_(device.tf32) {}
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
   void run(const MatrixArguments& arguments) override {
     LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);
     LOCKSTEP_ASSERT(arguments.workspace != nullptr);
-    enqueue_library_call(stream_, [s = spec_, arguments] { multiply(s, arguments); });
+    enqueue_library_call(stream_,
+                         [s = spec_, tf32 = tf32_, arguments] { multiply(s, tf32, arguments); });
   }
 
  private:
-  static void multiply(const MatrixProductSpec& s, const MatrixArguments& arguments) {
+  static void multiply(const MatrixProductSpec& s, bool tf32, const MatrixArguments& arguments) {
     use_workspace(arguments.workspace);
-    const std::vector<float> a = widened(arguments.a, s.factors, s.m * s.k);
-    const std::vector<float> b = widened(arguments.b, s.factors, s.k * s.n);
+    const std::vector<float> a = factors(arguments.a, s.factors, s.m * s.k, tf32);
+    const std::vector<float> b = factors(arguments.b, s.factors, s.k * s.n, tf32);
     const bool epilogue = s.epilogue != MatrixEpilogue::none;
     const std::vector<float> bias = widened(arguments.bias, s.bias, epilogue ? s.n : 0);
     const std::vector<float> before =
@@ -54,6 +55,7 @@ class EmulatedProduct final : public MatrixProduct {
 
   MatrixProductSpec spec_;
   cudaStream_t stream_;
+  bool tf32_;
 };
 
 /// As cuBLASLt: a bias has the type of the result, and a second output rows of multiples of eight.
@@ -75,7 +77,7 @@ std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
                                                    const std::string&) {
   LOCKSTEP_ASSERT(spec.m > 0 && spec.n > 0 && spec.k > 0);
   if (!takes_epilogue(spec)) return nullptr;
-  return std::make_unique<EmulatedProduct>(spec, device.compute);
+  return std::make_unique<EmulatedProduct>(spec, device);
 }
 
 }  // namespace lockstep::cuda
