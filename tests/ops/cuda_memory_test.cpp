@@ -17,10 +17,11 @@ TEST_F(CudaMemory, IsZeroUnlessItIsAskedForAsItComes) {
   const auto memory = backend().allocate(content.size(), "a test's memory");
   backend().copy_to_host(content.data(), memory->data(), content.size());
   const auto zeros = std::count(content.begin(), content.end(), std::byte{0});
-  if (env().clear != "0")
+  if (env().clear != "0") {
     EXPECT_EQ(zeros, 100);
-  else if (backend().device_class().find("emulated") != std::string::npos)
+  } else if (backend().device_class().find("emulated") != std::string::npos) {
     EXPECT_EQ(zeros, 0) << "the emulator fills what it gives out with ones";
+  }
 }
 
 }  // namespace
