@@ -38,10 +38,15 @@ else()
 endif()
 
 if(NOT LOCKSTEP_NO_CUDA_BECAUSE)
-  # Machine code for A100 and H100, and PTX from which drivers make code for later devices.
-  # "native": the devices of this machine alone.
+  # The devices of this machine alone ("native"), where it has some. Otherwise machine code for A100
+  # and H100, and PTX from which drivers make code for later devices.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
+    execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET)
+    if(gpus MATCHES "(^|\n)GPU [0-9]+:")
+      set(CMAKE_CUDA_ARCHITECTURES native)
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
+    endif()
   endif()
   if(CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
@@ -56,7 +61,7 @@ if(NOT LOCKSTEP_NO_CUDA_BECAUSE)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   set(LOCKSTEP_HAS_CUDA ON)
-  message(STATUS "CUDA backend: built, toolkit ${CUDAToolkit_VERSION}")
+  message(STATUS "CUDA backend: built, toolkit ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
   include(LockstepCudaTools)
   if(NOT CUPTI_INCLUDE_DIR)
     message(STATUS "CUDA backend: without kernel times in --profile: no cupti.h (CUPTI_INCLUDE_DIR=${CUPTI_INCLUDE_DIR})")

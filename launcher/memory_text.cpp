@@ -44,7 +44,9 @@ std::string memory_table_text(const MemoryTable& table,
       subject.complete ? "on the device" : "on the device, at least", device, arena_note);
   if (!subject.on_host) {
     text += table_line("on the host", table.planned() - device);
-    return text + table_line(words_of(context), measured);
+    return text + table_line(words_of(context),
+                             measured,
+                             measured ? "  measured on this GPU, with the kernels made" : "");
   }
   text += table_line("planned", table.planned(), "  with snapshot and loader");
   text +=

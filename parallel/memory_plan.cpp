@@ -68,6 +68,15 @@ void count_parameters(const Graph& graph, MemoryPlan& plan) {
   }
 }
 
+/// What this process holds now, of which nothing is planned.
+std::optional<std::uint64_t> context_bytes(const Backend& device, bool on_host) {
+  if (on_host) return resident_memory().total();
+  const DeviceMemory memory = device.memory();
+  if (!memory.free || !memory.free_at_start || *memory.free > *memory.free_at_start)
+    return std::nullopt;  // or others have gone meanwhile
+  return *memory.free_at_start - *memory.free;
+}
+
 std::vector<StepMemory> step_memory(const Program& program) {
   const std::vector<Node>& nodes = program.graph().nodes();
   const std::vector<std::size_t> live = live_bytes(program.plan().buffers);
@@ -258,8 +267,7 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
                                   options,
                                   plan.batch,
                                   sizes_beside(data, plan.batch));
-  std::optional<std::uint64_t> context;
-  if (request.on_host) context = resident_memory().total();
+  const std::optional<std::uint64_t> context = context_bytes(device, request.on_host);
 
   DryBackend nothing(device.traits());
   DryCommunicator nobody(rank, request.ranks);

@@ -39,8 +39,9 @@ struct StepMemory {
 /// are compiled as for a run, and what would own memory is made on a DryBackend.
 struct MemoryPlan {
   BatchPlan batch;
-  /// `context` is what this process has in memory with the programs compiled, where the device is
-  /// the processor; otherwise it is unknown.
+  /// `context` is what this process holds with the programs compiled: in memory where the device is
+  /// the processor; of a GPU what has gone since it was opened, for its context, libraries and
+  /// kernels, and for what others took there meanwhile. Unknown where the GPU does not say.
   MemoryTable table;
   std::vector<LayerMemory> layers;  ///< see by_layer()
   std::int64_t parameters = 0;      ///< elements that the model has, frozen ones included
@@ -56,9 +57,10 @@ struct MemoryPlan {
   std::uint64_t exchange_bytes_per_step = 0;  ///< that this rank sends: Replica::bytes_sent()
 };
 
-/// `device` makes the kernels, and is asked for no memory. `rank` matters little: rank 0 has the
-/// largest part, and alone the snapshot. Throws what a Replica's constructor throws, but for
-/// memory that is not there.
+/// `device` makes the kernels, and is asked for no memory; a GPU holds nothing that allocate()
+/// gave, which would count as `context`. `rank` matters little: rank 0 has the largest part, and
+/// alone the snapshot. Throws what a Replica's constructor throws, but for memory that is not
+/// there.
 MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank = 0);
 
 /// What memory_limit limits (MemoryTable::on_device()) at one micro-batch, and the arena.

@@ -2,7 +2,10 @@
 #include "core/base/env.h"
 
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -27,11 +30,13 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_STARTED", &Env::started},
     Entry{"LOCKSTEP_RESTARTED", &Env::restarted},
     Entry{"LOCKSTEP_TEST_DATA", &Env::test_data},
+    Entry{"LOCKSTEP_TEST_SEED", &Env::test_seed},
     Entry{"LOCKSTEP_DUMP", &Env::dump},
     Entry{"LOCKSTEP_PLAN", &Env::plan},
     Entry{"LOCKSTEP_SYNC", &Env::sync},
     Entry{"LOCKSTEP_NAN_CHECK", &Env::nan_check},
     Entry{"LOCKSTEP_CHECK_COLLECTIVES", &Env::check_collectives},
+    Entry{"LOCKSTEP_CLEAR", &Env::clear},
     Entry{"LOCKSTEP_GRAPH", &Env::graph},
     Entry{"LOCKSTEP_NCCL", &Env::nccl},
     Entry{"LOCKSTEP_FAULT", &Env::fault},
@@ -55,6 +60,16 @@ void check_either(std::string_view name,
                       fmt::format("it is one of {} and {}", one, other));
 }
 
+void check_number(std::string_view name, const std::optional<std::string>& value) {
+  if (!value) return;
+  std::uint32_t number = 0;
+  const char* const end = value->data() + value->size();
+  if (const auto read = std::from_chars(value->data(), end, number);
+      read.ec != std::errc() || read.ptr != end)
+    throw ConfigError(fmt::format("{} is '{}'", name, *value),
+                      "it is a number from 0 to 4294967295");
+}
+
 }  // namespace
 
 Env parse_env(const VariableMap& variables) {
@@ -73,6 +88,8 @@ Env parse_env(const VariableMap& variables) {
   check_either("LOCKSTEP_NAN_CHECK", result.nan_check, "0", "1");
   check_either("LOCKSTEP_CHECK_COLLECTIVES", result.check_collectives, "0", "1");
   check_either("LOCKSTEP_GRAPH", result.graph, "0", "1");
+  check_either("LOCKSTEP_CLEAR", result.clear, "0", "1");
+  check_number("LOCKSTEP_TEST_SEED", result.test_seed);
   return result;
 }
 

@@ -22,7 +22,9 @@ struct Env {
   /// from an earlier one.
   std::optional<std::string> restarted;
   std::optional<std::string> test_data;  ///< LOCKSTEP_TEST_DATA: folder of real data for tests
-  std::optional<std::string> dump;       ///< LOCKSTEP_DUMP: folder for graphs and plans as text
+  /// LOCKSTEP_TEST_SEED: a number; operator tests draw other inputs for another one.
+  std::optional<std::string> test_seed;
+  std::optional<std::string> dump;  ///< LOCKSTEP_DUMP: folder for graphs and plans as text
   /// LOCKSTEP_PLAN: "off" lets no two tensors share memory, "poison" fills memory with NaN as soon
   /// as its tensor is dead.
   std::optional<std::string> plan;
@@ -35,6 +37,9 @@ struct Env {
   /// find out where they wait for each other in different communicators
   /// (parallel/collective_ledger.h).
   std::optional<std::string> check_collectives;
+  /// LOCKSTEP_CLEAR=0: memory of a GPU is not set to zero when it is reserved, for tools that find
+  /// reads of what nobody has written; what training relies on zeros for goes wrong.
+  std::optional<std::string> clear;
   /// LOCKSTEP_GRAPH=0: steps are not captured as graphs of a device that takes them.
   std::optional<std::string> graph;
   /// LOCKSTEP_NCCL: "off" sends gradients of GPUs through MPI, "shared" uses NCCL even where ranks
@@ -46,7 +51,7 @@ struct Env {
 
 /// Picks the LOCKSTEP_* variables out of `variables`; an empty value counts as unset.
 /// Throws ConfigError: an unknown LOCKSTEP_* name (the nearest valid one is offered), a value
-/// that is none of its variable's two.
+/// that is none of its variable's two, a seed that is no number below 2^32.
 Env parse_env(const VariableMap& variables);
 
 /// The variables of this process.

@@ -182,6 +182,9 @@ struct DeviceMemory {
   std::string group = {};
   /// Of a limit that this process shares with nobody, what is left; nothing: there is none.
   std::optional<std::uint64_t> own = {};
+  /// Of a device, what was free before this process had anything there, a context included;
+  /// nothing: unknown.
+  std::optional<std::uint64_t> free_at_start = {};
 };
 
 /// Elements in one block of the reproducible norm, counted from the start of each tensor.

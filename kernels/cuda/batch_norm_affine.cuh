@@ -3,7 +3,10 @@
 
 #include "kernels/cuda/batch_norm_tiles.cuh"
 
-/// y = f(x scale + shift + r), what training and evaluation end with.
+/// y = f(x scale + shift + r), what training and evaluation end with. A block takes a tile of rows
+/// and channels (Note [Tiles of batch norm]), a thread 16 bytes of every row_lanes-th of its rows,
+/// several under way together. Bytes: x and y once, the residual once where there is one. Bound by
+/// memory.
 namespace lockstep::cuda {
 
 /// Blocks of kernels that write what they read: sixteen for each multiprocessor of the largest

@@ -6,6 +6,9 @@
 // Note [Tiles of batch norm] says how the work is divided. Sums: fp32 over a few rows, fp64
 // over batches, threads and tiles, in a fixed order. Bytes: sums: x and dy once, behind a residual
 // also y, dz and a second gradient; data: x, dy and dx once. Bound by memory.
+// Beside them stand kernels of a thread a channel, neighbours reading neighbours, 4 or 8 bytes
+// each: bwd_factors reads 8 bytes for each part of a group and writes 12, add_groups reads 16 for
+// each group and writes 8. Both are bound by latency: some thousand channels fill no device.
 namespace lockstep::cuda {
 namespace {
 

@@ -7,8 +7,11 @@
 // Sums over the rows of a matrix. The rows are cut into slices. First kernel: a block takes one
 // slice of up to 32 groups of neighbouring columns; each thread adds every n-th row of its group,
 // then the threads of a group add pairwise through shared memory and write the slice's sums.
-// Second kernel: the slices of a column are added the same way. Bytes: the matrix once; the slices'
-// sums, a 64th of it at most, twice. Bound by memory.
+// Second kernel: the slices of a column are added the same way, a column a thread: 4 bytes each,
+// of which a warp reads 128 side by side. With 16 bytes each a quarter of its threads would be
+// left, and they are too few to hide latency as it is. Bytes: the matrix once; the slices' sums, a
+// 64th of it at most, twice. Bound by memory; the second kernel, which reads from the L2 cache, by
+// latency.
 namespace lockstep::cuda {
 namespace {
 

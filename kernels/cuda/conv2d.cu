@@ -14,8 +14,10 @@
 #include "kernels/cuda/product_helpers.h"
 
 // Convolutions are the library's (convolution.h), on NHWC activations and the weight's own layout,
-// and an own kernel's where it has none. With bf16 activations they read a bf16 copy of the weight,
-// refreshed when parameters change.
+// and an own kernel's where it has none (direct_convolution.cu). The library divides the work
+// itself; x, weight and y are moved once at least. Bound by the tensor cores where channels are
+// many, by memory in 1x1 convolutions of few channels and in depthwise ones. With bf16 activations
+// they read a bf16 copy of the weight, refreshed when parameters change.
 //   - Bias: inside the library's kernel where it takes one, which adds before it rounds. Otherwise
 //     an own kernel adds it behind: to fp32 sums in the workspace where the library stores those
 //     from bf16 operands, which rounds once as well; else to what is stored, and bf16 is rounded

@@ -4,12 +4,14 @@
 #include <cstring>
 #include <vector>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/ops/all_ops.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_graph.h"
 #include "kernels/cuda/device_tools.h"
 #include "kernels/cuda/flat.h"
+#include "kernels/cuda/free_memory.h"
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/library_versions.h"
 #include "kernels/cuda/peaks.h"
@@ -39,7 +41,7 @@ class CudaBuffer final : public DeviceBuffer {
               free_memory());
     }
     check(status, what);
-    check(cudaMemsetAsync(data_, 0, bytes, device.compute), what);
+    if (env().clear != "0") check(cudaMemsetAsync(data_, 0, bytes, device.compute), what);
   }
   CudaBuffer(const CudaBuffer&) = delete;
   CudaBuffer& operator=(const CudaBuffer&) = delete;
@@ -143,7 +145,8 @@ std::string device_id(int ordinal) {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int ordinal)
-      : device_(open_device(ordinal)),
+      : free_at_start_(cuda::free_without_context(ordinal)),
+        device_(open_device(ordinal)),
         communication_(on_a_stream_of_its_own(device_, Priority::high)),
         copies_(on_a_stream_of_its_own(device_, Priority::normal)),
         id_(device_id(ordinal)) {}
@@ -175,7 +178,7 @@ class CudaBackend final : public Backend {
     select();
     std::size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
-    return {free, total, id_, {}, {}};
+    return {free, total, id_, {}, {}, free_at_start_};
   }
 
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
@@ -339,6 +342,7 @@ class CudaBackend final : public Backend {
       check(cudaMemcpyAsync(to, from, bytes, kind, device.compute), "copy");
   }
 
+  const std::optional<std::uint64_t> free_at_start_;  // asked for before device_ has a context
   cuda::Device device_;
   // Their streams stand where device_ has compute. What waits for a collective waits for other
   // ranks too, so that it comes first.

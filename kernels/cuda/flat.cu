@@ -8,11 +8,18 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/step_outcome.cuh"
 
-// Work on flat arrays. Sums of squares have the CPU's order and so its bits: sixteen threads take a
-// block of kNormBlock elements, thread j every sixteenth from j on, and add pairwise; then the sums
-// of a range's blocks are added one after another by one thread, which other threads feed through
-// shared memory. Bytes: the values once. Bound by memory; the last step by the latency of one fp64
-// addition for every 16 KiB of the longest range.
+// Work on flat arrays.
+//   - Sums of squares have the CPU's order and so its bits. Four threads take a block of kNormBlock
+//     elements; of its sixteen running sums, of every sixteenth element, each keeps four that are
+//     neighbours, so that it reads 16 bytes at a time where addresses allow; then all are added
+//     pairwise. The sums of a range's blocks are added one after another by one thread, which
+//     others feed through shared memory. Bytes an element: 4. Bound by memory; the last step by
+//     the latency of one fp64 addition for every 16 KiB of the longest range.
+//   - add: elementwise.cuh's; element by element where an address is no multiple of 16. Bytes an
+//     element: 12. Bound by memory.
+//   - Running statistics: one launch for all of them; a thread updates every 128th or so element of
+//     a tile, 4 bytes at a time. Bytes an element: 12. Bound by the launch: a model has some ten
+//     thousand elements of them.
 namespace lockstep::cuda {
 namespace {
 
@@ -53,8 +60,11 @@ __global__ void update_statistics_kernel(float* values,
     value[i] = value[i] + range.momentum * (sum[i] - weight * value[i]);
 }
 
-constexpr int kLanes = 16;  // running sums of a block, whatever computes them
-constexpr std::int64_t kNormTile = kBlock / kLanes * kNormBlock;
+constexpr int kLanes = 16;                      // running sums of a block, whatever computes them
+constexpr int kOwnLanes = Pack<float>::kElems;  // of those, what one thread keeps
+constexpr int kTeam = kLanes / kOwnLanes;       // threads of a block of kNormBlock elements
+constexpr int kNormThreads = 64;                // of a launch: few, so that small models use all
+constexpr std::int64_t kNormTile = kNormThreads / kTeam * kNormBlock;
 
 struct NormRange {
   std::int64_t offset, elems;
@@ -62,23 +72,38 @@ struct NormRange {
 };
 
 /// partials[b] = the sum of the squares of block b.
-__global__ void block_norms_kernel(double* partials,
-                                   const float* values,
-                                   const __grid_constant__ RangeTable<NormRange> table) {
+__global__ void __launch_bounds__(kNormThreads)
+    block_norms_kernel(double* partials,
+                       const float* values,
+                       const __grid_constant__ RangeTable<NormRange> table,
+                       bool aligned) {
   const auto place = table.place_of(std::int32_t(blockIdx.x));
-  const int lane = int(threadIdx.x) % kLanes;
-  const std::int64_t block = place.tile * (kBlock / kLanes) + threadIdx.x / kLanes;
+  const int member = int(threadIdx.x) % kTeam;
+  const std::int64_t block = place.tile * (kNormThreads / kTeam) + threadIdx.x / kTeam;
   const std::int64_t begin = block * kNormBlock, elems = place.range.elems;
   const std::int64_t end = begin + kNormBlock < elems ? begin + kNormBlock : elems;
-  double sum = 0;
-#pragma unroll 16
-  for (std::int64_t i = begin + lane; i < end; i += kLanes) {
-    const auto v = double(values[place.range.offset + i]);
-    sum += v * v;
+  const float* const from = values + place.range.offset;
+  double sums[kOwnLanes] = {};
+  const auto add_square = [&](int lane, float value) {
+    sums[lane] += double(value) * double(value);
+  };
+  std::int64_t i = begin + member * kOwnLanes;
+  if (aligned && place.range.offset % kOwnLanes == 0) {
+#pragma unroll 8
+    for (; i + kOwnLanes <= end; i += kLanes) {
+      const Pack<float> pack = load_pack(from + i);
+      for (int lane = 0; lane < kOwnLanes; ++lane) add_square(lane, pack.values[lane]);
+    }
   }
-  for (int distance = kLanes / 2; distance > 0; distance /= 2)
-    sum += __shfl_xor_sync(kAllLanes, sum, distance);
-  if (lane == 0 && begin < elems) partials[place.range.partial + block] = sum;
+  for (; i < end; i += kLanes)
+    for (int lane = 0; lane < kOwnLanes && i + lane < end; ++lane) add_square(lane, from[i + lane]);
+  // As if every sum were a thread's: lanes eight apart, then four, two and one.
+  for (int distance = kTeam / 2; distance > 0; distance /= 2)
+    for (int lane = 0; lane < kOwnLanes; ++lane)
+      sums[lane] += __shfl_xor_sync(kAllLanes, sums[lane], distance);
+  for (int half = kOwnLanes / 2; half > 0; half /= 2)
+    for (int lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  if (member == 0 && begin < elems) partials[place.range.partial + block] = sums[0];
 }
 
 /// Blocks of consecutive ranges: those of range i are [first[i], first[i + 1]).
@@ -152,12 +177,13 @@ void squared_norms(const Device& device,
       },
       [&](const RangeTable<NormRange>& table) {
         launch("block_norms",
-               {.grid = dim3(unsigned(table.tiles()))},
+               {.grid = dim3(unsigned(table.tiles())), .block = dim3(kNormThreads)},
                device.compute,
                block_norms_kernel,
                partials,
                values,
-               table);
+               table,
+               aligned_to_packs(values));
       });
   std::int64_t first = 0;
   for (std::size_t done = 0; done < ranges.size(); done += RangeBlocks::kMost) {

@@ -13,9 +13,12 @@
 #include "kernels/cuda/matrix_product.h"
 #include "kernels/cuda/product_helpers.h"
 
-// Fully connected layers are the library's matrix products (matrix_product.h), bound by the tensor
-// cores where they are large. The weight is stored [out, in]. With bf16 activations products read a
-// bf16 copy of the weight, refreshed when parameters change; the weight's gradient is fp32.
+// Fully connected layers are the library's matrix products (matrix_product.h), which divides the
+// work itself: x, weight and y are moved once at least. Bound by the tensor cores where rows, in
+// and out are all some hundreds, by memory where one of them is small. What own kernels do behind a
+// product is in bias.cu, activation.cuh, convert.cu and column_sums.cu. The weight is stored
+// [out, in]. With bf16 activations products read a bf16 copy of the weight, refreshed when
+// parameters change; the weight's gradient is fp32.
 //
 // Note [Bias and activation behind a product]
 //

@@ -9,7 +9,9 @@
 // Per-channel affine map. The factors travel as arguments of the launch, since a kernel has no
 // memory of its own that outlives a run. Few channels: a block copies them to shared memory, its
 // threads take eight elements at a time and walk on by the grid. Many: one launch for each
-// kMostChannels of them, element by element. Bytes: x and y once. Bound by memory.
+// kMostChannels of them, a thread an element; its part of a row need not start at a multiple of 16
+// bytes, and pictures, which are what is normalised, have a few channels: it is not made faster.
+// Bytes: x and y once. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 

@@ -36,5 +36,12 @@ TEST(Env, PlanHasThreeValues) {
   EXPECT_THAT(hint_of({{"LOCKSTEP_PLAN", "of"}}), ::testing::HasSubstr("poison"));
 }
 
+TEST(Env, TheSeedOfTestsIsANumber) {
+  EXPECT_EQ(parse_env({{"LOCKSTEP_TEST_SEED", "4294967295"}}).test_seed, "4294967295");
+  for (const char* const value : {"4294967296", "-1", "7x", "x"})
+    EXPECT_THAT(hint_of({{"LOCKSTEP_TEST_SEED", value}}), ::testing::HasSubstr("a number"))
+        << value;
+}
+
 }  // namespace
 }  // namespace lockstep

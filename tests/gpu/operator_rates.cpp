@@ -26,6 +26,7 @@ int measure(const Options& options, const std::string& json) {
   time_feature_maps(rates);
   time_transformer(rates);
   time_flat(rates);
+  time_store_gradient(rates);
   time_attention(rates);
   time_linear(rates);
   time_convolutions(rates);

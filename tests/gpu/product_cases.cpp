@@ -11,7 +11,14 @@
 namespace lockstep::rates {
 namespace {
 
-TensorType bf16(const Shape& shape) { return {shape, DType::bf16}; }
+/// In which products are computed.
+struct ProductType {
+  std::string name;
+  DType type;
+  bool tf32 = false;
+};
+const ProductType kProductTypes[] = {
+    {"bf16", DType::bf16}, {"f32", DType::f32}, {"tf32", DType::f32, true}};
 
 struct LinearLayer {
   std::string name = {};
@@ -23,15 +30,15 @@ struct LinearLayer {
   std::int64_t padded_out = 0;                     ///< length of y's rows, where not `out`
 };
 
-TensorType features(const Shape& rows, std::int64_t count) {
+TensorType features(const Shape& rows, std::int64_t count, DType type) {
   std::vector<std::int64_t> dims(rows.dims().begin(), rows.dims().end());
   dims.push_back(count);
-  return bf16(Shape(dims));
+  return {Shape(dims), type};
 }
 
-void time_layer(Rates& rates, const LinearLayer& layer) {
-  const TensorType x = features(layer.rows, layer.in);
-  const TensorType y = features(layer.rows, std::max(layer.out, layer.padded_out));
+void time_layer(Rates& rates, const LinearLayer& layer, const ProductType& type) {
+  const TensorType x = features(layer.rows, layer.in, type.type);
+  const TensorType y = features(layer.rows, std::max(layer.out, layer.padded_out), type.type);
   const TensorType w = f32({layer.out, layer.in}), b = f32({layer.out});
   const auto time = [&](const std::string& pass,
                         const std::string& name,
@@ -41,11 +48,13 @@ void time_layer(Rates& rates, const LinearLayer& layer) {
     const std::string activation(name_of(layer.activation));
     rates.time({.name = fmt::format("{} {}", name, layer.name),
                 .shape = fmt::format("{} x {} -> {}", layer.rows.elems(), layer.in, layer.out),
-                .type = DType::bf16,
+                .type = type.type,
+                .tf32 = type.tf32,
                 .memory_bound = false,
                 .accumulate = true,
                 .torch = {{"kind", "linear"},
                           {"pass", pass},
+                          {"type", type.name},
                           {"rows", layer.rows.elems()},
                           {"in", layer.in},
                           {"out", layer.out},
@@ -63,7 +72,8 @@ void time_layer(Rates& rates, const LinearLayer& layer) {
   if (layer.before != ops::Activation::none)
     rates.time({.name = fmt::format("linear_bwd_data gelu {}", layer.name),
                 .shape = fmt::format("{} x {} -> {}", layer.rows.elems(), layer.in, layer.out),
-                .type = DType::bf16,
+                .type = type.type,
+                .tf32 = type.tf32,
                 .memory_bound = false},
                ops::LinearBwdData(layer.before),
                {y, w, x});
@@ -78,13 +88,16 @@ void time_layer(Rates& rates, const LinearLayer& layer) {
     time("weights", "linear_bwd_weights alone", ops::LinearBwdWeights(false), {x, y}, false);
 }
 
-void time_layer(Rates& rates, const benchmarks::ConvLayer& layer, std::int64_t samples) {
+void time_layer(Rates& rates,
+                const benchmarks::ConvLayer& layer,
+                std::int64_t samples,
+                const ProductType& type) {
   const ops::Conv2dAttrs attrs{.stride_h = layer.stride,
                                .stride_w = layer.stride,
                                .padding_h = layer.padding(),
                                .padding_w = layer.padding()};
-  const TensorType x = bf16({samples, layer.size, layer.size, layer.in});
-  const TensorType y = bf16({samples, layer.out_size(), layer.out_size(), layer.out});
+  const TensorType x{{samples, layer.size, layer.size, layer.in}, type.type};
+  const TensorType y{{samples, layer.out_size(), layer.out_size(), layer.out}, type.type};
   const TensorType w = f32({layer.out, layer.kernel, layer.kernel, layer.in});
   const auto time = [&](const std::string& pass,
                         const std::string& name,
@@ -92,11 +105,13 @@ void time_layer(Rates& rates, const benchmarks::ConvLayer& layer, std::int64_t s
                         const std::vector<TensorType>& inputs) {
     rates.time({.name = fmt::format("{} {}x{}/{}", name, layer.kernel, layer.kernel, layer.stride),
                 .shape = fmt::format("{} -> {}", x.shape.to_string(), layer.out),
-                .type = DType::bf16,
+                .type = type.type,
+                .tf32 = type.tf32,
                 .memory_bound = false,
                 .accumulate = true,
                 .torch = {{"kind", "conv2d"},
                           {"pass", pass},
+                          {"type", type.name},
                           {"samples", samples},
                           {"size", layer.size},
                           {"in", layer.in},
@@ -137,24 +152,25 @@ void time_attention(Rates& rates) {
 void time_linear(Rates& rates) {
   const Shape rows = rates.small() ? Shape{2, 8} : Shape{8, 1024};
   const std::int64_t width = rates.small() ? 16 : 768, classes = rates.small() ? 72 : 50304;
-  time_layer(rates, {"qkv", rows, width, 3 * width});
-  time_layer(rates, {"proj", rows, width, width});
-  time_layer(rates, {"fc1", rows, width, 4 * width, true, ops::Activation::gelu_tanh});
-  const auto gelu = ops::Activation::gelu_tanh;
-  time_layer(rates, {.name = "fc2", .rows = rows, .in = 4 * width, .out = width, .before = gelu});
-  time_layer(rates, {"head", rows, width, classes, false});
   const std::int64_t odd = classes - (rates.small() ? 5 : 47);  // GPT-2's
-  time_layer(rates, {"head, odd", rows, width, odd, false});
-  time_layer(rates,
-             {.name = "head, padded",
-              .rows = rows,
-              .in = width,
-              .out = odd,
-              .bias = false,
-              .padded_out = classes});
-  // The last layer of resnet50.
-  time_layer(rates,
-             rates.small() ? LinearLayer{"fc", {4}, 64, 40} : LinearLayer{"fc", {64}, 2048, 1000});
+  const auto gelu = ops::Activation::gelu_tanh;
+  const LinearLayer layers[] = {
+      {"qkv", rows, width, 3 * width},
+      {"proj", rows, width, width},
+      {"fc1", rows, width, 4 * width, true, gelu},
+      {.name = "fc2", .rows = rows, .in = 4 * width, .out = width, .before = gelu},
+      {"head", rows, width, classes, false},
+      {"head, odd", rows, width, odd, false},
+      {.name = "head, padded",
+       .rows = rows,
+       .in = width,
+       .out = odd,
+       .bias = false,
+       .padded_out = classes},
+      // The last layer of resnet50.
+      rates.small() ? LinearLayer{"fc", {4}, 64, 40} : LinearLayer{"fc", {64}, 2048, 1000}};
+  for (const ProductType& type : kProductTypes)
+    for (const LinearLayer& layer : layers) time_layer(rates, layer, type);
 }
 
 void time_convolutions(Rates& rates) {
@@ -165,7 +181,9 @@ void time_convolutions(Rates& rates) {
     layer.out /= narrower;
     const std::string name =
         fmt::format("{} {} {} {} {}", layer.in, layer.out, layer.size, layer.kernel, layer.stride);
-    if (seen.insert(name).second) time_layer(rates, layer, rates.small() ? 1 : 64);
+    if (!seen.insert(name).second) continue;
+    for (const ProductType& type : kProductTypes)
+      time_layer(rates, layer, rates.small() ? 1 : 64, type);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.h"
@@ -27,6 +29,8 @@ double now() {
 std::string cell(double value, const char* unit = "") {
   return value > 0 && std::isfinite(value) ? fmt::format("{:.1f}{}", value, unit) : "";
 }
+
+std::string_view type_words(const Case& what) { return what.tf32 ? "tf32" : name_of(what.type); }
 
 }  // namespace
 
@@ -60,23 +64,26 @@ void Rates::measure_reference() {
   if (copied.error.empty())
     peaks_.bytes = std::max(peaks_.bytes, copied.cost.bytes / copied.seconds);
   const std::int64_t n = small() ? 32 : 8192;
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (const auto& [type, tf32, peak] : {std::tuple{DType::f32, false, &peaks_.fp32_flops},
+                                         {DType::f32, true, &tf32_flops_},
+                                         {DType::bf16, false, &peaks_.bf16_flops}}) {
     time({.name = "linear, reference",
           .shape = fmt::format("{0} x {0} x {0}", n),
           .type = type,
+          .tf32 = tf32,
           .memory_bound = false},
          ops::Linear(false),
          {{{n, n}, type}, {{n, n}, DType::f32}});
-    double& peak = type == DType::bf16 ? peaks_.bf16_flops : peaks_.fp32_flops;
     const Rate& product = rates_.back();
-    if (product.error.empty()) peak = std::max(peak, product.cost.flops / product.seconds);
+    if (product.error.empty()) *peak = std::max(*peak, product.cost.flops / product.seconds);
   }
   options_.only = only;
   fmt::print(
-      "\nMeasured: copy {:.1f} GB/s read and written, products {:.1f} TFLOP/s in fp32 and "
-      "{:.1f} in bf16.\n\n",
+      "\nMeasured: copy {:.1f} GB/s read and written, products {:.1f} TFLOP/s in fp32, {:.1f} in "
+      "tf32 and {:.1f} in bf16.\n\n",
       peaks_.bytes * 1e-9,
       peaks_.fp32_flops * 1e-12,
+      tf32_flops_ * 1e-12,
       peaks_.bf16_flops * 1e-12);
   print_heading();
 }
@@ -114,7 +121,9 @@ void Rates::time(const Case& what, const Operator& op, const std::vector<TensorT
   if (!wanted(what)) return;
   Rate rate{.what = what};
   try {
+    backend_.allow_tf32(what.tf32);
     OperatorRun run(backend_, op, inputs, what.fill);
+    backend_.allow_tf32(false);
     if (what.accumulate) run.accumulate();
     rate.cost = run.cost();
     for (const auto* types : {&run.inputs(), &run.outputs()})
@@ -149,8 +158,10 @@ double Rates::percent_of_copy(const Rate& rate) const {
 }
 
 double Rates::percent_of_products(const Rate& rate) const {
-  const bool bf16 = rate.what.type == DType::bf16;
-  return 100 * rate.cost.flops / rate.seconds / (bf16 ? peaks_.bf16_flops : peaks_.fp32_flops);
+  const double peak = rate.what.tf32                  ? tf32_flops_
+                      : rate.what.type == DType::bf16 ? peaks_.bf16_flops
+                                                      : peaks_.fp32_flops;
+  return 100 * rate.cost.flops / rate.seconds / peak;
 }
 
 void Rates::print_heading() const {
@@ -162,7 +173,7 @@ void Rates::print_heading() const {
 void Rates::record(Rate rate) {
   const Case& what = rate.what;
   const std::string start =
-      fmt::format("| {} | {} | {} |", what.name, name_of(what.type), what.shape);
+      fmt::format("| {} | {} | {} |", what.name, type_words(what), what.shape);
   if (!rate.error.empty()) {
     std::ranges::replace_if(
         rate.error, [](char c) { return c == '\n' || c == '|'; }, ' ');
@@ -208,12 +219,13 @@ void Rates::write_json(const std::string& file) const {
                              {"launch_us", launch_seconds_ * 1e6},
                              {"copy_gb_s", peaks_.bytes * 1e-9},
                              {"fp32_tflops", peaks_.fp32_flops * 1e-12},
+                             {"tf32_tflops", tf32_flops_ * 1e-12},
                              {"bf16_tflops", peaks_.bf16_flops * 1e-12},
                              {"rates", nlohmann::ordered_json::array()}};
   for (const Rate& rate : rates_) {
     const Case& what = rate.what;
     nlohmann::ordered_json line{{"operator", what.name},
-                                {"type", name_of(what.type)},
+                                {"type", type_words(what)},
                                 {"shape", what.shape},
                                 {"memory_bound", what.memory_bound},
                                 {"largest_tensor", rate.largest_tensor}};

@@ -18,6 +18,7 @@ struct Case {
   std::string name;  ///< the operator and what there is to know about it: "layer_norm residual"
   std::string shape = {};    ///< that of the first input, where empty
   DType type = DType::f32;   ///< in which it computes
+  bool tf32 = false;         ///< of f32: products may round their factors
   bool memory_bound = true;  ///< to be judged by bytes a second
   bool accumulate = false;   ///< gradients are added to what is there
   Fill fill = {};
@@ -77,6 +78,7 @@ class Rates {
   Backend& backend_;
   Options options_;
   DevicePeaks peaks_;
+  double tf32_flops_ = 0;
   double launch_seconds_ = 0;
   std::uint64_t filled_ = 0;
   std::vector<Rate> rates_;
@@ -87,6 +89,7 @@ void time_elementwise(Rates& rates);
 void time_feature_maps(Rates& rates);
 void time_transformer(Rates& rates);
 void time_flat(Rates& rates);
+void time_store_gradient(Rates& rates);
 void time_attention(Rates& rates);
 void time_linear(Rates& rates);
 void time_convolutions(Rates& rates);

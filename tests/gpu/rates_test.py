@@ -19,8 +19,11 @@ import tempfile
 # What one process does not measure: communication, and views, which run nothing.
 NOT_MEASURED = {"all_gather"}
 FP32_ALONE = {"mean_squared_error"}
-FLAT = {"copy", "flat add", "sgd_update momentum", "adamw_update",
-        "squared_norms, sent to the host", "update_running_statistics"}
+FLAT = {"copy", "flat add", "sgd_update", "sgd_update momentum", "adamw_update", "sum_tree 2",
+        "sum_tree 8", "sum_tree 32", "squared_norms, sent to the host", "conclude_step",
+        "add_in_order", "hash, sent to the host", "update_running_statistics", "store_gradient",
+        "store_gradient accumulated"}
+PRODUCTS = ("bf16", "f32", "tf32")
 LINEAR_LAYERS = {"qkv", "proj", "fc1", "fc2", "head", "fc"}
 # Of resnet50: the stem and, in four stages, the 1x1 and 3x3 convolutions of different shapes.
 CONVOLUTIONS = 23
@@ -48,17 +51,21 @@ def check_rates(rates, wanted, printed):
         types[name.split(" ")[0]].add(rate["type"])
     for operator in sorted(wanted):
         products = operator.startswith(("linear", "conv2d"))
-        expected = {"f32"} if operator in FP32_ALONE else {"bf16"} if products else {"f32", "bf16"}
+        expected = {"f32"} if operator in FP32_ALONE else {"f32", "bf16"}
+        if products:
+            expected = set(PRODUCTS)
         check(types[operator] >= expected, f"{operator}: measured in {types[operator] or 'nothing'}")
     names = collections.Counter(rate["operator"] for rate in rates)
     check(FLAT <= names.keys(), f"not measured: {FLAT - names.keys()}")
     for layer in LINEAR_LAYERS:
         for operator in ("linear", "linear_bwd_data", "linear_bwd_weights"):
-            check(names[f"{operator} {layer}"] == 1, f"{operator} {layer}: not one line")
-    passes = collections.Counter(rate["torch"]["pass"] for rate in rates
+            check(names[f"{operator} {layer}"] == len(PRODUCTS), f"{operator} {layer}: not one line each")
+    passes = collections.Counter((rate["torch"]["type"], rate["torch"]["pass"]) for rate in rates
                                  if rate.get("torch", {}).get("kind") == "conv2d")
-    check(passes == {"forward": CONVOLUTIONS, "data": CONVOLUTIONS - 1, "weights": CONVOLUTIONS},
-          f"convolutions: {dict(passes)}")
+    for kind in PRODUCTS:
+        for name, count in (("forward", CONVOLUTIONS), ("data", CONVOLUTIONS - 1),
+                            ("weights", CONVOLUTIONS)):
+            check(passes[kind, name] == count, f"convolutions, {kind}, {name}: {passes[kind, name]}")
 
 
 def main():

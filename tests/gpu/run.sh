@@ -4,17 +4,20 @@
 #
 #   configure, build
 #   tests            those with the label gpu (operators against a double-precision reference,
-#                    models against PyTorch's values)
-#   same-bits        training on one rank against four that share the GPU, to the bit
+#                    on inputs of a fresh seed, which it prints; models against PyTorch's values)
+#   same-bits        training on one rank against four that share the GPU, to the bit: convnet in
+#                    fp32, gpt in bf16
 #   graph-bits       ten steps of four models with CUDA graphs and with LOCKSTEP_GRAPH=0, to the bit
 #   nccl-shared      2 and 4 ranks that share the GPU over NCCL, MPI and one rank, to the bit
 #   one-launch       what the host asks of the GPU in a steady step, counted by CUPTI: one launch
 #   gpu-use          what the watch of the GPU says of a training
+#   memory           what the GPU reports in use against what lockstep plan says, 2% apart at most
 #   rates            the rates of the operators; torch-rates: PyTorch's in the same shapes
 #   exchange-cost    the reproducible exchange against --reduction fast, on one rank and on two
 #   compare-CASE     training against PyTorch (tests/benchmarks/compare_pytorch.py --device cuda):
 #                    iris, resnet18, resnet18-batch-512, nanogpt-char, resnet50, gpt2-124m
-#   memcheck, racecheck, initcheck   the operator tests again under compute-sanitizer
+#   memcheck, racecheck   the operator tests again under compute-sanitizer, own kernels alone
+#   initcheck        the same, all kernels, in memory that nobody has set to zero
 #
 # Writes one file: a table of these stages, then those of the rates and comparisons.
 #
@@ -30,8 +33,8 @@
 # Needs nvcc, CMake, ninja and a C++ compiler. GPU_TEST_PREFIX names a folder with the libraries
 # that the machine lacks (a root file system's usr: include, lib, bin). PYTHON is the one that has
 # PyTorch (default: python3); without it PyTorch's side is not measured. LOCKSTEP_TEST_DATA is the
-# folder with tinyshakespeare.txt, without which compare-nanogpt-char fails. Exit code 3 without a
-# GPU; 1 where anything failed, with the file written all the same. "does not work", where NCCL
+# folder with tinyshakespeare.txt, without which compare-nanogpt-char fails. LOCKSTEP_TEST_SEED is
+# the seed of the stage tests, where it must not be a fresh one. Exit code 3 without a GPU; 1 where anything failed, with the file written all the same. "does not work", where NCCL
 # refuses ranks that share a GPU, is no failure, and no success.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -54,8 +57,8 @@ done
 results=${results:-$build/RESULTS.md}
 
 comparisons=(iris resnet18 resnet18-batch-512 nanogpt-char resnet50 gpt2-124m)
-stages=(configure build tests same-bits graph-bits nccl-shared one-launch gpu-use rates torch-rates
-  exchange-cost "${comparisons[@]/#/compare-}" memcheck racecheck initcheck)
+stages=(configure build tests same-bits graph-bits nccl-shared one-launch gpu-use memory rates
+  torch-rates exchange-cost "${comparisons[@]/#/compare-}" memcheck racecheck initcheck)
 
 # matches NAME: whether --only names it, or the beginning of it.
 matches() {
@@ -109,7 +112,7 @@ stage() {
     verdict=ran  # the table says what was met
   fi
   local count counts='tests passed|(ERROR|RACECHECK) SUMMARY|^Memory-bound|^Slower than'
-  counts+='|^torch_rates: not measured|^does not work: |^One launch: |^the same bits: |^cases met: '
+  counts+='|^Within 2%|^torch_rates: not measured|^does not work: |^One launch: |^the same bits: |^cases met: '
   count=$(grep -E "$counts" "$log" | tail -n 1 || true)
   rows+=("| $name | $verdict | ${count:-} | $((SECONDS - start)) |")
 }
@@ -132,10 +135,25 @@ sys.exit(None if use["replays"] else "nothing was replayed: " + use["why_not"])'
 
 convnet=(--data glyphs --model convnet --batch-norm group:16)
 
+# operator_tests: each time on other inputs than the last time.
+operator_tests() {
+  export LOCKSTEP_TEST_SEED=${LOCKSTEP_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
+  echo "LOCKSTEP_TEST_SEED=$LOCKSTEP_TEST_SEED"
+  ctest --test-dir "$build" --label-regex gpu --output-on-failure --no-tests=error
+}
+
 # same_bits: four micro-batches on one rank, and one on each of four ranks that share the GPU.
 same_bits() {
-  train "$build/one" --ranks 1 "${convnet[@]}" && train "$build/four" --ranks 4 "${convnet[@]}" &&
-    cmp "$build/one/model.safetensors" "$build/four/model.safetensors"
+  cat README.md docs/*.md >"$build/text.txt"
+  local compared=0 model gpt=(--data "text:$build/text.txt" --model gpt --layers 2 --heads 2
+    --width 64 --context 64 --precision bf16 --optimizer adamw --clip-norm 1)
+  for model in convnet gpt; do
+    local -n flags=$model
+    train "$build/one" --ranks 1 "${flags[@]}" && train "$build/four" --ranks 4 "${flags[@]}" &&
+      cmp "$build/one/model.safetensors" "$build/four/model.safetensors" || return 1
+    compared=$((compared + 1))
+  done
+  echo "the same bits: $compared of 2"
 }
 
 # graph_bits: what a graph does again has the bits of what the host asks for. Dropout, AdamW and a
@@ -267,9 +285,13 @@ compare() {
   return $code
 }
 
-# sanitize TOOL: the operator tests, each kernel once.
+# sanitize TOOL: the operator tests, each kernel once. Of all kernels only own ones, which have
+# lockstep in their mangled names, are looked at: those of cuBLASLt and cuDNN take hours and are not
+# ours. initcheck has to see who else writes, and memory as it comes.
 sanitize() {
-  "$sanitizer" --tool "$1" --error-exitcode 1 "$build/tests/ops/cuda_ops_test_gpu" \
+  local own=(--kernel-name kns=lockstep) clear=1
+  if [[ $1 == initcheck ]]; then own=() clear=0; fi
+  LOCKSTEP_CLEAR=$clear "$sanitizer" --tool "$1" --error-exitcode 1 "${own[@]}" "$build/tests/ops/cuda_ops_test_gpu" \
     --gtest_filter='Cuda*'
 }
 
@@ -277,12 +299,13 @@ mkdir -p "$build"
 stage configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DLOCKSTEP_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native
 stage build cmake --build "$build"
-stage tests ctest --test-dir "$build" --label-regex gpu --output-on-failure --no-tests=error
+stage tests operator_tests
 stage same-bits same_bits
 stage graph-bits graph_bits
 stage nccl-shared nccl_shared
 stage one-launch one_launch
 stage gpu-use gpu_use
+stage memory python3 -B tests/gpu/memory_use.py "$build/lockstep" "$build/memory"
 stage rates rates
 stage torch-rates torch_rates
 stage exchange-cost exchange_cost
@@ -306,6 +329,7 @@ section() {
   section "Rates of the operators" rates rates.log
   section "The same products by PyTorch" torch-rates torch-rates.log
   section "Calls of a steady step" one-launch one-launch.log
+  section "Memory against the plan" memory memory.log
   section "The reproducible exchange" exchange-cost exchange-cost.log
   for case in "${comparisons[@]}"; do
     section "Training: $case" "compare-$case" "compare-$case.md"

@@ -5,9 +5,9 @@
   torch_rates.py RATES.json [--json FILE]
 
 RATES.json is what `operator_rates --json` wrote: it says which shapes, and how long Lockstep took.
-bf16, channels last, no torch.compile, cudnn.benchmark on, allow_tf32 off. All of PyTorch's tensors
-are bf16: its weights need no conversion, and their gradients are rounded and added to nothing, where
-Lockstep's stay fp32 and are accumulated. PyTorch's times are by CUDA events around as many calls as
+Channels last, no torch.compile, cudnn.benchmark on, allow_tf32 on for tf32 alone. In bf16 all of
+PyTorch's tensors are bf16: its weights need no conversion, and their gradients are rounded and added
+to nothing, where Lockstep's stay fp32 and are accumulated. PyTorch's times are by CUDA events around as many calls as
 fill a timing, the median of several. Prints PyTorch's time over Lockstep's for each shape and the
 geometric means, with and without the bf16 copy of the weight, which Lockstep makes once a step: it
 counts in the forward pass.
@@ -51,15 +51,16 @@ def median_us(call):
     return 1e3 * statistics.median(timed(calls) for _ in range(TIMINGS))
 
 
-def uniform(*shape):
-    return torch.rand(shape, device="cuda", dtype=torch.float32).mul_(2).sub_(1).bfloat16()
+def uniform(case, *shape):
+    values = torch.rand(shape, device="cuda", dtype=torch.float32).mul_(2).sub_(1)
+    return values.bfloat16() if case["type"] == "bf16" else values
 
 
 def linear(case):
     """One pass; the gradients as autograd computes them, without its own time on the host."""
-    x, y = uniform(case["rows"], case["in"]), uniform(case["rows"], case["out"])
-    w = uniform(case["out"], case["in"])
-    b = uniform(case["out"]) if case["bias"] else None
+    x, y = uniform(case, case["rows"], case["in"]), uniform(case, case["rows"], case["out"])
+    w = uniform(case, case["out"], case["in"])
+    b = uniform(case, case["out"]) if case["bias"] else None
     if case["pass"] == "data":
         return lambda: y @ w
     if case["pass"] == "weights":
@@ -76,12 +77,12 @@ def linear(case):
 def conv2d(case):
     """One pass; the gradients by what autograd and torch.nn.grad call."""
     def image(size, channels):
-        values = uniform(case["samples"], size, size, channels)
+        values = uniform(case, case["samples"], size, size, channels)
         return values.permute(0, 3, 1, 2)  # channels last in memory
 
     kernel, stride, padding = case["kernel"], case["stride"], case["padding"]
     x = image(case["size"], case["in"])
-    w = uniform(case["out"], kernel, kernel, case["in"]).permute(0, 3, 1, 2)
+    w = uniform(case, case["out"], kernel, kernel, case["in"]).permute(0, 3, 1, 2)
     if case["pass"] == "forward":
         return lambda: F.conv2d(x, w, stride=stride, padding=padding)
     dy = image((case["size"] + 2 * padding - kernel) // stride + 1, case["out"])
@@ -96,6 +97,8 @@ def geometric_mean(values):
 
 def measure(rate):
     case = rate["torch"]
+    tf32 = case["type"] == "tf32"
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
         torch_us = median_us({"linear": linear, "conv2d": conv2d}[case["kind"]](case))
     except RuntimeError as error:
@@ -103,7 +106,7 @@ def measure(rate):
     finally:
         torch.cuda.empty_cache()
     us, conversion = rate["us"], conversion_us(rate)
-    return {"kind": case["kind"], "pass": case["pass"], "torch_us": torch_us,
+    return {"kind": case["kind"], "pass": case["pass"], "type": case["type"], "torch_us": torch_us,
             "ratio": torch_us / (us + conversion), "ratio_without_conversion": torch_us / us}
 
 
@@ -112,11 +115,11 @@ def conversion_us(rate):
 
 
 def report(rates):
-    print("| operator | shape | Lockstep, us | + conversion | PyTorch, us | PyTorch / Lockstep | "
-          "without conversion |\n|---|---|---|---|---|---|---|")
+    print("| operator | type | shape | Lockstep, us | + conversion | PyTorch, us | PyTorch / Lockstep | "
+          "without conversion |\n|---|---|---|---|---|---|---|---|")
     results = []
     for rate in rates:
-        start = f"| {rate['operator']} | {rate['shape']} |"
+        start = f"| {rate['operator']} | {rate['type']} | {rate['shape']} |"
         if "error" in rate:
             print(f"{start} not measured: {rate['error']} | | | | |")
             continue
@@ -134,17 +137,18 @@ def report(rates):
 def summarise(results):
     print("\n| geometric mean over | shapes | PyTorch / Lockstep | without conversion | slower |"
           "\n|---|---|---|---|---|")
-    groups = sorted({(r["kind"], r["pass"]) for r in results})
-    for kind, passed in [*groups, (None, None)]:
-        of = [r for r in results if kind is None or (r["kind"], r["pass"]) == (kind, passed)]
-        name = "all" if kind is None else f"{kind}, {passed}"
+    groups = sorted({(r["type"], r["kind"], r["pass"]) for r in results})
+    types = sorted({(r["type"],) for r in results})
+    for group in [*groups, *types, ()]:
+        of = [r for r in results if (r["type"], r["kind"], r["pass"])[:len(group)] == group]
+        name = ", ".join(group) or "all"
         print(f"| {name} | {len(of)} | {geometric_mean([r['ratio'] for r in of]):.3f} | "
               f"{geometric_mean([r['ratio_without_conversion'] for r in of]):.3f} | "
               f"{sum(r['ratio'] < 1 for r in of)} |")
     slower = sorted((r for r in results if r["ratio"] < 1), key=lambda r: r["ratio"])
     print(f"\nSlower than PyTorch: {len(slower)} of {len(results)}")
     for r in slower:
-        print(f"- {r['ratio']:.2f} {r['operator']} {r['shape']}")
+        print(f"- {r['ratio']:.2f} {r['operator']} {r['type']} {r['shape']}")
 
 
 def main():
@@ -159,7 +163,6 @@ def main():
     if not torch.cuda.is_available():
         not_measured("PyTorch finds no GPU")
     torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     print(f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, "
           f"{torch.cuda.get_device_name()}\n")
     with torch.inference_mode():

@@ -6,13 +6,15 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/env.h"
 #include "core/exec/backend.h"
 
 namespace lockstep::test {
 
 /// Memory of a backend for one tensor, aligned to 64 bytes as kernels are promised, and where asked
 /// for between two red zones. The zones are NaN as f32, so that a read outside shows in the
-/// results.
+/// results. With LOCKSTEP_CLEAR=0 nothing else is written before a kernel runs, so that a tool sees
+/// what is read and was not written.
 class GuardedBuffer {
  public:
   /// `shift_bytes` moves the tensor by a multiple of 64 bytes.
@@ -21,13 +23,18 @@ class GuardedBuffer {
         bytes_(bytes),
         offset_((red_zones ? kGuard : 0) + shift_bytes),
         memory_(backend.allocate(offset_ + bytes + (red_zones ? kGuard : 0), "a test's tensor")) {
-    copy_in(0, std::vector<std::byte>(memory_->bytes(), kSentinel));
+    copy_in(0, std::vector<std::byte>(offset_, kSentinel));
+    fill_with_nan();
+    const std::size_t end = offset_ + bytes;
+    copy_in(end, std::vector<std::byte>(memory_->bytes() - end, kSentinel));
   }
 
   std::byte* data() { return memory_->data() + offset_; }
   void fill_from(const std::vector<std::byte>& content) { copy_in(offset_, content); }
   /// All bits set: NaN as f32.
-  void fill_with_nan() { copy_in(offset_, std::vector<std::byte>(bytes_, std::byte{0xff})); }
+  void fill_with_nan() {
+    if (env().clear != "0") copy_in(offset_, std::vector<std::byte>(bytes_, std::byte{0xff}));
+  }
   std::vector<std::byte> content() const { return copy_out(offset_, bytes_); }
 
   bool guards_intact() const {

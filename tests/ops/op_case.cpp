@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <string>
 
+#include "core/base/env.h"
 #include "core/base/random.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
@@ -21,11 +23,14 @@ std::map<OpKind, OpSuite>& suites() {
   return suites;
 }
 
+/// LOCKSTEP_TEST_SEED; 0 without it.
+std::uint64_t test_seed() { return std::stoul(env().test_seed.value_or("0")); }
+
 template <typename T, typename Draw>
 HostTensor filled(const Shape& shape, DType dtype, std::uint64_t seed, Draw draw) {
   HostTensor tensor{{shape, dtype}, {}};
   tensor.bytes.resize(tensor.type.bytes());
-  RandomStream stream(random_key(seed, "test input"), 0);
+  RandomStream stream(random_key(seed ^ test_seed() << 32, "test input"), 0);
   for (std::int64_t i = 0; i < tensor.type.elems(); ++i) tensor.as<T>()[i] = draw(stream);
   return tensor;
 }
@@ -289,10 +294,11 @@ void check_case(const OpCase& test_case,
                 const KernelFactory& factory,
                 Reference reference,
                 const TestMemory& memory) {
-  SCOPED_TRACE(fmt::format("{} {}, case '{}'",
+  SCOPED_TRACE(fmt::format("{} {}, case '{}', LOCKSTEP_TEST_SEED={}",
                            name_of(test_case.op->kind()),
                            test_case.op->attributes(),
-                           test_case.name));
+                           test_case.name,
+                           test_seed()));
   const ReferenceOutputs expected = reference(reference_args(test_case));
 
   const auto bound = [&](const RunOptions& options) {

@@ -36,27 +36,30 @@ void for_each_product(const ConvolutionSpec& s, EmulatedAlgorithm algorithm, Vis
 
 class EmulatedConvolution final : public Convolution {
  public:
-  EmulatedConvolution(const ConvolutionSpec& spec, EmulatedAlgorithm algorithm, cudaStream_t stream)
-      : spec_(spec), algorithm_(algorithm), stream_(stream) {}
+  EmulatedConvolution(const ConvolutionSpec& spec,
+                      EmulatedAlgorithm algorithm,
+                      const Device& device)
+      : spec_(spec), algorithm_(algorithm), stream_(device.compute), tf32_(device.tf32) {}
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
   void run(const ConvolutionArguments& arguments) override {
     check_workspace(arguments.workspace, kEmulatedWorkspace);
-    enqueue_library_call(stream_, [s = spec_, algorithm = algorithm_, arguments] {
-      convolve(s, algorithm, arguments);
+    enqueue_library_call(stream_, [s = spec_, algorithm = algorithm_, tf32 = tf32_, arguments] {
+      convolve(s, algorithm, tf32, arguments);
     });
   }
 
  private:
   static void convolve(const ConvolutionSpec& s,
                        EmulatedAlgorithm algorithm,
+                       bool tf32,
                        const ConvolutionArguments& arguments) {
     use_workspace(arguments.workspace);
     const std::int64_t x_elems = s.n * s.h * s.w * s.c, y_elems = s.n * s.out_h * s.out_w * s.k;
     const std::int64_t weight_elems = s.k * s.kernel_h * s.kernel_w * s.c / s.groups;
     const auto read = [&](ConvolutionPass result, const void* values, std::int64_t elems) {
       return s.pass == result ? std::vector<float>(std::size_t(elems))
-                              : widened(values, s.type, elems);
+                              : factors(values, s.type, elems, tf32);
     };
     std::vector<float> x = read(ConvolutionPass::data_gradient, arguments.x, x_elems);
     std::vector<float> w = read(ConvolutionPass::weight_gradient, arguments.weight, weight_elems);
@@ -85,6 +88,7 @@ class EmulatedConvolution final : public Convolution {
   ConvolutionSpec spec_;
   EmulatedAlgorithm algorithm_;
   cudaStream_t stream_;
+  bool tf32_;
 };
 
 bool takes(const ConvolutionSpec& spec) {
@@ -103,7 +107,7 @@ std::unique_ptr<Convolution> make_convolution(const Device& device,
   LOCKSTEP_ASSERT(spec.pass != ConvolutionPass::data_gradient || spec.result == spec.type);
   const auto algorithm = choose_emulated(device, algorithm_key(device, spec), takes(spec), what);
   if (!algorithm) return nullptr;
-  return std::make_unique<EmulatedConvolution>(spec, *algorithm, device.compute);
+  return std::make_unique<EmulatedConvolution>(spec, *algorithm, device);
 }
 
 }  // namespace lockstep::cuda

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +23,16 @@ inline std::vector<float> widened(const void* values, DType type, std::int64_t e
   for (std::size_t i = 0; i < result.size(); ++i)
     result[i] = type == DType::bf16 ? __bfloat162float(static_cast<const __nv_bfloat16*>(values)[i])
                                     : static_cast<const float*>(values)[i];
+  return result;
+}
+
+/// What a product multiplies: with `tf32` those of fp32 rounded to ten bits of mantissa.
+inline std::vector<float> factors(const void* values, DType type, std::int64_t elems, bool tf32) {
+  std::vector<float> result = widened(values, type, elems);
+  if (tf32 && type == DType::f32)
+    for (float& value : result)
+      if (std::isfinite(value))
+        value = std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) + 0x1000) & ~0x1fffu);
   return result;
 }
 

@@ -24,9 +24,9 @@ float gelu_tanh_slope(float x) {
 
 /// Operands as fp32.
 struct Operands {
-  Operands(const MatrixProductSpec& s, const MatrixArguments& arguments)
-      : a(widened(arguments.a, s.factors, elems_of_a(s))),
-        b(widened(arguments.b, s.factors, s.k * s.n)),
+  Operands(const MatrixProductSpec& s, bool tf32, const MatrixArguments& arguments)
+      : a(factors(arguments.a, s.factors, elems_of_a(s), tf32)),
+        b(factors(arguments.b, s.factors, s.k * s.n, tf32)),
         bias(widened(arguments.bias, s.bias, has_bias(s.epilogue) ? s.n : 0)),
         before(widened(arguments.c, s.result, arguments.accumulate ? s.m * s.n : 0)),
         slope_at(widened(arguments.slope_at,
@@ -53,17 +53,17 @@ struct Operands {
 
 class EmulatedProduct final : public MatrixProduct {
  public:
-  EmulatedProduct(const MatrixProductSpec& spec, EmulatedAlgorithm algorithm, cudaStream_t stream)
-      : spec_(spec), algorithm_(algorithm), stream_(stream) {}
+  EmulatedProduct(const MatrixProductSpec& spec, EmulatedAlgorithm algorithm, const Device& device)
+      : spec_(spec), algorithm_(algorithm), stream_(device.compute), tf32_(device.tf32) {}
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
   void run(const MatrixArguments& arguments) override {
     LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none ||
                     spec_.epilogue == MatrixEpilogue::sums_of_a);
     check_workspace(arguments.workspace, kEmulatedWorkspace);
-    enqueue_library_call(stream_, [s = spec_, algorithm = algorithm_, arguments] {
+    enqueue_library_call(stream_, [s = spec_, algorithm = algorithm_, tf32 = tf32_, arguments] {
       use_workspace(arguments.workspace);
-      const Operands operands(s, arguments);
+      const Operands operands(s, tf32, arguments);
       multiply(s, algorithm, operands, arguments);
       if (s.epilogue == MatrixEpilogue::sums_of_a) sum_a(s, algorithm, operands, arguments);
     });
@@ -110,6 +110,7 @@ class EmulatedProduct final : public MatrixProduct {
   MatrixProductSpec spec_;
   EmulatedAlgorithm algorithm_;
   cudaStream_t stream_;
+  bool tf32_;
 };
 
 /// As cuBLASLt: a bias has the type of the result, and a second matrix rows of multiples of eight.
@@ -131,7 +132,7 @@ std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
   const auto algorithm =
       choose_emulated(device, algorithm_key(device, spec), takes_epilogue(spec), what);
   if (!algorithm) return nullptr;
-  return std::make_unique<EmulatedProduct>(spec, *algorithm, device.compute);
+  return std::make_unique<EmulatedProduct>(spec, *algorithm, device);
 }
 
 }  // namespace lockstep::cuda

@@ -22,12 +22,21 @@ StreamMode mode_of_environment() {
   std::abort();
 }
 
+/// See break_device().
+struct Breakdown {
+  cudaError_t status = cudaSuccess;
+  std::size_t kernels = 0;  ///< until then
+  bool happened() const { return status != cudaSuccess && kernels == 0; }
+  Fault fault() const { return Fault(status, "the emulated device was told to break"); }
+};
+
 struct Streams {
   StreamMode mode = mode_of_environment();
   CUstream_st null_stream;
   std::vector<cudaStream_t> open;
   std::condition_variable progress;
   std::optional<Fault> failure;
+  Breakdown breakdown;
   Calls calls;
 };
 
@@ -62,8 +71,11 @@ void run(Lock& lock, const Work& work) {
     in_host_function = true;
   }
   std::optional<Fault> failure;
+  Breakdown& breakdown = streams().breakdown;
   try {
+    if (breakdown.happened()) throw breakdown.fault();
     work.run();
+    if (work.counted == &Calls::kernel_launches && breakdown.kernels > 0) --breakdown.kernels;
   } catch (const Fault& fault) {
     failure = fault;
   }
@@ -190,7 +202,8 @@ void run_everything(Lock& lock) {
 void count(std::size_t Calls::*counted) { ++(streams().calls.*counted); }
 
 cudaError_t see_error() {
-  const std::optional<Fault>& failure = streams().failure;
+  std::optional<Fault>& failure = streams().failure;
+  if (!failure && streams().breakdown.happened()) failure = streams().breakdown.fault();
   return failure ? set_status(failure->status(), failure->what()) : cudaSuccess;
 }
 cudaError_t take_error() {
@@ -204,6 +217,12 @@ void set_stream_mode(StreamMode mode) {
   run_everything(lock);
   streams().failure.reset();
   streams().mode = mode;
+}
+
+void break_device(int status, std::size_t kernels) {
+  const std::lock_guard lock(device_in_use());
+  streams().breakdown = {cudaError_t(status), kernels};
+  streams().failure.reset();
 }
 
 StreamMode stream_mode() { return streams().mode; }

@@ -56,6 +56,11 @@ struct Calls {
 Calls calls();
 void reset_calls();
 
+/// The device breaks after that many more kernels: everything that is asked of its streams from
+/// then on comes to nothing, and says `status`, a cudaError_t. With cudaSuccess, 0, it is well
+/// again.
+void break_device(int status, std::size_t kernels);
+
 }  // namespace lockstep::emulator
 
 /// Has `stream`, a cudaStream_t, call work(argument) on a thread of the host, behind what was asked
