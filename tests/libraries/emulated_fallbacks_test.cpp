@@ -2,9 +2,11 @@
 // What linear and conv2d do where a library takes a part of their work, and where it refuses.
 #include <gmock/gmock.h>
 
+#include "core/base/error.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/gelu.h"
 #include "core/ops/linear.h"
+#include "kernels/cuda/algorithm_book.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
@@ -162,6 +164,22 @@ TEST_F(CudaFallbacks, WhatTheLibraryLacksIsNamedOnceForEachLayer) {
                                 HasSubstr("the emulated library refuses it"))));
   for (int i = 0; i < 4; ++i) check(unusual_case(fmt::format("block{}", i)), conv2d_reference);
   EXPECT_THAT(backend().notices(), ElementsAre(HasSubstr(" and 2 more: ")));
+}
+
+TEST(AlgorithmBook, ComesBackFromItsText) {
+  using cuda::AlgorithmChoice;
+  cuda::AlgorithmBook book, other;
+  book.choice("product", [] { return AlgorithmChoice{.text = "fast", .why_none = ""}; });
+  book.choice("convolution", [] { return AlgorithmChoice{.text = "", .why_none = "too\twide\n"}; });
+  other.choice("of its own", [] { return AlgorithmChoice{.text = "slow", .why_none = ""}; });
+  other.replace(book.to_text());
+  EXPECT_EQ(other.to_text(), book.to_text());
+  EXPECT_EQ(other.find("of its own"), nullptr);
+  EXPECT_EQ(other.find("convolution")->why_none, "too wide ");
+  const auto never = []() -> AlgorithmChoice { throw Error("asked again"); };
+  EXPECT_EQ(other.choice("product", never).text, "fast");
+  EXPECT_THROW(other.replace("product\tfast"), InternalError);
+  EXPECT_EQ(other.to_text(), book.to_text());
 }
 
 }  // namespace
