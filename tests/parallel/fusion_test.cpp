@@ -17,7 +17,9 @@ void expect_equal_with_and_without_fusion(SmallRun run, std::size_t kept_more = 
   const TrainSummary apart = testing::train(run, testing::mpi_world());
   EXPECT_EQ(fused.weights_sha256, apart.weights_sha256);
   EXPECT_EQ(fused.val_loss, apart.val_loss);
-  EXPECT_LE(fused.activation_bytes, apart.activation_bytes + kept_more);
+  // The search for an arena ends with one that may be some thousandths larger than it must be.
+  EXPECT_LE(double(fused.activation_bytes),
+            double(apart.activation_bytes) * 1.005 + double(kept_more));
 }
 
 /// Batch norm with ReLU keeps scale and shift as well, two floats a channel. In resnet20 that are
