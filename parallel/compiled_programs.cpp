@@ -43,6 +43,7 @@ MemoryReuse reuse_of_environment() {
 }
 
 Builder::Settings settings_for(const TrainOptions& options,
+                               const DeviceTraits& device,
                                const BatchPlan& batch,
                                std::int64_t samples) {
   BatchNormPolicy policy = options.batch_norm;
@@ -56,6 +57,7 @@ Builder::Settings settings_for(const TrainOptions& options,
           .precision = options.precision,
           .fuse = options.fuse,
           .recompute = options.recompute != Recompute::none,
+          .row_multiple = device.row_multiple,
           .freeze = options.freeze};
 }
 
@@ -113,7 +115,7 @@ void CompiledPrograms::add(Backend& backend,
                            const TrainOptions& options,
                            const BatchPlan& batch,
                            std::int64_t micro_batch) {
-  Builder::Settings settings = settings_for(options, batch, micro_batch);
+  Builder::Settings settings = settings_for(options, traits_, batch, micro_batch);
   Graph graph = trace(model, loss, samples, settings);
   if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options, traits_, graph));
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);

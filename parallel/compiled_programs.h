@@ -75,6 +75,7 @@ class CompiledPrograms {
 std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes);
 /// With which the training program for micro-batches of `samples` is traced.
 Builder::Settings settings_for(const TrainOptions& options,
+                               const DeviceTraits& device,
                                const BatchPlan& batch,
                                std::int64_t samples);
 std::int64_t bucket_bytes(const TrainOptions& options,

@@ -47,7 +47,7 @@ ProgramSizes::ProgramSizes(Backend& device,
 MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
                                   const BatchPlan& batch,
                                   std::int64_t samples) {
-  Builder::Settings settings = settings_for(options, batch, samples);
+  Builder::Settings settings = settings_for(options, device_.traits(), batch, samples);
   device_.allow_tf32(options.precision == Precision::tf32);
   for (const Known& known : known_)
     if (known.settings == settings && known.bucket_mb == options.bucket_mb) return *known.sizes;

@@ -164,11 +164,16 @@ struct DeviceTraits {
   int buckets_in_flight = 4;
   /// Copies on DeviceStream::copies run while the compute stream works.
   bool copies_beside_compute = false;
+  /// Rows of bf16 logits become multiples of as many elements; see core/plan/pad_logits.h.
+  std::int64_t row_multiple = 1;
 };
 /// Of GPUs. An all-reduce over NVLink (8 x H200) reaches 276 GB/s of its 464 with 32 MiB, 347 with
 /// 64: stas00/ml-engineering, network.
 inline constexpr DeviceTraits kGpuTraits{
-    .bucket_bytes = std::int64_t{64} << 20, .buckets_in_flight = 1, .copies_beside_compute = true};
+    .bucket_bytes = std::int64_t{64} << 20,
+    .buckets_in_flight = 1,
+    .copies_beside_compute = true,
+    .row_multiple = 64};
 
 /// The memory that allocate() takes from.
 struct DeviceMemory {

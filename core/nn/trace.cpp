@@ -29,7 +29,7 @@ ValueId apply_forward_passes(Graph& graph, ValueId value, const Builder::Setting
   if (settings.precision == Precision::bf16) value = lower_to_bf16(graph, value, kInputName);
   if (!settings.fuse) return value;
   value = fuse(graph, value, settings.mode == Mode::training, settings.recompute);
-  return pad_logits(graph, value);
+  return pad_logits(graph, value, settings.row_multiple);
 }
 
 ValueId as_f32(Graph& graph, ValueId value) {

@@ -11,11 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kAligned = 8;  ///< bf16 numbers in 16 bytes
-constexpr std::int64_t kMultiple = 64, kLeastClasses = 1024;
-
-std::int64_t pitch_for(std::int64_t classes) {
-  return (classes + kMultiple - 1) / kMultiple * kMultiple;
-}
+constexpr std::int64_t kLeastClasses = 1024;
 
 /// Whether `node` makes logits that are worth it.
 bool is_head(const Graph& graph, const Node& node) {
@@ -43,17 +39,18 @@ std::vector<bool> find_logits(const Graph& graph) {
 
 }  // namespace
 
-ValueId pad_logits(Graph& graph, ValueId loss) {
+ValueId pad_logits(Graph& graph, ValueId loss, std::int64_t multiple) {
+  if (multiple == 1) return loss;
   const std::vector<bool> is_logits = find_logits(graph);
   GraphRewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
     if (is_logits[std::size_t(node.outputs[0])]) {
       const std::int64_t classes = graph.value(node.outputs[0]).type.shape[-1];
-      rewriter.copy(node,
-                    std::make_shared<ops::Linear>(
-                        false, ops::Activation::none, false, pitch_for(classes)));
+      const std::int64_t padded = (classes + multiple - 1) / multiple * multiple;
+      rewriter.copy(
+          node, std::make_shared<ops::Linear>(false, ops::Activation::none, false, padded));
       rewriter.add_note(
-          fmt::format("linear '{}' pads {} classes to {}", node.path, classes, pitch_for(classes)));
+          fmt::format("linear '{}' pads {} classes to {}", node.path, classes, padded));
     } else if (node.op->kind() == OpKind::softmax_cross_entropy &&
                is_logits[std::size_t(node.inputs[0])]) {
       const auto& op = op_cast<ops::SoftmaxCrossEntropy>(*node.op);

@@ -19,7 +19,8 @@ enum class Reads { loss, another };
 Graph traced(int classes,
              Mode mode = Mode::training,
              Precision precision = Precision::bf16,
-             Reads reads = Reads::loss) {
+             Reads reads = Reads::loss,
+             std::int64_t multiple = 64) {
   data::SampleSpec samples;
   samples.input = {{24}, DType::f32};
   samples.target = {Shape{}, DType::i32};
@@ -32,6 +33,7 @@ Graph traced(int classes,
   settings.mode = mode;
   settings.micro_batch = 4;
   settings.precision = precision;
+  settings.row_multiple = multiple;
   return trace(model, softmax_cross_entropy, samples, settings);
 }
 
@@ -71,6 +73,7 @@ TEST(PadLogits, OthersStayAsTheyAre) {
   EXPECT_EQ(length(traced(50264)), 50264);  // 16 bytes divide its rows
   EXPECT_EQ(length(traced(50257, Mode::training, Precision::fp32)), 50257);
   EXPECT_EQ(length(traced(50257, Mode::training, Precision::bf16, Reads::another)), 50257);
+  EXPECT_EQ(length(traced(50257, Mode::training, Precision::bf16, Reads::loss, 1)), 50257);
 }
 
 }  // namespace
