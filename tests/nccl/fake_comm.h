@@ -32,6 +32,7 @@ struct ncclComm {
   std::atomic<int> failure = ncclSuccess;  ///< what is said once nothing is in progress
   std::atomic<int> polls_left = 0;
   std::atomic<bool> ended = false, aborted = false;
+  std::atomic<int> recorded = 0;  ///< groups of calls that graphs hold
 };
 
 enum class FakeKind { all_reduce, all_gather, broadcast, send, receive };
@@ -56,5 +57,5 @@ void begin_join(ncclComm& comm);
 bool join_is_complete(ncclComm& comm);
 
 std::size_t size_of(ncclDataType_t type);
-/// Moves the data of calls that belong together. Waits for the other ranks.
+/// Moves the data of calls that belong together. Waits for the other ranks, unless `comm` is aborted.
 void do_calls(ncclComm& comm, const std::vector<FakeCall>& calls);

@@ -1,22 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/nccl/fake_nccl.h"
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <mutex>
+#include <string_view>
+#include <thread>
 
 #include "tests/nccl/fake_comm.h"
 
 namespace {
 
-using Enqueue = int (*)(void* stream, void (*work)(void*), void* argument);
+using Enqueue = int (*)(void* stream,
+                        void (*work)(void*),
+                        void* argument,
+                        void (*release)(void*));
 
-/// Calls that were asked for together. Never freed: a graph may do them again.
+/// Calls that were asked for together, which a graph may do again and again.
 struct Work {
   ncclComm* comm;
   std::vector<FakeCall> calls;
+  bool recorded() const { return calls.front().recorded; }
 };
 
 struct Group {
@@ -37,10 +45,26 @@ ncclResult_t refuse(const char* why) {
   return ncclInvalidArgument;
 }
 
+void fail(ncclComm& comm) {
+  fake_nccl_says("connection closed by remote peer");
+  comm.failure = ncclRemoteError;
+}
+
 void run(void* argument) {
   const Work& work = *static_cast<Work*>(argument);
+  FakeNccl& fake = *fake_nccl();
   if (work.comm->aborted) return;
+  const bool replayed = work.recorded();
+  const int number = ++(replayed ? fake.replays : fake.eager);
+  if (number == (replayed ? fake.dies_at_replay : fake.dies_at)) std::raise(SIGKILL);
   do_calls(*work.comm, work.calls);
+  if (replayed && number == fake.fails_at_replay) fail(*work.comm);
+}
+
+void release(void* argument) {
+  const auto* work = static_cast<Work*>(argument);
+  if (work->recorded()) --work->comm->recorded;
+  delete work;
 }
 
 ncclResult_t launch() {
@@ -50,11 +74,9 @@ ncclResult_t launch() {
   const int number = ++fake_nccl()->groups;
   const auto enqueue = reinterpret_cast<Enqueue>(dlsym(RTLD_DEFAULT, "lockstep_emulator_enqueue"));
   if (enqueue == nullptr) fake_nccl_dies("the program exports no lockstep_emulator_enqueue");
-  if (enqueue(group.stream, run, work) != 0) return ncclUnhandledCudaError;
-  if (number == fake_nccl()->fails_at) {
-    fake_nccl_says("connection closed by remote peer");
-    comm.failure = ncclRemoteError;
-  }
+  if (work->recorded()) ++comm.recorded;
+  if (enqueue(group.stream, run, work, release) != 0) return ncclUnhandledCudaError;
+  if (number == fake_nccl()->fails_at) fail(comm);
   if (fake_nccl()->polls == 0) return ncclSuccess;
   comm.polls_left = int(fake_nccl()->polls);
   comm.state = ncclInProgress;
@@ -133,8 +155,10 @@ ncclResult_t ncclCommInitRankConfig(
   const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
   if (config->magic != expected.magic || config->blocking != 0)
     return refuse("only communicators that do not block are played");
-  if (std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT") == nullptr)
-    return refuse("NCCL_LAUNCH_ORDER_IMPLICIT is not set");
+  const char* order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  if (order == nullptr || std::string_view(order) != "1")
+    return refuse("NCCL_LAUNCH_ORDER_IMPLICIT is not 1");
+  if (fake_nccl()->dies_joining) std::raise(SIGKILL);
   auto* made = new ncclComm;
   made->rank = rank;
   made->size = ranks;
@@ -183,7 +207,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm->ended.exchange(true)) fake_nccl_dies("a communicator is aborted that is no more");
   comm->aborted = true;
   ++fake_nccl()->aborted;
-  return ncclInProgress;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (comm->recorded != 0) {
+    if (std::chrono::steady_clock::now() > end)
+      fake_nccl_dies("an abort waits for a graph that nobody destroys");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ++fake_nccl()->aborts_ended;
+  return ncclSuccess;
 }
 
 ncclResult_t ncclGroupStart() {

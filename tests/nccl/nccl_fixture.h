@@ -32,6 +32,7 @@ inline FakeNccl& fake() {
       const auto* last = static_cast<const std::byte*>(memory) + bytes - 1;
       return !device().is_host_memory(memory) && !device().is_host_memory(last);
     };
+    set_nccl_variables();
     played->is_recorded = [](void* stream) {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status);
@@ -42,9 +43,10 @@ inline FakeNccl& fake() {
   return *found;
 }
 
-inline std::unique_ptr<Communicator> make_nccl(const NcclOptions& options = {.join_s = 30}) {
+inline std::unique_ptr<Communicator> make_nccl(const NcclOptions& options = {.join_s = 30},
+                                               Communicator& host = mpi_world()) {
   fake();
-  return make_nccl_communicator(mpi_world(), device(), options);
+  return make_nccl_communicator(host, device(), options);
 }
 
 /// An array in device memory.

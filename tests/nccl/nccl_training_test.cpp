@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole trainings over a played NCCL, on streams in adverse orders, recorded and replayed: the bits
 // are those over MPI, asked for kernel by kernel.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/data/sources.h"
@@ -9,6 +10,7 @@
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
 #include "tests/nccl/nccl_fixture.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/streams.h"
 
@@ -16,17 +18,21 @@ namespace lockstep {
 namespace {
 
 using emulator::StreamMode;
+using ::testing::HasSubstr;
 using namespace testing;
 
 /// This rank's device, its memory joined to others' by NCCL.
 class NcclContext final : public RankContext {
  public:
+  explicit NcclContext(Communicator& host = mpi_world())
+      : host_(host), nccl_(make_nccl({.join_s = 30}, host)) {}
   Backend& backend() override { return device(); }
   Communicator& communicator() override { return *nccl_; }
-  Communicator& host_communicator() override { return mpi_world(); }
+  Communicator& host_communicator() override { return host_; }
 
  private:
-  std::unique_ptr<Communicator> nccl_ = make_nccl();
+  Communicator& host_;
+  std::unique_ptr<Communicator> nccl_;
 };
 
 /// With dropout, several buckets, and a short last batch that leaves a rank of four without work.
@@ -48,7 +54,9 @@ SmallRun small_run() {
 
 constexpr const char* kOverRanks = "batch norm's groups are of several ranks";
 
-void expect_bits_of_mpi(const SmallRun& run, const std::string& why_not = {}) {
+void expect_bits_of_mpi(const SmallRun& run,
+                        const std::string& why_not = {},
+                        Communicator& host = mpi_world()) {
   const TrainSummary over_mpi = [&] {
     SmallRun asked = run;
     asked.options.record_steps = false;
@@ -56,7 +64,7 @@ void expect_bits_of_mpi(const SmallRun& run, const std::string& why_not = {}) {
   }();
   for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
     emulator::set_stream_mode(mode);
-    NcclContext context;
+    NcclContext context(host);
     const TrainSummary over_nccl = train(run, context);
     emulator::set_stream_mode(StreamMode::at_once);
     EXPECT_EQ(over_nccl.weights_sha256, over_mpi.weights_sha256) << "streams: " << int(mode);
@@ -91,6 +99,42 @@ TEST(NcclTraining, EqualBitsOfBf16) {
   run.options.precision = Precision::bf16;
   expect_bits_of_mpi(run);
 }
+
+/// Ranks that say they are on hosts of two, where there are several such hosts.
+class NcclTwoLevels : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (mpi_world().size() < 4) GTEST_SKIP() << "needs two hosts of two ranks";
+  }
+  Traffic traffic_;
+  ClaimedHosts hosts_{mpi_world(), 2, traffic_};
+};
+
+TEST_F(NcclTwoLevels, EqualBits) { expect_bits_of_mpi(small_run(), {}, hosts_); }
+
+/// Every rank leaves a training whose network fails in a replay, although graphs hold collectives.
+void expect_an_error_from_replays(Communicator& host) {
+  SmallRun run = small_run();
+  run.options.steps = 100;
+  const int aborted = fake().aborted;
+  {
+    NcclContext context(host);
+    fake().fails_at_replay = fake().replays + 30;
+    try {
+      train(run, context);
+      ADD_FAILURE() << "it trained to the end, with " << fake().replays << " replays";
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("connection closed by remote peer"));
+    }
+    fake().fails_at_replay = 0;
+  }
+  EXPECT_GT(fake().aborted, aborted);
+  EXPECT_EQ(fake().aborts_ended, fake().aborted) << "an abort hangs in a graph";
+}
+
+TEST(NcclTraining, AnErrorInReplaysEndsEveryRank) { expect_an_error_from_replays(mpi_world()); }
+
+TEST_F(NcclTwoLevels, AnErrorInReplaysEndsEveryRank) { expect_an_error_from_replays(hosts_); }
 
 TEST(NcclTraining, FastSumsTrainAsWell) {
   SmallRun run = small_run();
