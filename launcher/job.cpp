@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <string_view>
@@ -71,7 +72,7 @@ std::string own_reason_against_nccl() {
 }
 
 /// One of each kind that an exchange has. Throws EnvironmentError: NCCL joined, but does not reach.
-void try_collectives(Communicator& communicator, Backend& backend) {
+void try_reach(Communicator& communicator, Backend& backend) {
   const int ranks = communicator.size();
   const auto memory =
       backend.allocate(2 * std::size_t(ranks) * sizeof(float), "trial of collectives");
@@ -100,6 +101,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   s.join_s = limits.join_s;
   const VariableMap variables = process_variables();
   s.discovery = discover_rank(variables);
+  set_cuda_variables();
   const bool apart = env().nccl == "shared";
   set_nccl_variables(apart ? std::optional(s.discovery.rank) : std::nullopt);
   if (env().fault)
@@ -175,10 +177,14 @@ void Job::join_devices(std::span<const DeviceCard> cards) {
   State& s = *state_;
   const std::string why_not = reason_against_nccl(cards);
   if (why_not.empty()) {
+    const std::uint64_t before = s.backend->memory().free.value_or(0);
     s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
-    // Connects everybody, and takes the memory for it, before what is left is asked for.
+    // Whether it reaches everybody. What a training needs more is tried when that is known: see
+    // Note [Trial of collectives].
     const CollectiveScope scope(position(), {.name = "trial of collectives"});
-    try_collectives(*s.of_devices, *s.backend);
+    try_reach(*s.of_devices, *s.backend);
+    const std::uint64_t after = s.backend->memory().free.value_or(0);
+    add_collectives_bytes(before - std::min(before, after));
     return;
   }
   const DeviceReach reach = MpiSession::reaches_gpus() ? DeviceReach::blocking : DeviceReach::none;

@@ -10,6 +10,7 @@
 #include "core/base/env.h"
 #include "launcher/memory_text.h"
 #include "launcher/memory_users.h"
+#include "parallel/exchange_trial.h"
 
 namespace lockstep {
 namespace {
@@ -86,7 +87,7 @@ TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::s
     : context_(context),
       request_(std::move(request)),
       model_(std::move(model)),
-      rooms_(memory_rooms(context)) {}
+      rooms_(memory_rooms(context, bytes_of_collectives(context, request_.options))) {}
 
 MemoryTarget TrainingMemory::room_target() const {
   const MemoryRoom& least = *std::ranges::min_element(

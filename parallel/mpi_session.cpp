@@ -2,10 +2,10 @@
 #include "parallel/mpi_session.h"
 
 #include <exception>
+#include <mpi.h>
 #include <string_view>
 #if __has_include(<mpi-ext.h>)  // Open MPI's
 #include <mpi-ext.h>
-#include <mpi.h>
 #endif
 
 #include "core/base/error.h"

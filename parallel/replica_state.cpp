@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
+#include "parallel/exchange_trial.h"
 #include "parallel/fault_player.h"
 
 namespace lockstep {
@@ -56,6 +57,7 @@ Replica::State::State(RankContext& rank_context,
   initialise_parameters();
   if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
+  collectives_bytes = try_collectives(context, *this, batch, group_.get());
   why_not_recorded_ = reason_not_to_record();
   if (!all_ranks_say(why_not_recorded_.empty()) && why_not_recorded_.empty())
     why_not_recorded_ = "another rank cannot record steps";

@@ -75,17 +75,10 @@ void do_collective(ncclComm& comm, const FakeCall& call) {
   Bytes &own = transfer->own, &all = transfer->all;
   MPI_Request* request = &transfer->requests[0];
   if (call.kind == FakeKind::all_reduce) {
-    MPI_Iallreduce(
-        own.data(), all.data(), int(call.count), MPI_FLOAT, MPI_SUM, comm.mpi, request);
+    MPI_Iallreduce(own.data(), all.data(), int(call.count), MPI_FLOAT, MPI_SUM, comm.mpi, request);
   } else if (gathers) {
-    MPI_Iallgather(own.data(),
-                   int(bytes),
-                   MPI_BYTE,
-                   all.data(),
-                   int(bytes),
-                   MPI_BYTE,
-                   comm.mpi,
-                   request);
+    MPI_Iallgather(
+        own.data(), int(bytes), MPI_BYTE, all.data(), int(bytes), MPI_BYTE, comm.mpi, request);
   } else {
     if (comm.rank == call.peer) all = own;
     MPI_Ibcast(all.data(), int(bytes), MPI_BYTE, call.peer, comm.mpi, request);

@@ -33,6 +33,8 @@ struct ncclComm {
   std::atomic<int> polls_left = 0;
   std::atomic<bool> ended = false, aborted = false;
   std::atomic<int> recorded = 0;  ///< groups of calls that graphs hold
+  unsigned connected = 0;         ///< bits of FakeKind
+  std::vector<void*> taken;       ///< of the device's memory
 };
 
 enum class FakeKind { all_reduce, all_gather, broadcast, send, receive };
@@ -57,5 +59,6 @@ void begin_join(ncclComm& comm);
 bool join_is_complete(ncclComm& comm);
 
 std::size_t size_of(ncclDataType_t type);
-/// Moves the data of calls that belong together. Waits for the other ranks, unless `comm` is aborted.
+/// Moves the data of calls that belong together. Waits for the other ranks, unless `comm` is
+/// aborted.
 void do_calls(ncclComm& comm, const std::vector<FakeCall>& calls);

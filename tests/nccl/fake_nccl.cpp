@@ -15,10 +15,7 @@
 
 namespace {
 
-using Enqueue = int (*)(void* stream,
-                        void (*work)(void*),
-                        void* argument,
-                        void (*release)(void*));
+using Enqueue = int (*)(void* stream, void (*work)(void*), void* argument, void (*release)(void*));
 
 /// Calls that were asked for together, which a graph may do again and again.
 struct Work {
@@ -87,6 +84,15 @@ bool on_device(const void* memory, const FakeCall& call, int blocks = 1) {
   return fake_nccl()->is_device(memory, std::size_t(blocks) * call.count * size_of(call.type));
 }
 
+void connect(ncclComm& comm, const FakeCall& call) {
+  FakeNccl& fake = *fake_nccl();
+  const unsigned bit = 1u << unsigned(call.kind);
+  if (comm.connected & bit) return;
+  comm.connected |= bit;
+  ++fake.connections;
+  if (!call.recorded) comm.taken.push_back(fake.take(FakeNccl::kConnection));
+}
+
 ncclResult_t ask(ncclComm* comm, cudaStream_t stream, const FakeCall& call) {
   if (comm == nullptr || comm->ended) fake_nccl_dies("a communicator is used that is no more");
   if (comm->state != ncclSuccess)
@@ -106,6 +112,7 @@ ncclResult_t ask(ncclComm* comm, cudaStream_t stream, const FakeCall& call) {
   group.calls.push_back(call);
   group.calls.back().recorded =
       fake_nccl()->is_recorded != nullptr && fake_nccl()->is_recorded(stream);
+  connect(*comm, group.calls.back());
   return group.depth > 0 ? ncclSuccess : launch();
 }
 
@@ -199,6 +206,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm->ended.exchange(true)) fake_nccl_dies("a communicator is destroyed twice");
   if (comm->state != ncclSuccess) fake_nccl_dies("a communicator is destroyed before it is final");
+  for (void* memory : comm->taken) fake_nccl()->give_back(memory);
   ++fake_nccl()->destroyed;
   return ncclSuccess;
 }

@@ -26,11 +26,17 @@ struct FakeNccl {
   /// Whether what is asked of that stream is recorded, which all ranks of a collective have to
   /// agree in; null: nothing is.
   bool (*is_recorded)(void* stream) = nullptr;
+  /// Takes the device's memory and gives it back. A communicator takes kConnection when it first
+  /// does something of a kind, but where that is recorded, until it is destroyed.
+  void* (*take)(std::size_t bytes) = nullptr;
+  void (*give_back)(void* memory) = nullptr;
+  static constexpr std::size_t kConnection = 1 << 20;
   /// Whether these bytes are of the device's memory.
   bool (*is_device)(const void* memory, std::size_t bytes) = nullptr;
 
   // What happened.
-  std::atomic<int> groups = 0;  ///< of calls that moved something, or single ones
+  std::atomic<int> groups = 0;              ///< of calls that moved something, or single ones
+  std::atomic<int> connections = 0;         ///< first uses of communicators for calls of a kind
   std::atomic<int> eager = 0, replays = 0;  ///< groups that were done
   std::atomic<int> joined = 0, destroyed = 0;
   std::atomic<int> aborted = 0, aborts_ended = 0;

@@ -32,6 +32,12 @@ inline FakeNccl& fake() {
       const auto* last = static_cast<const std::byte*>(memory) + bytes - 1;
       return !device().is_host_memory(memory) && !device().is_host_memory(last);
     };
+    played->take = [](std::size_t bytes) {
+      void* memory = nullptr;
+      cudaMalloc(&memory, bytes);
+      return memory;
+    };
+    played->give_back = [](void* memory) { cudaFree(memory); };
     set_nccl_variables();
     played->is_recorded = [](void* stream) {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

@@ -6,6 +6,8 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
+#include "parallel/exchange_trial.h"
+#include "parallel/memory_table.h"
 #include "parallel/replica.h"
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
@@ -18,6 +20,7 @@ namespace lockstep {
 namespace {
 
 using emulator::StreamMode;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using namespace testing;
 
@@ -109,6 +112,42 @@ class NcclTwoLevels : public ::testing::Test {
   Traffic traffic_;
   ClaimedHosts hosts_{mpi_world(), 2, traffic_};
 };
+
+/// What training and evaluation first need in step 1 they could not get on a full device.
+void expect_all_connected_before_step_1(SmallRun run, Communicator& host) {
+  NcclContext context(host);
+  const std::uint64_t free = *device().memory().free;
+  const int before = fake().connections;
+  const std::uint64_t later = bytes_of_collectives(context, run.options);
+  const auto trial = std::uint64_t(fake().connections - before) * FakeNccl::kConnection;
+  EXPECT_EQ(later + context.collectives_bytes(), trial);
+  EXPECT_EQ(*device().memory().free + context.collectives_bytes(), free);
+
+  run.options.steps = 6;
+  int at_start = 0;
+  run.options.accepted = [&](bool) { at_start = fake().connections; };
+  Trainer trainer(context, run.model, softmax_cross_entropy, run.options);
+  const TrainSummary summary = trainer.fit(run.data);
+  EXPECT_EQ(fake().connections, at_start) << "some way was new to a step";
+  const int kept = at_start - before - int(later / FakeNccl::kConnection);
+  const std::pair<std::string_view, std::uint64_t> counted{
+      "context_and_libraries", std::uint64_t(kept) * FakeNccl::kConnection};
+  EXPECT_THAT(summary.memory, Contains(counted));
+}
+
+TEST(NcclTraining, AllIsConnectedBeforeStep1) {
+  expect_all_connected_before_step_1(small_run(), mpi_world());
+}
+
+TEST(NcclTraining, GroupsOfBatchNormAreConnectedBeforeStep1) {
+  SmallRun run = small_run();
+  run.options.batch_norm = BatchNormPolicy::parse("group:8");
+  expect_all_connected_before_step_1(run, mpi_world());
+}
+
+TEST_F(NcclTwoLevels, AllIsConnectedBeforeStep1) {
+  expect_all_connected_before_step_1(small_run(), hosts_);
+}
 
 TEST_F(NcclTwoLevels, EqualBits) { expect_bits_of_mpi(small_run(), {}, hosts_); }
 
