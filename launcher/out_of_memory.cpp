@@ -123,6 +123,9 @@ MemoryPlan TrainingMemory::require_room() const {
   std::exception_ptr over_limit;
   try {
     plan = plan_memory(context_.backend(), request_);
+    const std::uint64_t of_collectives = context_.collectives_bytes() + rooms_[own_rank()].kept;
+    if (!request_.on_host && of_collectives > 0)
+      plan.table[MemoryCategory::context] = of_collectives;
     own.needed = target_in(rooms_[own_rank()]).needed(plan.table);
   } catch (const OutOfMemory&) {
     over_limit = std::current_exception();
