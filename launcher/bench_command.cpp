@@ -19,7 +19,8 @@ namespace {
 constexpr std::string_view kUsage =
     "usage: lockstep bench all-reduce|model|loader [--json] [--flag value]\n"
     "\n"
-    "  all-reduce  time and bandwidth of the gradient exchange by size, both reductions\n"
+    "  all-reduce  time and bandwidth of the gradient exchange by size, both reductions;\n"
+    "              allreduce will do as well\n"
     "  model       a training step of a model: median, samples/s, FLOP/s, share of the peak\n"
     "  loader      samples/s of a data source by loading threads\n"
     "\n"
@@ -94,7 +95,7 @@ int bench_command(const std::vector<std::string>& arguments) {
     std::cout << kUsage << std::flush;
     return 0;
   }
-  if (what == "all-reduce") return bench_all_reduce(arguments);
+  if (what == "all-reduce" || what == "allreduce") return bench_all_reduce(arguments);
   if (what == "model") return bench_model(arguments);
   if (what == "loader") return bench_loader(arguments);
   const std::string best = nearest(what, kWhat);

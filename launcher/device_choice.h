@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "kernels/cuda/device_probe.h"
 
@@ -28,12 +30,26 @@ int usable_gpus(const std::string& asked);
 struct DeviceCard {
   int exit_code = 0;  ///< 0: opened
   int cuda = 0;
-  int nccl = 0;  ///< gradients may be exchanged by it, as far as this rank goes
+  int shared_nccl = 0;    ///< this rank has LOCKSTEP_NCCL=shared
   char host[64] = {};
-  char device[32] = {};  ///< PCI bus of the GPU
-  char text[768] = {};   ///< the error, or why it is the CPU
+  char machine[64] = {};  ///< tells machines apart that say the same host name, as containers do
+  char device[32] = {};   ///< PCI bus of the GPU; empty: unknown
+  char gpu[48] = {};      ///< its UUID; empty: unknown. Parts of a GPU (MIG) have their own
+  char no_nccl[48] = {};  ///< why gradients are not exchanged by it, as far as this rank goes
+  char text[768] = {};    ///< the error, or why it is the CPU
   char hint[256] = {};
 };
+
+/// `text`, as much as there is room for, and a 0.
+template <std::size_t N>
+void set_text(char (&to)[N], std::string_view text) {
+  const std::size_t length = std::min(text.size(), N - 1);
+  std::copy_n(text.begin(), length, to);
+  to[length] = 0;
+}
+
+/// How many ranks before `rank` are on its machine.
+int ranks_before(std::span<const DeviceCard> cards, int rank);
 
 /// The same on all ranks. Throws Error naming the first rank that failed, with its code;
 /// EnvironmentError: some ranks have a GPU and others none, whose replicas would differ in bits.
@@ -41,5 +57,12 @@ void check_devices(std::span<const DeviceCard> cards);
 
 /// "3 ranks share GPU 0000:01:00.0 of node7", for the busiest GPU; empty where each has its own.
 std::string sharing_note(std::span<const DeviceCard> cards);
+
+/// Whether two ranks work on one GPU, or on parts of it, which NCCL takes for one.
+bool share_a_gpu(std::span<const DeviceCard> cards);
+
+/// Why gradients of GPUs are not exchanged by NCCL, which refuses ranks that share a GPU unless all
+/// say LOCKSTEP_NCCL=shared; empty: they are. The same on all ranks.
+std::string reason_against_nccl(std::span<const DeviceCard> cards);
 
 }  // namespace lockstep

@@ -29,6 +29,12 @@ std::string host_name() {
   return name;
 }
 
+std::string machine_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id.empty() ? host_name() : id;
+}
+
 std::string lockstep_version() { return LOCKSTEP_VERSION; }
 
 HostFacts host_facts() {

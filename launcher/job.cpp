@@ -2,12 +2,9 @@
 #include "launcher/job.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
 #include <optional>
-#include <set>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/base/env.h"
@@ -48,11 +45,6 @@ class Job::State {
 
 namespace {
 
-template <std::size_t N>
-void fill(char (&to)[N], const std::string& text) {
-  std::copy_n(text.begin(), std::min(text.size(), N - 1), to);
-}
-
 template <typename T>
 std::vector<T> gather(Communicator& communicator, const T& own) {
   std::vector<T> all(std::size_t(communicator.size()));
@@ -60,24 +52,17 @@ std::vector<T> gather(Communicator& communicator, const T& own) {
   return all;
 }
 
-/// The number among the ranks of this host: the launcher's word, or by rank order.
+/// The number among the ranks of this machine: the launcher's word, or by rank order.
 int local_rank(const RankDiscovery& discovery, Communicator& communicator, const DeviceCard& own) {
   const std::vector<DeviceCard> cards = gather(communicator, own);
-  if (discovery.local_rank >= 0) return discovery.local_rank;
-  return int(std::count_if(
-      cards.begin(), cards.begin() + communicator.rank(), [&](const DeviceCard& card) {
-        return std::string_view(card.host) == own.host;
-      }));
+  return discovery.local_rank >= 0 ? discovery.local_rank
+                                   : ranks_before(cards, communicator.rank());
 }
 
-/// Whether two ranks work on one GPU, or on parts of it, which NCCL takes for one.
-bool share_a_bus(std::span<const DeviceCard> cards) {
-  std::set<std::pair<std::string_view, std::string_view>> seen;
-  for (const DeviceCard& card : cards) {
-    const std::string_view id = card.device;
-    if (!seen.emplace(card.host, id.substr(0, id.find(' '))).second) return true;
-  }
-  return false;
+/// Of a device, in DeviceMemory::pool behind its address.
+std::string_view uuid_in(std::string_view pool) {
+  const std::size_t space = pool.find(' ');
+  return space == pool.npos ? std::string_view() : pool.substr(space + 1);
 }
 
 /// As far as this rank goes; empty: nothing.
@@ -86,19 +71,8 @@ std::string own_reason_against_nccl() {
   return has_nccl() ? "" : "this was built without it";
 }
 
-/// Why gradients of GPUs are not exchanged by NCCL, which refuses ranks that share a GPU; empty:
-/// they are. The same on all ranks, but for the words.
-std::string reason_against_nccl(std::span<const DeviceCard> cards) {
-  if (const std::string own = own_reason_against_nccl(); !own.empty()) return own;
-  const auto without = std::ranges::find(cards, 0, &DeviceCard::nccl);
-  if (without != cards.end())
-    return fmt::format("rank {} does without it", without - cards.begin());
-  if (share_a_bus(cards) && env().nccl != "shared") return "it takes no two ranks on one GPU";
-  return {};
-}
-
 /// One of each kind that an exchange has. Throws EnvironmentError: NCCL joined, but does not reach.
-void try_collectives(Communicator& communicator, Backend& backend) {
+void try_reach(Communicator& communicator, Backend& backend) {
   const int ranks = communicator.size();
   const auto memory =
       backend.allocate(2 * std::size_t(ranks) * sizeof(float), "trial of collectives");
@@ -118,15 +92,6 @@ void try_collectives(Communicator& communicator, Backend& backend) {
   }
 }
 
-/// To NCCL, ranks of one GPU are then on hosts of their own, which talk through the network.
-void tell_ranks_apart(std::span<const DeviceCard> cards, int rank) {
-  setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", rank).c_str(), 0);
-  const auto is_here = [&](const DeviceCard& card) {
-    return std::string_view(card.host) == cards.front().host;
-  };
-  if (std::ranges::all_of(cards, is_here)) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-}
-
 }  // namespace
 
 Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
@@ -136,6 +101,9 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   s.join_s = limits.join_s;
   const VariableMap variables = process_variables();
   s.discovery = discover_rank(variables);
+  set_cuda_variables();
+  const bool apart = env().nccl == "shared";
+  set_nccl_variables(apart ? std::optional(s.discovery.rank) : std::nullopt);
   if (env().fault)
     s.faults = std::make_unique<FaultPlayer>(
         parse_fault_plan(*env().fault),
@@ -177,7 +145,8 @@ void Job::open_device(const std::string& device) {
   State& s = *state_;
   LOCKSTEP_ASSERT(s.backend == nullptr);
   DeviceCard own;
-  fill(own.host, host_name());
+  set_text(own.host, host_name());
+  set_text(own.machine, machine_id());
   const int local = local_rank(s.discovery, *s.communicator, own);
   std::unique_ptr<Backend> backend;
   try {
@@ -185,14 +154,16 @@ void Job::open_device(const std::string& device) {
         device == "cpu" ? DeviceChoice{} : choose_device(device, probe_cuda(), local);
     backend = choice.cuda ? make_cuda_backend(choice.ordinal) : make_cpu_backend();
     own.cuda = choice.cuda;
-    own.nccl = choice.cuda && own_reason_against_nccl().empty();
-    if (choice.cuda) fill(own.device, cuda_device_id(choice.ordinal));
-    fill(own.text, choice.note);
+    own.shared_nccl = env().nccl == "shared";
+    set_text(own.no_nccl, own_reason_against_nccl());
+    if (choice.cuda) set_text(own.device, cuda_device_id(choice.ordinal));
+    if (choice.cuda) set_text(own.gpu, uuid_in(backend->memory().pool));
+    set_text(own.text, choice.note);
   } catch (...) {
     const ErrorReport report = describe(std::current_exception());
     own.exit_code = report.exit_code;
-    fill(own.text, report.message);
-    fill(own.hint, report.hint);
+    set_text(own.text, report.message);
+    set_text(own.hint, report.hint);
   }
   const std::vector<DeviceCard> cards = gather(*s.communicator, own);
   check_devices(cards);
@@ -206,11 +177,14 @@ void Job::join_devices(std::span<const DeviceCard> cards) {
   State& s = *state_;
   const std::string why_not = reason_against_nccl(cards);
   if (why_not.empty()) {
-    if (share_a_bus(cards)) tell_ranks_apart(cards, s.communicator->rank());
+    const std::uint64_t before = s.backend->memory().free.value_or(0);
     s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
-    // Connects everybody, and takes the memory for it, before what is left is asked for.
+    // Whether it reaches everybody. What a training needs more is tried when that is known: see
+    // Note [Trial of collectives].
     const CollectiveScope scope(position(), {.name = "trial of collectives"});
-    try_collectives(*s.of_devices, *s.backend);
+    try_reach(*s.of_devices, *s.backend);
+    const std::uint64_t after = s.backend->memory().free.value_or(0);
+    add_collectives_bytes(before - std::min(before, after));
     return;
   }
   const DeviceReach reach = MpiSession::reaches_gpus() ? DeviceReach::blocking : DeviceReach::none;

@@ -10,6 +10,7 @@
 #include "core/base/env.h"
 #include "launcher/memory_text.h"
 #include "launcher/memory_users.h"
+#include "parallel/exchange_trial.h"
 
 namespace lockstep {
 namespace {
@@ -86,7 +87,7 @@ TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::s
     : context_(context),
       request_(std::move(request)),
       model_(std::move(model)),
-      rooms_(memory_rooms(context)) {}
+      rooms_(memory_rooms(context, bytes_of_collectives(context, request_.options))) {}
 
 MemoryTarget TrainingMemory::room_target() const {
   const MemoryRoom& least = *std::ranges::min_element(
@@ -122,6 +123,9 @@ MemoryPlan TrainingMemory::require_room() const {
   std::exception_ptr over_limit;
   try {
     plan = plan_memory(context_.backend(), request_);
+    const std::uint64_t of_collectives = context_.collectives_bytes() + rooms_[own_rank()].kept;
+    if (!request_.on_host && of_collectives > 0)
+      plan.table[MemoryCategory::context] = of_collectives;
     own.needed = target_in(rooms_[own_rank()]).needed(plan.table);
   } catch (const OutOfMemory&) {
     over_limit = std::current_exception();

@@ -22,7 +22,7 @@ struct RoomCard {
   char host[64] = {};
   char pool[128] = {};  ///< or group; of a longer name the end, in which groups differ
   int is_host = 1;
-  std::uint64_t free = kUnknownBytes, own = kUnknownBytes, total = 0;
+  std::uint64_t free = kUnknownBytes, own = kUnknownBytes, total = 0, of_collectives = 0;
 
   bool shares_with(const RoomCard& other) const {
     return std::string_view(host) == other.host && std::string_view(pool) == other.pool;
@@ -65,16 +65,18 @@ MemoryRoom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
     room.with_first = rank == 0;
     room.own_limit = true;
   }
-  if (!room.bytes || !card.is_host) return room;
-  room.kept = std::min(*room.bytes, kKeptBytes + *room.bytes / kKeptShare);
+  if (!room.bytes) return room;
+  room.kept = card.is_host ? kKeptBytes + *room.bytes / kKeptShare : card.of_collectives;
+  room.kept = std::min(*room.bytes, room.kept);
   *room.bytes -= room.kept;
   return room;
 }
 
 }  // namespace
 
-std::vector<MemoryRoom> memory_rooms(RankContext& context) {
-  const RoomCard own = own_card(context.backend());
+std::vector<MemoryRoom> memory_rooms(RankContext& context, std::uint64_t of_collectives) {
+  RoomCard own = own_card(context.backend());
+  own.of_collectives = of_collectives;
   std::vector<RoomCard> cards(std::size_t(context.size()));
   context.host_communicator().all_gather(&own, cards.data(), sizeof own);
   std::vector<MemoryRoom> rooms;

@@ -15,7 +15,7 @@ struct MemoryRoom {
   std::optional<std::uint64_t> bytes;  ///< nothing: its device does not say
   /// Of host memory, what is free beside `bytes` and stays so, for what no plan counts: stacks, the
   /// heap's own bookkeeping, MPI's buffers, what libraries take when they first run. Who takes more
-  /// than there is of it is killed; a device says no.
+  /// than there is of it is killed; a device says no. Of a device, what collectives will take.
   std::uint64_t kept = 0;
   std::uint64_t total = 0;  ///< of the rank's device or container; 0: unknown
   int rank = 0;             ///< whose it is
@@ -26,8 +26,9 @@ struct MemoryRoom {
 };
 
 /// Of each rank, by its number. Collective over `context`; equal on every rank. To be asked before
-/// anything is reserved.
-std::vector<MemoryRoom> memory_rooms(RankContext& context);
+/// anything is reserved. `of_collectives`: see bytes_of_collectives(); 0 where the device is the
+/// processor.
+std::vector<MemoryRoom> memory_rooms(RankContext& context, std::uint64_t of_collectives = 0);
 
 /// That of the rank that has the least, of those that say. Collective as memory_rooms().
 MemoryRoom memory_room(RankContext& context);

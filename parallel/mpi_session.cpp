@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <mpi.h>
 #include <string_view>
 
 #include "core/base/error.h"

@@ -119,7 +119,10 @@ std::size_t Replica::activation_bytes() const { return state_->programs.arena_by
 
 MemoryTable Replica::memory() const {
   const State& s = *state_;
-  return tabulate(s.programs.compiled(), s.programs.buffers(), s.programs.packed(), s);
+  MemoryTable table = tabulate(s.programs.compiled(), s.programs.buffers(), s.programs.packed(), s);
+  const std::uint64_t seen = s.context.collectives_bytes() + s.collectives_bytes;
+  if (seen > 0) table[MemoryCategory::context] = seen;
+  return table;
 }
 
 std::uint64_t Replica::baseline_bytes() const { return state_->programs.baseline_bytes(); }

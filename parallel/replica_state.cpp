@@ -10,6 +10,7 @@
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
 #include "parallel/device_wait.h"
+#include "parallel/exchange_trial.h"
 #include "parallel/fault_player.h"
 
 namespace lockstep {
@@ -58,6 +59,7 @@ Replica::State::State(RankContext& rank_context,
   initialise_parameters();
   if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
+  collectives_bytes = try_collectives(context, *this, batch, group_.get());
   why_no_graphs_ = reason_against_graphs();
   if (!all_say(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
     why_no_graphs_ = "another rank cannot capture steps";

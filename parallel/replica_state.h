@@ -43,7 +43,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
 
   StepTimes times;
   DeviceTimer device_timer;
-  std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
+  std::uint64_t collectives_bytes = 0;  ///< of the device, see try_collectives()
+  std::unique_ptr<Profiler> profiler;   ///< null: nobody asked
 
  private:
   /// What a step asks of the device between the loading of one micro-batch and the next.

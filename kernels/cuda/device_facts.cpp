@@ -23,9 +23,7 @@ int listed_gpus() {
 }  // namespace
 
 DeviceProbe probe_cuda() {
-  // Kernels are loaded before the first step, not when each first runs: what has started does not
-  // run out of memory. CUDA reads this at its first call.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  set_cuda_variables();
   DeviceFacts facts;
   facts.runtime_version = CUDART_VERSION;
   cudaDriverGetVersion(&facts.driver_version);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/device_probe.h"
 
+#include <cstdlib>
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -45,6 +46,12 @@ DeviceProbe none_visible(const DeviceFacts& facts) {
 }
 
 }  // namespace
+
+void set_cuda_variables() {
+  // Kernels are loaded before the first step, not when each first runs: what has started does not
+  // run out of memory.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
 
 DeviceProbe explain_devices(const DeviceFacts& facts) {
   if (facts.devices > 0 && facts.oldest_capability < kLeastCapability)

@@ -13,6 +13,11 @@ struct DeviceProbe {
   std::string hint;    ///< what to do about it
 };
 
+/// Sets the variables of this process that CUDA reads at its first call, where they are not set. To
+/// be called before other threads run, which may read the environment.
+void set_cuda_variables();
+
+/// Calls set_cuda_variables(), which then has nothing left to do where that was done before.
 DeviceProbe probe_cuda();
 
 /// "0000:01:00.0", which GPU of the machine the visible one `ordinal` is; empty where nobody knows.

@@ -22,6 +22,7 @@ struct Family {
   Backend& backend;
   const double join_s;
   NcclFailure failure;
+  NcclAborts aborts;
   NcclWatch watch;
 };
 
@@ -29,7 +30,7 @@ struct Family {
 class WatchedLink {
  public:
   WatchedLink(Communicator& host, Family& family)
-      : family_(family), link_(*family.nccl, host.rank(), host.size(), family.failure) {
+      : family_(family), link_(*family.nccl, host.rank(), host.size(), family.failure, family.aborts) {
     join_together(host, *family.nccl, link_, family.join_s);
     family.watch.add(link_);
   }
@@ -223,15 +224,16 @@ class NcclCommunicator final : public Communicator {
 
 bool has_nccl() { return true; }
 
+void set_nccl_variables(std::optional<int> apart) {
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+  // Else ranks would wait for each other while they capture, one of which may fail to.
+  setenv("NCCL_GRAPH_REGISTER", "0", 0);
+  if (apart) setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", *apart).c_str(), 0);
+}
+
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
                                                      Backend& backend,
                                                      const NcclOptions& options) {
-  // Several communicators work on one device, on streams of their own. Their kernels may start in
-  // another order on other ranks and then wait for each other for ever; with this, from NCCL 2.26
-  // on, each device starts them in the order in which they were asked for.
-  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-  // Else ranks would wait for each other while they capture, one of which may fail to.
-  setenv("NCCL_GRAPH_REGISTER", "0", 0);
   const Nccl* nccl = host.size() > 1 ? &open_nccl_together(host, options) : nullptr;
   return std::make_unique<NcclCommunicator>(
       host, std::make_shared<Family>(nccl, backend, options.join_s));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/exec/backend.h"
@@ -11,6 +12,18 @@ namespace lockstep {
 
 /// Whether this was built with NCCL.
 bool has_nccl();
+
+/// Sets the variables of this process that NCCL reads when it is first used, with which the
+/// communicators here work. To be called before other threads run, which may read the environment.
+///
+/// Note [Order of communicators]. Several communicators work on one device, on streams of their own.
+/// Their kernels may start in another order on other ranks and then wait for each other for ever.
+/// With NCCL_LAUNCH_ORDER_IMPLICIT=1 each device starts them in the order in which they were asked
+/// for. Without it nothing here is safe, so that a user's own value does not stand.
+///
+/// `apart`: NCCL, which takes no two ranks on one GPU of a host, takes each rank for one on a host of
+/// its own; the rank's number. They then talk through the network.
+void set_nccl_variables(std::optional<int> apart = {});
 
 struct NcclOptions {
   double join_s = 60;        ///< the longest that ranks wait for each other to join
@@ -29,7 +42,8 @@ struct NcclOptions {
 /// require_healthy() throw CommError.
 ///
 /// Throws EnvironmentError, the same on all ranks: this was built without NCCL, or on some rank it
-/// cannot be opened, is of an unfit or another version, cannot start, or does not reach the others.
+/// cannot be opened, is of an unfit or another version, misses set_nccl_variables(), cannot start,
+/// or does not reach the others.
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
                                                      Backend& backend,
                                                      const NcclOptions& options = {});

@@ -2,6 +2,7 @@
 #include "parallel/nccl/nccl_join.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <map>
@@ -97,6 +98,16 @@ void require_one_version(const std::vector<NcclCard>& cards) {
       "install the same NCCL on every host, and have LD_LIBRARY_PATH lead to it on each");
 }
 
+/// See Note [Order of communicators] in nccl_communicator.h.
+void require_launch_order() {
+  const char* const order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  LOCKSTEP_CHECK(order != nullptr && std::string_view(order) == "1",
+                 EnvironmentError,
+                 "NCCL_LAUNCH_ORDER_IMPLICIT is {}, and has to be 1: set_nccl_variables() was not "
+                 "called before",
+                 order == nullptr ? "not set" : fmt::format("'{}'", order));
+}
+
 ncclUniqueId share_id(Communicator& host, const Nccl& nccl) {
   struct {
     NcclCard card;
@@ -121,6 +132,7 @@ const Nccl& open_nccl_together(Communicator& host, const NcclOptions& options) {
       gather(host, card_of([&](NcclCard& card) {
                nccl = &open_nccl(options.library);
                card.version = checked_version(*nccl, nccl_name(options.library));
+               require_launch_order();
              }));
   require_all("it cannot be used by all", cards);
   require_one_version(cards);

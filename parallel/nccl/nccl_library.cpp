@@ -9,8 +9,8 @@
 namespace lockstep {
 namespace {
 
-// 2.14 brought communicators that do not block, 2.18 those that are split and share what they have.
-constexpr int kOldest = NCCL_VERSION(2, 18, 0);
+// The first that heeds NCCL_LAUNCH_ORDER_IMPLICIT, see Note [Order of communicators].
+constexpr int kOldest = NCCL_VERSION(2, 26, 0);
 
 Nccl load_nccl(const cuda::DynamicLibrary& library) {
   Nccl functions;
@@ -49,7 +49,7 @@ int checked_version(const Nccl& nccl, const cuda::LibraryName& name) {
                                      version_text(found),
                                      name.version,
                                      version_text(kOldest)),
-                         name.how_to_install);
+                         name.how_to_install + "; LOCKSTEP_NCCL=off does without");
 }
 
 std::string version_text(int code) {

@@ -41,7 +41,7 @@ cuda::LibraryName nccl_name(const std::string& file = {});
 const Nccl& open_nccl(const std::string& file = {});
 
 /// What ncclGetVersion() says: a code as NCCL_VERSION_CODE. Throws EnvironmentError: another major
-/// version than was built against, or older than 2.18.
+/// version than was built against, or older than 2.26.
 int checked_version(const Nccl& nccl, const cuda::LibraryName& name);
 
 /// "2.28.9"

@@ -144,9 +144,8 @@ void NcclLink::fail(ncclResult_t status, const char* what) {
   give_up();
 }
 
-// NCCL frees what it aborts by a thread of its own: it is not to be asked about again.
 void NcclLink::give_up() {
-  if (comm_ != nullptr) nccl_.ncclCommAbort(std::exchange(comm_, nullptr));
+  if (comm_ != nullptr) aborts_.start(nccl_, std::exchange(comm_, nullptr));
 }
 
 void NcclLink::finish() {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "parallel/nccl/nccl_aborts.h"
 #include "parallel/nccl/nccl_library.h"
 
 namespace lockstep {
@@ -55,8 +56,8 @@ class NcclGroup {
 /// another may look_aside().
 class NcclLink {
  public:
-  NcclLink(const Nccl& nccl, int rank, int size, NcclFailure& failure)
-      : nccl_(nccl), rank_(rank), size_(size), failure_(failure) {}
+  NcclLink(const Nccl& nccl, int rank, int size, NcclFailure& failure, NcclAborts& aborts)
+      : nccl_(nccl), rank_(rank), size_(size), failure_(failure), aborts_(aborts) {}
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   /// Where an exception is in flight or something failed peers may be gone: gives up. Otherwise
@@ -79,7 +80,8 @@ class NcclLink {
   void look();
   /// The same for another thread: where a call is under way, nothing, as its thread looks.
   void look_aside();
-  /// Gives up: what the device waits for ends, and nothing may be asked for any more.
+  /// Gives up: what the device waits for ends soon, and nothing may be asked for any more. Waits for
+  /// nothing, as all that gives up here: see Note [Aborts wait].
   void abort();
 
  private:
@@ -95,6 +97,7 @@ class NcclLink {
   const Nccl& nccl_;
   const int rank_, size_;
   NcclFailure& failure_;
+  NcclAborts& aborts_;
   const int exceptions_ = std::uncaught_exceptions();
   std::mutex mutex_;           // of the calls to NCCL, and of what follows
   ncclComm_t comm_ = nullptr;  // null: not joined, or given up

@@ -51,17 +51,25 @@ TEST_F(EmulatedGraphs, LaunchesKeepTheirOrderOnTwoStreams) {
 }
 
 TEST_F(EmulatedGraphs, FunctionsOfTheHostAreCalledByEveryReplay) {
-  int count = 0;
+  struct {
+    int calls = 0, releases = 0;
+  } count;
+  using Count = decltype(count);
   begin();
   EXPECT_EQ(lockstep_emulator_enqueue(
-                a, [](void* n) { ++*static_cast<int*>(n); }, &count),
+                a,
+                [](void* n) { ++static_cast<Count*>(n)->calls; },
+                &count,
+                [](void* n) { ++static_cast<Count*>(n)->releases; }),
             0);
   const cudaGraphExec_t executable = end(cudaSuccess, 1);
-  EXPECT_EQ(count, 0);
+  EXPECT_EQ(count.calls, 0);
   launch_and_wait(executable);
   launch_and_wait(executable);
-  EXPECT_EQ(count, 2);
+  EXPECT_EQ(count.calls, 2);
+  EXPECT_EQ(count.releases, 0);
   EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(count.releases, 1);
 }
 
 // x = 1; beside it y += x on the other stream, whose result z takes.

@@ -201,7 +201,7 @@ nccl_shared() {
     [[ $build != /* ]] || folder=$build/nccl-says-$ranks
     rm -rf "$folder" && mkdir -p "$folder"
     code=0
-    LOCKSTEP_NCCL=shared NCCL_DEBUG=INFO NCCL_DEBUG_FILE="$folder/%p" train "$build/nccl" \
+    LOCKSTEP_NCCL=shared NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO NCCL_DEBUG_FILE="$folder/%p" train "$build/nccl" \
       --ranks $ranks "${convnet[@]}" >"$folder.log" 2>&1 || code=$?
     cat "$folder.log"
     if ((code)); then

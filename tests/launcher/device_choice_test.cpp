@@ -52,8 +52,21 @@ TEST(DeviceChoice, RanksOfAHostAreDealtToItsDevices) {
 DeviceCard card(bool cuda, const std::string& host, const std::string& device = {}) {
   DeviceCard card;
   card.cuda = cuda;
-  host.copy(card.host, sizeof card.host - 1);
-  device.copy(card.device, sizeof card.device - 1);
+  set_text(card.host, host);
+  set_text(card.machine, "machine of " + host);
+  set_text(card.device, device);
+  return card;
+}
+
+/// Of a process in a container, on one of several machines.
+DeviceCard contained(const std::string& host, const std::string& machine) {
+  DeviceCard inside = card(true, host, "0000:01:00.0");
+  set_text(inside.machine, machine);
+  return inside;
+}
+
+DeviceCard with_uuid(DeviceCard card, const std::string& uuid) {
+  set_text(card.gpu, uuid);
   return card;
 }
 
@@ -63,6 +76,52 @@ TEST(DeviceChoice, SharedDevicesAreNamed) {
   EXPECT_THAT(
       sharing_note(std::vector{card(true, "a", "1"), card(true, "a", "2"), card(true, "a", "1")}),
       HasSubstr("2 ranks share GPU 1 of a"));
+}
+
+TEST(DeviceChoice, MachinesAreToldApartThatSayTheSameName) {
+  const std::vector two_machines{contained("ml", "x"), contained("ml", "y")};
+  EXPECT_FALSE(share_a_gpu(two_machines));
+  EXPECT_EQ(sharing_note(two_machines), "");
+  EXPECT_EQ(reason_against_nccl(two_machines), "");
+  EXPECT_EQ(ranks_before(two_machines, 1), 0);
+  const std::vector two_containers{contained("ml1", "x"), contained("ml2", "x")};
+  EXPECT_TRUE(share_a_gpu(two_containers));
+  EXPECT_THAT(sharing_note(two_containers), HasSubstr("2 ranks share GPU 0000:01:00.0 of ml1"));
+  EXPECT_EQ(ranks_before(two_containers, 1), 1);
+}
+
+TEST(DeviceChoice, AGpuIsKnownByItsNumberOrItsPlace) {
+  const DeviceCard a = contained("a", "x"), hidden = contained("b", "sandbox");
+  EXPECT_TRUE(share_a_gpu(std::vector{with_uuid(a, "17"), with_uuid(hidden, "17")}));
+  EXPECT_FALSE(share_a_gpu(std::vector{with_uuid(a, "17"), with_uuid(hidden, "18")}));
+  EXPECT_TRUE(share_a_gpu(std::vector{with_uuid(a, "part 1"), with_uuid(a, "part 2")}));
+}
+
+TEST(DeviceChoice, NcclIsUsedWhereAllRanksCan) {
+  std::vector<DeviceCard> cards{card(true, "a", "1"), card(true, "a", "2"), card(true, "b", "1")};
+  EXPECT_EQ(reason_against_nccl(cards), "");
+  set_text(cards[1].no_nccl, "LOCKSTEP_NCCL=off");
+  EXPECT_EQ(reason_against_nccl(cards), "rank 1 on a does without: LOCKSTEP_NCCL=off");
+  for (DeviceCard& each : cards) set_text(each.no_nccl, "LOCKSTEP_NCCL=off");
+  EXPECT_EQ(reason_against_nccl(cards), "LOCKSTEP_NCCL=off");
+}
+
+TEST(DeviceChoice, NcclIsSharedWhereAllRanksSaySo) {
+  std::vector<DeviceCard> cards{card(true, "a", "1"), card(true, "a", "1")};
+  EXPECT_EQ(reason_against_nccl(cards), "it takes no two ranks on one GPU");
+  cards[0].shared_nccl = 1;
+  EXPECT_THAT(reason_against_nccl(cards),
+              HasSubstr("rank 1 on a does not have LOCKSTEP_NCCL=shared"));
+  cards[1].shared_nccl = 1;
+  EXPECT_EQ(reason_against_nccl(cards), "");
+}
+
+TEST(DeviceChoice, TextIsCutToItsRoom) {
+  DeviceCard card;
+  set_text(card.device, std::string(100, 'x'));
+  EXPECT_EQ(card.device, std::string(sizeof card.device - 1, 'x'));
+  set_text(card.device, "y");
+  EXPECT_STREQ(card.device, "y");
 }
 
 TEST(DeviceChoice, DevicesOfTwoKindsAreRefused) {

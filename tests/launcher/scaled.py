@@ -192,7 +192,7 @@ class Bench(ProgramTest):
                                        row["bytes"] / row[kind]["time_us"] / 1e3)
                 # 2 (n - 1) / n is 1 for two ranks.
                 self.assertAlmostEqual(row[kind]["busbw_GBps"], row[kind]["algbw_GBps"])
-        three = self.bench("all-reduce", "--ranks=3", "--min=4096", "--max=4096", "--seconds=0.01")
+        three = self.bench("allreduce", "--ranks=3", "--min=4096", "--max=4096", "--seconds=0.01")
         row = three["sizes"][0]["reproducible"]
         self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * 4 / 3)
 

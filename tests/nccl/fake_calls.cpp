@@ -3,6 +3,8 @@
 // they say so.
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <thread>
 
 #include "tests/nccl/fake_comm.h"
 
@@ -15,15 +17,51 @@ void fail(ncclComm& comm, const std::string& words) {
   comm.failure = ncclInvalidUsage;
 }
 
-/// Whether all ranks ask for the same.
+using Bytes = std::vector<std::byte>;
+
+/// What MPI works with while other ranks are waited for. Where an abort ends that, MPI keeps it.
+struct Transfer {
+  std::vector<MPI_Request> requests;
+  Bytes own, all;
+};
+
+/// False: `comm` is aborted, and `transfer` belongs to nobody any more.
+bool wait(const ncclComm& comm, std::unique_ptr<Transfer>& transfer) {
+  std::vector<MPI_Request>& requests = transfer->requests;
+  for (;;) {
+    int done = 0;
+    MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (done) return true;
+    if (comm.aborted) return (void)transfer.release(), false;
+    std::this_thread::yield();
+  }
+}
+
+std::unique_ptr<Transfer> transfer_of(const void* own, std::size_t bytes, std::size_t all) {
+  auto transfer = std::make_unique<Transfer>();
+  const auto* begin = static_cast<const std::byte*>(own);
+  if (begin != nullptr) transfer->own.assign(begin, begin + bytes);
+  transfer->all.resize(all);
+  transfer->requests.resize(1);
+  return transfer;
+}
+
+/// Whether all ranks ask for the same, as far as an abort lets this one find out.
 bool all_agree(ncclComm& comm, const FakeCall& call) {
-  constexpr int kNumbers = 5;
-  const long own[kNumbers] = {
+  const long own[] = {
       long(call.kind), long(call.count), long(call.type), long(call.peer), long(call.capture)};
-  std::vector<long> all(std::size_t(kNumbers) * std::size_t(comm.size));
-  MPI_Allgather(own, kNumbers, MPI_LONG, all.data(), kNumbers, MPI_LONG, comm.mpi);
+  auto transfer = transfer_of(own, sizeof own, sizeof own * std::size_t(comm.size));
+  MPI_Iallgather(transfer->own.data(),
+                 sizeof own,
+                 MPI_BYTE,
+                 transfer->all.data(),
+                 sizeof own,
+                 MPI_BYTE,
+                 comm.mpi,
+                 &transfer->requests[0]);
+  if (!wait(comm, transfer)) return true;
   for (std::size_t r = 0; r < std::size_t(comm.size); ++r)
-    if (std::memcmp(&all[std::size_t(kNumbers) * r], own, sizeof own) != 0) return false;
+    if (std::memcmp(&transfer->all[sizeof own * r], own, sizeof own) != 0) return false;
   return true;
 }
 
@@ -32,19 +70,22 @@ void do_collective(ncclComm& comm, const FakeCall& call) {
     return fail(
         comm,
         "ranks ask for different collectives or counts, or captured them in different captures");
-  const int bytes = int(call.count * size_of(call.type));
+  if (comm.aborted) return;
+  const std::size_t bytes = call.count * size_of(call.type);
+  const bool gathers = call.kind == FakeKind::all_gather;
+  auto transfer = transfer_of(call.from, bytes, gathers ? bytes * std::size_t(comm.size) : bytes);
+  Bytes &own = transfer->own, &all = transfer->all;
+  MPI_Request* request = &transfer->requests[0];
   if (call.kind == FakeKind::all_reduce) {
-    const void* from = call.from == call.to ? MPI_IN_PLACE : call.from;
-    MPI_Allreduce(from, call.to, int(call.count), MPI_FLOAT, MPI_SUM, comm.mpi);
-  } else if (call.kind == FakeKind::all_gather) {
-    auto* to = static_cast<std::byte*>(call.to);
-    const void* from = call.from == to + comm.rank * bytes ? MPI_IN_PLACE : call.from;
-    MPI_Allgather(from, bytes, MPI_BYTE, to, bytes, MPI_BYTE, comm.mpi);
+    MPI_Iallreduce(own.data(), all.data(), int(call.count), MPI_FLOAT, MPI_SUM, comm.mpi, request);
+  } else if (gathers) {
+    MPI_Iallgather(
+        own.data(), int(bytes), MPI_BYTE, all.data(), int(bytes), MPI_BYTE, comm.mpi, request);
   } else {
-    if (comm.rank == call.peer && call.from != call.to)
-      std::memmove(call.to, call.from, std::size_t(bytes));
-    MPI_Bcast(call.to, bytes, MPI_BYTE, call.peer, comm.mpi);
+    if (comm.rank == call.peer) all = own;
+    MPI_Ibcast(all.data(), int(bytes), MPI_BYTE, call.peer, comm.mpi, request);
   }
+  if (wait(comm, transfer)) std::memcpy(call.to, all.data(), all.size());
 }
 
 void receive(ncclComm& comm, const FakeCall& call) {
@@ -53,15 +94,19 @@ void receive(ncclComm& comm, const FakeCall& call) {
   MPI_Status status;
   for (int found = 0; !found;) {
     MPI_Improbe(call.peer, kTag, comm.mpi, &found, &message, &status);
+    if (!found && comm.aborted) return;
     if (!found && std::chrono::steady_clock::now() > end)
       return fail(comm, "nobody sends what is to be received");
   }
   int sent = 0;
   MPI_Get_count(&status, MPI_BYTE, &sent);
-  const int expected = int(call.count * size_of(call.type));
-  std::vector<std::byte> other(std::size_t(sent == expected ? 0 : sent));
-  MPI_Mrecv(sent == expected ? call.to : other.data(), sent, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-  if (sent != expected) fail(comm, "a rank sends another count than is to be received");
+  const auto expected = call.count * size_of(call.type);
+  auto transfer = transfer_of(nullptr, 0, std::size_t(sent));
+  MPI_Imrecv(transfer->all.data(), sent, MPI_BYTE, &message, &transfer->requests[0]);
+  if (!wait(comm, transfer)) return;
+  if (std::size_t(sent) != expected)
+    return fail(comm, "a rank sends another count than is to be received");
+  std::memcpy(call.to, transfer->all.data(), expected);
 }
 
 }  // namespace
@@ -73,21 +118,22 @@ std::size_t size_of(ncclDataType_t type) {
 }
 
 void do_calls(ncclComm& comm, const std::vector<FakeCall>& calls) {
-  std::vector<MPI_Request> sends;
+  std::vector<std::unique_ptr<Transfer>> sends;
   for (const FakeCall& call : calls)
     if (call.kind == FakeKind::send) {
-      sends.emplace_back();
-      MPI_Isend(call.from,
-                int(call.count * size_of(call.type)),
+      const std::size_t bytes = call.count * size_of(call.type);
+      sends.push_back(transfer_of(call.from, bytes, 0));
+      MPI_Isend(sends.back()->own.data(),
+                int(bytes),
                 MPI_BYTE,
                 call.peer,
                 kTag,
                 comm.mpi,
-                &sends.back());
+                &sends.back()->requests[0]);
     }
   for (const FakeCall& call : calls) {
     if (call.kind == FakeKind::receive) receive(comm, call);
     if (call.kind != FakeKind::send && call.kind != FakeKind::receive) do_collective(comm, call);
   }
-  MPI_Waitall(int(sends.size()), sends.data(), MPI_STATUSES_IGNORE);
+  for (auto& send : sends) wait(comm, send);
 }

@@ -34,6 +34,9 @@ struct ncclComm {
   long last_capture = 0;  ///< FakeNccl::capture_of()
   int captures = 0;       ///< that had calls of it
   std::atomic<bool> ended = false, aborted = false;
+  std::atomic<int> captured = 0;  ///< groups of calls that graphs hold
+  unsigned connected = 0;         ///< bits of FakeKind
+  std::vector<void*> taken;       ///< of the device's memory
 };
 
 enum class FakeKind { all_reduce, all_gather, broadcast, send, receive };
@@ -58,5 +61,6 @@ void begin_join(ncclComm& comm);
 bool join_is_complete(ncclComm& comm);
 
 std::size_t size_of(ncclDataType_t type);
-/// Moves the data of calls that belong together. Waits for the other ranks.
+/// Moves the data of calls that belong together. Waits for the other ranks, unless `comm` is
+/// aborted.
 void do_calls(ncclComm& comm, const std::vector<FakeCall>& calls);

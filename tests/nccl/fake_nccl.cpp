@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/nccl/fake_nccl.h"
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <mutex>
+#include <string_view>
+#include <thread>
 
 #include "tests/nccl/fake_comm.h"
 
 namespace {
 
-using Enqueue = int (*)(void* stream, void (*work)(void*), void* argument);
+using Enqueue = int (*)(void* stream, void (*work)(void*), void* argument, void (*release)(void*));
 
-/// Calls that were asked for together. Never freed: a graph may do them again.
+/// Calls that were asked for together, which a graph may do again and again.
 struct Work {
   ncclComm* comm;
   std::vector<FakeCall> calls;
+  bool captured() const { return calls.front().capture != 0; }
 };
 
 struct Group {
@@ -37,11 +42,27 @@ ncclResult_t refuse(const char* why) {
   return ncclInvalidArgument;
 }
 
+void fail(ncclComm& comm) {
+  fake_nccl_says("connection closed by remote peer");
+  comm.failure = ncclRemoteError;
+}
+
 void run(void* argument) {
   const Work& work = *static_cast<Work*>(argument);
+  FakeNccl& fake = *fake_nccl();
   if (work.comm->aborted) return;
-  if (fake_nccl()->moves != nullptr) fake_nccl()->moves();
+  const bool replayed = work.captured();
+  const int number = ++(replayed ? fake.replays : fake.eager);
+  if (number == (replayed ? fake.dies_at_replay : fake.dies_at)) std::raise(SIGKILL);
+  if (fake.moves != nullptr) fake.moves();
   do_calls(*work.comm, work.calls);
+  if (replayed && number == fake.fails_at_replay) fail(*work.comm);
+}
+
+void release(void* argument) {
+  const auto* work = static_cast<Work*>(argument);
+  if (work->captured()) --work->comm->captured;
+  delete work;
 }
 
 ncclResult_t launch() {
@@ -51,11 +72,9 @@ ncclResult_t launch() {
   const int number = ++fake_nccl()->groups;
   const auto enqueue = reinterpret_cast<Enqueue>(dlsym(RTLD_DEFAULT, "lockstep_emulator_enqueue"));
   if (enqueue == nullptr) fake_nccl_dies("the program exports no lockstep_emulator_enqueue");
-  if (enqueue(group.stream, run, work) != 0) return ncclUnhandledCudaError;
-  if (number == fake_nccl()->fails_at) {
-    fake_nccl_says("connection closed by remote peer");
-    comm.failure = ncclRemoteError;
-  }
+  if (work->captured()) ++comm.captured;
+  if (enqueue(group.stream, run, work, release) != 0) return ncclUnhandledCudaError;
+  if (number == fake_nccl()->fails_at) fail(comm);
   if (fake_nccl()->polls == 0) return ncclSuccess;
   comm.polls_left = int(fake_nccl()->polls);
   comm.state = ncclInProgress;
@@ -76,6 +95,15 @@ int number_of_capture(ncclComm& comm, cudaStream_t stream) {
   return comm.captures;
 }
 
+void connect(ncclComm& comm, const FakeCall& call) {
+  FakeNccl& fake = *fake_nccl();
+  const unsigned bit = 1u << unsigned(call.kind);
+  if (comm.connected & bit) return;
+  comm.connected |= bit;
+  ++fake.connections;
+  if (call.capture == 0) comm.taken.push_back(fake.take(FakeNccl::kConnection));
+}
+
 ncclResult_t ask(ncclComm* comm, cudaStream_t stream, const FakeCall& call) {
   if (comm == nullptr || comm->ended) fake_nccl_dies("a communicator is used that is no more");
   if (comm->state != ncclSuccess)
@@ -94,6 +122,7 @@ ncclResult_t ask(ncclComm* comm, cudaStream_t stream, const FakeCall& call) {
   group.stream = stream;
   group.calls.push_back(call);
   group.calls.back().capture = number_of_capture(*comm, stream);
+  connect(*comm, group.calls.back());
   return group.depth > 0 ? ncclSuccess : launch();
 }
 
@@ -143,8 +172,10 @@ ncclResult_t ncclCommInitRankConfig(
   const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
   if (config->magic != expected.magic || config->blocking != 0)
     return refuse("only communicators that do not block are played");
-  if (std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT") == nullptr)
-    return refuse("NCCL_LAUNCH_ORDER_IMPLICIT is not set");
+  const char* order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  if (order == nullptr || std::string_view(order) != "1")
+    return refuse("NCCL_LAUNCH_ORDER_IMPLICIT is not 1");
+  if (fake_nccl()->dies_joining) std::raise(SIGKILL);
   auto* made = new ncclComm;
   made->rank = rank;
   made->size = ranks;
@@ -185,6 +216,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm->ended.exchange(true)) fake_nccl_dies("a communicator is destroyed twice");
   if (comm->state != ncclSuccess) fake_nccl_dies("a communicator is destroyed before it is final");
+  for (void* memory : comm->taken) fake_nccl()->give_back(memory);
   ++fake_nccl()->destroyed;
   return ncclSuccess;
 }
@@ -193,7 +225,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm->ended.exchange(true)) fake_nccl_dies("a communicator is aborted that is no more");
   comm->aborted = true;
   ++fake_nccl()->aborted;
-  return ncclInProgress;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (comm->captured != 0) {
+    if (std::chrono::steady_clock::now() > end)
+      fake_nccl_dies("an abort waits for a graph that nobody destroys");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ++fake_nccl()->aborts_ended;
+  return ncclSuccess;
 }
 
 ncclResult_t ncclGroupStart() {

@@ -6,7 +6,9 @@
 
 // An NCCL that is played: it does over MPI what NCCL does between devices, in the order of the
 // emulator's streams, and is as strict as NCCL about what it is asked. Calls are reported to be in
-// progress at first, as those of communicators that do not block are.
+// progress at first, as those of communicators that do not block are. An abort ends what waits for
+// other ranks, and returns when no graph is left that captured work of the communicator, as NCCL's;
+// a graph that nobody destroys for some seconds is a mistake that ends the process.
 
 struct FakeNccl {
   // What to play.
@@ -15,18 +17,30 @@ struct FakeNccl {
   std::atomic<int> id_status = 0;    ///< of ncclGetUniqueId
   std::atomic<int> init_status = 0;  ///< what a communicator says at last that is being made
   std::atomic<bool> never_joins = false;
-  std::atomic<int> fails_at =
-      0;  ///< after that group of calls, from 1, there is an error; 0: never
+  /// After that group of calls, from 1, there is an error; 0: never. Groups count when they are
+  /// asked for, replays when a graph does one.
+  std::atomic<int> fails_at = 0, fails_at_replay = 0;
+  /// In that group, when it is done, the process is killed. Replays are no such groups.
+  std::atomic<int> dies_at = 0, dies_at_replay = 0;
+  std::atomic<bool> dies_joining = false;
   /// In which capture that stream takes part; 0: in none. Null: no stream ever does.
   long (*capture_of)(void* stream) = nullptr;
   /// Called when calls that were asked for together are about to move something; null: nothing is.
   void (*moves)() = nullptr;
+  /// Takes the device's memory and gives it back. A communicator takes kConnection when it first
+  /// does something of a kind, but where that is captured, until it is destroyed.
+  void* (*take)(std::size_t bytes) = nullptr;
+  void (*give_back)(void* memory) = nullptr;
+  static constexpr std::size_t kConnection = 1 << 20;
   /// Whether these bytes are of the device's memory.
   bool (*is_device)(const void* memory, std::size_t bytes) = nullptr;
 
   // What happened.
-  std::atomic<int> groups = 0;  ///< of calls that moved something, or single ones
-  std::atomic<int> joined = 0, destroyed = 0, aborted = 0;
+  std::atomic<int> groups = 0;              ///< of calls that moved something, or single ones
+  std::atomic<int> connections = 0;         ///< first uses of communicators for calls of a kind
+  std::atomic<int> eager = 0, replays = 0;  ///< groups that were done
+  std::atomic<int> joined = 0, destroyed = 0;
+  std::atomic<int> aborted = 0, aborts_ended = 0;
 };
 
 /// dlsym() finds it as "fake_nccl".

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicator over a played NCCL, on as many ranks as the test is run with.
+#include <cstdlib>
 #include <gmock/gmock.h>
 #include <numeric>
 
@@ -223,6 +224,21 @@ TEST_P(NcclCommunicator, IsRecordedOnTheOtherStream) {
   }
   EXPECT_THAT(data.get(), Each(expected));
   comm->require_healthy();
+}
+
+TEST(NcclCommunicatorAlone, AnOrderThatAUserSwitchedOffIsSwitchedOn) {
+  const auto value = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text == nullptr ? "not set" : text);
+  };
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+  unsetenv("NCCL_HOSTID");
+  set_nccl_variables();
+  EXPECT_EQ(value("NCCL_LAUNCH_ORDER_IMPLICIT"), "1");
+  EXPECT_EQ(value("NCCL_HOSTID"), "not set");
+  set_nccl_variables(3);
+  EXPECT_EQ(value("NCCL_HOSTID"), "lockstep-rank-3");
+  unsetenv("NCCL_HOSTID");
 }
 
 TEST(NcclCommunicatorAlone, HostMemoryPassesThrough) {

@@ -4,6 +4,7 @@
 
 #include "parallel/staged_communicator.h"
 #include "tests/nccl/nccl_fixture.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/exchange_fixture.h"
 #include "tests/support/cuda_emulator/streams.h"
 
@@ -60,8 +61,8 @@ std::vector<Schedule> schedules_for(int ranks, int rank) {
 /// Below, at and above what is gathered whole; not many, as the emulator takes its time.
 std::vector<Bucket> few_buckets() { return {{64, 5}, {128, 16385}, {16640, 1000}, {17664, 40001}}; }
 
-void expect_equal_bits(Reduction reduction, Values values) {
-  const auto nccl = make_nccl();
+void expect_equal_bits(Reduction reduction, Values values, Communicator& host = mpi_world()) {
+  const auto nccl = make_nccl({.join_s = 30}, host);
   const auto staged = make_staged_communicator(mpi_world(), device());
   const FakeGradients gradients(few_buckets(), values);
   DeviceExchange over_nccl(*nccl, reduction, gradients, 16);
@@ -83,6 +84,15 @@ void expect_equal_bits(Reduction reduction, Values values) {
 
 TEST(NcclExchange, ReproducibleSumsHaveTheBitsOfMpi) {
   expect_equal_bits(Reduction::reproducible, Values::random);
+}
+
+TEST(NcclExchange, TwoLevelsHaveTheBitsOfMpi) {
+  if (mpi_world().size() < 4) GTEST_SKIP() << "needs two hosts of two ranks";
+  Traffic traffic;
+  ClaimedHosts hosts(mpi_world(), 2, traffic);
+  const int joined = fake().joined;
+  expect_equal_bits(Reduction::reproducible, Values::random, hosts);
+  EXPECT_EQ(fake().joined - joined, 3) << "all ranks, those of a host, those across hosts";
 }
 
 // Sums of integers are exact in whatever order.

@@ -69,7 +69,7 @@ class NcclFaults : public ::testing::Test {
   static void reset() {
     FakeNccl& played = fake();
     played.version = 22809;
-    played.id_status = played.init_status = played.fails_at = 0;
+    played.id_status = played.init_status = played.fails_at = played.fails_at_replay = 0;
     played.never_joins = false;
   }
 };
@@ -95,10 +95,18 @@ TEST_F(NcclFaults, DifferentVersionsAreNamedWithTheirRanks) {
 }
 
 TEST_F(NcclFaults, VersionsThatWillNotDoAreRefused) {
-  fake().version = 21705;
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("2.17.5"), HasSubstr("2.18.0 is the oldest")));
+  fake().version = 22507;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("2.25.7"), HasSubstr("2.26.0 is the oldest")));
   fake().version = 30000;
   EXPECT_THAT(refusal(), HasSubstr("is version 3.0.0"));
+}
+
+TEST_F(NcclFaults, AnOrderOfLaunchesThatIsSwitchedOffIsRefused) {
+  if (is_last()) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr(fmt::format("rank {} (", mpi_world().size() - 1)),
+                    HasSubstr("NCCL_LAUNCH_ORDER_IMPLICIT is '0'")));
+  set_nccl_variables();
 }
 
 TEST_F(NcclFaults, NoAddressToMeetAtIsToldToAll) {
@@ -177,6 +185,38 @@ TEST_F(NcclFaults, TheWatchGivesUpByItself) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(fake().aborted, aborted + 2) << "both, as ranks no longer stand at the same collective";
   EXPECT_THROW(comm->require_healthy(), CommError);
+}
+
+// See Note [Aborts wait]: whoever learns of the error is the one to destroy the graph, which holds
+// collectives of both.
+TEST_F(NcclFaults, AnErrorOfAGraphKeepsNobodyWaiting) {
+  const int aborted = fake().aborted, ended = fake().aborts_ended;
+  {
+    const auto comm = make_nccl();
+    const auto part = comm->split(0, comm->rank());
+    OnDevice<float> data({1.0f});
+    device().begin_graph();
+    comm->start_all_reduce(data.data(), 1);
+    part->start_all_reduce(data.data(), 1);
+    auto graph = device().end_graph();
+    graph->launch();
+    device().synchronize();
+    comm->require_healthy();
+    fake().fails_at_replay = fake().replays + 1;
+    graph->launch();
+    device().synchronize();
+    for (Communicator* each : {comm.get(), part.get()})
+      EXPECT_THAT(error_of<CommError>([&] { each->require_healthy(); }),
+                  AllOf(HasSubstr(fmt::format("rank {} of {}", comm->rank(), comm->size())),
+                        HasSubstr("connection closed by remote peer")));
+    const auto begin = std::chrono::steady_clock::now();
+    while (fake().aborted < aborted + 2 && seconds_since(begin) < 10)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(fake().aborted, aborted + 2) << "one abort must not wait for another's end";
+    EXPECT_EQ(fake().aborts_ended, ended) << "no graph is played that keeps an abort waiting";
+    graph.reset();
+  }
+  EXPECT_EQ(fake().aborts_ended, ended + 2) << "nothing is left under way";
 }
 
 TEST_F(NcclFaults, RanksThatAskForDifferentThingsAreAnError) {

@@ -32,15 +32,23 @@ inline FakeNccl& fake() {
       const auto* last = static_cast<const std::byte*>(memory) + bytes - 1;
       return !device().is_host_memory(memory) && !device().is_host_memory(last);
     };
+    played->take = [](std::size_t bytes) {
+      void* memory = nullptr;
+      cudaMalloc(&memory, bytes);
+      return memory;
+    };
+    played->give_back = [](void* memory) { cudaFree(memory); };
+    set_nccl_variables();
     played->capture_of = emulator::capture_number;
     return played;
   }();
   return *found;
 }
 
-inline std::unique_ptr<Communicator> make_nccl(const NcclOptions& options = {.join_s = 30}) {
+inline std::unique_ptr<Communicator> make_nccl(const NcclOptions& options = {.join_s = 30},
+                                               Communicator& host = mpi_world()) {
   fake();
-  return make_nccl_communicator(mpi_world(), device(), options);
+  return make_nccl_communicator(host, device(), options);
 }
 
 /// An array in device memory.

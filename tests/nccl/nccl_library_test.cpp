@@ -59,12 +59,12 @@ ncclResult_t say_version(int* version) {
 
 TEST(NcclLibrary, UnfitVersionsAreRefused) {
   Nccl nccl;
-  nccl.ncclGetVersion = say_version<21801>;
-  EXPECT_EQ(checked_version(nccl, nccl_name()), 21801);
+  nccl.ncclGetVersion = say_version<22602>;
+  EXPECT_EQ(checked_version(nccl, nccl_name()), 22602);
   nccl.ncclGetVersion = say_version<22999>;
   EXPECT_EQ(checked_version(nccl, nccl_name()), 22999);
   const decltype(nccl.ncclGetVersion) unfit[] = {
-      say_version<21705>, say_version<2804>, say_version<30000>};
+      say_version<22507>, say_version<2804>, say_version<30000>};
   for (const auto version : unfit) {
     nccl.ncclGetVersion = version;
     EXPECT_THROW(checked_version(nccl, nccl_name()), EnvironmentError);

@@ -7,10 +7,13 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
+#include "parallel/exchange_trial.h"
+#include "parallel/memory_table.h"
 #include "parallel/replica.h"
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
 #include "tests/nccl/nccl_fixture.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/streams.h"
@@ -19,18 +22,22 @@ namespace lockstep {
 namespace {
 
 using emulator::StreamMode;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using namespace testing;
 
 /// This rank's device, its memory joined to others' by NCCL.
 class NcclContext final : public RankContext {
  public:
+  explicit NcclContext(Communicator& host = mpi_world())
+      : host_(host), nccl_(make_nccl({.join_s = 30}, host)) {}
   Backend& backend() override { return device(); }
   Communicator& communicator() override { return *nccl_; }
-  Communicator& host_communicator() override { return mpi_world(); }
+  Communicator& host_communicator() override { return host_; }
 
  private:
-  std::unique_ptr<Communicator> nccl_ = make_nccl();
+  Communicator& host_;
+  std::unique_ptr<Communicator> nccl_;
 };
 
 /// With dropout, several buckets, and a short last batch that leaves a rank of four without work.
@@ -50,7 +57,7 @@ SmallRun small_run() {
   return run;
 }
 
-void expect_bits_of_mpi(const SmallRun& run) {
+void expect_bits_of_mpi(const SmallRun& run, Communicator& host = mpi_world()) {
   const TrainSummary over_mpi = [&] {
     SmallRun eager = run;
     eager.options.use_graphs = false;
@@ -58,7 +65,7 @@ void expect_bits_of_mpi(const SmallRun& run) {
   }();
   for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
     emulator::set_stream_mode(mode);
-    NcclContext context;
+    NcclContext context(host);
     const TrainSummary over_nccl = train(run, context);
     emulator::set_stream_mode(StreamMode::at_once);
     EXPECT_EQ(over_nccl.weights_sha256, over_mpi.weights_sha256) << "streams: " << int(mode);
@@ -175,6 +182,78 @@ TEST(NcclTraining, EqualBitsOfBf16) {
   run.options.precision = Precision::bf16;
   expect_bits_of_mpi(run);
 }
+
+/// Ranks that say they are on hosts of two, where there are several such hosts.
+class NcclTwoLevels : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (mpi_world().size() < 4) GTEST_SKIP() << "needs two hosts of two ranks";
+  }
+  Traffic traffic_;
+  ClaimedHosts hosts_{mpi_world(), 2, traffic_};
+};
+
+/// What training and evaluation first need in step 1 they could not get on a full device.
+void expect_all_connected_before_step_1(SmallRun run, Communicator& host) {
+  NcclContext context(host);
+  const std::uint64_t free = *device().memory().free;
+  const int before = fake().connections;
+  const std::uint64_t later = bytes_of_collectives(context, run.options);
+  const auto trial = std::uint64_t(fake().connections - before) * FakeNccl::kConnection;
+  EXPECT_EQ(later + context.collectives_bytes(), trial);
+  EXPECT_EQ(*device().memory().free + context.collectives_bytes(), free);
+
+  run.options.steps = 6;
+  int at_start = 0;
+  run.options.accepted = [&](bool) { at_start = fake().connections; };
+  Trainer trainer(context, run.model, softmax_cross_entropy, run.options);
+  const TrainSummary summary = trainer.fit(run.data);
+  EXPECT_EQ(fake().connections, at_start) << "some way was new to a step";
+  const int kept = at_start - before - int(later / FakeNccl::kConnection);
+  const std::pair<std::string_view, std::uint64_t> counted{
+      "context_and_libraries", std::uint64_t(kept) * FakeNccl::kConnection};
+  EXPECT_THAT(summary.memory, Contains(counted));
+}
+
+TEST(NcclTraining, AllIsConnectedBeforeStep1) {
+  expect_all_connected_before_step_1(small_run(), mpi_world());
+}
+
+TEST(NcclTraining, GroupsOfBatchNormAreConnectedBeforeStep1) {
+  SmallRun run = small_run();
+  run.options.batch_norm = BatchNormPolicy::parse("group:8");
+  expect_all_connected_before_step_1(run, mpi_world());
+}
+
+TEST_F(NcclTwoLevels, AllIsConnectedBeforeStep1) {
+  expect_all_connected_before_step_1(small_run(), hosts_);
+}
+
+TEST_F(NcclTwoLevels, EqualBits) { expect_bits_of_mpi(small_run(), hosts_); }
+
+/// Every rank leaves a training whose network fails in a replay, although graphs hold collectives.
+void expect_an_error_from_replays(Communicator& host) {
+  SmallRun run = small_run();
+  run.options.steps = 100;
+  const int aborted = fake().aborted;
+  {
+    NcclContext context(host);
+    fake().fails_at_replay = fake().replays + 30;
+    try {
+      train(run, context);
+      ADD_FAILURE() << "it trained to the end, with " << fake().replays << " replays";
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("connection closed by remote peer"));
+    }
+    fake().fails_at_replay = 0;
+  }
+  EXPECT_GT(fake().aborted, aborted);
+  EXPECT_EQ(fake().aborts_ended, fake().aborted) << "an abort hangs in a graph";
+}
+
+TEST(NcclTraining, AnErrorInReplaysEndsEveryRank) { expect_an_error_from_replays(mpi_world()); }
+
+TEST_F(NcclTwoLevels, AnErrorInReplaysEndsEveryRank) { expect_an_error_from_replays(hosts_); }
 
 TEST(NcclTraining, FastSumsTrainAsWell) {
   SmallRun run = small_run();

@@ -53,6 +53,16 @@ TEST(MemoryRoom, OfDevicesIsThatOfTheSmallest) {
               HasSubstr("3.00 GiB of 16.00 GiB on rank " + std::to_string(ranks() - 1)));
 }
 
+TEST(MemoryRoom, OfDevicesLeavesWhatCollectivesWillTake) {
+  PretendedContext context(
+      {.free = 3 * kGiB, .total = 16 * kGiB, .pool = "gpu " + std::to_string(own_rank())});
+  const bool takes_more = own_rank() == ranks() - 1;
+  const MemoryRoom last = memory_rooms(context, takes_more ? 1 * kGiB : kGiB / 2).back();
+  EXPECT_EQ(last.bytes, 2 * kGiB);
+  EXPECT_EQ(last.kept, 1 * kGiB);
+  EXPECT_EQ(memory_rooms(context, 4 * kGiB).back().bytes, 0u);
+}
+
 TEST(MemoryRoom, OfASharedDeviceIsAnEqualPart) {
   const MemoryRoom least = room({.free = 12 * kGiB + 5, .total = 16 * kGiB, .pool = "gpu 0"});
   EXPECT_EQ(least.bytes, (12 * kGiB + 5) / std::uint64_t(ranks()));

@@ -11,6 +11,7 @@
 #include "core/nn/zoo.h"
 #include "parallel/replica.h"
 #include "parallel/training_feed.h"
+#include "tests/parallel/metered_context.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
@@ -27,14 +28,20 @@ TrainOptions small_options() {
   return options;
 }
 
-std::string error_of(const ModelFunction& model, const TrainOptions& options) {
-  testing::DeviceContext context(testing::mpi_world());
+std::string error_of(RankContext& context,
+                     const ModelFunction& model,
+                     const TrainOptions& options) {
   try {
     Trainer(context, model, softmax_cross_entropy, options).fit(data::glyphs(64, 16));
   } catch (const Error& error) {
     return error.what();
   }
   return "no error";
+}
+
+std::string error_of(const ModelFunction& model, const TrainOptions& options) {
+  testing::DeviceContext context(testing::mpi_world());
+  return error_of(context, model, options);
 }
 
 ModelFunction convnet() { return nn::make_model({.name = "convnet", .outputs = 10}); }
@@ -51,6 +58,15 @@ TEST(Trainer, RanksWithAnotherModelAreNamed) {
   const char* name = rank() == 1 ? "mlp" : "convnet";
   EXPECT_THAT(error_of(nn::make_model({.name = name, .outputs = 10}), small_options()),
               HasSubstr("model is"));
+}
+
+// Their replicas would drift apart.
+TEST(Trainer, RanksWithAnotherKindOfDeviceAreNamed) {
+  testing::MeteredContext context;
+  if (rank() == 1) context.metered.pretended_class = ", of another kind";
+  const std::string message = error_of(context, convnet(), small_options());
+  EXPECT_THAT(message, HasSubstr("ranks differ: device class is "));
+  EXPECT_THAT(message, HasSubstr(", of another kind on rank 1"));
 }
 
 TEST(Trainer, ModelWithOtherParametersInEvaluationIsRefused) {

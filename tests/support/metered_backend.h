@@ -32,7 +32,9 @@ class MeteredBackend final : public Backend {
   DeviceMemory pretended = {};
 
   DeviceMemory memory() const override { return pretended; }
-  std::string device_class() const override { return inner_->device_class(); }
+  /// Behind the device class.
+  std::string pretended_class = {};
+  std::string device_class() const override { return inner_->device_class() + pretended_class; }
   bool multiplies_bf16() const override { return inner_->multiplies_bf16(); }
   bool allow_tf32(bool allowed) override { return inner_->allow_tf32(allowed); }
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {

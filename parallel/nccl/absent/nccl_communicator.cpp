@@ -8,11 +8,13 @@ namespace lockstep {
 
 bool has_nccl() { return false; }
 
+void set_nccl_variables(std::optional<int>) {}
+
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Backend&, const NcclOptions&) {
   throw EnvironmentError(
       "NCCL: not built into this program, as the build found no nccl.h, or no CUDA backend to go "
       "with it",
-      "install NCCL 2.18 or later for the CUDA toolkit that this is built with (libnccl-dev), or "
+      "install NCCL 2.26 or later for the CUDA toolkit that this is built with (libnccl-dev), or "
       "say where its header is with -DNCCL_INCLUDE_DIR=FOLDER, and build again");
 }
 

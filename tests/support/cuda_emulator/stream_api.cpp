@@ -31,13 +31,6 @@ cudaError_t query(Lock& lock, const lockstep::emulator::Point& point) {
   return set_status(cudaErrorNotReady, "work is pending");
 }
 
-cudaError_t call_function(cudaStream_t stream, void (*function)(void*), void* argument) {
-  return enqueue(stream,
-                 {.run = [function, argument] { function(argument); },
-                  .of_host = true,
-                  .counted = &Calls::host_functions});
-}
-
 }  // namespace
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return new_stream(stream, cudaStreamDefault); }
@@ -178,10 +171,19 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
-  return call_function(stream, function, argument);
+  return enqueue(stream,
+                 {.run = [function, argument] { function(argument); },
+                  .of_host = true,
+                  .counted = &Calls::host_functions});
 }
 
 extern "C" __attribute__((used, visibility("default"))) int lockstep_emulator_enqueue(
-    void* stream, void (*work)(void*), void* argument) {
-  return int(call_function(static_cast<cudaStream_t>(stream), work, argument));
+    void* stream, void (*work)(void*), void* argument, void (*release)(void*)) {
+  const std::shared_ptr<void> owned(argument, [release](void* released) {
+    if (release != nullptr) release(released);
+  });
+  return int(enqueue(static_cast<cudaStream_t>(stream),
+                     {.run = [work, owned] { work(owned.get()); },
+                      .of_host = true,
+                      .counted = &Calls::host_functions}));
 }
