@@ -35,8 +35,8 @@ void try_step(GradientExchange& exchange, const Schedule& schedule) {
   for (std::size_t i = 1; i < schedule.work.size(); ++i) exchange.finish_shard();
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
-  exchange.go_back(place, sent);
-  exchange.pass_buckets({});
+  exchange.undo_capture(place, sent);
+  exchange.buckets_were_replayed({});
 }
 
 /// A step of a whole batch, and one of a single micro-batch, which most ranks have no part in:

@@ -195,10 +195,10 @@ TEST_F(NcclFaults, AnErrorOfAGraphKeepsNobodyWaiting) {
     const auto comm = make_nccl();
     const auto part = comm->split(0, comm->rank());
     OnDevice<float> data({1.0f});
-    device().begin_graph();
+    device().begin_capture();
     comm->start_all_reduce(data.data(), 1);
     part->start_all_reduce(data.data(), 1);
-    auto graph = device().end_graph();
+    auto graph = device().end_capture();
     graph->launch();
     device().synchronize();
     comm->require_healthy();

@@ -10,6 +10,7 @@
 #include "core/exec/backend.h"
 #include "parallel/nccl/nccl_communicator.h"
 #include "tests/nccl/fake_nccl.h"
+#include "tests/support/cuda_emulator/runtime_api.h"
 #include "tests/support/cuda_emulator/streams.h"
 #include "tests/support/mpi_world.h"
 #include "tests/support/test_backend.h"
