@@ -30,7 +30,7 @@ int usable_gpus(const std::string& asked);
 struct DeviceCard {
   int exit_code = 0;  ///< 0: opened
   int cuda = 0;
-  int shared_nccl = 0;    ///< this rank has LOCKSTEP_NCCL=shared
+  int shared_nccl = 0;  ///< this rank has LOCKSTEP_NCCL=shared
   char host[64] = {};
   char machine[64] = {};  ///< tells machines apart that say the same host name, as containers do
   char device[32] = {};   ///< PCI bus of the GPU; empty: unknown

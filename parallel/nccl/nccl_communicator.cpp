@@ -30,7 +30,8 @@ struct Family {
 class WatchedLink {
  public:
   WatchedLink(Communicator& host, Family& family)
-      : family_(family), link_(*family.nccl, host.rank(), host.size(), family.failure, family.aborts) {
+      : family_(family),
+        link_(*family.nccl, host.rank(), host.size(), family.failure, family.aborts) {
     join_together(host, *family.nccl, link_, family.join_s);
     family.watch.add(link_);
   }

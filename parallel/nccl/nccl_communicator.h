@@ -16,13 +16,13 @@ bool has_nccl();
 /// Sets the variables of this process that NCCL reads when it is first used, with which the
 /// communicators here work. To be called before other threads run, which may read the environment.
 ///
-/// Note [Order of communicators]. Several communicators work on one device, on streams of their own.
-/// Their kernels may start in another order on other ranks and then wait for each other for ever.
-/// With NCCL_LAUNCH_ORDER_IMPLICIT=1 each device starts them in the order in which they were asked
-/// for. Without it nothing here is safe, so that a user's own value does not stand.
+/// Note [Order of communicators]. Several communicators work on one device, on streams of their
+/// own. Their kernels may start in another order on other ranks and then wait for each other for
+/// ever. With NCCL_LAUNCH_ORDER_IMPLICIT=1 each device starts them in the order in which they were
+/// asked for. Without it nothing here is safe, so that a user's own value does not stand.
 ///
-/// `apart`: NCCL, which takes no two ranks on one GPU of a host, takes each rank for one on a host of
-/// its own; the rank's number. They then talk through the network.
+/// `apart`: NCCL, which takes no two ranks on one GPU of a host, takes each rank for one on a host
+/// of its own; the rank's number. They then talk through the network.
 void set_nccl_variables(std::optional<int> apart = {});
 
 struct NcclOptions {

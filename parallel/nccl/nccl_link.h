@@ -80,8 +80,8 @@ class NcclLink {
   void look();
   /// The same for another thread: where a call is under way, nothing, as its thread looks.
   void look_aside();
-  /// Gives up: what the device waits for ends soon, and nothing may be asked for any more. Waits for
-  /// nothing, as all that gives up here: see Note [Aborts wait].
+  /// Gives up: what the device waits for ends soon, and nothing may be asked for any more. Waits
+  /// for nothing, as all that gives up here: see Note [Aborts wait].
   void abort();
 
  private:

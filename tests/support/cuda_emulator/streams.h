@@ -66,9 +66,9 @@ void break_device(int status, std::size_t kernels);
 /// Has `stream`, a cudaStream_t, call work(argument) on a thread of the host, behind what was asked
 /// of it before; what is asked of it later waits for that. A capture records it, and every replay
 /// calls it again. It may wait for other processes and threads, and may not call CUDA.
-/// `release`(argument), null: nothing, is called once `work` will not be called any more: it was, or
-/// the last graph with it is gone. It must be short, and may not call CUDA.
-/// Returns a cudaError_t. For libraries that a program opens: it must export its symbols.
+/// `release`(argument), null: nothing, is called once `work` will not be called any more: it was,
+/// or the last graph with it is gone. It must be short, and may not call CUDA. Returns a
+/// cudaError_t. For libraries that a program opens: it must export its symbols.
 extern "C" int lockstep_emulator_enqueue(void* stream,
                                          void (*work)(void*),
                                          void* argument,
