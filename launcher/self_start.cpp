@@ -17,6 +17,7 @@
 #include "launcher/segment_folder.h"
 #include "launcher/supervisor.h"
 #include "parallel/batch_plan.h"
+#include "parallel/mpi_session.h"
 
 namespace lockstep {
 int choose_ranks(const TrainFlags& flags, int devices) {
@@ -49,7 +50,10 @@ StartConditions start_conditions(const std::string& device,
   conditions.discovery = discovery;
   conditions.cores = available_cores();
   conditions.gpus = usable_gpus(device);
-  conditions.mpirun = find_program("mpirun", variables);
+  if (MpiSession::built_in())
+    conditions.mpirun = find_program("mpirun", variables);
+  else
+    conditions.no_mpirun = "this program was built without MPI (-DLOCKSTEP_MPI=OFF)";
   conditions.program = own_path();
   conditions.started_already = env().started.has_value();
   conditions.root = geteuid() == 0;
@@ -87,16 +91,13 @@ StartPlan plan_start(const TrainFlags& flags,
   const int ranks = choose_ranks(flags, devices);
   if (ranks <= 1) return plan;
   if (conditions.mpirun.empty()) {
-    LOCKSTEP_CHECK(flags.ranks == 0,
-                   EnvironmentError,
-                   "--ranks {}: mpirun is not in PATH (on Debian: apt install openmpi-bin)",
-                   ranks);
-    plan.message = fmt::format(
-        "{} {} could be used, but mpirun is not in PATH (on Debian: apt install openmpi-bin): "
-        "{} on one rank",
-        ranks,
-        kind,
-        conditions.doing);
+    LOCKSTEP_CHECK(
+        flags.ranks == 0, EnvironmentError, "--ranks {}: {}", ranks, conditions.no_mpirun);
+    plan.message = fmt::format("{} {} could be used, but {}: {} on one rank",
+                               ranks,
+                               kind,
+                               conditions.no_mpirun,
+                               conditions.doing);
     return plan;
   }
   LaunchSite site;

@@ -30,8 +30,10 @@ void check_launched_ranks(const TrainFlags& flags, int ranks);
 struct StartConditions {
   RankDiscovery discovery;
   Cores cores;
-  int gpus = 0;                    ///< that ranks would work on; 0: they work on cores
-  std::string mpirun;              ///< its path; empty where there is none
+  int gpus = 0;        ///< that ranks would work on; 0: they work on cores
+  std::string mpirun;  ///< its path; empty where there is none
+  /// Why there is none.
+  std::string no_mpirun = "mpirun is not in PATH (on Debian: apt install openmpi-bin)";
   std::string program;             ///< path of this program
   std::string command = "train";   ///< of it, that is to be started
   std::string doing = "training";  ///< what it does, for people

@@ -15,12 +15,14 @@ namespace lockstep {
 /// exits. No Communicator may be used afterwards.
 class MpiSession {
  public:
-  /// Throws EnvironmentError: MPI is already finalised or refuses to start.
+  /// Throws EnvironmentError: MPI is already finalised, refuses to start, or is not built in.
   MpiSession();
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
+  /// Whether this program was built with MPI. Without it there is one rank.
+  static bool built_in();
   /// Whether MPI can be called now: initialised, not finalised.
   static bool running();
   /// Whether it says of itself that it reads and writes the memory of GPUs; no where it says
@@ -28,8 +30,8 @@ class MpiSession {
   static bool reaches_gpus();
 
  private:
-  bool owner_ = false;
-  int exceptions_ = 0;  // in flight when the session began
+  [[maybe_unused]] bool owner_ = false;
+  [[maybe_unused]] int exceptions_ = 0;  // in flight when the session began
 };
 
 }  // namespace lockstep

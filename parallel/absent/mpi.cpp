@@ -8,9 +8,10 @@ namespace lockstep {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw EnvironmentError("several ranks need MPI, and this program was built without it",
-                         "start it alone, or build with -DLOCKSTEP_MPI=ON and, where Open MPI is in "
-                         "a folder of its own, with that in CMAKE_PREFIX_PATH");
+  throw EnvironmentError(
+      "several ranks need MPI, and this program was built without it",
+      "start it alone, or build with -DLOCKSTEP_MPI=ON and, where Open MPI is in "
+      "a folder of its own, with that in CMAKE_PREFIX_PATH");
 }
 
 }  // namespace

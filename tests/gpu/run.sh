@@ -31,11 +31,13 @@
 #   --compare FLAGS  more of compare_pytorch.py, as one word: '--repetitions 1 --modes compiled'
 #
 # Needs nvcc, CMake, ninja and a C++ compiler. GPU_TEST_PREFIX names a folder with the libraries
-# that the machine lacks (a root file system's usr: include, lib, bin). PYTHON is the one that has
+# that the machine lacks (a root file system's usr: include, lib, bin); without MPI it builds for one
+# rank, and the stages that start several fail. PYTHON is the one that has
 # PyTorch (default: python3); without it PyTorch's side is not measured. LOCKSTEP_TEST_DATA is the
 # folder with tinyshakespeare.txt, without which compare-nanogpt-char fails. LOCKSTEP_TEST_SEED is
-# the seed of the stage tests, where it must not be a fresh one. Exit code 3 without a GPU; 1 where anything failed, with the file written all the same. "does not work", where NCCL
-# refuses ranks that share a GPU, is no failure, and no success.
+# the seed of the stage tests, where it must not be a fresh one. Exit code 3 without a GPU; 1 where
+# anything failed, with the file written all the same. "does not work", where NCCL refuses ranks that
+# share a GPU, is no failure, and no success.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -296,8 +298,11 @@ sanitize() {
 }
 
 mkdir -p "$build"
+mpi=ON
+command -v mpirun >/dev/null || mpi=OFF
 stage configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DLOCKSTEP_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native
+  -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DLOCKSTEP_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native \
+  -DLOCKSTEP_MPI=$mpi
 stage build cmake --build "$build"
 stage tests operator_tests
 stage same-bits same_bits

@@ -122,6 +122,9 @@ TEST(SelfStart, WithoutMpirun) {
   EXPECT_EQ(plan.ranks, 1);
   EXPECT_THAT(plan.message, HasSubstr("mpirun is not in PATH"));
   EXPECT_THROW(plan_start(flags_of({"--ranks=2"}), {}, bare), EnvironmentError);
+  bare.no_mpirun = "this program was built without MPI";
+  EXPECT_THAT(plan_start(flags_of({}), {}, bare).message,
+              HasSubstr("could be used, but this program was built without MPI: training on one"));
 }
 
 TEST(SelfStart, RanksMustFitTheLauncher) {
