@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
+
 #include "kernels/cuda/vector_access.cuh"
 
 namespace lockstep::cuda {
