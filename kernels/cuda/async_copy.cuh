@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
+
 #include "kernels/cuda/vector_access.cuh"
 
 namespace lockstep::cuda {
@@ -20,10 +22,9 @@ class AsyncCopies {
     const auto address = unsigned(__cvta_generic_to_shared(to));
     const int count = exists ? bytes : 0;
     if constexpr (bytes == kPackBytes)  // past the first cache, which has no use for it
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address),
-                   "l"(from),
-                   "r"(count)
-                   : "memory");
+      asm volatile(
+          "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(count)
+          : "memory");
     else
       asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address),
                    "l"(from),
@@ -42,7 +43,7 @@ class AsyncCopies {
     for (int i = 0; i < count_; ++i) {
       const Copy& copy = copies_[i];
       if (copy.bytes == kPackBytes)
-        finish<Pack<float>>(copy.to, copy.from);
+        finish<Pack<float> >(copy.to, copy.from);
       else
         finish<float>(copy.to, copy.from);
     }

@@ -242,10 +242,8 @@ class AttentionBwdKernel final : public BoundKernel {
            shape_);
     if constexpr (std::is_same_v<T, Bf16>)
       if (fits_mma(shape_)) {
-        start_attention_bwd_mma({args.qkv, args.dy, args.lse, args.deltas, args.dqkv},
-                                shape_,
-                                dropout,
-                                stream());
+        start_attention_bwd_mma(
+            {args.qkv, args.dy, args.lse, args.deltas, args.dqkv}, shape_, dropout, stream());
         return;
       }
     with_slices(shape_.slices(), [&](auto slices) {

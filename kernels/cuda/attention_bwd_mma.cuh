@@ -8,12 +8,12 @@
 //
 // Two kernels (Note [Attention on tensor cores]): one whose blocks own keys, walk over the queries
 // that see them and give dk and dv; one whose blocks own queries, walk over the keys and give dq.
-// Both compute scores and dy . v, so that no sum needs an order among blocks: 4 + 3 products of T T D
-// multiply-adds where one kernel would do with 5. That one adds to dq from every block of keys: by
-// atomics, whose order changes bits, or in turns, in fp32 that needs workspace (4 T D bytes a head,
-// 201 MB below), is read and written once for each tile of keys (1.8 GB at 128 of them: 0.3 to 0.5
-// ms) and then turned to bf16 (0.1 ms), while blocks wait for each other. Two products more take
-// 0.35 ms.
+// Both compute scores and dy . v, so that no sum needs an order among blocks: 4 + 3 products of T T
+// D multiply-adds where one kernel would do with 5. That one adds to dq from every block of keys:
+// by atomics, whose order changes bits, or in turns, in fp32 that needs workspace (4 T D bytes a
+// head, 201 MB below), is read and written once for each tile of keys (1.8 GB at 128 of them: 0.3
+// to 0.5 ms) and then turned to bf16 (0.1 ms), while blocks wait for each other. Two products more
+// take 0.35 ms.
 //
 // Scores and dy . v are sums of exact bf16 products in fp32; weights p and gradients ds are rounded
 // to bf16 for the second products (as Dao 2023), which are summed in fp32 in the order of tokens.
@@ -85,8 +85,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
       add_walked<steps>(dk, factors, queries);
     }
   };
-  walk_stages<Sizes::kWalked, Stage>(
-      s.causal ? int(block.first_token) : 0, warp.tokens, load, use);
+  walk_stages<Sizes::kWalked, Stage>(s.causal ? int(block.first_token) : 0, warp.tokens, load, use);
   warp.store(1, dk, s.scale);
   warp.store(2, dv, dropout.scale);
 }

@@ -28,11 +28,8 @@ struct BwdWarp {
 
   __device__ TileSource<Bf16> packed(int part, std::int64_t token) const {
     const std::int64_t stride = 3 * s.heads * s.depth;
-    return {a.qkv + block.packed(s, part, 0) + token * stride,
-            stride,
-            s.tokens - token,
-            s.depth,
-            true};
+    return {
+        a.qkv + block.packed(s, part, 0) + token * stride, stride, s.tokens - token, s.depth, true};
   }
   __device__ TileSource<Bf16> gradient(std::int64_t token) const {
     const std::int64_t stride = s.heads * s.depth;
@@ -69,9 +66,9 @@ struct BwdStatistic {
   float delta = 0;
 };
 
-/// Turns scores and dy . v of a warp's tokens and 16 walked ones into weights after dropout (without
-/// its factor) and gradients of the scores (without 1 / sqrt(D)), zero where a key is not seen.
-/// statistic_of(b, n, e): of the query of an element.
+/// Turns scores and dy . v of a warp's tokens and 16 walked ones into weights after dropout
+/// (without its factor) and gradients of the scores (without 1 / sqrt(D)), zero where a key is not
+/// seen. statistic_of(b, n, e): of the query of an element.
 template <bool keys_own, int steps, typename StatisticOf>
 __device__ inline void weigh_pairs(Pairs<MmaSizes<steps>::kBlocks>& weights,
                                    Pairs<MmaSizes<steps>::kBlocks>& gradients,
@@ -85,11 +82,8 @@ __device__ inline void weigh_pairs(Pairs<MmaSizes<steps>::kBlocks>& weights,
     const int own = warp.first + 16 * b;
     std::uint32_t kept = 0xff;
     if (warp.dropout.drops)
-      kept = kept_pairs<keys_own>(warp.dropout,
-                                  warp.s,
-                                  warp.block,
-                                  keys_own ? walked : own,
-                                  keys_own ? own : walked);
+      kept = kept_pairs<keys_own>(
+          warp.dropout, warp.s, warp.block, keys_own ? walked : own, keys_own ? own : walked);
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll

@@ -150,8 +150,11 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   const int first = int(block.first_token) + at.warp * Sizes::kWarpTokens;
   const FwdWarp warp{s, dropout, block, tokens, first, first + Sizes::kWarpTokens};
   const auto source = [&](int part, std::int64_t token) {
-    return TileSource<Bf16>{
-        a.qkv + block.packed(s, part, token), 3 * s.heads * s.depth, s.tokens - token, s.depth, true};
+    return TileSource<Bf16>{a.qkv + block.packed(s, part, token),
+                            3 * s.heads * s.depth,
+                            s.tokens - token,
+                            s.depth,
+                            true};
   };
   OwnRows<steps> queries;
   load_own<steps>(queries, source(0, first));

@@ -20,9 +20,9 @@
 //
 // Rows of shared memory are an odd number of 16 bytes apart, so that the eight rows that ldmatrix
 // reads at a time meet all 32 banks, whether transposed or not. A matrix fragment that it brings (4
-// clocks of an SM's shared memory) serves 2 instructions with 16 owned tokens, 4 with 32 (1.6 clocks
-// each, see attention_bwd_mma.cuh): with 32, tensor cores and not shared memory are the bound. That
-// is why narrow heads, whose sums leave registers free, have 32.
+// clocks of an SM's shared memory) serves 2 instructions with 16 owned tokens, 4 with 32 (1.6
+// clocks each, see attention_bwd_mma.cuh): with 32, tensor cores and not shared memory are the
+// bound. That is why narrow heads, whose sums leave registers free, have 32.
 namespace lockstep::cuda {
 
 inline constexpr int kMmaDepth = 128;

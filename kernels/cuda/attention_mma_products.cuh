@@ -67,7 +67,8 @@ __device__ inline void round_pairs(PairFragments<blocks>& fragments, const Pairs
 }
 
 /// Which weights of 16 queries and 16 keys from `query` and `key` on are kept: bit 4 n + e of the
-/// result is element e of matrix n of this lane. The warp draws each word once, and hands bits over.
+/// result is element e of matrix n of this lane. The warp draws each word once, and hands bits
+/// over.
 template <bool keys_own>
 __device__ inline std::uint32_t kept_pairs(const WeightDropout& dropout,
                                            const AttentionShape& s,
@@ -88,7 +89,8 @@ __device__ inline std::uint32_t kept_pairs(const WeightDropout& dropout,
   std::uint32_t words[kWords];
 #pragma unroll
   for (int i = 0; i < kWords; ++i)
-    words[i] = __shfl_sync(kAllLanes, row, 2 * (keys_own ? at.walked(i / 2, i % 2) : at.own(2 * i)));
+    words[i] =
+        __shfl_sync(kAllLanes, row, 2 * (keys_own ? at.walked(i / 2, i % 2) : at.own(2 * i)));
   std::uint32_t result = 0;
 #pragma unroll
   for (int n = 0; n < 2; ++n)
@@ -119,9 +121,8 @@ __device__ inline void store_own(Bf16* out,
 #pragma unroll
       for (int n = 0; n < 2 * steps; ++n)
         if (8 * n + 2 * at.t < columns)
-          *reinterpret_cast<std::uint32_t*>(out + row * row_stride + 8 * n + 2 * at.t) =
-              bf16_pair(factors[b][half] * sums[b][n][2 * half],
-                        factors[b][half] * sums[b][n][2 * half + 1]);
+          *reinterpret_cast<std::uint32_t*>(out + row * row_stride + 8 * n + 2 * at.t) = bf16_pair(
+              factors[b][half] * sums[b][n][2 * half], factors[b][half] * sums[b][n][2 * half + 1]);
     }
 }
 

@@ -26,8 +26,8 @@ inline constexpr int kTile = 64;
 inline constexpr int kQuad = 4;  // rows and columns of a thread
 inline constexpr int kTileElems = kTile * kTile;
 inline constexpr int kMostSlices = 2;  // tiles of columns that a block keeps sums of
-/// At T = 1,024 and D = 64 as many heads have about as many blocks as an H100 holds at a time, which
-/// read 8 MB of bf16.
+/// At T = 1,024 and D = 64 as many heads have about as many blocks as an H100 holds at a time,
+/// which read 8 MB of bf16.
 inline constexpr int kHeadsAtOnce = 32;
 static_assert(kTile / kQuad * (kTile / kQuad) == kBlock);
 

@@ -47,8 +47,8 @@ __device__ inline void load_matrices(std::uint32_t (&m)[4], const Bf16* row) {
                  : "memory");
 }
 
-/// 2^x within 2^-22 of it (PTX ISA, section on ex2.approx); results below the smallest normal number
-/// are zero, NaN stays NaN.
+/// 2^x within 2^-22 of it (PTX ISA, section on ex2.approx); results below the smallest normal
+/// number are zero, NaN stays NaN.
 __device__ inline float exp2_approx(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));

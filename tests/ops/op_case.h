@@ -93,8 +93,8 @@ void check_case(const OpCase& test_case,
                 const TestMemory& memory = host_memory());
 
 /// check_case for every case as it is and with bf16 activations (bf16_variant.h), with the loops of
-/// each instruction set that this processor has. They sum in fp32 all the way: Tolerance::rounded is
-/// not granted.
+/// each instruction set that this processor has. They sum in fp32 all the way: Tolerance::rounded
+/// is not granted.
 void check_cpu_cases(const std::vector<OpCase>& cases,
                      const KernelFactory& factory,
                      Reference reference);
