@@ -183,7 +183,7 @@ TEST_P(NcclCommunicator, StandsInTheStreamInUse) {
   comm->require_healthy();
 }
 
-TEST_P(NcclCommunicator, IsRecordedInGraphs) {
+TEST_P(NcclCommunicator, IsCapturedInGraphs) {
   const auto comm = make_nccl();
   OnDevice<float> data(std::vector<float>(100, 1.0f)), sum(std::vector<float>(100));
   device().begin_capture();
@@ -199,7 +199,7 @@ TEST_P(NcclCommunicator, IsRecordedInGraphs) {
   comm->require_healthy();
 }
 
-TEST_P(NcclCommunicator, IsRecordedOnTheOtherStream) {
+TEST_P(NcclCommunicator, IsCapturedOnTheOtherStream) {
   const auto comm = make_nccl();
   const auto asked = device().make_event(), done = device().make_event();
   OnDevice<float> data(std::vector<float>(100, 1.0f)), other(std::vector<float>(100, 1.0f));
