@@ -169,11 +169,10 @@ struct DeviceTraits {
 };
 /// Of GPUs. An all-reduce over NVLink (8 x H200) reaches 276 GB/s of its 464 with 32 MiB, 347 with
 /// 64: stas00/ml-engineering, network.
-inline constexpr DeviceTraits kGpuTraits{
-    .bucket_bytes = std::int64_t{64} << 20,
-    .buckets_in_flight = 1,
-    .copies_beside_compute = true,
-    .row_multiple = 64};
+inline constexpr DeviceTraits kGpuTraits{.bucket_bytes = std::int64_t{64} << 20,
+                                         .buckets_in_flight = 1,
+                                         .copies_beside_compute = true,
+                                         .row_multiple = 64};
 
 /// The memory that allocate() takes from.
 struct DeviceMemory {

@@ -110,8 +110,8 @@ class Builder {
     std::int64_t micro_batch = 1;
     std::int64_t vocabulary = 0;  ///< tokens of the data, set by trace(); embeddings must hold them
     Precision precision = Precision::fp32;
-    bool fuse = true;        ///< apply the passes of core/plan/fuse.h
-    bool recompute = false;  ///< activations may be computed again: see fuse()
+    bool fuse = true;               ///< apply the passes of core/plan/fuse.h
+    bool recompute = false;         ///< activations may be computed again: see fuse()
     std::int64_t row_multiple = 1;  ///< of bf16 logits, if `fuse`: see pad_logits()
     /// Regular expressions: trained parameters whose names they are found in keep their values.
     std::vector<std::string> freeze = {};

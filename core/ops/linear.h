@@ -58,7 +58,8 @@ class LinearBwdData final : public OpBase<OpKind::linear_bwd_data> {
 
 /// dW = dy^T x and db[o] = sum_n dy[n, o], each summed over rows in a fixed order.
 /// Shapes: x: [N, ..., in], dy: [N, ..., out], f32 or bf16 -> dW: [out, in], db: [out] (absent
-/// without bias), f32. Without bias rows of dy may be longer than `out`; what is behind is not read.
+/// without bias), f32. Without bias rows of dy may be longer than `out`; what is behind is not
+/// read.
 class LinearBwdWeights final : public OpBase<OpKind::linear_bwd_weights> {
  public:
   /// `out`: 0 where dy's rows are not padded.

@@ -244,8 +244,7 @@ void fuse_gelu_gradient(Graph& graph) {
   for (const Node& node : graph.nodes()) {
     if (rewriter.has(node.outputs[0])) continue;
     const bool product = node.op->kind() == OpKind::linear_bwd_data;
-    const NodeId reader =
-        product ? pattern.only_reader(node.outputs[0], {OpKind::gelu_bwd}) : -1;
+    const NodeId reader = product ? pattern.only_reader(node.outputs[0], {OpKind::gelu_bwd}) : -1;
     const Node* next = reader < 0 ? nullptr : &pattern.node(reader);
     // What the product makes must be the gradient, not GELU's input.
     if (!next || next->inputs[0] != node.outputs[0]) {
@@ -256,8 +255,8 @@ void fuse_gelu_gradient(Graph& graph) {
     std::vector<ValueId> inputs = rewriter.mapped(node.inputs);
     inputs.push_back(rewriter.mapped(next->inputs[1]));
     const auto gelu = activation_of(op_cast<ops::GeluBwd>(*next->op).gelu());
-    const auto outputs = rewriter.emit(
-        node, std::make_shared<ops::LinearBwdData>(gelu), std::move(inputs));
+    const auto outputs =
+        rewriter.emit(node, std::make_shared<ops::LinearBwdData>(gelu), std::move(inputs));
     rewriter.replace(next->outputs[0], outputs[0]);
     note(rewriter, node, *next);
   }

@@ -47,18 +47,17 @@ ValueId pad_logits(Graph& graph, ValueId loss, std::int64_t multiple) {
     if (is_logits[std::size_t(node.outputs[0])]) {
       const std::int64_t classes = graph.value(node.outputs[0]).type.shape[-1];
       const std::int64_t padded = (classes + multiple - 1) / multiple * multiple;
-      rewriter.copy(
-          node, std::make_shared<ops::Linear>(false, ops::Activation::none, false, padded));
+      rewriter.copy(node,
+                    std::make_shared<ops::Linear>(false, ops::Activation::none, false, padded));
       rewriter.add_note(
           fmt::format("linear '{}' pads {} classes to {}", node.path, classes, padded));
     } else if (node.op->kind() == OpKind::softmax_cross_entropy &&
                is_logits[std::size_t(node.inputs[0])]) {
       const auto& op = op_cast<ops::SoftmaxCrossEntropy>(*node.op);
       const std::int64_t classes = graph.value(node.inputs[0]).type.shape[-1];
-      rewriter.copy(
-          node,
-          std::make_shared<ops::SoftmaxCrossEntropy>(
-              op.label_smoothing(), op.with_gradient(), op.ignore_index(), classes));
+      rewriter.copy(node,
+                    std::make_shared<ops::SoftmaxCrossEntropy>(
+                        op.label_smoothing(), op.with_gradient(), op.ignore_index(), classes));
     } else {
       rewriter.copy(node);
     }

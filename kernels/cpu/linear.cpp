@@ -87,7 +87,8 @@ class SmallLinear final : public Kernel {
 class LargeLinear final : public Kernel {
  public:
   LargeLinear(const ProductExtents& e, bool bias, const KernelSpec& spec)
-      : bias_(bias), gemm_{describe(spec), 'N', 'T', e.samples, e.out, e.in, e.in, e.in, e.out_pitch} {}
+      : bias_(bias),
+        gemm_{describe(spec), 'N', 'T', e.samples, e.out, e.in, e.in, e.in, e.out_pitch} {}
 
   void bind(const KernelBuffers& buffers) override {
     x_ = static_cast<const float*>(buffers.inputs[0]);
@@ -231,9 +232,8 @@ std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op
   if (op.before() != ops::Activation::none) {
     KernelSpec product = spec;
     product.inputs.resize(2);
-    return wrap_gelu_gradient(make_linear_bwd_data_kernel(ops::LinearBwdData(), product),
-                              op.before(),
-                              spec.outputs[0]);
+    return wrap_gelu_gradient(
+        make_linear_bwd_data_kernel(ops::LinearBwdData(), product), op.before(), spec.outputs[0]);
   }
   const ProductExtents e{rows(spec.inputs[0]),
                          spec.outputs[0].shape[-1],
@@ -255,8 +255,7 @@ std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeigh
                          spec.outputs[0].shape[0],
                          spec.inputs[1].shape[-1]};
   if (has_bf16(spec)) {
-    if (use_bf16_products(e))
-      return make_bf16_linear_bwd_weights(bf16_extents(e), op.bias(), spec);
+    if (use_bf16_products(e)) return make_bf16_linear_bwd_weights(bf16_extents(e), op.bias(), spec);
     return make_widened_kernel(
         spec, -1, [&](const KernelSpec& wide) { return make_linear_bwd_weights_kernel(op, wide); });
   }

@@ -16,7 +16,7 @@ struct LinearExtents {
   std::int64_t out_pitch = 0;              ///< elements from a row of y, or dy, to the next
 };
 
-/// Zeros behind the first `columns` elements of each row, up to the next row; T's bits of 0 are 0.
+/// Zeros behind the first `columns` elements of each row, up to the next row.
 template <typename T>
 void zero_padding(T* values, std::int64_t rows, std::int64_t columns, std::int64_t pitch) {
   if (columns == pitch) return;

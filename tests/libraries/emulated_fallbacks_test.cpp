@@ -87,8 +87,7 @@ TEST_F(CudaFallbacks, AGradientOfGeluBehindAProductHasTheBitsOfItsPartsWhereRefu
   const HostTensor dy = rounded_to_bf16(random_f32({9, 40}, 1)), weight = random_f32({40, 24}, 2),
                    h = rounded_to_bf16(random_f32({9, 24}, 3, -4, 4));
   const HostTensor dx = run(std::make_shared<ops::LinearBwdData>(), {dy, weight}, {1})[0];
-  const HostTensor apart =
-      run(std::make_shared<ops::GeluBwd>(ops::GeluKind::tanh), {dx, h}, {})[0];
+  const HostTensor apart = run(std::make_shared<ops::GeluBwd>(ops::GeluKind::tanh), {dx, h}, {})[0];
   const auto fused = std::make_shared<ops::LinearBwdData>(ops::Activation::gelu_tanh);
   // What the library multiplies by the slope is not rounded yet.
   EXPECT_NE(run(fused, {dy, weight, h}, {1})[0].bytes, apart.bytes);

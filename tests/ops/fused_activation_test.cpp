@@ -74,8 +74,8 @@ TEST(FusedActivation, LinearBwdDataHasTheBitsOfItsParts) {
               run(std::make_shared<ops::LinearBwdData>(), {dy, weight}, {1}, factory)[0];
           const HostTensor expected =
               run(std::make_shared<ops::GeluBwd>(kind), {dx, h}, {}, cpu::make_gelu_bwd_kernel)[0];
-          const auto gelu = kind == ops::GeluKind::erf ? ops::Activation::gelu_erf
-                                                       : ops::Activation::gelu_tanh;
+          const auto gelu =
+              kind == ops::GeluKind::erf ? ops::Activation::gelu_erf : ops::Activation::gelu_tanh;
           const auto fused = std::make_shared<ops::LinearBwdData>(gelu);
           EXPECT_EQ(run(fused, {dy, weight, h}, {1}, factory)[0].bytes, expected.bytes);
         }

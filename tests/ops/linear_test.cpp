@@ -80,12 +80,12 @@ std::vector<OpCase> linear_cases() {
       cases.push_back(c);
     }
   for (const PaddedSize& s : kPaddedSizes)
-    cases.push_back(*bf16_variant(
-        {name_of_padded(s),
-         std::make_shared<ops::Linear>(false, ops::Activation::none, false, s.padded),
-         {random_f32({s.samples, s.in}, 1), random_f32({s.out, s.in}, 2)},
-         {of_products(s.in)},
-         {1}}));
+    cases.push_back(
+        *bf16_variant({name_of_padded(s),
+                       std::make_shared<ops::Linear>(false, ops::Activation::none, false, s.padded),
+                       {random_f32({s.samples, s.in}, 1), random_f32({s.out, s.in}, 2)},
+                       {of_products(s.in)},
+                       {1}}));
   return cases;
 }
 

@@ -120,8 +120,8 @@ std::vector<OpCase> all_loss_cases() {
   for (const auto& [classes, pitch] : {std::array{7, 8}, {33, 64}, {1000, 1024}, {1000, 1001}})
     for (float smoothing : {0.0f, 0.1f})
       for (bool gradient : {true, false})
-        cases.push_back(padded_case(
-            token_case({2, 9, classes}, smoothing, gradient, Ignored::some), pitch));
+        cases.push_back(
+            padded_case(token_case({2, 9, classes}, smoothing, gradient, Ignored::some), pitch));
   return cases;
 }
 
