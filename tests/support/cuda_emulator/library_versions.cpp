@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/library_versions.h"
 
+#include "kernels/cuda/cuda_build.h"
+
 namespace lockstep::cuda {
 
 std::string library_versions() { return "emulated libraries"; }
 
 }  // namespace lockstep::cuda
+
+namespace lockstep {
+
+CudaLibraries cuda_libraries() { return {cuda::library_versions(), {}}; }
+
+}  // namespace lockstep
