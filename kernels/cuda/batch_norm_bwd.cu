@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/batch_norm_affine.cuh"
+#include "kernels/cuda/batch_norm_saved.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"
 
 // Note [Tiles of batch norm] says how the work is divided. Sums: fp32 over a few rows, fp64
-// over batches, threads and tiles, in a fixed order. Bytes: sums: x and dy once, behind a residual
-// also y, dz and a second gradient; data: x, dy and dx once. Bound by memory.
-// Beside them stand kernels of a thread a channel, neighbours reading neighbours, 4 or 8 bytes
-// each: bwd_factors reads 8 bytes for each part of a group and writes 12, add_groups reads 16 for
-// each group and writes 8. Both are bound by latency: some thousand channels fill no device.
+// over batches, threads and tiles, in a fixed order. Bytes: x and dy once, behind a residual also
+// y, dz and a second gradient. Bound by memory. add_groups has a thread a channel, neighbours
+// reading neighbours: 16 bytes read for each group, 8 written; bound by latency.
 namespace lockstep::cuda {
 namespace {
 
@@ -16,23 +14,6 @@ namespace {
 template <typename T>
 constexpr int kSumBatch = 16 / Pack<T>::kElems;
 constexpr std::int64_t kSumBlocks = 528;  // four for each multiprocessor of the largest devices
-
-/// Of this thread's channels of a group: [2 or 4, channels] in memory.
-template <int width>
-struct Saved {
-  __device__ Saved(const float* saved, std::int64_t channels, bool has_affine)
-      : mean(load_chunk<width>(saved)), relu(has_affine) {
-    if (!relu) return;
-    scale = load_chunk<width>(saved + 2 * channels);
-    shift = load_chunk<width>(saved + 3 * channels);
-  }
-  /// dy where the forward operator's x scale + shift, rounded as there, is above 0.
-  __device__ float masked(int i, float x, float dy) const {
-    return relu && !(fmaf(x, scale.values[i], shift.values[i]) > 0.0f) ? 0.0f : dy;
-  }
-  Chunk<float, width> mean, scale = {}, shift = {};
-  bool relu;
-};
 
 template <int width>
 struct Sums {
@@ -281,128 +262,6 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   bool adds_dgamma_, adds_dbeta_;
 };
 
-template <typename T>
-struct DataArgs {
-  const T* x = nullptr;
-  const T* dy = nullptr;
-  const float* gamma = nullptr;
-  const float* saved = nullptr;
-  const float* moments = nullptr;  // [groups, parts, 3, channels]
-  const float* sums = nullptr;     // [groups, parts, 2, channels]
-  float* factors = nullptr;        // [groups, 3, channels]: dx = f0 dy + (f1 (x - mean) + f2)
-  T* dx = nullptr;                 // may be dy
-  std::int64_t parts = 0;
-  bool relu = false;
-};
-
-/// A thread for each channel of each group.
-template <typename T>
-__global__ void bwd_factors_kernel(DataArgs<T> a, BatchNormTiles tiles) {
-  const std::int64_t channels = tiles.channels;
-  for (std::int64_t i = global_thread(); i < channels * tiles.groups; i += all_threads()) {
-    const std::int64_t g = i / channels, c = i % channels;
-    double n = 0, dy = 0, dy_xhat = 0;
-    for (std::int64_t p = 0; p < a.parts; ++p) {
-      n += double(a.moments[(g * a.parts + p) * 3 * channels]);
-      const float* const sums = a.sums + (g * a.parts + p) * 2 * channels + c;
-      dy += double(sums[0]);
-      dy_xhat += double(sums[channels]);
-    }
-    // With one value per channel the statistics are constants.
-    const double inverse_n = n > 1 ? 1.0 / n : 0.0;
-    const double rstd = double(a.saved[(g * (a.relu ? 4 : 2) + 1) * channels + c]);
-    const double factor = double(a.gamma[c]) * rstd;
-    float* const factors = a.factors + g * 3 * channels + c;
-    factors[0] = float(factor);
-    factors[channels] = float(-factor * rstd * dy_xhat * inverse_n);
-    factors[2 * channels] = float(-factor * dy * inverse_n);
-  }
-}
-
-template <typename T, int width>
-__global__ void __launch_bounds__(kBlock, 2)
-    batch_norm_bwd_data_kernel(DataArgs<T> a, BatchNormTiles tiles) {
-  const TilePlace place(tiles);
-  if (place.first_row >= place.end_row) return;
-  const std::int64_t channels = tiles.channels, step = place.row_lanes;
-  const Saved<width> saved(
-      a.saved + place.group * (a.relu ? 4 : 2) * channels + place.channel, channels, a.relu);
-  const float* const factors = a.factors + place.group * 3 * channels + place.channel;
-  const Chunk<float, width> of_dy = load_chunk<width>(factors);
-  const Chunk<float, width> of_x = load_chunk<width>(factors + channels);
-  const Chunk<float, width> rest = load_chunk<width>(factors + 2 * channels);
-  for (std::int64_t row = place.first_row; row < place.end_row; row += kMapBatch<T> * step) {
-    Chunk<T, width> x[kMapBatch<T>], dy[kMapBatch<T>];
-#pragma unroll
-    for (int k = 0; k < kMapBatch<T>; ++k) {
-      const std::int64_t at = (row + k * step) * channels + place.channel;
-      if (row + k * step >= place.end_row) continue;
-      x[k] = load_chunk<width>(a.x + at);
-      dy[k] = load_chunk<width>(a.dy + at);
-    }
-#pragma unroll
-    for (int k = 0; k < kMapBatch<T>; ++k) {
-      if (row + k * step >= place.end_row) continue;
-      for (int i = 0; i < width; ++i) {
-        const float v = to_float(x[k].values[i]);
-        const float d = saved.masked(i, v, to_float(dy[k].values[i]));
-        const float base = fmaf(v - saved.mean.values[i], of_x.values[i], rest.values[i]);
-        dy[k].values[i] = from_float<T>(fmaf(d, of_dy.values[i], base));
-      }
-      store_chunk(a.dx + (row + k * step) * channels + place.channel, dy[k]);
-    }
-  }
-}
-
-template <typename T>
-class BatchNormBwdDataKernel final : public BoundKernel {
- public:
-  BatchNormBwdDataKernel(const ops::BatchNormBwdData& op,
-                         const KernelSpec& spec,
-                         const Device& device)
-      : BoundKernel(device),
-        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kMapBlocks, kMapBatch<T>),
-        relu_(op.relu()),
-        parts_(spec.inputs[4].shape[1]) {}
-
-  std::size_t workspace_bytes() const override {
-    return std::size_t(tiles_.groups * 3 * tiles_.channels) * sizeof(float);
-  }
-
-  void run(const RunState&) override {
-    if (tiles_.samples == 0) return;
-    const DataArgs<T> args{.x = input<T>(0),
-                           .dy = input<T>(1),
-                           .gamma = input(2),
-                           .saved = input(3),
-                           .moments = input(4),
-                           .sums = input(5),
-                           .factors = workspace<float>(),
-                           .dx = output<T>(0),
-                           .parts = parts_,
-                           .relu = relu_};
-    launch("batch_norm_bwd_data factors",
-           cover(tiles_.channels * tiles_.groups),
-           stream(),
-           bwd_factors_kernel<T>,
-           args,
-           tiles_);
-    with_width<Pack<T>::kElems>(tiles_.width, [&](auto width) {
-      launch("batch_norm_bwd_data",
-             tiles_.shape(),
-             stream(),
-             batch_norm_bwd_data_kernel<T, width>,
-             args,
-             tiles_);
-    });
-  }
-
- private:
-  BatchNormTiles tiles_;
-  bool relu_;
-  std::int64_t parts_;
-};
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_batch_norm_bwd_sums_kernel(const ops::BatchNormBwdSums& op,
@@ -414,12 +273,6 @@ std::unique_ptr<Kernel> make_batch_norm_bwd_sums_kernel(const ops::BatchNormBwdS
 std::unique_ptr<Kernel> make_batch_norm_residual_bwd_sums_kernel(
     const ops::BatchNormResidualBwdSums& op, const KernelSpec& spec, const Device& device) {
   return make_stored<BatchNormBwdSumsKernel>(spec.inputs[0].dtype, op, spec, device);
-}
-
-std::unique_ptr<Kernel> make_batch_norm_bwd_data_kernel(const ops::BatchNormBwdData& op,
-                                                        const KernelSpec& spec,
-                                                        const Device& device) {
-  return make_stored<BatchNormBwdDataKernel>(spec.inputs[0].dtype, op, spec, device);
 }
 
 }  // namespace lockstep::cuda
