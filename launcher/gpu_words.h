@@ -22,7 +22,7 @@ std::vector<std::string> gpu_lines(std::span<const GpuUse> ranks);
 /// "gpu phases             forward 31%, backward 55%, ...": of the time of `steps` logged steps.
 std::string gpu_phases_line(const DeviceTimes& times, std::int64_t steps);
 
-/// {"pieces": 4, "replayed": 1000, "why_not": ""}, or null.
+/// {"graphs": 4, "replays": 1000, "why_not": ""}, or null.
 std::string graph_use_json(const std::optional<GraphUse>& use);
 /// "4 captured, replayed 1,000 times"; empty where the device takes none.
 std::string graph_use_words(const std::optional<GraphUse>& use);

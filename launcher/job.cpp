@@ -79,13 +79,13 @@ void try_reach(Communicator& communicator, Backend& backend) {
   float *const send = memory->as<float>(), *const receive = send + ranks;
   std::vector<CommBlock> one_each;
   for (int r = 0; r < ranks; ++r) one_each.push_back({r, 1});
-  communicator.start_all_to_all(send, one_each, receive, one_each)->wait();
-  communicator.start_all_gather(receive, one_each)->wait();
-  communicator.start_all_reduce(send, ranks)->wait();
-  communicator.all_gather(send, receive, sizeof(float));
-  communicator.broadcast(send, sizeof(float), 0);
-  backend.synchronize();
   try {
+    communicator.start_all_to_all(send, one_each, receive, one_each)->wait();
+    communicator.start_all_gather(receive, one_each)->wait();
+    communicator.start_all_reduce(send, ranks)->wait();
+    communicator.all_gather(send, receive, sizeof(float));
+    communicator.broadcast(send, sizeof(float), 0);
+    backend.synchronize();
     communicator.require_healthy();
   } catch (const CommError& error) {
     throw EnvironmentError(error.what(), error.hint());
@@ -102,6 +102,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   const VariableMap variables = process_variables();
   s.discovery = discover_rank(variables);
   set_cuda_variables();
+  MpiSession::set_variables();
   const bool apart = env().nccl == "shared";
   set_nccl_variables(apart ? std::optional(s.discovery.rank) : std::nullopt);
   if (env().fault)

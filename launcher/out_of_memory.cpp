@@ -123,9 +123,10 @@ MemoryPlan TrainingMemory::require_room() const {
   std::exception_ptr over_limit;
   try {
     plan = plan_memory(context_.backend(), request_);
-    const std::uint64_t of_collectives = context_.collectives_bytes() + rooms_[own_rank()].kept;
-    if (!request_.on_host && of_collectives > 0)
-      plan.table[MemoryCategory::context] = of_collectives;
+    if (!request_.on_host) {
+      auto& context = plan.table[MemoryCategory::context];
+      context = context.value_or(context_.collectives_bytes()) + rooms_[own_rank()].kept;
+    }
     own.needed = target_in(rooms_[own_rank()]).needed(plan.table);
   } catch (const OutOfMemory&) {
     over_limit = std::current_exception();
@@ -195,7 +196,7 @@ std::string TrainingMemory::details(const MemoryPlan& plan, const MemoryRoom& ro
   text += memory_table_text(plan.table, {.on_host = request_.on_host});
   text += fmt::format("  free at the start      {}\n", to_string(room));
   if (room.kept > 0)
-    text += fmt::format("                         and {} that stay free for what no plan counts\n",
+    text += fmt::format("                         and {} that stay free for collectives\n",
                         bytes_words(double(room.kept)));
   const DeviceMemory now = context_.backend().memory();
   if (now.free)

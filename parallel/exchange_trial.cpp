@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/bytes_words.h"
 #include "core/base/error.h"
 #include "parallel/replica_parts.h"
 
@@ -15,6 +16,9 @@ constexpr std::size_t kMomentBytes = 16 * 1024;  // of batch norm: one for each 
 constexpr std::int64_t kSmallElems = 1024;       // a bucket that is gathered whole
 /// Of the device's free memory, what a trial's bucket may take. Its buffers take about as much.
 constexpr std::uint64_t kBucketShare = 16;
+/// With less free, a collective that fails is taken to have lacked memory: NCCL's buffers for one
+/// communicator and algorithm are some 100 MB.
+constexpr std::uint64_t kScarce = 256 << 20;
 
 bool has_none(RankContext& context) {
   return context.size() == 1 || !context.communicator().in_stream_order();
@@ -64,6 +68,11 @@ void require_reached(RankContext& context, Trial trial) {
     context.backend().synchronize();
     context.communicator().require_healthy();
   } catch (const CommError& error) {
+    const std::uint64_t free = free_bytes(context);
+    if (free < kScarce)
+      throw OutOfMemory(
+          fmt::format("{}, with {} free on the GPU", error.what(), bytes_words(double(free))),
+          "collectives want memory of their own: use a smaller --micro-batch");
     throw EnvironmentError(error.what(), error.hint());
   }
 }

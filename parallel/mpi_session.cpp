@@ -37,6 +37,11 @@ void throw_mpi_error(int code, const char* call) {
 
 bool MpiSession::built_in() { return true; }
 
+void MpiSession::set_variables() {
+  constexpr int kKeepWhatTheUserChose = 0;
+  setenv(kTcpVariable, kTcpSends, kKeepWhatTheUserChose);
+}
+
 bool MpiSession::running() {
   int initialised = 0, finalised = 0;
   MPI_Initialized(&initialised);
@@ -61,8 +66,7 @@ MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {
                  "MpiSession for the life of the program");
   int provided = MPI_THREAD_SINGLE;
   if (!running()) {
-    constexpr int kKeepWhatTheUserChose = 0;
-    setenv(kTcpVariable, kTcpSends, kKeepWhatTheUserChose);
+    set_variables();
     const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
     LOCKSTEP_CHECK(
         code == MPI_SUCCESS, EnvironmentError, "MPI_Init_thread failed with code {}", code);

@@ -23,6 +23,9 @@ class MpiSession {
 
   /// Whether this program was built with MPI. Without it there is one rank.
   static bool built_in();
+  /// What the constructor sets in the environment, for callers that start threads before it: these
+  /// may read the environment meanwhile.
+  static void set_variables();
   /// Whether MPI can be called now: initialised, not finalised.
   static bool running();
   /// Whether it says of itself that it reads and writes the memory of GPUs; no where it says

@@ -24,7 +24,8 @@
 // without samples, and what else keys hold follows from the place. So all ranks of a group come to
 // a segment for the first time, capture it and replay it in the same rounds, and agree among
 // themselves; in the last segment all ranks do. Where their micro-batches differ the exchange is a
-// segment of its own on all of them.
+// segment of its own on all of them. Copies of weights that updates write are fresh when a step
+// begins, whatever came before it; the others are stale in the first segment that reads them.
 //
 // Where a capture fails before anything was done the segment is launched eagerly instead, kernel
 // by kernel. Behind a cut, graphs and exchanges have been done: the calls are made once more, but

@@ -93,6 +93,7 @@ void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, flo
   context.position().set_step(step + 1);
   if (profiler) profiler->begin_step(step);
   set_sample_weight(schedule);
+  programs.packed().refresh_rounded();  // so that no segment has to: see Note [Step graphs]
   play_nan(step);
   if (checks_) search_.begin();
   counters.begin_step(optimizer.counters(step, lr));

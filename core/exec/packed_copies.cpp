@@ -51,6 +51,14 @@ void PackedCopies::invalidate_but_rounded() {
     if (entry.memory) entry.stale = true;
 }
 
+void PackedCopies::refresh_rounded() {
+  for (Entry& entry : entries_) {
+    if (entry.memory || !entry.stale) continue;
+    entry.packer->pack(entry.index);
+    entry.stale = false;
+  }
+}
+
 int PackedCopies::stale(const std::vector<int>& numbers) const {
   return int(std::ranges::count_if(
       numbers, [&](int number) { return entries_[std::size_t(number)].stale; }));

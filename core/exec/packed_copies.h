@@ -38,6 +38,8 @@ class PackedCopies {
   void invalidate();
   /// An update changed the parameters and wrote rounded(): the other copies are stale.
   void invalidate_but_rounded();
+  /// Refreshes what lies in rounded(), where the parameters changed in another way.
+  void refresh_rounded();
   bool has_stale(const std::vector<int>& numbers) const { return stale(numbers) > 0; }
   /// How many of `numbers` are stale.
   int stale(const std::vector<int>& numbers) const;

@@ -93,12 +93,11 @@ class BatchNormBwdSums final : public OpBase<OpKind::batch_norm_bwd_sums> {
 /// The sums behind a residual and ReLU, and the gradient before these, which is the residual's too:
 /// dz = y > 0 ? dy : 0. Where `two_uses`, y was read twice and dy is the sum of two gradients,
 /// rounded to their type as Add rounds it, so that the bits are those of the operators apart. dz
-/// may overwrite dy. Inputs: x, dy as x, saved: [groups, 2, C], y as x (what forward returned),
-/// with two uses also
+/// may overwrite dy.
+/// Inputs: x, dy as x, saved: [groups, 2, C], y as x (what forward returned), with two uses also
 ///   the second summand of dy, as x.
 /// Outputs: sums: [groups, 1, 2, C], dgamma: [C] and dbeta: [C] of dz, as BatchNormBwdSums has
-/// them,
-///   and dz as x.
+///   them, and dz as x.
 class BatchNormResidualBwdSums final : public OpBase<OpKind::batch_norm_residual_bwd_sums> {
  public:
   explicit BatchNormResidualBwdSums(std::int64_t group_size, bool two_uses = false)

@@ -42,6 +42,7 @@ class Linear final : public OpBase<OpKind::linear> {
 /// dx = dy W, and with GELU before the layer what flows into that: dh = (dy W) gelu'(h).
 /// Shapes: dy: [N, ..., out] f32 or bf16, W: [out, in] f32, with GELU h: [N, ..., in] as dy
 ///   -> dx or dh: [N, ..., in] as dy. Rows of dy may be padded with zeros.
+/// Its cost has the product's FLOPs alone, as that of Linear with an activation.
 class LinearBwdData final : public OpBase<OpKind::linear_bwd_data> {
  public:
   /// `before`: none or a GELU.

@@ -23,7 +23,7 @@ bool is_head(const Graph& graph, const Node& node) {
          classes >= kLeastClasses && classes % kAligned != 0;
 }
 
-/// Of each value, whether it is logits to pad: only the loss reads them.
+/// Of each value, whether it is logits to pad: only the loss reads them, and they are no output.
 std::vector<bool> find_logits(const Graph& graph) {
   const std::vector<int> uses = count_uses(graph);
   std::vector<bool> found(graph.values().size(), false);
@@ -34,6 +34,7 @@ std::vector<bool> find_logits(const Graph& graph) {
     if (producer >= 0 && uses[std::size_t(logits)] == 1)
       found[std::size_t(logits)] = is_head(graph, graph.nodes()[std::size_t(producer)]);
   }
+  for (const auto& [name, output] : graph.outputs()) found[std::size_t(output)] = false;
   return found;
 }
 

@@ -6,11 +6,11 @@
 #include "kernels/cuda/kernel_list.h"
 
 // dy . y of every row; then for bf16 the kernels of attention_bwd_mma.cuh where they fit, otherwise
-// two more: dk and dv, where a block owns a tile of keys (Note [Tiles of
-// attention]) and walks over the queries that see them; dq, where it owns a tile of queries and
-// walks over the keys. Both compute the weights again from the scores and lse, so that no sum needs
-// an order among blocks. Bytes: every tensor about once for each tile of tokens, mostly from the L2
-// cache. Bound by fp32 multiply-adds: T T D of them seven times, half of that where causal.
+// two more: dk and dv, where a block owns a tile of keys (Note [Tiles of attention]) and walks over
+// the queries that see them; dq, where it owns a tile of queries and walks over the keys. Both
+// compute the weights again from the scores and lse, so that no sum needs an order among blocks.
+// Bytes of these two: every tensor about once for each tile of tokens, mostly from the L2 cache.
+// Bound by fp32 multiply-adds: T T D of them seven times, half of that where causal.
 namespace lockstep::cuda {
 namespace {
 

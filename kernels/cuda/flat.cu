@@ -17,9 +17,9 @@
 //     the latency of one fp64 addition for every 16 KiB of the longest range.
 //   - add: elementwise.cuh's; element by element where an address is no multiple of 16. Bytes an
 //     element: 12. Bound by memory.
-//   - Running statistics: one launch for all of them; a thread updates every 128th or so element of
-//     a tile, 4 bytes at a time. Bytes an element: 12. Bound by the launch: a model has some ten
-//     thousand elements of them.
+//   - Running statistics: a launch for as many as its arguments hold; a thread updates every
+//     kBlock-th element of a tile, 4 bytes at a time. Bytes an element: 12. Bound by the launch: a
+//     model has some ten thousand elements of them.
 namespace lockstep::cuda {
 namespace {
 

@@ -12,10 +12,11 @@ namespace lockstep {
 /// Communicators that are given up, each on a thread of its own.
 ///
 /// Note [Aborts wait]. ncclCommAbort() has what the device waits for end at once. Then it waits
-/// itself, also for communicators that do not block, until the communicator's kernels have ended and
-/// no CUDA graph is left that captured a collective of it (NCCL 2.28, init.cc, commDestroySync()).
-/// Such a graph may hold kernels of several communicators, of which one waits for another's. So
-/// whoever may be the one to destroy the graph must not be kept waiting, nor one abort by another.
+/// itself, also for communicators that do not block, until the communicator's kernels have ended
+/// and no CUDA graph is left that captured a collective of it (NCCL 2.28, init.cc,
+/// commDestroySync()). Such a graph may hold kernels of several communicators, of which one waits
+/// for another's. So whoever may be the one to destroy the graph must not be kept waiting, nor one
+/// abort by another.
 class NcclAborts {
  public:
   NcclAborts();

@@ -228,8 +228,8 @@ bool has_nccl() { return true; }
 void set_nccl_variables(std::optional<int> apart) {
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
   // Else ranks would wait for each other while they capture, one of which may fail to.
-  setenv("NCCL_GRAPH_REGISTER", "0", 0);
-  if (apart) setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", *apart).c_str(), 0);
+  setenv("NCCL_GRAPH_REGISTER", "0", 1);
+  if (apart) setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", *apart).c_str(), 1);
 }
 
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,

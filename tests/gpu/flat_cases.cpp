@@ -37,10 +37,10 @@ class FlatCases {
   std::shared_ptr<DeviceBuffer> filled() { return rates_.filled(type_, {.low = 0, .high = 1e-3f}); }
   /// `moved`: how often the whole array is read or written.
   void time(const std::string& name,
-            int moved,
+            double moved,
             const std::function<std::function<void()>()>& prepare) {
     rates_.time({.name = name, .shape = type_.shape.to_string()},
-                {.flops = 0, .bytes = double(moved) * double(type_.bytes())},
+                {.flops = 0, .bytes = moved * double(type_.bytes())},
                 type_.bytes(),
                 prepare);
   }
@@ -88,6 +88,26 @@ void FlatCases::time_updates() {
                              .grads = g->as<float>(),
                              .first_moment = m->as<float>(),
                              .second_moment = v->as<float>(),
+                             .lr = 1e-3f,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.95f,
+                             .eps = 1e-8f},
+                            ranges_);
+    };
+  });
+  time("adamw_update rounded", 7.5, [this] {
+    const TensorType copy{type_.shape, DType::bf16};
+    return [this,
+            p = filled(),
+            g = filled(),
+            m = filled(),
+            v = filled(),
+            r = rates_.filled(copy, {.low = 0, .high = 1e-3f})] {
+      backend_.adamw_update({.params = p->as<float>(),
+                             .grads = g->as<float>(),
+                             .first_moment = m->as<float>(),
+                             .second_moment = v->as<float>(),
+                             .rounded = r->as<std::uint16_t>(),
                              .lr = 1e-3f,
                              .beta1 = 0.9f,
                              .beta2 = 0.95f,

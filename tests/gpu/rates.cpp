@@ -132,6 +132,7 @@ void Rates::time(const Case& what, const Operator& op, const std::vector<TensorT
     rate.seconds = median_seconds([&] { run.run(); });
     if (run.packs()) rate.conversion_seconds = median_seconds([&] { run.pack(); });
   } catch (const std::exception& error) {
+    backend_.allow_tf32(false);
     rate.error = error.what();
   }
   if (rate.what.shape.empty()) rate.what.shape = inputs[0].shape.to_string();

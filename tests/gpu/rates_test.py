@@ -19,7 +19,8 @@ import tempfile
 # What one process does not measure: communication, and views, which run nothing.
 NOT_MEASURED = {"all_gather"}
 FP32_ALONE = {"mean_squared_error"}
-FLAT = {"copy", "flat add", "sgd_update", "sgd_update momentum", "adamw_update", "sum_tree 2",
+FLAT = {"copy", "flat add", "sgd_update", "sgd_update momentum", "adamw_update",
+        "adamw_update rounded", "sum_tree 2",
         "sum_tree 8", "sum_tree 32", "squared_norms, sent to the host", "conclude_step",
         "add_in_order", "hash, sent to the host", "update_running_statistics", "store_gradient",
         "store_gradient accumulated"}

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What linear and conv2d do where a library takes a part of their work, and where it refuses.
 #include <gmock/gmock.h>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "kernels/cuda/algorithm_book.h"
+#include "kernels/cuda/algorithm_key.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
@@ -179,6 +181,51 @@ TEST(AlgorithmBook, ComesBackFromItsText) {
   EXPECT_EQ(other.choice("product", never).text, "fast");
   EXPECT_THROW(other.replace("product\tfast"), InternalError);
   EXPECT_EQ(other.to_text(), book.to_text());
+}
+
+// Two ranks must not take the choice for one product for that of another.
+TEST(AlgorithmKey, SaysAllThatAProductIs) {
+  const cuda::MatrixProductSpec plain{.m = 8, .n = 8, .k = 8};
+  std::vector<cuda::MatrixProductSpec> specs(11, plain);
+  specs[1].m = specs[2].n = specs[3].k = 9;
+  specs[4].transpose_a = specs[5].transpose_b = true;
+  specs[6].factors = specs[7].result = specs[8].bias = DType::bf16;
+  specs[9].a_pitch = 16;
+  specs[10].epilogue = cuda::MatrixEpilogue::sums_of_a;
+  cuda::Device device, tf32;
+  tf32.tf32 = true;
+  std::set<std::string> keys{algorithm_key(tf32, plain)};
+  for (const auto& spec : specs) keys.insert(algorithm_key(device, spec));
+  EXPECT_EQ(keys.size(), specs.size() + 1);
+}
+
+TEST(AlgorithmKey, SaysAllThatAConvolutionIs) {
+  const cuda::ConvolutionSpec plain{};
+  std::vector<cuda::ConvolutionSpec> specs(19, plain);
+  specs[1].pass = cuda::ConvolutionPass::weight_gradient;
+  specs[2].type = specs[3].result = DType::bf16;
+  specs[4].bias = true;
+  std::size_t at = 5;
+  for (const auto field : {&cuda::ConvolutionSpec::n,
+                           &cuda::ConvolutionSpec::h,
+                           &cuda::ConvolutionSpec::w,
+                           &cuda::ConvolutionSpec::c,
+                           &cuda::ConvolutionSpec::k,
+                           &cuda::ConvolutionSpec::kernel_h,
+                           &cuda::ConvolutionSpec::kernel_w,
+                           &cuda::ConvolutionSpec::out_h,
+                           &cuda::ConvolutionSpec::out_w,
+                           &cuda::ConvolutionSpec::stride_h,
+                           &cuda::ConvolutionSpec::stride_w,
+                           &cuda::ConvolutionSpec::padding_h,
+                           &cuda::ConvolutionSpec::padding_w,
+                           &cuda::ConvolutionSpec::groups})
+    specs[at++].*field = 7;
+  ASSERT_EQ(at, specs.size());
+  cuda::Device device;
+  std::set<std::string> keys;
+  for (const auto& spec : specs) keys.insert(algorithm_key(device, spec));
+  EXPECT_EQ(keys.size(), specs.size());
 }
 
 }  // namespace

@@ -183,6 +183,19 @@ TEST(NcclTraining, EqualBitsOfBf16) {
   expect_bits_of_mpi(run);
 }
 
+// Micro-batches that ranks have unequally many of, evaluation between the steps, which leaves
+// packed copies of weights stale, and the last batch short: ranks must still capture and replay
+// together.
+TEST(NcclTraining, EqualBitsOfBf16WithUnequalWork) {
+  SmallRun run = small_run();
+  run.options.global_batch = 12;
+  run.options.precision = Precision::bf16;
+  run.options.log_every = 0;
+  run.options.noise_scale_every = 0;
+  run.options.eval_every = 2;
+  expect_bits_of_mpi(run);
+}
+
 /// Ranks that say they are on hosts of two, where there are several such hosts.
 class NcclTwoLevels : public ::testing::Test {
  protected:
@@ -264,32 +277,80 @@ TEST(NcclTraining, FastSumsTrainAsWell) {
   EXPECT_LT(summary.train_loss, 3);
 }
 
+/// Steps of one micro-batch a rank, without a training around them.
+class Steps {
+ public:
+  Steps(RankContext& context, SmallRun run)
+      : run_(whole_batches(std::move(run))),
+        data_(data::glyphs(32 * mpi_world().size(), 5).train),
+        replica_(context, run_.model, softmax_cross_entropy, data_->spec(), run_.options, {}),
+        schedule_(replica_.schedule(run_.options.global_batch)),
+        requests_({data_->size(), run_.options.global_batch, 20, 1, schedule_, schedule_}),
+        loading_{.workers = 0, .micro_batch = run_.options.micro_batch} {
+    replica_.lend_memory(loading_);
+    loader_.emplace(data_, loading_, [this](data::LoadRequest& r) { return requests_.next(r); });
+  }
+
+  void train(int steps) {
+    for (int i = 0; i < steps; ++i) replica_.train_step(schedule_, *loader_, step_++, 0.01f);
+  }
+  Replica& replica() { return replica_; }
+  std::vector<float> weights() {
+    const SavedArrays saved = replica_.saved_arrays();
+    std::vector<float> values(std::size_t(saved.space.elems));
+    saved.backend.copy_to_host(
+        values.data(), saved.arrays[0].values, values.size() * sizeof(float));
+    return values;
+  }
+
+ private:
+  static SmallRun whole_batches(SmallRun run) {
+    run.options.global_batch = 4 * mpi_world().size();
+    return run;
+  }
+
+  SmallRun run_;
+  std::shared_ptr<const data::Dataset> data_;
+  Replica replica_;
+  Schedule schedule_;
+  TrainingRequests requests_;
+  data::LoaderOptions loading_;
+  std::optional<data::Loader> loader_;
+  std::int64_t step_ = 0;
+};
+
 // One launch a step of one micro-batch, exchange and update in it; the host waits for the outcome
 // of the step before, and for the copies of the one before that.
 TEST(NcclTraining, OneLaunchAStep) {
-  SmallRun run = small_run();
-  const int ranks = mpi_world().size();
-  run.options.global_batch = 4 * ranks;
   NcclContext context;
-  const auto data = data::glyphs(32 * ranks, 5).train;
-  Replica replica(context, run.model, softmax_cross_entropy, data->spec(), run.options, {});
-  const Schedule schedule = replica.schedule(run.options.global_batch);
-  TrainingRequests requests({data->size(), run.options.global_batch, 20, 1, schedule, schedule});
-  data::LoaderOptions loading{.workers = 0, .micro_batch = run.options.micro_batch};
-  replica.lend_memory(loading);
-  data::Loader loader(data, loading, [&](data::LoadRequest& r) { return requests.next(r); });
-  std::int64_t step = 0;
-  const auto train_steps = [&](int steps) {
-    for (int i = 0; i < steps; ++i) replica.train_step(schedule, loader, step++, 0.01f);
-  };
-  train_steps(4);
+  Steps steps(context, small_run());
+  steps.train(4);
   emulator::reset_calls();
-  train_steps(5);
+  steps.train(5);
   const emulator::Calls calls = emulator::calls();
   EXPECT_EQ(calls.kernel_launches, 0);
   EXPECT_EQ(calls.host_functions, 0) << "collectives are in the graph";
   EXPECT_EQ(calls.graph_launches, 5);
   EXPECT_EQ(calls.host_waits, 2 * 5);
+}
+
+// As a rollback changes them: behind updates, which leave the copies of weights fresh.
+TEST(NcclTraining, GraphsSeeWeightsThatChangeBetweenSteps) {
+  SmallRun run = small_run();
+  run.options.precision = Precision::bf16;
+  for (const char* const policy : {"local", "group:8"}) {
+    run.options.batch_norm = BatchNormPolicy::parse(policy);
+    const auto weights = [&](bool graphs) {
+      run.options.use_graphs = graphs;
+      NcclContext context;
+      Steps steps(context, run);
+      steps.train(6);
+      for (int weight = 0; weight < 4; ++weight) steps.replica().flip_bit(0, weight, 22);
+      steps.train(4);
+      return steps.weights();
+    };
+    EXPECT_EQ(weights(true), weights(false)) << policy;
+  }
 }
 
 }  // namespace

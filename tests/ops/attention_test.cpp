@@ -66,6 +66,9 @@ double score_error(const Size& s, double range) {
 /// Error of a sum of the device's exponentials, 2^-22 of it, over 2^-24.
 constexpr double kDeviceExp = 4;
 
+/// Whether a device multiplies by weights that are rounded to bf16, on tensor cores.
+bool rounds_weights(const Size& s) { return s.depth % 8 == 0 && s.depth <= 128; }
+
 /// What dropout multiplies by.
 double enlargement(float dropout) { return 1 / (1 - double(dropout)); }
 
@@ -79,7 +82,7 @@ void set_forward_tolerances(OpCase& c, const Size& s, float dropout, float range
   const double chain = 0.5 * std::sqrt(double(s.tokens));
   c.tolerances = {{.c = 1,
                    .scale = enlargement(dropout) * range * (2 * score + 6 + chain),
-                   .rounded = enlargement(dropout) * range},
+                   .rounded = rounds_weights(s) ? enlargement(dropout) * range : 0},
                   {.c = 1, .scale = score + 2 * (top + log_tokens) + 2 + kDeviceExp}};
 }
 
@@ -148,9 +151,10 @@ void set_backward_tolerances(OpCase& c, const OpCase& forward, const Size& s, fl
   // Rounded to bf16, weights, and gradients of scores, which are p (dp - dy . y), move by 2^-8 of
   // themselves at most, with a standard deviation below 2^-8 / sqrt(3) and independently: down a
   // column by less than `mass`, which has 4.5 of them without the root.
-  c.tolerances = {{.c = 1,
-                   .scale = mass * std::max(gradient / std::sqrt(d), keep * (weight + 3)) + chain,
-                   .rounded = mass * std::max(2 * product / std::sqrt(d), keep)}};
+  c.tolerances = {
+      {.c = 1,
+       .scale = mass * std::max(gradient / std::sqrt(d), keep * (weight + 3)) + chain,
+       .rounded = rounds_weights(s) ? mass * std::max(2 * product / std::sqrt(d), keep) : 0}};
 }
 
 std::vector<OpCase> attention_bwd_cases() {

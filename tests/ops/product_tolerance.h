@@ -27,9 +27,9 @@ inline Tolerance of_rounded_products(std::int64_t n) {
   return {.c = allowed / (0x1p-24 * root), .n = products.n, .scale = 1};
 }
 
-/// As of_products() with factors rounded to the ten bits of tf32, each by up to 2^-11 of its size: a
-/// product by 2^-10 of its own, whose size is 1/3 as above; n of them like a random walk, up to 4.5
-/// times: 4.5 / 3 * 2^-10 sqrt(n). A device that cuts the bits off is off by twice that in a
+/// As of_products() with factors rounded to the ten bits of tf32, each by up to 2^-11 of its size:
+/// a product by 2^-10 of its own, whose size is 1/3 as above; n of them like a random walk, up
+/// to 4.5 times: 4.5 / 3 * 2^-10 sqrt(n). A device that cuts the bits off is off by twice that in a
 /// factor, and always towards zero: a sum shrinks by 2^-10, and 4.5 / 3 sqrt(n) is how large a sum
 /// is.
 inline Tolerance of_tf32_products(std::int64_t n) {

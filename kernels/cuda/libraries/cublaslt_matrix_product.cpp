@@ -155,24 +155,29 @@ class CublasLtProduct final : public MatrixProduct {
         (status == CUBLAS_STATUS_INVALID_VALUE && spec_.epilogue != MatrixEpilogue::none);
     if (refused) return {.text = "", .why_none = cublaslt().cublasLtGetStatusName(status)};
     check(status, what_);
-    for (int i = 0; i < count; ++i)
-      if (const auto& candidate = found[std::size_t(i)]; is_usable(candidate))
-        return {.text = to_text({candidate.algo, candidate.workspaceSize}), .why_none = ""};
-    return {.text = "", .why_none = fmt::format("none of {} proposals keeps its order", count)};
+    for (int i = 0; i < count; ++i) {
+      const auto& candidate = found[std::size_t(i)];
+      cublasLtMatmulHeuristicResult_t here{};
+      if (keeps_its_order(candidate) && check_here(candidate.algo, here) == CUBLAS_STATUS_SUCCESS &&
+          here.workspaceSize <= kMostProductWorkspace)
+        return {.text = to_text({candidate.algo, here.workspaceSize}), .why_none = ""};
+    }
+    return {.text = "",
+            .why_none = fmt::format("none of {} proposals keeps its order and passes", count)};
+  }
+
+  /// `here`: what the algorithm takes.
+  cublasStatus_t check_here(const cublasLtMatmulAlgo_t& algorithm,
+                            cublasLtMatmulHeuristicResult_t& here) const {
+    return cublaslt().cublasLtMatmulAlgoCheck(
+        handle_.get(), operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(), &algorithm, &here);
   }
 
   /// cuBLASLt says that an algorithm may be kept as its bytes, for the same version of the library.
   void take(const std::string& text) {
     const CublasLtChoice choice = cublaslt_choice(text);
     cublasLtMatmulHeuristicResult_t here{};
-    const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoCheck(handle_.get(),
-                                                                     operation_.get(),
-                                                                     b_.get(),
-                                                                     a_.get(),
-                                                                     c_.get(),
-                                                                     c_.get(),
-                                                                     &choice.algorithm,
-                                                                     &here);
+    const cublasStatus_t status = check_here(choice.algorithm, here);
     if (status != CUBLAS_STATUS_SUCCESS)
       throw_cannot_follow(what_,
                           "an algorithm of cuBLASLt",
@@ -241,9 +246,8 @@ class CublasLtProduct final : public MatrixProduct {
     return preference;
   }
 
-  bool is_usable(const cublasLtMatmulHeuristicResult_t& candidate) const {
-    if (candidate.state != CUBLAS_STATUS_SUCCESS || candidate.workspaceSize > kMostProductWorkspace)
-      return false;
+  bool keeps_its_order(const cublasLtMatmulHeuristicResult_t& candidate) const {
+    if (candidate.state != CUBLAS_STATUS_SUCCESS) return false;
     std::uint32_t scheme = 0;
     check(cublaslt().cublasLtMatmulAlgoConfigGetAttribute(&candidate.algo,
                                                           CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
