@@ -188,7 +188,7 @@ TEST(NcclTraining, EqualBitsOfBf16) {
 // together.
 TEST(NcclTraining, EqualBitsOfBf16WithUnequalWork) {
   SmallRun run = small_run();
-  run.options.global_batch = 12;
+  run.options.global_batch = 4 * (mpi_world().size() + 1);
   run.options.precision = Precision::bf16;
   run.options.log_every = 0;
   run.options.noise_scale_every = 0;
@@ -345,7 +345,7 @@ TEST(NcclTraining, GraphsSeeWeightsThatChangeBetweenSteps) {
       NcclContext context;
       Steps steps(context, run);
       steps.train(6);
-      for (int weight = 0; weight < 4; ++weight) steps.replica().flip_bit(0, weight, 22);
+      for (int i = 0; i < 20; ++i) steps.replica().flip_bit(0, 97 * i, 22);  // in every layer
       steps.train(4);
       return steps.weights();
     };
