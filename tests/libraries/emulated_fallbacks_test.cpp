@@ -30,6 +30,8 @@ class CudaFallbacks : public CudaTest {
  protected:
   void TearDown() override { limits() = {}; }
   static cuda::LibraryLimits& limits() { return cuda::library_limits(); }
+  /// For limits that change within a test.
+  void forget_choices() { backend().take_choices(""); }
 
   void check(const OpCase& test_case, Reference reference) {
     const auto factory = [this](const KernelSpec& spec) { return backend().make_kernel(spec); };
@@ -78,6 +80,7 @@ TEST_F(CudaFallbacks, GeluBehindABiasIsTheSameInEvaluationUnlessTheBiasIsRefused
   const HostTensor evaluation = linear(gelu, false);
   EXPECT_EQ(evaluation.bytes, linear(gelu, true).bytes);
   limits().matrix_bias = false;
+  forget_choices();
   const HostTensor apart = run(std::make_shared<ops::Gelu>(ops::GeluKind::tanh),
                                {linear(ops::Activation::none, false)},
                                {})[0];
@@ -94,12 +97,14 @@ TEST_F(CudaFallbacks, AGradientOfGeluBehindAProductHasTheBitsOfItsPartsWhereRefu
   // What the library multiplies by the slope is not rounded yet.
   EXPECT_NE(run(fused, {dy, weight, h}, {1})[0].bytes, apart.bytes);
   limits().matrix_gelu_gradient = false;
+  forget_choices();
   EXPECT_EQ(run(fused, {dy, weight, h}, {1})[0].bytes, apart.bytes);
 }
 
 TEST_F(CudaFallbacks, GradientsOfBiasesAreSummedWhereTheLibraryRefusesTo) {
   for (const bool taken : {true, false}) {
     limits().matrix_sums = taken;
+    forget_choices();
     for (const auto& [rows, in, out] : {std::array{1, 1, 1}, {7, 16, 64}, {300, 9, 33}})
       check(*bf16_variant({.name = fmt::format("{}x{}->{}", rows, in, out),
                            .op = std::make_shared<ops::LinearBwdWeights>(true),
