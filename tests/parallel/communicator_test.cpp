@@ -340,7 +340,8 @@ TEST(MpiSession, SecondSessionLeavesMpiRunning) {
 int setting_of_mpi(const char* name) {
   int provided = 0, index = -1, count = 0, value = -1;
   MPI_T_cvar_handle handle = nullptr;
-  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return -1;
+  // Open MPI takes this level for that of the whole program.
+  if (MPI_T_init_thread(MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) return -1;
   if (MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS &&
       MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS) {
     MPI_T_cvar_read(handle, &value);
