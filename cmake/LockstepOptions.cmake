@@ -7,6 +7,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 option(LOCKSTEP_TESTS "Build the tests" ON)
 option(LOCKSTEP_BENCHMARKS "Build the benchmarks, with the tests" ON)
+option(LOCKSTEP_ONEDNN "Products and convolutions of the CPU backend by oneDNN; OFF: by plain loops" ON)
 option(LOCKSTEP_MPI "Build for several ranks, which need MPI; OFF: for one" ON)
 option(LOCKSTEP_MPI_TESTS "Build the test programs that run under mpirun, with the tests" ON)
 option(LOCKSTEP_FUZZ "Build the parsers and their fuzzers alone, with clang's libFuzzer" OFF)

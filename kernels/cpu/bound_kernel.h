@@ -23,6 +23,10 @@ class BoundKernel : public Kernel {
     return static_cast<T*>(buffers_.outputs[i]);
   }
   template <typename T>
+  T* packed(std::size_t i) const {
+    return static_cast<T*>(buffers_.packed[i]);
+  }
+  template <typename T>
   T* workspace(std::size_t offset_bytes = 0) const {
     return reinterpret_cast<T*>(static_cast<std::byte*>(buffers_.workspace) + offset_bytes);
   }

@@ -13,10 +13,10 @@
 #include "core/base/host_memory.h"
 #include "core/exec/conclude.h"
 #include "core/ops/all_ops.h"
-#include "kernels/cpu/dnnl_common.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/matrix_library.h"
 #include "kernels/cpu/optimizers.h"
 #include "kernels/cpu/peaks.h"
 
@@ -69,13 +69,10 @@ class CpuBackend final : public Backend {
   CpuBackend() { cpu::use_one_thread(); }
 
   std::string device_class() const override {
-    const dnnl_version_t* version = dnnl_version();
-    return fmt::format("cpu, {}, bf16 products {}, oneDNN {}.{}.{}",
+    return fmt::format("cpu, {}, bf16 products {}, {}",
                        cpu::name_of(cpu::isa()),
                        cpu::name_of(cpu::bf16_products()),
-                       version->major,
-                       version->minor,
-                       version->patch);
+                       cpu::matrix_library());
   }
 
   bool multiplies_bf16() const override {

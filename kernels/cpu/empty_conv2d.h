@@ -10,8 +10,9 @@
 
 namespace lockstep::cpu {
 
-/// A convolution of no samples, channels or filters: every sum of products is empty, and oneDNN is
-/// not asked. Output 0 is the bias or zero; output 1, where there is one, is the bias gradient.
+/// A convolution of no samples, channels or filters: every sum of products is empty, and the
+/// matrix library is not asked. Output 0 is the bias or zero; output 1, where there is one, is the
+/// bias gradient.
 class EmptyConv final : public Kernel {
  public:
   /// `bias_input`: the input that output 0 repeats in its rows, or -1.

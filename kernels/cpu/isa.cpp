@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/isa.h"
 
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include "core/base/error.h"
+#include "kernels/cpu/matrix_library.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -39,14 +38,7 @@ void use_isa(Isa isa) {
 std::string_view name_of(Isa isa) { return isa == Isa::avx512 ? "avx512" : "avx2"; }
 
 Bf16Products bf16_products() {
-  if (isa() != Isa::avx512) return Bf16Products::widened;
-  // Each set contains the bits of the sets it extends.
-  const auto effective = unsigned(dnnl::get_effective_cpu_isa());
-  const auto has = [=](dnnl::cpu_isa wanted) {
-    return (effective & unsigned(wanted)) == unsigned(wanted);
-  };
-  if (has(dnnl::cpu_isa::avx512_core_amx)) return Bf16Products::amx;
-  return has(dnnl::cpu_isa::avx512_core_bf16) ? Bf16Products::avx512_bf16 : Bf16Products::widened;
+  return isa() == Isa::avx512 ? library_bf16_products() : Bf16Products::widened;
 }
 
 std::string_view name_of(Bf16Products products) {

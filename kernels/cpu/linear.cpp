@@ -1,56 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/linear.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "kernels/cpu/activation_kernel.h"
-#include "kernels/cpu/dnnl_common.h"
 #include "kernels/cpu/kernel_list.h"
-#include "kernels/cpu/linear_bf16.h"
+#include "kernels/cpu/matrix_library.h"
 #include "kernels/cpu/small_gemm.h"
 #include "kernels/cpu/widened_kernel.h"
 
-// Note [Two matrix products]
-//
-// Weights of up to kSmallWeights elements go through small_gemm: tens of nanoseconds of overhead,
-// and 100 to 115 GFLOP/s on a Zen 4 core (peak about 120) from 8 samples on. It works without
-// blocking for caches, so that larger weights belong to oneDNN: its sgemm packs both operands as it
-// goes, and needs no packed copy whose refresh would cost as much as a third of a product with 64
-// samples. The choice depends on the weight alone, so a sample gets the same bits in a small
-// product whatever the batch.
+// Products that the matrix library does not take go through small_gemm: tens of nanoseconds of
+// overhead, and 100 to 115 GFLOP/s on a Zen 4 core (peak about 120) from 8 samples on.
 namespace lockstep::cpu {
 namespace {
 
-constexpr std::int64_t kSmallWeights = 512 * 512;
-
-struct ProductExtents {
-  std::int64_t samples, in, out;
-  std::int64_t out_pitch;  ///< elements from a row of y, or dy, to the next
-  bool small() const { return in * out <= kSmallWeights || samples == 0; }
-};
-
-/// C = alpha op(A) op(B) + beta C through oneDNN, row-major as C writes it.
-struct LargeGemm {
-  std::string what;
-  char transpose_a, transpose_b;
-  std::int64_t m, n, k;
-  std::int64_t a_row, b_row, c_row;
-
-  void run(const float* a, const float* b, float beta, float* c) const {
-    translate(what, [&] {
-      const dnnl::status status =
-          dnnl::sgemm(transpose_a, transpose_b, m, n, k, 1.0f, a, a_row, b, b_row, beta, c, c_row);
-      if (status != dnnl::status::success) throw dnnl::error(dnnl_status_t(status), "sgemm failed");
-    });
-  }
-};
-
 class SmallLinear final : public Kernel {
  public:
-  SmallLinear(const ProductExtents& e, bool bias)
+  SmallLinear(const LinearExtents& e, bool bias)
       : bias_(bias),
-        gemm_{.m = e.samples,
+        gemm_{.m = e.rows,
               .n = e.out,
               .k = e.in,
               .a_row = e.in,
@@ -84,37 +52,10 @@ class SmallLinear final : public Kernel {
   decltype(&avx2::transpose_to_panels) transpose_ = LOCKSTEP_CHOOSE(transpose_to_panels);
 };
 
-class LargeLinear final : public Kernel {
- public:
-  LargeLinear(const ProductExtents& e, bool bias, const KernelSpec& spec)
-      : bias_(bias),
-        gemm_{describe(spec), 'N', 'T', e.samples, e.out, e.in, e.in, e.in, e.out_pitch} {}
-
-  void bind(const KernelBuffers& buffers) override {
-    x_ = static_cast<const float*>(buffers.inputs[0]);
-    weight_ = static_cast<const float*>(buffers.inputs[1]);
-    if (bias_) bias_values_ = static_cast<const float*>(buffers.inputs[2]);
-    y_ = static_cast<float*>(buffers.outputs[0]);
-  }
-  void run(const RunState&) override {
-    if (bias_)
-      for (std::int64_t i = 0; i < gemm_.m; ++i)
-        std::copy_n(bias_values_, gemm_.n, y_ + i * gemm_.c_row);
-    gemm_.run(x_, weight_, bias_ ? 1.0f : 0.0f, y_);
-    zero_padding(y_, gemm_.m, gemm_.n, gemm_.c_row);
-  }
-
- private:
-  bool bias_;
-  LargeGemm gemm_;
-  const float *x_ = nullptr, *weight_ = nullptr, *bias_values_ = nullptr;
-  float* y_ = nullptr;
-};
-
 class SmallLinearBwdData final : public Kernel {
  public:
-  explicit SmallLinearBwdData(const ProductExtents& e)
-      : gemm_{.m = e.samples,
+  explicit SmallLinearBwdData(const LinearExtents& e)
+      : gemm_{.m = e.rows,
               .n = e.in,
               .k = e.out,
               .a_row = e.out_pitch,
@@ -133,38 +74,18 @@ class SmallLinearBwdData final : public Kernel {
   decltype(&avx2::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
 };
 
-class LargeLinearBwdData final : public Kernel {
+class SmallLinearBwdWeights final : public Kernel {
  public:
-  LargeLinearBwdData(const ProductExtents& e, const KernelSpec& spec)
-      : gemm_{describe(spec), 'N', 'N', e.samples, e.in, e.out, e.out_pitch, e.in, e.in} {}
-
-  void bind(const KernelBuffers& buffers) override {
-    dy_ = static_cast<const float*>(buffers.inputs[0]);
-    weight_ = static_cast<const float*>(buffers.inputs[1]);
-    dx_ = static_cast<float*>(buffers.outputs[0]);
-  }
-  void run(const RunState&) override { gemm_.run(dy_, weight_, 0.0f, dx_); }
-
- private:
-  LargeGemm gemm_;
-  const float *dy_ = nullptr, *weight_ = nullptr;
-  float* dx_ = nullptr;
-};
-
-class LinearBwdWeightsKernel final : public Kernel {
- public:
-  LinearBwdWeightsKernel(const ProductExtents& e, bool bias, const KernelSpec& spec)
-      : small_(e.small()),
-        bias_(bias),
+  SmallLinearBwdWeights(const LinearExtents& e, bool bias, const KernelSpec& spec)
+      : bias_(bias),
         accumulates_(spec.output_accumulates),
         gemm_{.m = e.out,
               .n = e.in,
-              .k = e.samples,
+              .k = e.rows,
               .a_row = 1,
               .a_col = e.out_pitch,
               .b_row = e.in,
-              .c_row = e.in},
-        large_{describe(spec), 'T', 'N', e.out, e.in, e.samples, e.out_pitch, e.in, e.in} {
+              .c_row = e.in} {
     accumulates_.resize(2);
   }
 
@@ -175,19 +96,14 @@ class LinearBwdWeightsKernel final : public Kernel {
     if (bias_) db_ = static_cast<float*>(buffers.outputs[1]);
   }
   void run(const RunState& state) override {
-    const bool accumulate = state.accumulate && accumulates_[0];
-    if (small_)
-      product_(gemm_, accumulate);
-    else
-      large_.run(gemm_.a, gemm_.b, accumulate ? 1.0f : 0.0f, gemm_.c);
+    product_(gemm_, state.accumulate && accumulates_[0]);
     if (bias_) sums_(db_, gemm_.a, gemm_.k, gemm_.m, state.accumulate && accumulates_[1]);
   }
 
  private:
-  bool small_, bias_;
+  bool bias_;
   std::vector<bool> accumulates_;
   SmallGemm gemm_;
-  LargeGemm large_;
   float* db_ = nullptr;
   decltype(&avx2::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
   decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
@@ -198,14 +114,6 @@ std::int64_t rows(const TensorType& type) {
   return Shape(type.shape.dims().first(std::size_t(type.shape.rank() - 1))).elems();
 }
 
-LinearExtents bf16_extents(const ProductExtents& e) {
-  return {.rows = e.samples, .in = e.in, .out = e.out, .out_pitch = e.out_pitch};
-}
-
-bool use_bf16_products(const ProductExtents& e) {
-  return bf16_products() != Bf16Products::widened && e.samples * e.in * e.out > 0;
-}
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSpec& spec) {
@@ -214,17 +122,15 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSp
         spec, op.activation(), op.keeps_input_of_activation(), [&](const KernelSpec& product) {
           return make_linear_kernel(ops::Linear(op.bias()), product);
         });
-  const ProductExtents e{rows(spec.inputs[0]),
-                         spec.inputs[0].shape[-1],
-                         spec.inputs[1].shape[0],
-                         spec.outputs[0].shape[-1]};
-  if (has_bf16(spec)) {
-    if (use_bf16_products(e)) return make_bf16_linear(bf16_extents(e), op.bias(), spec);
+  const LinearExtents e{rows(spec.inputs[0]),
+                        spec.inputs[0].shape[-1],
+                        spec.inputs[1].shape[0],
+                        spec.outputs[0].shape[-1]};
+  if (auto kernel = make_library_linear(e, op.bias(), spec)) return kernel;
+  if (has_bf16(spec))
     return make_widened_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_linear_kernel(op, wide); });
-  }
-  if (e.small()) return std::make_unique<SmallLinear>(e, op.bias());
-  return std::make_unique<LargeLinear>(e, op.bias(), spec);
+  return std::make_unique<SmallLinear>(e, op.bias());
 }
 
 std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op,
@@ -235,31 +141,28 @@ std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op
     return wrap_gelu_gradient(
         make_linear_bwd_data_kernel(ops::LinearBwdData(), product), op.before(), spec.outputs[0]);
   }
-  const ProductExtents e{rows(spec.inputs[0]),
-                         spec.outputs[0].shape[-1],
-                         spec.inputs[1].shape[0],
-                         spec.inputs[0].shape[-1]};
-  if (has_bf16(spec)) {
-    if (use_bf16_products(e)) return make_bf16_linear_bwd_data(bf16_extents(e), spec);
+  const LinearExtents e{rows(spec.inputs[0]),
+                        spec.outputs[0].shape[-1],
+                        spec.inputs[1].shape[0],
+                        spec.inputs[0].shape[-1]};
+  if (auto kernel = make_library_linear_bwd_data(e, spec)) return kernel;
+  if (has_bf16(spec))
     return make_widened_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_linear_bwd_data_kernel(op, wide); });
-  }
-  if (e.small()) return std::make_unique<SmallLinearBwdData>(e);
-  return std::make_unique<LargeLinearBwdData>(e, spec);
+  return std::make_unique<SmallLinearBwdData>(e);
 }
 
 std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeights& op,
                                                        const KernelSpec& spec) {
-  const ProductExtents e{rows(spec.inputs[0]),
-                         spec.inputs[0].shape[-1],
-                         spec.outputs[0].shape[0],
-                         spec.inputs[1].shape[-1]};
-  if (has_bf16(spec)) {
-    if (use_bf16_products(e)) return make_bf16_linear_bwd_weights(bf16_extents(e), op.bias(), spec);
+  const LinearExtents e{rows(spec.inputs[0]),
+                        spec.inputs[0].shape[-1],
+                        spec.outputs[0].shape[0],
+                        spec.inputs[1].shape[-1]};
+  if (auto kernel = make_library_linear_bwd_weights(e, op.bias(), spec)) return kernel;
+  if (has_bf16(spec))
     return make_widened_kernel(
         spec, -1, [&](const KernelSpec& wide) { return make_linear_bwd_weights_kernel(op, wide); });
-  }
-  return std::make_unique<LinearBwdWeightsKernel>(e, op.bias(), spec);
+  return std::make_unique<SmallLinearBwdWeights>(e, op.bias(), spec);
 }
 
 }  // namespace lockstep::cpu

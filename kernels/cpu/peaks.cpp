@@ -5,9 +5,8 @@
 #include <ctime>
 #include <vector>
 
-#include "core/base/error.h"
-#include "kernels/cpu/dnnl_common.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/matrix_library.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -35,30 +34,10 @@ double best_seconds(Work work) {
   return best;
 }
 
-/// Weights in the layout that the library likes best, as the kernels have them.
-double product_flops(dnnl::memory::data_type type) {
-  return translate("peak measurement", [&] {
-    const auto plain = [&](dnnl::memory::format_tag tag) {
-      return dnnl::memory::desc({kSize, kSize}, type, tag);
-    };
-    const auto a = plain(dnnl::memory::format_tag::ab), any = plain(dnnl::memory::format_tag::any);
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, any, a), dnnl_engine());
-    std::vector<float> zeros(std::size_t(kSize * kSize) * 2);
-    const dnnl::memory left(a, dnnl_engine(), zeros.data());
-    const dnnl::memory right(description.weights_desc(), dnnl_engine());
-    const dnnl::memory result(a, dnnl_engine());
-    std::fill_n(static_cast<std::byte*>(right.get_data_handle()),
-                right.get_desc().get_size(),
-                std::byte{0});
-    const dnnl::matmul product(description);
-    dnnl::stream stream(dnnl_engine());
-    const double seconds = best_seconds([&] {
-      product.execute(stream,
-                      {{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}, {DNNL_ARG_DST, result}});
-      stream.wait();
-    });
-    return 2.0 * double(kSize * kSize * kSize) / seconds;
-  });
+/// 0 where the library has no such product here.
+double product_flops(DType type) {
+  const auto product = make_square_product(type, kSize);
+  return product ? 2.0 * double(kSize * kSize * kSize) / best_seconds(product) : 0;
 }
 
 double stream_bytes() {
@@ -71,15 +50,9 @@ double stream_bytes() {
 }  // namespace
 
 DevicePeaks measure_peaks() {
-  DevicePeaks peaks{.fp32_flops = product_flops(dnnl::memory::data_type::f32),
-                    .bf16_flops = 0,
-                    .bytes = stream_bytes()};
-  try {
-    peaks.bf16_flops = product_flops(dnnl::memory::data_type::bf16);
-  } catch (const Error&) {
-    // The library has no bf16 product for this processor.
-  }
-  return peaks;
+  return {.fp32_flops = product_flops(DType::f32),
+          .bf16_flops = product_flops(DType::bf16),
+          .bytes = stream_bytes()};
 }
 
 }  // namespace lockstep::cpu

@@ -5,8 +5,8 @@
 
 namespace lockstep::cpu {
 
-/// Best of several runs on this core: oneDNN's products of 1024 x 1024 matrices, and out = a + b
-/// over arrays that no cache holds.
+/// Best of several runs on this core: the matrix library's products of 1024 x 1024 matrices, and
+/// out = a + b over arrays that no cache holds.
 DevicePeaks measure_peaks();
 
 }  // namespace lockstep::cpu

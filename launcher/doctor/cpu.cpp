@@ -156,7 +156,12 @@ Finding check_cpu(const Environment& environment) {
   std::istringstream(value_in(info, "cpu MHz")) >> mhz;
   const double expected = kFlopsPerCycle * mhz * 1e6;
   Finding finding = pass(kCpu, text);
-  if (peaks.fp32_flops < kSlow * expected)
+  if (!environment.has_onednn)
+    finding =
+        warn(kCpu,
+             text + "; built without oneDNN: products and convolutions are plain loops",
+             "install oneDNN (Debian: libdnnl-dev) and build again with -DLOCKSTEP_ONEDNN=ON");
+  else if (peaks.fp32_flops < kSlow * expected)
     finding =
         warn(kCpu,
              fmt::format("{}; {} at {:.0f} MHz would be usual", text, rate_text(expected), mhz),

@@ -58,6 +58,7 @@ struct Environment {
   int local_rank = -1;          ///< under a launcher the place among those; otherwise -1
   bool mpi_runs = false;        ///< MPI connects the ranks already
   bool is_root = false;
+  bool has_onednn = true;  ///< built in
   CudaBuild build;
   std::shared_ptr<Watch> watch;  ///< is told what is looked at; may be empty
 

@@ -87,6 +87,7 @@ Environment this_machine() {
   machine.space = space_of;
   machine.write_trial = write_small_file;
   machine.nccl_version = nccl_version;
+  machine.has_onednn = cpu_backend_has_onednn();
   machine.measure_cpu = [] { return make_cpu_backend()->measure_peaks(); };
   if (cuda.absent_because.empty()) {
     machine.cuda_libraries = cuda_libraries;

@@ -170,6 +170,8 @@ TEST(DoctorHost, Processors) {
   expect_pass(machine, "processor");
   machine.cpu_peaks.bf16_flops = 90e9;
   expect_line(machine, "processor", Verdict::warn, "bf16 is slower", "ONEDNN_MAX_CPU_ISA");
+  machine.environment.has_onednn = false;
+  expect_line(machine, "processor", Verdict::warn, "without oneDNN", "-DLOCKSTEP_ONEDNN=ON");
   machine.write("/proc/cpuinfo", "model name\t: Old\nflags\t\t: fpu sse2 avx\n");
   expect_line(machine, "processor", Verdict::fail, "Old has no AVX2", "-cpu host");
 }

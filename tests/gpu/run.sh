@@ -32,7 +32,7 @@
 #
 # Needs nvcc, CMake, ninja and a C++ compiler. GPU_TEST_PREFIX names a folder with the libraries
 # that the machine lacks (a root file system's usr: include, lib, bin); without MPI it builds for one
-# rank, and the stages that start several fail. PYTHON is the one that has
+# rank, and the stages that start several fail; without oneDNN the CPU side is plain loops. PYTHON is the one that has
 # PyTorch (default: python3); without it PyTorch's side is not measured. LOCKSTEP_TEST_DATA is the
 # folder with tinyshakespeare.txt, without which compare-nanogpt-char fails. LOCKSTEP_TEST_SEED is
 # the seed of the stage tests, where it must not be a fresh one. Exit code 3 without a GPU; 1 where
@@ -300,9 +300,12 @@ sanitize() {
 mkdir -p "$build"
 mpi=ON
 command -v mpirun >/dev/null || mpi=OFF
+onednn=ON
+echo '#include <oneapi/dnnl/dnnl.hpp>' |
+  "${CXX:-c++}" ${GPU_TEST_PREFIX:+-I"$GPU_TEST_PREFIX/include"} -E -x c++ - >/dev/null 2>&1 || onednn=OFF
 stage configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DLOCKSTEP_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native \
-  -DLOCKSTEP_MPI=$mpi
+  -DLOCKSTEP_MPI=$mpi -DLOCKSTEP_ONEDNN=$onednn
 stage build cmake --build "$build"
 stage tests operator_tests
 stage same-bits same_bits

@@ -54,8 +54,8 @@ forbid "core depends on nothing above it" "kernels/|parallel/|launcher/|examples
 forbid "kernels depend on core alone" "parallel/|launcher/|examples/" kernels
 forbid "parallel knows no backend and no program" "kernels/|launcher/|examples/" parallel \
   -- '^parallel/nccl'
-forbid "oneDNN stays in kernels/cpu" "$onednn" \
-  kernels parallel launcher examples include -- '^kernels/cpu/'
+forbid "oneDNN stays in kernels/cpu/onednn" "$onednn" \
+  kernels parallel launcher examples include -- '^kernels/cpu/onednn/'
 forbid "CUDA stays in kernels/cuda and the NCCL communicator" "$cuda|$nccl" \
   kernels parallel launcher examples include -- '^(kernels/cuda|parallel/nccl)'
 forbid "MPI stays in parallel" "$mpi" kernels launcher examples include

@@ -5,15 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/exec/kernel.h"
+#include "kernels/cpu/matrix_library.h"
 
 /// What the kernels made of oneDNN share. Every call of oneDNN goes through `translate`.
 namespace lockstep::cpu {
-
-/// Makes OpenMP regions that the calling thread enters run on this thread alone, for good.
-/// OpenMP holds its number of threads per thread that starts regions, so each thread that may meet
-/// oneDNN has to say so; asking again costs a look at a thread-local flag.
-void use_one_thread();
 
 const dnnl::engine& dnnl_engine();
 

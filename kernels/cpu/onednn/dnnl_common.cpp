@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/dnnl_common.h"
+#include "kernels/cpu/onednn/dnnl_common.h"
 
-#include <omp.h>
 #include <utility>
 
 #include "core/base/error.h"
@@ -15,13 +14,6 @@ std::string list(const Number* values, int count) {
 }
 
 }  // namespace
-
-void use_one_thread() {
-  thread_local bool done = false;
-  if (done) return;
-  omp_set_num_threads(1);
-  done = true;
-}
 
 const dnnl::engine& dnnl_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/linear_bf16.h"
+#include "kernels/cpu/onednn/linear_bf16.h"
 
-#include "kernels/cpu/dnnl_common.h"
+#include "kernels/cpu/onednn/dnnl_common.h"
 #include "kernels/cpu/small_gemm.h"
 
 namespace lockstep::cpu {

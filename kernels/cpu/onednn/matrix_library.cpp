@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/matrix_library.h"
+
+#include <algorithm>
+#include <omp.h>
+#include <vector>
+
+#include "core/base/error.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/onednn/dnnl_common.h"
+
+namespace lockstep::cpu {
+namespace {
+
+/// Weights in the layout that oneDNN likes best, as the kernels have them.
+std::function<void()> make_product(dnnl::memory::data_type type, std::int64_t size) {
+  const auto plain = [&](dnnl::memory::format_tag tag) {
+    return dnnl::memory::desc({size, size}, type, tag);
+  };
+  const auto a = plain(dnnl::memory::format_tag::ab), any = plain(dnnl::memory::format_tag::any);
+  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, any, a), dnnl_engine());
+  const auto zeros = [](const dnnl::memory::desc& layout) {
+    const dnnl::memory memory(layout, dnnl_engine());
+    std::fill_n(static_cast<std::byte*>(memory.get_data_handle()), layout.get_size(), std::byte{0});
+    return memory;
+  };
+  const dnnl::memory left = zeros(a), right = zeros(description.weights_desc()), result = zeros(a);
+  return [left, right, result, product = dnnl::matmul(description)] {
+    dnnl::stream stream(dnnl_engine());
+    product.execute(stream,
+                    {{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}, {DNNL_ARG_DST, result}});
+    stream.wait();
+  };
+}
+
+}  // namespace
+
+std::string matrix_library() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+}
+
+void use_one_thread() {
+  // OpenMP holds its number of threads per thread that starts regions, so each thread that may meet
+  // oneDNN has to say so; asking again costs a look at a thread-local flag.
+  thread_local bool done = false;
+  if (done) return;
+  omp_set_num_threads(1);
+  done = true;
+}
+
+Bf16Products library_bf16_products() {
+  // Each set contains the bits of the sets it extends.
+  const auto effective = unsigned(dnnl::get_effective_cpu_isa());
+  const auto has = [=](dnnl::cpu_isa wanted) {
+    return (effective & unsigned(wanted)) == unsigned(wanted);
+  };
+  if (has(dnnl::cpu_isa::avx512_core_amx)) return Bf16Products::amx;
+  return has(dnnl::cpu_isa::avx512_core_bf16) ? Bf16Products::avx512_bf16 : Bf16Products::widened;
+}
+
+std::function<void()> make_square_product(DType type, std::int64_t size) {
+  use_one_thread();
+  const bool bf16 = type == DType::bf16;
+  try {
+    return make_product(bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32, size);
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_unimplemented) return {};
+    throw_translated("peak measurement", error);
+  }
+}
+
+}  // namespace lockstep::cpu
+
+bool lockstep::cpu_backend_has_onednn() { return true; }
