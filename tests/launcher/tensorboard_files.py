@@ -70,8 +70,8 @@ class TensorBoard(ProgramTest):
         self.assertEqual(self.shown()["train/loss"][-1][0], 50)
         result = self.train(*flags, "--resume=auto")
         self.assertEqual(result.returncode, 0, result.stderr)
-        # The best is saved at step 30; a save is left out where the one before is still being written.
-        self.assertRegex(result.stdout, r"resume .*, [234]0 steps done")
+        # Which step depends on how fast files are written: a save that is due waits for the one before.
+        self.assertRegex(result.stdout, r"resume .*, [2-5]\d steps done")
         shown = self.expect_metrics_shown()
         self.assertEqual([step for step, _ in shown["train/loss"]], list(range(5, 61, 5)))
         self.assertEqual(len(list((self.folder / "run/tensorboard").iterdir())), 2)
