@@ -8,6 +8,9 @@
 
 namespace lockstep::cpu {
 
+/// `bytes`, so that what comes behind them in a workspace starts on a cache line.
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 /// A kernel that keeps its buffers and names them by position.
 class BoundKernel : public Kernel {
  public:

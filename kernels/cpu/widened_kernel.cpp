@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "kernels/cpu/bf16.h"
+#include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/elementwise.h"
 
 namespace lockstep::cpu {
 namespace {
-
-constexpr std::size_t kAlign = 64;
 
 /// An input or output that is bf16 outside and fp32 in the workspace.
 struct Converted {
@@ -85,7 +84,7 @@ class WidenedKernel final : public Kernel {
       if (types[i].dtype != DType::bf16) continue;
       types[i].dtype = DType::f32;
       converted.push_back({i, types[i].elems(), bytes_});
-      bytes_ += (types[i].bytes() + kAlign - 1) / kAlign * kAlign;
+      bytes_ += aligned(types[i].bytes());
     }
     return converted;
   }

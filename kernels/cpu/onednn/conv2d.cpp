@@ -19,10 +19,6 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-constexpr std::size_t kAlign = 64;
-
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
-
 /// One convolution as oneDNN describes it: extents in the order N, C, H, W and (G,) O, I, R, S.
 struct Problem {
   memory::dims x, w, y, strides, padding;
