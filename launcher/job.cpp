@@ -124,8 +124,10 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   s.plain = make_mpi_communicator(*s.mpi);
   check_against_mpi(s.discovery, s.plain->rank(), s.plain->size());
   watch(limits, launched);
+  const MpiExchange exchange =
+      MpiSession::reaches_gpus() ? MpiExchange::messages : MpiExchange::collectives;
   s.communicator = make_watched_communicator(
-      make_mpi_communicator(*s.mpi), position(), env().check_collectives == "1");
+      make_mpi_communicator(*s.mpi, exchange), position(), env().check_collectives == "1");
 }
 
 void Job::watch(const WatchLimits& limits, bool launched) {
@@ -188,11 +190,13 @@ void Job::join_devices(std::span<const DeviceCard> cards) {
     add_collectives_bytes(before - std::min(before, after));
     return;
   }
-  const DeviceReach reach = MpiSession::reaches_gpus() ? DeviceReach::blocking : DeviceReach::none;
-  s.of_devices = make_staged_communicator(*s.communicator, *s.backend, reach);
+  const bool reached = MpiSession::reaches_gpus();
+  s.of_devices = make_staged_communicator(
+      *s.communicator, *s.backend, reached ? DeviceReach::all_but_all_reduce : DeviceReach::none);
   if (!s.device_note.empty()) s.device_note += "; ";
-  s.device_note +=
-      fmt::format("gradients travel through host memory and MPI, not NCCL: {}", why_not);
+  s.device_note += fmt::format("gradients travel through {} MPI, not NCCL: {}",
+                               reached ? "a CUDA-aware" : "host memory and",
+                               why_not);
 }
 
 Backend& Job::backend() {

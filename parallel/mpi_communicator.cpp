@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::int64_t kMaxCount = std::numeric_limits<int>::max();
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
+/// Messages with one tag arrive in the order of exchanges, which is the same on all ranks.
+constexpr int kExchangeTag = 1;
 
 // MPI reads the counts until the collective completes, so they live with the request.
 struct Counts {
@@ -50,22 +52,32 @@ using RequestPool = std::vector<std::unique_ptr<MpiRequest>>;
 
 class MpiRequest final : public CommRequest {
  public:
-  MpiRequest(std::size_t ranks, RequestPool& pool) : counts(ranks), pool_(pool) {}
+  MpiRequest(std::size_t ranks, RequestPool& pool) : counts(ranks), pool_(pool) {
+    handles_.reserve(2 * ranks);
+  }
 
   bool test() override {
-    int done = 0;
-    LOCKSTEP_MPI_TRY(MPI_Test(&handle, &done, MPI_STATUS_IGNORE));
+    int done = 1;
+    if (handles_.size() == 1)  // says what went wrong, MPI_Testall() only that something did
+      LOCKSTEP_MPI_TRY(MPI_Test(&handles_[0], &done, MPI_STATUS_IGNORE));
+    else
+      LOCKSTEP_MPI_TRY(
+          MPI_Testall(int(handles_.size()), handles_.data(), &done, MPI_STATUSES_IGNORE));
     return done != 0;
   }
 
-  void wait() override { LOCKSTEP_MPI_TRY(MPI_Wait(&handle, MPI_STATUS_IGNORE)); }
+  void wait() override { LOCKSTEP_MPI_TRY(wait_for_all()); }
 
   void release() override {
-    if (handle != MPI_REQUEST_NULL && MPI_SUCCESS != finish()) return;
+    const auto is_open = [](MPI_Request handle) { return handle != MPI_REQUEST_NULL; };
+    if (std::ranges::any_of(handles_, is_open) && MPI_SUCCESS != finish()) return;
+    handles_.clear();
     pool_.emplace_back(this);
   }
 
-  MPI_Request handle = MPI_REQUEST_NULL;
+  /// For a call of MPI to fill.
+  MPI_Request* add_handle() { return &handles_.emplace_back(MPI_REQUEST_NULL); }
+
   ToAndFrom counts;
   int exceptions = 0;  // in flight when it was started
 
@@ -74,9 +86,14 @@ class MpiRequest final : public CommRequest {
   // leaks, since MPI may still read its counts.
   int finish() {
     if (!MpiSession::running() || std::uncaught_exceptions() > exceptions) return MPI_ERR_PENDING;
-    return MPI_Wait(&handle, MPI_STATUS_IGNORE);
+    return wait_for_all();
+  }
+  int wait_for_all() {
+    if (handles_.size() == 1) return MPI_Wait(&handles_[0], MPI_STATUS_IGNORE);
+    return MPI_Waitall(int(handles_.size()), handles_.data(), MPI_STATUSES_IGNORE);
   }
 
+  std::vector<MPI_Request> handles_;
   RequestPool& pool_;
 };
 
@@ -95,12 +112,14 @@ class MpiCommunicator final : public Communicator {
  public:
   /// Collective. `host`: equal for ranks of one host; negative: to be found out. `owned`: freed by
   /// the destructor.
-  MpiCommunicator(MPI_Comm comm, int host, bool owned) : comm_(comm), host_(host), owned_(owned) {
+  MpiCommunicator(MPI_Comm comm, MpiExchange exchange, int host, bool owned)
+      : comm_(comm), exchange_(exchange), host_(host), owned_(owned) {
     LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     LOCKSTEP_MPI_TRY(MPI_Comm_rank(comm_, &rank_));
     LOCKSTEP_MPI_TRY(MPI_Comm_size(comm_, &size_));
     if (host_ < 0) host_ = host_of(comm_);
     byte_counts_.resize(std::size_t(size_));
+    all_but_own_.reserve(std::size_t(size_));
     byte_offsets_.resize(std::size_t(size_));
     std::vector<int> hosts(byte_counts_.size());
     LOCKSTEP_MPI_TRY(MPI_Allgather(&host_, 1, MPI_INT, hosts.data(), 1, MPI_INT, comm_));
@@ -172,6 +191,11 @@ class MpiCommunicator final : public Communicator {
     ToAndFrom& c = request.counts;
     c.to.set(to);
     c.from.set(from);
+    if (exchange_ == MpiExchange::messages) {
+      receive_blocks(request, recv, from);
+      send_blocks(request, send, to);
+      return owner;
+    }
     LOCKSTEP_MPI_TRY(MPI_Ialltoallv(send,
                                     c.to.counts.data(),
                                     c.to.offsets.data(),
@@ -181,7 +205,7 @@ class MpiCommunicator final : public Communicator {
                                     c.from.offsets.data(),
                                     MPI_FLOAT,
                                     comm_,
-                                    &request.handle));
+                                    request.add_handle()));
     return owner;
   }
 
@@ -191,6 +215,16 @@ class MpiCommunicator final : public Communicator {
     MpiRequest& request = take_request(owner);
     Counts& c = request.counts.from;
     c.set(blocks);
+    if (exchange_ == MpiExchange::messages) {
+      const CommBlock own = blocks[std::size_t(rank_)];
+      all_but_own_.assign(blocks.begin(), blocks.end());
+      all_but_own_[std::size_t(rank_)].elems = 0;
+      receive_blocks(request, data, all_but_own_);
+      for (CommBlock& block : all_but_own_) block = own;
+      all_but_own_[std::size_t(rank_)].elems = 0;
+      send_blocks(request, data, all_but_own_);
+      return owner;
+    }
     LOCKSTEP_MPI_TRY(MPI_Iallgatherv(MPI_IN_PLACE,
                                      0,
                                      MPI_FLOAT,
@@ -199,7 +233,7 @@ class MpiCommunicator final : public Communicator {
                                      c.offsets.data(),
                                      MPI_FLOAT,
                                      comm_,
-                                     &request.handle));
+                                     request.add_handle()));
     return owner;
   }
 
@@ -211,8 +245,8 @@ class MpiCommunicator final : public Communicator {
                    kMaxCount);
     CommRequestPtr owner;
     MpiRequest& request = take_request(owner);
-    LOCKSTEP_MPI_TRY(
-        MPI_Iallreduce(MPI_IN_PLACE, data, int(elems), MPI_FLOAT, MPI_SUM, comm_, &request.handle));
+    LOCKSTEP_MPI_TRY(MPI_Iallreduce(
+        MPI_IN_PLACE, data, int(elems), MPI_FLOAT, MPI_SUM, comm_, request.add_handle()));
     return owner;
   }
 
@@ -220,7 +254,7 @@ class MpiCommunicator final : public Communicator {
     LOCKSTEP_CHECK(color >= 0, CommError, "split: color {} is negative", color);
     MPI_Comm part = MPI_COMM_NULL;
     LOCKSTEP_MPI_TRY(MPI_Comm_split(comm_, color, key, &part));
-    return std::make_unique<MpiCommunicator>(part, host_, true);
+    return std::make_unique<MpiCommunicator>(part, exchange_, host_, true);
   }
 
   void abort(int exit_code) override { MPI_Abort(comm_, exit_code); }
@@ -236,6 +270,33 @@ class MpiCommunicator final : public Communicator {
     return request;
   }
 
+  /// Block r comes from rank r; blocks without elements do not travel.
+  void receive_blocks(MpiRequest& request, float* data, std::span<const CommBlock> blocks) {
+    for (int r = 0; r < size_; ++r)
+      if (const CommBlock block = blocks[std::size_t(r)]; block.elems > 0)
+        LOCKSTEP_MPI_TRY(MPI_Irecv(data + block.offset,
+                                   int(block.elems),
+                                   MPI_FLOAT,
+                                   r,
+                                   kExchangeTag,
+                                   comm_,
+                                   request.add_handle()));
+  }
+  /// Block r goes to rank r. Each rank begins behind itself, so that not all send to rank 0 first.
+  void send_blocks(MpiRequest& request, const float* data, std::span<const CommBlock> blocks) {
+    for (int i = 1; i <= size_; ++i) {
+      const int r = (rank_ + i) % size_;
+      if (const CommBlock block = blocks[std::size_t(r)]; block.elems > 0)
+        LOCKSTEP_MPI_TRY(MPI_Isend(data + block.offset,
+                                   int(block.elems),
+                                   MPI_FLOAT,
+                                   r,
+                                   kExchangeTag,
+                                   comm_,
+                                   request.add_handle()));
+    }
+  }
+
   // For sizes that MPI's int counts cannot say.
   void all_gather_by_broadcasts(const void* send, void* recv, std::span<const std::size_t> bytes) {
     auto* block = static_cast<std::byte*>(recv);
@@ -249,18 +310,21 @@ class MpiCommunicator final : public Communicator {
   }
 
   MPI_Comm comm_;
+  MpiExchange exchange_;
   int host_;
   bool owned_;
   int exceptions_ = std::uncaught_exceptions();
   int rank_ = 0, size_ = 1, ranks_per_node_ = 1;
   RequestPool pool_;
-  std::vector<int> byte_counts_, byte_offsets_;  // [ranks], kept so that gathers allocate nothing
+  // [ranks], kept so that gathers allocate nothing
+  std::vector<int> byte_counts_, byte_offsets_;
+  std::vector<CommBlock> all_but_own_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&) {
-  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, -1, false);
+std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&, MpiExchange exchange) {
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, exchange, -1, false);
 }
 
 }  // namespace lockstep

@@ -120,7 +120,7 @@ class StagedCommunicator final : public Communicator {
   void barrier() override { host_->barrier(); }
 
   void broadcast(void* data, std::size_t bytes, int root) override {
-    if (reaches_blocking(data)) return host_->broadcast(data, bytes, root);
+    if (settles(data)) return host_->broadcast(data, bytes, root);
     std::byte* staged = send_.reserve(bytes);
     if (rank() == root) backend_.copy_to_host(staged, data, bytes);
     host_->broadcast(staged, bytes, root);
@@ -128,8 +128,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
-    if (reaches_blocking(send) && reaches_blocking(recv))
-      return host_->all_gather(send, recv, bytes);
+    if (settles(send) && settles(recv)) return host_->all_gather(send, recv, bytes);
     const std::size_t all = bytes * std::size_t(size());
     std::byte* received = receive_.reserve(all);
     host_->all_gather(staged(send, bytes), received, bytes);
@@ -137,8 +136,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
-    if (reaches_blocking(send) && reaches_blocking(recv))
-      return host_->all_gather_v(send, recv, bytes);
+    if (settles(send) && settles(recv)) return host_->all_gather_v(send, recv, bytes);
     const std::size_t all = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
     std::byte* received = receive_.reserve(all);
     host_->all_gather_v(staged(send, bytes[std::size_t(rank())]), received, bytes);
@@ -156,7 +154,7 @@ class StagedCommunicator final : public Communicator {
                                   std::span<const CommBlock> to,
                                   float* recv,
                                   std::span<const CommBlock> from) override {
-    if (reaches(send) && reaches(recv)) return host_->start_all_to_all(send, to, recv, from);
+    if (settles(send) && settles(recv)) return host_->start_all_to_all(send, to, recv, from);
     CommRequestPtr owner;
     StagedRequest& request = take_request(owner);
     float* sent = stage_for_sending(request, send, to);
@@ -169,7 +167,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) override {
-    if (reaches(data)) return host_->start_all_gather(data, blocks);
+    if (settles(data)) return host_->start_all_gather(data, blocks);
     CommRequestPtr owner;
     StagedRequest& request = take_request(owner);
     const std::int64_t elems = pack_blocks(blocks, request.packed_from);
@@ -208,8 +206,8 @@ class StagedCommunicator final : public Communicator {
   bool reaches(const void* memory) const {
     return memory == nullptr || backend_.is_host_memory(memory);
   }
-  /// Whether a collective that blocks may be given `memory`, now.
-  bool reaches_blocking(const void* memory) const {
+  /// Whether the network may be given `memory`, now.
+  bool settles(const void* memory) const {
     if (reaches(memory)) return true;
     if (reach_ == DeviceReach::none) return false;
     backend_.synchronize();

@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-/// Whether the network reads and writes the memory of devices itself: in collectives that block.
-/// (Open MPI 4 and before do so in no others.)
-enum class DeviceReach : std::uint8_t { none, blocking };
+/// Whether the network reads and writes the memory of devices itself, in all collectives but a
+/// started all-reduce: a CUDA-aware Open MPI 4 whose exchanges are MpiExchange::messages.
+enum class DeviceReach : std::uint8_t { none, all_but_all_reduce };
 
 /// A communicator for a device: what is in its memory travels through pinned buffers of the host,
-/// which grow to the largest message and are kept; or, with DeviceReach::blocking, is handed to
-/// `host` by functions without `start_`, once the device has done what it was asked for. What is in
-/// host memory passes straight through. `host` and `backend` outlive it.
+/// which grow to the largest message and are kept; or, where `reach` says so, is handed to `host`
+/// once the device has done what it was asked for. What is in host memory passes straight through.
+/// `host` and `backend` outlive it.
 std::unique_ptr<Communicator> make_staged_communicator(Communicator& host,
                                                        Backend& backend,
                                                        DeviceReach reach = DeviceReach::none);

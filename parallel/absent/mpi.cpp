@@ -23,6 +23,6 @@ bool MpiSession::built_in() { return false; }
 bool MpiSession::running() { return false; }
 bool MpiSession::reaches_gpus() { return false; }
 
-std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&) { refuse(); }
+std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&, MpiExchange) { refuse(); }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "parallel/mpi_communicator.h"
 #include "parallel/mpi_session.h"
 #include "parallel/mpi_try.h"
 #include "parallel/self_communicator.h"
@@ -251,7 +252,55 @@ TEST(Communicator, StagedPassesHostMemoryThrough) {
   EXPECT_EQ(backend.to_device + backend.to_host, 0u);
 }
 
+TEST(Communicator, WhatTheNetworkReachesIsNotCopied) {
+  FarBackend backend;
+  const auto staged =
+      make_staged_communicator(testing::mpi_world(), backend, DeviceReach::all_but_all_reduce);
+  // The device is still at it when it is asked for.
+  std::vector<float> data(std::size_t(staged->size()), -1.0f), late(1, float(staged->rank()));
+  const auto pinned = backend.allocate_host(sizeof(float), "test");
+  *pinned->as<float>() = late[0];
+  backend.copy_to_device(&data[std::size_t(staged->rank())], pinned->data(), sizeof(float));
+  const std::size_t copied = backend.to_device;
+  std::vector<CommBlock> blocks;
+  for (int r = 0; r < staged->size(); ++r) blocks.push_back({r, 1});
+  staged->start_all_gather(data.data(), blocks)->wait();
+  for (int r = 0; r < staged->size(); ++r) EXPECT_EQ(data[std::size_t(r)], float(r));
+  check_blocking(*staged);
+  check_all_to_all(*staged);
+  check_all_gather(*staged, 50000);
+  EXPECT_EQ(backend.to_device, copied);
+  EXPECT_EQ(backend.to_host, 0u);
+  wait_for_device = [&] { backend.synchronize(); };
+  check_all_reduce(*staged, 100);
+  wait_for_device = [] {};
+  EXPECT_GT(backend.to_host, 0u);
+}
+
 TEST(Communicator, MpiDoesEverything) { check_everything(testing::mpi_world()); }
+
+TEST(Communicator, MessagesDoEverything) {
+  const MpiSession session;
+  const auto world = make_mpi_communicator(session, MpiExchange::messages);
+  check_everything(*world);
+  check_everything(*world->split(world->rank() % 2, -world->rank()));
+
+  // Exchanges in flight together take each other's messages for none of theirs.
+  const std::size_t ranks = std::size_t(world->size());
+  std::vector<std::vector<float>> sent(6), received(6);
+  std::vector<CommRequestPtr> requests;
+  std::vector<CommBlock> blocks;
+  for (std::size_t r = 0; r < ranks; ++r) blocks.push_back({std::int64_t(r) * 30000, 30000});
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    sent[i].assign(ranks * 30000, float(10 * i) + float(world->rank()));
+    received[i].assign(ranks * 30000, -1.0f);
+    requests.push_back(world->start_all_to_all(sent[i].data(), blocks, received[i].data(), blocks));
+  }
+  while (!requests.empty()) requests.pop_back();
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    for (std::size_t j = 0; j < received[i].size(); ++j)
+      ASSERT_EQ(received[i][j], float(10 * i + j / 30000)) << i << ' ' << j;
+}
 
 TEST(Communicator, RanksOfATestShareOneHost) {
   Communicator& world = testing::mpi_world();
