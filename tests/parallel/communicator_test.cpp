@@ -1,128 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators: on one rank SelfCommunicator and MPI, on several MPI.
-#include <functional>
 #include <gmock/gmock.h>
-#include <numeric>
 
 #include "core/base/error.h"
 #include "parallel/mpi_communicator.h"
 #include "parallel/mpi_session.h"
 #include "parallel/mpi_try.h"
 #include "parallel/self_communicator.h"
-#include "parallel/staged_communicator.h"
-#include "tests/parallel/claimed_hosts.h"
+#include "tests/parallel/communicator_checks.h"
 #include "tests/support/mpi_world.h"
-#include "tests/support/null_backend.h"
 
 namespace lockstep {
 namespace {
 
+using testing::check_all_reduce;
+using testing::check_blocking;
+using testing::check_everything;
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-// Small integers: sums are exact in any order.
-float value(int from, int to, std::int64_t i) { return float(100 * from + 10 * to + i % 7); }
-
-/// Waits for the device that the data under test is taken to lie on.
-std::function<void()> wait_for_device = [] {};
-
-void check_blocking(Communicator& comm) {
-  const int rank = comm.rank(), size = comm.size();
-  for (int root = 0; root < size; ++root) {
-    std::vector<int> data(1000, rank);
-    comm.broadcast(data.data(), data.size() * sizeof(int), root);
-    wait_for_device();
-    EXPECT_THAT(data, Each(root));
-  }
-  std::vector<int> ranks(std::size_t(size), -1), expected(std::size_t(size), 0);
-  std::iota(expected.begin(), expected.end(), 0);
-  comm.all_gather(&rank, ranks.data(), sizeof rank);
-  wait_for_device();
-  EXPECT_EQ(ranks, expected);
-
-  // Rank r contributes r copies of r: rank 0 nothing.
-  std::vector<std::size_t> bytes;
-  std::vector<int> all;
-  for (int r = 0; r < size; ++r) {
-    bytes.push_back(std::size_t(r) * sizeof(int));
-    all.insert(all.end(), std::size_t(r), r);
-  }
-  const std::vector<int> own(std::size_t(rank) + 1, rank);
-  std::vector<int> received(all.size() + 1, -1);
-  comm.all_gather_v(own.data(), received.data(), bytes);
-  wait_for_device();
-  EXPECT_EQ(received.back(), -1) << "written past the end";
-  received.pop_back();
-  EXPECT_EQ(received, all);
-  comm.barrier();
-}
-
-// Rank a sends 3 + a + b elements to rank b, with gaps around the blocks.
-void check_all_to_all(Communicator& comm) {
-  const int rank = comm.rank(), size = comm.size();
-  std::vector<CommBlock> to, from;
-  std::int64_t sent = 1, received = 1;
-  for (int r = 0; r < size; ++r) {
-    const std::int64_t elems = 3 + rank + r;
-    to.push_back({sent, elems});
-    from.push_back({received, elems});
-    sent += elems + 2;
-    received += elems + 1;
-  }
-  std::vector<float> send(std::size_t(sent), -2.0f), recv(std::size_t(received), -1.0f);
-  for (int r = 0; r < size; ++r)
-    for (std::int64_t i = 0; i < to[std::size_t(r)].elems; ++i)
-      send[std::size_t(to[std::size_t(r)].offset + i)] = value(rank, r, i);
-  std::vector<float> expected = recv;
-  for (int r = 0; r < size; ++r)
-    for (std::int64_t i = 0; i < from[std::size_t(r)].elems; ++i)
-      expected[std::size_t(from[std::size_t(r)].offset + i)] = value(r, rank, i);
-  comm.start_all_to_all(send.data(), to, recv.data(), from)->wait();
-  wait_for_device();
-  EXPECT_EQ(recv, expected);
-}
-
-void check_all_gather(Communicator& comm, std::int64_t unit) {
-  const int rank = comm.rank(), size = comm.size();
-  std::vector<CommBlock> blocks;
-  std::vector<float> data, expected;
-  for (int r = 0; r < size; ++r) {
-    blocks.push_back({std::int64_t(data.size()), unit * r});
-    for (std::int64_t i = 0; i < unit * r; ++i) {
-      data.push_back(r == rank ? value(r, 0, i) : -1.0f);
-      expected.push_back(value(r, 0, i));
-    }
-  }
-  const auto request = comm.start_all_gather(data.data(), blocks);
-  while (!request->test()) {
-  }
-  EXPECT_TRUE(request->test()) << "a complete request stays complete";
-  request->wait();
-  wait_for_device();
-  EXPECT_EQ(data, expected);
-}
-
-void check_all_reduce(Communicator& comm, std::int64_t elems) {
-  std::vector<float> data, expected;
-  for (std::int64_t i = 0; i < elems; ++i) {
-    data.push_back(value(comm.rank(), 1, i));
-    float sum = 0;
-    for (int r = 0; r < comm.size(); ++r) sum += value(r, 1, i);
-    expected.push_back(sum);
-  }
-  comm.start_all_reduce(data.data(), elems)->wait();
-  wait_for_device();
-  EXPECT_EQ(data, expected);
-}
-
-void check_everything(Communicator& comm) {
-  check_blocking(comm);
-  check_all_to_all(comm);
-  check_all_gather(comm, 5);
-  check_all_gather(comm, 50000);
-  check_all_reduce(comm, 1);
-  check_all_reduce(comm, 100000);
-}
 
 TEST(Communicator, SelfDoesEverythingAlone) {
   SelfCommunicator self;
@@ -130,151 +25,6 @@ TEST(Communicator, SelfDoesEverythingAlone) {
   check_everything(*self.split(3, 1));
   EXPECT_THROW(self.broadcast(nullptr, 0, 1), CommError);
   self.abort(1);  // Nobody to end: returns.
-}
-
-/// Takes all memory for its device's but that of allocate_host(), and counts the copies; those to
-/// the device happen as late as they may.
-class FarBackend final : public testing::NullBackend {
- public:
-  std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
-    auto buffer = NullBackend::allocate(bytes, what);
-    host_.emplace_back(buffer->data(), bytes);
-    return buffer;
-  }
-  bool is_host_memory(const void* memory) const override {
-    const auto* byte = static_cast<const std::byte*>(memory);
-    for (const auto& [begin, bytes] : host_)
-      if (byte >= begin && byte < begin + bytes) return true;
-    return false;
-  }
-  void copy_to_device(void* to, const void* from, std::size_t bytes) override {
-    EXPECT_TRUE(bytes == 0 || (is_host_memory(from) && !is_host_memory(to)));
-    to_device += bytes;
-    under_way_.push_back([=, this] { copy(to, from, bytes); });
-  }
-  void copy_to_host(void* to, const void* from, std::size_t bytes) override {
-    EXPECT_TRUE(bytes == 0 || (is_host_memory(to) && !is_host_memory(from)));
-    to_host += bytes;
-    synchronize();
-    copy(to, from, bytes);
-  }
-  void synchronize() override {
-    for (const auto& copying : under_way_) copying();
-    under_way_.clear();
-  }
-
-  std::size_t to_device = 0, to_host = 0;
-
- private:
-  std::vector<std::pair<const std::byte*, std::size_t>> host_;
-  std::vector<std::function<void()>> under_way_;
-};
-
-/// Fails a test that hands it the device's memory.
-class HostOnly final : public Communicator {
- public:
-  HostOnly(Communicator& inner, const FarBackend& backend) : inner_(inner), backend_(backend) {}
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  void barrier() override { inner_.barrier(); }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    expect_host(data);
-    inner_.broadcast(data, bytes, root);
-  }
-  void all_gather(const void* send, void* recv, std::size_t bytes) override {
-    expect_host(send), expect_host(recv);
-    inner_.all_gather(send, recv, bytes);
-  }
-  void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
-    expect_host(send), expect_host(recv);
-    inner_.all_gather_v(send, recv, bytes);
-  }
-  CommRequestPtr start_all_to_all(const float* send,
-                                  std::span<const CommBlock> to,
-                                  float* recv,
-                                  std::span<const CommBlock> from) override {
-    expect_host(send), expect_host(recv);
-    return inner_.start_all_to_all(send, to, recv, from);
-  }
-  CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) override {
-    expect_host(data);
-    return inner_.start_all_gather(data, blocks);
-  }
-  CommRequestPtr start_all_reduce(float* data, std::int64_t elems) override {
-    expect_host(data);
-    return inner_.start_all_reduce(data, elems);
-  }
-  std::unique_ptr<Communicator> split(int color, int key) override {
-    return inner_.split(color, key);
-  }
-  void abort(int code) override { inner_.abort(code); }
-
- private:
-  void expect_host(const void* memory) const {
-    EXPECT_TRUE(memory == nullptr || backend_.is_host_memory(memory));
-  }
-  Communicator& inner_;
-  const FarBackend& backend_;
-};
-
-TEST(Communicator, StagedCarriesWhatTheNetworkDoesNotReach) {
-  FarBackend backend;
-  HostOnly host(testing::mpi_world(), backend);
-  const auto staged = make_staged_communicator(host, backend);
-  staged->reserve_requests(2);
-  wait_for_device = [&] { backend.synchronize(); };
-  check_everything(*staged);
-  EXPECT_GT(backend.to_device, 0u);
-  EXPECT_GT(backend.to_host, 0u);
-  const int allocations = backend.allocations();
-  check_everything(*staged);
-  EXPECT_EQ(backend.allocations(), allocations) << "the stages do not grow twice";
-
-  // Two at a time, the second before the device has taken what the first brought.
-  const CommBlock whole{0, 1000};
-  std::vector<float> first(1000, 1.0f), second(1000, 2.0f);
-  staged->start_all_reduce(first.data(), whole.elems)->wait();
-  staged->start_all_reduce(second.data(), whole.elems)->wait();
-  wait_for_device();
-  EXPECT_THAT(first, Each(float(staged->size())));
-  EXPECT_THAT(second, Each(2.0f * float(staged->size())));
-  wait_for_device = [] {};
-}
-
-TEST(Communicator, StagedPassesHostMemoryThrough) {
-  FarBackend backend;
-  HostOnly host(testing::mpi_world(), backend);
-  const auto staged = make_staged_communicator(host, backend);
-  const auto memory = backend.allocate_host(sizeof(int), "test");
-  *memory->as<int>() = staged->rank();
-  staged->broadcast(memory->data(), sizeof(int), staged->size() - 1);
-  EXPECT_EQ(*memory->as<int>(), staged->size() - 1);
-  EXPECT_EQ(backend.to_device + backend.to_host, 0u);
-}
-
-TEST(Communicator, WhatTheNetworkReachesIsNotCopied) {
-  FarBackend backend;
-  const auto staged =
-      make_staged_communicator(testing::mpi_world(), backend, DeviceReach::all_but_all_reduce);
-  // The device is still at it when it is asked for.
-  std::vector<float> data(std::size_t(staged->size()), -1.0f), late(1, float(staged->rank()));
-  const auto pinned = backend.allocate_host(sizeof(float), "test");
-  *pinned->as<float>() = late[0];
-  backend.copy_to_device(&data[std::size_t(staged->rank())], pinned->data(), sizeof(float));
-  const std::size_t copied = backend.to_device;
-  std::vector<CommBlock> blocks;
-  for (int r = 0; r < staged->size(); ++r) blocks.push_back({r, 1});
-  staged->start_all_gather(data.data(), blocks)->wait();
-  for (int r = 0; r < staged->size(); ++r) EXPECT_EQ(data[std::size_t(r)], float(r));
-  check_blocking(*staged);
-  check_all_to_all(*staged);
-  check_all_gather(*staged, 50000);
-  EXPECT_EQ(backend.to_device, copied);
-  EXPECT_EQ(backend.to_host, 0u);
-  wait_for_device = [&] { backend.synchronize(); };
-  check_all_reduce(*staged, 100);
-  wait_for_device = [] {};
-  EXPECT_GT(backend.to_host, 0u);
 }
 
 TEST(Communicator, MpiDoesEverything) { check_everything(testing::mpi_world()); }
@@ -308,10 +58,6 @@ TEST(Communicator, RanksOfATestShareOneHost) {
   const auto part = world.split(world.rank() % 2, world.rank());
   EXPECT_EQ(part->ranks_per_node(), part->size());
   EXPECT_EQ(SelfCommunicator().ranks_per_node(), 1);
-  testing::NullBackend backend;
-  testing::Traffic traffic;
-  testing::ClaimedHosts claimed(world, 1, traffic);
-  EXPECT_EQ(make_staged_communicator(claimed, backend)->ranks_per_node(), 1);
 }
 
 TEST(Communicator, SplitGroupsByColorAndOrdersByKey) {

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators of devices, over MPI.
+#include "parallel/staged_communicator.h"
+
+#include <functional>
+#include <gmock/gmock.h>
+#include <utility>
+#include <vector>
+
+#include "tests/parallel/claimed_hosts.h"
+#include "tests/parallel/communicator_checks.h"
+#include "tests/support/mpi_world.h"
+#include "tests/support/null_backend.h"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+using ::testing::Each;
+
+/// Takes all memory for its device's but that of allocate_host(), and counts the copies; those to
+/// the device happen as late as they may.
+class FarBackend final : public testing::NullBackend {
+ public:
+  std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
+    auto buffer = NullBackend::allocate(bytes, what);
+    host_.emplace_back(buffer->data(), bytes);
+    return buffer;
+  }
+  bool is_host_memory(const void* memory) const override {
+    const auto* byte = static_cast<const std::byte*>(memory);
+    for (const auto& [begin, bytes] : host_)
+      if (byte >= begin && byte < begin + bytes) return true;
+    return false;
+  }
+  void copy_to_device(void* to, const void* from, std::size_t bytes) override {
+    EXPECT_TRUE(bytes == 0 || (is_host_memory(from) && !is_host_memory(to)));
+    to_device += bytes;
+    under_way_.push_back([=, this] { copy(to, from, bytes); });
+  }
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override {
+    EXPECT_TRUE(bytes == 0 || (is_host_memory(to) && !is_host_memory(from)));
+    to_host += bytes;
+    synchronize();
+    copy(to, from, bytes);
+  }
+  void synchronize() override {
+    for (const auto& copying : under_way_) copying();
+    under_way_.clear();
+  }
+
+  std::size_t to_device = 0, to_host = 0;
+
+ private:
+  std::vector<std::pair<const std::byte*, std::size_t>> host_;
+  std::vector<std::function<void()>> under_way_;
+};
+
+/// Fails a test that hands it the device's memory.
+class HostOnly final : public Communicator {
+ public:
+  HostOnly(Communicator& inner, const FarBackend& backend) : inner_(inner), backend_(backend) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  void barrier() override { inner_.barrier(); }
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    expect_host(data);
+    inner_.broadcast(data, bytes, root);
+  }
+  void all_gather(const void* send, void* recv, std::size_t bytes) override {
+    expect_host(send), expect_host(recv);
+    inner_.all_gather(send, recv, bytes);
+  }
+  void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
+    expect_host(send), expect_host(recv);
+    inner_.all_gather_v(send, recv, bytes);
+  }
+  CommRequestPtr start_all_to_all(const float* send,
+                                  std::span<const CommBlock> to,
+                                  float* recv,
+                                  std::span<const CommBlock> from) override {
+    expect_host(send), expect_host(recv);
+    return inner_.start_all_to_all(send, to, recv, from);
+  }
+  CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) override {
+    expect_host(data);
+    return inner_.start_all_gather(data, blocks);
+  }
+  CommRequestPtr start_all_reduce(float* data, std::int64_t elems) override {
+    expect_host(data);
+    return inner_.start_all_reduce(data, elems);
+  }
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return inner_.split(color, key);
+  }
+  void abort(int code) override { inner_.abort(code); }
+
+ private:
+  void expect_host(const void* memory) const {
+    EXPECT_TRUE(memory == nullptr || backend_.is_host_memory(memory));
+  }
+  Communicator& inner_;
+  const FarBackend& backend_;
+};
+
+TEST(StagedCommunicator, CarriesWhatTheNetworkDoesNotReach) {
+  FarBackend backend;
+  HostOnly host(testing::mpi_world(), backend);
+  const auto staged = make_staged_communicator(host, backend);
+  staged->reserve_requests(2);
+  wait_for_device = [&] { backend.synchronize(); };
+  check_everything(*staged);
+  EXPECT_GT(backend.to_device, 0u);
+  EXPECT_GT(backend.to_host, 0u);
+  const int allocations = backend.allocations();
+  check_everything(*staged);
+  EXPECT_EQ(backend.allocations(), allocations) << "the stages do not grow twice";
+
+  // Two at a time, the second before the device has taken what the first brought.
+  const CommBlock whole{0, 1000};
+  std::vector<float> first(1000, 1.0f), second(1000, 2.0f);
+  staged->start_all_reduce(first.data(), whole.elems)->wait();
+  staged->start_all_reduce(second.data(), whole.elems)->wait();
+  wait_for_device();
+  EXPECT_THAT(first, Each(float(staged->size())));
+  EXPECT_THAT(second, Each(2.0f * float(staged->size())));
+  wait_for_device = [] {};
+}
+
+TEST(StagedCommunicator, PassesHostMemoryThrough) {
+  FarBackend backend;
+  HostOnly host(testing::mpi_world(), backend);
+  const auto staged = make_staged_communicator(host, backend);
+  const auto memory = backend.allocate_host(sizeof(int), "test");
+  *memory->as<int>() = staged->rank();
+  staged->broadcast(memory->data(), sizeof(int), staged->size() - 1);
+  EXPECT_EQ(*memory->as<int>(), staged->size() - 1);
+  EXPECT_EQ(backend.to_device + backend.to_host, 0u);
+}
+
+TEST(StagedCommunicator, WhatTheNetworkReachesIsNotCopied) {
+  FarBackend backend;
+  const auto staged =
+      make_staged_communicator(testing::mpi_world(), backend, DeviceReach::all_but_all_reduce);
+  // The device is still at it when it is asked for.
+  std::vector<float> data(std::size_t(staged->size()), -1.0f), late(1, float(staged->rank()));
+  const auto pinned = backend.allocate_host(sizeof(float), "test");
+  *pinned->as<float>() = late[0];
+  backend.copy_to_device(&data[std::size_t(staged->rank())], pinned->data(), sizeof(float));
+  const std::size_t copied = backend.to_device;
+  std::vector<CommBlock> blocks;
+  for (int r = 0; r < staged->size(); ++r) blocks.push_back({r, 1});
+  staged->start_all_gather(data.data(), blocks)->wait();
+  for (int r = 0; r < staged->size(); ++r) EXPECT_EQ(data[std::size_t(r)], float(r));
+  check_blocking(*staged);
+  check_all_to_all(*staged);
+  check_all_gather(*staged, 50000);
+  EXPECT_EQ(backend.to_device, copied);
+  EXPECT_EQ(backend.to_host, 0u);
+  wait_for_device = [&] { backend.synchronize(); };
+  check_all_reduce(*staged, 100);
+  wait_for_device = [] {};
+  EXPECT_GT(backend.to_host, 0u);
+}
+
+TEST(StagedCommunicator, HasTheHostsOfWhatItIsMadeOf) {
+  NullBackend backend;
+  Traffic traffic;
+  ClaimedHosts claimed(mpi_world(), 1, traffic);
+  EXPECT_EQ(make_staged_communicator(claimed, backend)->ranks_per_node(), 1);
+}
+
+}  // namespace
+}  // namespace lockstep
