@@ -6,6 +6,7 @@
 
 #include "core/data/loader.h"
 #include "launcher/bench.h"
+#include "launcher/command_line.h"
 #include "launcher/cores.h"
 #include "launcher/flag_values.h"
 #include "launcher/open_data.h"
@@ -97,10 +98,7 @@ double loading_rate(const data::DataSplit& data,
 int bench_loader(const std::vector<std::string>& arguments) {
   LoaderFlags flags;
   if (!parse({arguments.begin() + 1, arguments.end()}, flags)) return 0;
-  if (!flags.train.help.empty()) {
-    std::cout << flags.train.help << std::flush;
-    return 0;
-  }
+  if (print_help(flags.train.help)) return 0;
   if (discover_rank(process_variables()).rank > 0) return 0;  // rank 0 loads
   TrainOptions options = flags.train.options;
   if (options.micro_batch == 0) options.micro_batch = default_micro_batch(options.global_batch);
