@@ -8,6 +8,7 @@
 #include "core/base/env.h"
 #include "core/base/suggest.h"
 #include "launcher/bench.h"
+#include "launcher/command_line.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_job.h"
@@ -32,17 +33,9 @@ constexpr std::string_view kUsage =
 
 bool parse_bench(CLI::App& app, const std::vector<std::string>& arguments) {
   app.get_formatter()->column_width(34);
-  for (CLI::Option* option : app.get_options()) option->take_last();
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    if (discover_rank(process_variables()).rank <= 0) std::cout << app.help() << std::flush;
-    return true;
-  } catch (const CLI::Error& error) {
-    throw ConfigError(std::string("bench: ") + error.what(),
-                      app.get_name() + " --help lists its flags");
-  }
-  return false;
+  const std::string help = parse_command_line(app, arguments, "lists its flags");
+  if (discover_rank(process_variables()).rank <= 0) print_help(help);
+  return !help.empty();
 }
 
 int run_bench(const TrainFlags& flags,

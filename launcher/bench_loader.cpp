@@ -6,9 +6,11 @@
 
 #include "core/data/loader.h"
 #include "launcher/bench.h"
+#include "launcher/command_line.h"
 #include "launcher/cores.h"
 #include "launcher/flag_values.h"
 #include "launcher/open_data.h"
+#include "launcher/plan_request.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/scale_flags.h"
 #include "parallel/replica_parts.h"
@@ -97,15 +99,11 @@ double loading_rate(const data::DataSplit& data,
 int bench_loader(const std::vector<std::string>& arguments) {
   LoaderFlags flags;
   if (!parse({arguments.begin() + 1, arguments.end()}, flags)) return 0;
-  if (!flags.train.help.empty()) {
-    std::cout << flags.train.help << std::flush;
-    return 0;
-  }
+  if (print_help(flags.train.help)) return 0;
   if (discover_rank(process_variables()).rank > 0) return 0;  // rank 0 loads
-  TrainOptions options = flags.train.options;
+  TrainOptions options = training_options(flags.train);
   if (options.micro_batch == 0) options.micro_batch = default_micro_batch(options.global_batch);
   const data::DataSplit data = open_data(flags.train);
-  options.augmentation.resized_crop = 0;  // the source draws it
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   if (!flags.json)
     std::cout << fmt::format("data       {}\nbatch      micro-batches of {}\n\n  {:>7} {:>14}\n",

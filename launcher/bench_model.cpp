@@ -5,6 +5,7 @@
 
 #include "core/data/loader.h"
 #include "launcher/bench.h"
+#include "launcher/command_line.h"
 #include "launcher/flag_values.h"
 #include "launcher/median.h"
 #include "launcher/open_data.h"
@@ -180,10 +181,7 @@ void print(const MeasuredModel& m, const ModelFlags& flags, Job& job) {
 int bench_model(const std::vector<std::string>& arguments) {
   ModelFlags flags;
   if (!parse({arguments.begin() + 1, arguments.end()}, flags)) return 0;
-  if (!flags.train.help.empty()) {
-    std::cout << flags.train.help << std::flush;
-    return 0;
-  }
+  if (print_help(flags.train.help)) return 0;
   return run_bench(flags.train, arguments, flags.json, [&](Job& job) {
     const PlanRequest request =
         request_for(flags.train, open_stand_in(flags.train), job.size(), !job.gpu());

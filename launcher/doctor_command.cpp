@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "launcher/command_line.h"
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"
@@ -150,17 +151,7 @@ int doctor_command(const std::vector<std::string>& arguments) {
                "lockstep doctor");
   DoctorFlags flags;
   declare(app, flags);
-  for (CLI::Option* option : app.get_options()) option->take_last();
-  try {
-    // CLI11 wants them last first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << std::flush;
-    return 0;
-  } catch (const CLI::Error& error) {
-    throw ConfigError(std::string("doctor: ") + error.what(),
-                      "lockstep doctor --help lists all flags");
-  }
+  if (print_help(parse_command_line(app, arguments))) return 0;
   // Whoever ignores it has taken away how programs end.
   std::signal(SIGCHLD, SIG_DFL);
   doctor::Environment environment = doctor::this_machine();

@@ -5,6 +5,7 @@
 #include "launcher/commands.h"
 #include "launcher/error_meeting.h"
 #include "launcher/open_data.h"
+#include "launcher/plan_request.h"
 #include "launcher/run_job.h"
 #include "launcher/saved_run.h"
 #include "parallel/trainer.h"
@@ -43,7 +44,7 @@ int evaluate_command(const std::vector<std::string>& arguments) {
                    run.flags.data);
     check_classes(run, *data.train);
     const data::SampleSpec& spec = data.train->spec();
-    TrainOptions options = run.flags.options;
+    TrainOptions options = training_options(run.flags);
     // What only training needs must not refuse an evaluation on another number of ranks: batch norm
     // uses the running statistics here.
     options.accumulation = 0;
@@ -54,7 +55,6 @@ int evaluate_command(const std::vector<std::string>& arguments) {
     options.memory_limit = 0;
     options.init = run.weights;
     options.init_skip.clear();
-    options.augmentation.resized_crop = 0;  // the source draws it
     Trainer trainer(job, model_of(run, spec), make_loss(run.flags, spec), options);
     const EvaluationRecord record = trainer.evaluate(data);
     if (job.rank() > 0) return;

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/io/folder.h"
 #include "core/io/safetensors.h"
+#include "launcher/command_line.h"
 #include "launcher/commands.h"
 #include "launcher/saved_weights.h"
 
@@ -88,16 +89,7 @@ int export_command(const std::vector<std::string>& arguments) {
       ->type_name("DIR");
   app.add_option("--to", flags.to, "the file to write")->type_name("FILE.safetensors");
   app.add_flag("--force", flags.force, "write over --to where it is there already");
-  for (CLI::Option* option : app.get_options()) option->take_last();
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << std::flush;
-    return 0;
-  } catch (const CLI::Error& error) {
-    throw ConfigError(std::string("export: ") + error.what(),
-                      "lockstep export --help lists all flags");
-  }
+  if (print_help(parse_command_line(app, arguments))) return 0;
   check(flags);
   const SavedWeights weights = find_weights(flags.from);
   const io::SafetensorsReader file(weights.file());

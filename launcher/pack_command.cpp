@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <iostream>
 
 #include "core/base/error.h"
 #include "core/data/pack.h"
+#include "launcher/command_line.h"
 #include "launcher/console.h"
 #include "launcher/cores.h"
 #include "launcher/flag_values.h"
@@ -68,16 +68,7 @@ int pack_command(const std::vector<std::string>& arguments) {
                "lockstep pack");
   PackFlags flags;
   declare(app, flags);
-  for (CLI::Option* option : app.get_options()) option->take_last();
-  try {
-    // CLI11 wants them last first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << std::flush;
-    return 0;
-  } catch (const CLI::Error& error) {
-    throw ConfigError(std::string("pack: ") + error.what(), "lockstep pack --help lists all flags");
-  }
+  if (print_help(parse_command_line(app, arguments))) return 0;
   data::PackOptions options = check(flags);
   Console console(console_kind());
   options.progress = [&](std::int64_t done, std::int64_t total) {

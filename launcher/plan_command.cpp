@@ -10,6 +10,7 @@
 #include "core/exec/dry_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "launcher/command_line.h"
 #include "launcher/console.h"
 #include "launcher/device_choice.h"
 #include "launcher/flag_values.h"
@@ -68,16 +69,8 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
       "samples "
       "have the shape that the model is made for; --image-size, --classes, --context and "
       "--vocabulary change it.");
-  for (CLI::Option* option : app.get_options()) option->take_last();
-  try {
-    // CLI11 wants them last first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    flags.help = app.help();
-    return flags;
-  } catch (const CLI::Error& error) {
-    throw ConfigError(std::string("plan: ") + error.what(), "lockstep plan --help lists its flags");
-  }
+  flags.help = parse_command_line(app, arguments, "lists its flags");
+  if (!flags.help.empty()) return flags;
   if (!network.empty()) flags.network = open_network(network);
   if (measured->count() > 0) flags.step_s = step_ms / 1e3;
   LOCKSTEP_CHECK(
@@ -233,10 +226,7 @@ int plan_command(const std::vector<std::string>& arguments) {
   if (discovery.rank > 0) return 0;  // rank 0 plans for all
   PlanFlags flags = parse(arguments);
   const std::string& help = flags.help.empty() ? flags.train.help : flags.help;
-  if (!help.empty()) {
-    std::cout << help << std::flush;
-    return 0;
-  }
+  if (print_help(help)) return 0;
   validate(flags.train.options);
   if (flags.network) make_shards_for_all(flags);
   PlannedDevice device = choose(flags.train.device);

@@ -7,11 +7,16 @@
 
 namespace lockstep {
 
+TrainOptions training_options(const TrainFlags& flags) {
+  TrainOptions options = flags.options;
+  options.augmentation.resized_crop = 0;
+  return options;
+}
+
 PlanRequest request_for(const TrainFlags& flags, data::DataSplit data, int ranks, bool on_host) {
   PlanRequest request;
   request.data = std::move(data);
-  request.options = flags.options;
-  request.options.augmentation.resized_crop = 0;  // the source draws it
+  request.options = training_options(flags);
   const data::SampleSpec& samples = request.data.train->spec();
   nn::ModelSpec spec = flags.model;
   spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();

@@ -179,52 +179,84 @@ void Progress::on_rollback(const RollbackRecord& record) {
       record.left_out.last - 1));
 }
 
-void Progress::on_end(const TrainSummary& summary) {
-  const double steps = double(std::max<std::int64_t>(1, summary.steps));
-  const Ledger own = summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
-  console_.line(fmt::format("done       {} steps, {} samples in {:.1f} s of training",
-                            with_thousands(double(summary.steps)),
-                            with_thousands(double(summary.samples)),
-                            summary.wall_s));
+namespace {
+
+Ledger own_ledger(const TrainSummary& summary) {
+  return summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
+}
+
+void print_result(Console& console, const TrainSummary& summary) {
+  console.line(fmt::format("done       {} steps, {} samples in {:.1f} s of training",
+                           with_thousands(double(summary.steps)),
+                           with_thousands(double(summary.samples)),
+                           summary.wall_s));
   if (summary.evaluated) {
     if (summary.val_accuracy >= 0)
-      console_.line(fmt::format("val accuracy           {:.2f}%", 100 * summary.val_accuracy));
-    console_.line(fmt::format("val loss               {:.4f}", summary.val_loss));
+      console.line(fmt::format("val accuracy           {:.2f}%", 100 * summary.val_accuracy));
+    console.line(fmt::format("val loss               {:.4f}", summary.val_loss));
   }
-  console_.line(
+}
+
+/// How fast samples came, and what was left out.
+void print_data(Console& console, const TrainSummary& summary) {
+  console.line(
       fmt::format("speed                  {} samples/s", with_thousands(summary.samples_per_s)));
-  console_.line(
+  console.line(
       fmt::format("data                   {} samples/s could be loaded (workers a rank: {}); "
                   "training waited {:.1f}%",
                   with_thousands(summary.loader_samples_per_s),
                   summary.loader_workers,
-                  100 * own.share(LedgerPart::data)));
+                  100 * own_ledger(summary).share(LedgerPart::data)));
   if (summary.skipped_samples > 0)
-    console_.line(fmt::format("bad samples            {} replaced{}",
-                              with_thousands(double(summary.skipped_samples)),
-                              summary.first_skipped.empty()
-                                  ? std::string(" on other ranks")
-                                  : "; the first: " + summary.first_skipped));
+    console.line(fmt::format("bad samples            {} replaced{}",
+                             with_thousands(double(summary.skipped_samples)),
+                             summary.first_skipped.empty()
+                                 ? std::string(" on other ranks")
+                                 : "; the first: " + summary.first_skipped));
   if (summary.skipped_steps > 0)
-    console_.line(fmt::format("skipped steps          {}, not finite",
-                              with_thousands(double(summary.skipped_steps))));
+    console.line(fmt::format("skipped steps          {}, not finite",
+                             with_thousands(double(summary.skipped_steps))));
   if (summary.rollbacks > 0)
-    console_.line(fmt::format("rollbacks              {}", summary.rollbacks));
+    console.line(fmt::format("rollbacks              {}", summary.rollbacks));
+}
+
+/// What ranks had to do with each other.
+void print_ranks(Console& console, const TrainSummary& summary) {
   // On a GPU the host waits for no exchange.
   const bool by_device = summary.device_steps > 0;
   const double exposed = by_device ? summary.device_times.share(DevicePart::exchange)
-                                   : own.share(LedgerPart::exchange);
-  console_.line(fmt::format("exposed communication  {} a step, {:.1f}% of it{}",
-                            milliseconds(1000 * exposed * summary.wall_s / steps),
-                            100 * exposed,
-                            by_device ? ", by rank 0's GPU's clock in logged steps" : ""));
-  console_.line("noise scale            " + summary.noise_scale_words);
+                                   : own_ledger(summary).share(LedgerPart::exchange);
+  const double steps = double(std::max<std::int64_t>(1, summary.steps));
+  console.line(fmt::format("exposed communication  {} a step, {:.1f}% of it{}",
+                           milliseconds(1000 * exposed * summary.wall_s / steps),
+                           100 * exposed,
+                           by_device ? ", by rank 0's GPU's clock in logged steps" : ""));
+  console.line("noise scale            " + summary.noise_scale_words);
   if (summary.slowest_rank >= 0)
-    console_.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
-                              summary.slowest_rank,
-                              summary.slowest_host,
-                              summary.slowest_score,
-                              summary.slowest_phase));
+    console.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
+                             summary.slowest_rank,
+                             summary.slowest_host,
+                             summary.slowest_score,
+                             summary.slowest_phase));
+}
+
+void print_memory(Console& console, const TrainSummary& summary) {
+  std::string memory = fmt::format("memory                 planned {} (arena {})",
+                                   bytes_words(double(summary.memory_planned_bytes)),
+                                   bytes_words(double(summary.activation_bytes)));
+  if (const auto below = double(summary.memory_baseline_bytes); below > 0)
+    memory += fmt::format("; measured {} at most, above {} of program, libraries and mapped files",
+                          bytes_words(std::max(0.0, double(summary.peak_memory_bytes) - below)),
+                          bytes_words(below));
+  console.line(memory);
+}
+
+}  // namespace
+
+void Progress::on_end(const TrainSummary& summary) {
+  print_result(console_, summary);
+  print_data(console_, summary);
+  print_ranks(console_, summary);
   if (summary.checkpoints > 0)
     console_.line(fmt::format(
         "checkpoints            {}; training stood still {:.2f}% of the time, {} at most",
@@ -233,14 +265,7 @@ void Progress::on_end(const TrainSummary& summary) {
         milliseconds(summary.checkpoint_stall_ms)));
   if (const std::string graphs = graph_use_words(summary.graph_use); !graphs.empty())
     console_.line("graphs                 " + graphs);
-  std::string memory = fmt::format("memory                 planned {} (arena {})",
-                                   bytes_words(double(summary.memory_planned_bytes)),
-                                   bytes_words(double(summary.activation_bytes)));
-  if (const auto below = double(summary.memory_baseline_bytes); below > 0)
-    memory += fmt::format("; measured {} at most, above {} of program, libraries and mapped files",
-                          bytes_words(std::max(0.0, double(summary.peak_memory_bytes) - below)),
-                          bytes_words(below));
-  console_.line(memory);
+  print_memory(console_, summary);
   for (const std::string& line : gpu_lines(summary.gpus)) console_.line(line);
   if (summary.device_steps > 0)
     console_.line(gpu_phases_line(summary.device_times, summary.device_steps));

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "launcher/command_line.h"
 #include "launcher/report/csv.h"
 #include "launcher/report/output.h"
 #include "launcher/report/page.h"
@@ -30,12 +31,10 @@ constexpr report::Output::Kind kCsv{"--csv", report::kCsvMark, true, "table"};
 void declare(CLI::App& app, ReportFlags& flags) {
   app.add_option("RUN", flags.runs, "folders of runs, ended or not; several are compared");
   app.add_option("--out", flags.out, "the page to write (default: report.html in the first RUN)")
-      ->type_name("FILE.html")
-      ->take_last();
+      ->type_name("FILE.html");
   app.add_option("--csv", flags.csv, "also writes all logged lines of the runs as a table")
-      ->type_name("FILE")
-      ->take_last();
-  app.add_flag("--force", flags.force, "writes over an earlier report and table")->take_last();
+      ->type_name("FILE");
+  app.add_flag("--force", flags.force, "writes over an earlier report and table");
 }
 
 void check_runs(const ReportFlags& flags) {
@@ -76,15 +75,7 @@ int report_command(const std::vector<std::string>& arguments) {
       "lockstep report");
   ReportFlags flags;
   declare(app, flags);
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << std::flush;
-    return 0;
-  } catch (const CLI::Error& error) {
-    throw ConfigError(std::string("report: ") + error.what(),
-                      "lockstep report --help lists all flags");
-  }
+  if (print_help(parse_command_line(app, arguments))) return 0;
   check_runs(flags);
   std::vector<report::RunRecord> runs;
   for (const std::string& folder : flags.runs) runs.push_back(report::read_run(folder));

@@ -9,6 +9,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/command_line.h"
 #include "launcher/console.h"
 #include "launcher/launch_plan.h"
 #include "launcher/launch_site.h"
@@ -225,10 +226,7 @@ class Run {
 int run_command(const std::vector<std::string>& arguments) {
   env();
   const RunFlags flags = parse_run_flags(arguments);
-  if (!flags.help.empty()) {
-    std::cout << flags.help << std::flush;
-    return 0;
-  }
+  if (print_help(flags.help)) return 0;
   return Run(flags).supervise_all();
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "launcher/command_line.h"
 #include "launcher/flag_values.h"
 
 namespace lockstep {
@@ -65,16 +66,10 @@ RunFlags parse_run_flags(const std::vector<std::string>& arguments) {
   RunFlags flags;
   Raw raw;
   declare(app, flags, raw);
-  for (CLI::Option* option : app.get_options()) option->take_last();
   const bool word = !arguments.empty() && arguments[0] == "train";
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend() - (word ? 1 : 0)));
-  } catch (const CLI::CallForHelp&) {
-    flags.help = app.help();
-    return flags;
-  } catch (const CLI::Error& error) {
-    throw ConfigError(std::string("run: ") + error.what(), "lockstep run --help lists its flags");
-  }
+  flags.help = parse_command_line(
+      app, {arguments.begin() + (word ? 1 : 0), arguments.end()}, "lists its flags");
+  if (!flags.help.empty()) return flags;
   flags.max_restarts = int(raw.max_restarts);
   flags.arguments = app.remaining();
   if (!raw.hosts.empty()) flags.hosts = parse_hosts(raw.hosts);

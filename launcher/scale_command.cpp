@@ -9,6 +9,7 @@
 #include "core/exec/dry_backend.h"
 #include "core/io/output_file.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "launcher/command_line.h"
 #include "launcher/device_choice.h"
 #include "launcher/open_data.h"
 #include "launcher/plan_request.h"
@@ -188,10 +189,7 @@ class Scale {
 int scale_command(const std::vector<std::string>& arguments) {
   env();
   const ScaleFlags flags = parse_scale_flags(arguments);
-  if (!flags.help.empty()) {
-    std::cout << flags.help << std::flush;
-    return 0;
-  }
+  if (print_help(flags.help)) return 0;
   return Scale(flags).run();
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/base/error.h"
+#include "launcher/command_line.h"
 #include "launcher/flag_values.h"
 #include "launcher/network_file.h"
 #include "parallel/batch_plan.h"
@@ -188,16 +189,8 @@ ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments) {
   ScaleFlags flags;
   RawScale raw;
   declare(app, flags, raw);
-  for (CLI::Option* option : app.get_options()) option->take_last();
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    flags.help = app.help();
-    return flags;
-  } catch (const CLI::Error& error) {
-    throw ConfigError(std::string("scale: ") + error.what(),
-                      "lockstep scale --help lists its flags");
-  }
+  flags.help = parse_command_line(app, arguments, "lists its flags");
+  if (!flags.help.empty()) return flags;
   if (raw.ranks.empty()) throw ConfigError("scale needs --ranks", "--ranks 1,2,4");
   if (flags.out.empty())
     throw ConfigError("scale needs --out DIR", "the folder for its table, plot and runs");

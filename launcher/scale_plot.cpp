@@ -169,15 +169,63 @@ constexpr std::string_view kStyle =
     "path.strong,.hollow.strong{stroke:#6db3ea}path.weak,.hollow.weak{stroke:#f0a06a}"
     "circle.strong{fill:#6db3ea}circle.weak{fill:#f0a06a}circle.hollow{fill:none}}</style>\n";
 
-}  // namespace
-
-std::string scale_svg(const ScaleSubject& subject, const ScaleResult& result) {
+/// Measured and predicted, rising.
+std::vector<int> counts_of(const ScaleResult& result) {
   std::vector<int> counts;
   for (const ScalePoint& point : result.points) counts.push_back(point.experiment.ranks);
   for (const ScaleForecast& forecast : result.forecasts)
     counts.push_back(forecast.experiment.ranks);
   std::ranges::sort(counts);
   counts.erase(std::ranges::unique(counts).begin(), counts.end());
+  return counts;
+}
+
+std::string draw_panels(const ScaleResult& result, const std::vector<int>& counts) {
+  const auto rate = [](const Experiment& experiment, const StepCost& cost) {
+    return double(experiment.global_batch) / cost.step_s();
+  };
+  // What a rank of the fewest ranks does in a mode: efficiency 1.
+  const auto rank_rate = [&](Scaling mode) {
+    for (const ScalePoint& p : result.points)
+      if (p.experiment.mode == mode || p.experiment.ranks == 1)
+        return p.samples_per_s.median / p.efficiency.median / p.experiment.ranks;
+    return 1.0;
+  };
+  std::string text = Panel(0,
+                           "samples a second",
+                           series_of(
+                               result, [](const auto& p) { return p.samples_per_s; }, rate),
+                           counts)
+                         .draw();
+  text +=
+      Panel(1,
+            "efficiency",
+            series_of(
+                result,
+                [](const auto& p) { return p.efficiency; },
+                [&](const Experiment& experiment, const StepCost& cost) {
+                  return rate(experiment, cost) / (experiment.ranks * rank_rate(experiment.mode));
+                }),
+            counts)
+          .draw();
+  text += Panel(2,
+                "exposed communication, ms a step",
+                series_of(
+                    result,
+                    [](const auto& p) {
+                      const Spread& s = p.exposed_s;
+                      return Spread{s.median * 1e3, s.least * 1e3, s.most * 1e3};
+                    },
+                    [](const Experiment&, const StepCost& cost) { return cost.exposed_s * 1e3; }),
+                counts)
+              .draw();
+  return text;
+}
+
+}  // namespace
+
+std::string scale_svg(const ScaleSubject& subject, const ScaleResult& result) {
+  const std::vector<int> counts = counts_of(result);
   const double width = kLeft + kPanels * kPanelWidth + (kPanels - 1) * kGap + 20;
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
@@ -187,46 +235,7 @@ std::string scale_svg(const ScaleSubject& subject, const ScaleResult& result) {
       kTop + kHeight + 76,
       report::escaped(subject.model),
       kStyle);
-  if (!counts.empty()) {
-    const auto rate = [](const Experiment& experiment, const StepCost& cost) {
-      return double(experiment.global_batch) / cost.step_s();
-    };
-    // What a rank of the fewest ranks does in a mode: efficiency 1.
-    const auto rank_rate = [&](Scaling mode) {
-      for (const ScalePoint& p : result.points)
-        if (p.experiment.mode == mode || p.experiment.ranks == 1)
-          return p.samples_per_s.median / p.efficiency.median / p.experiment.ranks;
-      return 1.0;
-    };
-    text += Panel(0,
-                  "samples a second",
-                  series_of(
-                      result, [](const auto& p) { return p.samples_per_s; }, rate),
-                  counts)
-                .draw();
-    text +=
-        Panel(1,
-              "efficiency",
-              series_of(
-                  result,
-                  [](const auto& p) { return p.efficiency; },
-                  [&](const Experiment& experiment, const StepCost& cost) {
-                    return rate(experiment, cost) / (experiment.ranks * rank_rate(experiment.mode));
-                  }),
-              counts)
-            .draw();
-    text += Panel(2,
-                  "exposed communication, ms a step",
-                  series_of(
-                      result,
-                      [](const auto& p) {
-                        const Spread& s = p.exposed_s;
-                        return Spread{s.median * 1e3, s.least * 1e3, s.most * 1e3};
-                      },
-                      [](const Experiment&, const StepCost& cost) { return cost.exposed_s * 1e3; }),
-                  counts)
-                .draw();
-  }
+  if (!counts.empty()) text += draw_panels(result, counts);
   text += fmt::format(
       "<text x=\"{}\" y=\"{}\">{}; strong: blue, weak: orange; bars: range over repeats; hollow: "
       "predicted by the cost model</text>\n</svg>\n",

@@ -60,6 +60,30 @@ StartConditions start_conditions(const std::string& device,
   return conditions;
 }
 
+namespace {
+
+/// Inside an allocation: one rank, as srun starts several.
+StartPlan plan_in_slurm(const TrainFlags& flags, const StartConditions& conditions) {
+  const RankDiscovery& discovery = conditions.discovery;
+  StartPlan plan;
+  if (flags.ranks > 1) {
+    throw EnvironmentError(
+        fmt::format("--ranks {}: inside a Slurm allocation, srun starts the ranks", flags.ranks),
+        fmt::format("use: srun --mpi=pmix -n {} lockstep {} ...", flags.ranks, conditions.command));
+  }
+  if (discovery.slurm_tasks_unused > 1) {
+    plan.message = fmt::format(
+        "inside a Slurm allocation of {0} tasks, but not started by srun: {2} on one rank. "
+        "For all: srun --mpi=pmix -n {0} lockstep {1} ...",
+        discovery.slurm_tasks_unused,
+        conditions.command,
+        conditions.doing);
+  }
+  return plan;
+}
+
+}  // namespace
+
 StartPlan plan_start(const TrainFlags& flags,
                      const std::vector<std::string>& arguments,
                      const StartConditions& conditions) {
@@ -69,23 +93,7 @@ StartPlan plan_start(const TrainFlags& flags,
   LOCKSTEP_CHECK(!conditions.started_already,
                  EnvironmentError,
                  "LOCKSTEP_STARTED is set, but no launcher told this process its rank: unset it");
-  if (discovery.slurm_allocation) {
-    if (flags.ranks > 1) {
-      throw EnvironmentError(
-          fmt::format("--ranks {}: inside a Slurm allocation, srun starts the ranks", flags.ranks),
-          fmt::format(
-              "use: srun --mpi=pmix -n {} lockstep {} ...", flags.ranks, conditions.command));
-    }
-    if (discovery.slurm_tasks_unused > 1) {
-      plan.message = fmt::format(
-          "inside a Slurm allocation of {0} tasks, but not started by srun: {2} on one rank. "
-          "For all: srun --mpi=pmix -n {0} lockstep {1} ...",
-          discovery.slurm_tasks_unused,
-          conditions.command,
-          conditions.doing);
-    }
-    return plan;
-  }
+  if (discovery.slurm_allocation) return plan_in_slurm(flags, conditions);
   const int devices = conditions.gpus > 0 ? conditions.gpus : conditions.cores.count;
   const char* const kind = conditions.gpus > 0 ? "GPUs" : "cores";
   const int ranks = choose_ranks(flags, devices);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/stage_ranges.h"
 
+#include <string>
+
 #include "core/exec/position.h"
 
 namespace lockstep {
@@ -10,8 +12,9 @@ StageRanges::StageRanges(RangeMarker& marker)
       step_(marker.declare("step")),
       evaluation_(marker.declare("evaluation")),
       checkpoint_(marker.declare("checkpoint")) {
-  constexpr const char* kNames[] = {"none", "data", "forward", "backward", "exchange", "optimizer"};
-  for (std::size_t i = 1; i < phases_.size(); ++i) phases_[i] = marker.declare(kNames[i]);
+  for (std::size_t i = 1; i < phases_.size(); ++i)
+    phases_[i] = marker.declare(Phase(i) == Phase::loading ? std::string("data")
+                                                           : std::string(name_of(Phase(i))));
 }
 
 void StageRanges::leave_phase() {

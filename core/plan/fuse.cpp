@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/fuse.h"
 
+#include <algorithm>
+#include <map>
 #include <optional>
 
 #include "core/base/error.h"
@@ -18,30 +20,24 @@ namespace {
 class Pattern {
  public:
   /// Outputs of the graph count as read.
-  explicit Pattern(const Graph& graph) : graph_(graph), uses_(count_uses(graph)) {
-    reader_.assign(graph.values().size(), -1);
-    for (std::size_t i = 0; i < graph.nodes().size(); ++i)
-      for (ValueId input : graph.nodes()[i].inputs) reader_[std::size_t(input)] = NodeId(i);
+  explicit Pattern(const Graph& graph) : uses_(count_uses(graph)), reader_(graph.values().size()) {
+    for (const Node& node : graph.nodes())
+      for (ValueId input : node.inputs) reader_[std::size_t(input)] = &node;
     for (const auto& [name, value] : graph.outputs()) ++uses_[std::size_t(value)];
   }
   /// `result`, which the pass has to return, counts as read.
   Pattern(const Graph& graph, ValueId result) : Pattern(graph) { ++uses_[std::size_t(result)]; }
 
-  /// The node that alone reads `value`, if it is of one of `kinds`; -1 otherwise.
-  NodeId only_reader(ValueId value, std::initializer_list<OpKind> kinds) const {
-    if (uses_[std::size_t(value)] != 1) return -1;
-    const NodeId reader = reader_[std::size_t(value)];
-    if (reader < 0) return -1;
-    for (OpKind kind : kinds)
-      if (graph_.nodes()[std::size_t(reader)].op->kind() == kind) return reader;
-    return -1;
+  /// The node that alone reads `value`, if it is of one of `kinds`; null otherwise.
+  const Node* only_reader(ValueId value, std::initializer_list<OpKind> kinds) const {
+    const Node* const reader =
+        uses_[std::size_t(value)] == 1 ? reader_[std::size_t(value)] : nullptr;
+    return reader && std::ranges::count(kinds, reader->op->kind()) > 0 ? reader : nullptr;
   }
-  const Node& node(NodeId id) const { return graph_.nodes()[std::size_t(id)]; }
 
  private:
-  const Graph& graph_;
   std::vector<int> uses_;
-  std::vector<NodeId> reader_;
+  std::vector<const Node*> reader_;
 };
 
 void note(GraphRewriter& rewriter, const Node& into, const Node& taken) {
@@ -88,9 +84,8 @@ ValueId fuse_activation(Graph& graph, ValueId loss, bool training) {
   for (const Node& node : graph.nodes()) {
     if (rewriter.has(node.outputs[0])) continue;  // taken in by an earlier node
     const bool product = node.op->kind() == OpKind::linear || node.op->kind() == OpKind::conv2d;
-    const NodeId reader =
-        product ? pattern.only_reader(node.outputs[0], {OpKind::relu, OpKind::gelu}) : -1;
-    const Node* next = reader < 0 ? nullptr : &pattern.node(reader);
+    const Node* const next =
+        product ? pattern.only_reader(node.outputs[0], {OpKind::relu, OpKind::gelu}) : nullptr;
     auto fused = next ? with_activation(*node.op, activation_of(*next->op), training) : nullptr;
     if (!fused) {
       rewriter.copy(node);
@@ -153,15 +148,13 @@ struct Tail {
 std::optional<Tail> tail_of(const Pattern& pattern, const Node& norm) {
   Tail tail;
   ValueId value = norm.outputs[0];
-  if (const NodeId add = pattern.only_reader(value, {OpKind::add}); add >= 0) {
-    tail.add = &pattern.node(add);
+  tail.add = pattern.only_reader(value, {OpKind::add});
+  if (tail.add) {
     tail.residual = tail.add->inputs[tail.add->inputs[0] == value ? 1 : 0];
     value = tail.add->outputs[0];
   }
-  const NodeId relu = pattern.only_reader(value, {OpKind::relu});
-  if (relu < 0) return std::nullopt;
-  tail.relu = &pattern.node(relu);
-  return tail;
+  tail.relu = pattern.only_reader(value, {OpKind::relu});
+  return tail.relu ? std::optional(tail) : std::nullopt;
 }
 
 }  // namespace
@@ -204,36 +197,37 @@ ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute) {
 ValueId fuse_gradient_sum(Graph& graph, ValueId loss) {
   GraphRewriter rewriter(graph);
   const Pattern pattern(graph, loss);
-  const auto reader_of_sum = [&](const Node& node) -> NodeId {
+  const auto reader_of_sum = [&](const Node& node) -> const Node* {
     if (node.op->kind() != OpKind::add || node.phase != NodePhase::backward ||
         graph.value(node.outputs[0]).accumulates_into >= 0)
-      return -1;
-    const NodeId id = pattern.only_reader(node.outputs[0], {OpKind::batch_norm_residual_bwd_sums});
-    return id >= 0 && pattern.node(id).inputs[1] == node.outputs[0] ? id : -1;
+      return nullptr;
+    const Node* const reader =
+        pattern.only_reader(node.outputs[0], {OpKind::batch_norm_residual_bwd_sums});
+    return reader && reader->inputs[1] == node.outputs[0] ? reader : nullptr;
   };
-  std::vector<const Node*> sum_read_by(graph.nodes().size(), nullptr);
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    const Node& node = graph.nodes()[i];
-    if (const NodeId reader = reader_of_sum(node); reader >= 0) {
-      sum_read_by[std::size_t(reader)] = &node;
+  std::map<const Node*, const Node*> sum_read_by;
+  for (const Node& node : graph.nodes()) {
+    if (const Node* const reader = reader_of_sum(node)) {
+      sum_read_by[reader] = &node;
       rewriter.skip(node);
       continue;
     }
-    const Node* const sum = sum_read_by[i];
-    if (sum == nullptr) {
+    const auto found = sum_read_by.find(&node);
+    if (found == sum_read_by.end()) {
       rewriter.copy(node);
       continue;
     }
+    const Node& sum = *found->second;
     std::vector<ValueId> inputs = node.inputs;
-    inputs[1] = sum->inputs[0];
-    inputs.push_back(sum->inputs[1]);
+    inputs[1] = sum.inputs[0];
+    inputs.push_back(sum.inputs[1]);
     const auto& bwd = op_cast<ops::BatchNormResidualBwdSums>(*node.op);
     const auto outputs =
         rewriter.emit(node,
                       std::make_shared<ops::BatchNormResidualBwdSums>(bwd.group_size(), true),
                       rewriter.mapped(inputs));
     for (std::size_t k = 0; k < outputs.size(); ++k) rewriter.replace(node.outputs[k], outputs[k]);
-    note(rewriter, node, *sum);
+    note(rewriter, node, sum);
   }
   return finish(rewriter, graph, loss);
 }
@@ -244,8 +238,8 @@ void fuse_gelu_gradient(Graph& graph) {
   for (const Node& node : graph.nodes()) {
     if (rewriter.has(node.outputs[0])) continue;
     const bool product = node.op->kind() == OpKind::linear_bwd_data;
-    const NodeId reader = product ? pattern.only_reader(node.outputs[0], {OpKind::gelu_bwd}) : -1;
-    const Node* next = reader < 0 ? nullptr : &pattern.node(reader);
+    const Node* const next =
+        product ? pattern.only_reader(node.outputs[0], {OpKind::gelu_bwd}) : nullptr;
     // What the product makes must be the gradient, not GELU's input.
     if (!next || next->inputs[0] != node.outputs[0]) {
       rewriter.copy(node);

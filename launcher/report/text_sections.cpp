@@ -89,10 +89,10 @@ void add_evaluations(Table& table, const RunRecord& run) {
 
 Table settings_table(const std::string& caption, const std::vector<Setting>& settings) {
   Table table{caption, {"name", "value"}, {}, Table::Cells::words};
-  constexpr std::size_t kMostSettings = 300;
+  constexpr std::size_t kMostShown = 300;
   for (const Setting& setting : settings) {
     if (setting.value.empty()) continue;
-    if (table.rows.size() == kMostSettings) {
+    if (table.rows.size() == kMostShown) {
       table.rows.push_back({"...", fmt::format("{} in all", settings.size())});
       break;
     }

@@ -16,16 +16,15 @@ Samples are tensors in memory; each step takes its batch by index, unless one ba
 import contextlib
 import gzip
 import json
-import math
 import os
 import sys
 import time
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from torch_models import build
+from torch_training import decay_groups, learning_rate, loss_of, read_text, text_batch
 
 
 def read_idx(path):
@@ -65,20 +64,11 @@ def batches(case, rank, world):
 
 
 def text_batches(case, rank):
-    """Endless windows at random places of the first nine tenths of a text, and their next tokens."""
-    with open(case["text"], encoding="utf-8", newline="") as file:
-        text = file.read()
-    number = {character: i for i, character in enumerate(sorted(set(text)))}
-    if len(number) != case["gpt"]["vocabulary"]:
-        raise SystemExit(f"{case['text']}: {len(number)} different characters, expected "
-                         f"{case['gpt']['vocabulary']}")
-    tokens = torch.tensor([number[character] for character in text[:len(text) * 9 // 10]])
-    context = case["gpt"]["context"]
+    """Endless batches of windows at random places."""
+    tokens = read_text(case)
     generator = torch.Generator().manual_seed(1 + rank)
-    window = torch.arange(context)
     while True:
-        places = torch.randint(len(tokens) - context, (case["batch"], 1), generator=generator)
-        yield tokens[places + window], tokens[places + window + 1]
+        yield text_batch(case, tokens, generator)
 
 
 def make_optimizer(settings, parameters):
@@ -88,22 +78,8 @@ def make_optimizer(settings, parameters):
     if settings["kind"] == "sgd":
         return torch.optim.SGD(parameters, lr=settings["lr"], momentum=settings["momentum"],
                                **{kind: True}), kind
-    matrices, others = [p for p in parameters if p.ndim > 1], [p for p in parameters if p.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": settings["weight_decay"]},
-              {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=settings["lr"], betas=settings["betas"], **{kind: True}), kind
-
-
-def learning_rate(settings, step):
-    """Linear warm-up, then a cosine to min_lr; constant without a schedule."""
-    if "decay_steps" not in settings:
-        return settings["lr"]
-    warmup = settings["warmup_steps"]
-    if step < warmup:
-        return settings["lr"] * (step + 1) / warmup
-    part = min(1.0, (step - warmup) / max(1, settings["decay_steps"] - warmup))
-    least = settings["min_lr"]
-    return least + 0.5 * (1 + math.cos(math.pi * part)) * (settings["lr"] - least)
+    return torch.optim.AdamW(decay_groups(settings, parameters), lr=settings["lr"],
+                             betas=settings["betas"], **{kind: True}), kind
 
 
 class Training:
@@ -132,7 +108,7 @@ class Training:
         self.step, self.last_loss = 0, None
 
     def loss(self, inputs, targets):
-        return F.cross_entropy(self.model(inputs).flatten(0, -2), targets.flatten())
+        return loss_of(self.model, inputs, targets)
 
     def run(self, steps):
         scheduled = "decay_steps" in self.settings

@@ -32,10 +32,10 @@ import sys
 import time
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from torch_models import build
+from torch_training import decay_groups, learning_rate, loss_of, read_text, text_batch
 
 COMPILE_MODES = {"compiled": None, "compiled-overhead": "reduce-overhead",
                  "compiled-tuned": "max-autotune-no-cudagraphs", "compiled-graph": None}
@@ -75,25 +75,7 @@ class ModelWithLoss(nn.Module):
         self.model = model
 
     def forward(self, inputs, targets):
-        return F.cross_entropy(self.model(inputs).flatten(0, -2), targets.flatten())
-
-
-def text_batch(case, tokens, generator):
-    context = case["gpt"]["context"]
-    places = torch.randint(len(tokens) - context, (case["batch"], 1), generator=generator)
-    places = places + torch.arange(context)
-    return tokens[places], tokens[places + 1]
-
-
-def read_text(case):
-    """The first nine tenths of a text as numbers of its characters."""
-    with open(case["text"], encoding="utf-8", newline="") as file:
-        text = file.read()
-    number = {character: i for i, character in enumerate(sorted(set(text)))}
-    if len(number) != case["gpt"]["vocabulary"]:
-        raise SystemExit(f"{case['text']}: {len(number)} different characters, expected "
-                         f"{case['gpt']['vocabulary']}")
-    return torch.tensor([number[character] for character in text[:len(text) * 9 // 10]])
+        return loss_of(self.model, inputs, targets)
 
 
 def make_batches(case, rank, device):
@@ -123,25 +105,10 @@ def make_optimizer(settings, parameters, capturable, device):
     if settings["kind"] == "sgd":
         return torch.optim.SGD(parameters, lr=settings["lr"], momentum=settings["momentum"],
                                fused=True)
-    matrices, others = [p for p in parameters if p.ndim > 1], [p for p in parameters if p.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": settings["weight_decay"]},
-              {"params": others, "weight_decay": 0.0}]
     # In a graph the rate is read from device memory, so that a schedule can change it.
     rate = torch.tensor(settings["lr"], device=device) if capturable else settings["lr"]
-    return torch.optim.AdamW(groups, lr=rate, betas=settings["betas"], fused=True,
-                             capturable=capturable)
-
-
-def learning_rate(settings, step):
-    """Linear warm-up, then a cosine to min_lr; constant without a schedule."""
-    if "decay_steps" not in settings:
-        return settings["lr"]
-    warmup = settings["warmup_steps"]
-    if step < warmup:
-        return settings["lr"] * (step + 1) / warmup
-    part = min(1.0, (step - warmup) / max(1, settings["decay_steps"] - warmup))
-    least = settings["min_lr"]
-    return least + 0.5 * (1 + math.cos(math.pi * part)) * (settings["lr"] - least)
+    return torch.optim.AdamW(decay_groups(settings, parameters), lr=rate, betas=settings["betas"],
+                             fused=True, capturable=capturable)
 
 
 def set_precision(case):
