@@ -74,7 +74,7 @@ void Program::save_memory(const std::vector<std::size_t>& workspace_as_given) {
 }
 
 void Program::add_step(int node, const ProgramMemory& memory, Backend& backend) {
-  auto& steps = node >= plan_.first_backward_node ? backward_ : forward_;
+  auto& steps = (node >= plan_.first_backward_node ? backward_ : forward_).apart;
   if (Kernel* kernel = kernels_[std::size_t(node)].get()) steps.push_back({kernel, node});
   if (reuse_ != MemoryReuse::poison) return;
   for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
@@ -130,12 +130,32 @@ void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& 
     outputs_.emplace_back(name, address_of(value, memory));
   ranges_ = backend.ranges();
   if (ranges_ != nullptr) declare_ranges();
+  join(forward_, backend);
+  join(backward_, backend);
+}
+
+void Program::join(Steps& steps, Backend& backend) {
+  std::vector<Kernel*> kernels;
+  for (const Step& step : steps.apart) kernels.push_back(step.kernel);
+  for (std::size_t i = 0; i < kernels.size();) {
+    Step step = steps.apart[i];
+    JoinedKernels joined = backend.join(std::span(kernels).subspan(i));
+    if (joined.kernel) {
+      i += joined.count;
+      step.kernel = joined.kernel.get();
+      step.node = steps.apart[i - 1].node;
+      joined_.push_back(std::move(joined.kernel));
+    } else {
+      ++i;
+    }
+    steps.joined.push_back(step);
+  }
 }
 
 void Program::declare_ranges() {
   packing_range_ = ranges_->declare("pack_weights");
-  for (auto* steps : {&forward_, &backward_})
-    for (Step& step : *steps) {
+  for (Steps* steps : {&forward_, &backward_})
+    for (Step& step : steps->apart) {
       step.range = packing_range_;
       if (step.node < 0) continue;
       const Node& node = graph_.nodes()[std::size_t(step.node)];
@@ -166,8 +186,8 @@ void Program::profile(Profiler* profiler) {
   settle_watching();
   if (profiler == nullptr) return;
   packing_work_ = profiler->declare({.name = "pack_weights", .path = "", .cost = {}});
-  for (auto* steps : {&forward_, &backward_})
-    for (Step& step : *steps) {
+  for (Steps* steps : {&forward_, &backward_})
+    for (Step& step : steps->apart) {
       if (step.node < 0) {
         step.work = packing_work_;
         continue;
@@ -218,21 +238,23 @@ void Program::run_forward(const RunState& state) {
     wait_if_watched();
     behind_a_step = true;
   }
-  for (const Step& step : forward_) run(step, state, std::exchange(behind_a_step, true));
+  for (const Step& step : current(forward_)) run(step, state, std::exchange(behind_a_step, true));
 }
 
 void Program::run_backward(const RunState& state) {
-  for (const Step& step : backward_) run(step, state, true);
+  for (const Step& step : current(backward_)) run(step, state, true);
 }
 
 void Program::run_backward(const RunState& state, BucketListener& listener) {
   for (int bucket : buckets_after_forward_) listener.on_bucket_complete(bucket);
-  for (const Step& step : backward_) {
+  for (const Step& step : current(backward_)) {
     run(step, state, false);
     listener.between_kernels();
     if (step.node < 0) continue;
-    for (int bucket : plan_.buckets_after_node[std::size_t(step.node)])
-      listener.on_bucket_complete(bucket);
+    // Joined kernels are so small that no exchange is missed beside them.
+    for (int node = step.first_node; node <= step.node; ++node)
+      for (int bucket : plan_.buckets_after_node[std::size_t(node)])
+        listener.on_bucket_complete(bucket);
   }
 }
 
