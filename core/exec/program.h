@@ -109,9 +109,9 @@ class Program {
  private:
   struct Step {
     Kernel* kernel = nullptr;
-    int node = -1;   ///< -1 where no bucket can be complete afterwards
-    int work = -1;   ///< the profiler's number
-    int range = -1;  ///< the range marker's
+    int node = -1;          ///< -1 where no bucket can be complete afterwards
+    int work = -1;          ///< the profiler's number
+    int range = -1;         ///< the range marker's
     int first_node = node;  ///< of those that were joined, up to `node`
   };
   struct Steps {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/block_program.h"
-
 #include "core/base/error.h"
+#include "kernels/cuda/block_program.h"
 #include "kernels/cuda/block_step.cuh"
 
 // Programs of small steps in one launch of one block. Bound by latency: each step has a few rounds

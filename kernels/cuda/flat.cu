@@ -10,8 +10,8 @@
 
 // Work on flat arrays.
 //   - Sums of squares: squared_norms.cuh. The sums of a range's blocks are added one after another
-//     by one thread, which others feed through shared memory. Bytes an element: 4. Bound by memory; the last step by
-//     the latency of one fp64 addition for every 16 KiB of the longest range.
+//     by one thread, which others feed through shared memory. Bytes an element: 4. Bound by memory;
+//     the last step by the latency of one fp64 addition for every 16 KiB of the longest range.
 //   - add: elementwise.cuh's; element by element where an address is no multiple of 16. Bytes an
 //     element: 12. Bound by memory.
 //   - Running statistics: a launch for as many as its arguments hold; a thread updates every
@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(kNormThreads)
   const std::int64_t offset = place.range.offset, elems = place.range.elems;
   const std::int64_t block =
       place.tile * (kNormThreads / kNormTeam) + std::int64_t(threadIdx.x / kNormTeam);
-  const double sum = squared_norm_of_block(
-      values + offset, elems, block, aligned && offset % kOwnNormLanes == 0);
+  const double sum =
+      squared_norm_of_block(values + offset, elems, block, aligned && offset % kOwnNormLanes == 0);
   if (threadIdx.x % kNormTeam == 0 && block * kNormBlock < elems)
     partials[place.range.partial + block] = sum;
 }

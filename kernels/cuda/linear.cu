@@ -37,8 +37,8 @@ namespace {
 struct LayerProduct {
   std::unique_ptr<MatrixProduct> product;  ///< null where there is none, or none is needed
   MatrixEpilogue epilogue = MatrixEpilogue::none;
-  DType result = DType::f32;         ///< of what it stores
-  bool leaves_bias = false;          ///< for an own kernel behind it
+  DType result = DType::f32;            ///< of what it stores
+  bool leaves_bias = false;             ///< for an own kernel behind it
   std::vector<PackedCopy> copies = {};  ///< in bf16: of the weight, and of a bias that is rounded
 };
 
@@ -71,8 +71,7 @@ class ProductChoice {
   LayerProduct with(MatrixEpilogue epilogue) const {
     LayerProduct chosen{.product = nullptr, .result = type_};
     if (e_.empty()) return chosen;
-    if (type_ == DType::bf16)
-      chosen.copies.push_back(bf16_copy(1, spec_.inputs[1], e_.padded_out));
+    if (type_ == DType::bf16) chosen.copies.push_back(bf16_copy(1, spec_.inputs[1], e_.padded_out));
     if (!bias_) return chosen;
     make(chosen, epilogue, DType::f32);
     if (chosen.product || type_ == DType::f32) return chosen;
@@ -184,8 +183,7 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op,
     if (fused.product)
       return std::make_unique<LinearKernel>(e, true, type, std::move(fused), device);
   }
-  return make_with_activation(
-      spec, op.activation(), op.keeps_input_of_activation(), device, make);
+  return make_with_activation(spec, op.activation(), op.keeps_input_of_activation(), device, make);
 }
 
 }  // namespace lockstep::cuda

@@ -75,7 +75,10 @@ class LinearBwdDataKernel final : public BoundKernel {
 
 class LinearBwdWeightsKernel final : public BoundKernel {
  public:
-  LinearBwdWeightsKernel(const LinearExtents& e, bool bias, const KernelSpec& spec, const Device& device)
+  LinearBwdWeightsKernel(const LinearExtents& e,
+                         bool bias,
+                         const KernelSpec& spec,
+                         const Device& device)
       : BoundKernel(device),
         e_(e),
         bias_(bias),
@@ -149,9 +152,9 @@ std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op
                                                     const KernelSpec& spec,
                                                     const Device& device) {
   const LinearExtents e{rows_of(spec.inputs[0]),
-                  spec.outputs[0].shape[-1],
-                  spec.inputs[1].shape[0],
-                  spec.inputs[0].shape[-1]};
+                        spec.outputs[0].shape[-1],
+                        spec.inputs[1].shape[0],
+                        spec.inputs[0].shape[-1]};
   if (auto small = make_small_linear_bwd_data(e, op.before(), spec, device)) return small;
   return std::make_unique<LinearBwdDataKernel>(e, op.before(), spec, device);
 }
@@ -160,9 +163,9 @@ std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeigh
                                                        const KernelSpec& spec,
                                                        const Device& device) {
   const LinearExtents e{rows_of(spec.inputs[0]),
-                  spec.inputs[0].shape[-1],
-                  spec.outputs[0].shape[0],
-                  spec.inputs[1].shape[-1]};
+                        spec.inputs[0].shape[-1],
+                        spec.outputs[0].shape[0],
+                        spec.inputs[1].shape[-1]};
   if (auto small = make_small_linear_bwd_weights(e, op.bias(), spec, device)) return small;
   return std::make_unique<LinearBwdWeightsKernel>(e, op.bias(), spec, device);
 }

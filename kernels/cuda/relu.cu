@@ -43,10 +43,8 @@ class SmallReluKernel final : public SmallKernel {
   BlockStep step() const override {
     BlockStep step;
     step.kind = backward_ ? BlockStep::Kind::relu_bwd : BlockStep::Kind::relu;
-    step.elementwise = {.y = output(0),
-                        .a = input(0),
-                        .b = backward_ ? input(1) : nullptr,
-                        .elems = elems_};
+    step.elementwise = {
+        .y = output(0), .a = input(0), .b = backward_ ? input(1) : nullptr, .elems = elems_};
     return step;
   }
 

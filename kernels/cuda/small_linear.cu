@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/small_linear.h"
-
 #include "kernels/cuda/block_program.h"
 #include "kernels/cuda/block_step.cuh"
+#include "kernels/cuda/small_linear.h"
 
 // The work is in small_linear.cuh. Products are exact in fp32, also where tf32 is allowed.
 namespace lockstep::cuda {

@@ -10,8 +10,8 @@
 namespace lockstep::cuda {
 
 /// What one block does in about the time of a launch, some 3,000 cycles. Two loads a product from
-/// shared memory, of which a multiprocessor takes 32 a cycle, are 16 products a cycle; a sum's terms,
-/// which one thread adds in order, take some 10 cycles each; and operands have to fit.
+/// shared memory, of which a multiprocessor takes 32 a cycle, are 16 products a cycle; a sum's
+/// terms, which one thread adds in order, take some 10 cycles each; and operands have to fit.
 inline constexpr std::int64_t kMostSmallProducts = 32768, kMostSmallExtent = 256;
 inline constexpr std::int64_t kMostSmallOperands = 8192;  // elements of both of a product
 inline constexpr std::size_t kSmallLinearSharedBytes = kMostSmallOperands * sizeof(float);
@@ -26,11 +26,11 @@ constexpr bool is_small_layer(std::int64_t rows, std::int64_t in, std::int64_t o
 
 /// y = f(x W^T + b)
 struct SmallLinear {
-  const float* x;         ///< [rows, in]
-  const float* weight;    ///< [out, in]
-  const float* bias;      ///< [out]; null: none
-  float* y;               ///< [rows, out]
-  float* before;          ///< [rows, out], what f is applied to; null: not wanted
+  const float* x;       ///< [rows, in]
+  const float* weight;  ///< [out, in]
+  const float* bias;    ///< [out]; null: none
+  float* y;             ///< [rows, out]
+  float* before;        ///< [rows, out], what f is applied to; null: not wanted
   std::int32_t rows, in, out;
   ops::Activation activation;
 };
@@ -72,11 +72,8 @@ __device__ inline float activated(ops::Activation activation, float x) {
 /// Two operands in shared memory, where any thread finds any element in a few cycles.
 struct StagedPair {
   /// By all threads of the block, which meet. What is behind `shared` is free since they met last.
-  __device__ StagedPair(const float* from_a,
-                        int a_elems,
-                        const float* from_b,
-                        int b_elems,
-                        unsigned char* shared)
+  __device__ StagedPair(
+      const float* from_a, int a_elems, const float* from_b, int b_elems, unsigned char* shared)
       : a(reinterpret_cast<float*>(shared)), b(a + a_elems) {
     for (int i = int(threadIdx.x); i < a_elems; i += int(blockDim.x)) a[i] = from_a[i];
     for (int i = int(threadIdx.x); i < b_elems; i += int(blockDim.x)) b[i] = from_b[i];

@@ -188,8 +188,7 @@ class SoftmaxCrossEntropyKernel final : public LossKernel<T, BoundKernel> {
   void run(const RunState& state) override {
     CrossEntropy<T> work = this->work();
     work.losses = this->template workspace<float>();
-    work.states =
-        this->template workspace<std::int32_t>(std::size_t(work.rows) * sizeof(float));
+    work.states = this->template workspace<std::int32_t>(std::size_t(work.rows) * sizeof(float));
     const int threads = threads_for(work.classes);
     launch("softmax_cross_entropy",
            {.grid = dim3(unsigned(work.rows)),

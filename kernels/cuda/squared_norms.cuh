@@ -11,8 +11,8 @@
 /// added pairwise.
 namespace lockstep::cuda {
 
-inline constexpr int kNormLanes = 16;                     // running sums of a block
-inline constexpr int kOwnNormLanes = Pack<float>::kElems;  // of those, what one thread keeps
+inline constexpr int kNormLanes = 16;                         // running sums of a block
+inline constexpr int kOwnNormLanes = Pack<float>::kElems;     // of those, what one thread keeps
 inline constexpr int kNormTeam = kNormLanes / kOwnNormLanes;  // threads of a block of kNormBlock
 
 /// The sum of the squares of block `block` of `elems` elements, 0 where there is none, by a team of
