@@ -49,9 +49,6 @@ Program::Program(
   }
   plan_ = plan_program(graph_, space, workspace, reuse);
   if (reuse != MemoryReuse::off && order == NodeOrder::for_memory) save_memory(workspace);
-  for (int i = 0; i < plan_.first_backward_node; ++i)
-    for (int bucket : plan_.buckets_after_node[std::size_t(i)])
-      buckets_after_forward_.push_back(bucket);
 }
 
 void Program::save_memory(const std::vector<std::size_t>& workspace_as_given) {
@@ -130,25 +127,28 @@ void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& 
     outputs_.emplace_back(name, address_of(value, memory));
   ranges_ = backend.ranges();
   if (ranges_ != nullptr) declare_ranges();
-  join(forward_, backend);
-  join(backward_, backend);
+  join_kernels(backend);
 }
 
-void Program::join(Steps& steps, Backend& backend) {
+void Program::join_kernels(Backend& backend) {
+  std::vector<Step> all = forward_.apart;
+  all.insert(all.end(), backward_.apart.begin(), backward_.apart.end());
   std::vector<Kernel*> kernels;
-  for (const Step& step : steps.apart) kernels.push_back(step.kernel);
-  for (std::size_t i = 0; i < kernels.size();) {
-    Step step = steps.apart[i];
+  for (const Step& step : all) kernels.push_back(step.kernel);
+  joined_backward_ = plan_.first_backward_node;
+  for (std::size_t i = 0; i < all.size();) {
+    Step step = all[i];
+    const bool begins_in_forward = i < forward_.apart.size();
     JoinedKernels joined = backend.join(std::span(kernels).subspan(i));
+    i += joined.kernel ? joined.count : 1;
     if (joined.kernel) {
-      i += joined.count;
       step.kernel = joined.kernel.get();
-      step.node = steps.apart[i - 1].node;
+      step.node = all[i - 1].node;
       joined_.push_back(std::move(joined.kernel));
-    } else {
-      ++i;
     }
-    steps.joined.push_back(step);
+    const bool ends_in_forward = i <= forward_.apart.size();
+    if (begins_in_forward && !ends_in_forward) joined_backward_ = step.first_node;
+    (ends_in_forward ? forward_ : backward_).joined.push_back(step);
   }
 }
 
@@ -246,16 +246,20 @@ void Program::run_backward(const RunState& state) {
 }
 
 void Program::run_backward(const RunState& state, BucketListener& listener) {
-  for (int bucket : buckets_after_forward_) listener.on_bucket_complete(bucket);
+  tell_complete(0, watched_ ? plan_.first_backward_node : joined_backward_, listener);
   for (const Step& step : current(backward_)) {
     run(step, state, false);
     listener.between_kernels();
     if (step.node < 0) continue;
     // Joined kernels are so small that no exchange is missed beside them.
-    for (int node = step.first_node; node <= step.node; ++node)
-      for (int bucket : plan_.buckets_after_node[std::size_t(node)])
-        listener.on_bucket_complete(bucket);
+    tell_complete(step.first_node, step.node + 1, listener);
   }
+}
+
+void Program::tell_complete(int first_node, int end_node, BucketListener& listener) const {
+  for (int node = first_node; node < end_node; ++node)
+    for (int bucket : plan_.buckets_after_node[std::size_t(node)])
+      listener.on_bucket_complete(bucket);
 }
 
 }  // namespace lockstep

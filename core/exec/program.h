@@ -88,9 +88,10 @@ class Program {
   /// output.
   const void* output(std::string_view name) const;
 
-  /// Forward kernels (in evaluation programs: all). The parameters' packed copies are refreshed
-  /// first where they are stale.
+  /// Forward kernels (in evaluation programs: all), but those that are joined with backward ones
+  /// and run with these. The parameters' packed copies are refreshed first where they are stale.
   void run_forward(const RunState& state);
+  /// To be called behind run_forward(), with the same state.
   void run_backward(const RunState& state);
   /// The same, telling `listener`; on a program whose buckets are complete earlier (in forward), it
   /// is told at the start.
@@ -146,7 +147,9 @@ class Program {
     return given_numbers_.empty() ? node : given_numbers_[std::size_t(node)];
   }
   void add_step(int node, const ProgramMemory& memory, Backend& backend);
-  void join(Steps& steps, Backend& backend);
+  void join_kernels(Backend& backend);
+  /// Of nodes [first_node, end_node).
+  void tell_complete(int first_node, int end_node, BucketListener& listener) const;
   /// What is to run: whoever watches wants to see each kernel.
   const std::vector<Step>& current(const Steps& steps) const {
     return watched_ ? steps.apart : steps.joined;
@@ -168,7 +171,7 @@ class Program {
   PackedCopies* copies_ = nullptr;
   Position* position_ = nullptr;
   ProgramMemory memory_;
-  std::vector<int> buckets_after_forward_;
+  int joined_backward_ = 0;  // the first node that the joined backward steps do
   std::vector<std::pair<std::string, void*>> inputs_;
   std::vector<std::pair<std::string, const void*>> outputs_;
   Profiler* profiler_ = nullptr;
