@@ -191,6 +191,12 @@ struct DeviceMemory {
   std::optional<std::uint64_t> free_at_start = {};
 };
 
+/// One kernel that does what several did.
+struct JoinedKernels {
+  std::unique_ptr<Kernel> kernel;  ///< bound; null: there is none
+  std::size_t count = 0;           ///< of how many
+};
+
 /// Elements in one block of the reproducible norm, counted from the start of each tensor.
 inline constexpr std::int64_t kNormBlock = 4096;
 
@@ -220,6 +226,10 @@ class Backend {
   /// Whether the processor reads and writes `memory` itself; no where it is a device's.
   virtual bool is_host_memory(const void* /*memory*/) const { return true; }
   virtual std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) = 0;
+  /// `kernels` are bound and run one after another. A kernel that does the work of the first of
+  /// them, two or more, with the same bits and for less; or none. It may use them as long as it
+  /// lives.
+  virtual JoinedKernels join(std::span<Kernel* const> /*kernels*/) { return {}; }
 
   /// Whether kernels run library algorithms that the device chooses, so that the bits of two ranks
   /// may differ unless one chooses for both.

@@ -49,9 +49,6 @@ Program::Program(
   }
   plan_ = plan_program(graph_, space, workspace, reuse);
   if (reuse != MemoryReuse::off && order == NodeOrder::for_memory) save_memory(workspace);
-  for (int i = 0; i < plan_.first_backward_node; ++i)
-    for (int bucket : plan_.buckets_after_node[std::size_t(i)])
-      buckets_after_forward_.push_back(bucket);
 }
 
 void Program::save_memory(const std::vector<std::size_t>& workspace_as_given) {
@@ -74,7 +71,7 @@ void Program::save_memory(const std::vector<std::size_t>& workspace_as_given) {
 }
 
 void Program::add_step(int node, const ProgramMemory& memory, Backend& backend) {
-  auto& steps = node >= plan_.first_backward_node ? backward_ : forward_;
+  auto& steps = (node >= plan_.first_backward_node ? backward_ : forward_).apart;
   if (Kernel* kernel = kernels_[std::size_t(node)].get()) steps.push_back({kernel, node});
   if (reuse_ != MemoryReuse::poison) return;
   for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
@@ -130,12 +127,35 @@ void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& 
     outputs_.emplace_back(name, address_of(value, memory));
   ranges_ = backend.ranges();
   if (ranges_ != nullptr) declare_ranges();
+  join_kernels(backend);
+}
+
+void Program::join_kernels(Backend& backend) {
+  std::vector<Step> all = forward_.apart;
+  all.insert(all.end(), backward_.apart.begin(), backward_.apart.end());
+  std::vector<Kernel*> kernels;
+  for (const Step& step : all) kernels.push_back(step.kernel);
+  joined_backward_ = plan_.first_backward_node;
+  for (std::size_t i = 0; i < all.size();) {
+    Step step = all[i];
+    const bool begins_in_forward = i < forward_.apart.size();
+    JoinedKernels joined = backend.join(std::span(kernels).subspan(i));
+    i += joined.kernel ? joined.count : 1;
+    if (joined.kernel) {
+      step.kernel = joined.kernel.get();
+      step.node = all[i - 1].node;
+      joined_.push_back(std::move(joined.kernel));
+    }
+    const bool ends_in_forward = i <= forward_.apart.size();
+    if (begins_in_forward && !ends_in_forward) joined_backward_ = step.first_node;
+    (ends_in_forward ? forward_ : backward_).joined.push_back(step);
+  }
 }
 
 void Program::declare_ranges() {
   packing_range_ = ranges_->declare("pack_weights");
-  for (auto* steps : {&forward_, &backward_})
-    for (Step& step : *steps) {
+  for (Steps* steps : {&forward_, &backward_})
+    for (Step& step : steps->apart) {
       step.range = packing_range_;
       if (step.node < 0) continue;
       const Node& node = graph_.nodes()[std::size_t(step.node)];
@@ -166,8 +186,8 @@ void Program::profile(Profiler* profiler) {
   settle_watching();
   if (profiler == nullptr) return;
   packing_work_ = profiler->declare({.name = "pack_weights", .path = "", .cost = {}});
-  for (auto* steps : {&forward_, &backward_})
-    for (Step& step : *steps) {
+  for (Steps* steps : {&forward_, &backward_})
+    for (Step& step : steps->apart) {
       if (step.node < 0) {
         step.work = packing_work_;
         continue;
@@ -218,22 +238,28 @@ void Program::run_forward(const RunState& state) {
     wait_if_watched();
     behind_a_step = true;
   }
-  for (const Step& step : forward_) run(step, state, std::exchange(behind_a_step, true));
+  for (const Step& step : current(forward_)) run(step, state, std::exchange(behind_a_step, true));
 }
 
 void Program::run_backward(const RunState& state) {
-  for (const Step& step : backward_) run(step, state, true);
+  for (const Step& step : current(backward_)) run(step, state, true);
 }
 
 void Program::run_backward(const RunState& state, BucketListener& listener) {
-  for (int bucket : buckets_after_forward_) listener.on_bucket_complete(bucket);
-  for (const Step& step : backward_) {
+  tell_complete(0, watched_ ? plan_.first_backward_node : joined_backward_, listener);
+  for (const Step& step : current(backward_)) {
     run(step, state, false);
     listener.between_kernels();
     if (step.node < 0) continue;
-    for (int bucket : plan_.buckets_after_node[std::size_t(step.node)])
-      listener.on_bucket_complete(bucket);
+    // Joined kernels are so small that no exchange is missed beside them.
+    tell_complete(step.first_node, step.node + 1, listener);
   }
+}
+
+void Program::tell_complete(int first_node, int end_node, BucketListener& listener) const {
+  for (int node = first_node; node < end_node; ++node)
+    for (int bucket : plan_.buckets_after_node[std::size_t(node)])
+      listener.on_bucket_complete(bucket);
 }
 
 }  // namespace lockstep

@@ -36,7 +36,8 @@ class BucketListener {
 /// Whether a program may run its nodes in another order than its graph has them in.
 enum class NodeOrder : std::uint8_t { for_memory, as_given };
 
-/// A graph compiled for one device: a fixed list of kernels over fixed addresses.
+/// A graph compiled for one device: a fixed list of kernels over fixed addresses, some of which the
+/// device may join.
 /// Construct all programs of a replica, allocate the largest arena, bind, then run many times.
 /// run_*() allocates nothing of Lockstep's own.
 class Program {
@@ -51,6 +52,7 @@ class Program {
           NodeOrder order = NodeOrder::for_memory);
 
   /// Where a tool sees the backend's ranges, each kernel's run is one: "layer1.0.conv1 conv2d".
+  /// Has the backend join kernels; those that are watched run one by one.
   void bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed);
 
   /// From now on every kernel's run is recorded, and waited for unless the profiler traces the
@@ -74,7 +76,8 @@ class Program {
   /// False: no kernel of the forward pass has that path.
   bool poison_after(std::string_view path);
 
-  /// From now on every kernel that was run (or, on a device, handed over) is a tick of `position`.
+  /// From now on every kernel that was run (or, on a device, handed over) is a tick of `position`,
+  /// and joined ones are one.
   void set_position(Position* position) { position_ = position; }
 
   /// Device memory of input `name` ("x", "target", "sample_weight"); write it before each run,
@@ -85,9 +88,10 @@ class Program {
   /// output.
   const void* output(std::string_view name) const;
 
-  /// Forward kernels (in evaluation programs: all). The parameters' packed copies are refreshed
-  /// first where they are stale.
+  /// Forward kernels (in evaluation programs: all), but those that are joined with backward ones
+  /// and run with these. The parameters' packed copies are refreshed first where they are stale.
   void run_forward(const RunState& state);
+  /// To be called behind run_forward(), with the same state.
   void run_backward(const RunState& state);
   /// The same, telling `listener`; on a program whose buckets are complete earlier (in forward), it
   /// is told at the start.
@@ -106,9 +110,14 @@ class Program {
  private:
   struct Step {
     Kernel* kernel = nullptr;
-    int node = -1;   ///< -1 where no bucket can be complete afterwards
-    int work = -1;   ///< the profiler's number
-    int range = -1;  ///< the range marker's
+    int node = -1;          ///< -1 where no bucket can be complete afterwards
+    int work = -1;          ///< the profiler's number
+    int range = -1;         ///< the range marker's
+    int first_node = node;  ///< of those that were joined, up to `node`
+  };
+  struct Steps {
+    std::vector<Step> apart;   ///< one for each kernel
+    std::vector<Step> joined;  ///< the same work
   };
   /// `behind_a_step`: which was recorded just before; what little comes in between, as a reading of
   /// the clock, counts as this one's.
@@ -138,6 +147,13 @@ class Program {
     return given_numbers_.empty() ? node : given_numbers_[std::size_t(node)];
   }
   void add_step(int node, const ProgramMemory& memory, Backend& backend);
+  void join_kernels(Backend& backend);
+  /// Of nodes [first_node, end_node).
+  void tell_complete(int first_node, int end_node, BucketListener& listener) const;
+  /// What is to run: whoever watches wants to see each kernel.
+  const std::vector<Step>& current(const Steps& steps) const {
+    return watched_ ? steps.apart : steps.joined;
+  }
   KernelBuffers buffers_of(int node, const ProgramMemory& memory) const;
   void* address_of(ValueId value, const ProgramMemory& memory) const;
 
@@ -149,13 +165,13 @@ class Program {
   std::vector<std::unique_ptr<Kernel>> kernels_;  // per node; null for views
   std::vector<NodeId> given_numbers_;             // per node; empty: in the given order
   std::vector<std::unique_ptr<Kernel>> poison_;   // where dead memory is filled with NaN
-  std::vector<Step> forward_;
-  std::vector<Step> backward_;
+  std::vector<std::unique_ptr<Kernel>> joined_;   // kernels that do several nodes' work
+  Steps forward_, backward_;
   std::vector<int> packed_;
   PackedCopies* copies_ = nullptr;
   Position* position_ = nullptr;
   ProgramMemory memory_;
-  std::vector<int> buckets_after_forward_;
+  int joined_backward_ = 0;  // the first node that the joined backward steps do
   std::vector<std::pair<std::string, void*>> inputs_;
   std::vector<std::pair<std::string, const void*>> outputs_;
   Profiler* profiler_ = nullptr;

@@ -20,7 +20,7 @@ void Program::check_finite(FiniteReport* report) {
 bool Program::poison_after(std::string_view path) {
   poisoned_node_ = -1;
   bool found = path.empty();
-  for (const Step& step : forward_) {
+  for (const Step& step : forward_.apart) {
     if (step.node < 0) continue;
     const Node& node = graph_.nodes()[std::size_t(step.node)];
     if (path.empty() || node.path != path) continue;

@@ -7,6 +7,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/ops/all_ops.h"
+#include "kernels/cuda/block_program.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_graph.h"
 #include "kernels/cuda/device_tools.h"
@@ -210,6 +211,9 @@ class CudaBackend final : public Backend {
     }
     throw InternalError(fmt::format("{} is a view and has no kernel", describe(spec)));
   }
+  JoinedKernels join(std::span<Kernel* const> kernels) override {
+    return cuda::join(device_, kernels);
+  }
 
   DevicePeaks measure_peaks() override { return cuda::measure_peaks(device_); }
 
@@ -307,6 +311,7 @@ class CudaBackend final : public Backend {
     if (!norms_ || norms_->bytes() < bytes) norms_ = allocate(bytes, "gradient norms");
   }
   void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
+    if (cuda::conclude_small_step(*in_use_, sums, outcome)) return;
     reserve_norms(sums.tensors);
     start_squared_norms(sums.gradients, sums.tensors, norms_->as<double>());
     cuda::conclude_step(*in_use_, sums, norms_->as<double>(), outcome);

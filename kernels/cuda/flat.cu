@@ -5,16 +5,13 @@
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/ordered_sum.cuh"
 #include "kernels/cuda/range_table.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/squared_norms.cuh"
 #include "kernels/cuda/step_outcome.cuh"
 
 // Work on flat arrays.
-//   - Sums of squares have the CPU's order and so its bits. Four threads take a block of kNormBlock
-//     elements; of its sixteen running sums, of every sixteenth element, each keeps four that are
-//     neighbours, so that it reads 16 bytes at a time where addresses allow; then all are added
-//     pairwise. The sums of a range's blocks are added one after another by one thread, which
-//     others feed through shared memory. Bytes an element: 4. Bound by memory; the last step by
-//     the latency of one fp64 addition for every 16 KiB of the longest range.
+//   - Sums of squares: squared_norms.cuh. The sums of a range's blocks are added one after another
+//     by one thread, which others feed through shared memory. Bytes an element: 4. Bound by memory;
+//     the last step by the latency of one fp64 addition for every 16 KiB of the longest range.
 //   - add: elementwise.cuh's; element by element where an address is no multiple of 16. Bytes an
 //     element: 12. Bound by memory.
 //   - Running statistics: a launch for as many as its arguments hold; a thread updates every
@@ -60,11 +57,8 @@ __global__ void update_statistics_kernel(float* values,
     value[i] = value[i] + range.momentum * (sum[i] - weight * value[i]);
 }
 
-constexpr int kLanes = 16;                      // running sums of a block, whatever computes them
-constexpr int kOwnLanes = Pack<float>::kElems;  // of those, what one thread keeps
-constexpr int kTeam = kLanes / kOwnLanes;       // threads of a block of kNormBlock elements
-constexpr int kNormThreads = 64;                // of a launch: few, so that small models use all
-constexpr std::int64_t kNormTile = kNormThreads / kTeam * kNormBlock;
+constexpr int kNormThreads = 64;  // of a launch: few, so that small models use all
+constexpr std::int64_t kNormTile = kNormThreads / kNormTeam * kNormBlock;
 
 struct NormRange {
   std::int64_t offset, elems;
@@ -78,32 +72,13 @@ __global__ void __launch_bounds__(kNormThreads)
                        const __grid_constant__ RangeTable<NormRange> table,
                        bool aligned) {
   const auto place = table.place_of(std::int32_t(blockIdx.x));
-  const int member = int(threadIdx.x) % kTeam;
-  const std::int64_t block = place.tile * (kNormThreads / kTeam) + threadIdx.x / kTeam;
-  const std::int64_t begin = block * kNormBlock, elems = place.range.elems;
-  const std::int64_t end = begin + kNormBlock < elems ? begin + kNormBlock : elems;
-  const float* const from = values + place.range.offset;
-  double sums[kOwnLanes] = {};
-  const auto add_square = [&](int lane, float value) {
-    sums[lane] += double(value) * double(value);
-  };
-  std::int64_t i = begin + member * kOwnLanes;
-  if (aligned && place.range.offset % kOwnLanes == 0) {
-#pragma unroll 8
-    for (; i + kOwnLanes <= end; i += kLanes) {
-      const Pack<float> pack = load_pack(from + i);
-      for (int lane = 0; lane < kOwnLanes; ++lane) add_square(lane, pack.values[lane]);
-    }
-  }
-  for (; i < end; i += kLanes)
-    for (int lane = 0; lane < kOwnLanes && i + lane < end; ++lane) add_square(lane, from[i + lane]);
-  // As if every sum were a thread's: lanes eight apart, then four, two and one.
-  for (int distance = kTeam / 2; distance > 0; distance /= 2)
-    for (int lane = 0; lane < kOwnLanes; ++lane)
-      sums[lane] += __shfl_xor_sync(kAllLanes, sums[lane], distance);
-  for (int half = kOwnLanes / 2; half > 0; half /= 2)
-    for (int lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  if (member == 0 && begin < elems) partials[place.range.partial + block] = sums[0];
+  const std::int64_t offset = place.range.offset, elems = place.range.elems;
+  const std::int64_t block =
+      place.tile * (kNormThreads / kNormTeam) + std::int64_t(threadIdx.x / kNormTeam);
+  const double sum =
+      squared_norm_of_block(values + offset, elems, block, aligned && offset % kOwnNormLanes == 0);
+  if (threadIdx.x % kNormTeam == 0 && block * kNormBlock < elems)
+    partials[place.range.partial + block] = sum;
 }
 
 /// Blocks of consecutive ranges: those of range i are [first[i], first[i + 1]).

@@ -28,6 +28,8 @@ void squared_norms(const Device& device,
                    void* workspace);
 std::size_t squared_norms_workspace(std::span<const FlatRange> ranges);
 void add_in_order(const Device& device, const double* values, std::int64_t count, double* result);
+/// Norms included, where gradients are few. False, and nothing done: they are not.
+bool conclude_small_step(const Device& device, const StepSums& sums, StepOutcome* outcome);
 /// `norms` in device memory: the squared norms of sums.tensors.
 void conclude_step(const Device& device,
                    const StepSums& sums,

@@ -20,7 +20,7 @@ struct RangeTable {
   std::int32_t end_tile[kMost];  ///< tiles up to the end of each range
   std::int32_t count = 0;
 
-  std::int32_t tiles() const { return count == 0 ? 0 : end_tile[count - 1]; }
+  constexpr std::int32_t tiles() const { return count == 0 ? 0 : end_tile[count - 1]; }
 
   /// The range that tile `tile` lies in, and its number there.
   struct Place {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/relu.h"
 #include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/block_program.h"
+#include "kernels/cuda/block_step.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/kernel_list.h"
 
-// map() of elementwise.cuh. Bytes: each tensor once. Bound by memory.
+// map() of elementwise.cuh; few fp32 elements are a step of a block program, with the same bits.
+// Bytes: each tensor once. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 
@@ -33,17 +36,42 @@ class ReluBwdKernel final : public BoundKernel {
   std::int64_t elems_;
 };
 
+class SmallReluKernel final : public SmallKernel {
+ public:
+  SmallReluKernel(bool backward, std::int64_t elems, const Device& device)
+      : SmallKernel(device), backward_(backward), elems_(std::int32_t(elems)) {}
+  BlockStep step() const override {
+    BlockStep step;
+    step.kind = backward_ ? BlockStep::Kind::relu_bwd : BlockStep::Kind::relu;
+    step.elementwise = {
+        .y = output(0), .a = input(0), .b = backward_ ? input(1) : nullptr, .elems = elems_};
+    return step;
+  }
+
+ private:
+  bool backward_;
+  std::int32_t elems_;
+};
+
+bool is_small(const TensorType& type) {
+  return type.dtype == DType::f32 && type.elems() > 0 && type.elems() <= kMostSmallElems;
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_relu_kernel(const ops::Relu&,
                                          const KernelSpec& spec,
                                          const Device& device) {
+  if (is_small(spec.inputs[0]))
+    return std::make_unique<SmallReluKernel>(false, spec.inputs[0].elems(), device);
   return make_stored<ReluKernel>(spec.inputs[0].dtype, spec.inputs[0].elems(), device);
 }
 
 std::unique_ptr<Kernel> make_relu_bwd_kernel(const ops::ReluBwd&,
                                              const KernelSpec& spec,
                                              const Device& device) {
+  if (is_small(spec.inputs[0]))
+    return std::make_unique<SmallReluKernel>(true, spec.inputs[0].elems(), device);
   return make_stored<ReluBwdKernel>(spec.inputs[0].dtype, spec.inputs[0].elems(), device);
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cfloat>
-#include <cmath>
 
 #include "core/ops/softmax_cross_entropy.h"
-#include "kernels/cuda/arithmetic.cuh"
+#include "kernels/cuda/block_program.h"
+#include "kernels/cuda/block_step.cuh"
 #include "kernels/cuda/bound_kernel.h"
+#include "kernels/cuda/cross_entropy_row.cuh"
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/row_packs.cuh"
@@ -16,7 +16,8 @@
 // for softmax"); the block joins them; the second pass, from the end, where the caches still hold
 // the row, writes the gradient. Rows may start anywhere: a few elements before and behind the packs
 // of 16 bytes are done one by one. Second kernel: one block adds the rows, in fp64, in an order
-// that their number fixes. Bytes: logits and dlogits once, as long as the rows that are under way
+// that their number fixes. Few rows of few classes are a step of a block program: small_loss.cuh.
+// Bytes: logits and dlogits once, as long as the rows that are under way
 // (26 MB for 50,304 classes on 132 multiprocessors: two blocks each in bf16, one in fp32) mostly
 // fit the L2 cache. Bound by memory; two exponentials an element take half its time in bf16.
 namespace lockstep::cuda {
@@ -25,80 +26,9 @@ namespace {
 constexpr int kMostThreads = 512;
 constexpr int kSumThreads = 1024;
 
-/// No label is this; the default for rows to ignore.
-constexpr std::int32_t kNoLabel = INT32_MIN;
-
-enum RowState : std::int32_t { kIgnored = 0, kWrong = 1, kCorrect = 2 };
-
-template <typename T>
-struct CrossEntropy {
-  const T* logits = nullptr;  ///< [rows, pitch], of which `classes` columns count
-  const std::int32_t* labels = nullptr;
-  const float* sample_weight = nullptr;
-  T* dlogits = nullptr;  ///< as logits, zero behind the classes; may be `logits`; null: not wanted
-  std::int64_t rows = 0, classes = 0, pitch = 0, tokens = 1;
-  float label_smoothing = 0;
-  std::int32_t ignored = kNoLabel;
-  float* losses = nullptr;         ///< [rows], before the weight
-  std::int32_t* states = nullptr;  ///< [rows], RowState
-};
-
-/// What a row counts in the sums.
-__device__ inline float row_weight(const float* sample_weight, std::int64_t tokens) {
-  return tokens == 0 ? 0.0f : sample_weight[0] / float(tokens);
-}
-
-/// What a thread knows of the elements that it has met, in the order of their indices.
-template <typename T>
-class RowSums {
- public:
-  /// Elements [first, first + N), as values[i].
-  template <int N>
-  __device__ void add(std::int64_t first, const T (&values)[N], bool smoothed) {
-    float x[N], most = -INFINITY;
-    for (int i = 0; i < N; ++i) {
-      x[i] = to_float(values[i]);
-      most = fmaxf(most, x[i]);  // passes over NaN
-    }
-    if (most > top_) {
-      sum_ *= exp_for<T>(top_ - most);
-      top_ = most;
-      for (int i = N - 1; i >= 0; --i)
-        if (x[i] == most) index_ = std::int32_t(first) + i;
-    }
-    for (int i = 0; i < N; ++i) sum_ += exp_for<T>(x[i] - top_);
-    if (smoothed)
-      for (int i = 0; i < N; ++i) all_ += x[i];
-  }
-
-  __device__ float top() const { return top_; }
-  __device__ std::int32_t index_of(float top) const { return top_ == top ? index_ : INT32_MAX; }
-  /// The sum of the exponentials of differences to `top`, which is at least the own one.
-  __device__ float sum_below(float top) const { return sum_ * exp_for<T>(top_ - top); }
-  __device__ float all() const { return all_; }
-
- private:
-  float top_ = -FLT_MAX;  // differences to -infinity would be no numbers
-  std::int32_t index_ = INT32_MAX;
-  float sum_ = 0, all_ = 0;
-};
-
 struct Least {
   __device__ std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a < b ? a : b; }
 };
-
-/// Of one row: what its gradient is made of.
-struct RowGradient {
-  float top, factor, off, on;
-  std::int32_t label;
-};
-
-template <typename T>
-__device__ inline T gradient_of(std::int64_t index, T x, const RowGradient& g) {
-  float d = fmaf(exp_for<T>(to_float(x) - g.top), g.factor, g.off);
-  if (index == g.label) d += g.on;
-  return from_float<T>(d);
-}
 
 /// d = gradient of x; they may be the same.
 template <typename T>
@@ -167,33 +97,14 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(CrossEntrop
   const float sum = block_sum(sums.sum_below(top), dynamic_shared<float>());
   const float all = smoothed ? block_sum(sums.all(), dynamic_shared<float>()) : 0.0f;
 
-  const float keep = 1.0f - a.label_smoothing, smooth = a.label_smoothing / float(a.classes);
-  if (threadIdx.x == 0) {
-    float loss = logf(sum) - keep * (of_label - top);
-    if (smoothed) loss -= smooth * (all - float(a.classes) * top);
-    a.losses[row] = loss;
-    a.states[row] = winner == label ? kCorrect : kWrong;
-  }
+  const RowResult result{
+      .top = top, .winner = winner, .sum = sum, .all = all, .label = label, .of_label = of_label};
+  if (threadIdx.x == 0) store_loss(a, row, result);
   if (a.dlogits == nullptr) return;
-  const float weight = row_weight(a.sample_weight, a.tokens);
   T* const d = a.dlogits + row * a.pitch;
   zero_padding(d, a.classes, a.pitch);
-  write_gradient(d,
-                 x,
-                 parts,
-                 a.classes,
-                 {.top = top,
-                  .factor = weight / sum,
-                  .off = -weight * smooth,
-                  .on = -weight * keep,
-                  .label = label});
+  write_gradient(d, x, parts, a.classes, gradient_factors(a, result));
 }
-
-/// Where the sums go; null: not wanted.
-struct LossOutputs {
-  float* values[3];  ///< loss, correct, counted
-  bool add[3];       ///< to what is there
-};
 
 /// One block.
 __global__ void __launch_bounds__(kSumThreads) add_rows_kernel(LossOutputs outputs,
@@ -213,27 +124,19 @@ __global__ void __launch_bounds__(kSumThreads) add_rows_kernel(LossOutputs outpu
   const double sums[3] = {block_sum(loss, dynamic_shared<double>()),
                           double(block_sum(correct, dynamic_shared<int>())),
                           double(block_sum(counted, dynamic_shared<int>()))};
-  if (threadIdx.x != 0) return;
-  const auto weight = double(row_weight(sample_weight, tokens));
-  for (int i = 0; i < 3; ++i) {
-    if (outputs.values[i] == nullptr) continue;
-    const auto value = float(sums[i] * weight);
-    float& output = *outputs.values[i];
-    output = outputs.add[i] ? output + value : value;
-  }
+  if (threadIdx.x == 0) store_sums(outputs, sums, row_weight(sample_weight, tokens));
 }
 
 int threads_for(std::int64_t classes) {
   return classes <= 512 ? kWarp : classes <= 4096 ? 128 : kMostThreads;
 }
 
-template <typename T>
-class SoftmaxCrossEntropyKernel final : public BoundKernel {
+/// What its kernels have in common. Base: BoundKernel or SmallKernel.
+template <typename T, typename Base>
+class LossKernel : public Base {
  public:
-  SoftmaxCrossEntropyKernel(const ops::SoftmaxCrossEntropy& op,
-                            const KernelSpec& spec,
-                            const Device& device)
-      : BoundKernel(device),
+  LossKernel(const ops::SoftmaxCrossEntropy& op, const KernelSpec& spec, const Device& device)
+      : Base(device),
         gradient_output_(op.with_gradient() ? op.gradient_output() : -1),
         counts_(op.ignore_index().has_value()),
         accumulates_(spec.output_accumulates) {
@@ -245,58 +148,95 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
     work_.ignored = op.ignore_index().value_or(kNoLabel);
   }
 
-  std::size_t workspace_bytes() const override {
-    return std::size_t(work_.rows) * (sizeof(float) + sizeof(std::int32_t));
+ protected:
+  std::int64_t rows() const { return work_.rows; }
+  /// Without losses and states.
+  CrossEntropy<T> work() const {
+    CrossEntropy<T> work = work_;
+    work.logits = this->template input<T>(0);
+    work.labels = this->template input<std::int32_t>(1);
+    work.sample_weight = this->input(2);
+    if (gradient_output_ >= 0)
+      work.dlogits = this->template output<T>(std::size_t(gradient_output_));
+    return work;
   }
-
-  void run(const RunState& state) override {
-    work_.logits = input<T>(0);
-    work_.labels = input<std::int32_t>(1);
-    work_.sample_weight = input(2);
-    work_.dlogits = gradient_output_ < 0 ? nullptr : output<T>(std::size_t(gradient_output_));
-    work_.losses = workspace<float>();
-    work_.states = workspace<std::int32_t>(std::size_t(work_.rows) * sizeof(float));
-    const int threads = threads_for(work_.classes);
-    launch("softmax_cross_entropy",
-           {.grid = dim3(unsigned(work_.rows)),
-            .block = dim3(unsigned(threads)),
-            .shared_bytes = std::size_t(threads / kWarp) * sizeof(float)},
-           stream(),
-           cross_entropy_kernel<T>,
-           work_);
+  LossOutputs outputs(bool accumulate) const {
     LossOutputs outputs{};
     for (std::size_t i = 0; i < (counts_ ? 3u : 2u); ++i) {
-      outputs.values[i] = output(i);
-      outputs.add[i] = accumulates_[i] && state.accumulate;
+      outputs.values[i] = this->output(i);
+      outputs.add[i] = accumulates_[i] && accumulate;
     }
-    // No more than find a row: the order of the sums depends on the rows alone.
-    const std::int64_t wanted = std::max<std::int64_t>(1, ceil_div(work_.rows, kWarp)) * kWarp;
-    const auto sum_threads = int(std::min<std::int64_t>(kSumThreads, wanted));
-    launch("softmax_cross_entropy_sums",
-           {.block = dim3(unsigned(sum_threads)),
-            .shared_bytes = std::size_t(sum_threads) / kWarp * sizeof(double)},
-           stream(),
-           add_rows_kernel,
-           outputs,
-           work_.losses,
-           work_.states,
-           work_.rows,
-           work_.sample_weight,
-           work_.tokens);
+    return outputs;
   }
 
  private:
-  CrossEntropy<T> work_;
+  CrossEntropy<T> work_{};
   int gradient_output_;
   bool counts_;
   std::vector<bool> accumulates_;
 };
+
+template <typename T>
+class SoftmaxCrossEntropyKernel final : public LossKernel<T, BoundKernel> {
+ public:
+  using LossKernel<T, BoundKernel>::LossKernel;
+
+  std::size_t workspace_bytes() const override {
+    return std::size_t(this->rows()) * (sizeof(float) + sizeof(std::int32_t));
+  }
+
+  void run(const RunState& state) override {
+    CrossEntropy<T> work = this->work();
+    work.losses = this->template workspace<float>();
+    work.states = this->template workspace<std::int32_t>(std::size_t(work.rows) * sizeof(float));
+    const int threads = threads_for(work.classes);
+    launch("softmax_cross_entropy",
+           {.grid = dim3(unsigned(work.rows)),
+            .block = dim3(unsigned(threads)),
+            .shared_bytes = std::size_t(threads / kWarp) * sizeof(float)},
+           this->stream(),
+           cross_entropy_kernel<T>,
+           work);
+    // No more than find a row: the order of the sums depends on the rows alone.
+    const std::int64_t wanted = std::max<std::int64_t>(1, ceil_div(work.rows, kWarp)) * kWarp;
+    const auto sum_threads = int(std::min<std::int64_t>(kSumThreads, wanted));
+    launch("softmax_cross_entropy_sums",
+           {.block = dim3(unsigned(sum_threads)),
+            .shared_bytes = std::size_t(sum_threads) / kWarp * sizeof(double)},
+           this->stream(),
+           add_rows_kernel,
+           this->outputs(state.accumulate),
+           work.losses,
+           work.states,
+           work.rows,
+           work.sample_weight,
+           work.tokens);
+  }
+};
+
+class SmallLossKernel final : public LossKernel<float, SmallKernel> {
+ public:
+  using LossKernel::LossKernel;
+
+  BlockStep step() const override {
+    BlockStep step;
+    step.kind = BlockStep::Kind::loss;
+    step.loss = {.work = work(), .outputs = outputs(/*accumulate=*/true)};
+    return step;
+  }
+};
+
+bool is_small(const ops::SoftmaxCrossEntropy& op, const KernelSpec& spec) {
+  return spec.inputs[0].dtype == DType::f32 && spec.inputs[1].elems() <= kMostSmallLossRows &&
+         op.classes(spec.inputs[0]) <= kMostSmallLossClasses;
+}
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_softmax_cross_entropy_kernel(const ops::SoftmaxCrossEntropy& op,
                                                           const KernelSpec& spec,
                                                           const Device& device) {
+  if (is_small(op, spec)) return std::make_unique<SmallLossKernel>(op, spec, device);
   return make_stored<SoftmaxCrossEntropyKernel>(spec.inputs[0].dtype, op, spec, device);
 }
 

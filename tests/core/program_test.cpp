@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiled program on a device without arithmetic: what it says of kernels that fail.
+// A compiled program on a device without arithmetic: what it says of kernels that fail, and which
+// kernels it runs.
 #include "core/exec/program.h"
 
 #include <gmock/gmock.h>
@@ -71,6 +72,47 @@ TEST(Program, AFaultIsNamedWhereItIsLookedFor) {
     EXPECT_EQ(error.exit_code(), ExitCode::environment);
     EXPECT_EQ(error.hint(), "use a sanitizer");
   }
+}
+
+/// A device that joins kernels in pairs, and notes what runs.
+class PairingBackend final : public testing::NullBackend {
+ public:
+  std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
+    return std::make_unique<Noting>(ran, spec.path);
+  }
+  JoinedKernels join(std::span<Kernel* const> kernels) override {
+    if (kernels.size() < 2) return {};
+    const auto name = [&](int i) { return static_cast<Noting*>(kernels[std::size_t(i)])->name; };
+    return {std::make_unique<Noting>(ran, name(0) + " and " + name(1)), 2};
+  }
+  void synchronize() override {}
+
+  std::vector<std::string> ran;
+
+ private:
+  struct Noting final : Kernel {
+    Noting(std::vector<std::string>& list, std::string what) : ran(list), name(std::move(what)) {}
+    void bind(const KernelBuffers&) override {}
+    void run(const RunState&) override { ran.push_back(name); }
+    std::vector<std::string>& ran;
+    std::string name;
+  };
+};
+
+TEST(Program, JoinedKernelsRunAsOneUnlessTheyAreLookedAt) {
+  PairingBackend backend;
+  const Graph graph = three_relus();
+  const FlatSpace space = lay_out(graph, 1 << 20);
+  Program program(graph, backend, space, MemoryReuse::off);
+  const auto arena = backend.allocate(program.arena_bytes(), "arena");
+  PackedCopies packed;
+  program.bind({arena->data(), nullptr, nullptr}, backend, packed);
+  program.run_forward({});
+  EXPECT_THAT(backend.ran, ::testing::ElementsAre("first and second", "third"));
+  backend.ran.clear();
+  program.name_faults();
+  program.run_forward({});
+  EXPECT_THAT(backend.ran, ::testing::ElementsAre("first", "second", "third"));
 }
 
 }  // namespace

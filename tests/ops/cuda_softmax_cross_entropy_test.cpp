@@ -10,7 +10,7 @@
 namespace lockstep::test {
 namespace {
 
-constexpr std::int64_t kClasses[] = {3, 12, 700, 5003};
+constexpr std::int64_t kClasses[] = {3, 12, 40, 700, 5003};
 
 class CudaSoftmaxCrossEntropy : public CudaTest {
  protected:

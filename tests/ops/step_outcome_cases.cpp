@@ -13,10 +13,10 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = HUGE_VALF;
 
-/// Gradients of many tensors, more than one launch takes, and three scalars behind them.
+/// Gradients of `count` tensors and three scalars behind them.
 struct Gradients {
-  Gradients() {
-    for (std::int64_t i = 0; i < 300; ++i) {
+  explicit Gradients(std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
       tensors.push_back({.offset = elems, .elems = i % 50 == 7 ? 9000 + i : i % 41});
       elems += tensors.back().elems + i % 3;
     }
@@ -99,12 +99,9 @@ class Device {
   std::unique_ptr<DeviceBuffer> outcome_;
 };
 
-}  // namespace
-
-std::vector<StepOutcome> expect_outcomes(Backend& backend) {
+std::vector<StepOutcome> expect_outcomes_of(Backend& backend, const Gradients& g) {
   std::vector<StepOutcome> outcomes;
   Device device(backend);
-  Gradients g;
   backend.reserve_norms(g.tensors);
   const auto good = [&](const StepSums& sums) {
     outcomes.push_back(device.conclude(g, sums));
@@ -121,7 +118,7 @@ std::vector<StepOutcome> expect_outcomes(Backend& backend) {
     good(plain);
   }
   for (const float value : {kNan, kInf, -kInf}) {
-    for (const std::size_t tensor : {std::size_t{1}, std::size_t{157}, std::size_t{299}}) {
+    for (const std::size_t tensor : {std::size_t{1}, g.tensors.size() / 2, g.tensors.size() - 1}) {
       Gradients spoiled = g;
       spoiled.first_of(tensor) = value;
       bad(spoiled, StepOutcome::kNotFinite);
@@ -148,6 +145,16 @@ std::vector<StepOutcome> expect_outcomes(Backend& backend) {
     EXPECT_EQ(device.conclude(g, sums).bad, StepOutcome::kAfterBad);
   device.set({});
   EXPECT_EQ(device.conclude(g, sums).bad, 0u);
+  return outcomes;
+}
+
+}  // namespace
+
+std::vector<StepOutcome> expect_outcomes(Backend& backend) {
+  // More tensors than a launch takes, and few, whose norms and outcome are one launch.
+  std::vector<StepOutcome> outcomes = expect_outcomes_of(backend, Gradients(300));
+  for (const StepOutcome& outcome : expect_outcomes_of(backend, Gradients(20)))
+    outcomes.push_back(outcome);
   return outcomes;
 }
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs so small that their kernels are joined: the bits of kernels that run one by one, on any
+// number of ranks, in a few launches a step.
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+
+#include "core/nn/zoo.h"
+#include "parallel/replica.h"
+#include "parallel/self_communicator.h"
+#include "parallel/training_feed.h"
+#include "tests/parallel/small_runs.h"
+#include "tests/support/cuda_emulator/streams.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+/// Features and classes of as many samples as the irises are.
+class Flowers final : public data::Dataset {
+ public:
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return 150; }
+  void load(std::uint64_t, std::int64_t index, std::byte* input, std::byte* target) const override {
+    const auto label = std::int32_t(index % 3);
+    float features[4];
+    for (int i = 0; i < 4; ++i)
+      features[i] = float(std::sin(double(7 * index + i))) + 0.5f * float(label == i);
+    std::memcpy(input, features, sizeof features);
+    std::memcpy(target, &label, sizeof label);
+  }
+  std::string describe() const override { return "flowers"; }
+  std::uint64_t fingerprint() const override { return 1; }
+
+ private:
+  data::SampleSpec spec_{.input = {{4}, DType::f32},
+                         .target = {{}, DType::i32},
+                         .classes = 3,
+                         .scale = {},
+                         .shift = {}};
+};
+
+/// Every kind of small kernel, dropout, which is none, and a product with bias and GELU.
+Value small_model(Builder& nn, Value x) {
+  x = nn.dropout(nn.relu(nn.linear(x, {.out_features = 12})), 0.25f);
+  x = nn.relu(nn.dropout(nn.linear(x, {.out_features = 12}), 0.25f));
+  x = nn.gelu(nn.linear(x, {.out_features = 10}), ops::GeluKind::tanh);
+  x = nn.gelu(nn.linear(x, {.out_features = 9}), ops::GeluKind::erf);
+  return nn.linear(x, {.out_features = 3, .bias = false});
+}
+
+/// Steps of micro-batches of 40, 40, 40 and 30 samples.
+testing::SmallRun small_run() {
+  const auto data = std::make_shared<Flowers>();
+  testing::SmallRun run{small_model, {data, data}, {.global_batch = 150, .micro_batch = 40}};
+  run.options.steps = 5;
+  run.options.optimizer = Adamw{.lr = 1e-2f};
+  run.options.clip_norm = 0.5f;
+  run.options.shards = 2;
+  run.options.bucket_mb = 0.0005;  // several, complete within joined kernels
+  run.options.log_every = 0;
+  run.options.noise_scale_every = 0;
+  run.options.workers = 1;
+  return run;
+}
+
+void expect_equal(const TrainSummary& joined, const TrainSummary& apart) {
+  EXPECT_EQ(joined.weights_sha256, apart.weights_sha256);
+  EXPECT_EQ(joined.train_loss, apart.train_loss);
+  EXPECT_EQ(joined.val_loss, apart.val_loss);
+}
+
+TEST(SmallProgram, EqualBitsWhereKernelsAreTimedOneByOne) {
+  testing::SmallRun run = small_run();
+  run.options.profile = true;
+  SelfCommunicator alone;
+  const TrainSummary apart = testing::train(run, alone);
+  run.options.profile = false;
+  for (const bool graphs : {false, true}) {
+    run.options.use_graphs = graphs;
+    expect_equal(testing::train(run, alone), apart);
+    expect_equal(testing::train(run, testing::mpi_world()), apart);
+  }
+}
+
+/// Of one step of the model of `hidden` layers, all of whose samples are one micro-batch.
+std::size_t launches_of_a_step(const nn::ModelSpec& model, const Optimizer& optimizer) {
+  TrainOptions options = small_run().options;
+  options.micro_batch = options.global_batch;
+  options.shards = 0;
+  options.bucket_mb = 0;
+  options.optimizer = optimizer;
+  options.use_graphs = false;
+  SelfCommunicator alone;
+  testing::DeviceContext context(alone);
+  const auto data = std::make_shared<Flowers>();
+  Replica replica(context, nn::make_model(model), softmax_cross_entropy, data->spec(), options, {});
+  const Schedule schedule = replica.schedule(options.global_batch);
+  TrainingRequests requests(
+      {data->size(), options.global_batch, 4, options.seed, schedule, schedule});
+  data::LoaderOptions loading{.workers = 0, .micro_batch = options.micro_batch};
+  replica.lend_memory(loading);
+  data::Loader loader(
+      data, loading, [&](data::LoadRequest& request) { return requests.next(request); });
+  replica.train_step(schedule, loader, 0, 0.01f);
+  replica.finish_steps();
+  emulator::reset_calls();
+  replica.train_step(schedule, loader, 1, 0.01f);
+  replica.finish_steps();
+  return emulator::calls().kernel_launches;
+}
+
+TEST(SmallProgram, AStepIsAFewLaunches) {
+  // Forward and backward, the step's outcome, the update.
+  EXPECT_EQ(launches_of_a_step({.name = "mlp", .outputs = 3, .hidden = {10, 10}}, Sgd{}), 3);
+  EXPECT_EQ(launches_of_a_step({.name = "mlp", .outputs = 3, .hidden = {10, 10}}, Adamw{}), 3);
+  // Dropout, forward and backward, lies between two runs each.
+  EXPECT_EQ(
+      launches_of_a_step({.name = "mlp", .outputs = 3, .hidden = {10}, .dropout = 0.1f}, Sgd{}), 7);
+}
+
+}  // namespace
+}  // namespace lockstep
