@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/machine.h"
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"
 #include "launcher/flag_values.h"
-#include "launcher/host_facts.h"
 #include "launcher/job.h"
 #include "launcher/rank_discovery.h"
 

@@ -11,6 +11,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/machine.h"
 #include "core/nn/trace.h"
 #include "launcher/auto_micro_batch.h"
 #include "launcher/error_meeting.h"

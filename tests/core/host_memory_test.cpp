@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -124,6 +125,10 @@ TEST_F(HostMemoryFiles, AContainerThatSeesTheHostsPath) {
   EXPECT_EQ(read().free, 200 * kMiB);
   EXPECT_EQ(read().total, 300 * kMiB);
   EXPECT_EQ(read().group, "/");
+  // By which other containers' groups of that path are told apart.
+  struct stat mount {};
+  ASSERT_EQ(stat((root_ / "sys/fs/cgroup/memory").c_str(), &mount), 0);
+  EXPECT_EQ(read().group_id, mount.st_ino);
 }
 
 TEST_F(HostMemoryFiles, ALimitOfAddressSpaceIsThisProcesssOwn) {

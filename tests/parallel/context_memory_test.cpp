@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan says that a GPU's context and libraries hold, on the emulated device.
+// What a plan and a run say that a GPU's context and libraries hold, on the emulated device.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "parallel/memory_plan.h"
+#include "parallel/self_communicator.h"
 #include "tests/parallel/small_runs.h"
 
 namespace lockstep {
@@ -33,6 +35,20 @@ TEST(ContextMemory, IsWhatHasGoneSinceTheDeviceWasOpened) {
   ASSERT_TRUE(plain.has_value());
   const auto libraries = others->allocate(3 * kMiB, "libraries");
   EXPECT_EQ(context_of(*backend), *plain + 3 * kMiB);
+}
+
+// Beside what the run has reserved, of which the plan has nothing.
+TEST(ContextMemory, OfARunIsThatOfItsPlan) {
+  const auto others = testing::make_test_backend();
+  SelfCommunicator nobody;
+  testing::DeviceContext context(nobody);
+  const auto libraries = others->allocate(3 * kMiB, "libraries");
+  const auto planned = context_of(context.backend());
+  ASSERT_GE(planned.value(), 3 * kMiB);
+  const testing::SmallRun run = testing::small_resnet();
+  const TrainSummary summary = testing::train(run, context);
+  const std::pair<std::string_view, std::uint64_t> counted{"context_and_libraries", *planned};
+  EXPECT_THAT(summary.memory, ::testing::Contains(counted));
 }
 
 TEST(ContextMemory, IsUnknownWhereOthersHaveGone) {
