@@ -14,6 +14,7 @@
 #include "parallel/training_feed.h"
 #include "tests/nccl/nccl_fixture.h"
 #include "tests/parallel/claimed_hosts.h"
+#include "tests/parallel/context_near.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/streams.h"
@@ -236,9 +237,8 @@ void expect_all_connected_before_step_1(SmallRun run, Communicator& host) {
   const TrainSummary summary = trainer.fit(run.data);
   EXPECT_EQ(fake().connections, at_start) << "some way was new to a step";
   const int connected = at_start - before_training;
-  const std::pair<std::string_view, std::uint64_t> counted{
-      "context_and_libraries", planned + std::uint64_t(connected) * FakeNccl::kConnection};
-  EXPECT_THAT(summary.memory, Contains(counted));
+  EXPECT_THAT(summary.memory,
+              Contains(context_near(planned + std::uint64_t(connected) * FakeNccl::kConnection)));
 }
 
 TEST(NcclTraining, AllIsConnectedBeforeStep1) {
