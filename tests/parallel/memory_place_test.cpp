@@ -82,6 +82,7 @@ class SharedGpu final : public DryBackend {
   SharedGpu& operator=(const SharedGpu&) = delete;
 
   void take(std::uint64_t bytes) { *gone_ += bytes; }
+  void give_back(std::uint64_t bytes) { *gone_ -= bytes; }
   /// A late rank reads late as well.
   DeviceMemory memory() const override {
     if (is_late()) std::this_thread::sleep_for(kLate);
@@ -104,11 +105,17 @@ class OneRank final : public RankContext {
 
 std::uint64_t in_parts(std::uint64_t bytes) { return bytes / std::uint64_t(ranks()); }
 
-/// Each takes a MiB, one of them late, before and after `read`, which so sees all of the first and
-/// nothing of the second.
+/// Each takes a MiB before and after `read`, which so sees all of the first and nothing of the
+/// second, and nothing of what a late rank gave back meanwhile.
 template <typename Read>
 void expect_reading(OneRank& rank, Read read) {
-  if (is_late()) std::this_thread::sleep_for(kLate);
+  constexpr std::uint64_t kGivenBack = 100 * kMiB;
+  if (is_late()) rank.gpu.take(kGivenBack);
+  testing::mpi_world().barrier();
+  if (is_late()) {
+    std::this_thread::sleep_for(kLate);
+    rank.gpu.give_back(kGivenBack);
+  }
   rank.gpu.take(kMiB);
   const std::uint64_t seen = read();
   rank.gpu.take(kMiB);
