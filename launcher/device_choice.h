@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/fixed_text.h"
 #include "kernels/cuda/device_probe.h"
 
 namespace lockstep {
@@ -39,14 +40,6 @@ struct DeviceCard {
   char text[768] = {};    ///< the error, or why it is the CPU
   char hint[256] = {};
 };
-
-/// `text`, as much as there is room for, and a 0.
-template <std::size_t N>
-void set_text(char (&to)[N], std::string_view text) {
-  const std::size_t length = std::min(text.size(), N - 1);
-  std::copy_n(text.begin(), length, to);
-  to[length] = 0;
-}
 
 /// How many ranks before `rank` are on its machine.
 int ranks_before(std::span<const DeviceCard> cards, int rank);

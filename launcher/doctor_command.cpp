@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/machine.h"
 #include "launcher/command_line.h"
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"
 #include "launcher/flag_values.h"
-#include "launcher/host_facts.h"
 #include "launcher/job.h"
 #include "launcher/rank_discovery.h"
 

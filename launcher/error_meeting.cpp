@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "launcher/host_facts.h"
+#include "core/base/machine.h"
 #include "launcher/job.h"
 #include "launcher/memory_words.h"
 #include "launcher/out_of_memory.h"

@@ -3,7 +3,6 @@
 
 #include "core/base/error.h"
 #include "launcher/commands.h"
-#include "launcher/error_meeting.h"
 #include "launcher/open_data.h"
 #include "launcher/plan_request.h"
 #include "launcher/run_job.h"
@@ -58,7 +57,7 @@ int evaluate_command(const std::vector<std::string>& arguments) {
     Trainer trainer(job, model_of(run, spec), make_loss(run.flags, spec), options);
     const EvaluationRecord record = trainer.evaluate(data);
     if (job.rank() > 0) return;
-    for (const std::string& notice : job.backend().notices()) print_warning(notice, 0);
+    warn_of_slow_operators(job.backend());
     print(record, data.validation->size());
   };
   return run_job(0, nullptr, evaluate, run.flags.watch);

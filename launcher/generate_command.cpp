@@ -106,6 +106,7 @@ void generate(const SavedRun& run,
   spec.classes = run.classes;
   Predictor predictor(
       job.backend(), model_of(run, spec), spec, 1, run.flags.options.precision, run.weights);
+  warn_of_slow_operators(job.backend());
   const auto print = [&](std::int32_t token) {
     std::cout << (run.names.empty() ? std::to_string(token) + " " : run.names[std::size_t(token)])
               << std::flush;

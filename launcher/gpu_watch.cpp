@@ -10,7 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "launcher/host_facts.h"
+#include "core/base/machine.h"
 #include "launcher/nvidia/gpu_sampler.h"
 #include "parallel/quiet_thread.h"
 #include "parallel/train_records.h"

@@ -6,6 +6,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "core/base/machine.h"
+
 namespace lockstep {
 namespace {
 
@@ -22,18 +24,6 @@ std::string value_in(const char* file, const std::string& key) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  char name[256] = "unknown";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-std::string machine_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id.empty() ? host_name() : id;
-}
 
 std::string lockstep_version() { return LOCKSTEP_VERSION; }
 

@@ -19,10 +19,6 @@ struct HostFacts {
 };
 
 HostFacts host_facts();
-std::string host_name();
-/// What no other running machine has, whatever its containers are named: the kernel's boot id; the
-/// host's name where that is hidden.
-std::string machine_id();
 std::string lockstep_version();
 
 }  // namespace lockstep

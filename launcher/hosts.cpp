@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "launcher/host_facts.h"
+#include "core/base/machine.h"
 
 namespace lockstep {
 namespace {

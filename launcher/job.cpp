@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job.h"
 
-#include <algorithm>
 #include <exception>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/fixed_text.h"
+#include "core/base/machine.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "launcher/device_choice.h"
 #include "launcher/error_meeting.h"
-#include "launcher/host_facts.h"
 #include "launcher/join_watch.h"
 #include "launcher/rank_discovery.h"
+#include "parallel/exchange_trial.h"
 #include "parallel/fault_player.h"
 #include "parallel/mpi_communicator.h"
 #include "parallel/mpi_session.h"
@@ -59,37 +59,10 @@ int local_rank(const RankDiscovery& discovery, Communicator& communicator, const
                                    : ranks_before(cards, communicator.rank());
 }
 
-/// Of a device, in DeviceMemory::pool behind its address.
-std::string_view uuid_in(std::string_view pool) {
-  const std::size_t space = pool.find(' ');
-  return space == pool.npos ? std::string_view() : pool.substr(space + 1);
-}
-
 /// As far as this rank goes; empty: nothing.
 std::string own_reason_against_nccl() {
   if (env().nccl == "off") return "LOCKSTEP_NCCL=off";
   return has_nccl() ? "" : "this was built without it";
-}
-
-/// One of each kind that an exchange has. Throws EnvironmentError: NCCL joined, but does not reach.
-void try_reach(Communicator& communicator, Backend& backend) {
-  const int ranks = communicator.size();
-  const auto memory =
-      backend.allocate(2 * std::size_t(ranks) * sizeof(float), "trial of collectives");
-  float *const send = memory->as<float>(), *const receive = send + ranks;
-  std::vector<CommBlock> one_each;
-  for (int r = 0; r < ranks; ++r) one_each.push_back({r, 1});
-  try {
-    communicator.start_all_to_all(send, one_each, receive, one_each)->wait();
-    communicator.start_all_gather(receive, one_each)->wait();
-    communicator.start_all_reduce(send, ranks)->wait();
-    communicator.all_gather(send, receive, sizeof(float));
-    communicator.broadcast(send, sizeof(float), 0);
-    backend.synchronize();
-    communicator.require_healthy();
-  } catch (const CommError& error) {
-    throw EnvironmentError(error.what(), error.hint());
-  }
 }
 
 }  // namespace
@@ -180,14 +153,10 @@ void Job::join_devices(std::span<const DeviceCard> cards) {
   State& s = *state_;
   const std::string why_not = reason_against_nccl(cards);
   if (why_not.empty()) {
-    const std::uint64_t before = s.backend->memory().free.value_or(0);
     s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
     // Whether it reaches everybody. What a training needs more is tried when that is known: see
     // Note [Trial of collectives].
-    const CollectiveScope scope(position(), {.name = "trial of collectives"});
-    try_reach(*s.of_devices, *s.backend);
-    const std::uint64_t after = s.backend->memory().free.value_or(0);
-    add_collectives_bytes(before - std::min(before, after));
+    try_reach(*this);
     return;
   }
   const bool reached = MpiSession::reaches_gpus();

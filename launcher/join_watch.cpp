@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/machine.h"
 #include "launcher/fault_log.h"
-#include "launcher/host_facts.h"
 #include "parallel/fault_record.h"
 #include "parallel/quiet_thread.h"
 #include "parallel/watch_channel.h"

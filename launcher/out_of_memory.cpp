@@ -5,6 +5,7 @@
 #include <cmath>
 #include <exception>
 #include <fmt/format.h>
+#include <optional>
 
 #include "core/base/bytes_words.h"
 #include "core/base/env.h"
@@ -123,10 +124,9 @@ MemoryPlan TrainingMemory::require_room() const {
   std::exception_ptr over_limit;
   try {
     plan = plan_memory(context_.backend(), request_);
-    if (!request_.on_host) {
-      auto& context = plan.table[MemoryCategory::context];
-      context = context.value_or(context_.collectives_bytes()) + rooms_[own_rank()].kept;
-    }
+    // Of a GPU that ranks share, what is gone is not this one's alone.
+    if (!request_.on_host && rooms_[own_rank()].sharers > 1)
+      plan.table[MemoryCategory::context] = std::nullopt;
     own.needed = target_in(rooms_[own_rank()]).needed(plan.table);
   } catch (const OutOfMemory&) {
     over_limit = std::current_exception();
@@ -196,8 +196,9 @@ std::string TrainingMemory::details(const MemoryPlan& plan, const MemoryRoom& ro
   text += memory_table_text(plan.table, {.on_host = request_.on_host});
   text += fmt::format("  free at the start      {}\n", to_string(room));
   if (room.kept > 0)
-    text += fmt::format("                         and {} that stay free for collectives\n",
-                        bytes_words(double(room.kept)));
+    text += fmt::format("                         and {} that stay free for {}\n",
+                        bytes_words(double(room.kept)),
+                        request_.on_host ? "what no plan counts" : "collectives");
   const DeviceMemory now = context_.backend().memory();
   if (now.free)
     text += fmt::format("  free now               {} of {}{}\n",

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "launcher/host_facts.h"
+#include "core/base/machine.h"
 
 namespace lockstep {
 namespace {

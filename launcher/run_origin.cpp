@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <string_view>
 
+#include "core/base/machine.h"
 #include "core/io/run_log.h"
 #include "launcher/host_facts.h"
 

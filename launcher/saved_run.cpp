@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/data/input_file.h"
 #include "core/io/strict_json.h"
+#include "launcher/error_meeting.h"
 #include "launcher/saved_weights.h"
 #include "parallel/batch_plan.h"
 
@@ -107,6 +108,10 @@ void check_classes(const SavedRun& run, const data::Dataset& data) {
                    i,
                    names[i],
                    run.names[i]);
+}
+
+void warn_of_slow_operators(const Backend& backend) {
+  for (const std::string& notice : backend.notices()) print_warning(notice, 0);
 }
 
 std::string classes_json(const data::Dataset& dataset) {

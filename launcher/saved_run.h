@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/data/dataset.h"
+#include "core/exec/backend.h"
 #include "launcher/flags.h"
 
 namespace lockstep {
@@ -29,6 +30,10 @@ SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments
 /// Throws ConfigError where the classes of `data` have other names, or are as many others, than
 /// those the run was trained on: its answers would be read as other classes.
 void check_classes(const SavedRun& run, const data::Dataset& data);
+
+/// Warns of operators that fell back to a slow kernel, in Backend::notices(), which knows them once
+/// they are made. Rank 0's to say.
+void warn_of_slow_operators(const Backend& backend);
 
 /// classes.json of a run's folder: the number of classes and their names.
 std::string classes_json(const data::Dataset& dataset);

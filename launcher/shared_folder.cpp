@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "launcher/host_facts.h"
+#include "core/base/machine.h"
 
 namespace lockstep {
 namespace {

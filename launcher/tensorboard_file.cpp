@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/machine.h"
 #include "core/io/folder.h"
 #include "core/io/record_file.h"
-#include "launcher/host_facts.h"
 #include "tensorboard.pb.h"
 
 namespace lockstep {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/machine.h"
 #include "core/nn/trace.h"
 #include "launcher/auto_micro_batch.h"
 #include "launcher/error_meeting.h"

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/machine.h"
 #include "launcher/error_meeting.h"
-#include "launcher/host_facts.h"
 #include "launcher/rank_discovery.h"
 
 namespace lockstep {

@@ -7,6 +7,7 @@
 
 #include "core/base/bytes_words.h"
 #include "core/base/error.h"
+#include "parallel/memory_place.h"
 #include "parallel/replica_parts.h"
 
 namespace lockstep {
@@ -24,8 +25,8 @@ bool has_none(RankContext& context) {
   return context.size() == 1 || !context.communicator().in_stream_order();
 }
 
-std::uint64_t free_bytes(RankContext& context) {
-  return context.backend().memory().free.value_or(0);
+std::uint64_t free_part(RankContext& context) {
+  return free_part(context.host_communicator(), context.backend());
 }
 
 std::uint64_t less(std::uint64_t before, std::uint64_t after) {
@@ -68,7 +69,7 @@ void require_reached(RankContext& context, Trial trial) {
     context.backend().synchronize();
     context.communicator().require_healthy();
   } catch (const CommError& error) {
-    const std::uint64_t free = free_bytes(context);
+    const std::uint64_t free = context.backend().memory().free.value_or(0);
     if (free < kScarce)
       throw OutOfMemory(
           fmt::format("{}, with {} free on the GPU", error.what(), bytes_words(double(free))),
@@ -90,7 +91,7 @@ std::int64_t bucket_elems(RankContext& context,
                           const BatchPlan& batch) {
   const double asked = options.bucket_mb * 1024 * 1024;
   const TrialCard own{
-      free_bytes(context),
+      free_part(context),
       asked > 0 ? std::uint64_t(asked) : std::uint64_t(context.backend().traits().bucket_bytes),
       batch.cluster,
       std::int64_t(options.reduction)};
@@ -137,12 +138,28 @@ class TrialExchange {
 
 }  // namespace
 
-std::uint64_t try_collectives(RankContext& context,
-                              ReplicaParts& parts,
-                              const BatchPlan& batch,
-                              Communicator* group) {
-  if (has_none(context)) return 0;
-  const std::uint64_t before = free_bytes(context);
+void try_reach(RankContext& context) {
+  Communicator& communicator = context.communicator();
+  const int ranks = communicator.size();
+  const auto memory =
+      context.backend().allocate(2 * std::size_t(ranks) * sizeof(float), "trial of collectives");
+  float *const send = memory->as<float>(), *const receive = send + ranks;
+  std::vector<CommBlock> one_each;
+  for (int r = 0; r < ranks; ++r) one_each.push_back({r, 1});
+  require_reached(context, [&] {
+    communicator.start_all_to_all(send, one_each, receive, one_each)->wait();
+    communicator.start_all_gather(receive, one_each)->wait();
+    communicator.start_all_reduce(send, ranks)->wait();
+    communicator.all_gather(send, receive, sizeof(float));
+    communicator.broadcast(send, sizeof(float), 0);
+  });
+}
+
+void try_collectives(RankContext& context,
+                     ReplicaParts& parts,
+                     const BatchPlan& batch,
+                     Communicator* group) {
+  if (has_none(context)) return;
   require_reached(context, [&] {
     ScheduleSettings whole{.samples = batch.global_batch,
                            .micro_batch = batch.micro_batch,
@@ -154,7 +171,6 @@ std::uint64_t try_collectives(RankContext& context,
     try_exchange(parts.exchange, whole, context.rank());
     if (group != nullptr) try_group(context.backend(), *group);
   });
-  return less(before, free_bytes(context));
 }
 
 std::uint64_t bytes_of_collectives(RankContext& context, const TrainOptions& options) {
@@ -162,7 +178,6 @@ std::uint64_t bytes_of_collectives(RankContext& context, const TrainOptions& opt
   const BatchPlan batch = plan_batch(options, context.size());
   const std::int64_t elems = bucket_elems(context, options, batch);
   if (elems == 0) return 0;
-  const std::uint64_t before = free_bytes(context);
   std::uint64_t during = 0, own = 0;
   {
     TrialExchange exchange(context, options, elems);
@@ -174,12 +189,10 @@ std::uint64_t bytes_of_collectives(RankContext& context, const TrainOptions& opt
                                            context.rank() % batch.cluster);
       try_group(context.backend(), *group);
     });
-    during = free_bytes(context);
+    during = free_part(context);
     own = exchange.bytes();
   }
-  const std::uint64_t after = free_bytes(context);
-  context.add_collectives_bytes(less(before, after));
-  return less(less(after, during), own);
+  return less(less(free_part(context), during), own);
 }
 
 }  // namespace lockstep

@@ -19,18 +19,21 @@ struct ReplicaParts;
 /// looks for the room that is left. Where collectives do not stand in stream order neither does
 /// anything.
 
+/// One collective of each kind that an exchange has, over all ranks, of a few numbers. Collective.
+/// Throws EnvironmentError: the network was joined, but does not reach; OutOfMemory.
+void try_reach(RankContext& context);
+
 /// Has a replica's exchanges, and `group` (null: none) of its batch norm, do all that a step of a
 /// whole batch and an evaluation have them do. Gradients and metrics are zeros, and stay so; what
-/// is sent does not count. Collective. Returns what the device has less of than before: 0 where it
-/// does not say. Throws EnvironmentError: the network does not reach.
-std::uint64_t try_collectives(RankContext& context,
-                              ReplicaParts& parts,
-                              const BatchPlan& batch,
-                              Communicator* group);
+/// is sent does not count. Collective. Throws EnvironmentError: the network does not reach.
+void try_collectives(RankContext& context,
+                     ReplicaParts& parts,
+                     const BatchPlan& batch,
+                     Communicator* group);
 
 /// The same with communicators and memory of its own, which are given back. Returns the bytes that
-/// those communicators had taken, and the training's own will take again; what stays taken is added
-/// to context.collectives_bytes(). On a device with little memory, with less of it; where ranks
+/// those communicators had taken, and the training's own will take again; what the library keeps is
+/// gone from the device's free memory. On a device with little memory, with less of it; where ranks
 /// have different options, not at all. Collective. Throws EnvironmentError as try_collectives(),
 /// ConfigError as plan_batch().
 std::uint64_t bytes_of_collectives(RankContext& context, const TrainOptions& options);

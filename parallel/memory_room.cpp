@@ -2,12 +2,12 @@
 #include "parallel/memory_room.h"
 
 #include <algorithm>
-#include <cstring>
 #include <fmt/format.h>
-#include <string_view>
-#include <unistd.h>
 
 #include "core/base/bytes_words.h"
+#include "core/base/fixed_text.h"
+#include "core/base/machine.h"
+#include "parallel/memory_place.h"
 
 namespace lockstep {
 namespace {
@@ -20,22 +20,16 @@ constexpr std::uint64_t kKeptBytes = std::uint64_t{32} << 20, kKeptShare = 32;
 /// What every rank tells the others.
 struct RoomCard {
   char host[64] = {};
-  char pool[128] = {};  ///< or group; of a longer name the end, in which groups differ
+  MemoryPlace place;
   int is_host = 1;
   std::uint64_t free = kUnknownBytes, own = kUnknownBytes, total = 0, of_collectives = 0;
-
-  bool shares_with(const RoomCard& other) const {
-    return std::string_view(host) == other.host && std::string_view(pool) == other.pool;
-  }
 };
 
 RoomCard own_card(Backend& backend) {
   const DeviceMemory memory = backend.memory();
   RoomCard card;
-  gethostname(card.host, sizeof card.host - 1);
-  const std::string& pool = memory.pool.empty() ? memory.group : memory.pool;
-  const std::size_t length = std::min(pool.size(), sizeof card.pool - 1);
-  std::memcpy(card.pool, pool.data() + pool.size() - length, length);
+  set_text(card.host, host_name());
+  card.place = place_of(memory);
   card.is_host = memory.pool.empty();
   card.free = memory.free.value_or(kUnknownBytes);
   card.own = memory.own.value_or(kUnknownBytes);
@@ -48,16 +42,17 @@ MemoryRoom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
   MemoryRoom room;
   room.rank = int(rank);
   room.host = card.host;
-  std::uint64_t free = kUnknownBytes;  // ranks of a pool have read it one after the other
+  // Ranks that share it read one number, unless processes of others come or go meanwhile.
+  std::uint64_t free = kUnknownBytes;
   int sharers = 0;
   for (const RoomCard& other : cards) {
-    if (!other.shares_with(card)) continue;
+    if (!other.place.is_shared_with(card.place)) continue;
     free = std::min(free, other.free);
     ++sharers;
   }
   if (free != kUnknownBytes) room.bytes = free / std::uint64_t(sharers);
   room.sharers = sharers;
-  room.with_first = card.shares_with(cards[0]);
+  room.with_first = card.place.is_shared_with(cards[0].place);
   room.total = card.total;
   if (card.own < room.bytes.value_or(kUnknownBytes)) {
     room.bytes = card.own;
@@ -75,10 +70,12 @@ MemoryRoom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
 }  // namespace
 
 std::vector<MemoryRoom> memory_rooms(RankContext& context, std::uint64_t of_collectives) {
+  Communicator& ranks = context.host_communicator();
+  ranks.barrier();  // see Note [Readings of free memory]
   RoomCard own = own_card(context.backend());
   own.of_collectives = of_collectives;
   std::vector<RoomCard> cards(std::size_t(context.size()));
-  context.host_communicator().all_gather(&own, cards.data(), sizeof own);
+  ranks.all_gather(&own, cards.data(), sizeof own);
   std::vector<MemoryRoom> rooms;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) rooms.push_back(room_of(cards, rank));
   return rooms;

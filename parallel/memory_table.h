@@ -25,8 +25,8 @@ enum class MemoryCategory : std::uint8_t {
   communication,  ///< buffers of the exchange, and steps' results on their way to the host
   snapshot,       ///< host: copies of weights and state that a checkpoint is written from
   loader,         ///< host: micro-batches that are loaded ahead, and the order of samples
-  context,  ///< the program, its libraries, kernels, and on a GPU what those take there, as far as
-            ///< seen
+  context,  ///< the program, its libraries and kernels: on a GPU what those hold there, by what is
+            ///< gone of its memory and was not reserved, see context_part(); otherwise the process
 };
 inline constexpr std::size_t kMemoryCategories = 12;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
 #include "core/exec/position.h"
@@ -21,14 +19,9 @@ class RankContext {
   int size() { return host_communicator().size(); }
   /// Where this rank stands.
   Position& position() { return position_; }
-  /// Bytes of the device's memory that the library of its collectives was seen to take, until the
-  /// context ends.
-  std::uint64_t collectives_bytes() const { return collectives_bytes_; }
-  void add_collectives_bytes(std::uint64_t bytes) { collectives_bytes_ += bytes; }
 
  private:
   Position position_;
-  std::uint64_t collectives_bytes_ = 0;
 };
 
 }  // namespace lockstep

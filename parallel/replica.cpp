@@ -118,10 +118,8 @@ StepTimes Replica::times() const {
 std::size_t Replica::activation_bytes() const { return state_->programs.arena_bytes(); }
 
 MemoryTable Replica::memory() const {
-  const State& s = *state_;
-  MemoryTable table = tabulate(s.programs.compiled(), s.programs.buffers(), s.programs.packed(), s);
-  const std::uint64_t seen = s.context.collectives_bytes() + s.collectives_bytes;
-  if (seen > 0) table[MemoryCategory::context] = seen;
+  MemoryTable table = state_->memory();
+  table[MemoryCategory::context] = state_->context_bytes;
   return table;
 }
 

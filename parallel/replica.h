@@ -132,8 +132,8 @@ class Replica {
   std::uint64_t bytes_sent() const;
   /// Bytes of the arena: activations and workspace.
   std::size_t activation_bytes() const;
-  /// All that it has reserved, by category; loader and snapshot are not its own. Of `context`, on a
-  /// GPU, what the library of collectives was seen to take; otherwise unknown.
+  /// All that it has reserved, by category; loader and snapshot are not its own. `context` is
+  /// context_part() of when it had been made, known on a GPU alone.
   MemoryTable memory() const;
   /// What this process had of its own before anything was reserved: see ProgramSet.
   std::uint64_t baseline_bytes() const;

@@ -12,6 +12,7 @@
 #include "parallel/device_wait.h"
 #include "parallel/exchange_trial.h"
 #include "parallel/fault_player.h"
+#include "parallel/memory_place.h"
 
 namespace lockstep {
 namespace {
@@ -59,7 +60,10 @@ Replica::State::State(RankContext& rank_context,
   initialise_parameters();
   if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
-  collectives_bytes = try_collectives(context, *this, batch, group_.get());
+  try_collectives(context, *this, batch, group_.get());
+  if (!on_host_)
+    context_bytes =
+        context_part(context.host_communicator(), context.backend(), memory().on_device());
   why_no_graphs_ = reason_against_graphs();
   if (!all_say(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
     why_no_graphs_ = "another rank cannot capture steps";

@@ -6,6 +6,7 @@
 #include "parallel/device_timer.h"
 #include "parallel/graph_cache.h"
 #include "parallel/lap_timer.h"
+#include "parallel/memory_table.h"
 #include "parallel/nonfinite_search.h"
 #include "parallel/replica.h"
 #include "parallel/replica_parts.h"
@@ -39,12 +40,17 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void between_kernels() override;
 
   double moving_seconds() const { return exchanging_; }
+  /// All that is reserved, by category.
+  MemoryTable memory() const {
+    return tabulate(programs.compiled(), programs.buffers(), programs.packed(), *this);
+  }
   std::optional<GraphUse> graph_use() const;
 
   StepTimes times;
   DeviceTimer device_timer;
-  std::uint64_t collectives_bytes = 0;  ///< of the device, see try_collectives()
-  std::unique_ptr<Profiler> profiler;   ///< null: nobody asked
+  /// Of a GPU, with everything made that a step needs; see context_part().
+  std::optional<std::uint64_t> context_bytes;
+  std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
 
  private:
   /// What a step asks of the device between the loading of one micro-batch and the next.

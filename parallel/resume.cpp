@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "parallel/exchanged_text.h"
+#include "parallel/told_error.h"
 
 namespace lockstep {
 namespace {
@@ -63,7 +65,7 @@ fs::path searched_folder(const CheckpointOptions& options) {
 
 /// What rank 0 finds, as it tells the others: {"name", "digest", "passed_over"}, where the name in
 /// the searched folder is empty for a checkpoint that is named itself; {} for the start; or
-/// {"error", "hint", "code"}. Paths do not travel, since they need not be UTF-8.
+/// told_error(). Paths do not travel, since they need not be UTF-8.
 json look(const CheckpointOptions& options) {
   io::remove_temporaries(options.folder);  // first: it also brings back what was cut off
   if (options.resume != "auto" && is_checkpoint(options.resume)) {
@@ -93,15 +95,11 @@ json look(const CheckpointOptions& options) {
 
 template <typename Look>
 std::string found_or_error(const Look& look) {
-  json found;
   try {
-    found = look();
-  } catch (const Error& error) {
-    found = {{"error", error.what()}, {"hint", error.hint()}, {"code", int(error.exit_code())}};
-  } catch (const std::exception& error) {
-    found = {{"error", error.what()}, {"hint", ""}, {"code", int(ExitCode::error)}};
+    return told_text(look());
+  } catch (...) {
+    return told_text(told_error(std::current_exception()));
   }
-  return found.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 void expect_digest(const fs::path& checkpoint, const std::string& digest) {
@@ -122,10 +120,7 @@ template <typename Look>
 json tell_all(Communicator& communicator, const Look& look) {
   json found = json::parse(broadcast_text(
       communicator, communicator.rank() == 0 ? found_or_error(look) : std::string()));
-  if (found.contains("error"))
-    throw Error(found["error"].get<std::string>(),
-                found["hint"].get<std::string>(),
-                ExitCode(found["code"].get<int>()));
+  if (found.contains("error")) throw_told(found);
   return found;
 }
 

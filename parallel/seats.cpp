@@ -6,12 +6,16 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "core/base/fixed_text.h"
+#include "core/base/machine.h"
+
 namespace lockstep {
 namespace {
 
 bool same_cpus(const Seat& a, const Seat& b) { return CPU_EQUAL(&a.cpus, &b.cpus); }
 
-struct Host {
+struct Machine {
+  std::string host;  ///< of its first rank
   std::vector<int> ranks;
   cpu_set_t cpus = {};
 };
@@ -20,7 +24,8 @@ struct Host {
 
 std::vector<Seat> gather_seats(Communicator& communicator) {
   Seat own;
-  gethostname(own.host, sizeof own.host - 1);
+  set_text(own.host, host_name());
+  set_text(own.machine, machine_id());
   sched_getaffinity(0, sizeof own.cpus, &own.cpus);  // without an answer: none
   own.host_cpus = int(sysconf(_SC_NPROCESSORS_ONLN));
   std::vector<Seat> seats(std::size_t(communicator.size()));
@@ -29,23 +34,24 @@ std::vector<Seat> gather_seats(Communicator& communicator) {
 }
 
 std::vector<CrowdedRanks> crowded_ranks(const std::vector<Seat>& seats) {
-  std::map<std::string, Host> hosts;
+  std::map<std::string, Machine> machines;
   for (std::size_t rank = 0; rank < seats.size(); ++rank) {
-    Host& host = hosts[seats[rank].host];
-    host.ranks.push_back(int(rank));
-    CPU_OR(&host.cpus, &host.cpus, &seats[rank].cpus);
+    Machine& machine = machines[seats[rank].machine];
+    if (machine.ranks.empty()) machine.host = seats[rank].host;
+    machine.ranks.push_back(int(rank));
+    CPU_OR(&machine.cpus, &machine.cpus, &seats[rank].cpus);
   }
   std::vector<CrowdedRanks> groups;
-  for (const auto& [name, host] : hosts) {
-    const int cpus = CPU_COUNT(&host.cpus);
-    if (cpus > 0 && int(host.ranks.size()) > cpus) {
-      groups.push_back({name, host.ranks, cpus});
+  for (const auto& [id, machine] : machines) {
+    const int cpus = CPU_COUNT(&machine.cpus);
+    if (cpus > 0 && int(machine.ranks.size()) > cpus) {
+      groups.push_back({machine.host, machine.ranks, cpus});
       continue;
     }
-    std::vector<int> left = host.ranks;
+    std::vector<int> left = machine.ranks;
     while (!left.empty()) {
       const Seat& seat = seats[std::size_t(left.front())];
-      CrowdedRanks group{name, {}, CPU_COUNT(&seat.cpus)};
+      CrowdedRanks group{machine.host, {}, CPU_COUNT(&seat.cpus)};
       std::erase_if(left, [&](int rank) {
         const bool same = same_cpus(seats[std::size_t(rank)], seat);
         if (same) group.ranks.push_back(rank);
@@ -54,6 +60,7 @@ std::vector<CrowdedRanks> crowded_ranks(const std::vector<Seat>& seats) {
       if (group.cpus > 0 && int(group.ranks.size()) > group.cpus) groups.push_back(group);
     }
   }
+  std::ranges::sort(groups, {}, [](const CrowdedRanks& group) { return group.ranks.front(); });
   return groups;
 }
 
@@ -61,7 +68,7 @@ int free_cpus(const std::vector<Seat>& seats) {
   cpu_set_t cpus = {};
   int ranks = 0;
   for (const Seat& seat : seats) {
-    if (std::string_view(seat.host) != seats.front().host) continue;
+    if (std::string_view(seat.machine) != seats.front().machine) continue;
     CPU_OR(&cpus, &cpus, &seat.cpus);
     ++ranks;
   }

@@ -12,6 +12,8 @@ namespace lockstep {
 /// Where a rank runs.
 struct Seat {
   char host[64] = {};
+  char machine[64] =
+      {};               ///< machine_id(): hosts may have one name, and containers share processors
   cpu_set_t cpus = {};  ///< that it may use; none: unknown
   int host_cpus = 0;    ///< of its host, all of them
 };
@@ -19,18 +21,19 @@ struct Seat {
 /// Of every rank, in rank order. Collective.
 std::vector<Seat> gather_seats(Communicator& communicator);
 
-/// Ranks of one host that have fewer processors than they are, all told.
+/// Ranks of one machine that have fewer processors than they are, all told.
 struct CrowdedRanks {
-  std::string host;
+  std::string host;  ///< of the first
   std::vector<int> ranks;
   int cpus = 0;
 };
 
 /// Groups of ranks that may use the very same processors, where those are too few for them; and
-/// hosts whose ranks are more than their processors together. No rank is in two groups.
+/// machines whose ranks are more than their processors together. By their first rank; no rank is in
+/// two groups.
 std::vector<CrowdedRanks> crowded_ranks(const std::vector<Seat>& seats);
 
-/// Processors of rank 0's host beyond one for each of its ranks.
+/// Processors of rank 0's machine beyond one for each of its ranks.
 int free_cpus(const std::vector<Seat>& seats);
 
 }  // namespace lockstep

@@ -5,13 +5,14 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/fixed_text.h"
+#include "core/base/machine.h"
 
 namespace lockstep::watch {
 namespace {
@@ -22,21 +23,10 @@ constexpr double kStrangerSeconds = 5;
 constexpr rlim_t kOtherFiles = 512;
 constexpr useconds_t kAcceptAgainUs = 10000;
 
-/// FNV-1a of this boot's id, and of the name where a kernel tells none.
-std::uint64_t machine_id(const char* host) {
-  char text[128] = {};
-  const Descriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  const bool told = file.valid() && ::read(file.get(), text, sizeof text - 1) > 0;
-  std::uint64_t hash = 14695981039346656037u;
-  for (const char* c = told ? text : host; *c != '\0'; ++c)
-    hash = (hash ^ std::uint8_t(*c)) * 1099511628211u;
-  return hash;
-}
-
 Peers::Card own_card() {
   Peers::Card card;
-  gethostname(card.host, sizeof card.host - 1);
-  card.machine = machine_id(card.host);
+  set_text(card.host, host_name());
+  set_text(card.machine, machine_id());
   card.process = getpid();
   return card;
 }
@@ -91,7 +81,7 @@ Peers::Peers(Communicator& host, bool wanted)
 
 void Peers::connect(double limit_s) {
   LOCKSTEP_ASSERT(rank_ > 0 && peers_.empty());
-  const bool same_host = card(0).machine == card(rank_).machine;
+  const bool same_host = card(rank_).on_machine_of(card(0));
   peers_.push_back(connect_to(invitation_, rank_, same_host, limit_s));
   watch(peers_[0].descriptor(), 0);
 }

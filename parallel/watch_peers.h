@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/exec/communicator.h"
@@ -27,9 +28,13 @@ class Peers {
   /// Who a rank is.
   struct Card {
     char host[64] = {};
-    std::uint64_t machine = 0;  ///< differs between hosts, whatever they are called
+    char machine[64] = {};  ///< machine_id()
     std::int64_t process = 0;
     std::uint8_t wanted = 1;
+
+    bool on_machine_of(const Card& other) const {
+      return std::string_view(machine) == other.machine;
+    }
   };
 
   /// Collective: exchanges cards, and rank 0's invitation. Rank 0 listens from here on; where it

@@ -210,7 +210,7 @@ class Watchdog::State final : public watch::PeerListener {
     bool held = false;
     for (int r = 0; r < peers_.size(); ++r) {
       const watch::Peers::Card& card = peers_.card(r);
-      if (card.machine != own.machine || !judge_.is_present(r) || !is_traced(card.process))
+      if (!card.on_machine_of(own) || !judge_.is_present(r) || !is_traced(card.process))
         continue;
       judge_.hold(r, now());
       held = true;
@@ -280,7 +280,7 @@ class Watchdog::State final : public watch::PeerListener {
     const bool silent = verdict.kind == Verdict::Kind::frozen;
     int speaker = 1;
     for (int r = 1; r < peers_.size() && silent; ++r)
-      if (peers_.card(r).machine != peers_.card(0).machine) {
+      if (!peers_.card(r).on_machine_of(peers_.card(0))) {
         speaker = r;
         break;
       }

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
+#include <sys/stat.h>
 
 namespace lockstep {
 namespace {
@@ -54,7 +55,10 @@ void read_group(const std::string& folder,
   const std::uint64_t held = *used - std::min(*used, cached);
   take_least(memory.free, *limit - std::min(*limit, held));
   memory.total = memory.total == 0 ? *limit : std::min(memory.total, *limit);
-  if (memory.group.empty()) memory.group = path.empty() ? "/" : path;
+  if (!memory.group.empty()) return;
+  memory.group = path.empty() ? "/" : path;
+  struct stat facts {};
+  if (stat(folder.c_str(), &facts) == 0) memory.group_id = facts.st_ino;
 }
 
 /// The group `path` below `mount` and all around it. In a container, `path` may be one that only

@@ -18,6 +18,8 @@ struct HostMemory {
   std::uint64_t total = 0;
   /// The innermost group that has a limit, "/job_7/step_0", whose processes share it; empty: none.
   std::string group;
+  /// The number of its folder's inode: containers see groups of their own under one path, "/".
+  std::uint64_t group_id = 0;
   /// Left of this process's own limits of address space (ulimit -v) and of data (ulimit -d), which
   /// nobody shares: the lesser.
   std::optional<std::uint64_t> own;

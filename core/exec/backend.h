@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
@@ -178,11 +179,11 @@ inline constexpr DeviceTraits kGpuTraits{.bucket_bytes = std::int64_t{64} << 20,
 struct DeviceMemory {
   std::optional<std::uint64_t> free;  ///< bytes that it could still give; nothing: unknown
   std::uint64_t total = 0;            ///< of the device, or of the container; 0: unknown
-  /// Equal for backends of one host that share it: empty for the host's own memory, otherwise the
-  /// device's id, which begins with a GPU's bus address and a space.
+  /// Equal for backends of one machine that share it: empty for the machine's own memory, otherwise
+  /// the device's id, of a GPU its bus address, a space and its UUID; see uuid_in().
   std::string pool;
-  /// Of the host's own memory, the control group that limits it, which only the group's processes
-  /// share; empty: none.
+  /// Of the machine's own memory, the control group that limits it, which only the group's
+  /// processes share, told apart from others of its path; empty: none.
   std::string group = {};
   /// Of a limit that this process shares with nobody, what is left; nothing: there is none.
   std::optional<std::uint64_t> own = {};
@@ -196,6 +197,13 @@ struct JoinedKernels {
   std::unique_ptr<Kernel> kernel;  ///< bound; null: there is none
   std::size_t count = 0;           ///< of how many
 };
+
+/// Of a DeviceMemory::pool; empty: unknown. Parts of a GPU (MIG) have their own.
+inline std::string_view uuid_in(std::string_view pool) {
+  const std::size_t space = pool.find(' ');
+  const std::string_view uuid = space == pool.npos ? std::string_view() : pool.substr(space + 1);
+  return uuid.find_first_not_of('0') == uuid.npos ? std::string_view() : uuid;
+}
 
 /// Elements in one block of the reproducible norm, counted from the start of each tensor.
 inline constexpr std::int64_t kNormBlock = 4096;

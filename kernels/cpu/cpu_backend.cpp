@@ -81,6 +81,7 @@ class CpuBackend final : public Backend {
 
   DeviceMemory memory() const override {
     HostMemory host = read_host_memory();
+    if (!host.group.empty()) host.group += fmt::format(" {}", host.group_id);
     return {host.free, host.total, {}, std::move(host.group), host.own};
   }
 

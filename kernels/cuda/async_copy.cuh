@@ -36,6 +36,8 @@ class AsyncCopies {
 #else
   template <int bytes>
   void start(void* to, const void* from, bool exists) {
+    emulator::require_aligned(to, bytes, "cp.async to");
+    emulator::require_aligned(from, bytes, "cp.async from");
     for (int i = 0; i < bytes / 4; ++i) static_cast<float*>(to)[i] = NAN;
     copies_[count_++] = {to, exists ? from : nullptr, bytes};
   }

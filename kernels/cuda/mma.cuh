@@ -89,6 +89,7 @@ inline void multiply_fragments(float (&d)[4],
 template <bool transposed>
 inline void load_matrices(std::uint32_t (&m)[4], const Bf16* row) {
   const int lane = int(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
+  emulator::require_aligned(row, kPackBytes, "ldmatrix");
   const auto bits = [](const Bf16* address) {
     return std::uint32_t(__bfloat16_as_ushort(*address));
   };

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/machine.h"
 #include "launcher/doctor/host.h"
-#include "launcher/host_facts.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -17,11 +17,17 @@ namespace lockstep {
 /// commDestroySync()). Such a graph may hold kernels of several communicators, of which one waits
 /// for another's. So whoever may be the one to destroy the graph must not be kept waiting, nor one
 /// abort by another.
+///
+/// What then still hangs is left behind, on a detached thread. To join it could keep a rank for
+/// ever whose others are told that it ends, and nothing can end a thread inside a driver's call. It
+/// is safe: the thread owns all that it touches, NCCL is never unloaded, and nobody else has the
+/// communicator. It can hold up neither the exit nor its code, as an ErrorMeeting ends the process
+/// by _exit() at most half a second after its report; and a driver takes back what an ended process
+/// had on the device.
 class NcclAborts {
  public:
   NcclAborts();
-  /// Waits until all have ended, some seconds at most: what hangs in one is left to the end of the
-  /// process.
+  /// Waits until all have ended, some seconds at most: see the note for what hangs in one.
   ~NcclAborts();
   NcclAborts(const NcclAborts&) = delete;
   NcclAborts& operator=(const NcclAborts&) = delete;

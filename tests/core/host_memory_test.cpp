@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -58,6 +59,11 @@ class HostMemoryFiles : public ::testing::Test {
           fmt::format("inactive_file 3\ntotal_inactive_file {}\ntotal_active_file 0\n", cached));
   }
   HostMemory read() const { return read_host_memory(root_.string()); }
+  std::uint64_t inode_of(const std::string& folder) const {
+    struct stat facts {};
+    EXPECT_EQ(stat((root_.string() + folder).c_str(), &facts), 0) << folder;
+    return facts.st_ino;
+  }
 
   static constexpr std::uint64_t kMiB = 1 << 20;
 
@@ -124,6 +130,8 @@ TEST_F(HostMemoryFiles, AContainerThatSeesTheHostsPath) {
   EXPECT_EQ(read().free, 200 * kMiB);
   EXPECT_EQ(read().total, 300 * kMiB);
   EXPECT_EQ(read().group, "/");
+  // By which other containers' groups of that path are told apart.
+  EXPECT_EQ(read().group_id, inode_of("/sys/fs/cgroup/memory"));
 }
 
 TEST_F(HostMemoryFiles, ALimitOfAddressSpaceIsThisProcesssOwn) {

@@ -168,6 +168,20 @@ TEST(Emulator, UnalignedVectorAccess) {
                     "misaligned address");
 }
 
+// Of instructions whose twins move in other pieces; seen in every build.
+TEST(Emulator, UnalignedInstructions) {
+  EXPECT_EQ(unaligned_matrices(false)[kThreads - 1], 31);
+  expect_fault(unaligned_matrices,
+               "matrices",
+               "unaligned: ldmatrix an address 8 bytes behind a multiple of 16");
+  const std::vector<float> copied = unaligned_copies(false);
+  EXPECT_EQ(copied[kThreads - 5], kThreads - 5);
+  EXPECT_EQ(copied[kThreads - 1], 0);
+  expect_fault(unaligned_copies,
+               "copies",
+               "unaligned: cp.async from an address 4 bytes behind a multiple of 16");
+}
+
 // Blocks run one after another here, so that unwatched ones get along.
 TEST(Emulator, RaceBetweenBlocks) {
   EXPECT_EQ(count_blocks(false)[0], 3);

@@ -2,7 +2,9 @@
 #include "tests/emulator/planted_kernels.h"
 
 #include "core/ops/scale.h"
+#include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/bound_kernel.h"
+#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vector_access.cuh"
 
@@ -133,6 +135,27 @@ __global__ void packs_kernel(float* y, const float* x) {
   store_pack(y + 4 * threadIdx.x, result);
 }
 
+/// Of what 32 lanes write, a row is 4 of them: lane 4 g + t gets what it wrote itself.
+__global__ void matrices_kernel(float* y, int moved) {
+  auto* shared = dynamic_shared<Bf16>();
+  const int t = int(threadIdx.x);
+  shared[2 * t] = shared[2 * t + 1] = from_float<Bf16>(float(t));
+  __syncthreads();
+  std::uint32_t matrices[4];
+  load_matrices<false>(matrices, shared + 8 * (t % 8) + moved);
+  y[t] = __uint_as_float(matrices[3] << 16);
+}
+
+__global__ void copies_kernel(float* y, const float* x) {
+  auto* shared = dynamic_shared<float>();
+  const int t = int(threadIdx.x);
+  AsyncCopies copies;
+  if (t < kThreads / 4) copies.start<16>(shared + 4 * t, x + 4 * t, t % 2 == 0);
+  copies.wait();
+  __syncthreads();
+  y[t] = shared[t];
+}
+
 __global__ void sum_up_kernel(float* y, int* counter, bool bug) {
   if (threadIdx.x == 0) {
     if (bug)
@@ -227,6 +250,13 @@ std::vector<float> shuffle_beyond_mask(bool bug) {
 std::vector<float> unaligned_packs(bool bug) {
   Floats x(4 * kThreads + 1);
   return launched("packs", 4 * kThreads, packs_kernel, x.data() + (bug ? 1 : 0));
+}
+std::vector<float> unaligned_matrices(bool bug) {
+  return launched("matrices", kThreads, matrices_kernel, bug ? 4 : 0);
+}
+std::vector<float> unaligned_copies(bool bug) {
+  Floats x(kThreads + 1);
+  return launched("copies", kThreads, copies_kernel, x.data() + (bug ? 1 : 0));
 }
 std::vector<float> count_blocks(bool bug) {
   Floats y(3 * kThreads), counter(1);

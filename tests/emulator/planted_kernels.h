@@ -39,6 +39,12 @@ std::vector<float> return_before_shuffle(bool bug);
 std::vector<float> shuffle_beyond_mask(bool bug);
 /// "packs": 4 floats at a time, doubled; the bug moves them by 4.
 std::vector<float> unaligned_packs(bool bug);
+/// "matrices": 8 rows of 8 bf16 from shared memory by load_matrices(); the bug has the rows begin
+/// between multiples of 16 bytes.
+std::vector<float> unaligned_matrices(bool bug);
+/// "copies": 4 floats at a time to shared memory by AsyncCopies and back; the bug has them come
+/// from between multiples of 16 bytes, where the last ones do not exist.
+std::vector<float> unaligned_copies(bool bug);
 /// "sum_up": every block adds to a counter; the bug does it without an atomic.
 std::vector<float> count_blocks(bool bug);
 /// "hand_over": the bug has a block read what another one wrote.

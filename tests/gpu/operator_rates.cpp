@@ -2,7 +2,8 @@
 // How fast the operators of a device are, one by one, beside a copy and a large matrix product on
 // it: those bound by memory (forward, backward, the optimizer's work), attention, and the matrix
 // products and convolutions of GPT-2 124M and ResNet-50. A Markdown table, then the memory-bound
-// ones below 85% of the copy's bandwidth.
+// ones below 85% of the copy's bandwidth, then which algorithm of a library runs each product and
+// convolution, with which epilogue, and where it refused one.
 //
 //   operator_rates [--json FILE] [--only PART_OF_A_NAME] [--small]
 //
@@ -31,6 +32,7 @@ int measure(const Options& options, const std::string& json) {
   time_linear(rates);
   time_convolutions(rates);
   rates.print_judgement();
+  rates.print_chosen();
   if (!json.empty()) rates.write_json(json);
   return rates.all_measured() ? 0 : 1;
 }

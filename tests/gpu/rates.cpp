@@ -122,8 +122,10 @@ void Rates::time(const Case& what, const Operator& op, const std::vector<TensorT
   Rate rate{.what = what};
   try {
     backend_.allow_tf32(what.tf32);
+    backend_.take_choices("");
     OperatorRun run(backend_, op, inputs, what.fill);
     backend_.allow_tf32(false);
+    rate.chosen = chosen_in(backend_.choices());
     if (what.accumulate) run.accumulate();
     rate.cost = run.cost();
     for (const auto* types : {&run.inputs(), &run.outputs()})
@@ -214,6 +216,17 @@ void Rates::print_judgement() const {
              lines);
 }
 
+void Rates::print_chosen() const {
+  int fallbacks = 0;
+  fmt::print("\nAlgorithms of the libraries:\n");
+  for (const Rate& rate : rates_)
+    for (const Chosen& chosen : rate.chosen) {
+      fallbacks += chosen.algorithm.empty() ? 1 : 0;
+      fmt::print("- {} {}: {}\n", rate.what.name, type_words(rate.what), words_of(chosen));
+    }
+  fmt::print("Fallbacks: {}\n", fallbacks);
+}
+
 void Rates::write_json(const std::string& file) const {
   nlohmann::ordered_json all{{"device", backend_.device_class()},
                              {"small", options_.small},
@@ -242,6 +255,7 @@ void Rates::write_json(const std::string& file) const {
         line["percent_of_products"] = percent_of_products(rate);
       }
     }
+    for (const Chosen& chosen : rate.chosen) line["chosen"].push_back(words_of(chosen));
     if (!what.torch.is_null()) line["torch"] = what.torch;
     all["rates"].push_back(std::move(line));
   }

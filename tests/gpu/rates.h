@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/benchmarks/operator_run.h"
+#include "tests/gpu/chosen.h"
 
 namespace lockstep::rates {
 
@@ -30,9 +31,10 @@ struct Rate {
   Cost cost = {};
   /// In bytes; no more than is moved, as a table may be from which a few rows are read.
   std::size_t largest_tensor = 0;
-  double seconds = 0;             ///< of one run
-  double conversion_seconds = 0;  ///< of the bf16 copy of its parameters; 0 where there is none
-  std::string error = {};         ///< why there are no seconds
+  double seconds = 0;               ///< of one run
+  double conversion_seconds = 0;    ///< of the bf16 copy of its parameters; 0 where there is none
+  std::vector<Chosen> chosen = {};  ///< of the library's algorithms, for this case alone
+  std::string error = {};           ///< why there are no seconds
 };
 
 struct Options {
@@ -62,6 +64,9 @@ class Rates {
 
   /// The lines behind the table: memory-bound operators below 85% of the copy bandwidth.
   void print_judgement() const;
+  /// A line for each product and convolution that the library was asked for: which algorithm runs
+  /// it, and where what was asked for was refused.
+  void print_chosen() const;
   /// Everything, with the shapes that torch_rates.py repeats.
   void write_json(const std::string& file) const;
   bool all_measured() const;

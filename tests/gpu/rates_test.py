@@ -49,6 +49,10 @@ def check_rates(rates, wanted, printed):
         check(rate["memory_bound"] or rate["percent_of_products"] > 0, f"{name}: {rate}")
         check(f"| {name} | {rate['type']} | {rate['shape']} |" in printed,
               f"{name} is not in the table")
+        if name.startswith(("linear", "conv2d")):
+            check(rate.get("chosen"), f"{name}: no algorithm")
+            for words in rate["chosen"]:
+                check(f"- {name} {rate['type']}: {words}\n" in printed, f"{name}: {words} is not told")
         types[name.split(" ")[0]].add(rate["type"])
     for operator in sorted(wanted):
         products = operator.startswith(("linear", "conv2d"))
@@ -78,6 +82,7 @@ def main():
         check(run.returncode == 0, f"exit code {run.returncode}\n{run.stdout[-2000:]}{run.stderr}")
         with open(file, encoding="utf-8") as text:
             check_rates(json.load(text)["rates"], operators(op_list), run.stdout)
+        check("\nFallbacks: " in run.stdout, "no count of fallbacks")
         check("Memory-bound, with a tensor of 64 MiB at least: 0 of 0 below" in run.stdout,
               "no judgement behind the table")
         bad = subprocess.run([program, "--smal"], capture_output=True, timeout=60, check=False)

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/base/machine.h"
 #include "launcher/error_meeting.h"
-#include "launcher/host_facts.h"
 #include "parallel/self_communicator.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/runtime_api.h"

@@ -17,9 +17,12 @@ inline Tolerance of_products(std::int64_t n) {
   return {.c = 5, .n = terms, .scale = std::max(1.0, std::sqrt(terms) / 3)};
 }
 
-/// The same where sums are rounded to bf16 before something else is done with them: half of the
-/// eight bits of values up to 4.5 standard deviations of sqrt(n)/3, and of what is added to them,
-/// beside the products' own tolerance.
+/// The same where sums are rounded to bf16 before something else is done with them. A number of
+/// eight bits in [2^e, 2^(e+1)) has units of 2^(e-7), of which half, 2^(e-8), is lost at most: 2^-8
+/// of the number's size. Sums have sizes up to 4.5 standard deviations, 4.5 sqrt(n)/3 = 1.5
+/// sqrt(n); what is added to them is below 1. So 2^-8 (1.5 sqrt(n) + 1), whatever the library's
+/// order, beside the products' own 5 * 2^-24 sqrt(n) scale. `c` is that in the units of
+/// check_case(), whose factors 2^-24 sqrt(n) it takes out again.
 inline Tolerance of_rounded_products(std::int64_t n) {
   const Tolerance products = of_products(n);
   const double root = std::sqrt(products.n);

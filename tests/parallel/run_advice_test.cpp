@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/fixed_text.h"
+
 namespace lockstep {
 namespace {
 
@@ -206,9 +208,12 @@ TEST(RunAdvice, TheMostGainComesFirst) {
   EXPECT_EQ(causes(run), (Causes{AdviceCause::data_wait, AdviceCause::logging}));
 }
 
-Seat seat(const char* host, std::initializer_list<int> cpus) {
+Seat seat(const char* machine,
+          std::initializer_list<int> cpus,
+          const std::string& host = "localhost") {
   Seat result;
-  std::snprintf(result.host, sizeof result.host, "%s", host);
+  set_text(result.host, host);
+  set_text(result.machine, machine);
   for (const int cpu : cpus) CPU_SET(cpu, &result.cpus);
   return result;
 }
@@ -228,6 +233,9 @@ TEST(Seats, FindsRanksThatShareProcessors) {
   EXPECT_EQ(free_cpus(many), 0);
   EXPECT_EQ(free_cpus({seat("a", {0, 1, 2, 3}), seat("b", {0})}), 3);
   EXPECT_TRUE(crowded_ranks({seat("a", {}), seat("a", {})}).empty());  // unknown
+  const auto containers = crowded_ranks({seat("a", {0}, "one"), seat("a", {0}, "two")});
+  ASSERT_EQ(containers.size(), 1u);
+  EXPECT_EQ(containers[0].host, "one");
 }
 
 }  // namespace

@@ -108,6 +108,16 @@ bool is_constant_of_program(const void* address) {
 
 }  // namespace
 
+void require_aligned(const void* address, std::size_t bytes, const char* instruction) {
+  const std::size_t beyond = std::uintptr_t(address) % bytes;
+  if (beyond != 0)
+    block_run().fail(cudaErrorMisalignedAddress,
+                     fmt::format("unaligned: {} an address {} bytes behind a multiple of {}",
+                                 instruction,
+                                 beyond,
+                                 bytes));
+}
+
 bool accesses_are_checked() {
 #if defined(__SANITIZE_ADDRESS__)
   return false;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <map>
+#include <unistd.h>
 
 #include "tests/support/cuda_emulator/access_record.h"
 #include "tests/support/cuda_emulator/graphs.h"
@@ -24,6 +25,14 @@ namespace {
 
 // Few, so that kernels that walk on by the grid do.
 constexpr int kMultiprocessors = 4;
+
+/// Every process has a device of its own.
+cudaUUID_t uuid_of(int device) {
+  const auto process = std::uint32_t(getpid());
+  cudaUUID_t uuid = {{char(0xE0), char(device)}};
+  std::memcpy(uuid.bytes + 4, &process, sizeof process);
+  return uuid;
+}
 
 /// Nothing lies there and is needed: an empty copy may name any address.
 bool on_device(const void* data, std::size_t bytes) {
@@ -98,7 +107,7 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {.name = "emulated device",
-                 .uuid = {{char(0xE0), char(device)}},
+                 .uuid = uuid_of(device),
                  .totalGlobalMem = lockstep::emulator::DeviceMemory::kBytes,
                  .sharedMemPerBlock = std::size_t{48} << 10,
                  .sharedMemPerBlockOptin = lockstep::emulator::kMaxSharedBytes,

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace lockstep {
+
+/// `error` as ranks tell it each other: {"error", "hint", "code"}. To be written by told_text(),
+/// since messages name files, whose names need not be UTF-8.
+nlohmann::json told_error(const std::exception_ptr& error);
+
+/// As one line; bytes that are not UTF-8 are replaced.
+std::string told_text(const nlohmann::json& told);
+
+/// Throws what told_error() has told: Error with its code, or OutOfMemory. `before` stands in front
+/// of the message: "on rank 3: ".
+[[noreturn]] void throw_told(const nlohmann::json& told, const std::string& before = {});
+
+}  // namespace lockstep

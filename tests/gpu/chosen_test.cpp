@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What operator_rates says of the algorithms that run a product, and of what was refused.
+#include "tests/gpu/chosen.h"
+
+#include <gmock/gmock.h>
+
+#include "core/ops/linear.h"
+#include "kernels/cuda/algorithm_book.h"
+#include "tests/benchmarks/operator_run.h"
+#include "tests/ops/cuda_fixture.h"
+#include "tests/support/cuda_emulator/library_limits.h"
+
+namespace lockstep::rates {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(Chosen, IsWhatABookHolds) {
+  cuda::AlgorithmBook book;
+  book.choice("product a, none", [] { return cuda::AlgorithmChoice{"algorithm 1", ""}; });
+  book.choice("product a, bias", [] { return cuda::AlgorithmChoice{"", "NOT_SUPPORTED"}; });
+  const Chosen refused{"product a, bias", "", "NOT_SUPPORTED"};
+  const Chosen taken{"product a, none", "algorithm 1", ""};
+  EXPECT_THAT(chosen_in(book.to_text()), ElementsAre(refused, taken));
+  EXPECT_EQ(words_of(refused), "fallback, as product a, bias was refused: NOT_SUPPORTED");
+  EXPECT_EQ(words_of(taken), "product a, none: algorithm 1");
+  EXPECT_THAT(chosen_in(""), ElementsAre());
+}
+
+TEST(Chosen, OfALongNumberHasTheFirstDigits) {
+  const Chosen chosen{"product", "workspace 8 algorithm " + std::string(128, '7'), ""};
+  EXPECT_EQ(words_of(chosen), "product: workspace 8 algorithm " + std::string(24, '7') + "...");
+}
+
+class CudaChosen : public test::CudaTest {
+ protected:
+  void TearDown() override { cuda::library_limits() = {}; }
+
+  std::vector<std::string> words_of_a_weights_gradient() {
+    backend().take_choices("");
+    const OperatorRun run(
+        backend(), ops::LinearBwdWeights(true), {{{16, 8}, DType::bf16}, {{16, 24}, DType::bf16}});
+    std::vector<std::string> words;
+    for (const Chosen& chosen : chosen_in(backend().choices())) words.push_back(words_of(chosen));
+    return words;
+  }
+};
+
+TEST_F(CudaChosen, TellsAFallbackFromAnEpilogueThatWasTaken) {
+  EXPECT_THAT(words_of_a_weights_gradient(),
+              ElementsAre(HasSubstr("bf16 -> f32, sums_of_a f32: algorithm 0")));
+  cuda::library_limits().matrix_sums = false;
+  EXPECT_THAT(words_of_a_weights_gradient(),
+              ElementsAre(HasSubstr("bf16 -> f32, none f32: algorithm 0"),
+                          StartsWith("fallback, as product 24x8x16")));
+}
+
+}  // namespace
+}  // namespace lockstep::rates
