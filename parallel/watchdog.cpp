@@ -210,8 +210,7 @@ class Watchdog::State final : public watch::PeerListener {
     bool held = false;
     for (int r = 0; r < peers_.size(); ++r) {
       const watch::Peers::Card& card = peers_.card(r);
-      if (!card.on_machine_of(own) || !judge_.is_present(r) || !is_traced(card.process))
-        continue;
+      if (!card.on_machine_of(own) || !judge_.is_present(r) || !is_traced(card.process)) continue;
       judge_.hold(r, now());
       held = true;
     }
