@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <vector>
@@ -36,6 +38,7 @@ class Job::State {
   std::optional<MpiSession> mpi;
   std::unique_ptr<Communicator> plain;
   std::unique_ptr<Communicator> communicator;  // watched
+  std::unique_ptr<Communicator> reaching;      // watched; by MPI that reaches GPUs, where it does
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> of_devices;  // for their memory; null: `communicator` is
   double join_s = 60;
@@ -97,10 +100,8 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   s.plain = make_mpi_communicator(*s.mpi);
   check_against_mpi(s.discovery, s.plain->rank(), s.plain->size());
   watch(limits, launched);
-  const MpiExchange exchange =
-      MpiSession::reaches_gpus() ? MpiExchange::messages : MpiExchange::collectives;
   s.communicator = make_watched_communicator(
-      make_mpi_communicator(*s.mpi, exchange), position(), env().check_collectives == "1");
+      make_mpi_communicator(*s.mpi), position(), env().check_collectives == "1");
 }
 
 void Job::watch(const WatchLimits& limits, bool launched) {
@@ -159,9 +160,16 @@ void Job::join_devices(std::span<const DeviceCard> cards) {
     try_reach(*this);
     return;
   }
-  const bool reached = MpiSession::reaches_gpus();
-  s.of_devices = make_staged_communicator(
-      *s.communicator, *s.backend, reached ? DeviceReach::all_but_all_reduce : DeviceReach::none);
+  // Hosts may be set up differently, and all have to exchange in one way.
+  const auto reach = gather(*s.communicator, std::uint8_t(MpiSession::reaches_gpus()));
+  const bool reached = std::ranges::all_of(reach, [](std::uint8_t one) { return one != 0; });
+  if (reached)
+    s.reaching = make_watched_communicator(make_mpi_communicator(*s.mpi, MpiExchange::messages),
+                                           position(),
+                                           env().check_collectives == "1");
+  s.of_devices =
+      reached ? make_staged_communicator(*s.reaching, *s.backend, DeviceReach::all_but_all_reduce)
+              : make_staged_communicator(*s.communicator, *s.backend);
   if (!s.device_note.empty()) s.device_note += "; ";
   s.device_note += fmt::format("gradients travel through {} MPI, not NCCL: {}",
                                reached ? "a CUDA-aware" : "host memory and",

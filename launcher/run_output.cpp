@@ -7,6 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/rank_stop.h"
@@ -37,10 +38,13 @@ std::string schedule_words(const LrSchedule& schedule) {
 
 void warn_of_slow_bf16(Job& job, const TrainOptions& options) {
   if (options.precision != Precision::bf16 || job.backend().multiplies_bf16()) return;
-  print_warning(
-      "this processor has neither AVX512_BF16 nor AMX: --precision bf16 rounds as asked but "
-      "computes in fp32, and is slower than --precision fp32",
-      job.rank());
+  const char* const why = cpu_backend_has_onednn()
+                              ? "this processor has neither AVX512_BF16 nor AMX"
+                              : "this program is built without oneDNN";
+  print_warning(fmt::format("{}: --precision bf16 rounds as asked but computes in fp32, and is "
+                            "slower than --precision fp32",
+                            why),
+                job.rank());
 }
 
 void print_errors(const std::vector<std::string>& errors) {

@@ -69,11 +69,12 @@ void require_reached(RankContext& context, Trial trial) {
     context.backend().synchronize();
     context.communicator().require_healthy();
   } catch (const CommError& error) {
-    const std::uint64_t free = context.backend().memory().free.value_or(0);
-    if (free < kScarce)
+    const std::optional<std::uint64_t> free = context.backend().memory().free;
+    if (free && *free < kScarce)
       throw OutOfMemory(
-          fmt::format("{}, with {} free on the GPU", error.what(), bytes_words(double(free))),
-          "collectives want memory of their own: use a smaller --micro-batch");
+          fmt::format("{}, with {} free on the GPU", error.what(), bytes_words(double(*free))),
+          "collectives want memory of their own: end what else holds the GPU's memory, or use a "
+          "smaller --micro-batch");
     throw EnvironmentError(error.what(), error.hint());
   }
 }

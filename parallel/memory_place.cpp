@@ -51,14 +51,14 @@ Readings read_together(Communicator& ranks, const Backend& backend, std::uint64_
 }  // namespace
 
 bool MemoryPlace::is_shared_with(const MemoryPlace& other) const {
-  const std::string_view own = pool, others = other.pool;
-  if (!uuid_in(own).empty() && uuid_in(own) == uuid_in(others)) return true;
-  return std::string_view(machine) == other.machine && own == others;
+  if (uuid[0] != 0 && std::string_view(uuid) == other.uuid) return true;
+  return std::string_view(machine) == other.machine && std::string_view(pool) == other.pool;
 }
 
 MemoryPlace place_of(const DeviceMemory& memory) {
   MemoryPlace place;
   set_text(place.machine, machine_id());
+  set_text(place.uuid, uuid_in(memory.pool));
   const std::string_view pool = memory.pool.empty() ? memory.group : memory.pool;
   set_text(place.pool, pool.substr(pool.size() - std::min(pool.size(), sizeof place.pool - 1)));
   return place;

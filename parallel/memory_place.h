@@ -12,6 +12,7 @@ namespace lockstep {
 /// Whose memory a rank's device takes from. Ranks tell each other, since hosts may have one name.
 struct MemoryPlace {
   char machine[64] = {};  ///< machine_id()
+  char uuid[64] = {};     ///< of a GPU; empty: of none, or unknown
   char pool[128] = {};    ///< or group; of a longer name the end, in which groups differ
 
   /// Of a GPU by its UUID where that is known, since sandboxes hide which machine they are on;

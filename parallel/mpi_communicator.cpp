@@ -54,15 +54,14 @@ class MpiRequest final : public CommRequest {
  public:
   MpiRequest(std::size_t ranks, RequestPool& pool) : counts(ranks), pool_(pool) {
     handles_.reserve(2 * ranks);
+    statuses_.reserve(2 * ranks);
   }
 
   bool test() override {
     int done = 1;
-    if (handles_.size() == 1)  // says what went wrong, MPI_Testall() only that something did
-      LOCKSTEP_MPI_TRY(MPI_Test(&handles_[0], &done, MPI_STATUS_IGNORE));
-    else
-      LOCKSTEP_MPI_TRY(
-          MPI_Testall(int(handles_.size()), handles_.data(), &done, MPI_STATUSES_IGNORE));
+    statuses_.resize(handles_.size());
+    LOCKSTEP_MPI_TRY(
+        cause_of(MPI_Testall(int(handles_.size()), handles_.data(), &done, statuses_.data())));
     return done != 0;
   }
 
@@ -89,11 +88,20 @@ class MpiRequest final : public CommRequest {
     return wait_for_all();
   }
   int wait_for_all() {
-    if (handles_.size() == 1) return MPI_Wait(&handles_[0], MPI_STATUS_IGNORE);
-    return MPI_Waitall(int(handles_.size()), handles_.data(), MPI_STATUSES_IGNORE);
+    statuses_.resize(handles_.size());
+    return cause_of(MPI_Waitall(int(handles_.size()), handles_.data(), statuses_.data()));
+  }
+  /// Of several messages MPI says only that one has failed: its status says how.
+  int cause_of(int code) const {
+    if (code != MPI_ERR_IN_STATUS) return code;
+    for (const MPI_Status& status : statuses_)
+      if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING)
+        return status.MPI_ERROR;
+    return code;
   }
 
   std::vector<MPI_Request> handles_;
+  std::vector<MPI_Status> statuses_;  // of handles_
   RequestPool& pool_;
 };
 

@@ -14,8 +14,9 @@ namespace lockstep {
 /// where it does no nonblocking collective. All ranks must say the same.
 enum class MpiExchange : std::uint8_t { collectives, messages };
 
-/// All ranks of the MPI job, on host memory. Collective over them. `session` must outlive the
-/// communicator, what it is split into, and their requests.
+/// All ranks of the MPI job, on host memory or, with MpiExchange::messages, also on what memory of
+/// devices MPI reaches (up to 1 GiB a rank, and started all-reduces not). Collective over them.
+/// `session` must outlive the communicator, what it is split into, and their requests.
 ///
 /// Blocking functions take any size. Started ones take blocks and reaches of at most 2^31 - 1
 /// elements (8 GiB) and throw CommError beyond: exchange smaller buckets.

@@ -10,7 +10,8 @@
 namespace lockstep {
 
 /// Whether the network reads and writes the memory of devices itself, in all collectives but a
-/// started all-reduce: a CUDA-aware Open MPI 4 whose exchanges are MpiExchange::messages.
+/// started all-reduce, up to 1 GiB a rank: a CUDA-aware Open MPI 4 whose exchanges are
+/// MpiExchange::messages.
 enum class DeviceReach : std::uint8_t { none, all_but_all_reduce };
 
 /// A communicator for a device: what is in its memory travels through pinned buffers of the host,

@@ -192,12 +192,6 @@ struct DeviceMemory {
   std::optional<std::uint64_t> free_at_start = {};
 };
 
-/// One kernel that does what several did.
-struct JoinedKernels {
-  std::unique_ptr<Kernel> kernel;  ///< bound; null: there is none
-  std::size_t count = 0;           ///< of how many
-};
-
 /// Of a DeviceMemory::pool; empty: unknown. Parts of a GPU (MIG) have their own.
 inline std::string_view uuid_in(std::string_view pool) {
   const std::size_t space = pool.find(' ');
@@ -207,6 +201,12 @@ inline std::string_view uuid_in(std::string_view pool) {
 
 /// Elements in one block of the reproducible norm, counted from the start of each tensor.
 inline constexpr std::int64_t kNormBlock = 4096;
+
+/// One kernel that does what several did.
+struct JoinedKernels {
+  std::unique_ptr<Kernel> kernel;  ///< bound; null: there is none
+  std::size_t count = 0;           ///< of how many
+};
 
 /// A kind of device: makes kernels, owns memory, and works on flat arrays. One per process.
 /// All flat-array functions are elementwise or reduce in a fixed order, so that their bits depend

@@ -229,6 +229,7 @@ void Program::run_watched(const Step& step, const RunState& state, bool behind_a
 }
 
 void Program::run_forward(const RunState& state) {
+  forward_watched_ = watched_;
   if (names_faults_) backend_.synchronize();  // what came before is no kernel's fault
   bool behind_a_step = false;
   if (copies_->has_stale(packed_)) {
@@ -242,10 +243,12 @@ void Program::run_forward(const RunState& state) {
 }
 
 void Program::run_backward(const RunState& state) {
+  LOCKSTEP_ASSERT(watched_ == forward_watched_);  // or joined work is done twice, or not at all
   for (const Step& step : current(backward_)) run(step, state, true);
 }
 
 void Program::run_backward(const RunState& state, BucketListener& listener) {
+  LOCKSTEP_ASSERT(watched_ == forward_watched_);
   tell_complete(0, watched_ ? plan_.first_backward_node : joined_backward_, listener);
   for (const Step& step : current(backward_)) {
     run(step, state, false);

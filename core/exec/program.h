@@ -91,10 +91,10 @@ class Program {
   /// Forward kernels (in evaluation programs: all), but those that are joined with backward ones
   /// and run with these. The parameters' packed copies are refreshed first where they are stale.
   void run_forward(const RunState& state);
-  /// To be called behind run_forward(), with the same state.
+  /// To be called behind run_forward(), with the same state and watched by the same.
   void run_backward(const RunState& state);
-  /// The same, telling `listener`; on a program whose buckets are complete earlier (in forward), it
-  /// is told at the start.
+  /// The same, telling `listener`: of buckets that are complete in forward at the start or, where
+  /// what completes them is joined with backward kernels, behind these.
   void run_backward(const RunState& state, BucketListener& listener);
 
   /// How many packed copies run_forward() would refresh first, and that a graph has done so.
@@ -110,10 +110,10 @@ class Program {
  private:
   struct Step {
     Kernel* kernel = nullptr;
-    int node = -1;          ///< -1 where no bucket can be complete afterwards
+    int node = -1;          ///< the last that it does; -1 where no bucket can be complete behind it
     int work = -1;          ///< the profiler's number
     int range = -1;         ///< the range marker's
-    int first_node = node;  ///< of those that were joined, up to `node`
+    int first_node = node;  ///< the first; what lies between them are views
   };
   struct Steps {
     std::vector<Step> apart;   ///< one for each kernel
@@ -179,7 +179,8 @@ class Program {
   bool names_faults_ = false;
   FiniteReport* report_ = nullptr;
   int poisoned_node_ = -1;
-  bool watched_ = false;  // by any of those above
+  bool watched_ = false;          // by any of those above
+  bool forward_watched_ = false;  // when run_forward() ran
   int packing_work_ = -1, packing_range_ = -1;
 };
 

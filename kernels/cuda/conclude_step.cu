@@ -26,6 +26,8 @@ __global__ void conclude_step_kernel(StepSums sums,
 /// One multiprocessor reads as many in about the time of a launch.
 constexpr std::int64_t kMostSmallGradients = 65536;
 constexpr int kTeams = kBlock / kNormTeam;
+static_assert(sizeof(StepSums) + sizeof(RangeTable<FlatRange>) + 64 <= 4096,
+              "the arguments of a kernel have 4 KiB");
 
 /// One block. The tiles of `table` are blocks of kNormBlock elements, at most kTeams.
 __global__ void __launch_bounds__(kBlock)

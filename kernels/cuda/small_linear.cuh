@@ -10,18 +10,27 @@
 namespace lockstep::cuda {
 
 /// What one block does in about the time of a launch, some 3,000 cycles. Two loads a product from
-/// shared memory, of which a multiprocessor takes 32 a cycle, are 16 products a cycle; a sum's
-/// terms, which one thread adds in order, take some 10 cycles each; and operands have to fit.
+/// shared memory, of which a multiprocessor takes 32 a cycle, are 16 products a cycle where no two
+/// lanes want the same bank, which is what rows of staged operands are padded for; a sum's terms,
+/// which one thread adds in order, take some 10 cycles each; and operands have to fit.
 inline constexpr std::int64_t kMostSmallProducts = 32768, kMostSmallExtent = 256;
-inline constexpr std::int64_t kMostSmallOperands = 8192;  // elements of both of a product
+inline constexpr std::int64_t kMostSmallOperands = 8192;  // elements of both of a product, padded
 inline constexpr std::size_t kSmallLinearSharedBytes = kMostSmallOperands * sizeof(float);
+
+/// Length of staged rows that lanes read at different rows and one column: odd.
+__host__ __device__ constexpr int odd_pitch(int columns) { return columns | 1; }
+/// And of those that eight lanes read at rows of their own, beside lanes of the next three columns:
+/// an odd multiple of four.
+__host__ __device__ constexpr int team_pitch(int columns) { return (columns + 3) / 8 * 8 + 4; }
 
 /// Whether the layer's three products are small.
 constexpr bool is_small_layer(std::int64_t rows, std::int64_t in, std::int64_t out) {
   const std::int64_t most = kMostSmallExtent;
-  return rows <= most && in <= most && out <= most && rows * in * out > 0 &&
-         rows * in * out <= kMostSmallProducts &&
-         rows * in + rows * out + in * out <= kMostSmallOperands;
+  if (rows > most || in > most || out > most || rows * in * out == 0) return false;
+  const std::int64_t odd_in = odd_pitch(int(in)), odd_out = odd_pitch(int(out));
+  return rows * in * out <= kMostSmallProducts && (rows + out) * odd_in <= kMostSmallOperands &&
+         rows * odd_out + out * odd_in <= kMostSmallOperands &&
+         rows * (team_pitch(int(in)) + team_pitch(int(out))) <= kMostSmallOperands;
 }
 
 /// y = f(x W^T + b)
@@ -69,26 +78,53 @@ __device__ inline float activated(ops::Activation activation, float x) {
   return x;
 }
 
-/// Two operands in shared memory, where any thread finds any element in a few cycles.
+/// A matrix in shared memory, where any thread finds any element in a few cycles.
+struct Staged {
+  const float* rows;
+  int pitch;
+  __device__ const float* row(int r) const { return rows + r * pitch; }
+};
+
+/// Two of them, one behind the other.
 struct StagedPair {
   /// By all threads of the block, which meet. What is behind `shared` is free since they met last.
-  __device__ StagedPair(
-      const float* from_a, int a_elems, const float* from_b, int b_elems, unsigned char* shared)
-      : a(reinterpret_cast<float*>(shared)), b(a + a_elems) {
-    for (int i = int(threadIdx.x); i < a_elems; i += int(blockDim.x)) a[i] = from_a[i];
-    for (int i = int(threadIdx.x); i < b_elems; i += int(blockDim.x)) b[i] = from_b[i];
+  __device__ StagedPair(const float* from_a,
+                        int a_rows,
+                        int a_columns,
+                        int a_pitch,
+                        const float* from_b,
+                        int b_rows,
+                        int b_columns,
+                        int b_pitch,
+                        unsigned char* shared)
+      : a(stage(from_a, a_rows, a_columns, a_pitch, reinterpret_cast<float*>(shared))),
+        b(stage(from_b,
+                b_rows,
+                b_columns,
+                b_pitch,
+                reinterpret_cast<float*>(shared) + a_rows * a_pitch)) {
     __syncthreads();
   }
-  float *a, *b;
+  Staged a, b;
+
+ private:
+  __device__ static Staged stage(const float* from, int rows, int columns, int pitch, float* to) {
+    for (int i = int(threadIdx.x); i < rows * columns; i += int(blockDim.x)) {
+      const int row = i / columns;
+      to[row * pitch + i - row * columns] = from[i];
+    }
+    return {to, pitch};
+  }
 };
 
 /// An element of y a thread, its products added in order.
 __device__ inline void run_step(const SmallLinear& s, unsigned char* shared) {
-  const StagedPair staged(s.x, s.rows * s.in, s.weight, s.out * s.in, shared);
+  const int pitch = odd_pitch(s.in);
+  const StagedPair staged(s.x, s.rows, s.in, pitch, s.weight, s.out, s.in, pitch, shared);
   for (int e = int(threadIdx.x); e < s.rows * s.out; e += int(blockDim.x)) {
     const int row = e / s.out, column = e - row * s.out;
-    const float* const x = staged.a + row * s.in;
-    const float* const weight = staged.b + column * s.in;
+    const float* const x = staged.a.row(row);
+    const float* const weight = staged.b.row(column);
     float sum = 0.0f;
 #pragma unroll 4
     for (int i = 0; i < s.in; ++i) sum = fmaf(x[i], weight[i], sum);
@@ -100,14 +136,14 @@ __device__ inline void run_step(const SmallLinear& s, unsigned char* shared) {
 
 /// An element of dx a thread, its products added in order.
 __device__ inline void run_step(const SmallLinearBwdData& s, unsigned char* shared) {
-  const StagedPair staged(s.dy, s.rows * s.out, s.weight, s.out * s.in, shared);
+  const StagedPair staged(
+      s.dy, s.rows, s.out, odd_pitch(s.out), s.weight, s.out, s.in, odd_pitch(s.in), shared);
   for (int e = int(threadIdx.x); e < s.rows * s.in; e += int(blockDim.x)) {
     const int row = e / s.in, column = e - row * s.in;
-    const float* const dy = staged.a + row * s.out;
-    const float* const weight = staged.b + column;
+    const float* const dy = staged.a.row(row);
     float sum = 0.0f;
 #pragma unroll 4
-    for (int o = 0; o < s.out; ++o) sum = fmaf(dy[o], weight[o * s.in], sum);
+    for (int o = 0; o < s.out; ++o) sum = fmaf(dy[o], staged.b.row(o)[column], sum);
     if (s.activation == ops::Activation::gelu_erf) sum = GeluErfGradient<float>{}(sum, s.h[e]);
     if (s.activation == ops::Activation::gelu_tanh) sum = GeluTanhGradient<float>{}(sum, s.h[e]);
     s.dx[e] = sum;
@@ -120,7 +156,8 @@ __device__ inline void run_step(const SmallLinearBwdWeights& s,
                                 bool accumulate,
                                 unsigned char* shared) {
   constexpr int kLanes = 8;
-  const StagedPair staged(s.x, s.rows * s.in, s.dy, s.rows * s.out, shared);
+  const StagedPair staged(
+      s.x, s.rows, s.in, team_pitch(s.in), s.dy, s.rows, s.out, team_pitch(s.out), shared);
   const int lane = int(threadIdx.x) % kLanes, team = int(threadIdx.x) / kLanes;
   const int teams = int(blockDim.x) / kLanes;
   const int columns = s.in + (s.dbias != nullptr ? 1 : 0);
@@ -132,7 +169,7 @@ __device__ inline void run_step(const SmallLinearBwdWeights& s,
     if (exists) {
 #pragma unroll 4
       for (int row = lane; row < s.rows; row += kLanes)
-        sum = fmaf(staged.b[row * s.out + o], of_bias ? 1.0f : staged.a[row * s.in + i], sum);
+        sum = fmaf(staged.b.row(row)[o], of_bias ? 1.0f : staged.a.row(row)[i], sum);
     }
     for (int distance = kLanes / 2; distance > 0; distance /= 2)
       sum += __shfl_xor_sync(kAllLanes, sum, distance);

@@ -16,10 +16,10 @@
 // for softmax"); the block joins them; the second pass, from the end, where the caches still hold
 // the row, writes the gradient. Rows may start anywhere: a few elements before and behind the packs
 // of 16 bytes are done one by one. Second kernel: one block adds the rows, in fp64, in an order
-// that their number fixes. Few rows of few classes are a step of a block program: small_loss.cuh.
-// Bytes: logits and dlogits once, as long as the rows that are under way
+// that their number fixes. Bytes: logits and dlogits once, as long as the rows that are under way
 // (26 MB for 50,304 classes on 132 multiprocessors: two blocks each in bf16, one in fp32) mostly
 // fit the L2 cache. Bound by memory; two exponentials an element take half its time in bf16.
+// Few rows of few classes are a step of a block program instead: small_loss.cuh.
 namespace lockstep::cuda {
 namespace {
 

@@ -148,9 +148,8 @@ Finding check_cpu(const Environment& environment) {
     return fail(
         kCpu, fmt::format("{}; computing on it failed: {}", text, error.what()), error.hint());
   }
-  text += fmt::format("; a core's products: fp32 {}, bf16 {}",
-                      rate_text(peaks.fp32_flops),
-                      rate_text(peaks.bf16_flops));
+  text += "; a core's products: fp32 " + rate_text(peaks.fp32_flops);
+  if (peaks.bf16_flops > 0) text += ", bf16 " + rate_text(peaks.bf16_flops);
   if (!bf16) text += " (--precision bf16 gains nothing here)";
   double mhz = 0;
   std::istringstream(value_in(info, "cpu MHz")) >> mhz;

@@ -20,6 +20,7 @@
 #include "parallel/self_communicator.h"
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/streams.h"
 #include "tests/support/device_context.h"
@@ -142,16 +143,39 @@ TEST(GraphReplay, EqualBitsWhereAGraphCannotBeCaptured) {
   }
 }
 
+/// Buckets above GradientExchange::kSmallBucketBytes: exchanged chunk by chunk beside backward.
+testing::SmallRun run_of_large_buckets() {
+  testing::SmallRun run = small_run();
+  run.model = [](Builder& nn, Value x) {
+    x = nn.relu(nn.linear(nn.flatten(x), {.out_features = 96}));
+    x = nn.relu(nn.linear(x, {.out_features = 256}));
+    return nn.linear(x, {.out_features = 10});
+  };
+  run.options.bucket_mb = 0.09;
+  return run;
+}
+
+TEST(GraphReplay, EqualBitsOfLargeBuckets) {
+  testing::Traffic chunks;
+  testing::ClaimedHosts ranks(testing::mpi_world(), 1, chunks);
+  expect_equal_bits(run_of_large_buckets(), ranks);
+  EXPECT_GT(chunks.network_bytes, 0u);
+}
+
 // As with a CUDA-aware MPI: the device must have done what is sent, and wait for what comes.
 TEST(GraphReplay, EqualBitsWhereTheNetworkReachesTheDevice) {
-  const testing::SmallRun run = small_run();
-  const TrainSummary staged = testing::train(run, testing::mpi_world());
   const MpiSession session;
   const auto world = make_mpi_communicator(session, MpiExchange::messages);
-  for (const StreamMode mode : {StreamMode::late, StreamMode::others_first}) {
-    const ModeScope scope(mode);
-    testing::DeviceContext reached(*world, DeviceReach::all_but_all_reduce);
-    EXPECT_EQ(testing::train(run, reached).weights_sha256, staged.weights_sha256) << int(mode);
+  for (const testing::SmallRun& run : {small_run(), run_of_large_buckets()}) {
+    const TrainSummary staged = testing::train(run, testing::mpi_world());
+    for (const StreamMode mode : {StreamMode::late, StreamMode::others_first}) {
+      const ModeScope scope(mode);
+      testing::Traffic chunks;
+      testing::ClaimedHosts ranks(*world, 1, chunks);
+      testing::DeviceContext reached(ranks, DeviceReach::all_but_all_reduce);
+      EXPECT_EQ(testing::train(run, reached).weights_sha256, staged.weights_sha256) << int(mode);
+      EXPECT_EQ(chunks.network_bytes > 0, run.options.bucket_mb > 0.05);
+    }
   }
 }
 

@@ -57,7 +57,10 @@ TEST(MemoryPlace, OfAGpuWithoutUuidIsToldByItsMachine) {
 TEST(MemoryPlace, OfTheHostIsToldByItsMachineAndGroup) {
   EXPECT_TRUE(place("a", group("")).is_shared_with(place("a", group(""))));
   EXPECT_FALSE(place("a", group("")).is_shared_with(place("b", group(""))));
+  EXPECT_TRUE(place("a", group("/ 17")).is_shared_with(place("a", group("/ 17"))));
   EXPECT_FALSE(place("a", group("/ 17")).is_shared_with(place("a", group("/ 18"))));
+  EXPECT_FALSE(place("a", group("/x 17")).is_shared_with(place("a", group("/y 17"))));
+  EXPECT_FALSE(place("a", group("/ 17")).is_shared_with(place("b", group("/ 17"))));
 }
 
 TEST(MemoryPlace, IsOfThisMachine) {

@@ -5,6 +5,7 @@
 #include "kernels/cpu/onednn/dnnl_common.h"
 #include "kernels/cpu/onednn/linear_bf16.h"
 #include "kernels/cpu/small_gemm.h"
+#include "kernels/cpu/widened_kernel.h"
 
 // Note [Two matrix products]
 //
@@ -110,8 +111,6 @@ class LargeLinearBwdWeights final : public Kernel {
   decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
 };
 
-bool is_bf16(const KernelSpec& spec) { return spec.inputs[0].dtype == DType::bf16; }
-
 bool use_bf16_products(const LinearExtents& e) {
   return bf16_products() != Bf16Products::widened && e.rows * e.in * e.out > 0;
 }
@@ -121,20 +120,20 @@ bool use_bf16_products(const LinearExtents& e) {
 std::unique_ptr<Kernel> make_library_linear(const LinearExtents& e,
                                             bool bias,
                                             const KernelSpec& spec) {
-  if (is_bf16(spec)) return use_bf16_products(e) ? make_bf16_linear(e, bias, spec) : nullptr;
+  if (has_bf16(spec)) return use_bf16_products(e) ? make_bf16_linear(e, bias, spec) : nullptr;
   return is_small(e) ? nullptr : std::make_unique<LargeLinear>(e, bias, spec);
 }
 
 std::unique_ptr<Kernel> make_library_linear_bwd_data(const LinearExtents& e,
                                                      const KernelSpec& spec) {
-  if (is_bf16(spec)) return use_bf16_products(e) ? make_bf16_linear_bwd_data(e, spec) : nullptr;
+  if (has_bf16(spec)) return use_bf16_products(e) ? make_bf16_linear_bwd_data(e, spec) : nullptr;
   return is_small(e) ? nullptr : std::make_unique<LargeLinearBwdData>(e, spec);
 }
 
 std::unique_ptr<Kernel> make_library_linear_bwd_weights(const LinearExtents& e,
                                                         bool bias,
                                                         const KernelSpec& spec) {
-  if (is_bf16(spec))
+  if (has_bf16(spec))
     return use_bf16_products(e) ? make_bf16_linear_bwd_weights(e, bias, spec) : nullptr;
   return is_small(e) ? nullptr : std::make_unique<LargeLinearBwdWeights>(e, bias, spec);
 }
