@@ -6,8 +6,9 @@
 /// Elementwise functions of so few fp32 elements that one block does them.
 namespace lockstep::cuda {
 
-/// At most 16 elements a thread of a block of 1,024: some 1,000 cycles, less than a launch.
-inline constexpr std::int64_t kMostSmallElems = 16384;
+/// At most four elements a thread of a block of 1,024, one behind the other, since an output may be
+/// an input: some 2,000 cycles, less than a launch.
+inline constexpr std::int64_t kMostSmallElems = 4096;
 
 struct SmallElementwise {
   float* y;        ///< may be an input
