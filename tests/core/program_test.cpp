@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/ops/relu.h"
 #include "core/plan/flat_space.h"
+#include "tests/core/trace_helpers.h"
 #include "tests/support/null_backend.h"
 
 namespace lockstep {
@@ -78,7 +79,7 @@ TEST(Program, AFaultIsNamedWhereItIsLookedFor) {
 class PairingBackend final : public testing::NullBackend {
  public:
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
-    return std::make_unique<Noting>(ran, spec.path);
+    return std::make_unique<Noting>(ran, fmt::format("{} {}", name_of(spec.op.kind()), spec.path));
   }
   JoinedKernels join(std::span<Kernel* const> kernels) override {
     if (kernels.size() < 2) return {};
@@ -108,11 +109,66 @@ TEST(Program, JoinedKernelsRunAsOneUnlessTheyAreLookedAt) {
   PackedCopies packed;
   program.bind({arena->data(), nullptr, nullptr}, backend, packed);
   program.run_forward({});
-  EXPECT_THAT(backend.ran, ::testing::ElementsAre("first and second", "third"));
+  EXPECT_THAT(backend.ran, ::testing::ElementsAre("relu first and relu second", "relu third"));
   backend.ran.clear();
   program.name_faults();
   program.run_forward({});
-  EXPECT_THAT(backend.ran, ::testing::ElementsAre("first", "second", "third"));
+  EXPECT_THAT(backend.ran, ::testing::ElementsAre("relu first", "relu second", "relu third"));
+}
+
+/// Notes complete buckets in the list of what a device ran.
+class NotingListener final : public BucketListener {
+ public:
+  explicit NotingListener(std::vector<std::string>& ran) : ran_(ran) {}
+  void on_bucket_complete(int bucket) override { ran_.push_back(fmt::format("bucket {}", bucket)); }
+  void between_kernels() override {}
+
+ private:
+  std::vector<std::string>& ran_;
+};
+
+TEST(Program, BucketsAreCompleteBehindTheJoinedKernelsThatFillThem) {
+  PairingBackend backend;
+  const auto model = [](Builder& nn, Value x) {
+    return nn.linear(nn.linear(x, {.out_features = 5, .name = "a"}),
+                     {.out_features = 3, .name = "b"});
+  };
+  const Graph graph = trace_classifier(model, {4}, 3, 8);
+  // Metrics; b's weight and bias; a's.
+  const FlatSpace space = lay_out(graph, 2 * kSegmentAlignment * std::int64_t(sizeof(float)));
+  ASSERT_EQ(space.buckets.size(), 3u);
+  Program program(graph, backend, space, MemoryReuse::off);
+  const auto arena = backend.allocate(program.arena_bytes(), "arena");
+  const auto flat = backend.allocate(2 * std::size_t(space.elems) * sizeof(float), "flat arrays");
+  PackedCopies packed;
+  program.bind(
+      {arena->data(), flat->as<float>(), flat->as<float>() + space.elems}, backend, packed);
+  NotingListener listener(backend.ran);
+  const std::string loss = "softmax_cross_entropy softmax_cross_entropy1";
+
+  program.run_forward({});
+  program.run_backward({}, listener);
+  EXPECT_THAT(backend.ran,
+              ::testing::ElementsAre("linear a and linear b",
+                                     loss + " and linear_bwd_weights b",
+                                     "bucket 0",
+                                     "bucket 1",
+                                     "linear_bwd_data b and linear_bwd_weights a",
+                                     "bucket 2"));
+  backend.ran.clear();
+  program.name_faults();
+  program.run_forward({});
+  program.run_backward({}, listener);
+  EXPECT_THAT(backend.ran,
+              ::testing::ElementsAre("linear a",
+                                     "linear b",
+                                     loss,
+                                     "bucket 0",
+                                     "linear_bwd_weights b",
+                                     "bucket 1",
+                                     "linear_bwd_data b",
+                                     "linear_bwd_weights a",
+                                     "bucket 2"));
 }
 
 }  // namespace

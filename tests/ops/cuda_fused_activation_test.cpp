@@ -113,12 +113,16 @@ TEST_F(CudaFusedActivation, Conv2d) {
 }
 
 TEST_F(CudaFusedActivation, NanPassesReluBehindProducts) {
-  OpCase linear{.name = "NaN",
-                .op = std::make_shared<ops::Linear>(true, ops::Activation::relu),
-                .inputs = {random_f32({4, 16}, 1), random_f32({24, 16}, 2), random_f32({24}, 3)},
-                .parameters = {1, 2}};
-  linear.inputs[0].as<float>()[20] = std::numeric_limits<float>::quiet_NaN();
-  check(linear, 16, activated_linear);
+  // In fp32 the first is small, the second the library's.
+  for (const std::int64_t rows : {4, 260}) {
+    OpCase linear{
+        .name = fmt::format("NaN in {} rows", rows),
+        .op = std::make_shared<ops::Linear>(true, ops::Activation::relu),
+        .inputs = {random_f32({rows, 16}, 1), random_f32({24, 16}, 2), random_f32({24}, 3)},
+        .parameters = {1, 2}};
+    linear.inputs[0].as<float>()[20] = std::numeric_limits<float>::quiet_NaN();
+    check(linear, 16, activated_linear);
+  }
   const ops::Conv2dAttrs attrs{.bias = true, .relu = true};
   OpCase conv{
       .name = "NaN",

@@ -11,8 +11,20 @@
 namespace lockstep::test {
 namespace {
 
-const std::vector<Shape> kShapes = {
-    {0, 7}, {1}, {31}, {33}, {120, 10}, {1025}, {2, 5, 7, 3}, {0, 4, 4, 2}, {4, 16, 16, 8}};
+// The last few: as many fp32 elements as one block does on a GPU, and more.
+const std::vector<Shape> kShapes = {{0, 7},
+                                    {1},
+                                    {31},
+                                    {33},
+                                    {120, 10},
+                                    {1025},
+                                    {2, 5, 7, 3},
+                                    {0, 4, 4, 2},
+                                    {4095},
+                                    {4096},
+                                    {4097},
+                                    {4, 16, 16, 8},
+                                    {20003}};
 
 std::vector<OpCase> relu_cases() {
   std::vector<OpCase> cases;

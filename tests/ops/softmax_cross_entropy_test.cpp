@@ -122,6 +122,15 @@ std::vector<OpCase> all_loss_cases() {
       for (bool gradient : {true, false})
         cases.push_back(
             padded_case(token_case({2, 9, classes}, smoothing, gradient, Ignored::some), pitch));
+  // As many rows of as many classes as one block does on a GPU, and more.
+  for (std::int64_t rows : {255, 256, 257})
+    for (std::int64_t classes : {16, 17})
+      for (bool gradient : {true, false}) {
+        cases.push_back(loss_case(rows, classes, 0.1f, gradient, 4));
+        cases.push_back(token_case({1, rows, classes}, 0.0f, gradient, Ignored::some));
+        cases.push_back(
+            padded_case(token_case({1, rows, classes}, 0.1f, gradient, Ignored::some), 24));
+      }
   return cases;
 }
 

@@ -13,12 +13,36 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = HUGE_VALF;
 
-/// Gradients of `count` tensors and three scalars behind them.
+using Extents = std::vector<std::int64_t>;
+
+/// Of `count` tensors, empty ones among them.
+Extents mixed(std::int64_t count) {
+  Extents extents;
+  for (std::int64_t i = 0; i < count; ++i) extents.push_back(i % 50 == 7 ? 9000 + i : i % 41);
+  return extents;
+}
+
+/// At what one block does on a GPU, and beyond: blocks of kNormBlock elements, elements, both, and
+/// tensors in the arguments of a launch.
+std::vector<Extents> at_limits() {
+  Extents both(48, 1);
+  both.push_back(65536 - 48);
+  return {Extents(64, 700),
+          Extents(65, 700),
+          {1, 65535},
+          {1, 65536},
+          both,
+          Extents(112, 30),
+          Extents(113, 30)};
+}
+
+/// Gradients of tensors and three scalars behind them.
 struct Gradients {
-  explicit Gradients(std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      tensors.push_back({.offset = elems, .elems = i % 50 == 7 ? 9000 + i : i % 41});
-      elems += tensors.back().elems + i % 3;
+  explicit Gradients(const Extents& extents) {
+    for (const std::int64_t extent : extents) {
+      const auto gap = std::int64_t(tensors.size()) % 3;
+      tensors.push_back({.offset = elems, .elems = extent});
+      elems += extent + gap;
     }
     const HostTensor t = random_f32({elems + 3}, 1);
     values.assign(t.as<float>(), t.as<float>() + elems + 3);
@@ -152,9 +176,14 @@ std::vector<StepOutcome> expect_outcomes_of(Backend& backend, const Gradients& g
 
 std::vector<StepOutcome> expect_outcomes(Backend& backend) {
   // More tensors than a launch takes, and few, whose norms and outcome are one launch.
-  std::vector<StepOutcome> outcomes = expect_outcomes_of(backend, Gradients(300));
-  for (const StepOutcome& outcome : expect_outcomes_of(backend, Gradients(20)))
-    outcomes.push_back(outcome);
+  std::vector<Extents> cases{mixed(300), mixed(20)};
+  for (const Extents& extents : at_limits()) cases.push_back(extents);
+  std::vector<StepOutcome> outcomes;
+  for (const Extents& extents : cases) {
+    SCOPED_TRACE(fmt::format("{} tensors, the last of {}", extents.size(), extents.back()));
+    for (const StepOutcome& outcome : expect_outcomes_of(backend, Gradients(extents)))
+      outcomes.push_back(outcome);
+  }
   return outcomes;
 }
 

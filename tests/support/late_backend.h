@@ -36,6 +36,7 @@ class LateBackend final : public Backend {
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
     return inner_->make_kernel(spec);
   }
+  JoinedKernels join(std::span<Kernel* const> kernels) override { return inner_->join(kernels); }
   DevicePeaks measure_peaks() override { return inner_->measure_peaks(); }
 
   void synchronize() override { arrive(asked_); }

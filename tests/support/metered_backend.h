@@ -47,6 +47,7 @@ class MeteredBackend final : public Backend {
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override {
     return inner_->make_kernel(spec);
   }
+  JoinedKernels join(std::span<Kernel* const> kernels) override { return inner_->join(kernels); }
   DevicePeaks measure_peaks() override { return inner_->measure_peaks(); }
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
     inner_->copy_to_device(device, host, bytes);
