@@ -10,6 +10,7 @@
 #include "core/base/machine.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/error_meeting.h"
+#include "launcher/host_facts.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_origin.h"
 #include "launcher/saved_run.h"
