@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <sstream>
+#include <string>
 
 #include "core/nn/zoo.h"
+#include "core/plan/flat_space.h"
 #include "parallel/replica.h"
 #include "parallel/self_communicator.h"
 #include "parallel/training_feed.h"
@@ -49,15 +52,19 @@ Value small_model(Builder& nn, Value x) {
   return nn.linear(x, {.out_features = 3, .bias = false});
 }
 
+/// Of two metrics alone, which are complete in forward, and of these with a weight. Either way there
+/// are several, complete within joined kernels.
+constexpr double kMetricsBucketMb = 0.0004, kMixedBucketMb = 0.0005;
+
 /// Steps of micro-batches of 40, 40, 40 and 30 samples.
-testing::SmallRun small_run() {
+testing::SmallRun small_run(double bucket_mb) {
   const auto data = std::make_shared<Flowers>();
   testing::SmallRun run{small_model, {data, data}, {.global_batch = 150, .micro_batch = 40}};
   run.options.steps = 5;
   run.options.optimizer = Adamw{.lr = 1e-2f};
   run.options.clip_norm = 0.5f;
   run.options.shards = 2;
-  run.options.bucket_mb = 0.0005;  // several, complete within joined kernels
+  run.options.bucket_mb = bucket_mb;
   run.options.log_every = 0;
   run.options.noise_scale_every = 0;
   run.options.workers = 1;
@@ -70,25 +77,58 @@ void expect_equal(const TrainSummary& joined, const TrainSummary& apart) {
   EXPECT_EQ(joined.val_loss, apart.val_loss);
 }
 
-TEST(SmallProgram, EqualBitsWhereKernelsAreTimedOneByOne) {
-  testing::SmallRun run = small_run();
-  run.options.profile = true;
+/// Sizes of the buckets, in elements.
+std::vector<std::int64_t> buckets_of(const testing::SmallRun& run) {
   SelfCommunicator alone;
-  const TrainSummary apart = testing::train(run, alone);
-  run.options.profile = false;
-  for (const bool graphs : {false, true}) {
-    run.options.use_graphs = graphs;
-    expect_equal(testing::train(run, alone), apart);
-    expect_equal(testing::train(run, testing::mpi_world()), apart);
+  testing::DeviceContext context(alone);
+  const Replica replica(
+      context, run.model, softmax_cross_entropy, run.data.train->spec(), run.options, {});
+  std::vector<std::int64_t> buckets;
+  std::istringstream lines(replica.program_text());
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("bucket "))
+      buckets.push_back(std::stoll(line.substr(line.find("elems=") + 6)));
+  return buckets;
+}
+
+struct Counted {
+  TrainSummary summary;
+  std::size_t launches;
+};
+Counted train_counted(const testing::SmallRun& run) {
+  SelfCommunicator alone;
+  emulator::reset_calls();
+  TrainSummary summary = testing::train(run, alone);
+  return {std::move(summary), emulator::calls().kernel_launches};
+}
+
+TEST(SmallProgram, EqualBitsWhereKernelsAreTimedOneByOne) {
+  for (const double bucket_mb : {kMetricsBucketMb, kMixedBucketMb}) {
+    SCOPED_TRACE(bucket_mb);
+    testing::SmallRun run = small_run(bucket_mb);
+    const std::vector<std::int64_t> buckets = buckets_of(run);
+    ASSERT_GT(buckets.size(), 2u);
+    EXPECT_EQ(buckets[0] == 2 * kSegmentAlignment, bucket_mb == kMetricsBucketMb) << buckets[0];
+    run.options.profile = true;
+    const Counted apart = train_counted(run);
+    run.options.profile = false;
+    for (const bool graphs : {false, true}) {
+      run.options.use_graphs = graphs;
+      const Counted joined = train_counted(run);
+      if (!graphs) {
+        EXPECT_LT(joined.launches, apart.launches) << "nothing was joined";
+      }
+      expect_equal(joined.summary, apart.summary);
+      expect_equal(testing::train(run, testing::mpi_world()), apart.summary);
+    }
   }
 }
 
 /// Of one step of the model of `hidden` layers, all of whose samples are one micro-batch.
 std::size_t launches_of_a_step(const nn::ModelSpec& model, const Optimizer& optimizer) {
-  TrainOptions options = small_run().options;
+  TrainOptions options = small_run(/*bucket_mb=*/0).options;
   options.micro_batch = options.global_batch;
   options.shards = 0;
-  options.bucket_mb = 0;
   options.optimizer = optimizer;
   options.use_graphs = false;
   SelfCommunicator alone;
