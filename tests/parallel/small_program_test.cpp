@@ -52,8 +52,8 @@ Value small_model(Builder& nn, Value x) {
   return nn.linear(x, {.out_features = 3, .bias = false});
 }
 
-/// Of two metrics alone, which are complete in forward, and of these with a weight. Either way there
-/// are several, complete within joined kernels.
+/// Of two metrics alone, which are complete in forward, and of these with a weight. Either way
+/// there are several, complete within joined kernels.
 constexpr double kMetricsBucketMb = 0.0004, kMixedBucketMb = 0.0005;
 
 /// Steps of micro-batches of 40, 40, 40 and 30 samples.
