@@ -72,15 +72,14 @@ void conclude_step(const Device& device,
 }
 
 bool conclude_small_step(const Device& device, const StepSums& sums, StepOutcome* outcome) {
-  std::int64_t elems = 0, tiles = 0, ranges = 0;
+  std::int64_t elems = 0, tiles = 0;
   for (const FlatRange& tensor : sums.tensors) {
     elems += tensor.elems;
     tiles += ceil_div(tensor.elems, kNormBlock);
-    ranges += tensor.elems > 0;
   }
-  if (elems == 0 || elems > kMostSmallGradients || tiles > kTeams ||
-      ranges > RangeTable<FlatRange>::kMost)
-    return false;
+  // A tensor with elements has a tile at least, so that all of them fit one table.
+  static_assert(kTeams <= RangeTable<FlatRange>::kMost);
+  if (elems == 0 || elems > kMostSmallGradients || tiles > kTeams) return false;
   for_each_table(sums.tensors, kNormBlock, [&](const RangeTable<FlatRange>& table) {
     launch("conclude_small_step",
            {.shared_bytes = kTeams * sizeof(double)},
