@@ -92,11 +92,12 @@ void BlockRun::wait(State state, const Site& site) {
   watched = true;
 }
 
-void BlockRun::fail(cudaError_t status, const std::string& text) {
+void BlockRun::fail(cudaError_t status, std::string text) {
   watched = false;
   failed_ = true;
   status_ = status;
   text_ = fmt::format("{}: {}", place_of(progress.thread), text);
+  text = {};  // nothing on this stack is destroyed
   switch_context(*threads_[std::size_t(progress.thread)].context, scheduler_, true);
   std::abort();  // nobody switches back
 }

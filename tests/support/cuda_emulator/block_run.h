@@ -42,7 +42,7 @@ class BlockRun {
   std::uint64_t warp_operation(
       WarpOperation operation, unsigned mask, std::uint64_t bits, int source, const Site& site);
   /// Ends the whole launch with a Fault whose text is where this thread is, and `text`.
-  [[noreturn]] void fail(cudaError_t status, const std::string& text);
+  [[noreturn]] void fail(cudaError_t status, std::string text);
 
  private:
   enum class State : std::uint8_t { ready, at_barrier, in_warp_operation, ended };
