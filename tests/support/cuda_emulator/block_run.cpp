@@ -97,7 +97,7 @@ void BlockRun::fail(cudaError_t status, std::string text) {
   failed_ = true;
   status_ = status;
   text_ = fmt::format("{}: {}", place_of(progress.thread), text);
-  text = {};  // nothing on this stack is destroyed
+  std::string().swap(text);  // nothing on this stack is destroyed
   switch_context(*threads_[std::size_t(progress.thread)].context, scheduler_, true);
   std::abort();  // nobody switches back
 }
