@@ -15,7 +15,7 @@
 namespace lockstep {
 
 /// A captured segment of a step: the device's graphs, and between them what the host has to do
-/// itself each time, as an exchange that MPI moves.
+/// itself each time, as whatever MPI moves.
 class CapturedWork {
  public:
   /// Launches all of it, in order.
@@ -79,8 +79,8 @@ struct GraphKey {
   int merges = -1;         ///< with which that shard's sum is added; -1: no shard ends
   /// Of the global batch whose exchange and update it holds; -1: it is not a step's last segment.
   std::int64_t step_samples = -1;
-  /// Where batch norm's groups are of several ranks: its place in steps of `step_samples` samples,
-  /// which all else follows from. Nothing else is said then.
+  /// Where NCCL moves the statistics of batch norm over several ranks: its place in steps of
+  /// `step_samples` samples, which all else follows from. Nothing else is said then.
   int round = -1;
   auto operator<=>(const GraphKey&) const = default;
 };

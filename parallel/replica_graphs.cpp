@@ -12,13 +12,14 @@
 // since what does (StepCounters, samples, their weight) lies in device memory. The second time it
 // happens it is captured as a CUDA graph, afterwards one launch replays it. Exchange and update are
 // part of a step's last segment where the exchange stands in stream order; otherwise that segment
-// is cut at each exchange. Steps in which somebody looks at single phases or gradients are not
-// replayed.
+// is cut at each exchange, and each one at every statistic of batch norm that ranks share, and no
+// rank has to know whether another replays. Steps in which somebody looks at single phases or
+// gradients are not replayed.
 //
 // NCCL wants a collective captured, and replayed, by all its ranks or by none. So all that decides
 // it is equal on all ranks, or agreed upon: why nothing is captured, which steps are looked at, and
 // whether a capture succeeded; and the last segments of steps of as many samples have one key.
-// Where batch norm's groups are of several ranks collectives stand in every segment. Then all keys
+// Where batch norm's groups are of several ranks NCCL stands in every segment. Then all keys
 // are places: a round in a step of so many samples. A schedule is a function of samples and rank,
 // the ranks of a group have equally many rounds, since who has fewer micro-batches joins the others
 // without samples, and what else keys hold follows from the place. So all ranks of a group come to
@@ -64,9 +65,7 @@ std::string Replica::State::reason_against_graphs() const {
   if (fault_player() != nullptr) return "LOCKSTEP_FAULT plays faults";
   if (options.profile) return "--profile times every operator";
   if (ranges_ != nullptr) return "a tool is attached that sees every operator";
-  if (batch.cluster > 1) {
-    if (!exchange.in_stream_order())
-      return "batch norm's groups are of several ranks, and MPI moves their statistics";
+  if (captures_by_place()) {
     // Of whole batches and of an epoch's last.
     const int rounds = training_schedule(batch, batch.global_batch, context.rank()).most_rounds;
     if (2 * (rounds + 1) > kMostGraphsByPlace)
@@ -81,12 +80,17 @@ std::string Replica::State::reason_against_graphs() const {
   return {};
 }
 
+bool Replica::State::captures_by_place() const {
+  return batch.cluster > 1 && exchange.in_stream_order();
+}
+
 bool Replica::State::captures_now() const {
   return why_no_graphs_.empty() && !checks_ && !device_timer.was_asked() && !shard_norms.measures();
 }
 
 GraphKey Replica::State::graph_key(const StepSegment& segment) const {
-  if (batch.cluster > 1) return {.step_samples = segment.schedule->samples, .round = segment.round};
+  if (captures_by_place())
+    return {.step_samples = segment.schedule->samples, .round = segment.round};
   GraphKey key{.accumulate = segment.state.accumulate};
   if (segment.program != nullptr) {
     key.samples = segment.program->samples;

@@ -67,6 +67,21 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
     RunState state = {};
   };
 
+  /// Batch norm's group as kernels of a step see it.
+  class StepGroup final : public KernelGroup {
+   public:
+    explicit StepGroup(State& state) : state_(state) {}
+    int size() const override { return state_.group_->size(); }
+    void all_gather(const void* send, void* recv, std::size_t bytes) override {
+      state_.exchange_by_host([group = state_.group_.get(), send, recv, bytes] {
+        group->all_gather(send, recv, bytes);
+      });
+    }
+
+   private:
+    State& state_;
+  };
+
   void initialise_parameters();
   void load_initial_weights();
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
@@ -87,6 +102,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   static bool all_say(Communicator& ranks, bool yes);
   GraphKey graph_key(const StepSegment& segment) const;
   std::string reason_against_graphs() const;
+  /// Whether collectives of NCCL stand in every segment, not just in a step's last.
+  bool captures_by_place() const;
   bool captures_now() const;
   /// What only the host can do, which is not the exchange where that stands in stream order.
   template <typename Work>
@@ -131,7 +148,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   void play_nan(std::int64_t step);
 
   data::SampleSpec samples_;
-  std::unique_ptr<Communicator> group_;
+  std::unique_ptr<Communicator> group_;  // of batch norm; null: groups are local
+  StepGroup step_group_{*this};
   bool on_host_;  // the device is the processor itself
   /// Behind the copies of the last micro-batches, in turn. Those before have been made.
   std::array<std::unique_ptr<DeviceEvent>, kHeldMicroBatches> copied_;

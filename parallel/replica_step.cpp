@@ -37,7 +37,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   segment.state = {.seed = options.seed,
                    .step = std::uint64_t(step),
                    .counters = counters.on_device(),
-                   .group = group_.get()};
+                   .group = group_ ? &step_group_ : nullptr};
   begin_step(schedule, step, lr);
   const bool apart = exchanges_apart(schedule);
   timer_.start();

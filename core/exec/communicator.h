@@ -32,14 +32,21 @@ struct CommBlock {
   std::int64_t elems = 0;
 };
 
+/// What kernels may ask of ranks that work together; see RunState::group. Same rules as for a
+/// Communicator, which is one.
+class KernelGroup {
+ public:
+  virtual ~KernelGroup() = default;
+  virtual int size() const = 0;
+  /// recv: [size][bytes], in rank order.
+  virtual void all_gather(const void* send, void* recv, std::size_t bytes) = 0;
+};
+
 /// Ranks that work together. Every member calls the same collectives in the same order with
 /// matching sizes. Throws CommError. Functions without `start_` block until complete.
-class Communicator {
+class Communicator : public KernelGroup {
  public:
-  virtual ~Communicator() = default;
-
   virtual int rank() const = 0;
-  virtual int size() const = 0;
 
   /// Consecutive ranks that share a host, as many on every host; size() where all share one, and
   /// where hosts are not known or have different numbers. Equal on all ranks.
@@ -47,8 +54,6 @@ class Communicator {
 
   virtual void barrier() = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
-  /// recv: [size][bytes], in rank order.
-  virtual void all_gather(const void* send, void* recv, std::size_t bytes) = 0;
   /// Variable sizes: rank r contributes bytes[r]; recv is their concatenation.
   virtual void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) = 0;
 

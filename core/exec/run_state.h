@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-class Communicator;
+class KernelGroup;
 struct StepCounters;
 
 /// What changes from one run of a program to the next; kernels read it, nobody writes it meanwhile.
@@ -21,7 +21,7 @@ struct RunState {
   /// device captures no graphs.
   const StepCounters* counters = nullptr;
   /// The ranks whose micro-batches form one batch-norm group; null where groups are local.
-  Communicator* group = nullptr;
+  KernelGroup* group = nullptr;
 };
 
 }  // namespace lockstep

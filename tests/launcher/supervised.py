@@ -94,6 +94,12 @@ class SupervisedTest(ProgramTest):
     def await_ranks(self, count):
         return self.await_that(lambda: len(r := self.ranks()) == count and r, f"no {count} ranks")
 
+    def kill_rank(self, ranks):
+        """Kills the last, and waits until all are gone. `ranks`: those of await_ranks(), called
+        before what is waited for first: on a busy machine the run may end while they are sought."""
+        os.kill(ranks[-1], signal.SIGKILL)
+        self.await_that(lambda: not set(ranks) & set(self.ranks()), "ranks go on")
+
     def summary(self, name="run"):
         return json.loads((self.folder / name / "summary.json").read_text())
 
@@ -109,10 +115,12 @@ class Supervised(SupervisedTest):
 
     def test_a_killed_rank_costs_no_bit(self):
         process = self.run_supervised()
+        step = -1
         for _ in range(2):
-            step = self.await_checkpoint()
-            os.kill(self.await_ranks(2)[1], signal.SIGKILL)
+            ranks = self.await_ranks(2)
             self.await_checkpoint(after=step)
+            self.kill_rank(ranks)
+            step = self.await_checkpoint()
         self.assertEqual(self.finish(process), 0, self.texts())
         out, err = self.texts()
         self.assertIn("2 restarts", out)
@@ -124,10 +132,10 @@ class Supervised(SupervisedTest):
 
     def test_a_killed_launcher_leaves_no_ranks(self):
         process = self.run_supervised()
-        self.await_checkpoint()
+        ranks = self.await_ranks(2)
         mpirun = [p for p in processes_with(str(self.folder / "run"))
                   if pathlib.Path(f"/proc/{p}/comm").read_text().strip() in ("mpirun", "orterun")]
-        ranks = self.await_ranks(2)
+        self.await_checkpoint()
         os.kill(mpirun[0], signal.SIGKILL)
         self.await_that(lambda: not set(ranks) & set(self.ranks()), "ranks outlive mpirun")
         self.assertEqual(self.finish(process), 0, self.texts())
@@ -182,8 +190,7 @@ class Supervised(SupervisedTest):
             ranks = self.await_ranks(2)
             # mpirun may hang where a rank dies earlier, and say nothing of it.
             self.await_that(lambda: self.texts()[0].count("told by") == start, "no start")
-            os.kill(ranks[0], signal.SIGKILL)
-            self.await_that(lambda: not set(ranks) & set(self.ranks()), "ranks go on")
+            self.kill_rank(ranks)
         self.assertEqual(self.finish(process), 137, self.texts())
         out, err = self.texts()
         self.assertEqual(err.count("was ended by signal 9"), 3, err)
@@ -208,8 +215,9 @@ class Supervised(SupervisedTest):
         (self.folder / "run").rename(self.folder / "other")
         process = self.run_supervised("--resume=other", "--checkpoint-every=100000",
                                       "--max-restarts=9")
+        ranks = self.await_ranks(2)
         self.await_that(lambda: (self.folder / "run/history.jsonl").exists(), "no start")
-        os.kill(self.await_ranks(2)[1], signal.SIGKILL)  # before the first checkpoint of its own
+        self.kill_rank(ranks)  # before the first checkpoint of its own
         self.await_that(lambda: self.texts()[0].count(" steps done\n") == 2, "no restart")
         process.send_signal(signal.SIGTERM)
         self.assertEqual(self.finish(process), 75, self.texts())
@@ -226,8 +234,8 @@ class Supervised(SupervisedTest):
                                         ("run", [], [signal.SIGINT] * 2),
                                         ("train", ["--resume=auto"], [signal.SIGINT] * 2)):
             process = self.start(command, "--ranks=2", "--checkpoint-every=200", *flags)
-            self.await_that(lambda: re.search(r"step \d+/", self.texts()[0]), "no step")
             ranks = self.await_ranks(2)
+            self.await_that(lambda: re.search(r"step \d+/", self.texts()[0]), "no step")
             os.kill(ranks[0], signal.SIGSTOP)
             for number in signals:
                 process.send_signal(number)
@@ -274,11 +282,11 @@ exec bash -c "$*"
                     "OMPI_MCA_oob_tcp_if_include": "lo", "OMPI_MCA_mpi_yield_when_idle": "1"}
         process = self.start("run", "--hosts=hosta:1,hostb:1", f"--ssh={ssh}", "--backoff=0.1",
                              "--checkpoint-every=50", "--max-restarts=30", environment=loopback)
-        step = self.await_checkpoint()
         second = next(p for p in self.await_ranks(2) if b"OMPI_COMM_WORLD_RANK=1\0" in
                       pathlib.Path(f"/proc/{p}/environ").read_bytes())
         daemon = int(re.search(r"(?m)^PPid:\s+(\d+)",
                                pathlib.Path(f"/proc/{second}/status").read_text())[1])
+        step = self.await_checkpoint()
         self.write("gone", "hosta hostb")
         os.kill(daemon, signal.SIGKILL)
         os.kill(second, signal.SIGKILL)
@@ -314,9 +322,10 @@ class SelfStarted(SupervisedTest):
 
     def test_a_killed_rank_is_named(self):
         process = self.start("train", "--ranks=2")
+        ranks = self.await_ranks(2)
         # mpirun may hang where a rank dies earlier, and say nothing of it.
         self.await_that(lambda: "told by" in self.texts()[0], "no start")
-        os.kill(self.await_ranks(2)[1], signal.SIGKILL)
+        self.kill_rank(ranks)
         self.assertEqual(self.finish(process), 137, self.texts())
         self.assertRegex(self.texts()[1], r"error: rank \d on \S+ was ended by signal 9")
 

@@ -9,10 +9,8 @@
 #include <thread>
 
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "parallel/graph_cache.h"
 #include "parallel/input_stage.h"
 #include "parallel/mpi_communicator.h"
 #include "parallel/mpi_session.h"
@@ -123,15 +121,25 @@ TEST(GraphReplay, EqualBitsOfATransformer) {
 // Through the host: captured in graphs that exchanges cut.
 TEST(GraphReplay, EqualBitsOfSeveralRanks) { expect_equal_bits(small_run(), testing::mpi_world()); }
 
-// On the last rank, of each graph in turn: of micro-batches, of a shard's sum, of buckets.
-TEST(GraphReplay, EqualBitsWhereAGraphCannotBeCaptured) {
+/// Every graph is cut at batch norm's statistics. A rank has a round less in the epoch's last step.
+testing::SmallRun run_of_shared_batch_norm() {
   testing::SmallRun run = small_run();
+  run.options.batch_norm = BatchNormPolicy::parse("group:8");
+  return run;
+}
+
+TEST(GraphReplay, EqualBitsOfBatchNormOverRanks) {
+  expect_equal_bits(run_of_shared_batch_norm(), testing::mpi_world());
+}
+
+// On the last rank, each of the first graphs in turn.
+void expect_equal_bits_where_one_cannot_be_captured(testing::SmallRun run, int graphs) {
   run.options.use_graphs = false;
   const TrainSummary eager = testing::train(run, testing::mpi_world());
   run.options.use_graphs = true;
   Communicator& ranks = testing::mpi_world();
   const bool fails = ranks.rank() == ranks.size() - 1;
-  for (int graph = 1; graph <= 6; ++graph) {
+  for (int graph = 1; graph <= graphs; ++graph) {
     if (fails) emulator::spoil_capture(graph);
     const TrainSummary summary = testing::train(run, ranks);
     emulator::spoil_capture(0);
@@ -141,6 +149,16 @@ TEST(GraphReplay, EqualBitsWhereAGraphCannotBeCaptured) {
     EXPECT_EQ(why_not.empty(), !fails) << graph;
     EXPECT_EQ(why_not.find("cudaErrorStreamCaptureInvalidated") != why_not.npos, fails) << why_not;
   }
+}
+
+// Of micro-batches, of a shard's sum, of buckets.
+TEST(GraphReplay, EqualBitsWhereAGraphCannotBeCaptured) {
+  expect_equal_bits_where_one_cannot_be_captured(small_run(), 6);
+}
+
+// Also between two statistics of a micro-batch.
+TEST(GraphReplay, EqualBitsWhereAGraphOfBatchNormOverRanksCannotBeCaptured) {
+  expect_equal_bits_where_one_cannot_be_captured(run_of_shared_batch_norm(), 12);
 }
 
 /// More than a rank of small_run() sends.
@@ -199,119 +217,6 @@ TEST(GraphReplay, SaysWhyNotWhereEveryStepIsLogged) {
   const TrainSummary summary = testing::train(run, alone);
   EXPECT_EQ(summary.graph_use->graphs, 0);
   EXPECT_THAT(summary.graph_use->why_not, ::testing::HasSubstr("--log-every"));
-}
-
-/// Segments that add one to a number on the device.
-class Segments : public ::testing::Test {
- protected:
-  static constexpr float kOne = 1;
-
-  void add_one() { device_->add(number(), number(), number() + 1, 1); }
-  float* number() { return memory_->as<float>(); }
-  float value() {
-    float value = 0;
-    device_->copy_to_host(&value, number(), sizeof value);
-    return value;
-  }
-  bool capture(const std::function<void(WorkCapture&)>& work, bool others_captured = true) {
-    return graphs_.capture({.samples = 1},
-                           {work, [=](bool own) { return own && others_captured; }});
-  }
-
-  std::unique_ptr<Backend> device_ = testing::make_test_backend();
-  std::unique_ptr<DeviceBuffer> memory_ = device_->allocate(2 * sizeof(float), "number and one");
-  GraphCache graphs_{*device_};
-
-  void SetUp() override { device_->copy_to_device(number() + 1, &kOne, sizeof kOne); }
-};
-
-TEST_F(Segments, AreCapturedTheSecondTime) {
-  const auto work = [&](WorkCapture&) { add_one(); };
-  EXPECT_FALSE(capture(work)) << "the first time is for libraries to load";
-  EXPECT_FALSE(graphs_.has_failed());
-  EXPECT_EQ(value(), 0);
-  EXPECT_TRUE(capture(work));
-  EXPECT_EQ(value(), 1) << "capturing does the work once";
-  graphs_.find({.samples = 1})->replay();
-  EXPECT_EQ(value(), 2);
-}
-
-TEST_F(Segments, AreCutWhereTheHostHasToWork) {
-  std::vector<float> seen;
-  const auto work = [&](WorkCapture& capture) {
-    add_one();
-    capture.cut_for_host([&] { seen.push_back(value()); });
-    add_one();
-  };
-  capture(work);
-  EXPECT_TRUE(capture(work));
-  graphs_.find({.samples = 1})->replay();
-  EXPECT_EQ(value(), 4);
-  EXPECT_EQ(seen, (std::vector<float>{1, 3}));
-}
-
-TEST_F(Segments, ThatCannotBeCapturedAreTriedOnce) {
-  int calls = 0;
-  const auto work = [&](WorkCapture&) {
-    ++calls;
-    add_one();
-    device_->synchronize();
-  };
-  capture(work);
-  EXPECT_FALSE(capture(work));
-  EXPECT_TRUE(graphs_.has_failed());
-  EXPECT_THAT(graphs_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
-  EXPECT_EQ(value(), 0) << "nothing was done";
-  add_one();
-  EXPECT_EQ(value(), 1) << "the device goes on";
-  EXPECT_FALSE(capture(work));
-  EXPECT_EQ(calls, 1);
-}
-
-TEST_F(Segments, ThatAnotherRankCouldNotCaptureAreNotDone) {
-  const auto work = [&](WorkCapture&) { add_one(); };
-  capture(work);
-  EXPECT_FALSE(capture(work, false));
-  EXPECT_EQ(value(), 0);
-  EXPECT_EQ(graphs_.why_not(), "another rank could not capture a step");
-  EXPECT_EQ(graphs_.find({.samples = 1}), nullptr);
-}
-
-TEST_F(Segments, ThatFailBehindACutGoOnThere) {
-  std::vector<float> seen;
-  const auto work = [&](WorkCapture& capture) {
-    for (int i = 0; i < 2; ++i) {
-      add_one();
-      capture.cut_for_host([&] { seen.push_back(value()); });
-    }
-    add_one();
-    device_->synchronize();
-    capture.cut_for_host([&] { seen.push_back(value()); });
-    add_one();
-  };
-  capture(work);
-  EXPECT_TRUE(capture(work));
-  EXPECT_EQ(value(), 4) << "each once";
-  EXPECT_EQ(seen, (std::vector<float>{1, 2, 3}));
-  EXPECT_TRUE(graphs_.has_failed());
-  EXPECT_THAT(graphs_.why_not(), ::testing::HasSubstr("cudaErrorStreamCapture"));
-  EXPECT_EQ(graphs_.find({.samples = 1}), nullptr);
-}
-
-TEST_F(Segments, AnErrorOfTheNetworkSaysHowToDoWithoutGraphs) {
-  const auto work = [&](WorkCapture&) { throw CommError("rank 1: gone", "look at rank 1"); };
-  capture(work);
-  try {
-    capture(work);
-    FAIL() << "the communicator is of no use any more";
-  } catch (const CommError& error) {
-    EXPECT_STREQ(error.what(), "rank 1: gone");
-    EXPECT_THAT(error.hint(),
-                ::testing::AllOf(::testing::HasSubstr("LOCKSTEP_GRAPH=0"),
-                                 ::testing::HasSubstr("look at rank 1")));
-  }
-  add_one();
-  EXPECT_EQ(value(), 1) << "the device goes on";
 }
 
 /// Steps of whole batches.
