@@ -120,6 +120,7 @@ bool GraphCache::capture(const GraphKey& key, const Attempt& attempt) {
     entry.fails = has_failed_ = true;
     WorkCapture rest(backend_, progress.cuts);
     attempt.launch(rest);
+    LOCKSTEP_ASSERT(!rest.skips());  // else the rest was thrown away with what had been done
     return true;
   }
   if (!attempt.agree(work.has_value())) {

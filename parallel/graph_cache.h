@@ -52,6 +52,8 @@ class WorkCapture {
 
   /// Ends a graph, launches it, does `work`, and begins the next graph; replays do `work` as well.
   void cut_for_host(std::function<void()> work);
+  /// Whether cuts that have been done are still to come.
+  bool skips() const { return left_to_skip_ > 0; }
   CapturedWork finish();
   /// Launches what finish() left.
   static void launch_last(const CapturedWork& work);
@@ -76,7 +78,8 @@ struct GraphKey {
   bool accumulate = false;
   int stale_copies = 0;    ///< packed copies of weights that are made first
   int shards_pending = 0;  ///< pending sums before the shard that ends with it
-  int merges = -1;         ///< with which that shard's sum is added; -1: no shard ends
+  /// With which that shard's sum is added, 0 where that is the host's work; -1: no shard ends.
+  int merges = -1;
   /// Of the global batch whose exchange and update it holds; -1: it is not a step's last segment.
   std::int64_t step_samples = -1;
   /// Where NCCL moves the statistics of batch norm over several ranks: its place in steps of

@@ -11,10 +11,10 @@
 // the step that is the same in every step: hundreds of launches whose arguments do not change,
 // since what does (StepCounters, samples, their weight) lies in device memory. The second time it
 // happens it is captured as a CUDA graph, afterwards one launch replays it. Exchange and update are
-// part of a step's last segment where the exchange stands in stream order; otherwise that segment
-// is cut at each exchange, and each one at every statistic of batch norm that ranks share, and no
-// rank has to know whether another replays. Steps in which somebody looks at single phases or
-// gradients are not replayed.
+// part of a step's last segment. Where MPI moves the exchange a segment is cut, into graphs between
+// which the host works: at each bucket, at the sum of a shard, and at every statistic of batch norm
+// that ranks share. Then no rank has to know whether another replays. Steps in which somebody looks
+// at single phases or gradients are not replayed.
 //
 // NCCL wants a collective captured, and replayed, by all its ranks or by none. So all that decides
 // it is equal on all ranks, or agreed upon: why nothing is captured, which steps are looked at, and
@@ -30,15 +30,16 @@
 //
 // Where a capture fails before anything was done the segment is launched eagerly instead, kernel
 // by kernel. Behind a cut, graphs and exchanges have been done: the calls are made once more, but
-// those up to that cut go into a capture that is thrown away, and its exchanges are left out. Their
-// order is a program's and so the same, and what they change on the host comes to the same when
-// done twice. There is no way on where the host's own work fails behind a graph. Nor is there from
-// an error of NCCL inside a capture: its communicator has been given up by then, so that the error
-// says how to do without graphs.
+// those up to that cut go into a capture that is thrown away, and the host's work is left out.
+// Their order is a program's and so the same, and what they change on the host comes to the same
+// when done twice. There is no way on where the host's own work fails behind a graph. Nor is there
+// from an error of NCCL inside a capture: its communicator has been given up by then, so that the
+// error says how to do without graphs.
 namespace lockstep {
 namespace {
 
-// Graphs take memory on the device, and keys that are places make one for each micro-batch.
+// Graphs take memory on the device, and keys that are places make one for each micro-batch; others
+// are few, however many graphs a segment is cut into.
 constexpr int kMostGraphsByPlace = 64;
 
 /// `place` names the capture while it lives.
@@ -96,7 +97,9 @@ GraphKey Replica::State::graph_key(const StepSegment& segment) const {
     key.samples = segment.program->samples;
     key.stale_copies = segment.program->program->stale_copies();
   }
-  if (segment.ends_shard || segment.ends_step) {
+  if (!exchange.in_stream_order()) {
+    if (segment.ends_shard) key.merges = 0;
+  } else if (segment.ends_shard || segment.ends_step) {
     const GradientExchange::ShardPlace place = exchange.place();
     key.shards_pending = place.pending;
     key.merges = place.merges;

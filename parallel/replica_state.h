@@ -73,8 +73,9 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
     explicit StepGroup(State& state) : state_(state) {}
     int size() const override { return state_.group_->size(); }
     void all_gather(const void* send, void* recv, std::size_t bytes) override {
-      state_.exchange_by_host([group = state_.group_.get(), send, recv, bytes] {
-        group->all_gather(send, recv, bytes);
+      state_.by_host([state = &state_, send, recv, bytes] {
+        state->group_->all_gather(send, recv, bytes);
+        state->move_exchange();  // a replay comes to no place between kernels
       });
     }
 
@@ -105,14 +106,19 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   /// Whether collectives of NCCL stand in every segment, not just in a step's last.
   bool captures_by_place() const;
   bool captures_now() const;
-  /// What only the host can do, which is not the exchange where that stands in stream order.
+  /// Does what only the host can do, unless it stands in stream order: what MPI moves, and sums of
+  /// shards. Cuts the capture under way; replays do it in the same phase.
   template <typename Work>
-  void exchange_by_host(Work work) {
-    if (capture_ == nullptr || exchange.in_stream_order())
+  void by_host(Work work) {
+    if (capture_ == nullptr || exchange.in_stream_order()) return work();
+    capture_->cut_for_host([&position = context.position(),
+                            phase = context.position().read().phase,
+                            work = std::move(work)] {
+      position.enter(phase);
       work();
-    else
-      capture_->cut_for_host(work);
+    });
   }
+  void move_exchange();
   void set_sample_weight(const Schedule& schedule);
   void copy_sample_weight(const BoundProgram& program);
   void check_labels(const data::LoadedBatch& loaded) const;

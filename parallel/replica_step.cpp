@@ -177,7 +177,7 @@ void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule)
 }
 
 void Replica::State::start_bucket(int bucket) {
-  exchange_by_host([this, bucket] { start_exchange(bucket); });
+  by_host([this, bucket] { start_exchange(bucket); });
 }
 
 void Replica::State::start_exchange(int bucket) {
@@ -192,7 +192,11 @@ void Replica::State::start_exchange(int bucket) {
 }
 
 void Replica::State::between_kernels() {
-  if (capture_ != nullptr || !exchange.in_flight()) return;
+  if (capture_ == nullptr) move_exchange();
+}
+
+void Replica::State::move_exchange() {
+  if (!exchange.in_flight()) return;
   const auto begin = Clock::now();
   const DeviceScope scope(profiler.get(), moving_work_);
   exchange.progress();
@@ -208,7 +212,7 @@ void Replica::State::finish_shard(const StepSegment& segment) {
     for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
     end_shard(*segment.shard, *segment.schedule);
   }
-  exchange_by_host([this] { exchange.finish_shard(); });
+  by_host([this] { exchange.finish_shard(); });
   device_timer.mark(DevicePart::backward);
   times.backward += timer_.lap();
 }
@@ -230,7 +234,7 @@ void Replica::State::finish_bucket(int bucket) {
 void Replica::State::update(const StepSegment& segment) {
   const int buckets = exchange.bucket_count();
   context.position().enter(Phase::exchange);
-  exchange_by_host([this, buckets] {
+  by_host([this, buckets] {
     for (int b = 0; b < buckets; ++b) finish_bucket(b);
   });
   device_timer.mark(DevicePart::exchange);

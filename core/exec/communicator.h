@@ -32,8 +32,9 @@ struct CommBlock {
   std::int64_t elems = 0;
 };
 
-/// What kernels may ask of ranks that work together; see RunState::group. Same rules as for a
-/// Communicator, which is one.
+/// What kernels may ask of ranks that work together; see RunState::group. For them it stands in the
+/// order of their device's work: where that is captured as a graph the gather may be put off, so
+/// that no kernel looks at `recv` itself.
 class KernelGroup {
  public:
   virtual ~KernelGroup() = default;

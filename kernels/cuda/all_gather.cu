@@ -8,7 +8,8 @@
 
 // No kernel of its own: one part is copied on the compute stream, several are gathered by the
 // communicator, which takes device memory and copies from it on the compute stream, and so in order
-// with what wrote the part. Bytes: a few vectors of channels; bound by latency.
+// with what wrote the part. A graph that is captured holds it (NCCL) or ends before it. Bytes: a
+// few vectors of channels; bound by latency.
 namespace lockstep::cuda {
 namespace {
 

@@ -7,7 +7,8 @@
 #                    on inputs of a fresh seed, which it prints; models against PyTorch's values)
 #   same-bits        training on one rank against four that share the GPU, to the bit: convnet in
 #                    fp32, gpt in bf16
-#   graph-bits       ten steps of four models with CUDA graphs and with LOCKSTEP_GRAPH=0, to the bit
+#   graph-bits       ten steps of four models, and of one whose batch norm two ranks share, with CUDA
+#                    graphs and with LOCKSTEP_GRAPH=0, to the bit
 #   nccl-shared      2 and 4 ranks that share the GPU over NCCL, MPI and one rank, to the bit
 #   one-launch       what the host asks of the GPU in a steady step, counted by CUPTI: one launch
 #   gpu-use          what the watch of the GPU says of a training
@@ -158,10 +159,17 @@ same_bits() {
   echo "the same bits: $compared of 2"
 }
 
-# graph_bits: what a graph does again has the bits of what the host asks for. Dropout, AdamW and a
-# schedule, which change from step to step, are in it.
+# same_with_graphs FLAG...: what a graph does again has the bits of what the host asks for.
+same_with_graphs() {
+  train "$build/graph" "$@" && replays "$build/graph" &&
+    LOCKSTEP_GRAPH=0 train "$build/no-graph" "$@" &&
+    cmp "$build/graph/model.safetensors" "$build/no-graph/model.safetensors"
+}
+
+# graph_bits: dropout, AdamW and a schedule, which change from step to step, are in it. Batch norm
+# over ranks that share the GPU cuts graphs at its statistics.
 graph_bits() {
-  local name precision compared=0 flags
+  local name precision compared=0 cases=8 flags
   local adamw='--optimizer adamw --lr-schedule cosine --warmup-steps 3'
   cat README.md docs/*.md >"$build/text.txt"
   for name in mlp convnet resnet18 gpt; do
@@ -175,13 +183,17 @@ graph_bits() {
     for precision in fp32 bf16; do
       echo "$name, $precision"
       # shellcheck disable=SC2086
-      train "$build/graph" --ranks 1 --precision $precision $flags && replays "$build/graph" &&
-        LOCKSTEP_GRAPH=0 train "$build/no-graph" --ranks 1 --precision $precision $flags &&
-        cmp "$build/graph/model.safetensors" "$build/no-graph/model.safetensors" || return 1
+      same_with_graphs --ranks 1 --precision $precision $flags || return 1
       compared=$((compared + 1))
     done
   done
-  echo "the same bits: $compared of 8"
+  if [[ $mpi == ON ]]; then
+    cases=9
+    echo "convnet, batch norm over two ranks"
+    same_with_graphs --ranks 2 --data glyphs --model convnet --batch-norm group:32 || return 1
+    compared=$((compared + 1))
+  fi
+  echo "the same bits: $compared of $cases"
 }
 
 # refusal FOLDER LOG: what NCCL said, in its own files and the run's output.

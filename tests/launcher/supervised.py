@@ -43,6 +43,11 @@ def is_rank(pid):
         return False
 
 
+def parent(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"(?m)^PPid:\s+(\d+)", status)[1])
+
+
 class SupervisedTest(ProgramTest):
     def start(self, command, *flags, environment=None, out=True):
         """Starts the program in the background, its output in files."""
@@ -94,10 +99,10 @@ class SupervisedTest(ProgramTest):
     def await_ranks(self, count):
         return self.await_that(lambda: len(r := self.ranks()) == count and r, f"no {count} ranks")
 
-    def kill_rank(self, ranks):
-        """Kills the last, and waits until all are gone. `ranks`: those of await_ranks(), called
-        before what is waited for first: on a busy machine the run may end while they are sought."""
-        os.kill(ranks[-1], signal.SIGKILL)
+    def kill_rank(self, ranks, which=-1):
+        """Kills one, and waits until all are gone. `ranks`: those of await_ranks(), called before
+        what is waited for first: on a busy machine the run may end while they are sought."""
+        os.kill(ranks[which], signal.SIGKILL)
         self.await_that(lambda: not set(ranks) & set(self.ranks()), "ranks go on")
 
     def summary(self, name="run"):
@@ -133,10 +138,11 @@ class Supervised(SupervisedTest):
     def test_a_killed_launcher_leaves_no_ranks(self):
         process = self.run_supervised()
         ranks = self.await_ranks(2)
-        mpirun = [p for p in processes_with(str(self.folder / "run"))
-                  if pathlib.Path(f"/proc/{p}/comm").read_text().strip() in ("mpirun", "orterun")]
+        mpirun = parent(ranks[0])
+        self.assertIn(pathlib.Path(f"/proc/{mpirun}/comm").read_text().strip(),
+                      ("mpirun", "orterun"))
         self.await_checkpoint()
-        os.kill(mpirun[0], signal.SIGKILL)
+        os.kill(mpirun, signal.SIGKILL)
         self.await_that(lambda: not set(ranks) & set(self.ranks()), "ranks outlive mpirun")
         self.assertEqual(self.finish(process), 0, self.texts())
         self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
@@ -190,7 +196,7 @@ class Supervised(SupervisedTest):
             ranks = self.await_ranks(2)
             # mpirun may hang where a rank dies earlier, and say nothing of it.
             self.await_that(lambda: self.texts()[0].count("told by") == start, "no start")
-            self.kill_rank(ranks)
+            self.kill_rank(ranks, which=0)
         self.assertEqual(self.finish(process), 137, self.texts())
         out, err = self.texts()
         self.assertEqual(err.count("was ended by signal 9"), 3, err)
@@ -284,8 +290,7 @@ exec bash -c "$*"
                              "--checkpoint-every=50", "--max-restarts=30", environment=loopback)
         second = next(p for p in self.await_ranks(2) if b"OMPI_COMM_WORLD_RANK=1\0" in
                       pathlib.Path(f"/proc/{p}/environ").read_bytes())
-        daemon = int(re.search(r"(?m)^PPid:\s+(\d+)",
-                               pathlib.Path(f"/proc/{second}/status").read_text())[1])
+        daemon = parent(second)
         step = self.await_checkpoint()
         self.write("gone", "hosta hostb")
         os.kill(daemon, signal.SIGKILL)
