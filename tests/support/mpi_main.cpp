@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // main() of GoogleTest programs that run on several ranks: every rank runs every test, ranks above
-// 0 print failures only, and the program fails if any rank failed.
+// 0 print failures only, and the program fails if any rank failed, or a filter left no test.
 #include <cstdio>
 #include <gtest/gtest.h>
 #include <memory>
@@ -48,7 +48,11 @@ int main(int argc, char** argv) {
     delete listeners.Release(listeners.default_result_printer());
     listeners.Append(new lockstep::testing::FailuresOnly);
   }
-  const int own = RUN_ALL_TESTS();
+  int own = RUN_ALL_TESTS();
+  if (::testing::UnitTest::GetInstance()->test_to_run_count() == 0) {
+    std::printf("no test has a name that --gtest_filter matches\n");
+    own = 1;
+  }
   std::vector<int> all(std::size_t(communicator->size()));
   communicator->all_gather(&own, all.data(), sizeof own);
   for (int result : all)
