@@ -73,10 +73,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
     explicit StepGroup(State& state) : state_(state) {}
     int size() const override { return state_.group_->size(); }
     void all_gather(const void* send, void* recv, std::size_t bytes) override {
-      state_.by_host([state = &state_, send, recv, bytes] {
-        state->group_->all_gather(send, recv, bytes);
-        state->move_exchange();  // a replay comes to no place between kernels
-      });
+      state_.by_host(
+          [state = &state_, send, recv, bytes] { state->group_->all_gather(send, recv, bytes); });
     }
 
    private:
@@ -111,11 +109,10 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   template <typename Work>
   void by_host(Work work) {
     if (capture_ == nullptr || exchange.in_stream_order()) return work();
-    capture_->cut_for_host([&position = context.position(),
-                            phase = context.position().read().phase,
-                            work = std::move(work)] {
-      position.enter(phase);
+    capture_->cut_for_host([this, phase = context.position().read().phase, work] {
+      context.position().enter(phase);
       work();
+      move_exchange();  // a replay comes to no place between kernels
     });
   }
   void move_exchange();
