@@ -22,6 +22,11 @@ install(TARGETS lockstep_interface ${libraries} EXPORT LockstepLibraries
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET lockstep)
   install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(CODE "set(PROGRAM \"$<TARGET_FILE:lockstep>\")
+    set(FOLDER \"${PROJECT_BINARY_DIR}/pages\")
+    set(DATA \"${CMAKE_INSTALL_DATADIR}\")
+    set(MAN \"${CMAKE_INSTALL_MANDIR}\")")
+  install(SCRIPT cmake/LockstepInstallPages.cmake)
 endif()
 
 # Headers keep their folders, so that "core/graph/graph.h" reads the same here and installed.

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
     const std::int64_t held_out = glyphs.validation->size();
 
     ls::TrainOptions options{.global_batch = kGlobalBatch, .micro_batch = 32};
-    options.optimizer = ls::Adamw{.lr = 2e-3f};
+    options.optimizer = ls::AdamW{.lr = 2e-3f};
     ls::Replica replica(job,
                         ls::nn::make_model({.name = "convnet", .outputs = 10}),
                         ls::softmax_cross_entropy,

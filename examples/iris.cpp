@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small network on a table: a header line, numeric features, the class last.  iris FILE.csv
+// A small network on a table with the class in its last column.  iris FILE.csv
 #include <cstdio>
 #include <lockstep/lockstep.h>
 

@@ -17,22 +17,34 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kUsage =
-    "usage: lockstep bench all-reduce|model|loader [--json] [--flag value]\n"
-    "\n"
-    "  all-reduce  time and bandwidth of the gradient exchange by size, both reductions;\n"
-    "              allreduce will do as well\n"
-    "  model       a training step of a model: median, samples/s, FLOP/s, share of the peak\n"
-    "  loader      samples/s of a data source by loading threads\n"
-    "\n"
-    "lockstep bench model --help lists its flags. Under mpirun or srun they take the ranks they "
-    "are\n"
-    "given; otherwise all-reduce and model start themselves as lockstep train does.\n";
+struct Measurement {
+  const char* name;
+  const char* summary;
+  int (*run)(const std::vector<std::string>&);
+};
+constexpr Measurement kMeasurements[] = {
+    {"all-reduce",
+     "time and bandwidth of the gradient exchange by size, both reductions",
+     bench_all_reduce},
+    {"model",
+     "a training step of a model: median, samples/s, FLOP/s, share of the peak",
+     bench_model},
+    {"loader", "samples/s of a data source by loading threads", bench_loader}};
+
+std::string bench_help() {
+  CLI::App app(
+      "Measures a part of training alone. Under mpirun or srun they take the ranks they are given; "
+      "otherwise all-reduce and model start themselves as lockstep train does.",
+      "lockstep bench");
+  for (const Measurement& measurement : kMeasurements)
+    app.add_subcommand(measurement.name, measurement.summary)->group("Commands");
+  app.footer("lockstep bench model --help lists its flags.");
+  return help_text(app);
+}
 
 }  // namespace
 
 bool parse_bench(CLI::App& app, const std::vector<std::string>& arguments) {
-  app.get_formatter()->column_width(34);
   const std::string help = parse_command_line(app, arguments, "lists its flags");
   if (discover_rank(process_variables()).rank <= 0) print_help(help);
   return !help.empty();
@@ -79,19 +91,20 @@ std::vector<double> gather_over_ranks(Communicator& communicator, double own) {
 
 int bench_command(const std::vector<std::string>& arguments) {
   env();
-  constexpr std::string_view kWhat[] = {"all-reduce", "model", "loader"};
   if (arguments.empty())
     throw ConfigError("bench: nothing named to measure",
                       "lockstep bench all-reduce, model or loader");
-  const std::string& what = arguments[0];
+  const std::string what = arguments[0] == "allreduce" ? "all-reduce" : arguments[0];
   if (what == "--help" || what == "-h") {
-    std::cout << kUsage << std::flush;
+    print_help(bench_help());
     return 0;
   }
-  if (what == "all-reduce" || what == "allreduce") return bench_all_reduce(arguments);
-  if (what == "model") return bench_model(arguments);
-  if (what == "loader") return bench_loader(arguments);
-  const std::string best = nearest(what, kWhat);
+  std::vector<std::string_view> names;
+  for (const Measurement& measurement : kMeasurements) {
+    if (what == measurement.name) return measurement.run(arguments);
+    names.emplace_back(measurement.name);
+  }
+  const std::string best = nearest(what, names);
   throw ConfigError(fmt::format("bench: cannot measure '{}'", what),
                     best.empty() ? std::string("lockstep bench --help")
                                  : fmt::format("did you mean lockstep bench {}?", best));

@@ -2,15 +2,22 @@
 #include "launcher/console.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <fstream>
 #include <iterator>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
+
+#include "core/base/env.h"
+#include "launcher/rank_discovery.h"
 
 namespace lockstep {
 namespace {
@@ -31,15 +38,56 @@ bool colours_wanted() {
 
 }  // namespace
 
-Console::Kind console_kind() {
+namespace {
+
+bool stdout_is_terminal() {
   const char* type = std::getenv("TERM");
   const bool dumb = type == nullptr || std::string_view(type) == "dumb";
-  return isatty(STDOUT_FILENO) && !dumb ? Console::Kind::terminal : Console::Kind::lines;
+  return isatty(STDOUT_FILENO) && !dumb;
+}
+
+/// Whether `parent` is an mpirun of the user's own that copies its ranks' output to a terminal.
+bool mpirun_on_terminal(pid_t parent) {
+  const std::string folder = fmt::format("/proc/{}/", parent);
+  const auto read = [&](const char* name) {
+    std::ifstream file(folder + name);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  constexpr std::array<std::string_view, 4> kNames{
+      "mpirun\n", "mpiexec\n", "orterun\n", "prterun\n"};
+  if (std::ranges::find(kNames, read("comm")) == kNames.end()) return false;
+  // --tag-output, --timestamp-output and --output-filename make lines of what they get.
+  if (read("cmdline").find("-output") != std::string::npos) return false;
+  struct stat status {};
+  const std::string output = folder + "fd/1";
+  if (stat(output.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return false;
+  const int descriptor = open(output.c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool terminal = isatty(descriptor);
+  close(descriptor);
+  return terminal;
+}
+
+}  // namespace
+
+Console::Kind console_kind() {
+  const auto kind = [](bool terminal) {
+    return terminal ? Console::Kind::terminal : Console::Kind::lines;
+  };
+  const LaunchedBy launcher = discover_rank(process_variables()).launched_by;
+  if (launcher == LaunchedBy::nobody) return kind(stdout_is_terminal());
+  // mpirun gives ranks a pseudo-terminal even where its own output is a file.
+  if (env().started) return kind(env().started == "terminal");
+  return kind(launcher == LaunchedBy::mpi && stdout_is_terminal() && mpirun_on_terminal(getppid()));
 }
 
 void Console::line(std::string_view text) {
   clear_bar();
   write(std::string(text) + "\n");
+  copy_line(text);
+}
+
+void Console::copy_line(std::string_view text) {
   if (copy_ != nullptr) copy_->write_line(text);
 }
 

@@ -26,6 +26,8 @@ class Console {
   void set_copy(RunLog* copy) { copy_ = copy; }
 
   void line(std::string_view text);
+  /// Into the copy alone.
+  void copy_line(std::string_view text);
   /// Shows a bar of `share` (0 to 1) with `parts` behind it, from the first on as many as fit the
   /// terminal. Nothing where this is no terminal.
   void bar(double share, std::span<const std::string> parts);
@@ -46,7 +48,8 @@ class Console {
   long dropped_ = 0;  // lines, since then
 };
 
-/// What standard output is, for a process that no launcher started.
+/// What standard output is. Of a rank that a launcher started: a terminal only where `lockstep
+/// train` has started the launcher on one. Throws EnvironmentError as discover_rank().
 Console::Kind console_kind();
 
 /// The first of `parts`, two spaces between them, as many as have room in `columns`.

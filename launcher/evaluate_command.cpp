@@ -2,9 +2,12 @@
 #include <iostream>
 
 #include "core/base/error.h"
+#include "core/io/load_weights.h"
+#include "core/nn/trace.h"
 #include "launcher/commands.h"
 #include "launcher/open_data.h"
 #include "launcher/plan_request.h"
+#include "launcher/predict/evaluation_report.h"
 #include "launcher/run_job.h"
 #include "launcher/saved_run.h"
 #include "parallel/trainer.h"
@@ -12,55 +15,89 @@
 namespace lockstep {
 namespace {
 
-void print(const EvaluationRecord& record, std::int64_t samples) {
-  std::string line = fmt::format("loss {:.6f}", record.val_loss);
-  if (record.val_accuracy >= 0)
-    line += fmt::format("  accuracy {:.2f}%", record.val_accuracy * 100);
-  std::cout << line
-            << fmt::format(
-                   "  ({} samples, {:.0f} samples/s)", samples, double(samples) / record.seconds)
-            << std::endl;
-  if (record.skipped_samples > 0)
-    std::cout << fmt::format("left out   {} samples that cannot be read; the first: {}",
-                             record.skipped_samples,
-                             record.first_skipped)
-              << std::endl;
+struct EvaluateFlags {
+  bool per_class = false, json = false;
+};
+
+TrainOptions evaluation_options(Job& job, const SavedRun& run) {
+  TrainOptions options = training_options(run.flags);
+  // What only training needs must not refuse an evaluation on another number of ranks: batch norm
+  // uses the running statistics here.
+  options.accumulation = 0;
+  options.batch_norm = {};
+  options.recompute = Recompute::none;
+  if (options.precision == Precision::tf32 && !job.backend().allow_tf32(true))
+    options.precision = Precision::fp32;
+  options.memory_limit = 0;
+  options.init = run.weights;
+  options.init_skip.clear();
+  return options;
+}
+
+/// Of weights that come without a run: whether they are those of a model with as many classes.
+void require_fit(const SavedRun& run, const data::SampleSpec& spec) {
+  const Graph graph = trace_prediction(model_of(run, spec), spec, {.micro_batch = 1});
+  try {
+    io::load_weights(run.weights, graph.parameters(), NamePatterns("init-skip", {}));
+  } catch (const DataError& problem) {
+    throw DataError(fmt::format("--init {} and --model {} with {} outputs, for --data {}: {}",
+                                run.weights,
+                                run.flags.model.name,
+                                spec.classes > 0 ? spec.classes : spec.target.elems(),
+                                run.flags.data,
+                                problem.what()),
+                    "the model's last layer has an output for each class: evaluate on data of the "
+                    "classes that the weights were trained on");
+  }
+}
+
+/// Whether predictions are made beside loss and accuracy: where tables need them, always; of
+/// classes, where somebody asks, since every sample is loaded and computed once more.
+bool wants_metrics(data::Task task, const EvaluateFlags& flags) {
+  if (task == data::Task::next_token) return false;
+  return task != data::Task::classification || flags.per_class || flags.json;
+}
+
+void evaluate(Job& job, const SavedRun& run, const EvaluateFlags& flags) {
+  job.open_device(run.device);
+  const auto data = open_labelled(run);
+  const data::SampleSpec& spec = data->spec();
+  if (!run.is_trained_here) require_fit(run, spec);
+  EvaluationReport report{.task = run.trained.task,
+                          .samples = 0,
+                          .record = {},
+                          .metrics = {},
+                          .per_class = flags.per_class};
+  {
+    Trainer trainer(
+        job, model_of(run, spec), make_loss(run.flags, spec), evaluation_options(job, run));
+    report.record = trainer.evaluate({data, data});
+    report.samples = report.record.samples;
+  }
+  if (wants_metrics(report.task, flags))
+    report.metrics = compute_metrics(run.trained, predict_labelled(job, run, data));
+  if (job.rank() > 0) return;
+  warn_of_slow_operators(job.backend());
+  std::cout << (flags.json ? evaluation_json(report) : evaluation_text(report)) << std::flush;
 }
 
 }  // namespace
 
 int evaluate_command(const std::vector<std::string>& arguments) {
-  CLI::App app("Evaluates a saved run on the validation part of its data, or of --data.",
-               "lockstep evaluate");
-  const SavedRun run = open_saved_run(app, arguments);
+  CLI::App app(
+      "Evaluates a saved run on the validation part of its data, or of --data; or weights of a "
+      "file: --init FILE --model NAME --data SOURCE.",
+      "lockstep evaluate");
+  EvaluateFlags flags;
+  app.add_flag("--per-class",
+               flags.per_class,
+               "samples, recall, precision and F1 of each class, and the classes that are confused "
+               "most; makes a second pass over the data");
+  app.add_flag("--json", flags.json, "one JSON object with all numbers, --per-class's too");
+  const SavedRun run = open_saved_run(app, arguments, WeightsFile::allowed);
   if (run.weights.empty()) return 0;
-  const auto evaluate = [&](Job& job) {
-    job.open_device(run.device);
-    const data::DataSplit data = open_data(run.flags);
-    LOCKSTEP_CHECK(data.validation != nullptr,
-                   ConfigError,
-                   "--data {} has no validation part; --val-fraction makes one",
-                   run.flags.data);
-    check_classes(run, *data.train);
-    const data::SampleSpec& spec = data.train->spec();
-    TrainOptions options = training_options(run.flags);
-    // What only training needs must not refuse an evaluation on another number of ranks: batch norm
-    // uses the running statistics here.
-    options.accumulation = 0;
-    options.batch_norm = {};
-    options.recompute = Recompute::none;
-    if (options.precision == Precision::tf32 && !job.backend().allow_tf32(true))
-      options.precision = Precision::fp32;
-    options.memory_limit = 0;
-    options.init = run.weights;
-    options.init_skip.clear();
-    Trainer trainer(job, model_of(run, spec), make_loss(run.flags, spec), options);
-    const EvaluationRecord record = trainer.evaluate(data);
-    if (job.rank() > 0) return;
-    warn_of_slow_operators(job.backend());
-    print(record, data.validation->size());
-  };
-  return run_job(0, nullptr, evaluate, run.flags.watch);
+  return run_job(
+      0, nullptr, [&](Job& job) { evaluate(job, run, flags); }, run.flags.watch);
 }
 
 }  // namespace lockstep

@@ -4,44 +4,42 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string_view>
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "launcher/command_line.h"
+#include "launcher/flag_synonyms.h"
+#include "launcher/init_folder.h"
 #include "launcher/overruled.h"
 #include "launcher/raw_flags.h"
+#include "launcher/resume_target.h"
 #include "launcher/stand_in_data.h"
 #include "launcher/toml_reader.h"
+#include "launcher/working_folder.h"
 
 namespace lockstep {
 namespace {
 
-[[noreturn]] void unknown_name(const CLI::App& app, const std::string& name, const char* where) {
-  std::vector<std::string> owned;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& long_name : option->get_lnames()) owned.push_back(long_name);
-  const std::vector<std::string_view> names(owned.begin(), owned.end());
-  const std::string best = nearest(name, names);
-  const bool flag = *where == '\0';
-  throw ConfigError(
-      fmt::format("unknown {} {}{}{}", flag ? "flag" : "key", flag ? "--" : "", name, where),
-      best.empty() ? "lockstep train --help lists all flags"
-                   : fmt::format("did you mean {}{}?", flag ? "--" : "", best));
-}
-
 /// The keys of a file, without those that the command line overrules.
 class ConfigFile final : public CLI::ConfigBase {
  public:
-  explicit ConfigFile(const CLI::App& app) : app_(app) {}
+  ConfigFile(const CLI::App& app, RawFlags& raw) : app_(app), raw_(raw) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     const std::string text{std::istreambuf_iterator<char>(input), {}};
+    std::vector<TomlEntry> entries = read_toml(text);
+    const std::string folder = take_working_folder(entries);
     std::vector<CLI::ConfigItem> result;
-    for (TomlEntry& entry : read_toml(text)) {
+    for (TomlEntry& entry : entries) {
       const std::string flag = "--" + entry.key;
       if (entry.key == "config" || entry.key == "help" || app_.get_option_no_throw(flag) == nullptr)
-        unknown_name(app_, entry.key, " in the --config file");
+        unknown_key(entry.key);
       if (overruled(app_, flag, entry.values.back())) continue;
+      if (raw_.saved_run && (entry.key == "init" || entry.key == "init-skip")) continue;
+      if (entry.key == "data") entry.values.back() = data_found_from(folder, entry.values.back());
+      if (entry.key == "init") entry.values.back() = file_found_from(folder, entry.values.back());
+      raw_.ranks_from_file |= entry.key == "ranks";
+      raw_.data_from_file |= entry.key == "data";
       CLI::ConfigItem item;
       item.name = entry.key;
       item.inputs = std::move(entry.values);
@@ -51,7 +49,13 @@ class ConfigFile final : public CLI::ConfigBase {
   }
 
  private:
+  [[noreturn]] void unknown_key(const std::string& key) const {
+    const std::string hint = flag_hint(app_, key, "");
+    throw ConfigError(fmt::format("unknown key {} in the --config file", key),
+                      hint.empty() ? "lockstep train --help lists all flags" : hint);
+  }
   const CLI::App& app_;
+  RawFlags& raw_;
 };
 
 std::string check_config_file(const std::string& file) {
@@ -71,44 +75,52 @@ std::string check_config_file(const std::string& file) {
   return {};
 }
 
-[[noreturn]] void unexpected_arguments(const CLI::App& app) {
-  const std::vector<std::string> rest = app.remaining();
-  const std::string first = rest.empty() ? std::string() : rest.front();
-  if (first.starts_with("--") && first.size() > 2)
-    unknown_name(app, first.substr(2, first.find('=') - 2), "");
-  if (first.starts_with("-") && first.size() > 2)
-    unknown_name(app, first.substr(1, first.find('=') - 1), "");
-  throw ConfigError(fmt::format("unexpected argument '{}'", first),
-                    "flags have the form --name value or --name=value");
+}  // namespace
+
+namespace {
+
+TrainFlags parse(const std::vector<std::string>& arguments,
+                 const StandInData* stand_in,
+                 bool saved_run) {
+  CLI::App app("Trains a model of the zoo on a data source, on one or many ranks.",
+               "lockstep train");
+  RawFlags raw;
+  raw.saved_run = saved_run;
+  declare_flags(app, raw);
+  app.set_config("--config", "", "TOML file of these flags; the command line wins")
+      ->type_name("FILE")
+      ->check(CLI::Validator([](std::string& file) { return check_config_file(file); }, ""));
+  app.config_formatter(std::make_shared<ConfigFile>(app, raw));
+  const std::string help = parse_with_own_policies(app, arguments, "lists all flags");
+  if (!help.empty()) {
+    TrainFlags result;
+    result.help = help;
+    return result;
+  }
+  if (app.count("--config") == 0)
+    if (const std::string file = config_of_run(raw.resume, raw.out); !file.empty()) {
+      std::vector<std::string> with_file = arguments;
+      with_file.insert(with_file.end(), {"--config", file});
+      TrainFlags flags = parse(with_file, stand_in, saved_run);
+      flags.settings_from = file;
+      return flags;
+    }
+  take_init_folder(app, raw);
+  if (stand_in != nullptr) choose_stand_in(app, *stand_in, raw);
+  return resolve_flags(app, raw);
 }
 
 }  // namespace
 
 TrainFlags parse_train_flags(const std::vector<std::string>& arguments,
                              const StandInData* stand_in) {
-  CLI::App app("Trains a model of the zoo on a data source, on one or many ranks.",
-               "lockstep train");
-  app.get_formatter()->column_width(34);
-  RawFlags raw;
-  declare_flags(app, raw);
-  app.set_config("--config", "", "TOML file of these flags; the command line wins")
-      ->type_name("FILE")
-      ->check(CLI::Validator([](std::string& file) { return check_config_file(file); }, ""));
-  app.config_formatter(std::make_shared<ConfigFile>(app));
-  try {
-    // CLI11 wants them last first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    TrainFlags result;
-    result.help = app.help();
-    return result;
-  } catch (const CLI::ExtrasError&) {
-    unexpected_arguments(app);
-  } catch (const CLI::Error& error) {
-    throw ConfigError(error.what(), "lockstep train --help lists all flags");
-  }
-  if (stand_in != nullptr) choose_stand_in(app, *stand_in, raw);
-  return resolve_flags(app, raw);
+  return parse(arguments, stand_in, /*saved_run=*/false);
+}
+
+TrainFlags parse_saved_flags(const std::string& config, const std::vector<std::string>& typed) {
+  std::vector<std::string> arguments{"--config", config};
+  arguments.insert(arguments.end(), typed.begin(), typed.end());
+  return parse(arguments, nullptr, /*saved_run=*/true);
 }
 
 }  // namespace lockstep

@@ -4,7 +4,9 @@
 
 #include "launcher/flags.h"
 #include "launcher/gpt_flags.h"
+#include "launcher/table_flags.h"
 #include "launcher/toml_reader.h"
+#include "launcher/working_folder.h"
 
 namespace lockstep {
 namespace {
@@ -63,6 +65,15 @@ void write_model(const TrainFlags& flags, TomlWriter& toml) {
   if (!options.freeze.empty()) toml.list("freeze", options.freeze);
 }
 
+void write_table(const data::TableOptions& table, TomlWriter& toml) {
+  toml.text("task", table.task ? data::name_of(*table.task) : "auto");
+  if (!table.label_columns.empty()) toml.list("label-column", table.label_columns);
+  toml.text("separator", separator_text(table.separator));
+  toml.text("missing", name_of(table.missing));
+  if (!table.dropped.empty()) toml.list("drop", table.dropped);
+  if (!table.id_columns.empty()) toml.list("id-column", table.id_columns);
+}
+
 void write_data(const TrainFlags& flags, TomlWriter& toml) {
   toml.text("data", flags.data);
   if (flags.data.starts_with("csv:") || flags.val_fraction > 0)
@@ -70,6 +81,7 @@ void write_data(const TrainFlags& flags, TomlWriter& toml) {
   if (flags.context > 0) toml.number("context", flags.context);
   if (flags.vocabulary > 0) toml.number("vocabulary", flags.vocabulary);
   if (flags.ignore_index) toml.number("ignore-index", *flags.ignore_index);
+  if (flags.data.starts_with("csv:")) write_table(flags.table, toml);
   if (flags.data.starts_with("images:") || flags.data.starts_with("packed:"))
     toml.number("image-size", flags.image_size);
   toml.text("augment", flags.options.augmentation.to_string());
@@ -100,7 +112,7 @@ void write_optimizer(const TrainOptions& options, TomlWriter& toml) {
     toml.number("momentum", sgd->momentum);
     toml.number("nesterov", sgd->nesterov);
     toml.number("weight-decay", sgd->weight_decay);
-  } else if (const Adamw* adamw = std::get_if<Adamw>(&options.optimizer)) {
+  } else if (const AdamW* adamw = std::get_if<AdamW>(&options.optimizer)) {
     toml.text("optimizer", "adamw");
     toml.number("lr", adamw->lr);
     toml.number("beta1", adamw->beta1);
@@ -116,7 +128,8 @@ void write_optimizer(const TrainOptions& options, TomlWriter& toml) {
 void write_schedule(const LrSchedule& schedule, TomlWriter& toml) {
   constexpr const char* kNames[] = {"constant", "linear", "step", "cosine"};
   toml.text("lr-schedule", kNames[std::size_t(schedule.kind)]);
-  toml.number("warmup-steps", schedule.warmup_steps);
+  const bool automatic = schedule.warmup_steps == 0 && schedule.warmup_ratio > 0;
+  toml.number_or_auto("warmup-steps", automatic ? -1 : schedule.warmup_steps, -1);
   if (schedule.kind == LrSchedule::Kind::constant) return;
   toml.number("min-lr", schedule.min_lr);
   if (schedule.decay_steps > 0) toml.number("decay-steps", schedule.decay_steps);
@@ -131,11 +144,15 @@ std::string to_toml(const TrainFlags& flags) {
   const TrainOptions& options = flags.options;
   TomlWriter toml;
   toml.comment("lockstep train --config THIS_FILE repeats this run (into another --out).");
+  if (const std::string folder = working_folder(); !folder.empty())
+    toml.text(kWorkingFolder, folder);
   write_model(flags, toml);
   write_data(flags, toml);
   write_batch(flags, toml);
   write_optimizer(options, toml);
   write_schedule(options.lr_schedule, toml);
+  toml.text("loss", flags.loss);
+  if (flags.loss == "huber") toml.number("huber-delta", flags.huber_delta);
   toml.number("label-smoothing", flags.label_smoothing);
   toml.text("device", flags.device);
   toml.text("precision", std::string(name_of(options.precision)));

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iostream>
-#include <map>
 #include <numeric>
 
 #include "core/base/error.h"
 #include "core/base/random.h"
-#include "core/data/utf8.h"
-#include "core/exec/predictor.h"
+#include "core/exec/batch_predictor.h"
 #include "launcher/commands.h"
 #include "launcher/flag_values.h"
 #include "launcher/gpt_flags.h"
 #include "launcher/job.h"
 #include "launcher/saved_run.h"
+#include "launcher/token_text.h"
 
 namespace lockstep {
 namespace {
@@ -48,42 +46,6 @@ std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::
   return order.back();
 }
 
-/// The prompt as tokens: characters where tokens have names, else numbers.
-std::vector<std::int32_t> encode(const std::string& prompt, const SavedRun& run) {
-  std::vector<std::int32_t> tokens;
-  if (run.names.empty()) {
-    const char* at = prompt.data();
-    const char* end = at + prompt.size();
-    while (at < end) {
-      std::int32_t token = 0;
-      const auto [stop, error] = std::from_chars(at, end, token);
-      LOCKSTEP_CHECK(error == std::errc() && token >= 0 && token < run.classes,
-                     ConfigError,
-                     "--prompt: '{}' is no token from 0 to {}; this model's tokens have no text",
-                     std::string(at, end),
-                     run.classes - 1);
-      tokens.push_back(token);
-      at = stop;
-      while (at < end && (*at == ' ' || *at == ',')) ++at;
-    }
-    return tokens;
-  }
-  std::map<std::string, std::int32_t> numbers;
-  for (std::size_t i = 0; i < run.names.size(); ++i) numbers[run.names[i]] = std::int32_t(i);
-  for (std::size_t offset = 0; offset < prompt.size();) {
-    const data::Utf8Character next = data::decode_utf8(prompt, offset);
-    const std::string character = prompt.substr(offset, std::size_t(std::max(1, next.bytes)));
-    const auto found = numbers.find(character);
-    LOCKSTEP_CHECK(found != numbers.end(),
-                   ConfigError,
-                   "--prompt: the character '{}' is not in the text that the model was trained on",
-                   character);
-    tokens.push_back(found->second);
-    offset += character.size();
-  }
-  return tokens;
-}
-
 void generate(const SavedRun& run,
               const std::string& prompt,
               std::int64_t count,
@@ -92,7 +54,9 @@ void generate(const SavedRun& run,
                  ConfigError,
                  "lockstep generate is for gpt, this run's model is {}",
                  run.flags.model.name);
-  std::vector<std::int32_t> tokens = encode(prompt, run);
+  EncodedText encoded = encode_text(prompt, run.trained);
+  LOCKSTEP_CHECK(encoded.problem.empty(), ConfigError, "--prompt: {}", encoded.problem);
+  std::vector<std::int32_t> tokens = std::move(encoded.tokens);
   LOCKSTEP_CHECK(
       !tokens.empty(), ConfigError, "--prompt: at least one token is needed to go on from");
   const std::int64_t context =
@@ -103,12 +67,13 @@ void generate(const SavedRun& run,
       job.size() == 1, ConfigError, "lockstep generate runs on one rank, not {}", job.size());
   data::SampleSpec spec;
   spec.input = spec.target = {{context}, DType::i32};
-  spec.classes = run.classes;
-  Predictor predictor(
+  spec.classes = run.trained.samples.classes;
+  BatchPredictor predictor(
       job.backend(), model_of(run, spec), spec, 1, run.flags.options.precision, run.weights);
   warn_of_slow_operators(job.backend());
   const auto print = [&](std::int32_t token) {
-    std::cout << (run.names.empty() ? std::to_string(token) + " " : run.names[std::size_t(token)])
+    std::cout << (run.trained.class_names.empty() ? std::to_string(token) + " "
+                                                  : run.trained.class_names[std::size_t(token)])
               << std::flush;
   };
   for (const std::int32_t token : tokens) print(token);
@@ -119,7 +84,7 @@ void generate(const SavedRun& run,
     // What stands behind the last token is not looked at: attention is causal.
     std::fill(window.begin() + std::ptrdiff_t(seen), window.end(), 0);
     const std::vector<float>& logits = predictor.run(window.data());
-    const auto vocabulary = std::size_t(run.classes);
+    const auto vocabulary = std::size_t(run.trained.samples.classes);
     tokens.push_back(draw(
         std::span(logits).subspan((seen - 1) * vocabulary, vocabulary), how, std::uint64_t(i)));
     print(tokens.back());
@@ -146,9 +111,9 @@ int generate_command(const std::vector<std::string>& arguments) {
   app.add_option("--sample-seed", sampling.seed, "key of the draws")->capture_default_str();
   const SavedRun run = open_saved_run(app, arguments);
   if (run.weights.empty()) return 0;
-  const bool starts_lines = std::ranges::count(run.names, prompt) > 0;
+  const bool starts_lines = std::ranges::count(run.trained.class_names, prompt) > 0;
   if (app.count("--prompt") == 0 && !starts_lines)
-    prompt = run.names.empty() ? "0" : run.names.front();
+    prompt = run.trained.class_names.empty() ? "0" : run.trained.class_names.front();
   sampling.top_k = std::size_t(to_whole_number(top_k));
   generate(run, prompt, to_whole_number(count), sampling);
   return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/ledger_json.h"
 
+#include <cmath>
 #include <fmt/ranges.h>
 
 namespace lockstep {
@@ -43,6 +44,7 @@ std::string ledgers_json(const std::vector<RankLedger>& ledgers) {
                                   {"seconds", of_rank.ledger.total}};
     for (std::size_t i = 0; i < kLedgerParts; ++i)
       fields.push_back({name_of(LedgerPart(i)), of_rank.ledger.parts[i]});
+    fields.push_back({"queued", of_rank.queued.value_or(std::nan(""))});
     objects.push_back(json_object(fields));
   }
   return fmt::format("[{}]", fmt::join(objects, ", "));

@@ -3,14 +3,21 @@
 
 #include "core/data/dataset.h"
 #include "launcher/flags.h"
+#include "parallel/fingerprint.h"
 
 namespace lockstep {
 
-/// The data that the flags name. Throws what data::open() throws.
-data::DataSplit open_data(const TrainFlags& flags);
+/// The data that the flags name; with `trained` as data::OpenOptions says of it. Throws what
+/// data::open() throws.
+data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* trained = nullptr);
 
-/// Cross-entropy over classes or tokens, squared error for regression, as the flags say.
-/// Throws ConfigError: label smoothing without classes.
+/// The loss that --loss names; of `auto`, the one that belongs to the targets: cross-entropy for
+/// classes and tokens, bce for several labels a sample, mse for numbers.
+/// Throws ConfigError: a loss that these targets do not fit; label smoothing with another loss than
+/// cross-entropy.
 LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples);
+
+/// What of the loss must be the same on every rank and in a resumed run.
+Fingerprint loss_settings(const TrainFlags& flags, const data::SampleSpec& samples);
 
 }  // namespace lockstep

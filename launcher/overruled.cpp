@@ -9,6 +9,7 @@
 #include "core/nn/zoo.h"
 #include "launcher/flag_values.h"
 #include "launcher/gpt_flags.h"
+#include "launcher/table_flags.h"
 
 namespace lockstep {
 namespace {
@@ -55,11 +56,18 @@ bool data_overrules(const CommandLine& typed, const std::string& flag, std::stri
   const bool table = data->starts_with("csv:"), tokens = has_tokens(*data);
   const bool files = data->starts_with("images:") || data->starts_with("packed:");
   if (flag == "--image-size") return !files;
+  if (is_table_flag(flag)) return !table;
   if (flag == "--augment")
     return table || tokens || (!files && value.find("resized-crop") != value.npos);
   if (flag == "--val-fraction") return true;  // it belonged to the other source
   if (flag == "--vocabulary") return !data->starts_with("tokens:");
   return flag == "--context" && !tokens;
+}
+
+bool loss_overrules(const CommandLine& typed, const std::string& flag) {
+  if (flag == "--huber-delta") return typed.is_other_than("--loss", "huber");
+  return flag == "--label-smoothing" && typed.is_other_than("--loss", "auto") &&
+         typed.is_other_than("--loss", "cross-entropy");
 }
 
 bool batch_overrules(const CommandLine& typed, const std::string& flag, const std::string& value) {
@@ -93,7 +101,7 @@ bool overruled(const CLI::App& app, const std::string& flag, const std::string& 
   const CommandLine typed(app);
   return app.count(flag) > 0 || model_overrules(typed, flag) ||
          data_overrules(typed, flag, value) || batch_overrules(typed, flag, value) ||
-         optimizer_overrules(typed, flag);
+         loss_overrules(typed, flag) || optimizer_overrules(typed, flag);
 }
 
 }  // namespace lockstep

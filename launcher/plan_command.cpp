@@ -32,6 +32,7 @@ struct PlanFlags {
   bool by_layer = false, json = false;
   std::optional<Network> network;
   std::optional<double> step_s;  ///< --step-ms
+  std::optional<DeviceRate> rate;
   TrainFlags train;
   std::string help;
 };
@@ -41,7 +42,6 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
       "Says before anything runs what a training would use: memory by category, what fits, FLOPs, "
       "bytes on the wire, and how it would scale. Needs no GPU.",
       "lockstep plan");
-  app.get_formatter()->column_width(34);
   PlanFlags flags;
   app.add_flag("--by-layer", flags.by_layer, "the memory of each layer as well");
   app.add_flag("--json", flags.json, "one JSON object instead of text");
@@ -63,6 +63,16 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
                      "--ranks N, measured; otherwise, what the device's measured peaks allow")
           ->type_name("MS")
           ->check(real_number("--step-ms", 1e-6, 1e9));
+  std::string rate;
+  CLI::Option* const rated =
+      app.add_option(
+             "--device-rate",
+             rate,
+             "with --network: the GPU of each rank, at an assumed share of its data sheet's "
+             "peaks, or the TFLOP/s that a rank reaches; otherwise the peaks of the device "
+             "that is here")
+          ->type_name("A100|H100|H200|B200|TFLOPS");
+  measured->excludes(rated);
   app.allow_extras();
   app.footer(
       "All other flags are those of lockstep train (lockstep train --help). Without --data, "
@@ -73,8 +83,12 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   if (!flags.help.empty()) return flags;
   if (!network.empty()) flags.network = open_network(network);
   if (measured->count() > 0) flags.step_s = step_ms / 1e3;
+  if (rated->count() > 0) flags.rate = parse_device_rate(rate);
   LOCKSTEP_CHECK(
       flags.network || !flags.step_s, ConfigError, "--step-ms says something only with --network");
+  LOCKSTEP_CHECK(flags.network || !flags.rate,
+                 ConfigError,
+                 "--device-rate says something only with --network");
   const StandInData stand_in{flags.classes};
   flags.train = parse_train_flags(app.remaining(), &stand_in);
   if (flags.train.measures_micro_batch)  // which only the run does
@@ -97,19 +111,26 @@ struct PlannedDevice {
   bool cuda = false;
   bool known = true;  ///< false: a GPU that is not here
   std::string name, note;
+  std::uint64_t memory_limit = 0;  ///< of a GPU that --device-rate names and that is not here
 };
 
-PlannedDevice choose(const std::string& asked) {
+/// `sheet`: the GPU that --device-rate names.
+PlannedDevice choose(const std::string& asked, const std::optional<DeviceSheet>& sheet) {
+  LOCKSTEP_CHECK(!sheet || asked != "cpu",
+                 ConfigError,
+                 "--device cpu cannot be combined with --device-rate {}, which is a GPU's",
+                 sheet->name);
   const DeviceProbe probe = asked == "cpu" ? DeviceProbe{} : probe_cuda();
   PlannedDevice device;
-  if (asked == "cuda" && probe.devices == 0) {
+  if ((asked == "cuda" || sheet) && probe.devices == 0) {
     device.backend = std::make_unique<DryBackend>(kGpuTraits);
     device.cuda = true;
     device.known = false;
-    device.name = "cuda, none here";
+    device.name = sheet ? fmt::format("cuda ({}), none here", sheet->name) : "cuda, none here";
     device.note = fmt::format(
         "{}: workspace, packed copies and context are unknown, and the arena holds tensors alone",
         probe.reason);
+    if (sheet) device.memory_limit = std::uint64_t(sheet->memory_bytes);
     return device;
   }
   const DeviceChoice choice = asked == "cpu" ? DeviceChoice{} : choose_device(asked, probe, 0);
@@ -179,9 +200,12 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
   const std::uint64_t limit = flags.train.options.memory_limit;
   if (limit > 0) find_what_fits(*device.backend, request, limit, report);
   if (flags.network) {
-    ForecastRequest asked{
-        .network = *flags.network, .peaks = {}, .step_s = flags.step_s, .device = device.name};
-    if (device.known && !flags.step_s) asked.peaks = device.backend->measure_peaks();
+    ForecastRequest asked{.network = *flags.network,
+                          .peaks = {},
+                          .step_s = flags.step_s,
+                          .rate = flags.rate,
+                          .device = device.name};
+    if (device.known && !flags.step_s && !flags.rate) asked.peaks = device.backend->measure_peaks();
     report.forecast = make_forecast(*device.backend, request, asked);
   }
   return report;
@@ -229,7 +253,9 @@ int plan_command(const std::vector<std::string>& arguments) {
   if (print_help(help)) return 0;
   validate(flags.train.options);
   if (flags.network) make_shards_for_all(flags);
-  PlannedDevice device = choose(flags.train.device);
+  PlannedDevice device = choose(flags.train.device, flags.rate ? flags.rate->sheet : std::nullopt);
+  // A run there could use no more.
+  if (flags.train.options.memory_limit == 0) flags.train.options.memory_limit = device.memory_limit;
   const bool launched = discovery.launched_by != LaunchedBy::nobody;
   // GPUs that are not here are not counted: one, unless --ranks says more.
   const int devices = !device.cuda   ? available_cores().count

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -91,12 +92,15 @@ std::string plain_line(const StepRecord& record, const LiveFacts& facts, double 
 }
 
 std::string evaluation_line(const EvaluationRecord& record) {
-  return fmt::format("validation at step {} (epoch {:.2f}): loss {:.4f}{}  ({:.1f} s)",
-                     record.step,
-                     record.epoch,
-                     record.val_loss,
-                     accuracy(record.val_accuracy),
-                     record.seconds);
+  std::string line = fmt::format("validation at step {} (epoch {:.2f}): loss {:.4f}{}  ({:.1f} s)",
+                                 record.step,
+                                 record.epoch,
+                                 record.val_loss,
+                                 accuracy(record.val_accuracy),
+                                 record.seconds);
+  if (record.skipped_samples > 0)
+    line += fmt::format(", without {} bad samples", with_thousands(double(record.skipped_samples)));
+  return line;
 }
 
 std::string slow_rank_line(const SlowRankRecord& record) {
@@ -185,30 +189,31 @@ Ledger own_ledger(const TrainSummary& summary) {
   return summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
 }
 
-void print_result(Console& console, const TrainSummary& summary) {
-  console.line(fmt::format("done       {} steps, {} samples in {:.1f} s of training",
-                           with_thousands(double(summary.steps)),
-                           with_thousands(double(summary.samples)),
-                           summary.wall_s));
-  if (summary.evaluated) {
-    if (summary.val_accuracy >= 0)
-      console.line(fmt::format("val accuracy           {:.2f}%", 100 * summary.val_accuracy));
-    console.line(fmt::format("val loss               {:.4f}", summary.val_loss));
-  }
+/// Below this, what a run cost and what would speed it up says nothing of a longer one.
+constexpr double kBriefSeconds = 5;
+
+/// Takes a line of the end.
+using Tell = std::function<void(std::string_view)>;
+
+void print_result(Console& console, const TrainSummary& summary, bool brief) {
+  std::string done = fmt::format("done       {} steps, {} samples in {:.1f} s of training",
+                                 with_thousands(double(summary.steps)),
+                                 with_thousands(double(summary.samples)),
+                                 summary.wall_s);
+  if (brief && summary.evaluated)
+    done +=
+        fmt::format(", validation loss {:.4f}{}", summary.val_loss, accuracy(summary.val_accuracy));
+  console.line(done);
+  if (brief || !summary.evaluated) return;
+  if (summary.val_accuracy >= 0)
+    console.line(fmt::format("val accuracy           {:.2f}%", 100 * summary.val_accuracy));
+  console.line(fmt::format("val loss               {:.4f}", summary.val_loss));
 }
 
-/// How fast samples came, and what was left out.
-void print_data(Console& console, const TrainSummary& summary) {
-  console.line(
-      fmt::format("speed                  {} samples/s", with_thousands(summary.samples_per_s)));
-  console.line(
-      fmt::format("data                   {} samples/s could be loaded (workers a rank: {}); "
-                  "training waited {:.1f}%",
-                  with_thousands(summary.loader_samples_per_s),
-                  summary.loader_workers,
-                  100 * own_ledger(summary).share(LedgerPart::data)));
+/// What the result lacks.
+void print_losses(Console& console, const TrainSummary& summary) {
   if (summary.skipped_samples > 0)
-    console.line(fmt::format("bad samples            {} replaced{}",
+    console.line(fmt::format("bad samples            {} skipped{}",
                              with_thousands(double(summary.skipped_samples)),
                              summary.first_skipped.empty()
                                  ? std::string(" on other ranks")
@@ -220,27 +225,50 @@ void print_data(Console& console, const TrainSummary& summary) {
     console.line(fmt::format("rollbacks              {}", summary.rollbacks));
 }
 
+/// Where ranks differ: those that wait least and most; rank 0 may be the one the others wait for.
+std::string exposed_of_ranks(const TrainSummary& summary) {
+  if (summary.ledgers.size() < 2) return {};
+  const auto share = [](const RankLedger& rank) { return rank.ledger.share(LedgerPart::exchange); };
+  const auto [least, most] = std::ranges::minmax_element(summary.ledgers, {}, share);
+  return fmt::format(" on rank 0; {:.1f}% on rank {} to {:.1f}% on rank {}",
+                     100 * share(*least),
+                     least->rank,
+                     100 * share(*most),
+                     most->rank);
+}
+
+void tell_speed(const Tell& tell, const TrainSummary& summary) {
+  tell(fmt::format("speed                  {} samples/s", with_thousands(summary.samples_per_s)));
+  tell(
+      fmt::format("data                   {} samples/s could be loaded (workers a rank: {}); "
+                  "training waited {:.1f}%",
+                  with_thousands(summary.loader_samples_per_s),
+                  summary.loader_workers,
+                  100 * own_ledger(summary).share(LedgerPart::data)));
+}
+
 /// What ranks had to do with each other.
-void print_ranks(Console& console, const TrainSummary& summary) {
+void tell_ranks(const Tell& tell, const TrainSummary& summary) {
   // On a GPU the host waits for no exchange.
   const bool by_device = summary.device_steps > 0;
   const double exposed = by_device ? summary.device_times.share(DevicePart::exchange)
                                    : own_ledger(summary).share(LedgerPart::exchange);
   const double steps = double(std::max<std::int64_t>(1, summary.steps));
-  console.line(fmt::format("exposed communication  {} a step, {:.1f}% of it{}",
-                           milliseconds(1000 * exposed * summary.wall_s / steps),
-                           100 * exposed,
-                           by_device ? ", by rank 0's GPU's clock in logged steps" : ""));
-  console.line("noise scale            " + summary.noise_scale_words);
+  tell(fmt::format(
+      "exposed communication  {} a step, {:.1f}% of it{}",
+      milliseconds(1000 * exposed * summary.wall_s / steps),
+      100 * exposed,
+      by_device ? ", by rank 0's GPU's clock in logged steps" : exposed_of_ranks(summary)));
+  tell("noise scale            " + summary.noise_scale_words);
   if (summary.slowest_rank >= 0)
-    console.line(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
-                             summary.slowest_rank,
-                             summary.slowest_host,
-                             summary.slowest_score,
-                             summary.slowest_phase));
+    tell(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
+                     summary.slowest_rank,
+                     summary.slowest_host,
+                     summary.slowest_score,
+                     summary.slowest_phase));
 }
 
-void print_memory(Console& console, const TrainSummary& summary) {
+void tell_memory(const Tell& tell, const TrainSummary& summary) {
   std::string memory = fmt::format("memory                 planned {} (arena {})",
                                    bytes_words(double(summary.memory_planned_bytes)),
                                    bytes_words(double(summary.activation_bytes)));
@@ -248,28 +276,34 @@ void print_memory(Console& console, const TrainSummary& summary) {
     memory += fmt::format("; measured {} at most, above {} of program, libraries and mapped files",
                           bytes_words(std::max(0.0, double(summary.peak_memory_bytes) - below)),
                           bytes_words(below));
-  console.line(memory);
+  tell(memory);
 }
 
-}  // namespace
-
-void Progress::on_end(const TrainSummary& summary) {
-  print_result(console_, summary);
-  print_data(console_, summary);
-  print_ranks(console_, summary);
+void tell_costs(const Tell& tell, const TrainSummary& summary) {
+  tell_speed(tell, summary);
+  tell_ranks(tell, summary);
   if (summary.checkpoints > 0)
-    console_.line(fmt::format(
+    tell(fmt::format(
         "checkpoints            {}; training stood still {:.2f}% of the time, {} at most",
         summary.checkpoints,
         100 * summary.checkpoint_stall_share,
         milliseconds(summary.checkpoint_stall_ms)));
   if (const std::string graphs = graph_use_words(summary.graph_use); !graphs.empty())
-    console_.line("graphs                 " + graphs);
-  print_memory(console_, summary);
-  for (const std::string& line : gpu_lines(summary.gpus)) console_.line(line);
-  if (summary.device_steps > 0)
-    console_.line(gpu_phases_line(summary.device_times, summary.device_steps));
-  for (const std::string& line : advice_lines(summary.advice)) console_.line(line);
+    tell("graphs                 " + graphs);
+  tell_memory(tell, summary);
+  for (const std::string& line : gpu_lines(summary.gpus)) tell(line);
+  if (summary.device_steps > 0) tell(gpu_phases_line(summary.device_times, summary.device_steps));
+  for (const std::string& line : advice_lines(summary.advice)) tell(line);
+}
+
+}  // namespace
+
+void Progress::on_end(const TrainSummary& summary) {
+  const bool brief = summary.wall_s < kBriefSeconds;
+  print_result(console_, summary, brief);
+  print_losses(console_, summary);
+  tell_costs([&](std::string_view line) { brief ? console_.copy_line(line) : console_.line(line); },
+             summary);
   console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
 }
 

@@ -40,7 +40,8 @@ std::vector<std::string> live_parts(const StepRecord& record,
 std::string plain_line(const StepRecord& record, const LiveFacts& facts, double seconds_left);
 
 /// Tells people how a run goes. Epochs of a small table take microseconds: evaluation lines come at
-/// most once a second, while metrics.jsonl has them all and the end says the last.
+/// most once a second, while metrics.jsonl has them all and the end says the last. The end of a run
+/// of a few seconds is its result alone; time, memory and advice are in the log, as for any run.
 class Progress final : public TrainObserver {
  public:
   explicit Progress(Console& console) : console_(console) {}

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// The flags of `train` as typed, before they are checked against each other. The defaults are
-/// those that --help prints.
+/// those that --help prints; where it says "by model", default_recipe() has them.
 struct RawFlags {
   std::string config;
   std::string model = "convnet";
@@ -31,11 +31,18 @@ struct RawFlags {
 
   std::string data = "glyphs";
   bool stands_in = false;  ///< no flag: see StandInData
+  bool saved_run = false;  ///< no flag: see parse_saved_flags()
   double val_fraction = 0.2;
   std::int64_t image_size = 224;
   std::int64_t context = 256;
   std::int64_t vocabulary = 0;
   std::string ignore_index;
+  std::string task = "auto";
+  std::vector<std::string> label_columns;
+  std::string separator = "auto";
+  std::string missing = "error";
+  std::vector<std::string> drop;
+  std::vector<std::string> id_columns;
   std::string augment = "none";
   bool skip_bad_samples = false;
   std::string workers = "auto";
@@ -45,6 +52,7 @@ struct RawFlags {
   std::int64_t accumulation = 0;
   std::string shards = "auto";
   std::string ranks = "auto";
+  bool ranks_from_file = false, data_from_file = false;  ///< no flags: --config has them
   double epochs = 1;
   std::int64_t steps = 0;
   std::int64_t samples = 0;
@@ -54,7 +62,7 @@ struct RawFlags {
   std::string lr_schedule = "constant";
   double min_lr = 0;
   std::int64_t decay_steps = 0;
-  std::int64_t warmup_steps = 0;
+  std::string warmup_steps = "auto";
   std::int64_t step_every = 0;
   double step_factor = 0.1;
   double momentum = 0;
@@ -66,6 +74,8 @@ struct RawFlags {
   double beta2 = 0.999;
   double eps = 1e-8;
   double clip_norm = 0;
+  std::string loss = "auto";
+  double huber_delta = 1;
   double label_smoothing = 0;
   std::string on_nonfinite = "stop";
   std::string on_spike = "ignore";

@@ -6,10 +6,12 @@
 #include "core/base/error.h"
 #include "core/base/name_patterns.h"
 #include "core/base/suggest.h"
+#include "launcher/default_recipe.h"
 #include "launcher/flag_values.h"
 #include "launcher/gpt_flags.h"
 #include "launcher/raw_flags.h"
 #include "launcher/resume_target.h"
+#include "launcher/table_flags.h"
 #include "parallel/batch_plan.h"
 
 namespace lockstep {
@@ -65,22 +67,58 @@ nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
   return spec;
 }
 
+/// What the model's recipe says of the optimizer, where no flag does. Of another optimizer than the
+/// recipe's, its own defaults.
+void apply_optimizer(const CLI::App& app, const DefaultRecipe& recipe, RawFlags& raw) {
+  const auto fill = [&](const char* flag, auto& value, auto by_default) {
+    if (app.count(flag) == 0) value = by_default;
+  };
+  fill("--optimizer",
+       raw.optimizer,
+       std::holds_alternative<Sgd>(recipe.optimizer) ? "sgd" : "adamw");
+  if (raw.optimizer == "sgd") {
+    const Sgd* own = std::get_if<Sgd>(&recipe.optimizer);
+    const Sgd sgd = own != nullptr ? *own : Sgd{};
+    fill("--lr", raw.lr, sgd.lr);
+    fill("--momentum", raw.momentum, sgd.momentum);
+    fill("--weight-decay", raw.weight_decay, sgd.weight_decay);
+  } else {
+    const AdamW* own = std::get_if<AdamW>(&recipe.optimizer);
+    const AdamW adamw = own != nullptr ? *own : AdamW{};
+    fill("--lr", raw.lr, adamw.lr);
+    fill("--beta2", raw.beta2, adamw.beta2);
+    fill("--weight-decay", raw.weight_decay, adamw.weight_decay);
+  }
+}
+
+/// `raw` with the model's default_recipe() in place of the flags that were not given.
+RawFlags with_recipe(const CLI::App& app, RawFlags raw) {
+  const DefaultRecipe& recipe = default_recipe(raw.model);
+  apply_optimizer(app, recipe, raw);
+  if (app.count("--lr-schedule") == 0)
+    raw.lr_schedule = recipe.lr_schedule.kind == LrSchedule::Kind::cosine ? "cosine" : "constant";
+  if (app.count("--warmup-steps") == 0)
+    raw.warmup_steps = recipe.lr_schedule.warmup_ratio > 0 ? "auto" : "0";
+  if (app.count("--clip-norm") == 0) raw.clip_norm = recipe.clip_norm;
+  return raw;
+}
+
 Optimizer resolve_optimizer(const CLI::App& app, const RawFlags& raw) {
   const std::string chosen = "--optimizer " + raw.optimizer;
   Optimizer result;
   if (raw.optimizer == "sgd") {
     refuse(app, {"--beta1", "--beta2", "--eps"}, chosen, "it belongs to --optimizer adamw");
     Sgd sgd;
-    if (app.count("--lr") > 0) sgd.lr = float(raw.lr);
-    if (app.count("--weight-decay") > 0) sgd.weight_decay = float(raw.weight_decay);
+    sgd.lr = float(raw.lr);
+    sgd.weight_decay = float(raw.weight_decay);
     sgd.momentum = float(raw.momentum);
     sgd.nesterov = raw.nesterov;
     result = sgd;
   } else {
     refuse(app, {"--momentum", "--nesterov"}, chosen, "it belongs to --optimizer sgd");
-    Adamw adamw;
-    if (app.count("--lr") > 0) adamw.lr = float(raw.lr);
-    if (app.count("--weight-decay") > 0) adamw.weight_decay = float(raw.weight_decay);
+    AdamW adamw;
+    adamw.lr = float(raw.lr);
+    adamw.weight_decay = float(raw.weight_decay);
     adamw.beta1 = float(raw.beta1);
     adamw.beta2 = float(raw.beta2);
     adamw.eps = float(raw.eps);
@@ -109,7 +147,10 @@ LrSchedule resolve_schedule(const CLI::App& app, const RawFlags& raw, float lr) 
     refuse(app, {"--step-every", "--step-factor"}, chosen, "it belongs to --lr-schedule step");
   schedule.min_lr = float(raw.min_lr);
   schedule.decay_steps = raw.decay_steps;
-  schedule.warmup_steps = raw.warmup_steps;
+  if (raw.warmup_steps == "auto")
+    schedule.warmup_ratio = kWarmupRatio;
+  else
+    schedule.warmup_steps = to_whole_number(raw.warmup_steps);
   schedule.step_every = raw.step_every;
   schedule.step_factor = float(raw.step_factor);
   validate(schedule, lr);
@@ -148,6 +189,7 @@ void resolve_batch(const RawFlags& raw, TrainFlags& flags) {
 
 void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.data = raw.data;
+  flags.data_from_file = raw.data_from_file;
   const bool table = raw.data.starts_with("csv:");
   const std::string chosen = "--data " + raw.data;
   const bool files = raw.data.starts_with("images:") || raw.data.starts_with("packed:");
@@ -162,6 +204,7 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.image_size = int(std::min<std::int64_t>(raw.image_size, std::numeric_limits<int>::max()));
   flags.options.skip_bad_samples = raw.skip_bad_samples;
   resolve_tokens(app, raw, flags);
+  resolve_table(app, raw, flags);
   if (app.count("--ignore-index") > 0)
     flags.ignore_index = std::int32_t(to_whole_number(raw.ignore_index));
   flags.options.augmentation = data::parse_augmentation(raw.augment);
@@ -221,9 +264,10 @@ void resolve_checkpoints(const CLI::App& app, const RawFlags& raw, TrainFlags& f
 
 }  // namespace
 
-TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
+TrainFlags resolve_flags(const CLI::App& app, const RawFlags& given) {
   TrainFlags flags;
-  flags.model = resolve_model(app, raw);
+  flags.model = resolve_model(app, given);
+  const RawFlags raw = with_recipe(app, given);
   TrainOptions& options = flags.options;
   resolve_data(app, raw, flags);
   resolve_batch(raw, flags);
@@ -252,8 +296,13 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& raw) {
   options.noise_scale_every = raw.noise_scale_every;
   options.eval_every = raw.eval_every;
   options.check_replicas_every = raw.check_replicas_every;
+  if (raw.loss != "huber")
+    refuse(app, {"--huber-delta"}, "--loss " + raw.loss, "it belongs to --loss huber");
+  flags.loss = raw.loss;
+  flags.huber_delta = float(raw.huber_delta);
   flags.label_smoothing = float(raw.label_smoothing);
   flags.ranks = int(to_whole_number(raw.ranks));
+  flags.ranks_from_file = raw.ranks_from_file;
   flags.device = raw.device;
   flags.watch = {.training_s = raw.timeout,
                  .start_s = raw.timeout_start,

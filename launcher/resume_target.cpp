@@ -1,13 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/resume_target.h"
 
+#include <cstdint>
 #include <filesystem>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/io/checkpoint.h"
+#include "core/io/checkpoint_names.h"
 
 namespace lockstep {
 
 namespace fs = std::filesystem;
+
+std::string config_of_run(const std::string& resume, const std::string& out) {
+  const fs::path run = resume == "auto" ? out : resume;
+  if (run.empty()) return {};
+  const auto config_in = [](const fs::path& folder) {
+    std::error_code error;
+    const bool ours =
+        fs::exists(folder / "history.jsonl", error) || fs::exists(folder / "manifest.json", error);
+    const fs::path file = folder / "config.toml";
+    return ours && fs::is_regular_file(file, error) ? file.string() : std::string();
+  };
+  if (std::string file = config_in(run); !file.empty()) return file;
+  try {
+    const std::vector<std::int64_t> steps = io::steps_in(run / "checkpoints");
+    if (!steps.empty()) return config_in(run / "checkpoints" / io::checkpoint_name(steps.back()));
+  } catch (const EnvironmentError&) {
+    // What cannot be read is said where the run is opened.
+  }
+  return {};
+}
 
 void settle_resume(TrainFlags& flags) {
   std::error_code error;

@@ -5,6 +5,11 @@
 
 namespace lockstep {
 
+/// The config.toml that holds the settings of what `resume` names: a checkpoint's own; that of a
+/// run (auto: the one in `out`), which its newest start has written, else its newest checkpoint's.
+/// Empty: there is none, or `resume` is.
+std::string config_of_run(const std::string& resume, const std::string& out);
+
 /// Finds out what `flags.resume`, which is not "auto", names: a checkpoint or the folder of a run.
 /// Fills in `flags.out` where it is empty, and `flags.continues`. Throws ConfigError: there is no
 /// such folder, or a checkpoint that lies in no run's folder without --out.

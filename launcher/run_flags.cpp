@@ -62,7 +62,6 @@ RunFlags parse_run_flags(const std::vector<std::string>& arguments) {
       "Starts the ranks of a training, restarts them after a failure, and hands on the "
       "wish to stop.",
       "lockstep run");
-  app.get_formatter()->column_width(34);
   RunFlags flags;
   Raw raw;
   declare(app, flags, raw);

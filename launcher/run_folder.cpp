@@ -264,6 +264,7 @@ void RunFolder::on_step(const StepRecord& record) {
                                 {"samples", record.samples},
                                 {"loss", record.loss},
                                 {"accuracy", or_null(record.accuracy)},
+                                {"step_loss", record.step_loss},
                                 {"lr", record.lr},
                                 {"grad_norm", or_null(record.grad_norm)},
                                 {"samples_per_s", record.samples_per_s},
@@ -288,6 +289,8 @@ void RunFolder::on_evaluation(const EvaluationRecord& record) {
                                    {"epoch", record.epoch},
                                    {"val_loss", record.val_loss},
                                    {"val_accuracy", or_null(record.val_accuracy)},
+                                   {"val_samples", record.samples},
+                                   {"skipped_samples", record.skipped_samples},
                                    {"seconds", record.seconds}}));
 }
 
@@ -335,6 +338,7 @@ void RunFolder::on_end(const TrainSummary& summary) {
                    {"data_wait_share", own.share(LedgerPart::data)},
                    {"noise_scale", summary.noise_scale.value_or(kNull)},
                    {"noise_scale_words", summary.noise_scale_words},
+                   {"step_time_error", summary.step_error.value_or(kNull)},
                    {"advice", JsonText{advice_json(summary.advice)}},
                    {"ledger", JsonText{ledgers_json(summary.ledgers)}},
                    {"device_times",

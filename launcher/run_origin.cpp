@@ -1,30 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run_origin.h"
 
-#include <algorithm>
-#include <cctype>
 #include <ctime>
 #include <fmt/format.h>
-#include <string_view>
 
 #include "core/base/machine.h"
 #include "core/io/run_log.h"
 #include "launcher/host_facts.h"
+#include "launcher/shell_text.h"
 
 namespace lockstep {
 namespace {
-
-/// `argument` as a shell takes it literally.
-std::string for_shell(const std::string& argument) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) ||
-           std::string_view("_-+=.,:/@%").find(char(c)) != std::string_view::npos;
-  };
-  if (!argument.empty() && std::all_of(argument.begin(), argument.end(), plain)) return argument;
-  std::string quoted = "'";
-  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 std::string command_line(const RunSettings& settings) {
   std::string command = "lockstep train";

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run_output.h"
 
+#include <algorithm>
 #include <exception>
+#include <string_view>
 #include <unistd.h>
 #include <vector>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/machine.h"
+#include "core/io/preprocessing_file.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/error_meeting.h"
+#include "launcher/flag_values.h"
 #include "launcher/host_facts.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_origin.h"
-#include "launcher/saved_run.h"
+#include "launcher/shell_text.h"
 #include "launcher/step_memory_json.h"
+#include "launcher/toml_reader.h"
 #include "parallel/batch_plan.h"
 
 namespace lockstep {
@@ -33,6 +38,8 @@ std::string schedule_words(const LrSchedule& schedule) {
   std::string text = fmt::format("{} rate", kKinds[std::size_t(schedule.kind)]);
   if (schedule.warmup_steps > 0)
     text += fmt::format(", {} steps of warm-up", schedule.warmup_steps);
+  else if (schedule.warmup_ratio > 0)
+    text += fmt::format(", {:.0f}% of the steps as warm-up", 100 * schedule.warmup_ratio);
   if (schedule.min_lr > 0) text += fmt::format(", at least {}", schedule.min_lr);
   return text;
 }
@@ -46,6 +53,40 @@ void warn_of_slow_bf16(Job& job, const TrainOptions& options) {
                             "slower than --precision fp32",
                             why),
                 job.rank());
+}
+
+/// What runs are compared by, of config.toml.
+HyperParameters hyper_parameters(const TrainFlags& flags) {
+  constexpr std::string_view kTexts[] = {"model", "data", "optimizer", "lr-schedule", "precision"};
+  constexpr std::string_view kNumbers[] = {"global-batch",
+                                           "micro-batch",
+                                           "epochs",
+                                           "steps",
+                                           "lr",
+                                           "min-lr",
+                                           "warmup-steps",
+                                           "momentum",
+                                           "weight-decay",
+                                           "label-smoothing",
+                                           "dropout",
+                                           "clip-norm",
+                                           "seed"};
+  const std::vector<TomlEntry> entries = read_toml(to_toml(flags));
+  HyperParameters result;
+  const auto add = [&](std::string_view name, bool is_number) {
+    HyperParameter& parameter =
+        result.emplace_back(HyperParameter{std::string(name), {}, is_number});
+    const auto found = std::ranges::find(entries, name, &TomlEntry::key);
+    if (found == entries.end()) return;
+    const std::string& text = found->values.back();
+    if (!is_number)
+      parameter.value = text;
+    else if (text != "auto")
+      parameter.value = to_real_number(text);
+  };
+  for (const std::string_view name : kTexts) add(name, false);
+  for (const std::string_view name : kNumbers) add(name, true);
+  return result;
 }
 
 void print_errors(const std::vector<std::string>& errors) {
@@ -77,11 +118,15 @@ void RunOutput::observe(Trainer& trainer) {
   // The folder first: what it records must not wait for a slow terminal.
   trainer.add_observer(folder_);
   if (settings_.flags.tensorboard) {
-    tensorboard_.emplace(folder_.file("tensorboard"));
+    tensorboard_.emplace(folder_.file("tensorboard"), hyper_parameters(settings_.flags));
     trainer.add_observer(*tensorboard_);
   }
   trainer.add_observer(progress_);
   trainer.add_observer(profile_);
+}
+
+void RunOutput::on_initial_weights(const io::LoadReport& report) {
+  initial_weights_ = report.to_string();
 }
 
 void RunOutput::on_start(const ResumeRecord* resumed) {
@@ -90,7 +135,7 @@ void RunOutput::on_start(const ResumeRecord* resumed) {
   open_rank_log(job_, folder_.path(), resumed != nullptr);
   console_.set_copy(&job_.fault_log().log());
   folder_.write_file("config.toml", to_toml(settings_.flags));
-  folder_.write_file("classes.json", classes_json(*start_.data.train));
+  folder_.write_file(io::kPreprocessingFile, io::to_json(start_.data.train->preprocessing()));
   folder_.write_file("memory.json", step_memory_json(start_.plan));
   folder_.write_file("environment.json",
                      environment_json(job_, settings_, start_.micro_batch_words));
@@ -110,7 +155,12 @@ void RunOutput::print_start() {
       start_.parameters.frozen == 0
           ? ""
           : fmt::format(", {} of them frozen", with_thousands(double(start_.parameters.frozen)))));
-  if (!options.init.empty()) console_.line(fmt::format("start      {}", options.init));
+  if (!settings_.flags.settings_from.empty())
+    console_.line(
+        fmt::format("settings   {}, but for what was typed", settings_.flags.settings_from));
+  if (!options.init.empty())  // a run that goes on from a checkpoint has read none
+    console_.line(
+        fmt::format("start      {}", initial_weights_.empty() ? options.init : initial_weights_));
   console_.line(fmt::format("data       {}", start_.data.train->describe()));
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
@@ -139,10 +189,10 @@ int RunOutput::finish_stopped(const TrainSummary& summary) {
       *stop_signal_name() != 0 ? fmt::format(" by {}", stop_signal_name()) : std::string();
   console_.line(
       summary.saved
-          ? fmt::format("stopped    after step {}{}: go on with --resume auto --out {}",
+          ? fmt::format("stopped    after step {}{}: go on with {}",
                         summary.steps,
                         by,
-                        folder_.path())
+                        resume_command("train", folder_.path()))
           : fmt::format(
                 "stopped    after step {}{}, but its checkpoint was not written: steps since "
                 "the one before are lost",

@@ -46,6 +46,7 @@ class RunOutput final : public TrainObserver {
 
  private:
   /// Writes what is known at the start, once the run is accepted.
+  void on_initial_weights(const io::LoadReport& report) override;
   void on_start(const ResumeRecord* resumed) override;
   void print_start();
   int finish_stopped(const TrainSummary& summary);
@@ -59,6 +60,7 @@ class RunOutput final : public TrainObserver {
   Progress progress_;
   ProfilePrinter profile_;
   std::optional<TensorboardFile> tensorboard_;
+  std::string initial_weights_;  // as the start says it; empty: none were read
 };
 
 /// Opens logs/rank_N.log of this rank in the run's `folder`, a new one unless the run `resumed`.

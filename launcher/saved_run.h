@@ -5,40 +5,47 @@
 #include <string>
 #include <vector>
 
-#include "core/data/dataset.h"
+#include "core/data/preprocessing.h"
 #include "core/exec/backend.h"
 #include "launcher/flags.h"
 
 namespace lockstep {
 
 /// A run's or a checkpoint's model, as commands take it up again: its flags, with those typed now
-/// over them, its weights, and what its classes are called.
+/// over them, its weights, and how its samples are made.
 struct SavedRun {
   TrainFlags flags;
-  std::string device = "auto";     ///< as typed now: the run's own may not be here
-  std::string weights;             ///< model.safetensors
-  int classes = 0;                 ///< or tokens; 0: unknown or regression
-  std::vector<std::string> names;  ///< of classes or tokens; empty where they have none
+  std::string device = "auto";  ///< as typed now: the run's own may not be here
+  std::string weights;          ///< model.safetensors
+  /// What was done to the data that the model was trained on, as its folder says; of a run by a
+  /// version that kept no record, as its own data say.
+  data::Preprocessing trained;
+  bool names_data = false;      ///< --data was typed now
+  bool is_trained_here = true;  ///< no: the weights are a file's of --init, the record of the data
 };
 
-/// Parses `arguments` with `app`, to which it adds --from DIR; what `app` does not know are flags
-/// of train that overrule the run's (--data, --micro-batch, --precision, ...). An empty
-/// result.weights says that help was asked for and printed. Throws ConfigError: no --from, unknown
-/// flags; what find_weights() throws.
-SavedRun open_saved_run(CLI::App& app, const std::vector<std::string>& arguments);
+/// Whether a command takes --init FILE --model NAME --data SOURCE in place of --from DIR.
+enum class WeightsFile { refused, allowed };
 
-/// Throws ConfigError where the classes of `data` have other names, or are as many others, than
-/// those the run was trained on: its answers would be read as other classes.
-void check_classes(const SavedRun& run, const data::Dataset& data);
+/// Parses `arguments` with `app`, to which it adds --from DIR; flags that `app` does not know are
+/// flags of train that overrule the run's (--data, --micro-batch, --precision, ...), and words
+/// without a flag are `app`'s positional arguments. An empty result.weights says that help was
+/// asked for and printed. Throws ConfigError: no --from, unknown flags; DataError: a record that is
+/// damaged or missing; what find_weights() throws.
+SavedRun open_saved_run(CLI::App& app,
+                        const std::vector<std::string>& arguments,
+                        WeightsFile file = WeightsFile::refused);
+
+/// The labelled samples that --data names, or the run's own validation part, prepared as the run's
+/// record says. Of --data that has no validation part and without --val-fraction: all of them.
+/// Throws ConfigError: there are none; what data::open() throws.
+std::shared_ptr<const data::Dataset> open_labelled(const SavedRun& run);
 
 /// Warns of operators that fell back to a slow kernel, in Backend::notices(), which knows them once
 /// they are made. Rank 0's to say.
 void warn_of_slow_operators(const Backend& backend);
 
-/// classes.json of a run's folder: the number of classes and their names.
-std::string classes_json(const data::Dataset& dataset);
-
-/// The model of a run for samples of `spec`.
+/// The model of a run for samples of `spec`: those of its record, or of another context.
 ModelFunction model_of(const SavedRun& run, const data::SampleSpec& spec);
 
 }  // namespace lockstep

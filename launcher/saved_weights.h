@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Where a model's weights and what belongs to them lie: config.toml, classes.json and
+/// Where a model's weights and what belongs to them lie: config.toml, preprocessing.json and
 /// model.safetensors of one folder.
 struct SavedWeights {
   std::filesystem::path folder;
@@ -18,8 +18,9 @@ struct SavedWeights {
 
 /// What --from names: a checkpoint, verified; a run that has ended; or the newest checkpoint that
 /// verifies of one that has not (those passed over are named on standard error). Throws
-/// EnvironmentError: there is nothing of that kind, naming the file that is missing; DataError: the
-/// checkpoint is damaged.
+/// ConfigError: it is a file, a part of a run or a folder of runs, with the folder that was
+/// probably meant; EnvironmentError: there is nothing of that kind, naming the file that is
+/// missing; DataError: the checkpoint is damaged.
 SavedWeights find_weights(const std::filesystem::path& from);
 
 }  // namespace lockstep

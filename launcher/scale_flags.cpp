@@ -185,7 +185,6 @@ ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments) {
       "Runs a training on several numbers of ranks, and says how it scales and how it would scale "
       "further.",
       "lockstep scale");
-  app.get_formatter()->column_width(34);
   ScaleFlags flags;
   RawScale raw;
   declare(app, flags, raw);

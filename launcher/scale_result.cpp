@@ -42,10 +42,11 @@ void add_efficiency(std::vector<ScalePoint>& points) {
 ScalePoint make_point(const ScaleFlags& flags,
                       const Experiment& experiment,
                       int index,
+                      int ranks_per_host,
                       const std::vector<ScaleRun>& runs) {
   ScalePoint point;
   point.experiment = experiment;
-  point.share = share_of(options_of(flags, experiment), experiment.ranks);
+  point.share = share_of(options_of(flags, experiment), experiment.ranks, ranks_per_host);
   point.held_out = flags.hold_out == experiment.ranks;
   std::vector<double> steps, exposed, rates;
   for (const ScaleRun& run : runs) {
@@ -80,7 +81,10 @@ void add_forecasts(const ScaleFlags& flags, const Workload& work, ScaleResult& r
       try {
         TrainOptions options = options_of(flags, forecast.experiment);
         make_shards_for(options, ranks);
-        forecast.cost = predict(work, result.machine, *result.model, share_of(options, ranks));
+        forecast.cost = predict(work,
+                                result.machine,
+                                *result.model,
+                                share_of(options, ranks, result.machine.network.ranks_per_host));
       } catch (const ConfigError& error) {
         result.unpredicted.push_back({forecast.experiment, error.what()});
         continue;
@@ -156,7 +160,8 @@ ScaleResult evaluate_scale(const ScaleFlags& flags,
   result.network_assumed = flags.network.has_value();
   const std::vector<Experiment> experiments = experiments_of(flags);
   for (std::size_t i = 0; i < experiments.size(); ++i) {
-    ScalePoint point = make_point(flags, experiments[i], int(i), runs);
+    ScalePoint point =
+        make_point(flags, experiments[i], int(i), result.machine.network.ranks_per_host, runs);
     if (point.repeats > 0) result.points.push_back(std::move(point));
   }
   add_efficiency(result.points);

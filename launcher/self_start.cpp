@@ -37,7 +37,7 @@ int choose_ranks(const TrainFlags& flags, int devices) {
 }
 
 void check_launched_ranks(const TrainFlags& flags, int ranks) {
-  if (flags.ranks == 0 || flags.ranks == ranks) return;
+  if (flags.ranks == 0 || flags.ranks == ranks || flags.ranks_from_file) return;
   throw ConfigError(
       fmt::format("--ranks {} contradicts the launcher, which started {}", flags.ranks, ranks),
       "leave out --ranks under mpirun and srun");
@@ -62,11 +62,34 @@ StartConditions start_conditions(const std::string& device,
 
 namespace {
 
+/// Why the batch leaves devices without a rank, and which flag would not; empty: it leaves none.
+std::string idle_words(const TrainFlags& flags, int ranks, int devices, const char* kind) {
+  if (ranks >= devices || flags.ranks > 0) return {};
+  const std::string idle =
+      fmt::format("{} of {} {} idle: {}",
+                  devices - ranks,
+                  devices,
+                  devices - ranks == 1 ? fmt::format("{} is", kind) : fmt::format("{} are", kind),
+                  plan_batch(flags.options, ranks).to_string());
+  TrainOptions options = flags.options;
+  options.micro_batch = std::max<std::int64_t>(1, options.global_batch / devices);
+  options.accumulation = options.shards = 0;
+  try {
+    (void)plan_batch(options, devices);
+  } catch (const ConfigError&) {
+    return fmt::format("{} (--global-batch, --micro-batch and --shards decide it)", idle);
+  }
+  return fmt::format("{} (--micro-batch {}{} uses all)",
+                     idle,
+                     options.micro_batch,
+                     flags.options.shards > 0 ? ", without --shards," : "");
+}
+
 /// Inside an allocation: one rank, as srun starts several.
 StartPlan plan_in_slurm(const TrainFlags& flags, const StartConditions& conditions) {
   const RankDiscovery& discovery = conditions.discovery;
   StartPlan plan;
-  if (flags.ranks > 1) {
+  if (flags.ranks > 1 && !flags.ranks_from_file) {
     throw EnvironmentError(
         fmt::format("--ranks {}: inside a Slurm allocation, srun starts the ranks", flags.ranks),
         fmt::format("use: srun --mpi=pmix -n {} lockstep {} ...", flags.ranks, conditions.command));
@@ -97,10 +120,17 @@ StartPlan plan_start(const TrainFlags& flags,
   const int devices = conditions.gpus > 0 ? conditions.gpus : conditions.cores.count;
   const char* const kind = conditions.gpus > 0 ? "GPUs" : "cores";
   const int ranks = choose_ranks(flags, devices);
-  if (ranks <= 1) return plan;
+  const std::string idle = idle_words(flags, ranks, devices, kind);
+  if (ranks <= 1) {
+    plan.message = idle;
+    return plan;
+  }
   if (conditions.mpirun.empty()) {
-    LOCKSTEP_CHECK(
-        flags.ranks == 0, EnvironmentError, "--ranks {}: {}", ranks, conditions.no_mpirun);
+    LOCKSTEP_CHECK(flags.ranks == 0 || flags.ranks_from_file,
+                   EnvironmentError,
+                   "--ranks {}: {}",
+                   ranks,
+                   conditions.no_mpirun);
     plan.message = fmt::format("{} {} could be used, but {}: {} on one rank",
                                ranks,
                                kind,
@@ -119,6 +149,7 @@ StartPlan plan_start(const TrainFlags& flags,
   plan.command = launch_command(Launcher::mpirun, ranks, site, arguments, {});
   plan.message = fmt::format(
       "starting {} ranks under mpirun on {} {} (--ranks 1 for one)", ranks, devices, kind);
+  if (!idle.empty()) plan.message += "\n" + idle;
   return plan;
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
+#include <initializer_list>
 #include <unistd.h>
 #include <utility>
 
@@ -54,6 +55,49 @@ std::array<std::string, kParts> part_tags(std::string_view group) {
   return tags;
 }
 
+void add_chart(tensorboard::Category& category,
+               const char* title,
+               std::initializer_list<const char*> tags) {
+  tensorboard::Chart& chart = *category.add_chart();
+  chart.set_title(title);
+  for (const char* tag : tags) chart.mutable_multiline()->add_tag(tag);
+}
+
+void fill_layout(tensorboard::Layout& layout) {
+  tensorboard::Category& learning = *layout.add_category();
+  learning.set_title("learning");
+  add_chart(learning, "loss", {"^train/loss$", "^val/loss$"});
+  add_chart(learning, "accuracy", {"^train/accuracy$", "^val/accuracy$"});
+  tensorboard::Category& speed = *layout.add_category();
+  speed.set_title("speed");
+  add_chart(speed, "parts of a step, ms", {"^ledger/(?!step_ms)"});
+}
+
+void fill_experiment(tensorboard::Experiment& experiment, const HyperParameters& set_to) {
+  constexpr int kString = 1, kFloat = 3;
+  for (const HyperParameter& parameter : set_to) {
+    tensorboard::HyperInfo& info = *experiment.add_hparam_infos();
+    info.set_name(parameter.name);
+    info.set_type(parameter.is_number ? kFloat : kString);
+  }
+  for (const char* tag : {"val/loss", "val/accuracy", "train/loss", "speed/samples_per_s"})
+    experiment.add_metric_infos()->mutable_name()->set_tag(tag);
+}
+
+void fill_start(tensorboard::SessionStart& start, const HyperParameters& set_to) {
+  for (const auto& [name, value, is_number] : set_to) {
+    if (std::holds_alternative<std::monostate>(value)) continue;
+    tensorboard::HyperEntry& entry = *start.add_hparams();
+    entry.set_key(name);
+    if (const double* const number = std::get_if<double>(&value)) {
+      entry.mutable_value()->set_number_value(*number);
+    } else {
+      entry.mutable_value()->set_string_value(std::get<std::string>(value));
+    }
+  }
+  start.set_start_time_secs(seconds_since_1970());
+}
+
 }  // namespace
 
 class TensorboardFile::Writer {
@@ -87,6 +131,29 @@ class TensorboardFile::Writer {
   /// Where NaN stands for "not said".
   void said_scalar(const char* tag, double value) {
     if (!std::isnan(value)) scalar(tag, value);
+  }
+  /// What the HParams and Custom Scalars tabs show of the run.
+  void describe(const HyperParameters& set_to) {
+    constexpr int kStrings = 7;
+    begin(0);
+    tensorboard::Scalar& layout = *event_->mutable_summary()->add_value();
+    layout.set_tag("custom_scalars__config__");
+    layout.mutable_metadata()->mutable_plugin_data()->set_plugin_name("custom_scalars");
+    layout.mutable_tensor()->set_dtype(kStrings);
+    layout.mutable_tensor()->mutable_tensor_shape();
+    fill_layout(*layout.mutable_tensor()->add_string_val());
+    fill_experiment(*add_hyper("_hparams_/experiment").mutable_experiment(), set_to);
+    fill_start(*add_hyper("_hparams_/session_start_info").mutable_session_start_info(), set_to);
+    end();
+  }
+  void say_ended() {
+    constexpr int kSuccess = 1;
+    begin(0);
+    tensorboard::SessionEnd& info =
+        *add_hyper("_hparams_/session_end_info").mutable_session_end_info();
+    info.set_status(kSuccess);
+    info.set_end_time_secs(seconds_since_1970());
+    end();
   }
   void end() {
     event_->SerializeToString(&bytes_);
@@ -124,12 +191,21 @@ class TensorboardFile::Writer {
     bool filling_ = false;
   };
 
+  tensorboard::Hyper& add_hyper(const char* tag) {
+    tensorboard::Scalar& value = *event_->mutable_summary()->add_value();
+    value.set_tag(tag);
+    tensorboard::Plugin& plugin = *value.mutable_metadata()->mutable_plugin_data();
+    plugin.set_plugin_name("hparams");
+    return *plugin.mutable_content();
+  }
+
   io::RecordFile file_;
   FilledEvent event_;
   std::string bytes_;
 };
 
-TensorboardFile::TensorboardFile(std::string folder) : folder_(std::move(folder)) {}
+TensorboardFile::TensorboardFile(std::string folder, HyperParameters set_to)
+    : folder_(std::move(folder)), set_to_(std::move(set_to)) {}
 TensorboardFile::~TensorboardFile() = default;
 
 void TensorboardFile::on_start(const ResumeRecord* resumed) {
@@ -142,6 +218,7 @@ void TensorboardFile::on_start(const ResumeRecord* resumed) {
     return;
   }
   if (resumed != nullptr) writer_->drop_from(resumed->step + 1);
+  writer_->describe(set_to_);
 }
 
 void TensorboardFile::on_step(const StepRecord& record) {
@@ -186,6 +263,10 @@ void TensorboardFile::on_evaluation(const EvaluationRecord& record) {
 
 void TensorboardFile::on_rollback(const RollbackRecord& record) {
   if (writer_) writer_->drop_from(record.step + 1);
+}
+
+void TensorboardFile::on_end(const TrainSummary& /*summary*/) {
+  if (writer_) writer_->say_ended();
 }
 
 std::string TensorboardFile::finish() {

@@ -8,6 +8,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/command_line.h"
 #include "launcher/error_meeting.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_folder.h"
@@ -39,9 +40,13 @@ int train_command(const std::vector<std::string>& arguments) {
   const bool alone = discovery.launched_by == LaunchedBy::nobody;
   RunSettings settings;
   settings.arguments = arguments;
-  // mpirun gives ranks a pseudo-terminal even where its own output is a file.
-  if (alone) settings.console = console_kind();
-  if (!alone && env().started == "terminal") settings.console = Console::Kind::terminal;
+  settings.console = console_kind();
+  if (discovery.launched_by == LaunchedBy::mpi && !env().started &&
+      settings.console == Console::Kind::terminal)
+    settings.notice = fmt::format(
+        "mpirun kills its ranks two seconds after Ctrl-C; kill -USR1 {} stops them with a "
+        "checkpoint, however long that takes",
+        parent);
 
   std::exception_ptr usage_error;
   try {
@@ -51,7 +56,7 @@ int train_command(const std::vector<std::string>& arguments) {
     usage_error = std::current_exception();  // said once, when the ranks know each other
   }
   if (!settings.flags.help.empty()) {
-    if (discovery.rank == 0) std::cout << settings.flags.help << std::flush;
+    if (discovery.rank == 0) print_help(settings.flags.help);
     return 0;
   }
   if (alone)

@@ -15,11 +15,11 @@
 #include "launcher/gpu_watch.h"
 #include "launcher/live_facts.h"
 #include "launcher/open_data.h"
+#include "launcher/other_settings.h"
 #include "launcher/out_of_memory.h"
 #include "launcher/plan_request.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_output.h"
-#include "launcher/saved_run.h"
 #include "launcher/self_start.h"
 #include "launcher/shared_folder.h"
 #include "parallel/batch_plan.h"
@@ -104,14 +104,14 @@ struct RunParts {
 void complete_options(TrainOptions& options,
                       Job& job,
                       const TrainFlags& flags,
-                      const data::Dataset& data,
+                      const data::SampleSpec& samples,
                       const std::string& folder) {
-  options.checkpoint.texts = {{"config.toml", to_toml(flags)},
-                              {"classes.json", classes_json(data)}};
+  options.checkpoint.texts = {{"config.toml", to_toml(flags)}};
   options.stop = stop_asked;
   // What the source draws and what a loss is made of, which options do not say.
-  options.settings = {{"augment of the source", flags.options.augmentation.to_string()},
-                      {"label-smoothing", fmt::format("{}", flags.label_smoothing)}};
+  options.settings = {{"augment of the source", flags.options.augmentation.to_string()}};
+  const Fingerprint loss = loss_settings(flags, samples);
+  options.settings.insert(options.settings.end(), loss.begin(), loss.end());
   // Before, an earlier run's log must stay; rank 0 opens its own with the folder.
   options.accepted = [&job, folder](bool resumed) {
     if (job.rank() > 0) open_rank_log(job, folder, resumed);
@@ -147,7 +147,7 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
   // On a terminal somebody watches, and waits for nothing else.
   const bool watched = settings.console == Console::Kind::terminal && options.log_every > 0;
   const LiveFacts facts = live_facts(job, plan, options.precision, watched, room.bytes);
-  complete_options(options, job, flags, *request.data.train, path);
+  complete_options(options, job, flags, request.data.train->spec(), path);
   std::optional<GpuWatch> gpu_watch;
   if (job.gpu()) {  // on all ranks or on none
     gpu_watch.emplace(GpuWatch::Settings{.device = *job.gpu()});
@@ -166,6 +166,8 @@ int train_in_folder(Job& job, RunSettings& settings, const RunParts& parts) {
   TrainSummary summary;
   try {
     summary = trainer.fit(request.data);
+  } catch (const OtherSettings& error) {
+    throw in_flags(error, flags);
   } catch (...) {
     if (output) output->clear_bar();
     throw;

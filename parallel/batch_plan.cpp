@@ -2,6 +2,7 @@
 #include "parallel/batch_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/base/error.h"
 #include "parallel/schedule.h"
@@ -128,7 +129,11 @@ std::string BatchPlan::to_string() const {
 }
 
 std::int64_t default_micro_batch(std::int64_t global_batch) {
-  return std::min<std::int64_t>(32, global_batch);
+  constexpr std::int64_t kMost = 32, kLeast = 16, kParts = 8;
+  if (global_batch > kMost * (kParts - 1)) return kMost;
+  const auto parts =
+      std::bit_floor(std::uint64_t(std::clamp<std::int64_t>(global_batch / kLeast, 2, kParts)));
+  return (global_batch - 1) / std::int64_t(parts) + 1;
 }
 
 std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,

@@ -115,17 +115,15 @@ void CompiledPrograms::add(Backend& backend,
                            const TrainOptions& options,
                            const BatchPlan& batch,
                            std::int64_t micro_batch) {
-  Builder::Settings settings = settings_for(options, traits_, batch, micro_batch);
-  Graph graph = trace(model, loss, samples, settings);
+  Graph graph = trace(model, loss, samples, settings_for(options, traits_, batch, micro_batch));
   if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options, traits_, graph));
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   BesideTraining beside;
   if (micro_batch > 0) {
-    settings.mode = Mode::evaluation;
-    Graph evaluating = trace(model, loss, samples, settings);
-    check_parameters(evaluating, graph, micro_batch);
-    evaluation_.push_back(
-        {micro_batch, std::make_unique<Program>(std::move(evaluating), backend, space_, reuse_)});
+    compile_evaluation(backend,
+                       trace(model, loss, samples, evaluating(options, batch, micro_batch)),
+                       training_.empty() ? graph : this->graph(),
+                       micro_batch);
     beside.evaluation = evaluation_.back().program.get();
   }
   if (options.memory_limit > 0)
@@ -134,6 +132,36 @@ void CompiledPrograms::add(Backend& backend,
   training_.push_back(
       {micro_batch,
        compile_within_limit(std::move(graph), backend, space_, reuse_, options, beside, choice_)});
+}
+
+void CompiledPrograms::add_evaluation(Backend& backend,
+                                      const ModelFunction& model,
+                                      const LossFunction& loss,
+                                      const data::SampleSpec& samples,
+                                      const TrainOptions& options,
+                                      const BatchPlan& batch,
+                                      std::int64_t micro_batch) {
+  compile_evaluation(backend,
+                     trace(model, loss, samples, evaluating(options, batch, micro_batch)),
+                     this->graph(),
+                     micro_batch);
+}
+
+Builder::Settings CompiledPrograms::evaluating(const TrainOptions& options,
+                                               const BatchPlan& batch,
+                                               std::int64_t micro_batch) const {
+  Builder::Settings settings = settings_for(options, traits_, batch, micro_batch);
+  settings.mode = Mode::evaluation;
+  return settings;
+}
+
+void CompiledPrograms::compile_evaluation(Backend& backend,
+                                          Graph graph,
+                                          const Graph& first,
+                                          std::int64_t micro_batch) {
+  check_parameters(graph, first, micro_batch);
+  evaluation_.push_back(
+      {micro_batch, std::make_unique<Program>(std::move(graph), backend, space_, reuse_)});
 }
 
 const Program& CompiledPrograms::largest() const {

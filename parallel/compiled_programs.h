@@ -40,6 +40,15 @@ class CompiledPrograms {
                    const BatchPlan& batch,
                    std::vector<std::int64_t> sizes);
 
+  /// Compiles another one for evaluation(), at its end. Throws as the constructor.
+  void add_evaluation(Backend& backend,
+                      const ModelFunction& model,
+                      const LossFunction& loss,
+                      const data::SampleSpec& samples,
+                      const TrainOptions& options,
+                      const BatchPlan& batch,
+                      std::int64_t micro_batch);
+
   /// The whole micro-batch first.
   const std::vector<CompiledProgram>& training() const { return training_; }
   const std::vector<CompiledProgram>& evaluation() const { return evaluation_; }
@@ -61,6 +70,14 @@ class CompiledPrograms {
            const TrainOptions& options,
            const BatchPlan& batch,
            std::int64_t micro_batch);
+  Builder::Settings evaluating(const TrainOptions& options,
+                               const BatchPlan& batch,
+                               std::int64_t micro_batch) const;
+  /// `first`: the training graph whose parameters it must declare.
+  void compile_evaluation(Backend& backend,
+                          Graph graph,
+                          const Graph& first,
+                          std::int64_t micro_batch);
   const DeviceTraits traits_;
   FlatSpace space_;
   MemoryReuse reuse_;

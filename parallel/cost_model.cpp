@@ -31,7 +31,8 @@ class Exchange {
         inside_(slowed_by(parameters.slowness_inside, network.inside)),
         between_(slowed_by(parameters.slowness_between, network.between)),
         q_(share.subtrees),
-        n_(share.ranks) {
+        n_(share.ranks),
+        two_levels_(share.two_levels) {
     ranks_in_host_ = std::min(share.ranks, network.ranks_per_host);
     hosts_ = (share.ranks - 1) / ranks_in_host_ + 1;
   }
@@ -55,14 +56,23 @@ class Exchange {
           std::max(1 / inside_.bytes_per_s, hosts_ > 1 ? 1 / between_.bytes_per_s : 0);
       return 2 * rounds_s + 2 * bytes * (n_ - 1) / n_ * slowest;
     }
+    if (two_levels_) return on_two_levels(bytes);
     return 2 * (inside * inside_.latency_s + outside * between_.latency_s) +
            (1 + q_) * bytes / n_ * to_each;
   }
 
  private:
+  double on_two_levels(double bytes) const {
+    const double others = ranks_in_host_ - 1, other_hosts = hosts_ - 1;
+    return 2 * (others * inside_.latency_s + other_hosts * between_.latency_s) +
+           (1 + q_) * bytes * others / ranks_in_host_ / inside_.bytes_per_s +
+           2 * bytes * other_hosts / hosts_ / between_.bytes_per_s;
+  }
+
   Reduction reduction_;
   Link inside_, between_;
   double q_, n_;
+  bool two_levels_;
   int ranks_in_host_ = 1, hosts_ = 1;
 };
 
@@ -109,13 +119,15 @@ LinksUsed links_used(const Network& network, std::span<const MeasuredStep> steps
   return used;
 }
 
-RankShare share_of(const TrainOptions& options, int ranks) {
+RankShare share_of(const TrainOptions& options, int ranks, int ranks_per_host) {
   const BatchPlan batch = plan_batch(options, ranks);
   const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
   const ExchangeSize size =
       exchange_size(schedule.shards, schedule.shards_of_rank, 0, options.reduction);
   const std::int64_t most = std::min(batch.global_batch, schedule.most_rounds * batch.micro_batch);
-  return {ranks, double(most), double(size.nodes) / ranks};
+  const bool two_levels =
+      has_host_levels(schedule.shards, schedule.shards_of_rank, ranks_per_host, options.reduction);
+  return {ranks, double(most), double(size.nodes) / ranks, two_levels};
 }
 
 }  // namespace lockstep

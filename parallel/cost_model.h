@@ -29,6 +29,10 @@ namespace lockstep {
 ///   large         all-to-all of chunks, all-gather of chunks, every rank to every other:
 ///                 2 ((R - 1) alpha_in + (N - R) alpha_out)
 ///                 + (1 + q) n / N ((R - 1) / B_in + R (N - R) / B_host)
+///   large, on two levels (Note [Two levels] in level_plan.h), first the R ranks of a host, then
+///                 those of the same place on all H = N / R hosts, each with its piece n / R:
+///                 2 ((R - 1) alpha_in + (H - 1) alpha_out)
+///                 + (1 + q) n (R - 1) / R / B_in + 2 n (H - 1) / H / B_host
 ///   small         one all-gather of whole buckets in ceil(log2) rounds (Thakur et al. 2005):
 ///                 ceil(log2 R) alpha_in + ceil(log2 hosts) alpha_out
 ///                 + q n ((R - 1) / B_in + R (N - R) / B_host)
@@ -39,7 +43,9 @@ namespace lockstep {
 /// where each link is `slowness` times what Machine says, inside and between hosts by a number of
 /// its own: latencies times it, bandwidths divided by it. All times crowd, where the processor
 /// itself moves the bytes. With one host the large exchange moves the well-known 2 (N - 1) / N n
-/// bytes.
+/// bytes of a ring all-reduce; on two levels a host sends 2 (H - 1) / H n to others, as a ring
+/// does, and without them R times as much. Levels of a bucket take turns, as they do where
+/// collectives are stream-ordered.
 ///
 /// Overlap: bucket b can travel once its share `ready` of the last micro-batch's backward is done
 /// and the bucket before it is through. What ends after backward is exposed. `overlap`: how much of
@@ -75,8 +81,9 @@ struct Machine {
 /// What a rank does in a step.
 struct RankShare {
   int ranks = 1;
-  double samples = 0;   ///< of the rank that has most
-  double subtrees = 1;  ///< q, on average over ranks
+  double samples = 0;       ///< of the rank that has most
+  double subtrees = 1;      ///< q, on average over ranks
+  bool two_levels = false;  ///< hosts sum their shards before anything crosses the network
 };
 
 /// A step that was measured: means over the ranks' steps.
@@ -126,8 +133,8 @@ CostParameters fit(const Workload& work,
                    std::span<const MeasuredStep> steps,
                    const CostParameters& start = {});
 
-/// Samples and subtrees of the ranks when the run of `options` has `ranks` of them. Throws
-/// ConfigError as plan_batch().
-RankShare share_of(const TrainOptions& options, int ranks);
+/// Samples, subtrees and levels of the ranks when the run of `options` has `ranks` of them,
+/// `ranks_per_host` on each host. Throws ConfigError as plan_batch().
+RankShare share_of(const TrainOptions& options, int ranks, int ranks_per_host);
 
 }  // namespace lockstep

@@ -60,6 +60,18 @@ ExchangeSize exchange_size(int shards,
   return size;
 }
 
+bool has_host_levels(int shards,
+                     std::span<const ShardRange> owners,
+                     int ranks_per_host,
+                     Reduction reduction) {
+  if (reduction == Reduction::fast || !may_have_two_levels(int(owners.size()), ranks_per_host))
+    return false;
+  const PresentLeaves present(owners, shards);
+  std::vector<int> node_counts;
+  for (const ShardRange& own : owners) node_counts.push_back(local_nodes(present, own));
+  return takes_host_levels(present, owners, node_counts, ranks_per_host);
+}
+
 void to_terms(const FinishTree& finish,
               std::span<float* const> operands,
               std::span<TreeTerm> terms) {

@@ -46,6 +46,12 @@ ExchangeSize exchange_size(int shards,
                            int rank,
                            Reduction reduction);
 
+/// Whether that plan's `by_host` has levels, in less time. False with Reduction::fast.
+bool has_host_levels(int shards,
+                     std::span<const ShardRange> owners,
+                     int ranks_per_host,
+                     Reduction reduction);
+
 /// The leaves of `finish` as Backend::sum_tree() takes them. operands: [nodes], terms: [nodes].
 void to_terms(const FinishTree& finish,
               std::span<float* const> operands,

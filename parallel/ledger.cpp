@@ -42,18 +42,24 @@ Ledger operator*(const Ledger& ledger, double factor) {
   return result;
 }
 
-std::vector<RankLedger> gather_ledgers(Communicator& communicator, const Ledger& own) {
+std::vector<RankLedger> gather_ledgers(Communicator& communicator,
+                                       const Ledger& own,
+                                       std::optional<double> queued) {
   struct Message {
     char host[64] = {};
     Ledger ledger;
+    double queued = -1;  // unknown
   };
-  Message message{.ledger = own};
+  Message message{.ledger = own, .queued = queued.value_or(-1)};
   gethostname(message.host, sizeof message.host - 1);
   std::vector<Message> all(std::size_t(communicator.size()));
   communicator.all_gather(&message, all.data(), sizeof message);
   std::vector<RankLedger> ledgers;
   for (const Message& of_rank : all)
-    ledgers.push_back({int(ledgers.size()), of_rank.host, of_rank.ledger});
+    ledgers.push_back({int(ledgers.size()),
+                       of_rank.host,
+                       of_rank.ledger,
+                       of_rank.queued < 0 ? std::nullopt : std::optional(of_rank.queued)});
   return ledgers;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,8 +53,13 @@ struct RankLedger {
   int rank = 0;
   std::string host;
   Ledger ledger;
+  /// In which the training thread was ready to run while other threads had its cores, whatever part
+  /// it was in; nothing: unknown.
+  std::optional<double> queued = {};
 };
-/// `own` of every rank, in rank order. Collective.
-std::vector<RankLedger> gather_ledgers(Communicator& communicator, const Ledger& own);
+/// `own` and `queued` of every rank, in rank order. Collective.
+std::vector<RankLedger> gather_ledgers(Communicator& communicator,
+                                       const Ledger& own,
+                                       std::optional<double> queued);
 
 }  // namespace lockstep

@@ -2,28 +2,28 @@
 #include "parallel/level_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace lockstep {
 namespace {
 
-std::size_t count_nodes(std::span<const std::vector<TreeNode>> nodes) {
-  std::size_t count = 0;
-  for (const std::vector<TreeNode>& of_rank : nodes) count += of_rank.size();
-  return count;
+std::int64_t sum_of(std::span<const int> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
 /// Whether no rank receives more at once than with all ranks on one level, so that the memory
 /// reserved for that is enough. In chunks: there one for each node of another rank; here as many as
 /// there are hosts for each node of another rank of the host. (And then one for each other host,
 /// which is never more.)
-bool fits(std::span<const std::vector<TreeNode>> nodes, std::size_t ranks_per_host) {
-  const std::size_t all = count_nodes(nodes), hosts = nodes.size() / ranks_per_host;
-  for (std::size_t first = 0; first < nodes.size(); first += ranks_per_host) {
-    const auto host = nodes.subspan(first, ranks_per_host);
-    const std::size_t here = count_nodes(host);
-    for (const std::vector<TreeNode>& own : host)
-      if ((here - own.size()) * hosts > all - own.size()) return false;
+bool fits(std::span<const int> node_counts, std::size_t ranks_per_host) {
+  const std::int64_t all = sum_of(node_counts);
+  const auto hosts = std::int64_t(node_counts.size() / ranks_per_host);
+  for (std::size_t first = 0; first < node_counts.size(); first += ranks_per_host) {
+    const auto host = node_counts.subspan(first, ranks_per_host);
+    const std::int64_t here = sum_of(host);
+    for (const int own : host)
+      if ((here - own) * hosts > all - own) return false;
   }
   return true;
 }
@@ -60,15 +60,25 @@ std::vector<TreeNode> host_nodes(const PresentLeaves& present,
   return nodes;
 }
 
+bool takes_host_levels(const PresentLeaves& present,
+                       std::span<const ShardRange> owners,
+                       std::span<const int> node_counts,
+                       int ranks_per_host) {
+  return may_have_two_levels(int(owners.size()), ranks_per_host) &&
+         !host_nodes(present, owners, ranks_per_host).empty() &&
+         fits(node_counts, std::size_t(ranks_per_host));
+}
+
 std::vector<LevelPlan> make_host_levels(const PresentLeaves& present,
                                         std::span<const ShardRange> owners,
                                         std::span<const std::vector<TreeNode>> nodes,
                                         int rank,
                                         int ranks_per_host) {
-  if (!may_have_two_levels(int(owners.size()), ranks_per_host)) return {};
+  std::vector<int> node_counts;
+  for (const std::vector<TreeNode>& of_rank : nodes) node_counts.push_back(int(of_rank.size()));
+  if (!takes_host_levels(present, owners, node_counts, ranks_per_host)) return {};
   const auto per_host = std::size_t(ranks_per_host);
   const std::vector<TreeNode> of_hosts = host_nodes(present, owners, ranks_per_host);
-  if (of_hosts.empty() || !fits(nodes, per_host)) return {};
 
   const int host = rank / ranks_per_host, place = rank % ranks_per_host;
   LevelPlan on_host = make_level_plan(nodes.subspan(std::size_t(host) * per_host, per_host));

@@ -47,6 +47,13 @@ std::vector<TreeNode> host_nodes(const PresentLeaves& present,
                                  std::span<const ShardRange> owners,
                                  int ranks_per_host);
 
+/// Whether make_host_levels() has levels for these ranks, in less time. `node_counts`: of each
+/// rank.
+bool takes_host_levels(const PresentLeaves& present,
+                       std::span<const ShardRange> owners,
+                       std::span<const int> node_counts,
+                       int ranks_per_host);
+
 /// The two levels of `rank`: on its host, then across hosts. `nodes`: of each rank. Empty on every
 /// rank where the exchange has to take all ranks at once: hosts hold no nodes, or some rank would
 /// have to receive more at once than that takes.

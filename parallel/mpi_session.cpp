@@ -24,6 +24,23 @@ namespace {
 constexpr const char* kTcpVariable = "OMPI_MCA_btl_tcp_flags";
 constexpr const char* kTcpSends = "send,inplace";
 
+// Ranks of one host talk through shared memory. Open MPI's TCP transport would carry nothing, and
+// still listen on every network interface: one byte from a stranger ends such a job (4.1.4). Its
+// libfabric transport, taken where TCP is absent, listens as well.
+constexpr const char* kTransportVariable = "OMPI_MCA_btl";
+constexpr const char* kNoNetwork = "^tcp,ofi";
+
+/// Whether the launcher started all ranks on this host.
+bool on_one_host() {
+  const auto value = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string_view(text ? text : "");
+  };
+  const std::string_view ranks = value("OMPI_COMM_WORLD_SIZE");
+  if (!ranks.empty()) return ranks == value("OMPI_COMM_WORLD_LOCAL_SIZE");
+  return value("SLURM_STEP_NUM_NODES") == "1";
+}
+
 }  // namespace
 
 void throw_mpi_error(int code, const char* call) {
@@ -40,6 +57,7 @@ bool MpiSession::built_in() { return true; }
 void MpiSession::set_variables() {
   constexpr int kKeepWhatTheUserChose = 0;
   setenv(kTcpVariable, kTcpSends, kKeepWhatTheUserChose);
+  if (on_one_host()) setenv(kTransportVariable, kNoNetwork, kKeepWhatTheUserChose);
 }
 
 bool MpiSession::running() {

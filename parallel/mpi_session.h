@@ -7,8 +7,9 @@ namespace lockstep {
 /// running. Calls come from one thread (MPI_THREAD_FUNNELED). Errors of MPI_COMM_WORLD return
 /// codes, which Lockstep throws as CommError, instead of ending the job.
 ///
-/// Open MPI is told to use both directions of a TCP connection at once (OMPI_MCA_btl_tcp_flags,
-/// unless the environment has it).
+/// Open MPI is told, unless the environment has the variable: to use both directions of a TCP
+/// connection at once (OMPI_MCA_btl_tcp_flags); and where all ranks share a host, to open no
+/// network transport, which would listen to strangers (OMPI_MCA_btl).
 ///
 /// The destructor finalises only what the constructor initialised, and not while an exception is in
 /// flight: peers may never reach their side of it, and the launcher ends the job when this process

@@ -95,7 +95,7 @@ void OptimizerStep::update_bucket(int bucket,
                         ranges);
     return;
   }
-  const auto& adamw = std::get<Adamw>(optimizer_);
+  const auto& adamw = std::get<AdamW>(optimizer_);
   backend_.adamw_update({.params = parameters_,
                          .grads = gradients_,
                          .first_moment = state_[0]->as<float>(),
@@ -113,7 +113,7 @@ void OptimizerStep::update_bucket(int bucket,
 
 StepCounters OptimizerStep::counters(std::int64_t step, float lr) const {
   StepCounters counters{.step = std::uint64_t(step), .lr = lr, .first = step == 0 ? 1u : 0u};
-  if (const auto* adamw = std::get_if<Adamw>(&optimizer_))
+  if (const auto* adamw = std::get_if<AdamW>(&optimizer_))
     correct_bias(counters, adamw->beta1, adamw->beta2);
   return counters;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/program_set.h"
 
+#include <algorithm>
+
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -12,16 +14,16 @@
 namespace lockstep {
 namespace {
 
-std::unique_ptr<const CompiledPrograms> compile(RankContext& context,
-                                                const ModelFunction& model,
-                                                const LossFunction& loss,
-                                                const data::SampleSpec& samples,
-                                                const TrainOptions& options,
-                                                const BatchPlan& batch,
-                                                const std::vector<std::int64_t>& sizes) {
-  std::unique_ptr<const CompiledPrograms> compiled;
+std::unique_ptr<CompiledPrograms> compile(RankContext& context,
+                                          const ModelFunction& model,
+                                          const LossFunction& loss,
+                                          const data::SampleSpec& samples,
+                                          const TrainOptions& options,
+                                          const BatchPlan& batch,
+                                          const std::vector<std::int64_t>& sizes) {
+  std::unique_ptr<CompiledPrograms> compiled;
   compile_with_shared_choices(context, [&] {
-    compiled = std::make_unique<const CompiledPrograms>(
+    compiled = std::make_unique<CompiledPrograms>(
         context.backend(), model, loss, samples, options, batch, sizes);
   });
   return compiled;
@@ -42,27 +44,44 @@ ProgramSet::ProgramSet(RankContext& context,
       packed_(compiled_->space()) {
   Backend& backend = context.backend();
   request_packed_copies(backend, *compiled_, packed_);
-  training_ = bind(backend, compiled_->training());
-  evaluation_ = bind(backend, compiled_->evaluation());
-  if (env().sync == "1")
-    for (auto* programs : {&training_, &evaluation_})
-      for (BoundProgram& bound : *programs) bound.program->name_faults();
+  for (const CompiledProgram& program : compiled_->training())
+    training_.push_back(bind(backend, program));
+  for (const CompiledProgram& program : compiled_->evaluation())
+    evaluation_.push_back(bind(backend, program));
 }
 
-std::vector<BoundProgram> ProgramSet::bind(Backend& backend,
-                                           const std::vector<CompiledProgram>& programs) {
-  const ProgramMemory memory{buffers_.arena->data(), parameters(), gradients()};
-  std::vector<BoundProgram> result;
-  for (const CompiledProgram& compiled : programs) {
-    Program& program = *compiled.program;
-    program.bind(memory, backend, packed_);
-    result.push_back({.samples = compiled.samples,
-                      .program = &program,
-                      .x = program.input(kInputName),
-                      .target = program.input(kTargetName),
-                      .sample_weight = program.input(kSampleWeightName)});
-  }
-  return result;
+BoundProgram ProgramSet::bind(Backend& backend, const CompiledProgram& compiled) {
+  Program& program = *compiled.program;
+  const bool fits = program.arena_bytes() <= buffers_.arena->bytes();
+  if (!fits)
+    later_arenas_.push_back(backend.allocate(program.arena_bytes(), "activations and workspace"));
+  DeviceBuffer& arena = fits ? *buffers_.arena : *later_arenas_.back();
+  program.bind({arena.data(), parameters(), gradients()}, backend, packed_);
+  if (env().sync == "1") program.name_faults();
+  return {.samples = compiled.samples,
+          .program = &program,
+          .x = program.input(kInputName),
+          .target = program.input(kTargetName),
+          .sample_weight = program.input(kSampleWeightName)};
+}
+
+bool ProgramSet::evaluates(std::int64_t samples) const {
+  return std::ranges::find(evaluation_, samples, &BoundProgram::samples) != evaluation_.end();
+}
+
+void ProgramSet::add_evaluation(RankContext& context,
+                                const ModelFunction& model,
+                                const LossFunction& loss,
+                                const data::SampleSpec& samples,
+                                const TrainOptions& options,
+                                const BatchPlan& batch,
+                                std::int64_t micro_batch) {
+  Backend& backend = context.backend();
+  compile_with_shared_choices(context, [&] {
+    compiled_->add_evaluation(backend, model, loss, samples, options, batch, micro_batch);
+  });
+  request_packed_copies(backend, *compiled_, packed_);
+  evaluation_.push_back(bind(backend, compiled_->evaluation().back()));
 }
 
 void ProgramSet::set_position(Position* position) {

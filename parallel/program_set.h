@@ -41,6 +41,17 @@ class ProgramSet {
   /// Throws InternalError: no program was compiled for that many samples.
   const BoundProgram& training(std::int64_t samples) { return find(training_, samples); }
   const BoundProgram& evaluation(std::int64_t samples) { return find(evaluation_, samples); }
+  /// Whether there is a program to evaluate that many samples.
+  bool evaluates(std::int64_t samples) const;
+  /// Compiles and binds another program for evaluation alone, with the algorithms that rank 0
+  /// chooses. Throws OutOfMemory. Collective.
+  void add_evaluation(RankContext& context,
+                      const ModelFunction& model,
+                      const LossFunction& loss,
+                      const data::SampleSpec& samples,
+                      const TrainOptions& options,
+                      const BatchPlan& batch,
+                      std::int64_t micro_batch);
 
   /// The training graph of a whole micro-batch.
   const Graph& graph() const { return compiled_->graph(); }
@@ -70,11 +81,12 @@ class ProgramSet {
 
  private:
   static const BoundProgram& find(const std::vector<BoundProgram>& programs, std::int64_t samples);
-  std::vector<BoundProgram> bind(Backend& backend, const std::vector<CompiledProgram>& programs);
+  BoundProgram bind(Backend& backend, const CompiledProgram& compiled);
 
-  std::unique_ptr<const CompiledPrograms> compiled_;
+  std::unique_ptr<CompiledPrograms> compiled_;
   std::uint64_t baseline_bytes_;
   ProgramBuffers buffers_;
+  std::vector<std::unique_ptr<DeviceBuffer>> later_arenas_;  // of add_evaluation()
   PackedCopies packed_;
   std::vector<BoundProgram> training_;  // the whole micro-batch first
   std::vector<BoundProgram> evaluation_;

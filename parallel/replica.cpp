@@ -33,6 +33,10 @@ Replica::~Replica() {
 
 const BatchPlan& Replica::batch() const { return state_->batch; }
 
+const std::optional<io::LoadReport>& Replica::initial_weights() const {
+  return state_->initial_weights;
+}
+
 Schedule Replica::schedule(std::int64_t samples) const {
   return training_schedule(state_->batch, samples, state_->context.rank());
 }
@@ -44,6 +48,10 @@ Schedule Replica::evaluation_schedule(std::int64_t samples) const {
                         .shards = evaluation_shards(b),
                         .ranks = b.ranks},
                        state_->context.rank());
+}
+
+void Replica::compile_for_evaluation(std::int64_t samples) {
+  state_->compile_for_evaluation(samples);
 }
 
 void Replica::lend_memory(data::LoaderOptions& options) const { state_->lend_memory(options); }

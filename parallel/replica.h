@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/data/loader.h"
+#include "core/io/load_weights.h"
 #include "core/io/weights.h"
 #include "core/nn/builder.h"
 #include "parallel/batch_plan.h"
@@ -114,6 +115,10 @@ class Replica {
 
   /// How `samples` evaluation samples are shared among the ranks.
   Schedule evaluation_schedule(std::int64_t samples) const;
+  /// Compiles the program that an evaluation of so many samples needs for its last micro-batch,
+  /// where `tail_sizes` had no such one. It shares the memory of the others; a larger arena, which
+  /// a smaller micro-batch does not need as a rule, would come in addition. Collective.
+  void compile_for_evaluation(std::int64_t samples);
   /// Mean loss and accuracy over all of them, with running statistics.
   StepResult evaluate(const Schedule& schedule, data::Loader& loader);
   /// The same, unless `interrupted` ends it: it is asked before each of schedule.most_rounds
@@ -129,6 +134,8 @@ class Replica {
   /// asked once weights have been copied, before the copy is used.
   void require_healthy() const;
   StepTimes times() const;
+  /// Of TrainOptions::init; nothing where that is empty.
+  const std::optional<io::LoadReport>& initial_weights() const;
   std::uint64_t bytes_sent() const;
   /// Bytes of the arena: activations and workspace.
   std::size_t activation_bytes() const;

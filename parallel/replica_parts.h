@@ -17,7 +17,7 @@ namespace lockstep {
 /// Where the loss and the number of correct answers lie in the flat gradient space.
 struct MetricPlaces {
   std::int64_t loss = -1;
-  std::int64_t correct = -1;  ///< -1 where there are no classes
+  std::int64_t correct = -1;  ///< -1 for a regression
   std::int64_t counted = -1;  ///< -1 where no label is ignored
   Bucket range;               ///< holds all of them
 

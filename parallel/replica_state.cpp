@@ -23,6 +23,16 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
+/// A run would otherwise blame its first step for what came with the file.
+void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
+  const auto bad =
+      std::ranges::find_if_not(tensor.values, [](float v) { return std::isfinite(v); });
+  if (bad == tensor.values.end()) return;
+  throw DataError(
+      fmt::format("{}: {} holds {}, expected finite numbers", file, tensor.parameter.name, *bad),
+      "choose another file, or leave the tensor out with --init-skip");
+}
+
 }  // namespace
 
 Replica::State::State(RankContext& rank_context,
@@ -42,6 +52,8 @@ Replica::State::State(RankContext& rank_context,
                    options,
                    batch),
       device_timer(context.backend(), training_schedule(batch, batch.global_batch, context.rank())),
+      model_(model),
+      loss_(loss),
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())),
       ranges_(context.backend().ranges()),
@@ -88,7 +100,11 @@ void Replica::State::load_initial_weights() {
   if (options.init.empty()) return;
   const std::vector<Parameter>& all = programs.graph().parameters();
   for (const io::NamedTensor& tensor :
-       io::load_weights(options.init, all, NamePatterns("init-skip", options.init_skip))) {
+       io::load_weights(options.init,
+                        all,
+                        NamePatterns("init-skip", options.init_skip),
+                        &initial_weights.emplace())) {
+    expect_finite(options.init, tensor);
     const auto at = std::ranges::find(all, tensor.parameter.name, &Parameter::name) - all.begin();
     context.backend().copy_to_device(programs.parameters() + programs.space().of(int(at)).offset,
                                      tensor.values.data(),

@@ -24,6 +24,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
         std::vector<std::int64_t> tail_sizes);
 
   void lend_memory(data::LoaderOptions& loading) const;
+  void compile_for_evaluation(std::int64_t samples);
   std::span<const StepResult> train_step(const Schedule& schedule,
                                          data::Loader& loader,
                                          std::int64_t step,
@@ -46,6 +47,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   }
   std::optional<GraphUse> graph_use() const;
 
+  std::optional<io::LoadReport> initial_weights;  // where TrainOptions::init named a file
   StepTimes times;
   DeviceTimer device_timer;
   /// Of a GPU, with everything made that a step needs; see context_part().
@@ -150,6 +152,8 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   /// A planned fault, in step number `step` alone.
   void play_nan(std::int64_t step);
 
+  ModelFunction model_;
+  LossFunction loss_;
   data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;  // of batch norm; null: groups are local
   StepGroup step_group_{*this};

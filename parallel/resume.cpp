@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -32,6 +34,7 @@ constexpr std::array<std::string_view, 10> kFreeSettings{"fusion",
                                                          "check-replicas-every",
                                                          "on-nonfinite"};
 constexpr std::string_view kDeviceClass = "device class";
+constexpr const char* kAbsent = "absent";
 
 void refuse_newer(const fs::path& chosen, std::int64_t step, const fs::path& folder) {
   std::error_code error;
@@ -145,6 +148,55 @@ ResumePoint read_checkpoint(Communicator& communicator, const fs::path& path, st
   return read_point(communicator, path, found);
 }
 
+/// Hashes tell nothing but that they differ.
+std::string difference_text(const SettingDifference& difference) {
+  const auto& [key, then, now] = difference;
+  if (key == "model" || key.ends_with("data content")) return key + " differs";
+  return fmt::format("{} {} then, {} now", key, then, now);
+}
+
+std::vector<std::string> difference_texts(const std::vector<SettingDifference>& differences) {
+  std::vector<std::string> texts;
+  std::ranges::transform(differences, std::back_inserter(texts), difference_text);
+  return texts;
+}
+
+std::int64_t whole_number(const std::string& text) {
+  std::int64_t value = -1;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+/// Takes what follows from another length alone out of `saved`, which is then as `now`, and records
+/// it.
+void take_other_length(ResumePoint& point,
+                       std::map<std::string, std::string>& saved,
+                       const Fingerprint& now,
+                       const LrSchedule& schedule) {
+  const auto entry = std::ranges::find(now, "steps", &Fingerprint::value_type::first);
+  const auto was = saved.find("steps");
+  if (entry == now.end() || was == saved.end()) return;
+  const std::int64_t steps = whole_number(entry->second), then = whole_number(was->second);
+  if (steps < point.state.step)
+    throw ConfigError(
+        fmt::format("{} has {} steps done, more than the {} that the run is to have",
+                    point.record.path,
+                    point.state.step,
+                    steps),
+        "make the run longer, or go on from an earlier checkpoint into another --out");
+  if (steps == then) return;
+  point.record.overridden.push_back(difference_text({"steps", was->second, entry->second}));
+  was->second = entry->second;
+  const LrSchedule before = over_run(schedule, then), after = over_run(schedule, steps);
+  const auto rate = saved.find("lr-schedule");
+  if (rate == saved.end() || rate->second != to_string(before)) return;
+  rate->second = to_string(after);
+  const bool decays = schedule.kind != LrSchedule::Kind::constant && schedule.step_every == 0;
+  if (decays && before.decay_steps != after.decay_steps)
+    point.record.overridden.push_back(fmt::format(
+        "lr-schedule: decay over {} steps then, {} now", before.decay_steps, after.decay_steps));
+}
+
 }  // namespace
 
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
@@ -173,30 +225,38 @@ ResumePoint checkpoint_in(Communicator& communicator,
   return read_checkpoint(communicator, fs::path(options.folder) / io::checkpoint_name(step), step);
 }
 
-void check_settings(ResumePoint& point, const Fingerprint& now, bool allowed) {
+OtherSettings::OtherSettings(std::string checkpoint, std::vector<SettingDifference> differences)
+    : ConfigError(fmt::format("{}: the run was made with other settings: {}",
+                              checkpoint,
+                              fmt::join(difference_texts(differences), "; ")),
+                  "use the same settings (config.toml in the checkpoint has them), or allow others "
+                  "with checkpoint.resume_override"),
+      checkpoint_(std::move(checkpoint)),
+      differences_(std::move(differences)) {}
+
+void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptions& options) {
   std::map<std::string, std::string> saved(point.state.settings.begin(),
                                            point.state.settings.end());
-  std::vector<std::string> differences;
+  std::vector<std::string>& changed = point.record.overridden;
+  take_other_length(point, saved, now, options.lr_schedule);
+  std::vector<SettingDifference> differences;
   for (const auto& [key, value] : now) {
     const auto was = saved.find(key);
-    const std::string before = was == saved.end() ? "absent" : was->second;
+    const std::string before = was == saved.end() ? kAbsent : was->second;
     if (was != saved.end()) saved.erase(was);
     if (before == value || std::ranges::find(kFreeSettings, key) != kFreeSettings.end()) continue;
-    const std::string difference = fmt::format("{} was {}, is {}", key, before, value);
-    (key == kDeviceClass ? point.record.overridden : differences).push_back(difference);
+    const SettingDifference difference{key, before, value};
+    if (key == kDeviceClass)
+      changed.push_back(difference_text(difference));
+    else
+      differences.push_back(difference);
   }
   for (const auto& [key, value] : saved)
     if (std::ranges::find(kFreeSettings, key) == kFreeSettings.end())
-      differences.push_back(fmt::format("{} was {}, is absent", key, value));
-  if (!differences.empty() && !allowed)
-    throw ConfigError(
-        fmt::format("{}: the run was made with other settings: {}",
-                    point.record.path,
-                    fmt::join(differences, "; ")),
-        "use the same flags (config.toml in the checkpoint has them), or allow it with "
-        "--resume-override");
-  point.record.overridden.insert(
-      point.record.overridden.end(), differences.begin(), differences.end());
+      differences.push_back({key, value, kAbsent});
+  if (!differences.empty() && !options.checkpoint.resume_override)
+    throw OtherSettings(point.record.path, std::move(differences));
+  std::ranges::move(difference_texts(differences), std::back_inserter(changed));
 }
 
 void set_damaged_aside(const CheckpointOptions& options, const ResumeRecord& record) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "core/base/error.h"
 #include "core/exec/communicator.h"
 #include "core/io/checkpoint.h"
 #include "parallel/fingerprint.h"
@@ -37,10 +40,29 @@ ResumePoint checkpoint_in(Communicator& communicator,
                           const CheckpointOptions& options,
                           std::int64_t step);
 
+/// A setting of a run that is not what it was: a key of its Fingerprint and both values.
+struct SettingDifference {
+  std::string key, then, now;
+};
+
+/// The settings of a checkpoint are not those of the run that was to go on from it.
+class OtherSettings final : public ConfigError {
+ public:
+  OtherSettings(std::string checkpoint, std::vector<SettingDifference> differences);
+  const std::string& checkpoint() const { return checkpoint_; }
+  const std::vector<SettingDifference>& differences() const { return differences_; }
+
+ private:
+  std::string checkpoint_;
+  std::vector<SettingDifference> differences_;
+};
+
 /// Compares the settings of a checkpoint with those of now; how a run is executed (fusion,
-/// recompute, buckets, logging) may differ. Adds what differs to `point.record.overridden`.
-/// Throws ConfigError listing it, unless `allowed`. Another class of device is always allowed.
-void check_settings(ResumePoint& point, const Fingerprint& now, bool allowed);
+/// recompute, buckets, logging), how long it is and the class of device may differ. Where the decay
+/// of the learning rate is as long as the run, it spans the new length. Adds what differs to
+/// `point.record.overridden`. Throws OtherSettings, unless `options` has the resume_override;
+/// ConfigError: the run is to end before the checkpoint's step.
+void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptions& options);
 
 /// Renames the damaged checkpoints that were passed over, so that no later scan meets them. On rank
 /// 0, once the run is accepted.

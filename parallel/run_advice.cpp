@@ -51,7 +51,7 @@ class Adviser {
                             &Adviser::logging,
                             &Adviser::checkpoint,
                             &Adviser::launches})
-      if (auto advice = (this->*rule)(); advice && advice->gain >= kWorthwhile)
+      if (auto advice = (this->*rule)(); advice && advice->gain >= least_gain(f_))
         found.push_back(*std::move(advice));
     std::ranges::stable_sort(found, std::greater{}, &Advice::gain);
     if (found.size() > kMostAdvice) found.resize(kMostAdvice);
@@ -139,31 +139,64 @@ class Adviser {
     return advice;
   }
 
+  double exchange_share(std::size_t rank) const {
+    return f_.ledgers[rank].ledger.share(LedgerPart::exchange);
+  }
+  /// In which the rank's training thread waited for a core; 0: unknown.
+  double queued_share(const RankLedger& rank) const {
+    return rank.ledger.total > 0 ? std::min(1.0, rank.queued.value_or(0) / rank.ledger.total) : 0;
+  }
+  static std::string queued_words(const RankLedger& rank, double share) {
+    return fmt::format("rank {} on {} waited {}% of the time for a core that other threads had",
+                       rank.rank,
+                       rank.host,
+                       percent(share));
+  }
+
   /// The others wait for it in the exchange: longer than it does itself.
   std::optional<Advice> slow_rank() const {
     if (!has_slow_rank() || is_crowded()) return std::nullopt;
-    const auto share = [&](std::size_t rank) {
-      return f_.ledgers[rank].ledger.share(LedgerPart::exchange);
-    };
     const auto slow = std::size_t(f_.slowest_rank);
     double others = 0;
     for (std::size_t rank = 0; rank < f_.ledgers.size(); ++rank)
-      if (rank != slow) others += share(rank) / double(f_.ledgers.size() - 1);
+      if (rank != slow) others += exchange_share(rank) / double(f_.ledgers.size() - 1);
+    const double gain = others - exchange_share(slow);
+    const double queued = queued_share(f_.ledgers[slow]);
+    const bool loading = f_.slowest_phase == "loading", lacks_core = queued >= gain / 2;
     return Advice{
         AdviceCause::slow_rank,
-        fmt::format("rank {} on {} holds the others up: it takes {:.2f} times as long for its own "
-                    "work, in {}",
+        fmt::format("rank {} on {} holds the others up: its own work takes {:.2f} times as long as "
+                    "theirs, most of it in {}",
                     f_.slowest_rank,
                     f_.slowest_host,
-                    f_.slowest_score,
+                    (1 - exchange_share(slow)) / std::max(1 - others, 1e-3),
                     f_.slowest_phase),
-        fmt::format("the others waited {}% of the time in the exchange, it itself {}%",
+        fmt::format("the others waited {}% of the time in the exchange, it itself {}%{}",
                     percent(others),
-                    percent(share(slow))),
-        f_.slowest_phase == "loading"
-            ? "look at that host's storage and at what else runs there"
-            : "lockstep doctor there: clocks, binding, what else runs on that host",
-        others - share(slow)};
+                    percent(exchange_share(slow)),
+                    lacks_core ? "; " + queued_words(f_.ledgers[slow], queued) : ""),
+        lacks_core ? "leave its core to it: other processes run there"
+        : loading  ? "look at that host's storage and at what else runs there"
+                   : "lockstep doctor there: clocks, binding, what else runs on that host",
+        gain};
+  }
+
+  /// Ranks of one machine that wait for each other since other processes have their cores. The rank
+  /// that waits least is the one that the others wait for: they give their cores away meanwhile, so
+  /// that their own queues say little.
+  std::optional<Advice> oversubscribed(double exchange, const std::string& evidence) const {
+    if (f_.machines > 1 || f_.on_gpu) return std::nullopt;
+    const RankLedger& critical =
+        *std::ranges::min_element(f_.ledgers, {}, [](const RankLedger& rank) {
+          return rank.ledger.share(LedgerPart::exchange);
+        });
+    const double queued = queued_share(critical);
+    if (queued < exchange / 2) return std::nullopt;
+    return Advice{AdviceCause::crowded,
+                  queued_words(critical, queued),
+                  "the ranks waited for each other in the exchange: " + evidence,
+                  "leave the ranks' cores to them: fewer other processes, or fewer --ranks",
+                  std::min(queued, exchange)};
   }
 
   std::optional<Advice> communication() const {
@@ -200,11 +233,17 @@ class Adviser {
                     "--ranks 1, or a larger --global-batch",
                     taking_part};
     if (is_crowded()) return std::nullopt;  // they wait for each other
+    if (auto advice = oversubscribed(share, evidence)) return advice;
+    const bool one_machine = f_.machines == 1;
     return Advice{AdviceCause::communication,
-                  fmt::format("training waited {}% of the time for the exchange of gradients",
-                              percent(share)),
+                  fmt::format("training waited {}% of the time for the exchange of gradients{}",
+                              percent(share),
+                              one_machine ? " between ranks of one host" : ""),
                   evidence,
-                  "a larger --global-batch (more micro-batches a step), or a faster network",
+                  one_machine
+                      ? "a larger --global-batch (more micro-batches a step), or fewer --ranks: "
+                        "inside a host no network takes part"
+                      : "a larger --global-batch (more micro-batches a step), or a faster network",
                   share};
   }
 
@@ -312,6 +351,10 @@ std::string_view name_of(AdviceCause cause) {
                                                     "checkpoint",
                                                     "launches"};
   return kNames[std::size_t(cause)];
+}
+
+double least_gain(const RunFacts& facts) {
+  return std::max(kWorthwhile, kStandardErrors * facts.step_error);
 }
 
 std::vector<Advice> advise_run(const RunFacts& facts) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string_view>
 #include <unistd.h>
 
@@ -62,6 +63,12 @@ std::vector<CrowdedRanks> crowded_ranks(const std::vector<Seat>& seats) {
   }
   std::ranges::sort(groups, {}, [](const CrowdedRanks& group) { return group.ranks.front(); });
   return groups;
+}
+
+int count_machines(const std::vector<Seat>& seats) {
+  std::set<std::string_view> machines;
+  for (const Seat& seat : seats) machines.insert(seat.machine);
+  return int(machines.size());
 }
 
 int free_cpus(const std::vector<Seat>& seats) {

@@ -33,6 +33,9 @@ struct CrowdedRanks {
 /// two groups.
 std::vector<CrowdedRanks> crowded_ranks(const std::vector<Seat>& seats);
 
+/// How many machines the ranks are on.
+int count_machines(const std::vector<Seat>& seats);
+
 /// Processors of rank 0's machine beyond one for each of its ranks.
 int free_cpus(const std::vector<Seat>& seats);
 

@@ -7,27 +7,44 @@ StepLog::StepLog(const Replica& replica,
                  const TrainingFeed& feed,
                  const data::Loader& loader,
                  std::int64_t first_step,
-                 double wall_s)
+                 double wall_s,
+                 const LossMeter& meter)
     : replica_(replica),
       feed_(feed),
       loader_(loader),
       earlier_(wall_s),
       start_(replica.times()),
-      step_(first_step) {}
+      step_(first_step),
+      meter_(meter) {}
 
 void StepLog::pause() {
   before_pause_ = process_seconds();
+  queued_before_pause_ = queued_seconds().value_or(0);
   running_ = false;
 }
 
-void StepLog::restart(std::int64_t step) {
+void StepLog::restart(std::int64_t step, const LossMeter& meter) {
   interval_begin_ = ledger();
   step_ = step;
+  meter_ = meter;
 }
 
 void StepLog::go_on() {
   begin_ = Clock::now();
+  queue_begin_ = run_queue_wait();
   running_ = true;
+}
+
+void StepLog::step_done() {
+  const double now = process_seconds();
+  spread_.add(now - last_step_);
+  last_step_ = now;
+}
+
+std::optional<double> StepLog::queued_seconds() const {
+  const std::optional<double> now = running_ ? run_queue_wait() : queue_begin_;
+  if (!now || !queue_begin_) return std::nullopt;
+  return queued_before_pause_ + *now - *queue_begin_;
 }
 
 double StepLog::process_seconds() const {
@@ -56,8 +73,9 @@ StepRecord StepLog::record(std::int64_t step, float lr, const StepResult& result
       .step = step + 1,
       .epoch = feed_.epochs_after(step + 1),
       .samples = feed_.samples_before(step + 1),
-      .loss = result.loss,
-      .accuracy = result.accuracy,
+      .loss = meter_.loss,
+      .accuracy = meter_.accuracy,
+      .step_loss = result.loss,
       .lr = lr,
       .grad_norm = result.grad_norm,
       .samples_per_s =
@@ -66,6 +84,7 @@ StepRecord StepLog::record(std::int64_t step, float lr, const StepResult& result
       .loader_samples_per_s = loader_.samples_per_second() * ranks};
   step_ = step + 1;
   interval_begin_ = now;
+  meter_ = {};
   return record;
 }
 

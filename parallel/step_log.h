@@ -2,31 +2,60 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "core/data/loader.h"
 #include "parallel/ledger.h"
 #include "parallel/replica.h"
+#include "parallel/run_queue.h"
+#include "parallel/step_spread.h"
 #include "parallel/train_records.h"
 #include "parallel/training_feed.h"
 
 namespace lockstep {
 
+/// Loss and accuracy of several steps: means over the labels that count, so that a short batch
+/// weighs less.
+struct LossMeter {
+  double labels = 0;              ///< of all of them
+  double loss = 0, accuracy = 0;  ///< means
+
+  void add(const StepResult& result) {
+    const double added = result.counted * double(result.samples);
+    labels += added;
+    const double share = added / labels;  // 1 of the first, whose loss stays what it is
+    loss += (result.loss - loss) * share;
+    accuracy += (result.accuracy - accuracy) * share;
+  }
+};
+
 /// Measures training time, without evaluations, and makes the records of logged steps: means over
 /// the steps since the record before. On every rank.
 class StepLog {
  public:
-  /// `wall_s`: of earlier processes of the same run.
+  /// `wall_s`: of earlier processes of the same run; `meter`: what it was behind `first_step`.
   StepLog(const Replica& replica,
           const TrainingFeed& feed,
           const data::Loader& loader,
           std::int64_t first_step,
-          double wall_s);
+          double wall_s,
+          const LossMeter& meter);
 
-  /// Step number `step` (from 0) is done; `lr`, `result` are its own. Fills all but `steps`.
+  /// The result of a good step, which the next record is a mean of. In the order of steps.
+  void add(const StepResult& result) { meter_.add(result); }
+  const LossMeter& meter() const { return meter_; }
+  /// Step number `step` (from 0) is done; `lr`, `result` are its own, and every step up to it has
+  /// been added. Fills all but `steps`.
   StepRecord record(std::int64_t step, float lr, const StepResult& result, int ranks);
-  /// Goes on behind step `step` (from 0: so many are done) with a new loader: a rollback.
-  void restart(std::int64_t step);
+  /// Another step is done, and what belongs to it.
+  void step_done();
+  /// Of the times of steps, as step_done() saw them.
+  const StepSpread& spread() const { return spread_; }
+
+  /// Goes on behind step `step` (from 0: so many are done) with a new loader: a rollback. `meter`
+  /// is what it was there.
+  void restart(std::int64_t step, const LossMeter& meter);
   /// Between these, time is not training's.
   void pause();
   void go_on();
@@ -36,6 +65,8 @@ class StepLog {
   double wall_seconds() const { return earlier_ + process_seconds(); }
   /// Where this process's seconds of training went.
   Ledger ledger() const;
+  /// Of those, run_queue_wait() of this thread; nothing where it is unknown.
+  std::optional<double> queued_seconds() const;
 
   /// Training stands still for `part`, from construction to destruction. Not while paused.
   class Stall {
@@ -66,6 +97,11 @@ class StepLog {
   const StepTimes start_;
   std::int64_t step_;  // with which the open interval begins
   Ledger interval_begin_;
+  StepSpread spread_;
+  double last_step_ = 0;  // process_seconds() when it was done
+  double queued_before_pause_ = 0;
+  std::optional<double> queue_begin_ = run_queue_wait();
+  LossMeter meter_;  // of the open interval
 };
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ namespace lockstep {
 struct StepResult {
   double loss = 0;           ///< mean over the global batch, over the labels that count
   double counted = 1;        ///< share of labels that are not ignored
-  double accuracy = -1;      ///< share of correct answers; negative where there are no classes
+  double accuracy = -1;      ///< share of correct answers; negative for a regression
   double grad_norm = -1;     ///< before clipping; negative: an evaluation has none
   std::int64_t step = -1;    ///< number of the training step, from 0; -1: none
   std::int64_t samples = 0;  ///< of its global batch

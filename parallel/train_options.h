@@ -70,8 +70,8 @@ struct TrainOptions {
   bool decay_all = false;                  ///< biases and norms decay as well
   // model
   BatchNormPolicy batch_norm = {};
-  /// A safetensors file whose weights the run starts from instead of the seed's; empty: none.
-  /// See io::load_weights.
+  /// A file or folder whose weights the run starts from instead of the seed's; empty: none. See
+  /// io::load_weights().
   std::string init = {};
   std::vector<std::string> init_skip = {};  ///< of these the seed's are taken all the same
   /// Regular expressions searched in parameter names: these keep their values (no gradient, no

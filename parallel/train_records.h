@@ -8,6 +8,7 @@
 
 #include "core/exec/backend.h"
 #include "core/io/checkpoint.h"
+#include "core/io/load_weights.h"
 #include "parallel/device_times.h"
 #include "parallel/gpu_use.h"
 #include "parallel/graph_use.h"
@@ -23,8 +24,10 @@ struct StepRecord {
   std::int64_t steps = 0;  ///< of the whole run
   double epoch = 0;        ///< epochs done
   std::int64_t samples = 0;
-  double loss = 0;      ///< mean over the global batch of this step
-  double accuracy = 0;  ///< share of correct answers in it; negative where there are no classes
+  /// Mean over the labels of all steps since the last record.
+  double loss = 0;
+  double accuracy = 0;   ///< share of correct answers in them; negative for a regression
+  double step_loss = 0;  ///< mean over the global batch of this step
   double lr = 0;
   double grad_norm = 0;  ///< negative where it was not computed
   double samples_per_s = 0;
@@ -43,10 +46,11 @@ struct EvaluationRecord {
   std::int64_t step = 0;
   double epoch = 0;
   double val_loss = 0;
-  double val_accuracy = 0;  ///< negative where there are no classes
+  double val_accuracy = 0;  ///< negative for a regression
   double seconds = 0;
-  std::int64_t skipped_samples = 0;  ///< that could not be read, of this evaluation, over all ranks
-  std::string first_skipped;         ///< what was wrong with the first of rank 0's
+  std::int64_t samples = 0;          ///< that it is of, without those that were left out
+  std::int64_t skipped_samples = 0;  ///< that could not be read, and were left out
+  std::string first_skipped;         ///< what was wrong with the first of them
 };
 
 /// A checkpoint that became whole, or did not.
@@ -106,14 +110,18 @@ struct TrainSummary {
   std::string noise_scale_words;           ///< or why there is none
   /// What would help most; of rank 0.
   std::vector<Advice> advice;
+  /// Relative standard error of rank 0's mean step time (StepSpread); nothing: too few steps.
+  std::optional<double> step_error = {};
   /// Training time of this process, by rank.
   std::vector<RankLedger> ledgers;
   /// Seconds by the clock of rank 0's device, of the logged steps that it measured, and how many.
   DeviceTimes device_times;
   std::int64_t device_steps = 0;
   double loader_samples_per_s = 0;
-  int loader_workers = 0;               ///< of each rank; 0: the training thread loads
-  std::int64_t skipped_samples = 0;     ///< that others took the place of, on all ranks
+  int loader_workers = 0;  ///< of each rank; 0: the training thread loads
+  /// Bad samples that others took the place of in training, and those that validations left out;
+  /// each as often as it was met. On all ranks.
+  std::int64_t skipped_samples = 0;
   std::string first_skipped;            ///< what was wrong with the first on rank 0
   std::int64_t skipped_steps = 0;       ///< see SkipRecord; of the whole run, as are rollbacks
   std::int64_t rollbacks = 0;           ///< see RollbackRecord
@@ -182,6 +190,8 @@ struct ProfileRecord {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
+  /// The run begins with weights of a file (TrainOptions::init). Before on_start().
+  virtual void on_initial_weights(const io::LoadReport&) {}
   /// After every check, before the first step. `resumed`: the checkpoint the run goes on from;
   /// null: it begins with step 1.
   virtual void on_start(const ResumeRecord* /*resumed*/) {}

@@ -5,6 +5,9 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/io/folder.h"
+#include "core/io/output_file.h"
+#include "core/io/preprocessing_file.h"
 #include "parallel/fingerprint.h"
 #include "parallel/replica.h"
 #include "parallel/resume.h"
@@ -45,6 +48,7 @@ class Trainer::State {
     LOCKSTEP_CHECK(data.train != nullptr && data.train->size() > 0,
                    ConfigError,
                    "data: there is nothing to train on");
+    options_.checkpoint.texts[io::kPreprocessingFile] = io::to_json(data.train->preprocessing());
     const std::int64_t size = data.train->size();
     LOCKSTEP_CHECK(options_.global_batch <= size,
                    ConfigError,
@@ -52,8 +56,7 @@ class Trainer::State {
                    options_.global_batch,
                    size);
     steps_ = total_steps(options_, size);
-    schedule_ = options_.lr_schedule;
-    if (schedule_.decay_steps == 0) schedule_.decay_steps = steps_ - schedule_.warmup_steps;
+    schedule_ = over_run(options_.lr_schedule, steps_);
     // Before anything collective is built: ranks with other settings would wait in other places.
     agree_on_settings(data);
     start_ = find_resume_point(context_.communicator(), options_.checkpoint);
@@ -77,16 +80,24 @@ class Trainer::State {
                    "data: there is nothing to evaluate on");
     agree_on_settings(data);
     build(data);
-    TrainSummary summary;
     context_.position().enter(RunStage::evaluation);
-    EvaluationRecord record = *evaluate_all(*replica_, options_, data.validation, summary, {});
-    record.skipped_samples = sum_over_ranks(context_.communicator(), summary.skipped_samples);
-    record.first_skipped = summary.first_skipped;
+    const EvaluationRecord record =
+        *Evaluation(context_, *replica_, options_, data.validation).run({});
     LOCKSTEP_CHECK(std::isfinite(record.val_loss),
                    NonFiniteError,
                    "evaluation: the loss is {}",
                    record.val_loss);
     return record;
+  }
+
+  int rank() const { return context_.rank(); }
+
+  /// The training data's, as JSON.
+  const std::string& record() const {
+    const auto& texts = options_.checkpoint.texts;
+    const auto found = texts.find(io::kPreprocessingFile);
+    LOCKSTEP_CHECK(found != texts.end(), ConfigError, "trainer: fit() comes first");
+    return found->second;
   }
 
   Replica& replica() {
@@ -104,19 +115,13 @@ class Trainer::State {
   }
 
   void check_start(std::int64_t dataset_size) {
-    check_settings(*start_, settings_, options_.checkpoint.resume_override);
+    check_settings(*start_, settings_, options_);
     const io::CheckpointState& state = start_->state;
-    LOCKSTEP_CHECK(state.step <= steps_,
-                   ConfigError,
-                   "{} has {} steps done, the run is to have {}",
-                   start_->record.path,
-                   state.step,
-                   steps_);
     const std::int64_t samples =
         samples_before(state.step, dataset_size, options_.global_batch, state.left_out);
     if (samples != state.samples)
       start_->record.overridden.push_back(
-          fmt::format("position in the data was {} samples, is {}", state.samples, samples));
+          fmt::format("position in the data {} samples then, {} now", state.samples, samples));
   }
 
   /// Makes the replica, and has the ranks agree that they made the same.
@@ -170,6 +175,16 @@ std::vector<io::NamedTensor> Trainer::weights() { return state_->replica().weigh
 
 void Trainer::save_weights(const std::string& file) {
   io::save_weights(file, state_->replica().weights());
+}
+
+void Trainer::save(const std::string& folder) {
+  if (state_->rank() > 0) return;
+  const std::string record = state_->record();
+  io::create_folders(folder);
+  const std::string file = folder + "/" + io::kPreprocessingFile, temporary = file + ".tmp";
+  save_weights(folder + "/model.safetensors");
+  io::write_file(temporary, record);
+  io::put_in_place(temporary, file, true);
 }
 
 }  // namespace lockstep

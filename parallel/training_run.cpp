@@ -12,16 +12,16 @@
 namespace lockstep {
 namespace {
 
-void tie(Replica& replica, data::LoaderOptions& loading) {
-  loading.loaded = [&position = replica.position()] { position.tick(); };
-  replica.lend_memory(loading);
+void count_skipped(const data::Loader& loader, TrainSummary& summary) {
+  if (summary.skipped_samples == 0) summary.first_skipped = loader.first_skipped();
+  summary.skipped_samples += loader.skipped_samples();
 }
 
 }  // namespace
 
-void count_skipped(const data::Loader& loader, TrainSummary& summary) {
-  if (summary.skipped_samples == 0) summary.first_skipped = loader.first_skipped();
-  summary.skipped_samples += loader.skipped_samples();
+void lend_to_loader(Replica& replica, data::LoaderOptions& loading) {
+  loading.loaded = [&position = replica.position()] { position.tick(); };
+  replica.lend_memory(loading);
 }
 
 data::LoaderOptions training_loader(const TrainOptions& options, const BatchPlan& batch) {
@@ -44,29 +44,6 @@ std::int64_t sum_over_ranks(Communicator& communicator, std::int64_t own) {
   return std::accumulate(all.begin(), all.end(), std::int64_t{0});
 }
 
-std::optional<EvaluationRecord> evaluate_all(Replica& replica,
-                                             const TrainOptions& options,
-                                             std::shared_ptr<const data::Dataset> data,
-                                             TrainSummary& summary,
-                                             const std::function<bool()>& interrupted) {
-  const auto begin = std::chrono::steady_clock::now();
-  const Schedule schedule = replica.evaluation_schedule(data->size());
-  EvaluationFeed requests(schedule);
-  data::LoaderOptions loading = evaluation_loader(options, replica.batch());
-  tie(replica, loading);
-  data::Loader loader(
-      std::move(data), loading, [&requests](data::LoadRequest& r) { return requests.next(r); });
-  const auto result = replica.evaluate(schedule, loader, interrupted);
-  count_skipped(loader, summary);
-  summary.evaluation_loader_bytes = loader.memory_bytes();
-  if (!result) return std::nullopt;
-  EvaluationRecord record;
-  record.val_loss = result->loss;
-  record.val_accuracy = result->accuracy;
-  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return record;
-}
-
 TrainingRun::TrainingRun(const Parts& parts)
     : p_(parts),
       feed_(make_feed()),
@@ -78,6 +55,8 @@ TrainingRun::TrainingRun(const Parts& parts)
                  ConfigError,
                  "on_spike rollback needs a folder of checkpoints to go back to");
   make_loader(p_.start ? p_.start->state.step : 0);
+  if (p_.data.validation)
+    evaluation_.emplace(p_.context, p_.replica, p_.options, p_.data.validation);
   if (p_.options.on_spike == OnSpike::rollback) watch_.emplace();
   agreement_.emplace(p_.context.host_communicator(),
                      p_.options.stop,
@@ -96,7 +75,7 @@ TrainingRun::TrainingRun(const Parts& parts)
 
 data::LoaderOptions TrainingRun::loader_options() const {
   data::LoaderOptions loading = training_loader(p_.options, p_.replica.batch());
-  tie(p_.replica, loading);
+  lend_to_loader(p_.replica, loading);
   return loading;
 }
 
@@ -131,7 +110,12 @@ TrainSummary TrainingRun::run() {
   p_.context.communicator().barrier();
   if (p_.options.accepted) p_.options.accepted(p_.start != nullptr);
   if (p_.options.profile) start_profile(p_.context, *p_.replica.profiler(), done_, p_.observers);
-  log_.emplace(p_.replica, feed_, *loader_, done_, p_.start ? p_.start->state.wall_s : 0.0);
+  log_.emplace(p_.replica,
+               feed_,
+               *loader_,
+               done_,
+               p_.start ? p_.start->state.wall_s : 0.0,
+               p_.start ? open_meter(p_.start->state) : LossMeter{});
   // A validation that the run before did not come to.
   if (done_ > 0 && !summary_.evaluated) {
     evaluate();
@@ -148,6 +132,7 @@ TrainSummary TrainingRun::run() {
     if (replica_check_.hashed(done_)) p_.replica.leave_out_of_device_times();
     evaluate();
     save_when_due();
+    log_->step_done();
     if (summary_.stopped) take(p_.replica.finish_steps());
     if (summary_.stopped && spike_) roll_back();
   }
@@ -185,6 +170,8 @@ void TrainingRun::take_over(const io::CheckpointState& state) {
 void TrainingRun::tell_start() {
   if (p_.start && p_.context.rank() == 0)
     set_damaged_aside(p_.options.checkpoint, p_.start->record);
+  if (const std::optional<io::LoadReport>& report = p_.replica.initial_weights())
+    for (TrainObserver* observer : p_.observers) observer->on_initial_weights(*report);
   for (TrainObserver* observer : p_.observers)
     observer->on_start(p_.start ? &p_.start->record : nullptr);
 }
@@ -232,6 +219,7 @@ void TrainingRun::take(std::span<const StepResult> results) {
       continue;
     }
     last_ = result;
+    log_->add(result);
     summary_.train_loss = result.loss;
   }
 }
@@ -251,19 +239,26 @@ void TrainingRun::evaluate() {
   log_->pause();
   auto record = [&] {
     const StageScope stage(&p_.context.position(), RunStage::evaluation);
-    return evaluate_all(p_.replica, p_.options, p_.data.validation, summary_, [this] {
-      return agreement_->poll();
-    });
+    return evaluation_->run([this] { return agreement_->poll(); });
   }();
+  summary_.evaluation_loader_bytes = evaluation_->loader_bytes();
   log_->go_on();
   summary_.stopped = !record.has_value();
   if (!record) return;
   record->step = done_;
   record->epoch = feed_.epochs_after(done_);
+  count_left_out(*record);
   tell([&](TrainObserver& observer) { observer.on_evaluation(*record); });
   summary_.val_loss = record->val_loss;
   summary_.val_accuracy = record->val_accuracy;
   summary_.evaluated = true;
+}
+
+/// Every rank knows of all of them; finish() adds what ranks have counted.
+void TrainingRun::count_left_out(const EvaluationRecord& record) {
+  if (p_.context.rank() > 0 || record.skipped_samples == 0) return;
+  if (summary_.skipped_samples == 0) summary_.first_skipped = record.first_skipped;
+  summary_.skipped_samples += record.skipped_samples;
 }
 
 void TrainingRun::save_when_due() {
@@ -284,6 +279,11 @@ std::optional<io::CheckpointState> TrainingRun::state() const {
   state.step = done_;
   state.samples = feed_.samples_before(done_);
   state.wall_s = log_->wall_seconds();
+  LossMeter meter = log_->meter();
+  if (newest.step > known_ && !newest.bad) meter.add(newest);
+  state.open_labels = meter.labels;
+  state.open_loss = meter.loss;
+  state.open_accuracy = meter.accuracy;
   state.train_loss = newest.step >= 0 && !newest.bad ? newest.loss : summary_.train_loss;
   state.evaluated = summary_.evaluated;
   if (summary_.evaluated) {

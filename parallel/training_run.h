@@ -9,6 +9,7 @@
 
 #include "core/data/sources.h"
 #include "parallel/checkpointing.h"
+#include "parallel/evaluation.h"
 #include "parallel/fingerprint.h"
 #include "parallel/memory_table.h"
 #include "parallel/noise_watch.h"
@@ -26,17 +27,16 @@
 
 namespace lockstep {
 
-/// Loss and accuracy of all of `data`; adds the samples that could not be read to `summary`.
-/// Nothing where `interrupted` (may be empty; see Replica::evaluate) ended it. Collective.
-std::optional<EvaluationRecord> evaluate_all(Replica& replica,
-                                             const TrainOptions& options,
-                                             std::shared_ptr<const data::Dataset> data,
-                                             TrainSummary& summary,
-                                             const std::function<bool()>& interrupted);
-
 /// What the loaders of a run are made with, but for what ties them to a replica.
 data::LoaderOptions training_loader(const TrainOptions& options, const BatchPlan& batch);
 data::LoaderOptions evaluation_loader(const TrainOptions& options, const BatchPlan& batch);
+/// Ties them to it: the loader fills memory of the replica's, and its micro-batches are progress.
+void lend_to_loader(Replica& replica, data::LoaderOptions& loading);
+
+/// Of the steps between the last logged one and a checkpoint.
+inline LossMeter open_meter(const io::CheckpointState& state) {
+  return {state.open_labels, state.open_loss, state.open_accuracy};
+}
 
 /// `own` of every rank, added. Collective.
 std::int64_t sum_over_ranks(Communicator& communicator, std::int64_t own);
@@ -88,6 +88,7 @@ class TrainingRun {
   void take(std::span<const StepResult> results);
   bool evaluates_now() const;
   void evaluate();
+  void count_left_out(const EvaluationRecord& record);
   void save_when_due();
   std::optional<io::CheckpointState> state() const;
 
@@ -114,6 +115,7 @@ class TrainingRun {
   StragglerWatch straggler_watch_;
   NoiseWatch noise_watch_;
   std::optional<data::Loader> loader_;
+  std::optional<Evaluation> evaluation_;  // where there is validation data
   std::optional<StopAgreement> agreement_;
   std::optional<Checkpointing> checkpointing_;  // on rank 0
   std::optional<StepLog> log_;

@@ -14,6 +14,7 @@ void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
   TrainSummary& s = summary_;
   const Ledger ledger = log_->ledger();
+  const std::optional<double> queued = log_->queued_seconds();
   if (p_.options.profile) stop_profile(p_.context, *p_.replica.profiler());
   if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
   s.steps = done_;
@@ -23,7 +24,8 @@ void TrainingRun::finish() {
   s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
   s.loader_workers = loader_->workers();
   tell_noise_scale();
-  s.ledgers = gather_ledgers(p_.context.host_communicator(), ledger);
+  s.ledgers = gather_ledgers(p_.context.host_communicator(), ledger, queued);
+  s.step_error = log_->spread().relative_error();
   s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
   s.activation_bytes = p_.replica.activation_bytes();
   s.weights_sha256 = p_.replica.weights_sha256();
@@ -67,6 +69,8 @@ RunFacts TrainingRun::facts() const {
   RunFacts facts{.ledgers = s.ledgers,
                  .steps = done_ - s.resumed_at,
                  .log_every = p_.options.log_every,
+                 .step_error = s.step_error.value_or(0),
+                 .machines = count_machines(seats),
                  .records = told_,
                  .samples_per_s = s.samples_per_s,
                  .loader_samples_per_s = s.loader_samples_per_s,
@@ -99,7 +103,7 @@ bool TrainingRun::is_on_host() const {
 void TrainingRun::tell_noise_scale() {
   const NoiseScale& scale = noise_watch_.scale();
   summary_.noise_scale = scale.samples();
-  const bool adaptive = std::holds_alternative<Adamw>(p_.options.optimizer);
+  const bool adaptive = std::holds_alternative<AdamW>(p_.options.optimizer);
   if (scale.samples())
     summary_.noise_scale_words = noise_scale_words(*scale.samples(),
                                                    p_.options.global_batch,

@@ -102,7 +102,7 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
                   error.exit_code());
     }
   }();
-  check_settings(point, p_.settings, p_.options.checkpoint.resume_override);
+  check_settings(point, p_.settings, p_.options);
   if (base > rolled_back_to_) rollbacks_there_ = 0;
   rolled_back_to_ = base;
   if (++rollbacks_there_ > kMostRollbacks)
@@ -129,7 +129,7 @@ void TrainingRun::roll_back() {
   ++summary_.rollbacks;
   feed_.set_left_out(std::move(left_out));
   make_loader(done_);
-  log_->restart(done_);
+  log_->restart(done_, open_meter(point.state));
   noise_watch_.forget();
   const RollbackRecord record{.step = done_,
                               .spike_step = spike.step + 1,

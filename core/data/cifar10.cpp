@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/data/input_file.h"
 #include "core/data/mapped_file.h"
+#include "core/data/preprocessing.h"
 #include "core/data/sources.h"
 
 namespace lockstep::data {
@@ -67,6 +68,9 @@ class Cifar10 final : public Dataset {
   std::vector<std::string> class_names() const override {
     return {
         "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+  }
+  Preprocessing preprocessing() const override {
+    return image_preprocessing(*this, "cifar10", int(kSize));
   }
   std::uint64_t fingerprint() const override { return hash_; }
 

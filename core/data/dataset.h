@@ -13,11 +13,15 @@
 
 namespace lockstep::data {
 
+struct Preprocessing;
+
 /// What one sample looks like, and how the program turns its bytes into numbers.
 struct SampleSpec {
   TensorType input;   ///< without the batch dimension: u8 [H, W, C], f32 [features], i32 [T] tokens
-  TensorType target;  ///< i32 [] for a class, i32 [T] for tokens, f32 [D] for regression
-  int classes = 0;    ///< classes, or tokens of the vocabulary; 0 for regression
+  TensorType target;  ///< i32 [] for a class, i32 [T] for tokens, f32 [D] for regression, f32 [L]
+                      ///< for labels of which a sample may have several
+  int classes = 0;    ///< classes, or tokens of the vocabulary; 0 without: the target is f32
+  bool multi_label = false;  ///< the target is L labels, each 0 (absent) or 1 (present)
   /// Targets with this value count in neither loss nor accuracy.
   std::optional<std::int32_t> ignore_index = {};
   /// Normalize's attributes (per channel, or one for all); empty where the input is used as is.
@@ -51,6 +55,9 @@ class Dataset {
   virtual std::string describe() const = 0;
   /// Names of the classes, or the text of each token of the vocabulary; empty where they have none.
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// How other data become samples like these. The default holds spec() and class_names() alone,
+  /// for sources whose samples nothing but their own program can make.
+  virtual Preprocessing preprocessing() const;
   /// Hash of what identifies the content (sizes, sums of the files), for the fingerprint.
   virtual std::uint64_t fingerprint() const = 0;
 };

@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "core/base/random.h"
 #include "core/data/glyph_renderer.h"
+#include "core/data/preprocessing.h"
 #include "core/data/sources.h"
 
 namespace lockstep::data {
@@ -47,6 +48,9 @@ class Glyphs final : public Dataset {
     return fmt::format("glyphs, {} drawn images of 28x28x1 in 10 classes{}",
                        size_,
                        part_ == Part::train ? ", new ones every epoch" : "");
+  }
+  Preprocessing preprocessing() const override {
+    return image_preprocessing(*this, "glyphs", int(kGlyphSize));
   }
   std::uint64_t fingerprint() const override {
     return random_key(key_ ^ std::uint64_t(size_), "glyphs 1");

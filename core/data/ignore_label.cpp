@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/data/preprocessing.h"
 
 namespace lockstep::data {
 namespace {
@@ -30,6 +31,11 @@ class IgnoreLabel final : public Dataset {
     return fmt::format("{}, class {} ignored", dataset_->describe(), label_);
   }
   std::vector<std::string> class_names() const override { return dataset_->class_names(); }
+  Preprocessing preprocessing() const override {
+    Preprocessing record = dataset_->preprocessing();
+    record.samples = spec_;
+    return record;
+  }
   std::uint64_t fingerprint() const override {
     return dataset_->fingerprint() * 31 + std::uint64_t(label_) + 1;
   }

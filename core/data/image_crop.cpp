@@ -89,13 +89,19 @@ Crop random_crop(std::uint64_t seed,
   return largest_in_the_middle(image);
 }
 
-Crop middle_crop(ImageSize image, int size) {
+int evaluation_short_side(int size) { return int(std::int64_t{size} * 256 / 224); }
+
+Crop middle_crop(ImageSize image, ImageSize part, int short_side) {
   Crop crop = whole(image);
-  if (image.width == size && image.height == size) return crop;
-  const ImageSize resized = with_short_side(image, int(std::int64_t{size} * 256 / 224));
-  middle(image.width, resized.width, size, crop.box.x, crop.box.width);
-  middle(image.height, resized.height, size, crop.box.y, crop.box.height);
+  if (image == part) return crop;
+  const ImageSize resized = with_short_side(image, short_side);
+  middle(image.width, resized.width, part.width, crop.box.x, crop.box.width);
+  middle(image.height, resized.height, part.height, crop.box.y, crop.box.height);
   return crop;
+}
+
+Crop middle_crop(ImageSize image, int size) {
+  return middle_crop(image, {size, size}, evaluation_short_side(size));
 }
 
 ImageSize shrunk(ImageSize image, int short_side) {

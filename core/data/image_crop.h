@@ -18,9 +18,17 @@ Crop random_crop(std::uint64_t seed,
                  ImageSize image,
                  double min_scale);
 
+/// The short side in pixels that a picture has before `size` x `size` are cut from its middle:
+/// size * 256 / 224, rounded down, as everybody evaluates models of ImageNet.
+int evaluation_short_side(int size);
+
 /// What evaluation looks at: the short side becomes `size` * 256 / 224 pixels, and `size` x `size`
 /// are cut from the middle. A picture of exactly that size is left as it is.
 Crop middle_crop(ImageSize image, int size);
+
+/// The same for any part: the short side becomes `short_side` pixels, and `part` is cut from the
+/// middle.
+Crop middle_crop(ImageSize image, ImageSize part, int short_side);
 
 /// The picture with its short side shrunk to `short_side`; smaller ones stay.
 ImageSize shrunk(ImageSize image, int short_side);

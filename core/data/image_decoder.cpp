@@ -58,9 +58,9 @@ ImageSize AnyImageDecoder::open(const std::string& name, std::span<const std::by
   return size;
 }
 
-DecodedCrop AnyImageDecoder::decode(const Crop& crop, ImageSize target) {
+DecodedCrop AnyImageDecoder::decode(const Crop& crop, ImageSize target, DecodeScale scale) {
   LOCKSTEP_ASSERT(current_ != nullptr);
-  return current_->decode(crop, target);
+  return current_->decode(crop, target, scale);
 }
 
 void check_image_size(const std::string& name, std::int64_t width, std::int64_t height) {

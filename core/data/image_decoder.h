@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +18,10 @@ struct DecodedCrop {
   Box box;
 };
 
+/// Whether a decoder may read a picture at a smaller scale that the file format offers. Quick is
+/// for training: up to 1/8 of the pixels. Exact is what Pillow shows: evaluation and prediction.
+enum class DecodeScale : std::uint8_t { quick, exact };
+
 /// Turns one kind of image file into RGB pixels. Used by one thread at a time, file after file.
 class ImageDecoder {
  public:
@@ -28,10 +33,10 @@ class ImageDecoder {
   virtual ImageSize open(const std::string& name, std::span<const std::byte> file) = 0;
 
   /// Decodes, once per open(), what `crop` needs for a picture of `target` pixels: fewer rows,
-  /// columns and, where the format allows it, a smaller scale that is still at least the target.
-  /// Grey and palettes become RGB, transparency is dropped, 16 bits become 8.
+  /// columns and, with `scale` quick and a format that has it, a smaller scale that is still at
+  /// least the target. Grey and palettes become RGB, transparency is dropped, 16 bits become 8.
   /// Throws DataError as open() does.
-  virtual DecodedCrop decode(const Crop& crop, ImageSize target) = 0;
+  virtual DecodedCrop decode(const Crop& crop, ImageSize target, DecodeScale scale) = 0;
 };
 
 /// Baseline and progressive JPEG: grey, YCbCr, RGB, CMYK, YCCK.
@@ -44,7 +49,7 @@ class AnyImageDecoder {
   AnyImageDecoder();
   /// As ImageDecoder; also throws DataError for a file that is neither JPEG nor PNG.
   ImageSize open(const std::string& name, std::span<const std::byte> file);
-  DecodedCrop decode(const Crop& crop, ImageSize target);
+  DecodedCrop decode(const Crop& crop, ImageSize target, DecodeScale scale = DecodeScale::quick);
 
  private:
   std::unique_ptr<ImageDecoder> jpeg_, png_;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <string_view>
 #include <system_error>
 
 #include "core/base/error.h"
@@ -126,6 +128,16 @@ ImageFolder scan_image_folder(const std::string& root) {
   return result;
 }
 
+std::vector<std::string> files_below(const std::string& folder) {
+  std::string root = folder;
+  while (root.size() > 1 && root.back() == '/') root.pop_back();
+  std::vector<std::string> files;
+  std::vector<fs::path> around;
+  collect(root, 0, around, files);
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 std::uint64_t fingerprint(const ImageFolder& folder) {
   std::uint64_t hash = content_hash(folder.names.data(), folder.names.size());
   hash = content_hash(folder.labels.data(), folder.labels.size() * sizeof(std::int32_t), hash);
@@ -138,18 +150,52 @@ std::uint64_t fingerprint(const ImageFolder& folder) {
   return hash;
 }
 
-std::vector<std::int32_t> ImageFolders::validation_labels() const {
+std::vector<std::int32_t> labels_among(const std::vector<std::string>& names,
+                                       const std::vector<std::string>& classes,
+                                       const std::string& prefix,
+                                       const std::string& reproach) {
+  std::map<std::string_view, std::int32_t> index;
+  for (std::size_t i = 0; i < classes.size(); ++i) index.emplace(classes[i], std::int32_t(i));
   std::vector<std::int32_t> labels;
-  const std::vector<std::string>& known = train->classes;
-  for (const std::string& name : validation->classes) {
-    const auto found = std::lower_bound(known.begin(), known.end(), name);
-    if (found == known.end() || *found != name)
-      throw DataError(
-          fmt::format("{}/{}: a class that {} does not have", validation->root, name, train->root),
-          "validation folders are named like training folders");
-    labels.push_back(std::int32_t(found - known.begin()));
+  for (const std::string& name : names) {
+    const auto found = index.find(name);
+    if (found == index.end())
+      throw DataError(fmt::format("{}{}: a class that {}", prefix, name, reproach),
+                      "classes are named like those of training");
+    labels.push_back(found->second);
   }
   return labels;
+}
+
+std::vector<std::int32_t> labels_among(const ImageFolder& folder,
+                                       const std::vector<std::string>& classes,
+                                       const std::string& reproach) {
+  return labels_among(folder.classes, classes, folder.root + "/", reproach);
+}
+
+std::vector<std::int32_t> ImageFolders::validation_labels() const {
+  return labels_among(*validation, train->classes, train->root + " does not have");
+}
+
+namespace {
+
+constexpr const char* kValidationFolders[] = {"val", "validation", "test"};
+
+}  // namespace
+
+bool has_validation_folder(const std::string& folder) {
+  std::error_code error;
+  return std::ranges::any_of(kValidationFolders, [&](const char* name) {
+    return fs::is_directory(fs::path(folder) / name, error);
+  });
+}
+
+std::shared_ptr<const ImageFolder> scan_validation_folder(const std::string& folder) {
+  std::error_code error;
+  for (const char* name : kValidationFolders)
+    if (const fs::path part = fs::path(folder) / name; fs::is_directory(part, error))
+      return std::make_shared<ImageFolder>(scan_image_folder(part.string()));
+  return nullptr;
 }
 
 ImageFolders scan_image_folders(const std::string& folder) {
@@ -161,12 +207,8 @@ ImageFolders scan_image_folders(const std::string& folder) {
     return result;
   }
   result.train = std::make_shared<ImageFolder>(scan_image_folder((root / "train").string()));
-  for (const char* name : {"val", "validation", "test"}) {
-    if (!fs::is_directory(root / name, error)) continue;
-    result.validation = std::make_shared<ImageFolder>(scan_image_folder((root / name).string()));
-    result.validation_labels();  // throws where it has a class of its own
-    break;
-  }
+  result.validation = scan_validation_folder(folder);
+  if (result.validation) result.validation_labels();  // throws where it has a class of its own
   return result;
 }
 

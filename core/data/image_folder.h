@@ -27,8 +27,29 @@ struct ImageFolder {
 /// the folders around it or to nothing, a folder that cannot be read.
 ImageFolder scan_image_folder(const std::string& root);
 
+/// Paths of every file below `folder`, beginning with it, in the order of their bytes; the same
+/// files count as for scan_image_folder(), and it throws as that does.
+std::vector<std::string> files_below(const std::string& folder);
+
 /// Hash of names, labels and the sizes of a few thousand files.
 std::uint64_t fingerprint(const ImageFolder& folder);
+
+/// For each of `names` its index among `classes`. Throws DataError for one that is not among them:
+/// "<prefix><name>: a class that <reproach>".
+std::vector<std::int32_t> labels_among(const std::vector<std::string>& names,
+                                       const std::vector<std::string>& classes,
+                                       const std::string& prefix,
+                                       const std::string& reproach);
+/// The same for the classes of a folder.
+std::vector<std::int32_t> labels_among(const ImageFolder& folder,
+                                       const std::vector<std::string>& classes,
+                                       const std::string& reproach);
+
+/// Whether `folder` holds val, validation or test.
+bool has_validation_folder(const std::string& folder);
+
+/// The first of those. Throws as scan_image_folder().
+std::shared_ptr<const ImageFolder> scan_validation_folder(const std::string& folder);
 
 /// The parts of an image source; `validation` may be null.
 struct ImageFolders {

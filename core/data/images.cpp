@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/data/image_crop.h"
 #include "core/data/image_folder.h"
 #include "core/data/image_samples.h"
 #include "core/data/image_workspace.h"
@@ -29,6 +30,7 @@ class Images final : public Dataset {
         options_(options),
         classes_(std::move(classes)),
         spec_(image_spec(options.size, int(classes_.size()))) {
+    options_.trained = nullptr;
     hash_ = data::fingerprint(*folder_);
     hash_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), hash_);
     hash_ = fold_options(hash_, options_, part_);
@@ -48,7 +50,9 @@ class Images final : public Dataset {
     const ImageSize stored = work->decoder.open(path, file);
     const ImageSize wanted{options_.size, options_.size};
     const DecodedCrop decoded =
-        work->decoder.decode(sample_crop(options_, part_, epoch, index, stored), wanted);
+        work->decoder.decode(sample_crop(options_, part_, epoch, index, stored),
+                             wanted,
+                             part_ == ImagePart::train ? DecodeScale::quick : DecodeScale::exact);
     work->resampler.run(decoded.view, decoded.box, wanted, reinterpret_cast<std::uint8_t*>(input));
     const std::int32_t label = label_of_[std::size_t(folder_->labels[std::size_t(row)])];
     std::memcpy(target, &label, sizeof label);
@@ -62,6 +66,9 @@ class Images final : public Dataset {
                        options_.size);
   }
   std::vector<std::string> class_names() const override { return classes_; }
+  Preprocessing preprocessing() const override {
+    return image_preprocessing(*this, "images", evaluation_short_side(options_.size));
+  }
   std::uint64_t fingerprint() const override { return hash_; }
 
  private:
@@ -82,10 +89,35 @@ std::vector<std::int64_t> counting(std::int64_t count) {
   return numbers;
 }
 
+/// Where the pictures of an evaluation lie below `folder`: in its validation part, or in itself.
+std::shared_ptr<const ImageFolder> evaluated_folder(const std::string& folder) {
+  if (has_validation_folder(folder)) return scan_validation_folder(folder);
+  const ImageFolders folders = scan_image_folders(folder);
+  return folders.train;
+}
+
+std::shared_ptr<const Dataset> evaluated_images(const std::string& folder,
+                                                const ImageOptions& options) {
+  const bool own_part = has_validation_folder(folder);
+  const auto files = evaluated_folder(folder);
+  const std::vector<std::string>& classes = options.trained->class_names;
+  std::vector<std::int64_t> rows = counting(files->size());
+  if (!own_part && options.validation_fraction == 0) return nullptr;
+  if (!own_part && options.validation_fraction < 1)
+    rows = split_rows(files->size(), options.validation_fraction, options.seed, folder).validation;
+  return std::make_shared<Images>(files,
+                                  std::move(rows),
+                                  labels_among(*files, classes, "the run was not trained on"),
+                                  classes,
+                                  ImagePart::validation,
+                                  options);
+}
+
 }  // namespace
 
 DataSplit images(const std::string& folder, const ImageOptions& options) {
   check(options);
+  if (options.trained) return {nullptr, evaluated_images(folder, options)};
   const ImageFolders folders = scan_image_folders(folder);
   const auto& classes = folders.train->classes;
   std::vector<std::int32_t> same(classes.size());

@@ -102,10 +102,11 @@ class JpegDecoder final : public ImageDecoder {
     return {int(info_.image_width), int(info_.image_height)};
   }
 
-  DecodedCrop decode(const Crop& crop, ImageSize target) override {
+  DecodedCrop decode(const Crop& crop, ImageSize target, DecodeScale allowed) override {
     const bool inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     info_.out_color_space = inks ? JCS_CMYK : JCS_RGB;
-    info_.scale_num = unsigned(choose_scale(crop.box, target));
+    info_.scale_num =
+        unsigned(allowed == DecodeScale::exact ? kFull : choose_scale(crop.box, target));
     info_.scale_denom = kFull;
     const Crop scaled = scale(crop, int(info_.scale_num));
     part_ = contributing(scaled, target);

@@ -73,6 +73,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
 /// is for next() to report.
 std::optional<double> measure(const Dataset& dataset, LoaderOptions options) {
   options.allocate = {};  // asked for the slots alone
+  options.skipped = {};   // told of what is delivered
   LoaderSlot slot(dataset, options);
   for (std::int64_t i = 0; i < options.micro_batch; ++i)
     slot.request.samples.push_back(i % dataset.size());

@@ -35,6 +35,9 @@ struct LoaderOptions {
   /// A sample that cannot be loaded (DataError) is replaced by the next one that can, in the order
   /// of the dataset and from its end to its start: by index alone, so the same on every rank.
   bool skip_bad_samples = false;
+  /// Told of each sample that another takes the place of, and what is wrong with it, by whichever
+  /// thread loads. May be empty.
+  std::function<void(std::int64_t sample, const std::string& what)> skipped = {};
   /// Called by whichever thread loads, after each micro-batch, and each sample where samples are
   /// skipped. May be empty.
   std::function<void()> loaded = {};

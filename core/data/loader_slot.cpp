@@ -34,7 +34,7 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
   LOCKSTEP_ASSERT(inside);
   skipped = 0;
   if (options.skip_bad_samples) {
-    load_good_samples(dataset, options.loaded);
+    load_good_samples(dataset, options);
   } else {
     dataset.load_batch(request.epoch, request.samples, input.get(), target.get());
   }
@@ -54,25 +54,30 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
   }
 }
 
-void LoaderSlot::load_good_samples(const Dataset& dataset, const std::function<void()>& loaded) {
+void LoaderSlot::load_good_samples(const Dataset& dataset, const LoaderOptions& options) {
   const std::int64_t size = dataset.size();
   const std::size_t input_stride = dataset.spec().input.bytes(),
                     target_stride = dataset.spec().target.bytes();
   std::byte *to_input = input.get(), *to_target = target.get();
   for (const std::int64_t sample : request.samples) {
+    std::string what;  // is wrong with it
     for (std::int64_t attempt = 0;; ++attempt) {
       try {
         dataset.load(request.epoch, (sample + attempt) % size, to_input, to_target);
         break;
       } catch (const DataError& problem) {
-        if (attempt == 0 && skipped++ == 0) first_skipped = problem.what();
+        if (attempt == 0) {
+          what = problem.what();
+          if (skipped++ == 0) first_skipped = what;
+          if (options.skipped) options.skipped(sample, what);
+        }
         if (attempt + 1 < std::min(size, Loader::kMostSkippedInARow)) continue;
         throw DataError(
-            fmt::format("{} samples in a row are bad; the last: {}", attempt + 1, problem.what()),
+            fmt::format("{} samples in a row are bad; the first: {}", attempt + 1, what),
             problem.hint());
       }
     }
-    if (loaded) loaded();
+    if (options.loaded) options.loaded();
     to_input += input_stride;
     to_target += target_stride;
   }

@@ -19,7 +19,7 @@ struct LoaderSlot {
   LoadedBatch batch() const;
   std::size_t memory_bytes() const;
 
-  void load_good_samples(const Dataset& dataset, const std::function<void()>& loaded);
+  void load_good_samples(const Dataset& dataset, const LoaderOptions& options);
 
   LoadRequest request;
   std::size_t input_bytes, target_bytes;

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/data/idx.h"
 #include "core/data/input_file.h"
+#include "core/data/preprocessing.h"
 #include "core/data/sources.h"
 
 namespace lockstep::data {
@@ -48,6 +49,9 @@ class Mnist final : public Dataset {
   }
   std::string describe() const override {
     return fmt::format("mnist:{}, {} images of 28x28x1 in 10 classes", folder_, size());
+  }
+  Preprocessing preprocessing() const override {
+    return image_preprocessing(*this, "mnist", int(kSize));
   }
   std::uint64_t fingerprint() const override { return hash_; }
 

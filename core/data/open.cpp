@@ -17,7 +17,7 @@ struct Source {
 };
 
 void expect_no_fraction(const Source& source, const OpenOptions& options) {
-  if (options.validation_fraction != 0.0)
+  if (options.validation_fraction != 0.0 && !options.trained)
     throw ConfigError(
         fmt::format("data: {} has its own validation part, so a validation fraction ({}) cannot be "
                     "chosen",
@@ -52,7 +52,8 @@ DataSplit open_glyphs(const Source& source, const OpenOptions& options) {
 DataSplit open_csv(const Source& source, const OpenOptions& options) {
   expect_path(source, "FILE");
   expect_no_crop(source, options);
-  return csv(source.rest, options.validation_fraction, options.seed);
+  return csv(
+      source.rest, options.table, options.validation_fraction, options.seed, options.trained);
 }
 
 DataSplit open_mnist(const Source& source, const OpenOptions& options) {
@@ -70,7 +71,11 @@ DataSplit open_cifar10(const Source& source, const OpenOptions& options) {
 }
 
 ImageOptions image_options(const OpenOptions& options) {
-  return {options.image_size, options.resized_crop, options.seed, options.validation_fraction};
+  return {options.image_size,
+          options.resized_crop,
+          options.seed,
+          options.validation_fraction,
+          options.trained};
 }
 
 DataSplit open_images(const Source& source, const OpenOptions& options) {
@@ -160,11 +165,17 @@ DataSplit open_kind(const std::string& text, const OpenOptions& options) {
 
 DataSplit open(const std::string& source, const OpenOptions& options) {
   DataSplit split = open_kind(source, options);
-  const SampleSpec& spec = split.train->spec();
-  if (!options.ignore_index || spec.ignore_index) return split;
+  if (options.trained) {
+    if (split.validation)
+      check_agreement(*options.trained, split.validation->preprocessing(), source);
+    split.train = nullptr;
+  }
+  const std::shared_ptr<const Dataset>& part = split.train ? split.train : split.validation;
+  if (part == nullptr || !options.ignore_index || part->spec().ignore_index) return split;
+  const SampleSpec& spec = part->spec();
   LOCKSTEP_CHECK(
       spec.classes > 0, ConfigError, "data: {} has no classes, so no label can be ignored", source);
-  return {ignore_label(split.train, *options.ignore_index),
+  return {split.train ? ignore_label(split.train, *options.ignore_index) : nullptr,
           split.validation ? ignore_label(split.validation, *options.ignore_index) : nullptr};
 }
 

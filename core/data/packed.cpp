@@ -3,6 +3,8 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/data/image_crop.h"
+#include "core/data/image_folder.h"
 #include "core/data/image_samples.h"
 #include "core/data/image_workspace.h"
 #include "core/data/input_file.h"
@@ -144,7 +146,11 @@ class Packed final : public Dataset {
         rows_(std::move(rows)),
         part_(part),
         options_(options),
-        spec_(image_spec(options.size, int(file_->header().classes))) {
+        classes_(options.trained ? options.trained->class_names : file_->class_names()),
+        label_of_(labels_among(
+            file_->class_names(), classes_, file_->name() + ": ", "the run was not trained on")),
+        spec_(image_spec(options.size, int(classes_.size()))) {
+    options_.trained = nullptr;
     const std::uint64_t content = file_->header().content_hash;
     hash_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), content);
     hash_ = fold_options(hash_, options_, part_);
@@ -169,7 +175,7 @@ class Packed final : public Dataset {
     const Box box{crop.box.x - part.x, crop.box.y - part.y, crop.box.width, crop.box.height};
     const WorkspacePool::Lease work(workspaces_);
     work->resampler.run(view, box, wanted, reinterpret_cast<std::uint8_t*>(input));
-    const auto label = std::int32_t(entry.label);
+    const std::int32_t label = label_of_[entry.label];
     std::memcpy(target, &label, sizeof label);
   }
   std::string describe() const override {
@@ -180,7 +186,10 @@ class Packed final : public Dataset {
                        options_.size,
                        options_.size);
   }
-  std::vector<std::string> class_names() const override { return file_->class_names(); }
+  std::vector<std::string> class_names() const override { return classes_; }
+  Preprocessing preprocessing() const override {
+    return image_preprocessing(*this, "packed", evaluation_short_side(options_.size));
+  }
   std::uint64_t fingerprint() const override { return hash_; }
 
  private:
@@ -188,6 +197,8 @@ class Packed final : public Dataset {
   std::vector<std::int64_t> rows_;
   ImagePart part_;
   ImageOptions options_;
+  std::vector<std::string> classes_;
+  std::vector<std::int32_t> label_of_;  // of the file's classes, among `classes_`
   SampleSpec spec_;
   std::uint64_t hash_ = 0;
   mutable WorkspacePool workspaces_;
@@ -205,7 +216,7 @@ DataSplit packed(const std::string& file, const ImageOptions& options) {
   };
   RowSplit rows;
   if (validation > 0) {
-    LOCKSTEP_CHECK(options.validation_fraction == 0,
+    LOCKSTEP_CHECK(options.validation_fraction == 0 || options.trained,
                    ConfigError,
                    "data: {} has a validation part, so a validation fraction ({}) cannot be chosen",
                    file,
@@ -213,11 +224,13 @@ DataSplit packed(const std::string& file, const ImageOptions& options) {
     rows = split_rows(train, 0, options.seed, file);
     rows.validation.resize(std::size_t(validation));
     std::iota(rows.validation.begin(), rows.validation.end(), train);
+  } else if (options.trained && options.validation_fraction == 1) {
+    rows.validation = split_rows(train, 0, options.seed, file).train;
   } else {
     rows = split_rows(train, options.validation_fraction, options.seed, file);
   }
   DataSplit split;
-  split.train = part(std::move(rows.train), ImagePart::train);
+  if (!options.trained) split.train = part(std::move(rows.train), ImagePart::train);
   if (!rows.validation.empty())
     split.validation = part(std::move(rows.validation), ImagePart::validation);
   return split;

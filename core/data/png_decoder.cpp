@@ -38,7 +38,7 @@ class PngDecoder final : public ImageDecoder {
     return {int(png_get_image_width(png_, info_)), int(png_get_image_height(png_, info_))};
   }
 
-  DecodedCrop decode(const Crop& crop, ImageSize /*target*/) override {
+  DecodedCrop decode(const Crop& crop, ImageSize /*target*/, DecodeScale /*scale*/) override {
     if (!choose_format()) fail();
     const std::size_t stride = png_get_rowbytes(png_, info_),
                       height = png_get_image_height(png_, info_);

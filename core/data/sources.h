@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "core/data/dataset.h"
+#include "core/data/preprocessing.h"
+#include "core/data/table/table_options.h"
 
 namespace lockstep::data {
 
@@ -17,14 +19,39 @@ DataSplit glyphs(std::int64_t train_size = 60000,
                  std::int64_t validation_size = 10000,
                  std::uint64_t seed = 1);
 
-/// A table: a header line, then rows of numeric features and a label (class name or whole number)
-/// last, separated by commas; fields may stand in double quotes. Classes are numbered 0..K-1 by
-/// their labels in ascending order (by value where all are numbers, else by name).
+/// A table: a header line, then rows of fields that are separated by commas, semicolons or tabs and
+/// may stand in double quotes (RFC 4180; see RowReader).
+///
+/// Columns: one of numbers alone becomes a feature, standardised with mean and deviation of the
+/// training part (a constant one has deviation 1); one with a text becomes a feature for each of
+/// its texts, 1 for the row's and 0 for the others. Texts are collected over all rows, those of
+/// the validation part too (labels are not looked at for that, and a text that only validation
+/// rows have trains no weight), sorted. At most 1,000 a column; at most 31 where most of its values
+/// are numbers. Missing values: see Missing. f32 [features].
+///
+/// Task: options.task, or by the label columns.
+/// - classification: one label column, i32 []. Classes are numbered 0..K-1 by its values in
+///   ascending order (by value where all are whole numbers, else by name). Chosen where some value
+///   is no number, and for whole numbers where at most 20 differ, of 5 rows each on average, or
+///   where they are 0..K-1 with K <= 20 or 5 rows each on average.
+/// - regression: f32 [labels], standardised as features are. Chosen for numbers that are not
+///   whole, and for several label columns of numbers.
+/// - multi_label: f32 [labels] of 0 and 1. Chosen for several label columns that hold nothing else.
+///
 /// The share `validation_fraction` of the rows, chosen by `seed`, is kept for validation (none
-/// where it is 0: `validation` is null); features are standardised with mean and deviation of the
-/// training part (a constant feature has deviation 1). f32 [features] -> i32 class. Throws
-/// DataError naming file, line and column (counted in fields), what was expected and what came;
-/// ConfigError: a fraction outside [0, 1) or that leaves a part empty.
+/// where it is 0: `validation` is null). With `trained` everything is as that record says, and the
+/// result has a validation part alone: that share, which may be 1; of the options only the
+/// separator, and whether rows are dropped, are looked at.
+///
+/// Throws DataError naming file, line and column (counted in fields), what was expected and what
+/// came; ConfigError: options that do not fit the table, whole numbers that may be classes or
+/// amounts, a fraction outside [0, 1) or that leaves a part empty.
+DataSplit csv(const std::string& file,
+              const TableOptions& options,
+              double validation_fraction = 0.0,
+              std::uint64_t seed = 1,
+              const Preprocessing* trained = nullptr);
+/// The same with TableOptions's defaults.
 DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::uint64_t seed = 1);
 
 /// MNIST and its relatives: the four IDX files train-*, t10k-*, plain or .gz. u8 [28, 28, 1].
@@ -53,6 +80,8 @@ struct ImageOptions {
   double resized_crop = 0;
   std::uint64_t seed = 1;  ///< keys the crops, with epoch and sample; chooses validation files
   double validation_fraction = 0;  ///< of a source without a validation part of its own
+  /// See OpenOptions::trained.
+  const Preprocessing* trained = nullptr;
 };
 
 /// JPEG and PNG files, told by their content, in a folder per class: DIR/train/CLASS/... beside
@@ -79,6 +108,12 @@ struct OpenOptions {
   std::int64_t vocabulary = 0;  ///< tokens: different tokens; 0: GPT-2's 50,257
   /// Targets with this value count in neither loss nor accuracy.
   std::optional<std::int32_t> ignore_index = {};
+  TableOptions table = {};  ///< csv
+  /// The record of a trained model, which is to be evaluated: samples are prepared as it says,
+  /// class folders, columns and characters are found in it by name, and the result has a validation
+  /// part alone: the source's own, or the share validation_fraction, which may be 1: all there is.
+  /// DataError or ConfigError where the data contradict it. Only looked at while opening.
+  const Preprocessing* trained = nullptr;
 };
 
 /// Text in UTF-8, a character a token, numbered in ascending order of their codes. The last tenth

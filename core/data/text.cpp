@@ -34,6 +34,18 @@ class CharacterNumbers {
     number = 0;
   }
   std::size_t different() const { return different_; }
+  /// Numbers the characters `names` in their order, instead of those that occur.
+  void take(const std::vector<std::string>& names) {
+    for (auto& page : pages_)
+      if (page) page->fill(kAbsent);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const Utf8Character character = names[i].empty() ? Utf8Character{} : decode_utf8(names[i], 0);
+      if (character.bytes == 0) continue;  // nothing in a text is this token
+      const std::uint32_t code = character.code;
+      add(code);
+      (*pages_[code / kPageCodes])[code % kPageCodes] = std::int32_t(i);
+    }
+  }
   std::int32_t number(std::uint32_t code) const {
     const std::unique_ptr<Page>& page = pages_[code / kPageCodes];
     return page == nullptr ? kAbsent : (*page)[code % kPageCodes];
@@ -126,11 +138,27 @@ DataSplit text(const std::string& file, const OpenOptions& options) {
                  numbers.different(),
                  kMostCharacters);
   TokenSequence sequence;
-  sequence.token_names = numbers.assign();
+  if (options.trained) {
+    sequence.token_names = options.trained->class_names;
+    LOCKSTEP_CHECK(!sequence.token_names.empty(),
+                   ConfigError,
+                   "text:{}: the run was trained on token numbers, which have no characters",
+                   file);
+    numbers.take(sequence.token_names);
+  } else {
+    sequence.token_names = numbers.assign();
+  }
   auto tokens = std::make_shared<std::vector<std::uint16_t>>();
   tokens->reserve(count);
   for_each_character(file, [&](std::uint32_t code) {
     const std::int32_t number = numbers.number(code);
+    LOCKSTEP_CHECK(number != CharacterNumbers::kAbsent || !options.trained,
+                   DataError,
+                   "{}: the character '{}' (number {} in the file) is not in the text that the run "
+                   "was trained on",
+                   file,
+                   encode_utf8(code),
+                   tokens->size() + 1);
     LOCKSTEP_CHECK(number != CharacterNumbers::kAbsent && tokens->size() < count,
                    DataError,
                    "{}: the file changed while it was read",

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/random.h"
+#include "core/data/preprocessing.h"
 
 namespace lockstep::data {
 namespace {
@@ -73,6 +74,11 @@ class TokenWindows final : public Dataset {
                        random_ ? " at random places" : "");
   }
   std::vector<std::string> class_names() const override { return sequence_.token_names; }
+  Preprocessing preprocessing() const override {
+    Preprocessing record = Dataset::preprocessing();
+    record.source = sequence_.token_names.empty() ? "tokens" : "text";
+    return record;
+  }
   std::uint64_t fingerprint() const override {
     return random_key(sequence_.hash,
                       fmt::format("{} {} {} {}",

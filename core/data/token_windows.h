@@ -27,6 +27,10 @@ struct TokenSequence {
   TokenSequence part(std::int64_t first, std::int64_t count, const std::string& name) const;
 };
 
+/// 16-bit tokens of a file, as sources.h says of tokens(), mapped into memory. `vocabulary`: 0 for
+/// GPT-2's. Throws DataError: an odd number of bytes, a header that lies.
+TokenSequence read_token_file(const std::string& path, std::int64_t vocabulary);
+
 struct OpenOptions;
 
 /// The first part at random places for training, the last part in order for validation: the share

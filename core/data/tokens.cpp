@@ -43,7 +43,9 @@ std::size_t header_bytes(const MappedFile& file) {
   return kLlmcHeaderBytes;
 }
 
-TokenSequence read_tokens(const std::string& path, std::int64_t vocabulary) {
+}  // namespace
+
+TokenSequence read_token_file(const std::string& path, std::int64_t vocabulary) {
   auto file = std::make_shared<MappedFile>(path);
   const std::size_t header = header_bytes(*file), bytes = file->bytes().size();
   LOCKSTEP_CHECK(
@@ -62,9 +64,9 @@ TokenSequence read_tokens(const std::string& path, std::int64_t vocabulary) {
   return sequence;
 }
 
-}  // namespace
-
 DataSplit split_tokens(const TokenSequence& sequence, const OpenOptions& options) {
+  if (options.trained && options.validation_fraction == 1)
+    return {nullptr, windows_in_order(sequence, options.context, options.ignore_index)};
   const double share =
       options.validation_fraction > 0 ? options.validation_fraction : kDefaultValidationFraction;
   const auto all = std::int64_t(sequence.tokens.size());
@@ -80,18 +82,18 @@ DataSplit tokens(const std::string& path, const OpenOptions& options) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::is_directory(path, error))
-    return split_tokens(read_tokens(path, options.vocabulary), options);
-  LOCKSTEP_CHECK(options.validation_fraction == 0,
+    return split_tokens(read_token_file(path, options.vocabulary), options);
+  LOCKSTEP_CHECK(options.validation_fraction == 0 || options.trained,
                  ConfigError,
                  "data: tokens:{} is a folder with train.bin and val.bin, so a validation fraction "
                  "({}) cannot be chosen",
                  path,
                  options.validation_fraction);
-  return {random_windows(read_tokens(path + "/train.bin", options.vocabulary),
+  return {random_windows(read_token_file(path + "/train.bin", options.vocabulary),
                          options.context,
                          options.seed,
                          options.ignore_index),
-          windows_in_order(read_tokens(path + "/val.bin", options.vocabulary),
+          windows_in_order(read_token_file(path + "/val.bin", options.vocabulary),
                            options.context,
                            options.ignore_index)};
 }

@@ -20,6 +20,15 @@ Utf8Character decode_utf8(std::string_view text, std::size_t offset) {
   return {code, bytes};
 }
 
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const int bytes = decode_utf8(text, at).bytes;
+    if (bytes == 0) return false;
+    at += std::size_t(bytes);
+  }
+  return true;
+}
+
 std::string encode_utf8(std::uint32_t code) {
   const auto tail = [&](int shift) { return char(0x80 | (code >> shift & 0x3F)); };
   if (code < 0x80) return {char(code)};

@@ -15,6 +15,8 @@ struct Utf8Character {
 /// The character at `offset` < text.size(). Overlong forms, surrogates and codes past U+10FFFF are
 /// not valid (RFC 3629, section 4).
 Utf8Character decode_utf8(std::string_view text, std::size_t offset);
+/// Whether all of `text` is valid UTF-8.
+bool is_utf8(std::string_view text);
 std::string encode_utf8(std::uint32_t code);
 
 }  // namespace lockstep::data

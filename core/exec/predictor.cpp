@@ -1,44 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/predictor.h"
 
-#include "core/io/load_weights.h"
-#include "core/nn/trace.h"
+#include "core/base/error.h"
+#include "core/data/image_reader.h"
+#include "core/data/table/table_inputs.h"
+#include "core/exec/answers.h"
+#include "core/exec/batch_predictor.h"
+#include "core/io/preprocessing_file.h"
 
 namespace lockstep {
+namespace {
+
+std::string quoted_field(const std::string& text) {
+  std::string field = "\"";
+  for (const char c : text) field += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return field + '"';
+}
+
+}  // namespace
+
+class Predictor::State {
+ public:
+  State(Backend& backend,
+        const ModelFunction& model,
+        const std::string& folder,
+        Precision precision)
+      : record_(io::read_preprocessing(folder + "/" + io::kPreprocessingFile)),
+        predictor_(backend, model, record_.samples, 1, precision, folder + "/model.safetensors") {
+    if (record_.image) reader_ = std::make_unique<data::ImageReader>(*record_.image);
+  }
+
+  const data::Preprocessing& record() const { return record_; }
+
+  std::vector<float> predict(const void* sample) {
+    const std::vector<float>& outputs = predictor_.run(sample);
+    const Shape& shape = predictor_.shape();  // [1, outputs], of tokens [1, context, vocabulary]
+    const auto last = std::size_t(shape[shape.rank() - 1]);
+    const std::vector<double> answers = answers_of(record_, std::span(outputs).last(last));
+    return {answers.begin(), answers.end()};
+  }
+
+  std::vector<float> predict_image(const std::string& file) {
+    LOCKSTEP_CHECK(reader_ != nullptr,
+                   ConfigError,
+                   "{}: the model was trained on {}, not on images",
+                   file,
+                   record_.source);
+    std::vector<std::byte> sample(reader_->bytes());
+    reader_->read(file, sample.data());
+    return predict(sample.data());
+  }
+
+  std::vector<float> predict_row(const std::map<std::string, std::string>& row) {
+    LOCKSTEP_CHECK(record_.table.has_value(),
+                   ConfigError,
+                   "the model was trained on {}, not on a table",
+                   record_.source);
+    std::string header, values;
+    for (const auto& [column, value] : row) {
+      const std::string separator = header.empty() ? "" : std::string(1, record_.table->separator);
+      header += separator + quoted_field(column);
+      values += separator + quoted_field(value);
+    }
+    const data::TableInputs inputs =
+        data::read_table_inputs("row", header + "\n" + values + "\n", record_);
+    if (!inputs.bad.empty()) throw DataError("row: " + inputs.bad.front().reason);
+    LOCKSTEP_CHECK(!inputs.values.empty(), DataError, "row: there are no values in it");
+    return predict(inputs.values.data());
+  }
+
+ private:
+  data::Preprocessing record_;
+  BatchPredictor predictor_;
+  std::unique_ptr<data::ImageReader> reader_;
+};
 
 Predictor::Predictor(Backend& backend,
                      const ModelFunction& model,
-                     const data::SampleSpec& spec,
-                     std::int64_t samples,
-                     Precision precision,
-                     const std::string& weights)
-    : backend_(backend), input_bytes_(std::size_t(samples) * spec.input.bytes()) {
-  Graph graph = trace_prediction(model, spec, {.micro_batch = samples, .precision = precision});
-  space_ = lay_out(graph, 1);
-  const auto loaded = io::load_weights(weights, graph.parameters(), NamePatterns("init-skip", {}));
-  parameters_ = backend.allocate(std::size_t(space_.elems) * sizeof(float), "parameters");
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
-    if (graph.parameters()[i].kind == ParameterKind::metric) continue;
-    const std::vector<float>& values = loaded[next++].values;
-    backend.copy_to_device(parameters_->as<float>() + space_.of(int(i)).offset,
-                           values.data(),
-                           values.size() * sizeof(float));
-  }
-  shape_ = graph.value(graph.outputs().front().second).type.shape;
-  prediction_.resize(std::size_t(shape_.elems()));
-  program_ = std::make_unique<Program>(std::move(graph), backend, space_, MemoryReuse::on);
-  arena_ = backend.allocate(program_->arena_bytes(), "activations and workspace");
-  program_->bind({arena_->data(), parameters_->as<float>(), nullptr}, backend, packed_);
-  packed_.invalidate();
+                     const std::string& folder,
+                     Precision precision)
+    : state_(std::make_unique<State>(backend, model, folder, precision)) {}
+
+Predictor::~Predictor() = default;
+
+std::vector<float> Predictor::predict_image(const std::string& file) {
+  return state_->predict_image(file);
 }
 
-const std::vector<float>& Predictor::run(const void* input) {
-  backend_.copy_to_device(program_->input(kInputName), input, input_bytes_);
-  program_->run_forward({});
-  backend_.copy_to_host(
-      prediction_.data(), program_->output(kPredictionName), prediction_.size() * sizeof(float));
-  return prediction_;
+std::vector<float> Predictor::predict_row(const std::map<std::string, std::string>& row) {
+  return state_->predict_row(row);
+}
+
+std::vector<float> Predictor::predict(std::span<const std::byte> sample) {
+  const std::size_t bytes = state_->record().samples.input.bytes();
+  LOCKSTEP_CHECK(sample.size() == bytes,
+                 ConfigError,
+                 "a sample of {} has {} bytes, got {}",
+                 state_->record().samples.input.to_string(),
+                 bytes,
+                 sample.size());
+  return state_->predict(sample.data());
+}
+
+const data::Preprocessing& Predictor::record() const { return state_->record(); }
+
+std::string Predictor::name(std::size_t index) const {
+  return output_name(state_->record(), index);
 }
 
 }  // namespace lockstep

@@ -1,44 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "core/data/dataset.h"
-#include "core/exec/program.h"
+#include "core/data/preprocessing.h"
+#include "core/exec/backend.h"
 #include "core/nn/builder.h"
 
 namespace lockstep {
 
-/// A model with weights from a file, run forward on one device.
+/// A trained model that is asked for one sample at a time. Samples are made as the model's record
+/// says. Used by one thread at a time; `backend` must outlive it.
+///
+/// Results: probabilities of the classes (they sum to 1) or of the labels (each in [0, 1]); numbers
+/// in the units of the table; of tokens, the probabilities of the next one behind the last.
 class Predictor {
  public:
-  /// `weights`: a safetensors file (see io::load_weights). `samples`: how many run() takes at once.
-  /// Throws DataError: the file does not fit the model; OutOfMemory.
+  /// `folder` holds model.safetensors and preprocessing.json: a run's, a checkpoint's, or
+  /// Trainer::save()'s. `model` is the one that was trained; nn::make_model() of a zoo's.
+  /// Throws DataError: a file is missing or damaged, or does not fit the model; OutOfMemory.
   Predictor(Backend& backend,
             const ModelFunction& model,
-            const data::SampleSpec& spec,
-            std::int64_t samples,
-            Precision precision,
-            const std::string& weights);
+            const std::string& folder,
+            Precision precision = Precision::fp32);
+  ~Predictor();
 
-  /// input: [samples, ...] as the SampleSpec says, tokens below its classes (not checked) ->
-  /// prediction: [samples, ..., outputs] fp32, valid until the next call. Rows depend on their own
-  /// sample alone.
-  const std::vector<float>& run(const void* input);
-  /// Of run()'s result.
-  const Shape& shape() const { return shape_; }
+  /// A JPEG or PNG file of any size. Throws DataError: it cannot be read or decoded; ConfigError:
+  /// the model is not of images.
+  std::vector<float> predict_image(const std::string& file);
+  /// Values by the names of their columns; those that the model does not look at may be left out,
+  /// and a value it does look at may be empty where training knew missing ones. Throws DataError: a
+  /// column is missing, or a value is none; ConfigError: the model is not of a table.
+  std::vector<float> predict_row(const std::map<std::string, std::string>& row);
+  /// A sample as a Dataset's load() writes it. Throws ConfigError: another number of bytes.
+  std::vector<float> predict(std::span<const std::byte> sample);
+
+  const data::Preprocessing& record() const;
+  /// The class, label or target that result `index` is for.
+  std::string name(std::size_t index) const;
 
  private:
-  Backend& backend_;
-  FlatSpace space_;
-  std::unique_ptr<Program> program_;
-  PackedCopies packed_;
-  std::unique_ptr<DeviceBuffer> arena_, parameters_;
-  std::size_t input_bytes_;
-  Shape shape_;
-  std::vector<float> prediction_;
+  class State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@
 ///   model.safetensors      parameters and running statistics, PyTorch's names and layouts
 ///   optimizer.safetensors  the optimizer's arrays, "<parameter>.momentum_buffer", in those layouts
 ///   state.json             CheckpointState
-///   further small files    config.toml, classes.json: as the run's folder has them
+///   further small files    config.toml, preprocessing.json: as the run's folder has them
 ///   manifest.json          bytes and SHA-256 of each file, written last
 /// It is written under a temporary name, every file and folder synced, and then renamed: a folder
 /// of that name is whole. It knows no rank count.
@@ -49,6 +49,10 @@ struct CheckpointState {
   std::int64_t best_step = -1;
   /// Key and value of everything that decides the bits of the run.
   std::vector<std::pair<std::string, std::string>> settings;
+
+  /// Of the steps since the last logged one: how many labels count, and their mean loss and
+  /// accuracy. 0, and not in the file, where there are none.
+  double open_labels = 0, open_loss = 0, open_accuracy = 0;
 
   // What faults have done to the run. Files of runs without any do not have these keys.
   /// Steps without an update, since loss or gradients were not finite: all, and the last in a row.

@@ -17,24 +17,11 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::array kKeys{"step",
-                           "samples",
-                           "wall_s",
-                           "train_loss",
-                           "evaluated",
-                           "val_loss",
-                           "val_accuracy",
-                           "best_val_loss",
-                           "best_step",
-                           "settings",
-                           "skipped_steps",
-                           "skipped_in_row",
-                           "left_out",
-                           "rollbacks",
-                           "loss_mean",
-                           "loss_variance",
-                           "loss_count",
-                           "rollback_base"};
+constexpr std::array kKeys{
+    "step",          "samples",       "wall_s",         "train_loss", "evaluated",   "val_loss",
+    "val_accuracy",  "best_val_loss", "best_step",      "settings",   "open_labels", "open_loss",
+    "open_accuracy", "skipped_steps", "skipped_in_row", "left_out",   "rollbacks",   "loss_mean",
+    "loss_variance", "loss_count",    "rollback_base"};
 
 ordered_json real_to_json(double value) {
   if (std::isnan(value)) return nullptr;
@@ -156,6 +143,20 @@ ordered_json settings_to_json(const CheckpointState& state) {
   return settings;
 }
 
+void add_open_means(const CheckpointState& state, ordered_json& object) {
+  if (state.open_labels == 0) return;
+  object["open_labels"] = real_to_json(state.open_labels);
+  object["open_loss"] = real_to_json(state.open_loss);
+  object["open_accuracy"] = real_to_json(state.open_accuracy);
+}
+
+void read_open_means(const Fields& fields, CheckpointState& state) {
+  if (!fields.has("open_labels")) return;
+  state.open_labels = fields.finite("open_labels");
+  state.open_loss = fields.finite("open_loss");
+  state.open_accuracy = fields.finite("open_accuracy");
+}
+
 void add_faults(const CheckpointState& state, ordered_json& object) {
   if (state.skipped_steps > 0) {
     object["skipped_steps"] = state.skipped_steps;
@@ -201,6 +202,7 @@ std::string to_text(const CheckpointState& state) {
                       {"best_val_loss", real_to_json(state.best_val_loss)},
                       {"best_step", state.best_step},
                       {"settings", settings_to_json(state)}};
+  add_open_means(state, object);
   add_faults(state, object);
   return object.dump() + "\n";
 }
@@ -218,6 +220,7 @@ CheckpointState parse_state(const std::string& file, std::string_view text) {
   state.best_val_loss = fields.real("best_val_loss");
   state.best_step = fields.whole("best_step", -1);
   state.settings = fields.pairs("settings");
+  read_open_means(fields, state);
   read_faults(fields, state);
   return state;
 }

@@ -111,6 +111,15 @@ void sync_folder(const fs::path& folder) {
   if (close_code != 0 && close_code != EINTR) fail(folder, "cannot close the folder", close_code);
 }
 
+void put_in_place(const fs::path& temporary, const fs::path& to, bool replace) {
+  const bool moved = replace ? ::rename(temporary.c_str(), to.c_str()) == 0
+                             : ::link(temporary.c_str(), to.c_str()) == 0;
+  const int code = errno;
+  if (!moved || !replace) ::unlink(temporary.c_str());
+  if (!moved) fail(to, "cannot create", code);
+  sync_folder(to.has_parent_path() ? to.parent_path() : ".");
+}
+
 void rename_path(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0)
     fail(from, fmt::format("cannot rename to {}", to.filename().string()), errno);

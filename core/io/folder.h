@@ -27,6 +27,13 @@ void create_folder(const std::filesystem::path& folder);
 /// Makes it permanent which names `folder` holds.
 void sync_folder(const std::filesystem::path& folder);
 
+/// Gives the file `temporary` the name `to` beside it, permanently. What has that name is written
+/// over with `replace`, and otherwise is an error, links too. Where it fails, `temporary` is
+/// removed.
+void put_in_place(const std::filesystem::path& temporary,
+                  const std::filesystem::path& to,
+                  bool replace);
+
 /// These three are permanent once the folder that holds the names is synced.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Exchanges two names in one step; false where kernel or file system cannot.

@@ -10,7 +10,8 @@
 #include <span>
 
 #include "core/base/error.h"
-#include "core/io/safetensors.h"
+#include "core/io/torch/printable.h"
+#include "core/io/weight_source.h"
 
 namespace lockstep::io {
 namespace {
@@ -27,11 +28,9 @@ float from_f16(std::uint16_t bits) {
 float from_bf16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t(bits) << 16); }
 
 template <typename T, typename Convert>
-std::vector<float> read_as(const SafetensorsReader& file,
-                           const TensorEntry& entry,
-                           Convert convert) {
-  std::vector<T> raw(std::size_t(entry.bytes / sizeof(T)));
-  file.read(entry, std::as_writable_bytes(std::span<T>(raw)));
+std::vector<float> read_as(const WeightSource& file, std::size_t index, Convert convert) {
+  std::vector<T> raw(std::size_t(file.entries()[index].bytes / sizeof(T)));
+  file.read(index, std::as_writable_bytes(std::span<T>(raw)));
   std::vector<float> values(raw.size());
   std::ranges::transform(raw, values.begin(), convert);
   return values;
@@ -42,22 +41,26 @@ bool is_real(ElementType type) {
          type == ElementType::bf16;
 }
 
-std::vector<float> read_values(const SafetensorsReader& file, const TensorEntry& entry) {
+std::vector<float> read_values(const WeightSource& file, std::size_t index) {
+  const WeightEntry& entry = file.entries()[index];
   switch (entry.type) {
     case ElementType::f32:
-      return read_as<float>(file, entry, [](float v) { return v; });
+      return read_as<float>(file, index, [](float v) { return v; });
     case ElementType::f64:
-      return read_as<double>(file, entry, [](double v) { return float(v); });
+      return read_as<double>(file, index, [](double v) { return float(v); });
     case ElementType::f16:
-      return read_as<std::uint16_t>(file, entry, from_f16);
+      return read_as<std::uint16_t>(file, index, from_f16);
     case ElementType::bf16:
-      return read_as<std::uint16_t>(file, entry, from_bf16);
+      return read_as<std::uint16_t>(file, index, from_bf16);
     default:
       throw InternalError("no real numbers in " + entry.name);
   }
 }
 
 constexpr std::string_view kGptPrefix = "transformer.";
+/// Of DataParallel and DistributedDataParallel, and of torch.compile().
+constexpr std::string_view kWrapperPrefixes[] = {"module.", "_orig_mod."};
+constexpr std::string_view kBatchCount = "num_batches_tracked";
 constexpr const char* kTokenTable = "transformer.wte.weight";
 constexpr const char* kHead = "lm_head.weight";
 
@@ -67,36 +70,76 @@ bool is_attention_mask(const std::string& name) {
   return std::regex_match(name, kMask);
 }
 
+/// The prefixes that no name of the model has.
+std::vector<std::string_view> foreign_prefixes(const std::set<std::string>& model) {
+  std::vector<std::string_view> foreign;
+  for (const std::string_view prefix : kWrapperPrefixes)
+    if (std::ranges::none_of(model, [&](const std::string& n) { return n.starts_with(prefix); }))
+      foreign.push_back(prefix);
+  return foreign;
+}
+
+std::string without(std::string_view name, const std::vector<std::string_view>& prefixes) {
+  const auto leads = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  for (;;) {
+    const auto found = std::ranges::find_if(prefixes, leads);
+    if (found == prefixes.end()) return std::string(name);
+    name.remove_prefix(found->size());
+  }
+}
+
 /// The tensors of a file by the names that the model has for them.
 class FileTensors {
  public:
-  FileTensors(const SafetensorsReader& file, const std::vector<const Parameter*>& wanted)
-      : file_(file) {
+  FileTensors(const WeightSource& file, const std::vector<const Parameter*>& wanted) : file_(file) {
     for (const Parameter* parameter : wanted) known_.insert(parameter->name);
+    const std::vector<std::string_view> foreign = foreign_prefixes(known_);
+    std::vector<std::string> names;
+    for (const WeightEntry& entry : file.entries()) names.push_back(without(entry.name, foreign));
     const auto prefixed = [](const std::string& name) { return name.starts_with(kGptPrefix); };
     const bool gpt = std::ranges::any_of(known_, prefixed);
-    const bool bare = gpt && std::ranges::none_of(file.entries(), prefixed, &TensorEntry::name);
-    for (const TensorEntry& entry : file.entries()) {
-      const std::string longer = std::string(kGptPrefix) + entry.name;
-      const std::string& name = bare && known_.contains(longer) ? longer : entry.name;
-      if (known_.contains(name) || !(gpt && is_attention_mask(name)))
-        by_name_.emplace(name, &entry);
+    const bool bare = gpt && std::ranges::none_of(names, prefixed);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::string longer = std::string(kGptPrefix) + names[i];
+      const std::string& name = bare && known_.contains(longer) ? longer : names[i];
+      if (!known_.contains(name) && gpt && is_attention_mask(name))
+        masks_.push_back(name);
+      else
+        add(name, i);
     }
   }
 
-  const SafetensorsReader& file() const { return file_; }
+  const WeightSource& file() const { return file_; }
   bool in_model(const std::string& name) const { return known_.contains(name); }
-  const std::map<std::string, const TensorEntry*>& by_name() const { return by_name_; }
+  /// Places in file().entries().
+  const std::map<std::string, std::size_t>& by_name() const { return by_name_; }
+  /// Of the file, and not among by_name().
+  const std::vector<std::string>& masks() const { return masks_; }
   /// Null where the file has none.
-  const TensorEntry* find(const std::string& name) const {
+  const WeightEntry* find(const std::string& name) const {
     const auto found = by_name_.find(name);
-    return found == by_name_.end() ? nullptr : found->second;
+    return found == by_name_.end() ? nullptr : &file_.entries()[found->second];
+  }
+  std::vector<float> values(const std::string& name) const {
+    return read_values(file_, by_name_.at(name));
   }
 
  private:
-  const SafetensorsReader& file_;
+  void add(const std::string& name, std::size_t index) {
+    const auto [at, is_new] = by_name_.emplace(name, index);
+    LOCKSTEP_CHECK(is_new,
+                   DataError,
+                   "{}: {} and {} are both {} without their prefixes",
+                   file_.name(),
+                   torch::printable(file_.entries()[at->second].name),
+                   torch::printable(file_.entries()[index].name),
+                   torch::printable(name));
+  }
+
+  const WeightSource& file_;
   std::set<std::string> known_;
-  std::map<std::string, const TensorEntry*> by_name_;
+  std::map<std::string, std::size_t> by_name_;
+  std::vector<std::string> masks_;
 };
 
 std::string shape_text(std::span<const std::int64_t> dims) {
@@ -104,7 +147,7 @@ std::string shape_text(std::span<const std::int64_t> dims) {
 }
 
 /// What is wrong with the file's tensor for `parameter`; empty where it fits.
-std::string mismatch(const TensorEntry* entry, const Parameter& parameter) {
+std::string mismatch(const WeightEntry* entry, const Parameter& parameter) {
   const auto expected = parameter.file_layout.file.dims();
   if (entry == nullptr)
     return fmt::format("{}: expected {}, got nothing", parameter.name, shape_text(expected));
@@ -118,14 +161,15 @@ std::string mismatch(const TensorEntry* entry, const Parameter& parameter) {
 }
 
 /// What is wrong with a tensor of the file that the model has not; empty where it may be ignored.
-std::string surplus(const FileTensors& tensors, const std::string& name, const TensorEntry& entry) {
-  if (name.ends_with("num_batches_tracked")) return {};
+std::string surplus(const FileTensors& tensors, const std::string& name) {
+  if (name.ends_with(kBatchCount)) return {};
+  const WeightEntry& entry = *tensors.find(name);
   const std::string shape = shape_text(entry.shape);
-  const TensorEntry* table = tensors.find(kTokenTable);
+  const WeightEntry* table = tensors.find(kTokenTable);
   if (name != kHead || !tensors.in_model(kTokenTable) || table == nullptr)
-    return fmt::format("{}: not in the model, got {}", name, shape);
+    return fmt::format("{}: not in the model, got {}", torch::printable(name), shape);
   if (entry.shape == table->shape && is_real(entry.type) && is_real(table->type) &&
-      read_values(tensors.file(), entry) == read_values(tensors.file(), *table))
+      tensors.values(name) == tensors.values(kTokenTable))
     return {};
   return fmt::format(
       "{}: expected the values of {}, which is this model's head too, got {} of its own; "
@@ -133,6 +177,16 @@ std::string surplus(const FileTensors& tensors, const std::string& name, const T
       name,
       kTokenTable,
       shape);
+}
+
+/// How this model gets a new head: "--init-skip '^fc\.' gives this model a new head".
+std::string new_head(const FileTensors& tensors, const std::vector<const Parameter*>& wanted) {
+  std::string head = wanted.empty() ? "" : wanted.back()->name;
+  if (tensors.in_model(kTokenTable)) head = tensors.in_model(kHead) ? kHead : kTokenTable;
+  head.resize(head.rfind('.') == std::string::npos ? head.size() : head.rfind('.') + 1);
+  std::string pattern;
+  for (const char letter : head) pattern += letter == '.' ? "\\." : std::string(1, letter);
+  return fmt::format("--init-skip '^{}' gives this model a new head", pattern);
 }
 
 void expect_fit(const FileTensors& tensors,
@@ -144,24 +198,62 @@ void expect_fit(const FileTensors& tensors,
   };
   for (const Parameter* parameter : wanted)
     if (!skip.match(parameter->name)) add(mismatch(tensors.find(parameter->name), *parameter));
-  for (const auto& [name, entry] : tensors.by_name())
-    if (!tensors.in_model(name) && !skip.match(name)) add(surplus(tensors, name, *entry));
+  for (const auto& [name, index] : tensors.by_name())
+    if (!tensors.in_model(name) && !skip.match(name)) add(surplus(tensors, name));
   if (problems.empty()) return;
   throw DataError(fmt::format("{}: {} tensor{} not fit the model:\n  {}",
-                              tensors.file().path().string(),
+                              tensors.file().name(),
                               problems.size(),
                               problems.size() == 1 ? " does" : "s do",
                               fmt::join(problems, "\n  ")),
-                  "--init-skip REGEX leaves tensors out: --init-skip '^fc\\.' gives a model a new "
-                  "fc layer");
+                  "--init-skip REGEX leaves tensors out: " + new_head(tensors, wanted));
+}
+
+LoadReport report_of(const FileTensors& tensors,
+                     const std::vector<const Parameter*>& wanted,
+                     const NamePatterns& skip) {
+  const WeightSource& file = tensors.file();
+  LoadReport report;
+  report.source = file.name();
+  if (!file.under().empty()) report.source += fmt::format(" (under '{}')", file.under());
+  for (const Parameter* parameter : wanted)
+    ++(skip.match(parameter->name) ? report.fresh : report.loaded);
+  for (const auto& [name, index] : tensors.by_name())
+    if (!tensors.in_model(name) || skip.match(name))
+      report.skipped.push_back(torch::printable(name));
+  for (const auto& more : {tensors.masks(), file.others()})
+    for (const std::string& name : more) report.skipped.push_back(torch::printable(name));
+  return report;
 }
 
 }  // namespace
 
+std::string LoadReport::to_string() const {
+  constexpr std::size_t kShown = 5;
+  std::vector<std::string> shown;
+  std::size_t counts = 0;
+  for (const std::string& name : skipped) {
+    if (name.ends_with(kBatchCount))
+      ++counts;
+    else
+      shown.push_back(name);
+  }
+  const std::size_t hidden = shown.size() > kShown ? shown.size() - kShown : 0;
+  shown.resize(shown.size() - hidden);
+  if (hidden > 0) shown.push_back(fmt::format("and {} more", hidden));
+  if (counts > 0) shown.push_back(fmt::format("{} {}", counts, kBatchCount));
+  std::string text = fmt::format("{}: {} tensors loaded", source, loaded);
+  if (!skipped.empty())
+    text += fmt::format(", {} skipped ({})", skipped.size(), fmt::join(shown, ", "));
+  if (fresh > 0) text += fmt::format(", {} new", fresh);
+  return text;
+}
+
 std::vector<NamedTensor> load_weights(const std::string& file,
                                       const std::vector<Parameter>& parameters,
-                                      const NamePatterns& skip) {
-  const SafetensorsReader reader(file);
+                                      const NamePatterns& skip,
+                                      LoadReport* report) {
+  const std::unique_ptr<WeightSource> source = open_weights(file);
   std::vector<const Parameter*> wanted;
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters)
@@ -169,16 +261,15 @@ std::vector<NamedTensor> load_weights(const std::string& file,
       wanted.push_back(&parameter);
       names.push_back(parameter.name);
     }
-  const FileTensors tensors(reader, wanted);
-  for (const auto& [name, entry] : tensors.by_name()) names.push_back(name);
+  const FileTensors tensors(*source, wanted);
+  for (const auto& [name, index] : tensors.by_name()) names.push_back(name);
   skip.expect_matches(names);
   expect_fit(tensors, wanted, skip);
+  if (report != nullptr) *report = report_of(tensors, wanted, skip);
   std::vector<NamedTensor> result;
   for (const Parameter* parameter : wanted)
     if (!skip.match(parameter->name))
-      result.push_back(
-          {*parameter,
-           from_file_layout(*parameter, read_values(reader, *tensors.find(parameter->name)))});
+      result.push_back({*parameter, from_file_layout(*parameter, tensors.values(parameter->name))});
   return result;
 }
 

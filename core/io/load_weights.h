@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,19 +10,36 @@
 
 namespace lockstep::io {
 
+/// What became of the tensors of a file, and of the parameters of a model.
+struct LoadReport {
+  std::string source;                ///< the file, and the part of it
+  std::int64_t loaded = 0;           ///< parameters that have its values
+  std::int64_t fresh = 0;            ///< parameters that a skip pattern keeps as they were
+  std::vector<std::string> skipped;  ///< what of the file was not used: tensors, by name
+
+  /// "resnet18.pth: 100 tensors loaded, 22 skipped (fc.bias, fc.weight, 20 num_batches_tracked), 2
+  /// new": at most five names.
+  std::string to_string() const;
+};
+
 /// Reads the values of `parameters` (trained ones and running statistics; others are left out) from
-/// a safetensors file with PyTorch's names and layouts, as Lockstep, PyTorch and Hugging Face write
-/// them: f32, or f16, bf16 and f64, converted. Parameters that match `skip` are left out, whatever
-/// the file holds of them; PyTorch's num_batches_tracked is ignored.
+/// what open_weights() opens, with PyTorch's names and layouts, as Lockstep, PyTorch and Hugging
+/// Face write them: f32, or f16, bf16 and f64, converted. Parameters that match `skip` are left
+/// out, whatever the file holds of them; PyTorch's num_batches_tracked is ignored, and so is what
+/// is no tensor.
+/// Names lose the prefixes "module." and "_orig_mod." of DataParallel and torch.compile(), in any
+/// order and number, unless a parameter has one.
 /// Of a gpt, all names of the file may lack the prefix "transformer.", as GPT2Model and OpenAI's
 /// files have it; mask buffers ("h.0.attn.bias", "h.0.attn.masked_bias") are ignored, and so is a
 /// "lm_head.weight" that the model has not and that equals the token table, the tied head.
-/// The result is in stored layout and in the order of `parameters`.
-/// Throws DataError: the file cannot be read (see SafetensorsReader), or does not fit: one error
-/// that lists every name that is missing, unknown, of another shape or of a type that is no real
-/// number, each with what was expected and what came. ConfigError: a skip pattern matches nothing.
+/// The result is in stored layout and in the order of `parameters`. `report` may be null.
+/// Throws DataError: the file cannot be read (see open_weights()), two names are the same without
+/// their prefixes, or it does not fit: one error that lists every name that is missing, unknown, of
+/// another shape or of a type that is no real number, each with what was expected and what came.
+/// ConfigError: a skip pattern matches nothing.
 std::vector<NamedTensor> load_weights(const std::string& file,
                                       const std::vector<Parameter>& parameters,
-                                      const NamePatterns& skip);
+                                      const NamePatterns& skip,
+                                      LoadReport* report = nullptr);
 
 }  // namespace lockstep::io

@@ -3,15 +3,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sys/stat.h>
 #include <tuple>
-#include <unistd.h>
-#include <utility>
 
 #include "core/base/error.h"
 #include "core/io/strict_json.h"
@@ -38,6 +32,8 @@ constexpr TypeName kTypes[] = {{ElementType::f32, "F32", 4},
                                {ElementType::bf16, "BF16", 2},
                                {ElementType::i32, "I32", 4},
                                {ElementType::i64, "I64", 8},
+                               {ElementType::i16, "I16", 2},
+                               {ElementType::i8, "I8", 1},
                                {ElementType::u8, "U8", 1},
                                {ElementType::boolean, "BOOL", 1}};
 
@@ -142,72 +138,33 @@ void check_layout(const std::string& file,
                  data_bytes - expected);
 }
 
-/// Reads exactly `to.size()` bytes at `offset`.
-void read_at(int descriptor,
-             const std::string& what,
-             std::uint64_t offset,
-             std::span<std::byte> to) {
-  std::size_t done = 0;
-  while (done < to.size()) {
-    const ssize_t got =
-        ::pread(descriptor, to.data() + done, to.size() - done, off_t(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    LOCKSTEP_CHECK(got >= 0, DataError, "{}: cannot read: {}", what, std::strerror(errno));
-    LOCKSTEP_CHECK(got > 0, DataError, "{}: ends {} bytes early", what, to.size() - done);
-    done += std::size_t(got);
-  }
-}
-
 }  // namespace
 
 std::size_t size_in_bytes(ElementType type) { return type_name(type).bytes; }
 std::string_view name_of(ElementType type) { return type_name(type).name; }
 
-SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : path_(path) {
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : reader_(path) {
   const std::string file = path.string();
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  LOCKSTEP_CHECK(descriptor_ >= 0, DataError, "{}: cannot open: {}", file, std::strerror(errno));
-  try {
-    struct stat status {};
-    LOCKSTEP_CHECK(::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode),
-                   DataError,
-                   "{}: not a file",
-                   file);
-    const auto file_bytes = std::uint64_t(status.st_size);
-    LOCKSTEP_CHECK(file_bytes >= 8, DataError, "{}: too short for a safetensors file", file);
-    std::uint64_t header_bytes = 0;
-    read_at(descriptor_, file, 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-    LOCKSTEP_CHECK(header_bytes <= kMaxHeaderBytes && header_bytes <= file_bytes - 8,
-                   DataError,
-                   "{}: claims a header of {} bytes in a file of {} (at most {} are allowed)",
-                   file,
-                   header_bytes,
-                   file_bytes,
-                   kMaxHeaderBytes);
-    std::string header(header_bytes, '\0');
-    read_at(descriptor_, file, 8, std::as_writable_bytes(std::span(header)));
-    parse_header(header, 8 + header_bytes, file_bytes - 8 - header_bytes);
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
+  const std::uint64_t file_bytes = reader_.bytes();
+  LOCKSTEP_CHECK(file_bytes >= 8, DataError, "{}: too short for a safetensors file", file);
+  std::uint64_t header_bytes = 0;
+  reader_.read(file, 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  LOCKSTEP_CHECK(header_bytes <= kMaxHeaderBytes && header_bytes <= file_bytes - 8,
+                 DataError,
+                 "{}: claims a header of {} bytes in a file of {} (at most {} are allowed)",
+                 file,
+                 header_bytes,
+                 file_bytes,
+                 kMaxHeaderBytes);
+  std::string header(header_bytes, '\0');
+  reader_.read(file, 8, std::as_writable_bytes(std::span(header)));
+  parse_header(header, 8 + header_bytes, file_bytes - 8 - header_bytes);
 }
-
-SafetensorsReader::~SafetensorsReader() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-SafetensorsReader::SafetensorsReader(SafetensorsReader&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      entries_(std::move(other.entries_)),
-      index_(std::move(other.index_)),
-      metadata_(std::move(other.metadata_)) {}
 
 void SafetensorsReader::parse_header(std::string_view header,
                                      std::uint64_t data_offset,
                                      std::uint64_t data_bytes) {
-  const std::string file = path_.string();
+  const std::string file = path().string();
   constexpr int kMaxDepth = 3;  // {name: {"shape": [...]}}
   const json parsed =
       parse_strict_json(header, file + ": the header", kMaxDepth, data_offset + data_bytes);
@@ -236,7 +193,7 @@ bool SafetensorsReader::contains(std::string_view name) const {
 
 const TensorEntry& SafetensorsReader::entry(std::string_view name) const {
   const auto found = index_.find(name);
-  LOCKSTEP_CHECK(found != index_.end(), DataError, "{}: no tensor '{}'", path_.string(), name);
+  LOCKSTEP_CHECK(found != index_.end(), DataError, "{}: no tensor '{}'", path().string(), name);
   return entries_[found->second];
 }
 
@@ -245,7 +202,7 @@ const TensorEntry& SafetensorsReader::typed_entry(std::string_view name, Element
   LOCKSTEP_CHECK(found.type == type,
                  DataError,
                  "{}: tensor '{}' is {}, expected {}",
-                 path_.string(),
+                 path().string(),
                  name,
                  name_of(found.type),
                  name_of(type));
@@ -253,14 +210,14 @@ const TensorEntry& SafetensorsReader::typed_entry(std::string_view name, Element
 }
 
 void SafetensorsReader::read(const TensorEntry& entry, std::span<std::byte> to) const {
-  const std::string what = fmt::format("{}: tensor '{}'", path_.string(), entry.name);
+  const std::string what = fmt::format("{}: tensor '{}'", path().string(), entry.name);
   LOCKSTEP_CHECK(to.size() == entry.bytes,
                  DataError,
                  "{} has {} bytes, room for {} was given",
                  what,
                  entry.bytes,
                  to.size());
-  read_at(descriptor_, what, entry.offset_bytes, to);
+  reader_.read(what, entry.offset_bytes, to);
 }
 
 }  // namespace lockstep::io

@@ -6,10 +6,13 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/io/file_reader.h"
 
 /// The safetensors file format (https://github.com/huggingface/safetensors): eight bytes of header
 /// length, little-endian; a JSON header that gives each tensor its dtype, shape and byte range;
@@ -17,7 +20,7 @@
 namespace lockstep::io {
 
 /// Element types that Lockstep reads and writes.
-enum class ElementType : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8, boolean };
+enum class ElementType : std::uint8_t { f32, f64, f16, bf16, i32, i64, i16, i8, u8, boolean };
 
 std::size_t size_in_bytes(ElementType type);
 /// As files spell it: "F32".
@@ -65,12 +68,8 @@ class SafetensorsReader {
   /// Throws DataError naming the file, and the tensor where one is at fault: missing, unreadable,
   /// truncated, malformed or oversized header, unknown dtype, duplicate name, wrong byte range.
   explicit SafetensorsReader(const std::filesystem::path& path);
-  ~SafetensorsReader();
-  SafetensorsReader(SafetensorsReader&& other) noexcept;
-  SafetensorsReader& operator=(SafetensorsReader&&) = delete;
-  SafetensorsReader(const SafetensorsReader&) = delete;
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return reader_.path(); }
   /// In the order of their data.
   const std::vector<TensorEntry>& entries() const { return entries_; }
   /// The "__metadata__" of the header; empty where absent.
@@ -94,8 +93,7 @@ class SafetensorsReader {
   const TensorEntry& typed_entry(std::string_view name, ElementType type) const;
   void parse_header(std::string_view header, std::uint64_t data_offset, std::uint64_t data_bytes);
 
-  std::filesystem::path path_;
-  int descriptor_ = -1;
+  FileReader reader_;
   std::vector<TensorEntry> entries_;
   std::map<std::string, std::size_t, std::less<>> index_;
   Metadata metadata_;
@@ -108,6 +106,10 @@ struct TensorView {
   std::vector<std::int64_t> shape;
   std::span<const std::byte> data;
 };
+
+/// Throws DataError naming `file`: the name of `tensor` is in `names` or is "__metadata__", or its
+/// data have another size than type and shape say. Adds the name to `names`.
+void check_tensor(const std::string& file, const TensorView& tensor, std::set<std::string>& names);
 
 /// Sees the bytes of a safetensors file, in order, while they are written.
 class WriteObserver {

@@ -15,29 +15,6 @@ constexpr std::size_t kHeaderAlignment = 8;  // of the data that follow
 /// Observers see bytes while they are still in the cache.
 constexpr std::size_t kWrittenAtOnceBytes = std::size_t{1} << 20;
 
-void check(const std::string& file, const TensorView& tensor, std::set<std::string>& names) {
-  LOCKSTEP_CHECK(tensor.name != "__metadata__" && names.insert(tensor.name).second,
-                 DataError,
-                 "{}: the name '{}' is taken",
-                 file,
-                 tensor.name);
-  std::uint64_t bytes = size_in_bytes(tensor.type);
-  for (std::int64_t extent : tensor.shape)
-    LOCKSTEP_CHECK(extent >= 0 && !__builtin_mul_overflow(bytes, std::uint64_t(extent), &bytes),
-                   DataError,
-                   "{}: tensor '{}' has an impossible extent of {}",
-                   file,
-                   tensor.name,
-                   extent);
-  LOCKSTEP_CHECK(bytes == tensor.data.size(),
-                 DataError,
-                 "{}: tensor '{}' needs {} bytes by its shape, got {}",
-                 file,
-                 tensor.name,
-                 bytes,
-                 tensor.data.size());
-}
-
 std::string header_of(const std::string& file,
                       std::span<const TensorView* const> tensors,
                       const Metadata& metadata) {
@@ -63,6 +40,29 @@ std::string header_of(const std::string& file,
 
 }  // namespace
 
+void check_tensor(const std::string& file, const TensorView& tensor, std::set<std::string>& names) {
+  LOCKSTEP_CHECK(tensor.name != "__metadata__" && names.insert(tensor.name).second,
+                 DataError,
+                 "{}: the name '{}' is taken",
+                 file,
+                 tensor.name);
+  std::uint64_t bytes = size_in_bytes(tensor.type);
+  for (std::int64_t extent : tensor.shape)
+    LOCKSTEP_CHECK(extent >= 0 && !__builtin_mul_overflow(bytes, std::uint64_t(extent), &bytes),
+                   DataError,
+                   "{}: tensor '{}' has an impossible extent of {}",
+                   file,
+                   tensor.name,
+                   extent);
+  LOCKSTEP_CHECK(bytes == tensor.data.size(),
+                 DataError,
+                 "{}: tensor '{}' needs {} bytes by its shape, got {}",
+                 file,
+                 tensor.name,
+                 bytes,
+                 tensor.data.size());
+}
+
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const TensorView> tensors,
                        const Metadata& metadata,
@@ -71,7 +71,7 @@ void write_safetensors(const std::filesystem::path& path,
   std::set<std::string> names;
   std::vector<const TensorView*> order;
   for (const TensorView& tensor : tensors) {
-    check(file, tensor, names);
+    check_tensor(file, tensor, names);
     order.push_back(&tensor);
   }
   std::stable_sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {

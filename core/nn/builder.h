@@ -168,13 +168,22 @@ class Builder {
 
   /// Losses: the weighted sum over the micro-batch (see the operators); metrics "loss" and
   /// "correct" receive it, and "counted" where labels may be ignored. logits: [N, K] or [N, T, K],
-  /// labels: [N] or [N, T] i32 / prediction, target: [N, D].
+  /// labels: [N] or [N, T] i32 / prediction, target: [N, D] / logits, target: [N, L], one label a
+  /// column, f32 in [0, 1]; "correct" is the share of labels that are right.
   Value softmax_cross_entropy(Value logits,
                               Value labels,
                               float label_smoothing = 0.0f,
                               std::optional<std::int32_t> ignore_index = {},
                               SourceLoc where = SourceLoc::current());
   Value mean_squared_error(Value prediction, Value target, SourceLoc where = SourceLoc::current());
+  Value l1_loss(Value prediction, Value target, SourceLoc where = SourceLoc::current());
+  Value huber_loss(Value prediction,
+                   Value target,
+                   float delta = 1.0f,
+                   SourceLoc where = SourceLoc::current());
+  Value binary_cross_entropy_with_logits(Value logits,
+                                         Value target,
+                                         SourceLoc where = SourceLoc::current());
 
   /// Layers built until the returned object dies have "name." before theirs.
   class Scope {
@@ -211,6 +220,10 @@ class Builder {
   Value norm_or_bias(const std::string& name, const Shape& shape, const Init& init);
   int running_statistic(const std::string& name, std::int64_t channels, float init, float momentum);
   int metric(const std::string& name);
+  Value regression_loss(std::shared_ptr<const Operator> op,
+                        Value prediction,
+                        Value target,
+                        SourceLoc where);
   Value batch_norm_training(Value x,
                             const BatchNormOptions& options,
                             const std::string& path,
@@ -236,5 +249,9 @@ using LossFunction = std::function<Value(Builder&, Value prediction, Value targe
 /// The usual losses, for Trainer and train_step.
 Value softmax_cross_entropy(Builder& nn, Value logits, Value labels);
 Value mean_squared_error(Builder& nn, Value prediction, Value target);
+Value l1_loss(Builder& nn, Value prediction, Value target);
+/// With delta 1.
+Value huber_loss(Builder& nn, Value prediction, Value target);
+Value binary_cross_entropy_with_logits(Builder& nn, Value logits, Value target);
 
 }  // namespace lockstep

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/nn/builder.h"
 #include "core/nn/trace.h"
-#include "core/ops/mean_squared_error.h"
+#include "core/ops/binary_cross_entropy.h"
+#include "core/ops/regression_losses.h"
 #include "core/ops/softmax_cross_entropy.h"
 
 namespace lockstep {
@@ -39,13 +40,40 @@ Value Builder::softmax_cross_entropy(Value logits,
   return {&graph_, outputs[0]};
 }
 
+Value Builder::regression_loss(std::shared_ptr<const Operator> op,
+                               Value prediction,
+                               Value target,
+                               SourceLoc where) {
+  const std::string path = layer_path("", name_of(op->kind()).data());
+  const auto outputs = graph_.add_node(
+      std::move(op), {prediction.id(), target.id(), sample_weight().id()}, path, where);
+  graph_.accumulate_into(outputs[0], metric("loss"));
+  return {&graph_, outputs[0]};
+}
+
 Value Builder::mean_squared_error(Value prediction, Value target, SourceLoc where) {
+  return regression_loss(
+      std::make_shared<ops::MeanSquaredError>(mode() == Mode::training), prediction, target, where);
+}
+
+Value Builder::l1_loss(Value prediction, Value target, SourceLoc where) {
+  return regression_loss(
+      std::make_shared<ops::L1Loss>(mode() == Mode::training), prediction, target, where);
+}
+
+Value Builder::huber_loss(Value prediction, Value target, float delta, SourceLoc where) {
+  return regression_loss(
+      std::make_shared<ops::HuberLoss>(delta, mode() == Mode::training), prediction, target, where);
+}
+
+Value Builder::binary_cross_entropy_with_logits(Value logits, Value target, SourceLoc where) {
   const auto outputs =
-      graph_.add_node(std::make_shared<ops::MeanSquaredError>(mode() == Mode::training),
-                      {prediction.id(), target.id(), sample_weight().id()},
-                      layer_path("", "mean_squared_error"),
+      graph_.add_node(std::make_shared<ops::BinaryCrossEntropy>(mode() == Mode::training),
+                      {logits.id(), target.id(), sample_weight().id()},
+                      layer_path("", "binary_cross_entropy"),
                       where);
   graph_.accumulate_into(outputs[0], metric("loss"));
+  graph_.accumulate_into(outputs[1], metric("correct"));
   return {&graph_, outputs[0]};
 }
 
@@ -55,6 +83,18 @@ Value softmax_cross_entropy(Builder& nn, Value logits, Value labels) {
 
 Value mean_squared_error(Builder& nn, Value prediction, Value target) {
   return nn.mean_squared_error(prediction, target);
+}
+
+Value l1_loss(Builder& nn, Value prediction, Value target) {
+  return nn.l1_loss(prediction, target);
+}
+
+Value huber_loss(Builder& nn, Value prediction, Value target) {
+  return nn.huber_loss(prediction, target);
+}
+
+Value binary_cross_entropy_with_logits(Builder& nn, Value logits, Value target) {
+  return nn.binary_cross_entropy_with_logits(logits, target);
 }
 
 }  // namespace lockstep

@@ -32,10 +32,21 @@ float lr_at(const LrSchedule& schedule, float lr, std::int64_t t) {
   throw InternalError("unknown schedule");
 }
 
+LrSchedule over_run(LrSchedule schedule, std::int64_t steps) {
+  if (schedule.warmup_steps == 0)
+    schedule.warmup_steps = std::int64_t(double(schedule.warmup_ratio) * double(steps));
+  if (schedule.decay_steps == 0) schedule.decay_steps = steps - schedule.warmup_steps;
+  return schedule;
+}
+
 void validate(const LrSchedule& s, float lr) {
   LOCKSTEP_CHECK(s.warmup_steps >= 0 && s.decay_steps >= 0 && s.step_every >= 0,
                  ConfigError,
                  "lr-schedule: warmup-steps, decay-steps and step-every must not be negative");
+  LOCKSTEP_CHECK(s.warmup_ratio >= 0.0f && s.warmup_ratio <= 1.0f,
+                 ConfigError,
+                 "lr-schedule: warmup-ratio must be in [0, 1], got {}",
+                 s.warmup_ratio);
   LOCKSTEP_CHECK(s.min_lr >= 0.0f && s.min_lr <= lr,
                  ConfigError,
                  "lr-schedule: min-lr must be between 0 and lr = {}, got {}",

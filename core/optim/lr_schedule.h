@@ -17,7 +17,10 @@ struct LrSchedule {
   enum class Kind : std::uint8_t { constant, linear, step, cosine };
   Kind kind = Kind::constant;
   std::int64_t warmup_steps = 0;
-  std::int64_t decay_steps = 0;  ///< 0: the rest of the run; the Trainer fills it in
+  /// Where warmup_steps is 0: they are this share of the run's steps, rounded down; over_run()
+  /// fills them in.
+  float warmup_ratio = 0;
+  std::int64_t decay_steps = 0;  ///< 0: the rest of the run, as over_run() fills it in
   std::int64_t step_every = 0;   ///< step: 0 means a third of decay_steps
   float step_factor = 0.1f;
   float min_lr = 0.0f;
@@ -26,8 +29,12 @@ struct LrSchedule {
 /// The rate for step `t` (from 0) of a schedule whose decay_steps is set.
 float lr_at(const LrSchedule& schedule, float lr, std::int64_t t);
 
-/// Throws ConfigError naming the setting: negative lengths, min_lr above lr, a factor outside (0,
-/// 1].
+/// `schedule` with what depends on the length of a run of `steps` steps: warmup_steps of
+/// warmup_ratio, and decay_steps.
+LrSchedule over_run(LrSchedule schedule, std::int64_t steps);
+
+/// Throws ConfigError naming the setting: negative lengths, a ratio outside [0, 1], min_lr above
+/// lr, a factor outside (0, 1].
 void validate(const LrSchedule& schedule, float lr);
 
 std::string to_string(const LrSchedule& schedule);

@@ -35,7 +35,7 @@ void validate(const Optimizer& optimizer) {
                    ConfigError,
                    "optimizer: nesterov needs a momentum above 0");
   } else {
-    const auto& adamw = std::get<Adamw>(optimizer);
+    const auto& adamw = std::get<AdamW>(optimizer);
     expect_share("beta1", adamw.beta1);
     expect_share("beta2", adamw.beta2);
     LOCKSTEP_CHECK(std::isfinite(adamw.eps) && adamw.eps > 0.0f,
@@ -65,7 +65,7 @@ std::string to_string(const Optimizer& optimizer) {
                        sgd->momentum,
                        sgd->nesterov ? " nesterov" : "",
                        sgd->weight_decay);
-  const auto& a = std::get<Adamw>(optimizer);
+  const auto& a = std::get<AdamW>(optimizer);
   return fmt::format("adamw lr={} beta1={} beta2={} eps={} weight_decay={}",
                      a.lr,
                      a.beta1,

@@ -16,7 +16,7 @@ struct Sgd {
 };
 
 /// Adam with decoupled weight decay; the update is AdamwUpdate's (core/exec/backend.h).
-struct Adamw {
+struct AdamW {
   float lr = 1e-3f;
   float beta1 = 0.9f;
   float beta2 = 0.999f;
@@ -24,7 +24,7 @@ struct Adamw {
   float weight_decay = 0.01f;
 };
 
-using Optimizer = std::variant<Sgd, Adamw>;
+using Optimizer = std::variant<Sgd, AdamW>;
 
 /// Throws ConfigError naming the setting: rates negative or not finite, momentum or betas outside
 /// [0, 1), Nesterov without momentum.

@@ -42,8 +42,9 @@ class Bf16Pass {
     }
     for (ValueId value : node.inputs)
       if (value == input_ && graph_.value(value).type.dtype == DType::f32) cast_input(node);
-    // A regression's target is fp32, and so is the difference to it.
-    if (node.op->kind() == OpKind::mean_squared_error) cast_back(node, node.inputs[0]);
+    // Against a target that is fp32, the prediction is fp32 too.
+    if (node.op->is_loss() && graph_.value(node.inputs[1]).type.dtype == DType::f32)
+      cast_back(node, node.inputs[0]);
     rewriter_.copy(node);
   }
 

@@ -4,7 +4,10 @@
 /// The C++ interface of Lockstep in one header.
 #include "core/base/error.h"
 #include "core/data/loader.h"
+#include "core/data/preprocessing.h"
 #include "core/data/sources.h"
+#include "core/exec/predictor.h"
+#include "core/io/preprocessing_file.h"
 #include "core/nn/builder.h"
 #include "core/nn/zoo.h"
 #include "core/optim/lr_schedule.h"

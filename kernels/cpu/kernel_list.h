@@ -6,8 +6,8 @@
 #include "core/exec/kernel.h"
 #include "core/ops/ops.h"
 
-/// One factory for each operator, defined in the file with the operator's stem (gradients beside
-/// the forward kernel). A missing one is a link error.
+/// One factory for each operator, defined in the file with the stem of the operator's header
+/// (gradients beside the forward kernel). A missing one is a link error.
 namespace lockstep::cpu {
 
 #define LOCKSTEP_VIEW_OP(Type, stem)

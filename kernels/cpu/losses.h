@@ -9,8 +9,8 @@
 /// Loops of the losses.
 namespace lockstep::cpu {
 
-/// Sums over the rows of a micro-batch before the weight of a row: row n is added, in fp64, to
-/// partial sum n % (kLanes / 2) of the instruction set, and the partial sums pairwise.
+/// Sums over the rows (or elements) of a micro-batch before the weight of a row: row n is added, in
+/// fp64, to partial sum n % (kLanes / 2) of the instruction set, and the partial sums pairwise.
 struct LossSums {
   double loss = 0;
   std::int64_t correct = 0;
@@ -30,17 +30,27 @@ struct CrossEntropyArgs {
   std::int32_t ignored = kNoLabel;  ///< rows with this label count in nothing
 };
 
-struct SquaredErrorArgs {
-  const float* x = nullptr;  ///< [samples, features]
+/// Of the losses whose target has the shape of the prediction.
+struct ElementLossArgs {
+  const float* x = nullptr;  ///< [samples, features]: predictions or logits
   const float* target = nullptr;
   float* dx = nullptr;  ///< may be `x`; null: not wanted
   std::int64_t samples = 0, features = 0;
-  float dx_factor = 0;  ///< dx = dx_factor * (x - target)
+  float dx_factor = 0;  ///< dx = dx_factor * what the loop says
+  float delta = 0;      ///< huber_error
 };
 
 LOCKSTEP_STORED_LOOP(LossSums, cross_entropy, (const CrossEntropyArgs<T>& args));
-/// The sum of (x - target)^2; the features of a sample are summed in an order of their own.
-LOCKSTEP_LOOP(double, squared_error, (const SquaredErrorArgs& args));
+/// The sum of the losses of the differences d = x - target; the features of a sample are summed in
+/// an order of their own. squared_error: d^2, and dx = dx_factor * d.
+LOCKSTEP_LOOP(double, squared_error, (const ElementLossArgs& args));
+/// |d|, and dx = dx_factor * sign(d).
+LOCKSTEP_LOOP(double, absolute_error, (const ElementLossArgs& args));
+/// d^2 / 2 up to `delta`, then delta (|d| - delta / 2), and dx = dx_factor * (d, at most +-delta).
+LOCKSTEP_LOOP(double, huber_error, (const ElementLossArgs& args));
+/// Binary cross-entropy with logits, a row for each element; `counted` stays 0. dx = dx_factor *
+/// (sigmoid(x) - target).
+LOCKSTEP_LOOP(LossSums, binary_cross_entropy, (const ElementLossArgs& args));
 
 /// Element by element, for tests of their error: e^x for x <= 0 and ln x for x >= 1.
 LOCKSTEP_LOOP(void, exp_nonpositive_array, (float* y, const float* x, std::int64_t elems));

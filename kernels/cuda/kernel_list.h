@@ -7,9 +7,10 @@
 #include "core/ops/ops.h"
 #include "kernels/cuda/device.h"
 
-/// One factory for each operator, defined in the .cu file with the operator's stem (a gradient in
-/// its operator's file or, where that is long, in <stem>_bwd.cu). A missing one is a link error.
-/// `device` outlives the kernel.
+/// One factory for each operator, defined in the .cu file with the stem of the operator's header (a
+/// gradient in its operator's file or, where that is long, in <stem>_bwd.cu; losses whose target
+/// has the shape of the prediction in element_losses.cu). A missing one is a link error. `device`
+/// outlives the kernel.
 namespace lockstep::cuda {
 
 #define LOCKSTEP_VIEW_OP(Type, stem)

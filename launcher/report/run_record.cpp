@@ -148,8 +148,7 @@ void check_holds_run(const std::string& folder) {
   if (!fs::is_directory(status))
     throw DataError(fmt::format("{} is no folder{}", folder, error ? ": " + error.message() : ""),
                     "name the folder of a run, not a file in it");
-  for (const char* name : {"metrics.jsonl", "config.toml", "history.jsonl"})
-    if (fs::exists(fs::path(folder) / name, error)) return;
+  if (holds_run(folder)) return;
   throw DataError(
       fmt::format("{} holds no run: neither metrics.jsonl nor config.toml nor history.jsonl",
                   folder),
@@ -190,6 +189,13 @@ std::string Summary::text(std::string_view name) const { return value_in(values,
 std::string RunRecord::config_value(std::string_view key) const { return value_in(config, key); }
 std::string RunRecord::environment_value(std::string_view key) const {
   return value_in(environment, key);
+}
+
+bool holds_run(const std::string& folder) {
+  std::error_code error;
+  for (const char* name : {"metrics.jsonl", "config.toml", "history.jsonl"})
+    if (fs::exists(fs::path(folder) / name, error)) return true;
+  return false;
 }
 
 RunRecord read_run(const std::string& folder) {

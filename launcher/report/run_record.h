@@ -130,6 +130,9 @@ struct RunRecord {
 /// a rollback), files of a newer format.
 RunRecord read_run(const std::string& folder);
 
+/// Whether `folder` has one of the files that every run writes.
+bool holds_run(const std::string& folder);
+
 /// Fills `run` from the run's text files but metrics.jsonl: read_run()'s first half.
 void read_run_files(RunRecord& run);
 

@@ -104,7 +104,7 @@ void check_training(const ModelCase& test_case, const std::string& kind) {
       kind == "sgd"
           ? Optimizer(Sgd{.lr = test_case.sgd_lr, .momentum = 0.9f, .weight_decay = 5e-4f})
           : Optimizer(
-                Adamw{.lr = test_case.adamw_lr, .eps = test_case.adamw_eps, .weight_decay = 5e-4f});
+                AdamW{.lr = test_case.adamw_lr, .eps = test_case.adamw_eps, .weight_decay = 5e-4f});
   Model model(test_case, optimizer);
   GoldenModel golden(test_case.name);
   std::vector<double> losses;

@@ -6,12 +6,13 @@
 #include "core/ops/add.h"
 #include "core/ops/avg_pool2d.h"
 #include "core/ops/batch_norm.h"
+#include "core/ops/binary_cross_entropy.h"
 #include "core/ops/cast.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/global_avg_pool.h"
 #include "core/ops/linear.h"
 #include "core/ops/max_pool2d.h"
-#include "core/ops/mean_squared_error.h"
+#include "core/ops/regression_losses.h"
 #include "core/ops/relu.h"
 #include "core/ops/scale.h"
 #include "core/ops/softmax_cross_entropy.h"
@@ -201,15 +202,39 @@ TEST(AgreementOperators, SoftmaxCrossEntropy) {
   check_softmax_cross_entropy("steep", 0.0f, 90);
 }
 
-TEST(AgreementOperators, MeanSquaredError) {
-  GoldenCase golden("mean_squared_error.small");
+template <typename Op, typename... Args>
+void check_regression_loss(const std::string& name, Args... args) {
+  GoldenCase golden(name + ".small");
   const ValueId x = golden.parameter("x"), target = golden.input("target");
   const ValueId weight = golden.constant("sample_weight", 1.0f / 13.0f);
-  const auto y = golden.apply<ops::MeanSquaredError>({x, target, weight}, true);
+  const auto y = golden.apply<Op>({x, target, weight}, args..., true);
   const auto grads = golden.gradients(y[0], kNoValue);
   golden.run();
   golden.expect("loss", y[0], 13 * 7);
   golden.expect("grad_x", grads[0], 1);
+}
+
+TEST(AgreementOperators, RegressionLosses) {
+  check_regression_loss<ops::MeanSquaredError>("mean_squared_error");
+  check_regression_loss<ops::L1Loss>("l1_loss");
+  check_regression_loss<ops::HuberLoss>("huber_loss", 0.5f);
+}
+
+void check_binary_cross_entropy(const std::string& name) {
+  GoldenCase golden("binary_cross_entropy." + name);
+  const ValueId x = golden.parameter("x"), target = golden.input("target");
+  const ValueId weight = golden.constant("sample_weight", 1.0f / 13.0f);
+  const auto y = golden.apply<ops::BinaryCrossEntropy>({x, target, weight}, true);
+  const auto grads = golden.gradients(y[0], kNoValue);
+  golden.run();
+  golden.expect("loss", y[0], 13 * 7);
+  golden.expect("correct", y[1], 1);
+  golden.expect("grad_x", grads[0], 1);
+}
+
+TEST(AgreementOperators, BinaryCrossEntropy) {
+  check_binary_cross_entropy("plain");
+  check_binary_cross_entropy("steep");
 }
 
 }  // namespace

@@ -37,6 +37,18 @@ TEST(LrSchedule, NonsenseIsRefused) {
   EXPECT_THROW(validate({.kind = Kind::cosine, .min_lr = 0.2f}, 0.1f), ConfigError);
   EXPECT_THROW(validate({.kind = Kind::step, .step_factor = 0.0f}, 0.1f), ConfigError);
   EXPECT_THROW(validate({.warmup_steps = -1}, 0.1f), ConfigError);
+  EXPECT_THROW(validate({.warmup_ratio = 1.5f}, 0.1f), ConfigError);
+}
+
+TEST(LrSchedule, TheLengthOfTheRunFillsIn) {
+  const LrSchedule half = over_run({.warmup_ratio = 0.05f}, 250);
+  EXPECT_EQ(half.warmup_steps, 12);
+  EXPECT_EQ(half.decay_steps, 238);
+  EXPECT_EQ(over_run({.warmup_ratio = 0.05f}, 3).warmup_steps, 0);
+  const LrSchedule given =
+      over_run({.warmup_steps = 7, .warmup_ratio = 0.5f, .decay_steps = 9}, 100);
+  EXPECT_EQ(given.warmup_steps, 7);
+  EXPECT_EQ(given.decay_steps, 9);
 }
 
 }  // namespace

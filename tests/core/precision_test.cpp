@@ -75,6 +75,34 @@ TEST_P(LoweredGraph, TextShowsWhichValuesAreBf16) {
               ::testing::Not(HasSubstr("bf16")));
 }
 
+// Inputs are rounded to bf16, targets that are numbers are not: the loss sees the prediction in
+// fp32.
+TEST(LoweredLoss, ATargetInFp32MeetsAPredictionInFp32) {
+  data::SampleSpec spec;
+  spec.input = {Shape{6}, DType::f32};
+  spec.target = {Shape{3}, DType::f32};
+  Builder::Settings settings;
+  settings.micro_batch = 4;
+  settings.precision = Precision::bf16;
+  const auto model = [](Builder& nn, Value x) { return nn.linear(x, {.out_features = 3}); };
+  const LossFunction losses[] = {
+      mean_squared_error, l1_loss, huber_loss, binary_cross_entropy_with_logits};
+  for (const LossFunction& loss : losses) {
+    const Graph graph = trace(model, loss, spec, settings);
+    int found = 0;
+    for (const Node& node : graph.nodes()) {
+      if (node.op->kind() == OpKind::linear) {
+        EXPECT_EQ(graph.value(node.outputs[0]).type.dtype, DType::bf16);
+      }
+      if (!node.op->is_loss()) continue;
+      ++found;
+      for (const ValueId input : node.inputs)
+        EXPECT_EQ(graph.value(input).type.dtype, DType::f32) << name_of(node.op->kind());
+    }
+    EXPECT_EQ(found, 1);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, LoweredGraph, ::testing::Values("resnet20", "convnet"));
 
 }  // namespace

@@ -57,6 +57,17 @@ double worst_difference(const Picture& a, const Picture& b) {
   return worst;
 }
 
+TEST(JpegDecoder, ExactIsTheWholePictureAtItsOwnScale) {
+  const std::string file = jpeg_file(photo_like(160, 120, 1));
+  AnyImageDecoder decoder;
+  const ImageSize size = decoder.open("a file", bytes_of(file)), target{20, 15};
+  EXPECT_LT(decoder.decode(whole(size), target).view.width, 160);
+  decoder.open("a file", bytes_of(file));
+  const DecodedCrop exact = decoder.decode(whole(size), target, DecodeScale::exact);
+  EXPECT_EQ(exact.view.width, 160);
+  EXPECT_EQ(copy(exact.view).pixels, decoded(file).pixels);
+}
+
 TEST(PngDecoder, IsLossless) {
   const Picture picture = gradient(37, 23, 3);
   EXPECT_EQ(decoded(png_file(picture)).pixels, picture.pixels);

@@ -80,6 +80,38 @@ TEST_F(Images, FindsTheValidationFolder) {
   EXPECT_THAT(error(), HasSubstr("val/fox: a class that " + folder_ + "/train does not have"));
 }
 
+TEST_F(Images, ATrainedModelFindsItsClassesByName) {
+  add("train/cat/1.png", flat(1));
+  add("train/dog/1.png", flat(2));
+  add("train/fox/1.png", flat(3));
+  const Preprocessing trained = images(folder_ + "/train", {.size = 8}).train->preprocessing();
+  add("new/val/fox/1.png", flat(4));
+  const auto open_new = [&](const std::string& folder, double fraction) {
+    return open("images:" + folder_ + "/" + folder,
+                {.validation_fraction = fraction, .image_size = 8, .trained = &trained});
+  };
+  // Where a validation folder is there, it is what is evaluated.
+  DataSplit split = open_new("new", 0);
+  EXPECT_EQ(split.train, nullptr);
+  ASSERT_EQ(split.validation->size(), 1);
+  EXPECT_EQ(label_of(*split.validation, 0, 0), 2);
+  EXPECT_EQ(split.validation->class_names(), trained.class_names);
+  // Otherwise the share that is asked for, up to all.
+  split = open_new("train", 1);
+  ASSERT_EQ(split.validation->size(), 3);
+  EXPECT_EQ(label_of(*split.validation, 0, 1), 1);
+  EXPECT_EQ(open_new("train", 0.34).validation->size(), 1);
+  EXPECT_EQ(open_new("train", 0).validation, nullptr);
+  add("new/val/emu/1.png", flat(5));
+  EXPECT_THAT(error_of<DataError>([&] { open_new("new", 0); }), HasSubstr("val/emu"));
+  // Samples of another size are not what the model was trained on.
+  EXPECT_THAT(error_of<ConfigError>([&] {
+                open("images:" + folder_ + "/train",
+                     {.validation_fraction = 1, .image_size = 9, .trained = &trained});
+              }),
+              HasSubstr("u8[9, 9, 3]"));
+}
+
 TEST_F(Images, SplitsAFlatFolderBySeed) {
   for (int i = 0; i < 20; ++i) add("c" + std::to_string(i % 2) + "/" + std::to_string(i), flat(i));
   const auto kept = [&](std::uint64_t seed) {
@@ -259,7 +291,7 @@ TEST_F(SkippedImages, AreErrorsUnlessAskedFor) {
 TEST_F(SkippedImages, AreAnErrorWhereNoneIsGood) {
   for (int i = 0; i < 8; ++i) add("a/" + std::to_string(i), "no image");
   EXPECT_THAT(error_of<DataError>([&] { loaded(1, true); }),
-              HasSubstr("8 samples in a row are bad; the last: "));
+              HasSubstr("8 samples in a row are bad; the first: "));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/data/reduced_dataset.h"
 #include "core/data/sampler.h"
 #include "core/data/sources.h"
 #include "tests/data/data_fixture.h"
@@ -257,6 +258,25 @@ TEST(Loader, RefusesOptionsOutOfRange) {
               HasSubstr("flip needs images, u8[H, W, C], but numbers has samples of f32[1]"));
   EXPECT_THAT(error({.augmentation = {.shift = 28}}, glyphs(10, 1).train),
               HasSubstr("shift:28 could move a picture of u8[28, 28, 1] out of sight"));
+}
+
+TEST(ReducedDataset, HasTheOthersInOrder) {
+  const auto whole = std::make_shared<Numbers>(8);
+  const auto values = [](const Dataset& dataset) {
+    std::vector<float> all;
+    for (std::int64_t i = 0; i < dataset.size(); ++i) {
+      std::int32_t label = 0;
+      dataset.load(0,
+                   i,
+                   reinterpret_cast<std::byte*>(&all.emplace_back()),
+                   reinterpret_cast<std::byte*>(&label));
+    }
+    return all;
+  };
+  EXPECT_THAT(values(ReducedDataset(whole, {0, 3, 4, 7})), testing::ElementsAre(1, 2, 5, 6));
+  EXPECT_THAT(values(ReducedDataset(whole, {0, 1, 2, 4, 5, 6, 7})), testing::ElementsAre(3));
+  EXPECT_EQ(ReducedDataset(whole, {2}).size(), 7);
+  EXPECT_EQ(ReducedDataset(whole, {2}).original(2), 3);
 }
 
 }  // namespace

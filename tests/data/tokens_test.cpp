@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/data/ignore_label.h"
+#include "core/data/preprocessing.h"
 #include "core/data/sources.h"
 #include "core/data/utf8.h"
 #include "tests/data/data_fixture.h"
@@ -61,6 +62,28 @@ TEST_F(Tokens, TextNumbersItsCharactersInOrderAndKeepsTheLastTenth) {
   EXPECT_EQ(last.y[1], kIgnoreIndex);
   EXPECT_EQ(last.y[3], kIgnoreIndex);
   EXPECT_EQ(split.validation->spec().ignore_index, kIgnoreIndex);
+}
+
+TEST_F(Tokens, OtherTextHasTheNumbersThatTrainingGave) {
+  std::string content;
+  for (int i = 0; i < 25; ++i) content += "caé\n";
+  const Preprocessing trained =
+      open("text:" + write("t.txt", content), {.context = 4}).train->preprocessing();
+  // Of its own characters, c would be 0.
+  const std::string other = write("other.txt", "cécéc");
+  const DataSplit all =
+      open("text:" + other, {.validation_fraction = 1, .context = 4, .trained = &trained});
+  EXPECT_EQ(all.train, nullptr);
+  ASSERT_EQ(all.validation->size(), 1);
+  EXPECT_EQ(load(*all.validation, 0).x, (std::vector<std::int32_t>{2, 3, 2, 3}));
+  EXPECT_EQ(load(*all.validation, 0).y, (std::vector<std::int32_t>{3, 2, 3, 2}));
+  EXPECT_EQ(all.validation->spec().classes, 4);
+  const std::string strange = write("strange.txt", "caéz");
+  EXPECT_THAT(error_of<DataError>([&] {
+                open("text:" + strange,
+                     {.validation_fraction = 1, .context = 2, .trained = &trained});
+              }),
+              testing::AllOf(testing::HasSubstr("strange.txt"), testing::HasSubstr("'z'")));
 }
 
 TEST_F(Tokens, RandomWindowsDependOnSeedEpochAndIndexAloneAndReachEveryPlace) {

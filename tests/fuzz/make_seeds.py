@@ -3,8 +3,8 @@
 """Writes the seeds of the fuzzers into tests/fuzz/corpus/TARGET/seed_*: whole files of each kind and
 the classical malformed ones. The JPEG seeds, which Python's library cannot write, are committed as
 they are. Inputs that fuzzers found lie beside them under other names."""
-from seeds import checkpoints, datasets, images, runs, settings
+from seeds import checkpoints, datasets, images, preprocessing, runs, settings, torch_files
 
 if __name__ == "__main__":
-    for family in (checkpoints, datasets, images, runs, settings):
+    for family in (checkpoints, datasets, images, preprocessing, runs, settings, torch_files):
         family.write()

@@ -2,13 +2,14 @@
 #include "core/ops/add.h"
 #include "core/ops/avg_pool2d.h"
 #include "core/ops/batch_norm.h"
+#include "core/ops/binary_cross_entropy.h"
 #include "core/ops/cast.h"
 #include "core/ops/dropout.h"
 #include "core/ops/gelu.h"
 #include "core/ops/global_avg_pool.h"
 #include "core/ops/max_pool2d.h"
-#include "core/ops/mean_squared_error.h"
 #include "core/ops/normalize.h"
+#include "core/ops/regression_losses.h"
 #include "core/ops/relu.h"
 #include "core/ops/scale.h"
 #include "tests/gpu/rates.h"
@@ -120,7 +121,13 @@ void time_elementwise(Rates& rates) {
   }
   for (std::int64_t bytes : sizes) {
     const TensorType x = f32({bytes / 4096, 1024});
-    rates.time({.name = "mean_squared_error"}, ops::MeanSquaredError(true), {x, x, f32({1})});
+    const auto time = [&](const char* name, const Operator& op) {
+      rates.time({.name = name}, op, {x, x, f32({1})});
+    };
+    time("mean_squared_error", ops::MeanSquaredError(true));
+    time("l1_loss", ops::L1Loss(true));
+    time("huber_loss", ops::HuberLoss(1, true));
+    time("binary_cross_entropy", ops::BinaryCrossEntropy(true));
   }
 }
 

@@ -12,6 +12,15 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
 
+# Where shells and man look for them.
+foreach(file share/bash-completion/completions/lockstep share/zsh/site-functions/_lockstep
+    share/fish/vendor_completions.d/lockstep.fish share/man/man1/lockstep.1 share/man/man1/lockstep-train.1)
+  file(SIZE ${WORK}/prefix/${file} size)
+  if(size LESS 500)
+    message(FATAL_ERROR "${file} has ${size} bytes")
+  endif()
+endforeach()
+
 # No installed header may include one that is not installed.
 set(root ${WORK}/prefix/include)
 file(GLOB_RECURSE headers RELATIVE ${root} ${root}/*.h)
@@ -20,9 +29,9 @@ list(JOIN headers "" text)
 file(WRITE ${WORK}/all_headers.cpp "${text}")
 run(${COMPILER} -std=c++20 -fsyntax-only -I ${root} -I ${root}/lockstep ${WORK}/all_headers.cpp)
 
-# The user copies an example and trains on a table of their own: three well separated kinds.
+# The user copies the folder consumer/, all that it needs, and trains on a table of their own: three
+# well separated kinds.
 file(COPY ${CMAKE_CURRENT_LIST_DIR}/consumer DESTINATION ${WORK})
-file(COPY ${CMAKE_CURRENT_LIST_DIR}/../../examples/iris.cpp DESTINATION ${WORK}/consumer)
 set(table "length,width,kind\n")
 foreach(row RANGE 1 60)
   math(EXPR kind "${row} % 3")

@@ -58,6 +58,9 @@ TEST_F(Checkpoint, StateKeepsEveryBit) {
   state.skipped_in_row = 2;
   state.rollbacks = 3;
   state.left_out = {{0, 1}, {5, std::numeric_limits<std::int64_t>::max()}};
+  state.open_labels = 96;
+  state.open_loss = 0.1 + 0.7;
+  state.open_accuracy = 31.5;
   state.loss_mean = 0.1 + 0.2;
   state.loss_variance = std::numeric_limits<double>::denorm_min();
   state.loss_count = 70;
@@ -67,6 +70,9 @@ TEST_F(Checkpoint, StateKeepsEveryBit) {
   EXPECT_EQ(read.skipped_in_row, 2);
   EXPECT_EQ(read.rollbacks, 3);
   EXPECT_EQ(read.left_out, state.left_out);
+  EXPECT_EQ(read.open_labels, state.open_labels);
+  EXPECT_EQ(read.open_loss, state.open_loss);
+  EXPECT_EQ(read.open_accuracy, state.open_accuracy);
   EXPECT_EQ(read.loss_mean, state.loss_mean);
   EXPECT_EQ(read.loss_variance, state.loss_variance);
   EXPECT_EQ(read.loss_count, 70);

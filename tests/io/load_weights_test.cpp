@@ -92,7 +92,7 @@ TEST(LoadWeights, EveryMismatchIsInOneError) {
     EXPECT_THAT(error.what(), HasSubstr("bn.weight: expected F32, F64, F16 or BF16, got I64"));
     EXPECT_THAT(error.what(), HasSubstr("stem.weight: not in the model, got [1]"));
     EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("num_batches_tracked")));
-    EXPECT_THAT(error.hint(), HasSubstr("--init-skip"));
+    EXPECT_THAT(error.hint(), HasSubstr("--init-skip '^bn\\.'"));  // the last one
   }
 }
 
@@ -179,6 +179,28 @@ TEST(LoadWeights, TiedHeadMustEqualTheTable) {
     EXPECT_THROW(load(prefix, {1, 2}, {1, 2}, small_gpt()), DataError);
     EXPECT_THAT(load(prefix, {2, 1}, {1, 3}, untied)[2].values, ElementsAre(1, 3));
   }
+}
+
+TEST(LoadWeights, TheHintNamesTheHeadOfTheModel) {
+  WeightsFile file;
+  file.add<float>("x", ElementType::f32, {1}, {1});
+  const std::string path = file.write();
+  const auto hint = [&](const std::vector<Parameter>& model) {
+    try {
+      load_weights(path, model, {});
+    } catch (const DataError& error) {
+      return error.hint();
+    }
+    return std::string();
+  };
+  EXPECT_THAT(hint({parameter("conv1.weight", {1}), parameter("fc.bias", {3})}),
+              HasSubstr("'^fc\\.'"));
+  EXPECT_THAT(hint({parameter("classifier.0.weight", {1}), parameter("classifier.6.bias", {3})}),
+              HasSubstr("'^classifier\\.6\\.'"));
+  std::vector<Parameter> gpt = small_gpt();
+  EXPECT_THAT(hint(gpt), HasSubstr("'^transformer\\.wte\\.'"));
+  gpt.insert(gpt.begin(), parameter("lm_head.weight", {2, 1}));
+  EXPECT_THAT(hint(gpt), HasSubstr("'^lm_head\\.'"));
 }
 
 TEST(LoadWeights, OtherFilesAreRefusedByName) {

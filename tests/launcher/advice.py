@@ -4,9 +4,13 @@
 
 advice.py PROGRAM Advice|AdviceRanks
 """
+import contextlib
 import json
 import os
 import pathlib
+import re
+import subprocess
+import sys
 
 from images import png
 from program_test import ProgramTest, main
@@ -27,7 +31,7 @@ class AdviceTest(ProgramTest):
                                        "--out=run", "--force", f"--steps={steps}", *flags],
                                       {**ROOT, **(environment or {})})
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.out = result.stdout
+            self.out = self.log_of("run")
             summary = json.loads((self.folder / "run/summary.json").read_text())
             self.ledger_adds_up(summary)
             seconds = summary["ledger"][0]["seconds"]
@@ -48,7 +52,7 @@ class AdviceTest(ProgramTest):
                                        step["step_ms"], delta=1e-4 * step["step_ms"])
 
     def first(self, summary, cause, *texts):
-        """That advice is the first, and the end of the run says it."""
+        """That advice is the first, and the end of the run's log says it."""
         self.assertTrue(summary["advice"], summary["ledger"])
         advice = summary["advice"][0]
         self.assertEqual(advice["cause"], cause, summary)
@@ -56,6 +60,46 @@ class AdviceTest(ProgramTest):
         self.assertIn("advice                 " + advice["text"], self.out)
         for text in texts:
             self.assertIn(text, " ".join(str(value) for value in advice.values()))
+
+
+    def agrees_with_itself(self, summary):
+        """Advice gains more than the run's own spread, and says what the ledgers say."""
+        ledgers, error = summary["ledger"], summary["step_time_error"] or 0
+        exchange = [rank["comm_exposed"] / rank["seconds"] for rank in ledgers]
+        one_host = len({rank["host"] for rank in ledgers}) == 1
+        for advice in summary["advice"]:
+            self.assertGreaterEqual(advice["gain"], max(0.05, 3 * error))
+            if one_host:
+                self.assertNotIn("faster network", advice["remedy"])
+            if advice["cause"] == "communication":
+                # What is exposed, and what moves while backward goes on.
+                self.assertLessEqual(advice["gain"],
+                                     min((rank["comm_exposed"] + rank["backward"]) / rank["seconds"]
+                                         for rank in ledgers))
+            if advice["cause"] != "slow_rank":
+                continue
+            slow = int(re.search(r"^rank (\d+) ", advice["text"])[1])
+            others = [share for rank, share in enumerate(exchange) if rank != slow]
+            waited = sum(others) / len(others)
+            self.assertAlmostEqual(advice["gain"], waited - exchange[slow], places=5)
+            times = float(re.search(r"takes ([\d.]+) times", advice["text"])[1])
+            self.assertAlmostEqual(times, (1 - exchange[slow]) / (1 - waited), delta=0.006)
+
+
+@contextlib.contextmanager
+def busy_cores(count):
+    """Other processes that always want to run."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def counts_run_queues():
+    return pathlib.Path("/proc/thread-self/schedstat").exists()
 
 
 class Advice(AdviceTest):
@@ -94,9 +138,11 @@ class Advice(AdviceTest):
 class AdviceRanks(AdviceTest):
     def test_a_healthy_run_gets_none_but_of_the_machine(self):
         # Other work on the cores is a slow rank, crowding and waiting for each other: no fault of the run.
-        advice = self.summary_of(100, NOISE, *CONVNET, "--ranks=2", "--device=cpu")["advice"]
+        summary = self.summary_of(100, NOISE, *CONVNET, "--ranks=2", "--device=cpu")
+        advice = summary["advice"]
         of_the_machine = {"communication", "slow_rank", "crowded"}
         self.assertLessEqual({one["cause"] for one in advice}, of_the_machine, advice)
+        self.agrees_with_itself(summary)
 
     def test_a_slow_folder(self):
         if self.has_address_sanitizer():
@@ -117,10 +163,27 @@ class AdviceRanks(AdviceTest):
         self.first(summary, "too_small", "--ranks 1")
 
     def test_a_slow_rank(self):
-        fault = "rank=1,phase=backward,times=1000000,do=sleep:0.02"
-        summary = self.summary_of(60, NOISE, *CONVNET, "--ranks=2",
+        fault = "rank=1,phase=backward,times=1000000,do=sleep:0.2"
+        summary = self.summary_of(24, NOISE, *CONVNET, "--ranks=2",
                                   environment={"LOCKSTEP_FAULT": fault})
         self.first(summary, "slow_rank", "rank 1", "forward and backward")
+        self.agrees_with_itself(summary)
+
+    def test_other_processes_on_the_cores(self):
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        if len(cores) < 2:
+            self.skipTest("two ranks share the only core anyway")
+        with busy_cores(2 * len(os.sched_getaffinity(0))):
+            summary = self.summary_of(60, NOISE, *CONVNET, "--ranks=2", "--device=cpu")
+        self.agrees_with_itself(summary)
+        causes = {advice["cause"] for advice in summary["advice"]}
+        if counts_run_queues():
+            # Each rank has a third of a core: its wait is no matter of the exchange.
+            self.assertGreater(max(rank["queued"] / rank["seconds"] for rank in summary["ledger"]),
+                               0.2, summary["ledger"])
+            self.assertNotIn("communication", causes)
+        else:
+            self.assertTrue(all(rank["queued"] is None for rank in summary["ledger"]))
 
     def test_two_ranks_on_one_core(self):
         core = min(os.sched_getaffinity(0))
@@ -132,7 +195,13 @@ class AdviceRanks(AdviceTest):
         summary = self.summary_of(400, "--data=synthetic:8x8x3:10", "--model=mlp",
                                   "--hidden=1024,1024", "--global-batch=2", "--micro-batch=1",
                                   "--ranks=2", "--workers=0", "--noise-scale-every=0")
-        self.first(summary, "communication", "--global-batch")
+        self.agrees_with_itself(summary)
+        lacks_cores = max((rank["queued"] or 0) / rank["seconds"] for rank in summary["ledger"])
+        waited = min(rank["comm_exposed"] / rank["seconds"] for rank in summary["ledger"])
+        if summary["advice"] and summary["advice"][0]["cause"] == "crowded":  # by other processes
+            self.assertGreaterEqual(lacks_cores, waited / 2)
+        else:
+            self.first(summary, "communication", "--global-batch")
 
     def test_too_small_a_bucket(self):
         summary = self.summary_of(200, "--data=synthetic:8x8x3:10", "--model=resnet20",

@@ -113,5 +113,30 @@ TEST(Console, AnOutputThatIsClosedIsGivenUp) {
   close(ends[1]);
 }
 
+// mpirun gives its ranks one, whatever its own output is.
+TEST(Console, APseudoTerminalOfALauncherIsNoTerminal) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(grantpt(terminal), 0);
+  ASSERT_EQ(unlockpt(terminal), 0);
+  const int screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  ASSERT_GE(screen, 0);
+  setenv("TERM", "xterm", 1);
+  Console::Kind alone{}, launched{};
+  {
+    const Replaced replaced(screen);
+    alone = console_kind();
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    launched = console_kind();
+  }
+  unsetenv("OMPI_COMM_WORLD_RANK");
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_EQ(alone, Console::Kind::terminal);
+  EXPECT_EQ(launched, Console::Kind::lines);
+  close(screen);
+  close(terminal);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -47,10 +47,55 @@ TEST(Flags, DefaultsAreThoseOfTheInterface) {
   EXPECT_EQ(flags.options.micro_batch, 32);
   EXPECT_EQ(flags.options.epochs, 1);
   EXPECT_EQ(flags.options.steps, 0);
-  EXPECT_EQ(std::get<Sgd>(flags.options.optimizer).lr, Sgd{}.lr);
-  const TrainFlags adamw = parse_train_flags({"--optimizer", "adamw"});
-  EXPECT_EQ(std::get<Adamw>(adamw.options.optimizer).weight_decay, Adamw{}.weight_decay);
-  EXPECT_EQ(std::get<Adamw>(adamw.options.optimizer).lr, Adamw{}.lr);
+  EXPECT_EQ(std::get<Sgd>(flags.options.optimizer).momentum, 0.9f);
+  EXPECT_EQ(flags.options.lr_schedule.kind, LrSchedule::Kind::cosine);
+  EXPECT_EQ(flags.options.lr_schedule.warmup_ratio, 0.05f);
+}
+
+TEST(Flags, EachModelHasItsRecipe) {
+  const auto words = [](const Arguments& arguments) {
+    const TrainOptions options = parse_train_flags(arguments).options;
+    return fmt::format("{}, {} ratio={} clip={}",
+                       to_string(options.optimizer),
+                       to_string(options.lr_schedule),
+                       options.lr_schedule.warmup_ratio,
+                       options.clip_norm);
+  };
+  const std::string cosine = "cosine warmup=0 decay=0 every=0 factor=0.1 min_lr=0 ratio=0.05";
+  const std::string constant = "constant warmup=0 decay=0 every=0 factor=0.1 min_lr=0 ratio=0";
+  const auto sgd = [](float lr, float momentum, float decay) {
+    return to_string(Sgd{.lr = lr, .momentum = momentum, .weight_decay = decay}) + ", ";
+  };
+  const auto adamw = [](float lr, float beta2, float decay) {
+    return to_string(AdamW{.lr = lr, .beta2 = beta2, .weight_decay = decay}) + ", ";
+  };
+  EXPECT_EQ(words({"--model=mlp"}), sgd(0.1f, 0, 0) + constant + " clip=0");
+  EXPECT_EQ(words({"--model=convnet"}), sgd(0.02f, 0.9f, 5e-4f) + cosine + " clip=0");
+  EXPECT_EQ(words({"--model=resnet50"}), sgd(0.1f, 0.9f, 1e-4f) + cosine + " clip=0");
+  EXPECT_EQ(words({"--model=vgg11"}), sgd(0.01f, 0.9f, 5e-4f) + cosine + " clip=0");
+  EXPECT_EQ(words({"--model=gpt", "--data=text:x"}),
+            adamw(1e-3f, 0.99f, 0.1f) + cosine + " clip=1");
+  EXPECT_EQ(words({"--model=gpt2-124m", "--data=text:x"}),
+            adamw(6e-4f, 0.95f, 0.1f) + cosine + " clip=1");
+  // What is typed wins, flag by flag; another optimizer has its own defaults.
+  EXPECT_EQ(words({"--lr=0.3", "--lr-schedule=constant", "--warmup-steps=0"}),
+            sgd(0.3f, 0.9f, 5e-4f) + constant + " clip=0");
+  EXPECT_EQ(words({"--optimizer=adamw"}), to_string(AdamW{}) + ", " + cosine + " clip=0");
+  EXPECT_EQ(words({"--model=gpt", "--data=text:x", "--optimizer=sgd", "--clip-norm=0"}),
+            to_string(Sgd{}) + ", " + cosine + " clip=0");
+}
+
+// As versions before the recipes wrote it.
+TEST(Flags, AnOldConfigurationKeepsItsMeaning) {
+  const TomlFile file(
+      "model = \"convnet\"\ndata = \"glyphs\"\noptimizer = \"sgd\"\nlr = 0.1\nmomentum = 0\n"
+      "nesterov = false\nweight-decay = 0\nclip-norm = 0\nlr-schedule = \"constant\"\n"
+      "warmup-steps = 0\n");
+  const TrainOptions options = parse_train_flags({"--config", file.path()}).options;
+  EXPECT_EQ(to_string(options.optimizer), to_string(Sgd{}));
+  EXPECT_EQ(to_string(options.lr_schedule), to_string(LrSchedule{}));
+  EXPECT_EQ(options.lr_schedule.warmup_ratio, 0);
+  EXPECT_EQ(options.clip_norm, 0);
 }
 
 TEST(Flags, BothFormsOfAFlag) {
@@ -79,7 +124,9 @@ TEST(Flags, BothFormsOfAFlag) {
 TEST(Flags, UnknownNamesOfferTheNearest) {
   EXPECT_THAT(error_of({"--modle", "mlp"}),
               AllOf(HasSubstr("unknown flag --modle"), HasSubstr("did you mean --model?")));
-  EXPECT_THAT(error_of({"--global_batch=3"}), HasSubstr("did you mean --global-batch?"));
+  EXPECT_THAT(error_of({"--glob_batch=3"}), HasSubstr("did you mean --global-batch?"));
+  EXPECT_THAT(error_of({"--batch=3"}), HasSubstr("--micro-batch"));
+  EXPECT_EQ(parse_train_flags({"--global_batch=48"}).options.global_batch, 48);
   EXPECT_THAT(error_of({"--model", "convent"}),
               AllOf(HasSubstr("unknown model 'convent'"), HasSubstr("--model convnet?")));
   EXPECT_THAT(error_of({"--optimizer", "adam"}), HasSubstr("--optimizer adamw?"));
@@ -111,20 +158,23 @@ TEST(Flags, Contradictions) {
   EXPECT_THAT(error_of({"--model=mlp", "--batch-norm=sync"}), HasSubstr("no batch norm"));
   EXPECT_THAT(error_of({"--steps=3", "--epochs=2"}), HasSubstr("--steps has no meaning with"));
   EXPECT_THAT(error_of({"--steps=3", "--samples=2"}), HasSubstr("--samples has no meaning with"));
-  EXPECT_THAT(error_of({"--min-lr=0.01"}), HasSubstr("--min-lr has no meaning"));
+  EXPECT_THAT(error_of({"--model=mlp", "--min-lr=0.01"}), HasSubstr("--min-lr has no meaning"));
   EXPECT_THAT(error_of({"--lr-schedule=cosine", "--step-every=2"}), HasSubstr("--step-every"));
-  EXPECT_THAT(error_of({"--no-decay=x"}), HasSubstr("weight decay 0"));
+  EXPECT_THAT(error_of({"--model=mlp", "--no-decay=x"}), HasSubstr("weight decay 0"));
   EXPECT_THAT(error_of({"--decay-all", "--no-decay=x", "--weight-decay=1"}),
               HasSubstr("give one of the two"));
   EXPECT_THAT(error_of({"--val-fraction=0.1"}), HasSubstr("--val-fraction has no meaning"));
   EXPECT_THAT(error_of({"--data=csv:a", "--augment=flip"}), HasSubstr("--augment has no meaning"));
+  EXPECT_THAT(error_of({"--data=glyphs", "--drop=a"}), HasSubstr("--drop has no meaning"));
+  EXPECT_THAT(error_of({"--model=mlp", "--data=csv:a", "--separator=.."}),
+              HasSubstr("--separator '..': expected auto, tab or one character"));
   EXPECT_THAT(error_of({"--image-size=32"}), HasSubstr("--image-size has no meaning"));
   EXPECT_THAT(error_of({"--augment=resized-crop"}), HasSubstr("resized-crop has no meaning"));
   EXPECT_THAT(error_of({"--data=images:x", "--augment=resized-crop:2"}),
               HasSubstr("expected a share of 0.001 to 1"));
   EXPECT_THAT(error_of({"--global-batch=16", "--micro-batch=32"}),
               HasSubstr("--micro-batch 32 is larger than --global-batch 16"));
-  EXPECT_THAT(error_of({"--nesterov"}), HasSubstr("esterov"));
+  EXPECT_THAT(error_of({"--model=mlp", "--nesterov"}), HasSubstr("esterov"));
   for (const std::string every : {"0", "10m"})
     EXPECT_THAT(error_of({"--on-spike=rollback", "--checkpoint-every=" + every}),
                 HasSubstr("alone, and --checkpoint-every is " + every));
@@ -174,6 +224,16 @@ TEST(Flags, WrittenConfigurationRepeatsTheRun) {
   const std::vector<Arguments> runs = {
       {},
       {"--model=mlp", "--hidden=none", "--data=csv:a b.csv", "--val-fraction=0.25", "--seed=9"},
+      {"--model=mlp",
+       "--data=csv:a.csv",
+       "--task=multi-label",
+       "--label-column=first, or last",
+       "--label-column=-1",
+       "--separator=tab",
+       "--missing=median",
+       "--drop=a#b",
+       "--drop=2",
+       "--id-column=id"},
       {"--model=resnet18",
        "--stem=cifar",
        "--batch-norm=group:16",
@@ -211,7 +271,9 @@ TEST(Flags, WrittenConfigurationRepeatsTheRun) {
        "--on-nonfinite=skip",
        "--on-spike=rollback",
        "--checkpoint-every=100",
-       "--label-smoothing=0.1"}};
+       "--label-smoothing=0.1"},
+      {"--loss=huber", "--huber-delta=0.25"},
+      {"--loss=bce"}};
   for (const Arguments& arguments : runs) {
     const std::string text = to_toml(parse_train_flags(arguments));
     const TomlFile file(text);
@@ -296,15 +358,37 @@ TEST(Flags, TheCommandLineWinsOverTheFile) {
                                               "--samples=100",
                                               "--global-batch=16"});
   EXPECT_EQ(flags.model.name, "convnet");
-  EXPECT_TRUE(std::holds_alternative<Adamw>(flags.options.optimizer));
+  EXPECT_TRUE(std::holds_alternative<AdamW>(flags.options.optimizer));
   EXPECT_EQ(flags.options.samples, 100);
   EXPECT_EQ(flags.options.epochs, 0);
-  EXPECT_EQ(flags.options.micro_batch, 16);
+  EXPECT_EQ(flags.options.micro_batch, 8);
   EXPECT_FALSE(flags.options.decay_all);
   EXPECT_THAT(error_of({"--config", file.path(), "--optimizer=adamw", "--momentum=0.5"}),
               HasSubstr("--momentum has no meaning"));
   EXPECT_THAT(error_of({"--config", file.path(), "--steps=3", "--samples=2"}),
               HasSubstr("--samples has no meaning"));
+}
+
+TEST(Flags, ALossOnTheCommandLineDropsWhatBelongsToTheOneInTheFile) {
+  const TomlFile huber(to_toml(parse_train_flags({"--loss=huber", "--huber-delta=0.25"})));
+  EXPECT_EQ(parse_train_flags({"--config", huber.path()}).huber_delta, 0.25f);
+  EXPECT_EQ(parse_train_flags({"--config", huber.path(), "--loss=huber"}).huber_delta, 0.25f);
+  const TrainFlags mae = parse_train_flags({"--config", huber.path(), "--loss=mae"});
+  EXPECT_EQ(mae.loss, "mae");
+  EXPECT_EQ(mae.huber_delta, 1.0f);
+  EXPECT_THAT(error_of({"--config", huber.path(), "--loss=mae", "--huber-delta=2"}),
+              HasSubstr("--huber-delta has no meaning"));
+  const TomlFile smoothed(to_toml(parse_train_flags({"--label-smoothing=0.1"})));
+  EXPECT_EQ(parse_train_flags({"--config", smoothed.path(), "--loss=mse"}).label_smoothing, 0.0f);
+  EXPECT_EQ(parse_train_flags({"--config", smoothed.path(), "--loss=auto"}).label_smoothing, 0.1f);
+}
+
+TEST(Flags, Losses) {
+  EXPECT_EQ(parse_train_flags({}).loss, "auto");
+  EXPECT_THAT(error_of({"--loss=l2"}), HasSubstr("--loss"));
+  EXPECT_THAT(error_of({"--huber-delta=2"}), HasSubstr("--huber-delta has no meaning"));
+  for (const std::string delta : {"0", "-1", "nan", "1e39"})
+    EXPECT_THAT(error_of({"--loss=huber", "--huber-delta=" + delta}), HasSubstr("--huber-delta"));
 }
 
 TEST(Flags, TheLastOfRepeatedFlagsCounts) {

@@ -30,7 +30,7 @@ class Plan(ProgramTest):
         self.assertEqual(plan["arena_bytes"], summary["activation_bytes"])
         self.assertEqual(plan["planned_bytes"], summary["memory_planned_bytes"])
         self.assertEqual(plan["limited_bytes"], summary["planned_bytes"])
-        line = next(line for line in result.stdout.splitlines() if line.startswith("memory "))
+        line = next(line for line in self.log_of("run").splitlines() if line.startswith("memory "))
         self.assertIn("planned", line)
         self.assertIn("measured", line)
         categories = plan["categories"]
@@ -175,9 +175,79 @@ class Plan(ProgramTest):
                                "--micro-batch=10", "--step-ms=8")["rows"][-1]
         self.assertGreater(slower["strong"]["communication_ms"],
                            last["strong"]["communication_ms"])
-        text = self.plan("--model=mlp", "--network=ib").stdout  # compute from the peaks of this machine
-        for words in ("assumed, not measured", "peaks measured here", "predicted, not measured"):
+        text = self.plan("--model=mlp", "--network=ib", "--device=cpu").stdout  # compute from the peaks of this machine
+        for words in ("assumed, not measured", "peaks measured here", "predicted, not measured",
+                      "--device-rate"):
             self.assertIn(words, text)
+
+    def test_what_the_exchange_does_between_hosts(self):
+        flags = ("--network=ib", "--hidden=2048,2048", "--global-batch=768", "--micro-batch=4",
+                 "--device-rate=0.05", "--device=cuda")
+        if not self.planned("--model=mlp", "--device=cuda")["device"].endswith("none here"):
+            self.skipTest("there is a GPU")
+        aligned = self.forecast("--ranks=64", *flags)
+        self.assertEqual([row["levels"] for row in aligned["rows"]], [1, 1, 1, 1, 2, 2, 2])
+        fast = self.forecast("--ranks=64", *flags, "--reduction=fast")
+        ratio = (aligned["rows"][-1]["strong"]["communication_ms"]
+                 / fast["rows"][-1]["strong"]["communication_ms"])
+        self.assertLess(ratio, 2)  # inside the host and then across it, each about what a ring takes
+        # 64 shards on 24 ranks: no host has a subtree, and one with 8 ranks sends 8 times as much.
+        torn = self.forecast("--ranks=24", *flags)
+        self.assertEqual(torn["rows"][-1]["levels"], 1)
+        changes = {change["flags"].split()[0]: change for change in torn["changes"]}
+        self.assertIn("--shards", changes)
+        self.assertEqual([c["speedup"] for c in torn["changes"]],
+                         sorted((c["speedup"] for c in torn["changes"]), reverse=True))
+        now = torn["rows"][-1]["strong"]
+        for flag, change in changes.items():
+            self.assertGreaterEqual(change["speedup"], 1.05)
+            if flag == "--network":
+                continue
+            # What is promised is what the plan with those flags says.
+            name, value = change["flags"].split()
+            kept = [f for f in flags if not f.startswith(name)]
+            row = self.forecast("--ranks=24", *kept, f"{name}={value}")["rows"][-1]
+            self.assertAlmostEqual(row["strong"]["step_ms"], change["step_ms"], places=6)
+            factor = int(value) / 768 if name == "--global-batch" else 1
+            self.assertAlmostEqual(change["speedup"],
+                                   factor * now["step_ms"] / change["step_ms"], places=6)
+
+    def test_whose_rate_computes(self):
+        gpt = ("--model=gpt", "--layers=2", "--vocabulary=256", "--context=64", "--network=nvlink",
+               "--ranks=16", "--global-batch=256", "--micro-batch=4")
+        plans = {}
+        for rate in ("A100", "H100", "h200", "B200", "400"):
+            result = self.plan(*gpt, "--json", f"--device-rate={rate}", "--precision=bf16")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            plans[rate] = json.loads(result.stdout)
+            forecast = plans[rate]["forecast"]
+            self.assertEqual(forecast["rate_source"], "device_rate")
+            self.assertTrue(forecast["predicted"])
+        def compute_ms(rate):
+            return plans[rate]["forecast"]["rows"][0]["strong"]["compute_ms"]
+        self.assertGreater(compute_ms("A100"), compute_ms("H100"))
+        self.assertGreater(compute_ms("H100"), compute_ms("B200"))
+        # A rate that is given is the FLOPs' alone.
+        given = plans["400"]
+        self.assertAlmostEqual(compute_ms("400") / 1e3 * 400e12 / given["flops_per_step"], 1,
+                               delta=0.02)
+        if plans["H100"]["device"].endswith("none here"):
+            self.assertEqual(plans["H100"]["memory_limit"], 80e9)
+            self.assertEqual(plans["B200"]["forecast"]["network"]["inside"]["bandwidth_GBps"], 900)
+        text = self.plan(*gpt, "--device-rate=H100").stdout
+        for words in ("predicted for H100", "40%", "assumptions"):
+            self.assertIn(words, text)
+        here = self.forecast("--network=ib", "--ranks=2", "--device=cpu")
+        self.assertEqual(here["rate_source"], "measured_peaks")
+        self.assertTrue(here["rate_device"].startswith("cpu"), here)
+        network = ("--model=mlp", "--ranks=2", "--network=ib")
+        for value in ("H10O", "0", "-3", "nan", "1e9", ""):
+            self.expect_error(self.plan(*network, f"--device-rate={value}"), 2, "--device-rate")
+        self.expect_error(self.plan("--model=mlp", "--device-rate=H100"), 2, "--network")
+        self.expect_error(self.plan(*network, "--device-rate=H100", "--step-ms=5"), 2,
+                          "--device-rate")
+        self.expect_error(self.plan(*network, "--device-rate=H100", "--device=cpu"), 2,
+                          "--device cpu")
 
     def test_a_hundred_thousand_ranks(self):
         forecast = self.forecast("--ranks=100000", "--network=ib", "--global-batch=200000",
@@ -221,7 +291,7 @@ class Plan(ProgramTest):
         self.expect_error(self.plan(*network, "--network=bad.toml"), 2, "bad.toml")
         gpu = self.plan(*network, "--network=ib", "--device=cuda")
         if "no device is here" in gpu.stderr:
-            self.expect_error(gpu, 2, "--step-ms")
+            self.expect_error(gpu, 2, "--step-ms", "--device-rate")
 
     def test_refusals(self):
         self.expect_error(self.plan("--ranks=1024", "--network=ib"), 2, "global-batch 256")

@@ -75,6 +75,10 @@ class ProgramTest(unittest.TestCase):
             result += ["--global-batch", "16", "--micro-batch", "8"]
         return result + given
 
+    def log_of(self, out):
+        """What rank 0 wrote into its log, which has the end of a short run whole."""
+        return (self.folder / out / "logs/rank_0.log").read_text()
+
     def train(self, *flags, data=None, environment=None, **options):
         return self.run_command(self.train_arguments(*flags, data=data), environment, **options)
 

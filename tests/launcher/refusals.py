@@ -4,6 +4,9 @@
 
 refusals.py PROGRAM BadUsage|BadData
 """
+import json
+import struct
+
 from program_test import ProgramTest, csv_text, idx, main
 
 
@@ -138,6 +141,20 @@ class BadData(ProgramTest):
         self.expect_error(self.train("--init=none.safetensors"), 1, "none.safetensors")
         truncated = self.write("short.safetensors", b"\x10\0\0\0\0\0\0\0{")
         self.expect_error(self.train("--init", truncated), 1, "short.safetensors")
+
+    def test_weights_that_are_not_finite(self):
+        self.assertEqual(self.train("--hidden=8", "--out=run").returncode, 0)
+        weights = bytearray((self.folder / "run/model.safetensors").read_bytes())
+        header = int.from_bytes(weights[:8], "little")
+        begin = json.loads(weights[8:8 + header])["2.bias"]["data_offsets"][0] + 8 + header
+        for value in (float("nan"), float("inf")):
+            weights[begin + 4:begin + 8] = struct.pack("<f", value)
+            file = self.write("bad.safetensors", bytes(weights))
+            self.expect_error(self.train("--hidden=8", "--init", file, "--out=refused"), 1,
+                              "bad.safetensors", "2.bias", str(value))
+            self.assertFalse((self.folder / "refused").exists())
+        skipped = self.train("--hidden=8", "--init", file, "--init-skip=^2.bias$", "--out=skipped")
+        self.assertEqual(skipped.returncode, 0, skipped.stderr)
 
     def test_loss_that_is_not_finite(self):
         result = self.train("--lr=1e38", "--steps=50", "--optimizer=sgd", "--out=run")

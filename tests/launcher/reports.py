@@ -8,6 +8,7 @@ reports.py PROGRAM Reports|ReportRanks
 import csv
 import html.parser
 import json
+import os
 import resource
 import shutil
 import signal
@@ -134,6 +135,36 @@ class Reports(Reported):
         self.assertEqual({f'data-n="lr_{rate}"' in loss for rate in rates}, {True})
         for rate in rates:
             self.assertFalse((self.folder / f"lr_{rate}/report.html").exists())
+
+    def test_a_folder_of_runs(self):
+        for name in ("runs/a", "runs/b"):
+            self.trained(name, "--steps=4", "--log-every=1")
+        self.write("runs/notes/readme", "")
+        self.write("runs/readme", "")
+        shutil.copytree(self.folder / "runs/a", self.folder / "runs/c")
+        damaged = '{"step":2,"loss":1}\n{"step":1,"loss":1}\n'
+        self.write("runs/c/metrics.jsonl", damaged)
+        result = self.report("runs", "--csv=all.csv")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("Comparison of 2 runs", self.page("runs/report.html").text)
+        self.assertRegex(result.stdout, r"(?m)^runs +2 in runs$")
+        skipped = [line for line in result.stdout.splitlines() if line.startswith("skipped")]
+        self.assertEqual(len(skipped), 2, skipped)
+        self.assertTrue("runs/notes" in skipped[0] and "runs/c" in skipped[1], skipped)
+        with open(self.folder / "all.csv", encoding="utf-8", newline="") as file:
+            self.assertEqual({row["run"] for row in csv.DictReader(file)}, {"runs/a", "runs/b"})
+        shutil.rmtree(self.folder / "runs/c")
+        for i in range(17):
+            shutil.copytree(self.folder / "runs/a", self.folder / f"runs/copy_{i:02}")
+            os.utime(self.folder / f"runs/copy_{i:02}/metrics.jsonl", (2_000_000_000 + i,) * 2)
+        result = self.report("runs", "--out=many.html")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"(?m)^runs +16 in runs$")
+        for older in ("runs/a", "runs/b", "runs/copy_00"):
+            self.assertRegex(result.stdout, f"(?m)^skipped +{older}: older")
+        for file in self.folder.glob("runs/*/metrics.jsonl"):
+            file.write_text(damaged)
+        self.expect_error(self.report("runs", "--out=none.html"), 1, "no run in it can be read")
 
     def test_a_run_that_runs(self):
         command = self.train_arguments("--steps=100000000", "--log-every=1", "--out=run")

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import resource
+import shlex
 import signal
 import subprocess
 import time
@@ -62,24 +63,29 @@ class Resuming(ProgramTest):
     def stop_and_go_on(self, ranks, signal_number, whom):
         """`whom` picks a process of the run, which gets the signal twice."""
         self.finish("--steps=1500", "--out=whole")
-        process = self.start("--steps=1500", "--out=run", f"--ranks={ranks}")
-        self.wait_for_step(20)
+        out = "it's a run"  # a shell would take it apart
+        process = self.start("--steps=1500", f"--out={out}", f"--ranks={ranks}")
+        self.wait_for_step(20, out)
         victim = whom(process)
         os.kill(victim, signal_number)
         os.kill(victim, signal_number)
         output, _ = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 75, output)
         self.assertIn("stopped    after step", output)
-        self.assertGreater(len(self.checkpoints()), 0, output)
-        self.assertFalse((self.folder / "run/summary.json").exists(), "a stopped run has no result")
-        result = self.finish("--steps=1500", "--out=run", "--resume=auto", "--ranks=1")
-        self.assertIn("resume     run/checkpoints/step_", result.stdout)
-        self.assertEqual(self.summary()["weights_sha256"], self.summary("whole")["weights_sha256"])
-        self.assertEqual(self.summary()["val_loss"], self.summary("whole")["val_loss"])
-        self.assertEqual(self.logged("run"), self.logged("whole"))
-        history = (self.folder / "run/history.jsonl").read_text().splitlines()
+        self.assertGreater(len(self.checkpoints(out)), 0, output)
+        self.assertFalse((self.folder / out / "summary.json").exists(),
+                         "a stopped run has no result")
+        # What it says is a command that goes on with the run's own settings.
+        command = output.split("go on with ")[1].splitlines()[0]
+        result = self.run_command(["sh", "-c", command])
+        self.assertEqual(result.returncode, 0, command + "\n" + result.stderr)
+        self.assertIn(f"resume     {out}/checkpoints/step_", result.stdout)
+        for key in ("weights_sha256", "val_loss"):
+            self.assertEqual(self.summary(out)[key], self.summary("whole")[key])
+        self.assertEqual(self.logged(out), self.logged("whole"))
+        history = (self.folder / out / "history.jsonl").read_text().splitlines()
         self.assertEqual([json.loads(line)["step"] for line in history],
-                         [0, self.summary()["resumed_at"]])
+                         [0, self.summary(out)["resumed_at"]])
 
     def logged(self, out):
         """Steps and losses, of training and validation: what must not depend on a restart."""
@@ -153,20 +159,68 @@ class ResumedRun(Resuming):
         self.finish("--steps=60", "--out=run")
         changed = self.run_flags("--steps=80", "--seed=3", "--label-smoothing=0.1", "--out=run",
                                  "--resume=auto")
-        self.expect_error(self.run_command(changed), 2, "steps was 60, is 80", "seed was 1, is 3",
-                          "label-smoothing was 0, is 0.1", "--resume-override")
+        result = self.run_command(changed + ["--lr=0.1"])
+        self.expect_error(result, 2, "--seed 1 then, 3 now", "--label-smoothing 0 then, 0.1 now",
+                          "--lr 0.05 then, 0.1 now", "--resume-override")
+        for text in ("--steps", "--lr-schedule", "--model"):
+            self.assertNotIn(text, result.stderr)
+        self.expect_error(self.go_on("--hidden=32"), 2, "--hidden 64 then, 32 now")
         self.assertEqual(self.summary()["steps"], 60)
         result = self.run_command(changed + ["--resume-override"])
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.summary()["steps"], 80)
         history = (self.folder / "run/history.jsonl").read_text().splitlines()
-        self.assertIn("seed was 1, is 3", json.loads(history[-1])["overridden"])
+        self.assertIn("seed 1 then, 3 now", json.loads(history[-1])["overridden"])
         other = self.run_command(self.run_flags("--hidden=32", "--steps=80", "--out=run",
                                                 "--resume=auto", "--resume-override"))
         self.assertEqual(other.returncode, 1, other.stderr)
         for text in ("expected [32, 64], got [10, 64]", "6.bias: expected [10], got nothing",
                      "hint: the checkpoint is of another model"):
             self.assertIn(text, other.stderr)
+
+    def go_on(self, *more, folder="."):
+        """`train --resume auto --out run` and `more`, without the settings."""
+        command = shlex.join([self.program, "train", "--resume=auto",
+                              f"--out={self.folder}/run", *more])
+        return self.run_command(["sh", "-c", f"cd {folder} && {command}"])
+
+    def test_another_length(self):
+        for schedule in ("constant", "cosine"):
+            flags = (f"--lr-schedule={schedule}", "--eval-every=0", "--force")
+            self.finish("--steps=80", *flags, "--out=whole")
+            self.finish("--steps=60", *flags, "--out=run")
+            result = self.go_on("--steps=80")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("changed    steps 60 then, 80 now", result.stdout)
+            self.assertEqual(self.summary()["resumed_at"], 60)
+            decays = schedule == "cosine"
+            self.assertEqual("decay over 60 steps then, 80 now" in result.stdout, decays)
+            rates = [{e["step"]: e["lr"] for e in map(json.loads, (
+                self.folder / out / "metrics.jsonl").read_text().splitlines()) if "lr" in e}
+                for out in ("run", "whole")]
+            self.assertEqual(rates[0][80], rates[1][80])  # the decay spans the new length
+            self.assertEqual(rates[0][60] == rates[1][60], not decays)
+            same = self.summary()["weights_sha256"] == self.summary("whole")["weights_sha256"]
+            self.assertEqual(same, not decays)
+        self.expect_error(self.go_on("--steps=70"), 2, "80 steps done", "the 70")
+        self.assertEqual(self.summary()["steps"], 80)
+
+    def test_from_another_folder(self):
+        """Relative paths begin where the run was started; a project that has moved has its own."""
+        train = [self.program, "train", "--model=mlp", "--data=csv:table.csv", "--global-batch=16",
+                 "--steps=20", "--ranks=1", "--out=run"]
+        self.assertEqual(self.run_command(train).returncode, 0)
+        (self.folder / "elsewhere").mkdir()
+        result = self.go_on("--steps=30", folder="elsewhere")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        evaluate = f"cd elsewhere && {shlex.quote(self.program)} evaluate --from ../run"
+        self.assertEqual(self.run_command(["sh", "-c", evaluate]).returncode, 0)
+        self.write("table.csv", self.table.read_text().replace("0.01", "0.02"))
+        changed = self.go_on("--steps=40", folder="elsewhere")
+        self.expect_error(changed, 2, "the content of --data csv:", "table.csv has changed")
+        self.table.unlink()
+        self.expect_error(self.go_on(folder="elsewhere"), 1, f"{self.folder}/table.csv",
+                          "--data csv:PATH")
 
     def test_two_runs_do_not_share_a_folder(self):
         first = self.start("--steps=100000", "--out=run")

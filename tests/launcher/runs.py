@@ -46,6 +46,26 @@ class Output(ProgramTest):
         repeated = json.loads((self.folder / "again/summary.json").read_text())
         self.assertEqual(repeated["weights_sha256"], summary["weights_sha256"])
 
+    def test_a_logged_loss_is_the_mean_since_the_last_line(self):
+        metrics = {}
+        for every in (1, 4):
+            # 48 samples to train on: batches of 20, 20 and 8.
+            result = self.train("--steps=8", "--global-batch=20", "--micro-batch=20", "--lr=0.3",
+                                f"--log-every={every}", f"--out=every-{every}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            lines = (self.folder / f"every-{every}/metrics.jsonl").read_text().splitlines()
+            metrics[every] = [m for m in map(json.loads, lines) if "loss" in m]
+        weights = [20, 20, 8, 20, 20, 8, 20, 20]
+        self.assertEqual([m["loss"] for m in metrics[1]], [m["step_loss"] for m in metrics[1]])
+        for i, mean in enumerate(metrics[4]):
+            steps = list(zip(weights, metrics[1]))[4 * i:4 * i + 4]
+            samples = sum(weight for weight, _ in steps)
+            for key in ("loss", "accuracy"):
+                expected = sum(weight * step[key] for weight, step in steps) / samples
+                self.assertAlmostEqual(mean[key], expected, places=12)
+            self.assertEqual(mean["step_loss"], steps[-1][1]["step_loss"])
+            self.assertNotAlmostEqual(mean["loss"], mean["step_loss"], places=4)
+
     def test_default_folder(self):
         self.assertEqual(self.train().returncode, 0)
         self.assertEqual(len(list((self.folder / "runs").glob("*/summary.json"))), 1)
@@ -90,7 +110,8 @@ class Output(ProgramTest):
                             "--init-skip=^2", "--out=second")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("51 parameters, 24 of them frozen", result.stdout)
-        self.assertIn("start      first/model.safetensors", result.stdout)
+        self.assertIn("start      first/model.safetensors: 2 tensors loaded, 2 skipped (2.bias, "
+                      "2.weight), 2 new\n", result.stdout)
         again = self.run_command([self.program, "train", "--config", "second/config.toml",
                                   "--out=third"])
         self.assertEqual(again.returncode, 0, again.stderr)

@@ -6,7 +6,11 @@ profile of one.
 saved_runs.py PROGRAM SavedRuns
 """
 import json
+import os
+import pickle
 import re
+import struct
+import zipfile
 
 from program_test import ProgramTest, main
 
@@ -92,6 +96,16 @@ class SavedRuns(ProgramTest):
         self.assertIn("4, named as in PyTorch", result.stdout)
         saved = (self.folder / "run/model.safetensors").read_bytes()
         self.assertEqual((self.folder / "a.safetensors").read_bytes(), saved)
+        record = self.folder / "a.preprocessing.json"
+        self.assertEqual(record.read_bytes(),
+                         (self.folder / "run/preprocessing.json").read_bytes())
+        (self.folder / "a.safetensors").unlink()
+        record.write_text("mine")
+        self.expect_error(self.command("export", "--from=run", "--to=a.safetensors"), 2, "--force",
+                          "a.preprocessing.json")
+        self.assertFalse((self.folder / "a.safetensors").exists())
+        self.assertEqual(record.read_text(), "mine")
+        self.write("a.safetensors", "mine")
         (self.folder / "run/model.safetensors").unlink()
         self.expect_error(self.command("export", "--from=run", "--to=a.safetensors"), 2, "--force")
         result = self.command("export", "--from=run", "--to=a.safetensors", "--force")
@@ -101,15 +115,106 @@ class SavedRuns(ProgramTest):
         again = self.train("--init=b.safetensors", "--out=again")
         self.assertEqual(again.returncode, 0, again.stderr)
         self.expect_error(self.command("export", "--from=run"), 2, "--to")
-        self.expect_error(self.command("export", "--from=run", "--to=none/x"), 3, "none/x")
-        self.expect_error(self.command("export", "--from=none", "--to=x"), 3, "none/config.toml")
+        self.expect_error(self.command("export", "--from=run", "--to=none/x.pth"), 3, "none/x.pth")
+        self.expect_error(self.command("export", "--from=none", "--to=x.pt"), 3, "none/config.toml")
+        for name in ("x", "x.onnx", ".pth"):
+            self.expect_error(self.command("export", "--from=run", f"--to={name}"), 2, name,
+                              ".safetensors", ".pth, .pt, .bin")
         self.assertEqual(sorted(p.name for p in self.folder.glob("*.safetensors*")),
                          ["a.safetensors", "b.safetensors"])
+        self.assertEqual(sorted(p.name for p in self.folder.glob("*.json*")),
+                         ["a.preprocessing.json", "b.preprocessing.json"])
+        self.assertEqual(json.loads(record.read_text())["task"], "classification")
+
+    def test_export_to_pytorch_and_back(self):
+        self.assertEqual(self.train("--steps=3", "--out=run").returncode, 0)
+        result = self.command("export", "--from=run", "--to=a.pth")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with zipfile.ZipFile(self.folder / "a.pth") as archive:
+            self.assertIsNone(archive.testzip(), "checksums fit")
+            self.assertEqual(archive.read("archive/byteorder"), b"little")
+            entries = archive.infolist()
+        whole = (self.folder / "a.pth").read_bytes()
+        for entry in entries:
+            name, extra = struct.unpack_from("<HH", whole, entry.header_offset + 26)
+            self.assertEqual((entry.header_offset + 30 + name + extra) % 64, 0, entry.filename)
+            self.assertEqual(entry.compress_type, zipfile.ZIP_STORED)
+        again = self.train("--init=a.pth", "--lr=0", "--steps=1", "--out=again")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("start      a.pth: 4 tensors loaded\n", again.stdout)
+        shas = {json.loads((self.folder / run / "summary.json").read_text())["weights_sha256"]
+                for run in ("run", "again")}
+        self.assertEqual(len(shas), 1)
+        fine_tuned = self.train("--init=a.pth", "--init-skip=^2", "--steps=1", "--out=tuned")
+        self.assertIn("a.pth: 2 tensors loaded, 2 skipped (2.bias, 2.weight), 2 new\n",
+                      fine_tuned.stdout)
+
+    def hugging_face_folder(self, **changes):
+        """Of the run of text_run()."""
+        (self.folder / "hf").mkdir(exist_ok=True)
+        config = {"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 16,
+                  "vocab_size": 26, "activation_function": "gelu_new", **changes}
+        self.write("hf/config.json", json.dumps(config))
+
+    def test_folder_of_hugging_face(self):
+        summary = self.text_run("--steps=2")
+        self.hugging_face_folder()
+        result = self.command("export", "--from=gpt", "--to=hf/pytorch_model.bin")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        # No --model, which train() would add.
+        start = (self.program, "train", "--ranks=1", "--init=hf", f"--data=text:{self.folder}/text.txt",
+                 "--steps=1", "--global-batch=8")
+        result = self.run_command([*start, "--lr=0", "--out=again"])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("hf/pytorch_model.bin: ", result.stdout)
+        again = json.loads((self.folder / "again/summary.json").read_text())
+        self.assertEqual(again["weights_sha256"], summary["weights_sha256"])
+        written = (self.folder / "again/config.toml").read_text()
+        for line in ("model = 'gpt'", "layers = 2", "heads = 2", "width = 32", "context = 16"):
+            self.assertIn(line + "\n", written)
+
+        def refused(code, *texts, flags=(), **changes):
+            self.hugging_face_folder(**changes)
+            self.expect_error(self.run_command([*start, *flags]), code, "hf/config.json", *texts)
+
+        refused(2, "--layers 3", "n_layer is 2", flags=["--layers=3"])
+        refused(2, "--model resnet18", "gpt2", flags=["--model=resnet18"])
+        refused(2, "--model gpt2-124m", "width 32", flags=["--model=gpt2-124m"])
+        refused(2, "--context 8", "n_positions is 16", flags=["--context=8"])
+        refused(2, "--gelu tanh", "is erf", flags=["--gelu=tanh"], activation_function="gelu")
+        refused(1, "model_type is \"resnet\"", model_type="resnet")
+        refused(1, "activation_function is \"relu\"", activation_function="relu")
+        refused(1, "n_inner is 7", n_inner=7)
+        refused(1, "n_layer is -1", n_layer=-1)
+        refused(1, "n_layer is 1.5", n_layer=1.5)
+        self.write("hf/config.json", "[]")
+        self.expect_error(self.run_command(start), 1, "hf/config.json")
+
+    def test_a_pickle_that_is_no_state_dict_is_refused(self):
+        class Evil:
+            def __reduce__(self):
+                return os.system, ("touch evil",)
+
+        self.write("evil.pth", pickle.dumps({"0.weight": Evil()}, 2))
+        with zipfile.ZipFile(self.folder / "evil.zip", "w") as archive:
+            archive.writestr("a/data.pkl", pickle.dumps({"0.weight": Evil()}, 2))
+        (self.folder / "evil.zip").rename(self.folder / "model.pth")
+        self.expect_error(self.train("--init=model.pth"), 1, "model.pth", "posix.system")
+        self.expect_error(self.train("--init=evil.pth"), 1, "evil.pth", "torch.save()")
+        self.assertFalse((self.folder / "evil").exists())
 
     def test_refusals(self):
         self.assertEqual(self.train("--out=run").returncode, 0)
         self.expect_error(self.command("evaluate"), 2, "--from")
         self.expect_error(self.command("evaluate", "--from=none"), 3, "none/config.toml")
+        # What was probably meant is named.
+        checkpoint = next((self.folder / "run/checkpoints").glob("step_*"))
+        for given, meant in (("run/model.safetensors", "run"), ("run/checkpoints", "run"),
+                             ("run/checkpoints/", "run"), (".", "./run"),
+                             (checkpoint / "model.safetensors", checkpoint)):
+            self.expect_error(self.command("evaluate", f"--from={given}"), 2,
+                              f"--from {meant}\n")
+        self.expect_error(self.command("generate", "--from=table.csv"), 2, "is a file")
         self.expect_error(self.command("evaluate", "--from=run", "--sped=3"), 2, "sped")
         self.expect_error(self.command("generate", "--from=run"), 2, "lockstep generate is for gpt")
         (self.folder / "run/model.safetensors").write_bytes(b"short")

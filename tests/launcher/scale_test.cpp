@@ -115,7 +115,11 @@ std::vector<ScaleRun> ideal_runs(const ScaleFlags& flags,
   for (int i = 0; i < int(experiments.size()); ++i)
     for (int repeat = 1; repeat <= 3; ++repeat) {
       const Experiment& e = experiments[std::size_t(i)];
-      const StepCost cost = predict(work, machine, truth, share_of(options_of(flags, e), e.ranks));
+      const StepCost cost =
+          predict(work,
+                  machine,
+                  truth,
+                  share_of(options_of(flags, e), e.ranks, machine.network.ranks_per_host));
       const double disturbed = repeat == 2 ? 1.1 : 1;
       runs.push_back({i,
                       repeat,

@@ -11,6 +11,7 @@
 namespace lockstep {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -31,7 +32,7 @@ TEST(SelfStart, OneRankACoreButNoMoreThanShards) {
   EXPECT_EQ(choose_ranks(flags_of({}), 4), 4);
   EXPECT_EQ(choose_ranks(flags_of({}), 100), 8);  // 256 / 32 micro-batches
   EXPECT_EQ(choose_ranks(flags_of({"--shards=2"}), 4), 2);
-  EXPECT_EQ(choose_ranks(flags_of({"--global-batch=32"}), 4), 1);
+  EXPECT_EQ(choose_ranks(flags_of({"--global-batch=32"}), 4), 2);  // of 16
   EXPECT_EQ(choose_ranks(flags_of({"--batch-norm=group:64"}), 3), 2);
   EXPECT_EQ(choose_ranks(flags_of({"--accumulation=4", "--micro-batch=32"}), 4), 2);
   EXPECT_EQ(choose_ranks(flags_of({"--ranks=3"}), 1), 3);
@@ -53,6 +54,22 @@ TEST(SelfStart, CommandLine) {
   EXPECT_THAT(plan.command, Not(Contains("--oversubscribe")));
   EXPECT_THAT(plan.command, Not(Contains("--allow-run-as-root")));
   EXPECT_THAT(plan.message, HasSubstr("2 ranks"));
+}
+
+TEST(SelfStart, SaysWhichDevicesAreIdleAndWhichFlagHelps) {
+  const auto message = [](const std::vector<std::string>& arguments, int cores) {
+    return plan_start(flags_of(arguments), arguments, conditions(cores)).message;
+  };
+  EXPECT_THAT(
+      message({"--global-batch=32"}, 4),
+      AllOf(HasSubstr("2 ranks"), HasSubstr("2 of 4 cores"), HasSubstr("--micro-batch 8 ")));
+  EXPECT_THAT(message({"--global-batch=32", "--micro-batch=32"}, 2),
+              AllOf(HasSubstr("1 of 2 cores"), HasSubstr("--micro-batch 16 ")));
+  EXPECT_THAT(message({"--shards=2"}, 3), HasSubstr("1 of 3 cores"));
+  EXPECT_THAT(message({"--global-batch=2"}, 4), HasSubstr("2 of 4 cores"));
+  for (const char* ranks : {"--ranks=1", "--ranks=2"})
+    EXPECT_THAT(message({"--global-batch=32", ranks}, 4), Not(HasSubstr("idle")));
+  EXPECT_THAT(message({"--global-batch=32"}, 2), Not(HasSubstr("idle")));
 }
 
 TEST(SelfStart, OneRankAGpuAndNotBound) {

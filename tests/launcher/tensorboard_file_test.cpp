@@ -181,20 +181,20 @@ TEST_F(TensorboardFileTest, ScalarsOfStepsAndEvaluations) {
   ASSERT_EQ(files.size(), 1u);
   EXPECT_THAT(files[0].filename(), HasSubstr("events.out.tfevents."));
   const std::vector<ReadEvent> events = read_events(files[0]);
-  ASSERT_EQ(events.size(), 3u);
+  ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(events[0].file_version, "brain.Event:2");
   EXPECT_NEAR(events[0].wall_time, double(std::time(nullptr)), 60);
-  EXPECT_EQ(events[1].step, 300);
-  EXPECT_EQ(events[1].scalars.at("train/loss"), 0.25f);
-  EXPECT_EQ(events[1].scalars.at("train/lr"), 0.125f);
-  EXPECT_EQ(events[1].scalars.at("train/grad_norm"), 3.5f);
-  EXPECT_EQ(events[1].scalars.at("speed/samples_per_s"), 1e6f);
-  EXPECT_EQ(events[1].scalars.at("ledger/forward_ms"), 1.5f);
-  EXPECT_EQ(events[1].scalars.at("ledger/data_ms"), 0.0f) << "zeros are written as well";
-  EXPECT_EQ(events[1].scalars.at("device/idle_ms"), 0.5f);
-  EXPECT_EQ(events[1].scalars.count("train/accuracy"), 0u);
-  EXPECT_EQ(events[2].scalars.at("val/loss"), 0.5f);
-  EXPECT_EQ(events[2].scalars.at("val/accuracy"), 0.75f);
+  EXPECT_EQ(events[2].step, 300);
+  EXPECT_EQ(events[2].scalars.at("train/loss"), 0.25f);
+  EXPECT_EQ(events[2].scalars.at("train/lr"), 0.125f);
+  EXPECT_EQ(events[2].scalars.at("train/grad_norm"), 3.5f);
+  EXPECT_EQ(events[2].scalars.at("speed/samples_per_s"), 1e6f);
+  EXPECT_EQ(events[2].scalars.at("ledger/forward_ms"), 1.5f);
+  EXPECT_EQ(events[2].scalars.at("ledger/data_ms"), 0.0f) << "zeros are written as well";
+  EXPECT_EQ(events[2].scalars.at("device/idle_ms"), 0.5f);
+  EXPECT_EQ(events[2].scalars.count("train/accuracy"), 0u);
+  EXPECT_EQ(events[3].scalars.at("val/loss"), 0.5f);
+  EXPECT_EQ(events[3].scalars.at("val/accuracy"), 0.75f);
 }
 
 TEST_F(TensorboardFileTest, ARunThatGoesOnDropsWhatItDoesAgain) {
@@ -212,10 +212,10 @@ TEST_F(TensorboardFileTest, ARunThatGoesOnDropsWhatItDoesAgain) {
   EXPECT_FALSE(read_events(files[0]).at(1).starts);
   for (int process : {1, 2}) {
     const std::vector<ReadEvent> events = read_events(files[std::size_t(process)]);
-    ASSERT_EQ(events.size(), 3u);
+    ASSERT_EQ(events.size(), 4u);
     EXPECT_TRUE(events[1].starts);
     EXPECT_EQ(events[1].step, 21);
-    EXPECT_EQ(events[2].step, 30);
+    EXPECT_EQ(events[3].step, 30);
   }
 }
 
@@ -228,9 +228,9 @@ TEST_F(TensorboardFileTest, ARollbackDropsTheStepsItUndoes) {
   file.on_rollback(rollback);
   EXPECT_EQ(file.finish(), "");
   const std::vector<ReadEvent> events = read_events(files_in(folder_).at(0));
-  ASSERT_EQ(events.size(), 3u);
-  EXPECT_TRUE(events[2].starts);
-  EXPECT_EQ(events[2].step, 11);
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_TRUE(events[3].starts);
+  EXPECT_EQ(events[3].step, 11);
 }
 
 TEST_F(TensorboardFileTest, WhatWaitsIsWrittenWhereTheRunEndsInAnError) {
@@ -239,7 +239,7 @@ TEST_F(TensorboardFileTest, WhatWaitsIsWrittenWhereTheRunEndsInAnError) {
     file.on_start(nullptr);
     for (int step = 1; step <= 5; ++step) file.on_step(logged(step));
   }
-  EXPECT_EQ(read_events(files_in(folder_).at(0)).size(), 6u);
+  EXPECT_EQ(read_events(files_in(folder_).at(0)).size(), 7u);
 }
 
 TEST_F(TensorboardFileTest, NoSpaceIsSaidAtTheEndAndStopsNothing) {

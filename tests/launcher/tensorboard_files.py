@@ -10,6 +10,7 @@ skipped, where it has not.
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -59,6 +60,16 @@ class TensorBoard(ProgramTest):
         self.assertEqual(shown["noise_scale/samples"], self.metrics("noise_scale"))
         self.assertEqual([step for step, _ in shown["train/loss"]], [10, 20, 30, 40])
         self.assertEqual([step for step, _ in shown["val/loss"]], [20, 40])
+        hparams = shown["hparams"]
+        self.assertEqual({name: hparams["values"][name] for name in ("lr", "global-batch", "model")},
+                         {"lr": 0.1, "global-batch": 16.0, "model": "mlp"})
+        self.assertIn("min-lr", hparams["names"])
+        self.assertNotIn("min-lr", hparams["values"])
+        self.assertEqual(hparams["status"], 1)
+        for tag in hparams["metrics"]:
+            self.assertIn(tag, shown)
+        self.assertEqual({tag for tag in shown for pattern in shown["charts"]["loss"]
+                          if re.search(pattern, tag)}, {"train/loss", "val/loss"})
 
     def test_a_run_that_was_killed_and_goes_on(self):
         flags = ("--steps=60", "--log-every=5", "--eval-every=30", "--checkpoint-every=20",
@@ -68,6 +79,7 @@ class TensorBoard(ProgramTest):
         killed = self.train(*flags, environment={"LOCKSTEP_FAULT": faults})
         self.assertEqual(killed.returncode, -9, killed.stderr)
         self.assertEqual(self.shown()["train/loss"][-1][0], 50)
+        self.assertIsNone(self.shown()["hparams"]["status"])
         result = self.train(*flags, "--resume=auto")
         self.assertEqual(result.returncode, 0, result.stderr)
         # Which step depends on how fast files are written: a save that is due waits for the one before.

@@ -7,6 +7,8 @@ watching.py PROGRAM Watched
 import json
 import os
 import pathlib
+import pty
+import select
 import shutil
 import signal
 import subprocess
@@ -127,6 +129,51 @@ class Watched(SupervisedTest):
         self.assertEqual(len(pids), RANKS)
         for rank in range(RANKS):
             self.assertIn("launcher", self.records(rank)[0]["cause"])
+
+    def on_terminal(self, stop, *flags):
+        """mpirun on a terminal of its own; `stop` is called with both after some steps. Returns the
+        exit code and what the terminal has shown."""
+        command = ["mpirun", "-np", str(RANKS), self.program, "train", "--data",
+                   f"csv:{self.table}", *ENDLESS, "--out", str(self.folder / "run"), *flags]
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execvpe(command[0], command, {**clean_environment(), **ENVIRONMENT, "TERM": "xterm"})
+        shown, stopped, deadline = b"", False, time.monotonic() + 60
+        try:
+            while time.monotonic() < deadline:
+                if select.select([terminal], [], [], 0.1)[0]:
+                    shown += os.read(terminal, 65536)
+                if not stopped and shown.count(b"%  ") > 3:
+                    stop(pid, terminal)
+                    stopped = True
+        except OSError:
+            pass  # the other end is closed
+        finally:
+            if time.monotonic() >= deadline:
+                os.kill(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+            os.close(terminal)
+        self.assertEqual(self.leftovers(), [], "processes are left")
+        return os.waitstatus_to_exitcode(status), shown.decode(errors="replace")
+
+    def test_a_terminal(self):
+        """A bar is drawn there. mpirun returns 75 at SIGUSR1, with a checkpoint; at Ctrl-C its own 1,
+        and what a run saves in the second that it has, if anything, is whole."""
+        for stop, code in ((lambda pid, _: os.kill(pid, signal.SIGUSR1), 75),
+                           (lambda _, terminal: os.write(terminal, b"\x03"), 1)):
+            shutil.rmtree(self.folder / "run", ignore_errors=True)
+            got, shown = self.on_terminal(stop)
+            self.assertEqual(got, code, shown)
+            self.assertRegex(shown, r"\r\S*\[=* *\]")
+            self.assertRegex(shown, r"kill -USR1 \d+")
+            names = sorted(p.name for p in (self.folder / "run/checkpoints").glob("step_*"))
+            if code == 75:
+                self.assertEqual(len(names), 1, shown)
+            for name in names:
+                result = self.run_command([self.program, "evaluate", "--from",
+                                           self.folder / "run/checkpoints" / name])
+                self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_a_rank_that_never_joins(self):
         script = self.write("start.sh", f"""[ $OMPI_COMM_WORLD_RANK = 1 ] && sleep 60

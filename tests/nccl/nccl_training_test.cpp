@@ -149,7 +149,7 @@ TEST(NcclTraining, WhereverTheHostWaitsForOtherRanksItSaysSo) {
 TEST(NcclTraining, EqualBitsOfSeveralShardsARank) {
   SmallRun run = small_run();
   run.options.micro_batch = 2;
-  run.options.optimizer = Adamw{.lr = 1e-3f};
+  run.options.optimizer = AdamW{.lr = 1e-3f};
   run.options.clip_norm = 0.5f;
   expect_bits_of_mpi(run);
 }

@@ -108,7 +108,7 @@ TEST(Sgd, FollowsTheFormula) {
   });
 }
 
-TEST(Adamw, FollowsTheFormula) {
+TEST(AdamW, FollowsTheFormula) {
   for_each_isa([] {
     FloatState state = fresh_state(), pieces = state;
     const std::vector<double> zero(kElems);
@@ -131,7 +131,7 @@ TEST(Adamw, FollowsTheFormula) {
   });
 }
 
-TEST(Adamw, ZeroGradientsOnlyDecay) {
+TEST(AdamW, ZeroGradientsOnlyDecay) {
   for_each_isa([] {
     FloatState state = fresh_state();
     const std::vector<float> grads(kElems), before = state.params;

@@ -73,7 +73,7 @@ void train(Communicator& communicator,
   const int workers = context.size() == 1 ? 1 : 0;
   const data::DataSplit glyphs = data::glyphs(1000, 10);
   TrainOptions options{.global_batch = global_batch, .micro_batch = 8};
-  options.optimizer = Adamw{};
+  options.optimizer = AdamW{};
   options.precision = precision;
   options.clip_norm = 1.0f;
   // Several buckets, some above and some below what is gathered whole.

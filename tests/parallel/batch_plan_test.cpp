@@ -98,5 +98,22 @@ TEST(TrainOptions, ValidateNamesTheSetting) {
   EXPECT_THAT(message(options), HasSubstr("bucket-mb"));
 }
 
+TEST(BatchPlan, DefaultMicroBatchesAreEnoughForSeveralRanks) {
+  for (const auto& [global, micro] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1},
+                                                                                        {2, 1},
+                                                                                        {12, 6},
+                                                                                        {32, 16},
+                                                                                        {48, 24},
+                                                                                        {64, 16},
+                                                                                        {100, 25},
+                                                                                        {128, 16},
+                                                                                        {224, 28},
+                                                                                        {225, 32},
+                                                                                        {256, 32},
+                                                                                        {300, 32},
+                                                                                        {4096, 32}})
+    EXPECT_EQ(default_micro_batch(global), micro) << global;
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -16,7 +16,7 @@ namespace {
 
 TrainSummary train(Precision precision, std::uint64_t seed) {
   TrainOptions options{.global_batch = 64, .micro_batch = 32, .steps = 120};
-  options.optimizer = Adamw{.lr = 2e-3f};
+  options.optimizer = AdamW{.lr = 2e-3f};
   options.precision = precision;
   options.seed = seed;
   options.log_every = 0;

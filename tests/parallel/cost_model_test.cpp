@@ -45,6 +45,32 @@ TEST(CostModel, ALargeBucketGoesToEveryRankTwice) {
   EXPECT_NEAR(communication(one_bucket(kMiB), 2, 3), 2e-6 + (3 + 1) * kMiB / 2 / 1e9, kRounding);
 }
 
+TEST(CostModel, OnTwoLevelsOneSumOfEachHostCrossesTheNetwork) {
+  const auto on_two_levels = [](int ranks, double subtrees) {
+    return predict(one_bucket(kMiB), {two_a_host(), 0}, {}, {ranks, 8, subtrees, true})
+        .communication_s;
+  };
+  // On two hosts of two, each rank sends half of the bucket to the other, twice; then both together
+  // a half of it to the other host, twice.
+  EXPECT_NEAR(on_two_levels(4, 1), 2 * (1e-6 + 1e-5) + kMiB / 1e9 + 2 * kMiB / 2 / 2e8, kRounding);
+  // Three subtrees a rank travel on the host alone.
+  EXPECT_NEAR(
+      on_two_levels(4, 3), 2 * (1e-6 + 1e-5) + 2 * kMiB / 1e9 + 2 * kMiB / 2 / 2e8, kRounding);
+}
+
+TEST(CostModel, TwoLevelsSendBetweenHostsWhatARingSends) {
+  // Nothing but the bytes between hosts takes time.
+  const Network network{"test", "", {0, 1e300}, {0, 1e9}, 8};
+  const auto seconds = [&](Reduction reduction, bool two_levels) {
+    Workload work = one_bucket(kMiB);
+    work.reduction = reduction;
+    return predict(work, {network, 0}, {}, {64, 8, 1, two_levels}).communication_s;
+  };
+  EXPECT_NEAR(seconds(Reduction::reproducible, true), 2 * 7.0 / 8 * kMiB / 1e9, kRounding);
+  EXPECT_NEAR(seconds(Reduction::fast, false), 2 * 63.0 / 64 * kMiB / 1e9, kRounding);
+  EXPECT_NEAR(seconds(Reduction::reproducible, false), 8 * 2 * 7.0 / 8 * kMiB / 1e9, kRounding);
+}
+
 TEST(CostModel, ASmallBucketIsGatheredWhole) {
   EXPECT_NEAR(communication(one_bucket(1024), 2), 1e-6 + 1024 / 1e9, kRounding);
   EXPECT_NEAR(
@@ -219,12 +245,29 @@ TEST(ShareOf, WhatTheBusiestRankComputes) {
   TrainOptions options;
   options.global_batch = 256;
   options.micro_batch = 32;
-  EXPECT_EQ(share_of(options, 1).samples, 256);
-  EXPECT_EQ(share_of(options, 4).samples, 64);
-  EXPECT_EQ(share_of(options, 3).samples, 96) << "8 micro-batches: one rank has 3";
-  EXPECT_EQ(share_of(options, 4).subtrees, 1);
-  EXPECT_GT(share_of(options, 3).subtrees, 1);
-  EXPECT_THROW(share_of(options, 9), ConfigError);
+  EXPECT_EQ(share_of(options, 1, 8).samples, 256);
+  EXPECT_EQ(share_of(options, 4, 8).samples, 64);
+  EXPECT_EQ(share_of(options, 3, 8).samples, 96) << "8 micro-batches: one rank has 3";
+  EXPECT_EQ(share_of(options, 4, 8).subtrees, 1);
+  EXPECT_GT(share_of(options, 3, 8).subtrees, 1);
+  EXPECT_THROW(share_of(options, 9, 8), ConfigError);
+}
+
+TEST(ShareOf, HostsSumFirstWhereTheirShardsAreASubtree) {
+  TrainOptions options;
+  options.global_batch = 4800;
+  options.micro_batch = 1;
+  EXPECT_TRUE(share_of(options, 64, 8).two_levels);
+  EXPECT_FALSE(share_of(options, 8, 8).two_levels) << "one host";
+  EXPECT_FALSE(share_of(options, 12, 8).two_levels) << "hosts of 8 and of 4";
+  EXPECT_FALSE(share_of(options, 24, 8).two_levels) << "64 shards on 3 hosts";
+  options.shards = 48;
+  EXPECT_TRUE(share_of(options, 24, 8).two_levels) << "16 shards a host";
+  options.shards = 240;
+  EXPECT_FALSE(share_of(options, 24, 8).two_levels) << "80 shards a host";
+  options.shards = 48;
+  options.reduction = Reduction::fast;
+  EXPECT_FALSE(share_of(options, 24, 8).two_levels);
 }
 
 TEST(ShareOf, AHundredThousandRanks) {
@@ -233,12 +276,17 @@ TEST(ShareOf, AHundredThousandRanks) {
   options.micro_batch = 2;
   options.shards = 100'000;
   const auto begin = std::chrono::steady_clock::now();
-  const RankShare share = share_of(options, 100'000);
+  RankShare share = share_of(options, 100'000, 8);
   EXPECT_EQ(share.samples, 4);
   EXPECT_EQ(share.subtrees, 1);
-  const StepCost cost =
-      predict(one_bucket(100 * kMiB), {*named_network("ib"), 0}, {.per_sample_s = 1e-3}, share);
-  EXPECT_GT(cost.exposed_s, 2 * 100e3 * 1e-6) << "a message to every rank, twice";
+  const auto exposed_s = [&] {
+    return predict(one_bucket(100 * kMiB), {*named_network("ib"), 0}, {.per_sample_s = 1e-3}, share)
+        .exposed_s;
+  };
+  EXPECT_TRUE(share.two_levels);
+  EXPECT_GT(exposed_s(), 2 * 12'499 * 2e-6) << "a message to every host, twice";
+  share.two_levels = false;
+  EXPECT_GT(exposed_s(), 2 * 99'992 * 2e-6) << "a message to every rank, twice";
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 

@@ -89,7 +89,7 @@ TEST(EqualBits, GroupsInsideAMicroBatch) {
 
 TEST(EqualBits, AdamwWithClipping) {
   TrainOptions options = base_options();
-  options.optimizer = Adamw{.lr = 1e-3f};
+  options.optimizer = AdamW{.lr = 1e-3f};
   options.clip_norm = 0.5f;
   expect_equal_bits(options);
 }
@@ -131,6 +131,74 @@ TEST(EqualBits, GroupOverTwoRanksOnTwoAndFourRanks) {
   const std::string four = train(world, options).weights_sha256;
   const auto half = world.split(world.rank() / 2, world.rank());
   EXPECT_EQ(train(*half, options).weights_sha256, four);
+}
+
+/// Samples of six numbers, each with five targets that are sums of two of them, or labels that say
+/// which of these sums are above 0.
+class Sums final : public data::Dataset {
+ public:
+  Sums(bool labels, std::int64_t size) : size_(size) {
+    spec_.input = {Shape{kNumbers}, DType::f32};
+    spec_.target = {Shape{kTargets}, DType::f32};
+    spec_.multi_label = labels;
+  }
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return size_; }
+  void load(std::uint64_t, std::int64_t i, std::byte* input, std::byte* target) const override {
+    auto* const x = reinterpret_cast<float*>(input);
+    for (std::int64_t k = 0; k < kNumbers; ++k)
+      x[k] = float((i * (2 * k + 3) + k * k) % 23) / 11 - 1;
+    for (std::int64_t k = 0; k < kTargets; ++k) {
+      const float sum = x[k] + x[k + 1];
+      reinterpret_cast<float*>(target)[k] = spec_.multi_label ? float(sum > 0) : sum;
+    }
+  }
+  std::string describe() const override { return "sums"; }
+  std::uint64_t fingerprint() const override { return 1; }
+
+  static constexpr std::int64_t kNumbers = 6, kTargets = 5;
+
+ private:
+  data::SampleSpec spec_;
+  std::int64_t size_;
+};
+
+TrainSummary train_on_sums(Communicator& communicator, const LossFunction& loss, bool labels) {
+  TrainOptions options = base_options();
+  options.augmentation = {};
+  options.optimizer = Sgd{.lr = 1, .momentum = 0.9f};
+  options.steps = 80;
+  const ModelFunction model = [](Builder& nn, Value x) {
+    return nn.linear(x, {.out_features = Sums::kTargets});
+  };
+  testing::DeviceContext context(communicator);
+  Trainer trainer(context, model, loss, options);
+  return trainer.fit({std::make_shared<Sums>(labels, 110), std::make_shared<Sums>(labels, 37)});
+}
+
+TrainSummary expect_equal_bits_on_sums(const LossFunction& loss, bool labels) {
+  SelfCommunicator self;
+  const TrainSummary alone = train_on_sums(self, loss, labels);
+  const TrainSummary together = train_on_sums(testing::mpi_world(), loss, labels);
+  EXPECT_EQ(together.weights_sha256, alone.weights_sha256);
+  EXPECT_EQ(together.train_loss, alone.train_loss);
+  EXPECT_EQ(together.val_loss, alone.val_loss);
+  EXPECT_EQ(together.val_accuracy, alone.val_accuracy);
+  return alone;
+}
+
+// The model can give every target, so that the loss comes close to 0.
+TEST(EqualBits, RegressionWithHuber) {
+  const auto huber = [](Builder& nn, Value prediction, Value target) {
+    return nn.huber_loss(prediction, target, 0.25f);
+  };
+  EXPECT_LT(expect_equal_bits_on_sums(huber, false).val_loss, 1e-3);
+}
+
+TEST(EqualBits, SeveralLabelsASample) {
+  const TrainSummary summary = expect_equal_bits_on_sums(binary_cross_entropy_with_logits, true);
+  EXPECT_GT(summary.val_accuracy, 0.9);
+  EXPECT_LE(summary.val_accuracy, 1);
 }
 
 std::vector<io::NamedTensor> gradients_after_one_step(Communicator& communicator,

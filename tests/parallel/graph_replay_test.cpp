@@ -86,7 +86,7 @@ TEST(GraphReplay, EqualBits) {
 
 TEST(GraphReplay, EqualBitsWithFewerShardsAndClippedAdamw) {
   testing::SmallRun run = small_run();
-  run.options.optimizer = Adamw{.lr = 1e-3f};
+  run.options.optimizer = AdamW{.lr = 1e-3f};
   run.options.clip_norm = 0.5f;
   run.options.shards = 2;
   SelfCommunicator alone;

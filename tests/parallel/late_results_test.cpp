@@ -63,7 +63,7 @@ Value ignoring_loss(Builder& nn, Value logits, Value labels) {
 
 TrainOptions small_options() {
   TrainOptions options{.global_batch = 16, .micro_batch = 4, .steps = 12};
-  options.optimizer = Adamw{.lr = 0.01f};
+  options.optimizer = AdamW{.lr = 0.01f};
   options.clip_norm = 0.1f;
   options.workers = 1;
   options.log_every = 5;

@@ -127,6 +127,7 @@ void check_plans(const std::vector<ShardRange>& owners, int shards, int per_host
   ASSERT_EQ(!host_nodes(present, owners, per_host).empty(), held) << shards << " on " << ranks;
   const std::vector<ExchangePlan> plans = plans_of_all(owners, shards, per_host);
   const bool two = !plans[0].by_host.empty();
+  ASSERT_EQ(has_host_levels(shards, owners, per_host, Reduction::reproducible), two);
   for (const ExchangePlan& plan : plans) {
     ASSERT_EQ(!plan.by_host.empty(), two) << "ranks differ";
     ASSERT_TRUE(!two || received_on_two(plan) <= received_on_one(plan));

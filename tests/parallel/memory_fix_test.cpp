@@ -192,7 +192,7 @@ TEST(MemoryFix, TakesFewerRanksWhereTheyShareMemory) {
 
 TEST(MemoryFix, WhereThereIsNoneTheNumbersAddUp) {
   PlanRequest request = resnet();
-  request.options.optimizer = Adamw{};
+  request.options.optimizer = AdamW{};
   const std::uint64_t limit = device_bytes(request, 1, Recompute::all) / 2;
   const MemoryAdvice advice = advise_within(request, limit);
   ASSERT_FALSE(advice.fix);

@@ -250,7 +250,7 @@ TEST(MemoryPlan, RequestsThatShareSizesGetTheirOwn) {
   PlanRequest bf16 = plain, frozen = plain, stateful = plain, alone = plain;
   bf16.options.precision = Precision::bf16;
   frozen.options.freeze = {"conv1"};
-  stateful.options.optimizer = Adamw{};
+  stateful.options.optimizer = AdamW{};
   alone.ranks = 1;
   for (const PlanRequest& request : {plain, bf16, frozen, stateful, alone, plain})
     expect_agreement(request, micro_batch_table(*backend, request));

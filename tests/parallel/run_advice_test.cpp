@@ -99,6 +99,62 @@ TEST(RunAdvice, ASlowRankIsTheCauseOfTheOthersWaiting) {
   EXPECT_NEAR(advice[0].gain, 0.45, 1e-12);
 }
 
+TEST(RunAdvice, ASlowRanksNumbersAreTheLedgers) {
+  // Its own work takes 98 of 100 s, that of the others 28.
+  const Ledger waits = ledger({{LedgerPart::exchange, 72}, {LedgerPart::backward, 28}});
+  const Ledger slow = ledger({{LedgerPart::exchange, 2}, {LedgerPart::backward, 98}});
+  RunFacts run = facts(slow, waits);
+  run.slowest_rank = 0;
+  run.slowest_host = "a";
+  run.slowest_phase = "forward and backward";
+  run.slowest_score = 5.67;  // of other steps, and of micro-batches alone
+  std::vector<Advice> advice = advise_run(run);
+  ASSERT_EQ(causes(run), Causes{AdviceCause::slow_rank});
+  EXPECT_NE(advice[0].text.find("3.50 times"), std::string::npos) << advice[0].text;
+  EXPECT_EQ(advice[0].text.find("5.67"), std::string::npos);
+  EXPECT_NEAR(advice[0].gain, 0.7, 1e-12);
+  // It lacks its core.
+  run.ledgers[0].queued = 60;
+  EXPECT_NE(advise_run(run)[0].evidence.find("waited 60% of the time for a core"),
+            std::string::npos);
+  // Nobody waits for it, whatever its score: no claim.
+  run.ledgers[1].ledger = slow;
+  EXPECT_EQ(causes(run), Causes{});
+}
+
+TEST(RunAdvice, AGainIsMoreThanTheStepsOwnSpread) {
+  const Ledger waits = ledger({{LedgerPart::exchange, 12}, {LedgerPart::backward, 88}});
+  RunFacts run = facts(waits, waits);
+  EXPECT_EQ(causes(run), Causes{AdviceCause::communication});
+  run.step_error = 0.039;
+  EXPECT_EQ(causes(run), Causes{AdviceCause::communication});
+  run.step_error = 0.041;  // of which three are more than 12%
+  EXPECT_EQ(causes(run), Causes{});
+  EXPECT_DOUBLE_EQ(least_gain(run), 3 * 0.041);
+  run.step_error = 0.001;
+  EXPECT_EQ(least_gain(run), kWorthwhile);
+}
+
+TEST(RunAdvice, NoNetworkOnOneHost) {
+  const Ledger waits = ledger({{LedgerPart::exchange, 40}, {LedgerPart::backward, 60}});
+  RunFacts run = facts(waits, waits);
+  run.machines = 2;
+  run.ledgers[0].queued = 35;
+  run.ledgers[1].queued = 90;
+  run.ledgers[1].ledger[LedgerPart::exchange] = 45;  // it has time to give its core away
+  EXPECT_EQ(causes(run), Causes{AdviceCause::communication});
+  EXPECT_NE(advise_run(run)[0].remedy.find("faster network"), std::string::npos);
+  run.machines = 1;
+  ASSERT_EQ(causes(run), Causes{AdviceCause::crowded}) << "others have rank 0's core";
+  EXPECT_NE(advise_run(run)[0].text.find("rank 0 on a waited 35%"), std::string::npos);
+  EXPECT_NEAR(advise_run(run)[0].gain, 0.35, 1e-12);
+  run.ledgers[0].queued = 15;  // less than half of what the exchange took
+  ASSERT_EQ(causes(run), Causes{AdviceCause::communication});
+  EXPECT_EQ(advise_run(run)[0].remedy.find("faster"), std::string::npos);
+  run.ledgers[0].queued.reset();
+  ASSERT_EQ(causes(run), Causes{AdviceCause::communication});
+}
+
 TEST(RunAdvice, RanksThatShareACore) {
   const Ledger waits = ledger({{LedgerPart::exchange, 30}, {LedgerPart::backward, 70}});
   RunFacts run = facts(waits, waits);

@@ -61,7 +61,7 @@ testing::SmallRun small_run(double bucket_mb) {
   const auto data = std::make_shared<Flowers>();
   testing::SmallRun run{small_model, {data, data}, {.global_batch = 150, .micro_batch = 40}};
   run.options.steps = 5;
-  run.options.optimizer = Adamw{.lr = 1e-2f};
+  run.options.optimizer = AdamW{.lr = 1e-2f};
   run.options.clip_norm = 0.5f;
   run.options.shards = 2;
   run.options.bucket_mb = bucket_mb;
@@ -153,7 +153,7 @@ std::size_t launches_of_a_step(const nn::ModelSpec& model, const Optimizer& opti
 TEST(SmallProgram, AStepIsAFewLaunches) {
   // Forward and backward, the step's outcome, the update.
   EXPECT_EQ(launches_of_a_step({.name = "mlp", .outputs = 3, .hidden = {10, 10}}, Sgd{}), 3);
-  EXPECT_EQ(launches_of_a_step({.name = "mlp", .outputs = 3, .hidden = {10, 10}}, Adamw{}), 3);
+  EXPECT_EQ(launches_of_a_step({.name = "mlp", .outputs = 3, .hidden = {10, 10}}, AdamW{}), 3);
   // Dropout, forward and backward, lies between two runs each.
   EXPECT_EQ(
       launches_of_a_step({.name = "mlp", .outputs = 3, .hidden = {10}, .dropout = 0.1f}, Sgd{}), 7);

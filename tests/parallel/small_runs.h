@@ -42,7 +42,7 @@ inline SmallRun small_gpt(std::optional<std::int32_t> ignored = {}) {
                {data::random_windows(sequence.part(0, 1900, "training"), 16, 1, ignored),
                 data::windows_in_order(sequence.part(1900, 100, "validation"), 16, ignored)},
                {.global_batch = 10, .micro_batch = 3, .steps = 3}};
-  run.options.optimizer = Adamw{};
+  run.options.optimizer = AdamW{};
   return run;
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <gtest/gtest.h>
 
+#include "parallel/cost_model.h"
 #include "parallel/dry_communicator.h"
 #include "parallel/gradient_exchange.h"
 #include "parallel/level_plan.h"
@@ -149,6 +150,13 @@ Schedule one_shard_each(int per_host, bool mixed) {
   return schedule_of(owners, hosts * node, mpi_world().rank());
 }
 
+/// The bytes that the cost model has a host send to others for a bucket.
+double predicted_network_bytes(std::int64_t elems, int per_host, bool two_levels) {
+  const Network network{"test", "", {0, 1e300}, {0, 1}, per_host};  // a byte a second
+  const Workload work{.buckets = {{double(elems) * sizeof(float), 1}}};
+  return predict(work, {network, 0}, {}, {mpi_world().size(), 1, 1, two_levels}).communication_s;
+}
+
 TEST(TwoLevelExchange, SendsOneSumForEachHostOverTheNetwork) {
   const int ranks = mpi_world().size();
   const std::int64_t elems = 64 * 12 * 1024;  // cut into equal chunks by 4 and 6 ranks
@@ -167,6 +175,9 @@ TEST(TwoLevelExchange, SendsOneSumForEachHostOverTheNetwork) {
     EXPECT_EQ(exchange.network_bytes_sent(), both_ways(ranks / per_host - 1));
     EXPECT_EQ(exchange.network_bytes_sent(), traffic.network_bytes);
     EXPECT_EQ(exchange.bytes_sent(), both_ways(ranks - 1)) << "as on one level";
+    EXPECT_NEAR(predicted_network_bytes(elems, per_host, true),
+                double(exchange.network_bytes_sent()) * per_host,
+                1);
 
     const SentBytes before = exchange.sent();
     const Schedule mixed = one_shard_each(per_host, true);
@@ -174,6 +185,9 @@ TEST(TwoLevelExchange, SendsOneSumForEachHostOverTheNetwork) {
     EXPECT_EQ((exchange.sent() - before).network, both_ways(ranks - per_host));
     EXPECT_EQ(exchange.network_bytes_sent(), traffic.network_bytes);
     EXPECT_EQ((exchange.sent() - before).all, both_ways(ranks - 1));
+    EXPECT_NEAR(predicted_network_bytes(elems, per_host, false),
+                double((exchange.sent() - before).network) * per_host,
+                1);
     expect_tree_bits(fake, gradients, mixed, 1);
   }
 }

@@ -107,12 +107,25 @@ def add_losses(ops: Operators):
         ops.output(case, "loss", loss.reshape(1))
         ops.output(case, "correct", (x.argmax(1) == target).double().mean().reshape(1))
         ops.output(case, "grad_x", x.grad)
-    case = "mean_squared_error.small"
-    x, target = ops.input(case, "x", (13, 7)), ops.input(case, "target", (13, 7))
-    loss = F.mse_loss(x, target.detach())
-    loss.backward()
-    ops.output(case, "loss", loss.reshape(1))
-    ops.output(case, "grad_x", x.grad)
+    regressions = {"mean_squared_error": F.mse_loss, "l1_loss": F.l1_loss,
+                   "huber_loss": lambda x, target: F.huber_loss(x, target, delta=0.5)}
+    for operator, function in regressions.items():
+        case = f"{operator}.small"
+        x, target = ops.input(case, "x", (13, 7)), ops.input(case, "target", (13, 7))
+        loss = function(x, target.detach())
+        loss.backward()
+        ops.output(case, "loss", loss.reshape(1))
+        ops.output(case, "grad_x", x.grad)
+    for name, bound in (("plain", 3.0), ("steep", 90.0)):
+        case = f"binary_cross_entropy.{name}"
+        x = ops.input(case, "x", (13, 7), bound)
+        target = (labels(f"{case}.labels", 13 * 7, 2) == 1).double().reshape(13, 7)
+        ops.tensors[f"{case}.target"] = target.float().numpy()
+        loss = F.binary_cross_entropy_with_logits(x, target)
+        loss.backward()
+        ops.output(case, "loss", loss.reshape(1))
+        ops.output(case, "correct", ((x > 0) == (target > 0.5)).double().mean().reshape(1))
+        ops.output(case, "grad_x", x.grad)
 
 
 def add_embedding(ops: Operators):

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/mean_squared_error.h"
+#include "core/ops/binary_cross_entropy.h"
+#include "core/ops/regression_losses.h"
 #include "core/ops/softmax_cross_entropy.h"
 
 namespace lockstep::test {
@@ -40,17 +41,72 @@ ReferenceOutputs softmax_cross_entropy_reference(const ReferenceArgs& args) {
   return outputs;
 }
 
-ReferenceOutputs mean_squared_error_reference(const ReferenceArgs& args) {
+namespace {
+
+/// The mean over elements of `value` of the difference to the target, and of `slope`.
+template <typename Op, typename Function>
+ReferenceOutputs regression_reference(const ReferenceArgs& args, Function value, Function slope) {
   const std::vector<double>&x = args.inputs[0], &target = args.inputs[1];
+  const auto& op = op_cast<Op>(args.op);
   const double weight = args.inputs[2][0] / double(args.input_types[0].shape[1]);
   double loss = 0;
   std::vector<double> dx(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
-    loss += weight * (x[i] - target[i]) * (x[i] - target[i]);
-    dx[i] = 2 * weight * (x[i] - target[i]);
+    loss += weight * value(op, x[i] - target[i]);
+    dx[i] = weight * slope(op, x[i] - target[i]);
   }
   ReferenceOutputs outputs{{loss}};
-  if (op_cast<ops::MeanSquaredError>(args.op).with_gradient()) outputs.push_back(dx);
+  if (op.with_gradient()) outputs.push_back(dx);
+  return outputs;
+}
+
+double sign(double d) { return d > 0 ? 1 : d < 0 ? -1 : 0; }
+
+}  // namespace
+
+ReferenceOutputs mean_squared_error_reference(const ReferenceArgs& args) {
+  using Op = ops::MeanSquaredError;
+  using Function = double (*)(const Op&, double);
+  return regression_reference<Op, Function>(
+      args, [](const Op&, double d) { return d * d; }, [](const Op&, double d) { return 2 * d; });
+}
+
+ReferenceOutputs l1_loss_reference(const ReferenceArgs& args) {
+  using Op = ops::L1Loss;
+  using Function = double (*)(const Op&, double);
+  return regression_reference<Op, Function>(
+      args,
+      [](const Op&, double d) { return std::abs(d); },
+      [](const Op&, double d) { return sign(d); });
+}
+
+ReferenceOutputs huber_loss_reference(const ReferenceArgs& args) {
+  using Op = ops::HuberLoss;
+  using Function = double (*)(const Op&, double);
+  return regression_reference<Op, Function>(
+      args,
+      [](const Op& op, double d) {
+        const double delta = double(op.delta());
+        return std::abs(d) <= delta ? 0.5 * d * d : delta * (std::abs(d) - 0.5 * delta);
+      },
+      [](const Op& op, double d) {
+        return std::abs(d) <= double(op.delta()) ? d : double(op.delta()) * sign(d);
+      });
+}
+
+ReferenceOutputs binary_cross_entropy_reference(const ReferenceArgs& args) {
+  const std::vector<double>&x = args.inputs[0], &target = args.inputs[1];
+  const double weight = args.inputs[2][0] / double(args.input_types[0].shape[1]);
+  double loss = 0, correct = 0;
+  std::vector<double> dlogits(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double log = std::log1p(std::exp(-std::abs(x[i])));
+    loss += weight * (std::max(x[i], 0.0) - x[i] * target[i] + log);
+    correct += (x[i] > 0) == (target[i] > 0.5) ? weight : 0;
+    dlogits[i] = weight * (1 / (1 + std::exp(-x[i])) - target[i]);
+  }
+  ReferenceOutputs outputs{{loss}, {correct}};
+  if (op_cast<ops::BinaryCrossEntropy>(args.op).with_gradient()) outputs.push_back(dlogits);
   return outputs;
 }
 

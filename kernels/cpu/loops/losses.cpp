@@ -32,14 +32,7 @@ class CrossEntropy {
       sum_ = sum_ + fold_f64(keep_lanes(loss, lanes));
     });
   }
-  /// Lanes pairwise.
-  double sum() const {
-    double lane[kLanesF64];
-    store(lane, sum_);
-    for (int half = kLanesF64 / 2; half > 0; half /= 2)
-      for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
-    return lane[0];
-  }
+  double sum() const { return total_pairwise(sum_); }
 
   const float keep, smooth, weight;
 
@@ -255,32 +248,6 @@ LossSums cross_entropy(const CrossEntropyArgs<T>& args) {
     default: return any_classes(args);
   }
   // clang-format on
-}
-
-double squared_error(const SquaredErrorArgs& a) {
-  double sum = 0;
-  if (a.features < kLanes / 2) {
-    for (std::int64_t i = 0; i < a.samples * a.features; ++i) {
-      const double d = double(a.x[i] - a.target[i]);
-      sum += d * d;
-    }
-  } else {
-    for (std::int64_t n = 0; n < a.samples; ++n) {
-      Vec squares = zero();
-      for_each_vec(a.features, [&](std::int64_t i, auto lanes) {
-        const std::int64_t at = n * a.features + i;
-        const Vec d = load(a.x + at, lanes) - load(a.target + at, lanes);
-        squares = fma(d, d, squares);
-      });
-      sum += double(total(squares));
-    }
-  }
-  if (a.dx == nullptr) return sum;
-  const Vec factor = broadcast(a.dx_factor);
-  for_each_vec(a.samples * a.features, [=](std::int64_t i, auto lanes) {
-    store(a.dx + i, factor * (load(a.x + i, lanes) - load(a.target + i, lanes)), lanes);
-  });
-  return sum;
 }
 
 void exp_nonpositive_array(float* y, const float* x, std::int64_t elems) {

@@ -53,6 +53,15 @@ LOCKSTEP_INLINE Vec keep_lanes(Vec v, Mask mask) {
 
 LOCKSTEP_INLINE Vec keep_lanes(Vec v, AllLanes) { return v; }
 
+/// The sum of the lanes: halves added until one is left.
+LOCKSTEP_INLINE double total_pairwise(VecF64 v) {
+  double lane[kLanesF64];
+  store(lane, v);
+  for (int half = kLanesF64 / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+  return lane[0];
+}
+
 /// The reductions of four vectors at once, as four lanes: a third of the instructions.
 template <typename Join256, typename Join128, typename Join>
 LOCKSTEP_INLINE __m128 reduce_four(const Vec (&v)[4], Join256 join256, Join128 join128, Join join) {

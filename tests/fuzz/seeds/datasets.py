@@ -58,7 +58,12 @@ def write_csv() -> None:
             "constant": "a,b\n7,x\n7,y\n", "unclosed": 'a,b\n"1,x\n', "behind_quote": 'a,b\n"1"2,x\n',
             "fractional_label": "a,b\n1,1.5\n2,2\n", "large_label": "a,b\n1,9007199254740993\n2,1e300\n",
             "one_class": "a,b\n1,x\n", "nul": "a,b\n1\0,x\n", "bad_utf8": b"a,b\n1,\xff\n2,y\n",
-            "minus_zero": "a,b\n-0,-0\n0,0\n1,1\n"}.items():
+            "minus_zero": "a,b\n-0,-0\n0,0\n1,1\n",
+            "trained": "y;b;a;id\n0;x;1;r1\n1;y;;r2\n0;z;3;r3\n",
+            "texts": "a,b,c\n1,p,x\n2,,y\n3,q,x\n", "gaps": "a,b,c\n,NA,0.5\n2,null,1\n3,?,2\n",
+            "line_in_quotes": 'a,"b\nc",d\n1,"x\r\n""y""",p\n2,z,q\n', "bare_cr": "a,b\r1,x\r2,y\r",
+            "tabs": "a\tb\tc\n1\t\t0\n2\tx\t1\n\t\t\n", "decimal_comma": "a;b\n1,5;x\n2;y\n",
+            "twins": "a,a,b\n1,2,x\n3,4,y\n", "mixed": "a,b\n1,2\nx,3+\n2,1\n"}.items():
         put("csv", name, text)
 
 

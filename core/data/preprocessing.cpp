@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/preprocessing.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+/// The task that a sample's types tell, where the source says nothing more.
+Task task_of(const SampleSpec& spec) {
+  if (spec.classes == 0) return spec.multi_label ? Task::multi_label : Task::regression;
+  return spec.target.shape.rank() > 0 ? Task::next_token : Task::classification;
+}
+
+void check_names(const std::vector<std::string>& trained,
+                 const std::vector<std::string>& names,
+                 const std::string& source) {
+  for (std::size_t i = 0; i < std::min(names.size(), trained.size()); ++i)
+    LOCKSTEP_CHECK(names[i] == trained[i],
+                   ConfigError,
+                   "{}: class {} is '{}', in training it was '{}'",
+                   source,
+                   i,
+                   names[i],
+                   trained[i]);
+}
+
+}  // namespace
+
+std::string_view name_of(Task task) {
+  constexpr std::string_view kNames[] = {
+      "classification", "regression", "multi-label", "next-token"};
+  return kNames[std::size_t(task)];
+}
+
+std::int64_t TableRecord::features() const {
+  std::int64_t count = 0;
+  for (const ColumnRecord& column : columns) count += column.features();
+  return count;
+}
+
+Preprocessing Dataset::preprocessing() const {
+  Preprocessing record;
+  record.samples = spec();
+  record.task = task_of(record.samples);
+  record.class_names = class_names();
+  return record;
+}
+
+Preprocessing image_preprocessing(const Dataset& images, std::string source, int short_side) {
+  Preprocessing record = images.Dataset::preprocessing();
+  const Shape& shape = record.samples.input.shape;
+  record.source = std::move(source);
+  record.image = ImageRecord{.width = int(shape[1]),
+                             .height = int(shape[0]),
+                             .channels = int(shape[2]),
+                             .short_side = short_side};
+  return record;
+}
+
+void check_agreement(const Preprocessing& trained,
+                     const Preprocessing& data,
+                     const std::string& source) {
+  LOCKSTEP_CHECK(trained.task == data.task,
+                 ConfigError,
+                 "{}: the data are for {}, the run was trained for {}",
+                 source,
+                 name_of(data.task),
+                 name_of(trained.task));
+  LOCKSTEP_CHECK(trained.samples.classes == data.samples.classes,
+                 ConfigError,
+                 "{}: the data have {} classes, the run was trained on {}",
+                 source,
+                 data.samples.classes,
+                 trained.samples.classes);
+  check_names(trained.class_names, data.class_names, source);
+  // Of tokens, the context may be another one.
+  const bool tokens = trained.task == Task::next_token;
+  LOCKSTEP_CHECK(tokens || trained.samples.input == data.samples.input,
+                 ConfigError,
+                 "{}: samples are {}, the run was trained on {}",
+                 source,
+                 data.samples.input.to_string(),
+                 trained.samples.input.to_string());
+  LOCKSTEP_CHECK(
+      trained.samples.scale == data.samples.scale && trained.samples.shift == data.samples.shift,
+      ConfigError,
+      "{}: its kind of source normalises images otherwise than the one that the run was trained on",
+      source);
+}
+
+}  // namespace lockstep::data

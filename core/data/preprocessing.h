@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/data/dataset.h"
+
+namespace lockstep::data {
+
+/// What a model predicts of a sample.
+enum class Task : std::uint8_t {
+  classification,  ///< one of `classes`; target: i32 []
+  regression,      ///< numbers; target: f32 [D]
+  multi_label,     ///< any of the labels; target: f32 [L] of 0 and 1
+  next_token       ///< the token after each token; target: i32 [T]
+};
+
+/// The name in files and on the command line: classification, regression, multi-label, next-token.
+std::string_view name_of(Task task);
+
+/// How a column of a table becomes numbers.
+struct ColumnRecord {
+  enum class Kind : std::uint8_t {
+    numeric,     ///< one feature: (value - mean) / deviation
+    categorical  ///< one feature for each category, 1 for the row's and 0 for the others (one-hot)
+  };
+  std::string name = {};
+  Kind kind = Kind::numeric;
+  double mean = 0;
+  double deviation = 1;
+  std::optional<double> fill = {};  ///< numeric: stands for a missing value; empty: an error
+  std::vector<std::string> categories = {};  ///< categorical: in the order of their features
+  /// Categorical: a missing value is a category of its own, behind the others.
+  bool missing_is_category = false;
+  /// Categorical: the column is one feature, the index of the category, which the model embeds.
+  bool embedded = false;
+
+  std::int64_t features() const {
+    if (kind == Kind::numeric || embedded) return 1;
+    return std::int64_t(categories.size()) + (missing_is_category ? 1 : 0);
+  }
+  bool operator==(const ColumnRecord&) const = default;
+};
+
+/// A number that a table's model predicts: (value - mean) / deviation is what it learns.
+struct TargetRecord {
+  std::string name = {};
+  double mean = 0;
+  double deviation = 1;
+  bool operator==(const TargetRecord&) const = default;
+};
+
+/// What the model predicts of `target`, in the table's units: output * deviation + mean.
+inline double in_units(const TargetRecord& target, double output) {
+  return output * target.deviation + target.mean;
+}
+
+struct TableRecord {
+  char separator = ',';
+  std::vector<ColumnRecord> columns = {};  ///< features, in the order of the model's input
+  /// Label columns; of a classification one, whose numbers are not used.
+  std::vector<TargetRecord> targets = {};
+  /// Columns that were there in training and are not looked at.
+  std::vector<std::string> dropped = {};
+  std::vector<std::string> id_columns = {};  ///< of those, what names a row in predictions
+
+  std::int64_t features() const;
+  bool operator==(const TableRecord&) const = default;
+};
+
+/// How a picture of any size becomes a sample: its short side is resized to `short_side` pixels
+/// (bilinear, antialiased), and width x height pixels are cut from the middle.
+struct ImageRecord {
+  int width = 0;
+  int height = 0;
+  int channels = 3;  ///< 3: RGB; 1: grey, as Pillow's convert("L")
+  int short_side = 0;
+  bool operator==(const ImageRecord&) const = default;
+};
+
+/// Everything that was done to the training data before the model saw them, so that other data can
+/// be treated alike: by evaluate, predict and generate, and by whoever uses the exported weights.
+/// A run keeps it as preprocessing.json in its folder, in each checkpoint, and beside an export
+/// (core/io/preprocessing_file.h).
+struct Preprocessing {
+  static constexpr int kVersion = 1;
+
+  std::string source = "custom";  ///< kind of source: csv, images, packed, mnist, text, ...
+  Task task = Task::classification;
+  /// Types, classes, and what the program multiplies and adds (scale, shift).
+  SampleSpec samples = {};
+  /// Of classes, labels or tokens; empty: they have none.
+  std::vector<std::string> class_names = {};
+  std::optional<TableRecord> table = {};
+  std::optional<ImageRecord> image = {};
+};
+
+/// The record of a source of images: its spec and class names, and a square or other part that is
+/// cut from the middle of a picture whose short side has `short_side` pixels.
+Preprocessing image_preprocessing(const Dataset& images, std::string source, int short_side);
+
+/// Throws ConfigError where samples of `data` are not what `trained` says: another task, type or
+/// shape, other classes or another order of them. `source` names the data in messages.
+void check_agreement(const Preprocessing& trained,
+                     const Preprocessing& data,
+                     const std::string& source);
+
+}  // namespace lockstep::data

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/reduced_dataset.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace lockstep::data {
+
+ReducedDataset::ReducedDataset(std::shared_ptr<const Dataset> whole,
+                               const std::vector<std::int64_t>& left_out)
+    : whole_(std::move(whole)) {
+  LOCKSTEP_ASSERT(std::ssize(left_out) < whole_->size());
+  for (const std::int64_t index : left_out) {
+    const std::int64_t gap = index - std::ssize(gaps_);
+    LOCKSTEP_ASSERT(index >= 0 && index < whole_->size() && (gaps_.empty() || gap >= gaps_.back()));
+    gaps_.push_back(gap);
+  }
+}
+
+std::int64_t ReducedDataset::original(std::int64_t index) const {
+  return index + (std::ranges::upper_bound(gaps_, index) - gaps_.begin());
+}
+
+std::string ReducedDataset::describe() const {
+  return fmt::format("{}, without {} of its samples", whole_->describe(), gaps_.size());
+}
+
+std::uint64_t ReducedDataset::fingerprint() const {
+  std::uint64_t sum = whole_->fingerprint();
+  for (const std::int64_t gap : gaps_) sum = sum * 31 + std::uint64_t(gap) + 1;
+  return sum;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/table/column_roles.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "core/base/suggest.h"
+#include "core/data/table/cell.h"
+#include "core/data/utf8.h"
+
+namespace lockstep::data {
+namespace {
+
+std::string nearest_column(const std::string& name, const std::vector<std::string>& header) {
+  const std::vector<std::string_view> names(header.begin(), header.end());
+  const std::string near = nearest(name, names);
+  if (!near.empty()) return fmt::format("did you mean '{}'?", near);
+  constexpr std::size_t kMaxListed = 20;
+  const auto listed = std::min(names.size(), kMaxListed);
+  return fmt::format("its columns are {}{}",
+                     fmt::join(names.begin(), names.begin() + std::ptrdiff_t(listed), ", "),
+                     listed < names.size() ? ", ..." : "");
+}
+
+/// The column that a user's `text` means: by name, or else counted from 1, or from -1 backwards.
+std::size_t chosen_column(const RowReader& table, const std::string& text, const char* option) {
+  const std::vector<std::string>& header = table.header();
+  const auto found = std::find(header.begin(), header.end(), text);
+  if (found != header.end()) {
+    if (std::find(found + 1, header.end(), text) != header.end())
+      throw ConfigError(
+          fmt::format("{}: {} '{}' names more than one column", table.name(), option, text),
+          "give the column's number, counted from 1");
+    return std::size_t(found - header.begin());
+  }
+  std::int64_t number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto columns = std::int64_t(header.size());
+  if (status == std::errc{} && end == text.data() + text.size()) {
+    if (number >= 1 && number <= columns) return std::size_t(number - 1);
+    if (number < 0 && number >= -columns) return std::size_t(columns + number);
+  }
+  throw ConfigError(fmt::format("{}: {} '{}': no such column", table.name(), option, text),
+                    nearest_column(text, header));
+}
+
+/// Which option took a column; empty: none.
+using Takers = std::vector<std::string>;
+
+std::vector<std::size_t> take(const RowReader& table,
+                              const std::vector<std::string>& texts,
+                              const char* option,
+                              Takers& takers) {
+  std::vector<std::size_t> columns;
+  for (const std::string& text : texts) {
+    const std::size_t column = chosen_column(table, text, option);
+    LOCKSTEP_CHECK(takers[column].empty(),
+                   ConfigError,
+                   "{}: {} '{}': column '{}' was named by {} already",
+                   table.name(),
+                   option,
+                   text,
+                   table.header()[column],
+                   takers[column]);
+    takers[column] = option;
+    columns.push_back(column);
+  }
+  return columns;
+}
+
+/// Names that are used have to tell columns apart, and to be what the record keeps.
+void check_names(const RowReader& table, const std::vector<std::size_t>& used) {
+  std::map<std::string_view, std::size_t> position;
+  for (const std::size_t column : used) {
+    const std::string& name = table.header()[column];
+    const auto [other, is_new] = position.try_emplace(name, column);
+    if (!is_new)
+      throw DataError(fmt::format("{}:1: columns {} and {} are both named '{}'",
+                                  table.name(),
+                                  other->second + 1,
+                                  column + 1,
+                                  name),
+                      fmt::format("rename one, or leave it out with --drop {}", column + 1));
+    if (!is_utf8(name))
+      throw DataError(
+          fmt::format(
+              "{}:1:{}: expected a name in UTF-8, got '{}'", table.name(), column + 1, name),
+          kNotUtf8Hint);
+  }
+}
+
+void check_features(const RowReader& table, const std::vector<std::size_t>& features) {
+  const std::vector<std::string>& header = table.header();
+  if (features.empty())
+    throw DataError(
+        fmt::format("{}:1: expected at least one feature and the class, got {} '{}'",
+                    table.name(),
+                    header.size() == 1 ? "one column" : "no feature beside label column",
+                    header.back()),
+        kTableFormat);
+  if (std::ranges::all_of(
+          features, [&](std::size_t column) { return to_number(header[column]).has_value(); }))
+    throw DataError(fmt::format("{}:1: expected a header line with the columns' names, got numbers",
+                                table.name()),
+                    "put a line with names in front");
+}
+
+/// Columns by name.
+class ColumnIndex {
+ public:
+  explicit ColumnIndex(const RowReader& table) : table_(table) {
+    for (std::size_t column = 0; column < table.header().size(); ++column) {
+      const auto [entry, is_new] = position_.try_emplace(table.header()[column], column);
+      if (!is_new) entry->second = kSeveral;
+    }
+  }
+
+  std::optional<std::size_t> find(const std::string& name) const {
+    const auto found = position_.find(name);
+    if (found == position_.end()) return std::nullopt;
+    LOCKSTEP_CHECK(found->second != kSeveral,
+                   DataError,
+                   "{}:1: more than one column is named '{}', which the model was trained on",
+                   table_.name(),
+                   name);
+    return found->second;
+  }
+  std::size_t at(const std::string& name, const char* kind) const {
+    const auto column = find(name);
+    if (!column)
+      throw DataError(fmt::format("{}:1: expected the {} column '{}', which the model was trained "
+                                  "on; no column has that name",
+                                  table_.name(),
+                                  kind,
+                                  name),
+                      nearest_column(name, table_.header()));
+    return *column;
+  }
+
+ private:
+  static constexpr std::size_t kSeveral = std::size_t(-1);
+  const RowReader& table_;
+  std::map<std::string_view, std::size_t> position_;
+};
+
+}  // namespace
+
+ColumnRoles choose_roles(const RowReader& table, const TableOptions& options) {
+  const std::size_t columns = table.header().size();
+  Takers takers(columns);
+  ColumnRoles roles;
+  roles.dropped = take(table, options.dropped, "--drop", takers);
+  roles.ids = take(table, options.id_columns, "--id-column", takers);
+  roles.labels = take(table, options.label_columns, "--label-column", takers);
+  for (std::size_t column = columns; roles.labels.empty() && column-- > 0;) {
+    if (!takers[column].empty()) continue;
+    takers[column] = "the rule that the label is last";
+    roles.labels.push_back(column);
+  }
+  for (std::size_t column = 0; column < columns; ++column)
+    if (takers[column].empty()) roles.features.push_back(column);
+  check_features(table, roles.features);
+  std::vector<std::size_t> used = roles.features;
+  used.insert(used.end(), roles.labels.begin(), roles.labels.end());
+  used.insert(used.end(), roles.ids.begin(), roles.ids.end());
+  check_names(table, used);
+  return roles;
+}
+
+ColumnRoles find_roles(const RowReader& table, const TableRecord& trained, bool labels_needed) {
+  const ColumnIndex columns(table);
+  ColumnRoles roles;
+  for (const ColumnRecord& column : trained.columns)
+    roles.features.push_back(columns.at(column.name, "feature"));
+  for (const TargetRecord& target : trained.targets)
+    if (labels_needed) roles.labels.push_back(columns.at(target.name, "label"));
+  for (const std::string& name : trained.id_columns)
+    if (const auto column = columns.find(name)) roles.ids.push_back(*column);
+  if (roles.ids.size() < trained.id_columns.size()) roles.ids.clear();
+  return roles;
+}
+
+}  // namespace lockstep::data

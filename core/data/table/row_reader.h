@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace lockstep::data {
+
+/// A hint of errors: what a table is.
+inline constexpr const char* kTableFormat =
+    "a header line, then one line a sample, fields separated by commas, semicolons or tabs; the "
+    "label in the last column, or where --label-column says";
+
+/// The record of a run is UTF-8, so names in a table have to be.
+inline constexpr const char* kNotUtf8Hint =
+    "convert the file, as with: iconv -f LATIN1 -t UTF-8 FILE";
+
+/// Most columns of a table, and most features that its columns become: one costs many times its
+/// text in memory.
+inline constexpr std::size_t kMaxColumns = 65536;
+
+/// One row that is not as expected; the rows behind it can still be read.
+class RowError : public DataError {
+ public:
+  RowError(const std::string& place, std::int64_t line, std::string reason, std::string hint)
+      : DataError(place + ": " + reason, std::move(hint)),
+        line_(line),
+        reason_(std::move(reason)) {}
+  std::int64_t line() const { return line_; }
+  const std::string& reason() const { return reason_; }  ///< the message without its place
+
+ private:
+  std::int64_t line_;
+  std::string reason_;
+};
+
+/// Splits a table into rows of fields (RFC 4180): quoted fields may hold separators, line ends and
+/// doubled quotes; lines end with LF or CR LF; blanks around a field do not count, nor do blank
+/// lines at the end and a byte order mark. Its first row is the header.
+/// Source: Shafranovich, "Common Format and MIME Type for CSV Files", RFC 4180, 2005.
+class RowReader {
+ public:
+  /// `name` is for messages; `text` has to outlive the reader. Separator 0: the one of comma,
+  /// semicolon, tab and `also` (0: none) that stands most often in the header, the first of equals.
+  /// Throws DataError: no header, a NUL.
+  RowReader(std::string name, std::string_view text, char separator, char also = '\0');
+
+  const std::string& name() const { return name_; }
+  char separator() const { return separator_; }
+  const std::vector<std::string>& header() const { return header_; }
+
+  /// Reads the next row; false at the end. Throws RowError: quotes that do not close, a CR without
+  /// LF, more or fewer fields than the header. The next call goes on behind the line.
+  bool next();
+
+  /// Of the row that was read last. Valid until the next call.
+  std::span<const std::string_view> fields() const { return fields_; }
+  std::int64_t line() const { return line_; }  ///< the one it begins in, from 1
+
+  /// Throws RowError: "NAME:LINE:FIELD: expected ..., got ... (column '...')".
+  [[noreturn]] void fail(std::size_t field,
+                         std::string_view expected,
+                         std::string_view came,
+                         std::string hint = {}) const;
+
+ private:
+  void split_row();
+  std::string_view plain_field();
+  std::string_view quoted_field();
+  void end_row();
+  void skip_blanks();
+  bool at_row_end() const;
+
+  std::string name_;
+  std::string_view text_;
+  std::size_t at_ = 0;
+  char separator_;
+  std::int64_t line_ = 0, next_line_ = 1;
+  std::vector<std::string> header_;
+  std::vector<std::string_view> fields_;
+  std::deque<std::string> unescaped_;  // fields with doubled quotes, of the row
+};
+
+}  // namespace lockstep::data

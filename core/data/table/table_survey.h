@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/data/preprocessing.h"
+#include "core/data/table/column_roles.h"
+
+namespace lockstep::data {
+
+/// What a column holds, over all rows.
+struct ColumnSurvey {
+  /// A value and the line it stands in; line 0: there is none.
+  struct Place {
+    std::int64_t line = 0;
+    std::string value;
+  };
+  std::int64_t numbers = 0, texts = 0, missing = 0;
+  Place first_text;  ///< the first value that is no number
+};
+
+struct LabelSurvey : ColumnSurvey {
+  static constexpr std::size_t kMaxDistinct = 65536;
+  Place first_decimal;           ///< the first number that is not whole
+  std::set<std::int64_t> whole;  ///< its different whole numbers, at most kMaxDistinct + 1 of them
+};
+
+struct TableSurvey {
+  std::int64_t rows = 0;
+  std::vector<ColumnSurvey> features;  ///< in the order of the roles
+  std::vector<LabelSurvey> labels;
+};
+
+/// Reads `table` to its end. Throws RowError as RowReader::next(); DataError: no rows.
+TableSurvey survey_table(RowReader& table, const ColumnRoles& roles);
+
+struct TaskChoice {
+  Task task = Task::classification;
+  std::string reason;  ///< "classification: 'kind' holds names"; empty: the user chose it
+};
+
+/// The task of a table: options.task, or by its label columns:
+/// - several: multi-label where all hold 0 and 1 alone, else regression;
+/// - one: classification where some value is no number; regression where some number is not whole;
+///   classification where there are at most 20 different whole numbers, of 5 rows each on average,
+///   or where they are 0 to K-1, K <= 20 or of 5 rows each on average.
+/// Throws ConfigError where none of it holds, or options.task is of no table or of another number
+/// of columns; DataError: a text among several label columns.
+TaskChoice choose_task(const RowReader& table,
+                       const ColumnRoles& roles,
+                       const TableSurvey& survey,
+                       const TableOptions& options);
+
+}  // namespace lockstep::data

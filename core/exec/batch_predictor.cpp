@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/exec/batch_predictor.h"
+
+#include "core/io/load_weights.h"
+#include "core/nn/trace.h"
+
+namespace lockstep {
+
+BatchPredictor::BatchPredictor(Backend& backend,
+                               const ModelFunction& model,
+                               const data::SampleSpec& spec,
+                               std::int64_t samples,
+                               Precision precision,
+                               const std::string& weights)
+    : backend_(backend), input_bytes_(std::size_t(samples) * spec.input.bytes()) {
+  Graph graph = trace_prediction(model, spec, {.micro_batch = samples, .precision = precision});
+  space_ = lay_out(graph, 1);
+  const auto loaded = io::load_weights(weights, graph.parameters(), NamePatterns("init-skip", {}));
+  parameters_ = backend.allocate(std::size_t(space_.elems) * sizeof(float), "parameters");
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    if (graph.parameters()[i].kind == ParameterKind::metric) continue;
+    const std::vector<float>& values = loaded[next++].values;
+    backend.copy_to_device(parameters_->as<float>() + space_.of(int(i)).offset,
+                           values.data(),
+                           values.size() * sizeof(float));
+  }
+  shape_ = graph.value(graph.outputs().front().second).type.shape;
+  prediction_.resize(std::size_t(shape_.elems()));
+  program_ = std::make_unique<Program>(std::move(graph), backend, space_, MemoryReuse::on);
+  arena_ = backend.allocate(program_->arena_bytes(), "activations and workspace");
+  program_->bind({arena_->data(), parameters_->as<float>(), nullptr}, backend, packed_);
+  packed_.invalidate();
+}
+
+const std::vector<float>& BatchPredictor::run(const void* input) {
+  backend_.copy_to_device(program_->input(kInputName), input, input_bytes_);
+  program_->run_forward({});
+  backend_.copy_to_host(
+      prediction_.data(), program_->output(kPredictionName), prediction_.size() * sizeof(float));
+  return prediction_;
+}
+
+}  // namespace lockstep

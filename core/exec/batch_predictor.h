@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/data/dataset.h"
+#include "core/exec/program.h"
+#include "core/nn/builder.h"
+
+namespace lockstep {
+
+/// A model with weights from a file, run forward on one device.
+class BatchPredictor {
+ public:
+  /// `weights`: a file or folder (see io::load_weights()). `samples`: how many run() takes at once.
+  /// Throws DataError: the file does not fit the model; OutOfMemory.
+  BatchPredictor(Backend& backend,
+                 const ModelFunction& model,
+                 const data::SampleSpec& spec,
+                 std::int64_t samples,
+                 Precision precision,
+                 const std::string& weights);
+
+  /// input: [samples, ...] as the SampleSpec says, tokens below its classes (not checked) ->
+  /// prediction: [samples, ..., outputs] fp32, valid until the next call. Rows depend on their own
+  /// sample alone.
+  const std::vector<float>& run(const void* input);
+  /// Of run()'s result.
+  const Shape& shape() const { return shape_; }
+
+ private:
+  Backend& backend_;
+  FlatSpace space_;
+  std::unique_ptr<Program> program_;
+  PackedCopies packed_;
+  std::unique_ptr<DeviceBuffer> arena_, parameters_;
+  std::size_t input_bytes_;
+  Shape shape_;
+  std::vector<float> prediction_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/io/file_reader.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace lockstep::io {
+
+FileReader::FileReader(const std::filesystem::path& path) : path_(path) {
+  const std::string file = path.string();
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  LOCKSTEP_CHECK(descriptor_ >= 0, DataError, "{}: cannot open: {}", file, std::strerror(errno));
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor_);
+    throw DataError(file + ": not a file");
+  }
+  bytes_ = std::uint64_t(status.st_size);
+}
+
+FileReader::~FileReader() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+FileReader::FileReader(FileReader&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      bytes_(other.bytes_) {}
+
+void FileReader::read(const std::string& what,
+                      std::uint64_t offset,
+                      std::span<std::byte> to) const {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t got =
+        ::pread(descriptor_, to.data() + done, to.size() - done, off_t(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    LOCKSTEP_CHECK(got >= 0, DataError, "{}: cannot read: {}", what, std::strerror(errno));
+    LOCKSTEP_CHECK(got > 0, DataError, "{}: ends {} bytes early", what, to.size() - done);
+    done += std::size_t(got);
+  }
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/io/weight_source.h"
+
+namespace lockstep::io {
+
+/// Weights in several files, as Hugging Face writes large models: a JSON index whose "weight_map"
+/// names the file of each tensor. Tensors that the index does not name are left out.
+class ShardedWeights final : public WeightSource {
+ public:
+  /// Throws DataError: the index is malformed; a shard lies outside of its folder, is missing, is
+  /// damaged, or lacks a tensor that the index has in it.
+  explicit ShardedWeights(const std::string& index);
+
+  void read(std::size_t index, std::span<std::byte> to) const override;
+
+ private:
+  std::vector<std::unique_ptr<WeightSource>> shards_;
+  std::vector<std::pair<std::size_t, std::size_t>> places_;  // of entries: shard, entry in it
+};
+
+}  // namespace lockstep::io

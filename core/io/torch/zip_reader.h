@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "core/io/file_reader.h"
+
+namespace lockstep::io::torch {
+
+/// Where the bytes of an entry lie in the file.
+struct ZipEntry {
+  std::uint64_t offset = 0, bytes = 0;
+};
+
+/// The directory of a zip file whose entries are stored, not compressed, as torch.save() writes
+/// them; with zip64 where a file has 4 GiB and more. Checksums are not compared: PyTorch may write
+/// files without (torch.serialization.set_crc32_options).
+class ZipReader {
+ public:
+  /// Throws DataError naming the file: no directory at its end (truncated), one that contradicts
+  /// itself, names that repeat, entries that lie outside. `file` must outlive this.
+  explicit ZipReader(const FileReader& file);
+
+  const FileReader& file() const { return file_; }
+  bool contains(std::string_view name) const { return directory_.contains(name); }
+  /// The one name that ends in `suffix` and has no other folder than that in front of it; empty
+  /// where there is none. Throws DataError: there are several.
+  std::string find_ending(std::string_view suffix) const;
+  /// Throws DataError: there is none, it is compressed or encrypted, or lies outside of the file.
+  ZipEntry entry(std::string_view name) const;
+  /// The whole of a small entry. Throws DataError as entry() does, and where it has more bytes.
+  std::string read_text(std::string_view name, std::uint64_t most_bytes) const;
+
+ private:
+  struct Listed {
+    std::uint64_t header = 0, bytes = 0;
+    std::uint16_t flags = 0, method = 0;
+  };
+  struct Directory {
+    std::uint64_t offset = 0, bytes = 0, entries = 0;
+  };
+  Directory find_directory() const;
+  Directory find_directory64(std::uint64_t end_record) const;
+  void parse(const Directory& directory);
+  void add(std::span<const std::byte> header);
+
+  const FileReader& file_;
+  std::map<std::string, Listed, std::less<>> directory_;
+};
+
+}  // namespace lockstep::io::torch

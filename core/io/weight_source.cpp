@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/io/weight_source.h"
+
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "core/io/sharded_weights.h"
+#include "core/io/torch/torch_file.h"
+
+namespace lockstep::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kIndexEnding = ".index.json";
+constexpr const char* kNamesInFolder[] = {"model.safetensors",
+                                          "model.safetensors.index.json",
+                                          "pytorch_model.bin",
+                                          "pytorch_model.bin.index.json"};
+
+class SafetensorsWeights final : public WeightSource {
+ public:
+  explicit SafetensorsWeights(const std::string& file) : WeightSource(file), reader_(file) {
+    for (const TensorEntry& entry : reader_.entries())
+      entries_.push_back({entry.name, entry.type, entry.shape, entry.bytes});
+  }
+  void read(std::size_t index, std::span<std::byte> to) const override {
+    reader_.read(reader_.entries()[index], to);
+  }
+
+ private:
+  SafetensorsReader reader_;
+};
+
+std::string find_in_folder(const std::string& folder) {
+  std::error_code ignored;
+  for (const char* name : kNamesInFolder)
+    if (fs::is_regular_file(fs::path(folder) / name, ignored))
+      return (fs::path(folder) / name).string();
+  throw DataError(fmt::format("{}: a folder without {}", folder, fmt::join(kNamesInFolder, ", ")),
+                  "name the file with the weights, or a folder with one of these");
+}
+
+}  // namespace
+
+std::unique_ptr<WeightSource> open_weight_file(const std::string& file) {
+  if (torch::is_torch_file(file)) return std::make_unique<torch::TorchFile>(file);
+  return std::make_unique<SafetensorsWeights>(file);
+}
+
+std::unique_ptr<WeightSource> open_weights(const std::string& path) {
+  std::error_code ignored;
+  const std::string file = fs::is_directory(path, ignored) ? find_in_folder(path) : path;
+  if (file.ends_with(kIndexEnding)) return std::make_unique<ShardedWeights>(file);
+  return open_weight_file(file);
+}
+
+}  // namespace lockstep::io

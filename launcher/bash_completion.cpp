@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "launcher/completion_scripts.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kBashHead =
+    R"(# bash completion for lockstep, written by: lockstep completion bash
+
+)";
+
+// Bash cuts words at = and :, unless COMP_WORDBREAKS says otherwise; both are taken.
+constexpr const char* kBashTail = R"(
+_lockstep_reply() {  # PREFIX, then what compgen takes
+  local prefix=$1 found
+  shift
+  while IFS= read -r found; do
+    COMPREPLY+=("$found")
+  done < <(compgen -P "$prefix" "$@" -- "$cur")
+}
+
+_lockstep() {
+  local cur=${COMP_WORDS[COMP_CWORD]} at=$COMP_CWORD command=${COMP_WORDS[1]} scope
+  local flag= kind= prefix= flags= words= paths= train=
+  COMPREPLY=()
+  if ((COMP_CWORD == 1)); then
+    _lockstep_reply '' -W "$_lockstep_commands"
+    return
+  fi
+  scope=$command
+  ((COMP_CWORD > 2)) && _lockstep_declared "$command ${COMP_WORDS[2]}" && scope="$command ${COMP_WORDS[2]}"
+  if [[ $cur == --*=* ]]; then
+    flag=${cur%%=*} prefix=$flag= cur=${cur#*=}
+  fi
+  if [[ $cur == : ]]; then
+    kind=${COMP_WORDS[at - 1]} cur= at=$((at - 1))
+  elif [[ ${COMP_WORDS[at - 1]} == : ]]; then
+    kind=${COMP_WORDS[at - 2]} at=$((at - 2))
+  elif [[ $cur == [a-z]*:* ]]; then
+    kind=${cur%%:*} prefix+=$kind: cur=${cur#*:}
+  fi
+  if [[ -z $flag ]]; then
+    if [[ $cur == '=' ]]; then
+      flag=${COMP_WORDS[at - 1]} cur=
+    elif [[ ${COMP_WORDS[at - 1]} == '=' ]]; then
+      flag=${COMP_WORDS[at - 2]}
+    else
+      flag=${COMP_WORDS[at - 1]}
+    fi
+  fi
+  _lockstep_declared "$scope"
+  if [[ $flag == --* ]] && { _lockstep_value "$scope $flag" || { [[ -n $train ]] && _lockstep_value "train $flag"; }; }; then
+    flags=
+  elif [[ -n $prefix$kind ]]; then
+    return
+  fi
+  case $kind in
+    '') ;;
+    csv | packed | text | tokens) words= paths=files ;;
+    mnist | cifar10 | images) words= paths=folders ;;
+    *) return ;;
+  esac
+  if [[ -n $flags ]] && [[ $cur == -* || -z $words$paths ]]; then
+    [[ -n $train ]] && flags="$flags $_lockstep_train_flags"
+    _lockstep_reply '' -W "$flags"
+    return
+  fi
+  [[ -n $words ]] && _lockstep_reply "$prefix" -W "$words"
+  [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *: ]] && compopt -o nospace 2>/dev/null
+  [[ -n $paths ]] && compopt -o filenames 2>/dev/null
+  [[ $paths == files ]] && _lockstep_reply "$prefix" -f
+  [[ $paths == folders ]] && _lockstep_reply "$prefix" -d
+  return 0
+}
+
+complete -F _lockstep lockstep
+)";
+
+std::string bash_names(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+const char* bash_paths(const DeclaredValue& value) {
+  return value.files ? "files" : value.folders ? "folders" : "";
+}
+
+std::string bash_flags(const DeclaredCommand& command) {
+  std::vector<std::string> names;
+  for (const DeclaredFlag& flag : command.flags) names.push_back(flag.name);
+  return bash_names(names);
+}
+
+/// A line of _lockstep_declared() and lines of _lockstep_value().
+void add_scope(const DeclaredCommand& command,
+               const std::string& scope,
+               std::string& declared,
+               std::string& values) {
+  std::vector<std::string> words = command.words.words;
+  for (const DeclaredCommand& part : command.parts) words.push_back(part.name);
+  declared += fmt::format("    '{}') flags='{}' words='{}' paths='{}' train='{}' ;;\n",
+                          scope,
+                          bash_flags(command),
+                          bash_names(words),
+                          bash_paths(command.words),
+                          command.takes_train_flags ? "yes" : "");
+  for (const DeclaredFlag& flag : command.flags)
+    if (flag.takes_value)
+      values += fmt::format("    '{} {}') words='{}' paths='{}' ;;\n",
+                            scope,
+                            flag.name,
+                            bash_names(flag.value.words),
+                            bash_paths(flag.value));
+  for (const DeclaredCommand& part : command.parts)
+    add_scope(part, scope + " " + part.name, declared, values);
+}
+
+}  // namespace
+
+std::string bash_completion(std::span<const DeclaredCommand> commands) {
+  std::string names, declared, values, train;
+  for (const DeclaredCommand& command : commands) {
+    names += command.name + " ";
+    if (command.name == "train") train = bash_flags(command);
+    add_scope(command, command.name, declared, values);
+  }
+  return kBashHead + fmt::format("_lockstep_commands='{}--help --version'\n", names) +
+         fmt::format("_lockstep_train_flags='{}'\n\n", train) +
+         "_lockstep_declared() {\n  case $1 in\n" + declared + "    *) return 1 ;;\n  esac\n}\n\n" +
+         "_lockstep_value() {\n  case $1 in\n" + values + "    *) return 1 ;;\n  esac\n}\n" +
+         kBashTail;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/declared_commands.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+#include <utility>
+
+#include "core/nn/zoo.h"
+#include "launcher/command_line.h"
+#include "launcher/command_table.h"
+
+namespace lockstep {
+namespace {
+
+/// "auto|mpirun" at |
+std::vector<std::string> split_at_bars(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('|', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// "csv:" of "csv:FILE", "train" of "train"; empty for placeholders and examples: N, 16GiB,
+/// a:2,b:2.
+std::string fixed_word(std::string part) {
+  const std::size_t colon = part.find(':');
+  if (colon != part.npos) part.resize(colon + 1);
+  const bool fixed = !part.empty() && part.find_first_of(",[].") == part.npos && part.size() > 1 &&
+                     std::ranges::all_of(part, [](unsigned char c) { return !std::isupper(c); });
+  return fixed ? part : std::string();
+}
+
+/// What the name of a value's type says, as "auto|N", "FILE.html" and "SOURCE".
+DeclaredValue value_of(const std::string& type) {
+  DeclaredValue value;
+  if (type == "NAME")
+    for (const std::string_view name : nn::model_names()) value.words.emplace_back(name);
+  if (type == "SOURCE")
+    value.words = {"glyphs",
+                   "csv:",
+                   "mnist:",
+                   "cifar10:",
+                   "images:",
+                   "packed:",
+                   "text:",
+                   "tokens:",
+                   "synthetic"};
+  if (!value.words.empty()) return value;
+  for (const std::string& part : split_at_bars(type)) {
+    value.files |= part.starts_with("FILE");
+    value.folders |= part == "DIR";
+    if (std::string word = fixed_word(part); !word.empty()) value.words.push_back(std::move(word));
+  }
+  return value;
+}
+
+DeclaredCommand declared(const std::string& name, const std::string& summary, CLI::App& app) {
+  DeclaredCommand command{.name = name,
+                          .summary = summary,
+                          .flags = {},
+                          .words = {},
+                          .takes_train_flags = app.get_allow_extras(),
+                          .parts = {}};
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) {
+      command.words = value_of(option->get_type_name());
+      continue;
+    }
+    if (option->get_group().empty()) continue;  // not for people
+    DeclaredFlag flag{.name = "--" + option->get_lnames().at(0),
+                      .help = option->get_description(),
+                      .takes_value = option->get_items_expected_min() > 0,
+                      .value = {}};
+    if (flag.takes_value) flag.value = value_of(option->get_type_name());
+    command.flags.push_back(std::move(flag));
+  }
+  return command;
+}
+
+using Reader = std::function<void(const std::string&, const std::string&, CLI::App&)>;
+
+void read_one(const Command& command, const Reader& read) {
+  const std::string name(command.name);
+  std::vector<std::pair<std::string, std::string>> parts;
+  read_declarations(command.run, [&](CLI::App& app) {
+    for (const CLI::App* part : app.get_subcommands({}))
+      parts.emplace_back(part->get_name(), part->get_description());
+    read(name, std::string(command.summary), app);
+  });
+  for (const auto& [part, summary] : parts) {
+    const auto run = [&](const std::vector<std::string>& arguments) {
+      std::vector<std::string> words{part};
+      words.insert(words.end(), arguments.begin(), arguments.end());
+      return command.run(words);
+    };
+    read_declarations(run, [&](CLI::App& app) { read(name + " " + part, summary, app); });
+  }
+}
+
+}  // namespace
+
+void for_each_command(const Reader& read) {
+  for (const Command& command : all_commands())
+    if (!command.summary.empty()) read_one(command, read);
+}
+
+std::vector<DeclaredCommand> declared_commands() {
+  std::vector<DeclaredCommand> commands;
+  for_each_command([&](const std::string& name, const std::string& summary, CLI::App& app) {
+    const std::size_t space = name.find(' ');
+    auto& list = space == name.npos ? commands : commands.back().parts;
+    list.push_back(declared(space == name.npos ? name : name.substr(space + 1), summary, app));
+  });
+  for (DeclaredCommand& command : commands)
+    if (command.name == "help")
+      for (const DeclaredCommand& other : commands) command.words.words.push_back(other.name);
+  return commands;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What may stand behind a flag, or where a command takes words without one.
+struct DeclaredValue {
+  std::vector<std::string> words;  ///< fixed ones; "csv:" ends with the colon before a path
+  bool files = false, folders = false;
+};
+
+struct DeclaredFlag {
+  std::string name;  ///< with its dashes
+  std::string help;
+  bool takes_value = false;
+  DeclaredValue value;
+};
+
+/// What completion needs of a command.
+struct DeclaredCommand {
+  std::string name;     ///< "train"; of a part of bench "all-reduce"
+  std::string summary;  ///< one line
+  std::vector<DeclaredFlag> flags;
+  DeclaredValue words;             ///< behind the command, without a flag
+  bool takes_train_flags = false;  ///< beside its own
+  std::vector<DeclaredCommand> parts;
+};
+
+/// Every command that is listed, with what it declares; its parts are declared likewise.
+std::vector<DeclaredCommand> declared_commands();
+
+/// Calls `read` with the name behind "lockstep " ("bench model"), the summary and the declarations
+/// of every command that is listed, and of its parts.
+void for_each_command(
+    const std::function<void(const std::string&, const std::string&, CLI::App&)>& read);
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "core/optim/lr_schedule.h"
+#include "core/optim/optimizer.h"
+
+namespace lockstep {
+
+/// How a model is trained where no flag says otherwise.
+struct DefaultRecipe {
+  Optimizer optimizer;
+  LrSchedule lr_schedule;
+  float clip_norm = 0;
+};
+
+/// The share of a run's steps that --warmup-steps auto stands for.
+inline constexpr float kWarmupRatio = 0.05f;
+
+/// Of the model `name` (nn::model_names()); that of convnet for a name that is none.
+const DefaultRecipe& default_recipe(std::string_view name);
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/data/preprocessing.h"
+#include "launcher/predict/evaluation_metrics.h"
+#include "parallel/train_records.h"
+
+namespace lockstep {
+
+/// What an evaluation found.
+struct EvaluationReport {
+  data::Task task = data::Task::classification;
+  std::int64_t samples = 0;  ///< of the data, skipped ones included
+  EvaluationRecord record;
+  std::optional<EvaluationMetrics> metrics;  ///< nothing: nobody asked for them
+  bool per_class = false;                    ///< tables of classes for people
+};
+
+/// Lines for people.
+std::string evaluation_text(const EvaluationReport& report);
+/// One JSON object; what is not known is left out, a share of nothing is null.
+std::string evaluation_json(const EvaluationReport& report);
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/shell_text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <string_view>
+
+#include "core/base/env.h"
+#include "launcher/self_start.h"
+
+namespace lockstep {
+
+std::string for_shell(const std::string& argument) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) ||
+           std::string_view("_-+=.,:/@%").find(char(c)) != std::string_view::npos;
+  };
+  if (!argument.empty() && std::all_of(argument.begin(), argument.end(), plain)) return argument;
+  std::string quoted = "'";
+  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string resume_command(const std::string& command, const std::string& out) {
+  const std::string own = own_path();
+  const std::string found = find_program("lockstep", process_variables());
+  std::error_code error;
+  const bool in_path = !found.empty() && std::filesystem::equivalent(found, own, error);
+  return (in_path ? std::string("lockstep") : for_shell(own)) + " " + command +
+         " --resume auto --out " + for_shell(out);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// `argument` as a shell takes it literally.
+std::string for_shell(const std::string& argument);
+
+/// What to type where this process was started, so that the run in `out` goes on with its own
+/// settings; `command` is train or run. Throws EnvironmentError as own_path().
+std::string resume_command(const std::string& command, const std::string& out);
+
+}  // namespace lockstep

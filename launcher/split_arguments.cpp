@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/split_arguments.h"
+
+#include "launcher/flag_synonyms.h"
+#include "launcher/raw_flags.h"
+
+namespace lockstep {
+namespace {
+
+bool takes_value(const CLI::Option* option) {
+  return option == nullptr || option->get_items_expected_max() > 0;
+}
+
+}  // namespace
+
+SplitArguments split_arguments(const CLI::App& app, const std::vector<std::string>& arguments) {
+  CLI::App train;
+  RawFlags raw;
+  declare_flags(train, raw);
+  bool takes_words = false;
+  for (const CLI::Option* option : app.get_options()) takes_words |= option->get_positional();
+  SplitArguments result;
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") {
+      words.insert(words.end(), arguments.begin() + std::ptrdiff_t(i) + 1, arguments.end());
+      break;
+    }
+    if (argument.size() < 2 || argument[0] != '-') {
+      words.push_back(argument);
+      continue;
+    }
+    const std::size_t equals = argument.find('=');
+    const std::string name = argument.substr(0, equals);
+    const CLI::Option* own = app.get_option_no_throw(name);
+    const CLI::Option* option = own != nullptr ? own : train.get_option_no_throw(name);
+    std::vector<std::string>& side = own != nullptr ? result.own : result.train;
+    side.push_back(argument);
+    if (equals == std::string::npos && takes_value(option) && i + 1 < arguments.size())
+      side.push_back(arguments[++i]);
+  }
+  result.train = canonical_arguments(train, result.train);
+  if (!takes_words) {
+    result.train.insert(result.train.end(), words.begin(), words.end());
+  } else if (!words.empty()) {
+    result.own.emplace_back("--");
+    result.own.insert(result.own.end(), words.begin(), words.end());
+  }
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// The arguments of a command that takes flags of train beside its own.
+struct SplitArguments {
+  std::vector<std::string> own;    ///< for the command: its flags, then words without a flag
+  std::vector<std::string> train;  ///< flags of train, and what nobody knows
+};
+
+/// Which of `arguments` are flags of `app`, with their values, and which are not. A word without a
+/// flag is `app`'s where that has positional arguments, also behind "--".
+SplitArguments split_arguments(const CLI::App& app, const std::vector<std::string>& arguments);
+
+}  // namespace lockstep

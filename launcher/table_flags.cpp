@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/table_flags.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/base/error.h"
+#include "launcher/raw_flags.h"
+
+namespace lockstep {
+namespace {
+
+using data::Missing;
+using data::Task;
+
+constexpr const char* kTableFlags[] = {
+    "--task", "--label-column", "--separator", "--missing", "--drop", "--id-column"};
+
+char to_separator(const std::string& text) {
+  if (text == "auto") return '\0';
+  if (text == "tab" || text == "\\t") return '\t';
+  const char c = text.empty() ? '\0' : text[0];
+  // Numbers and quotes need these themselves.
+  const bool taken = std::string_view("\"+-.").find(c) != std::string_view::npos;
+  LOCKSTEP_CHECK(
+      text.size() == 1 && (c == '\t' || (std::ispunct(static_cast<unsigned char>(c)) && !taken)),
+      ConfigError,
+      "--separator '{}': expected auto, tab or one character as , ; or |",
+      text);
+  return c;
+}
+
+}  // namespace
+
+void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
+  if (!raw.data.starts_with("csv:")) {
+    for (const char* flag : kTableFlags)
+      if (app.count(flag) > 0)
+        throw ConfigError(fmt::format("{} has no meaning with --data {}", flag, raw.data),
+                          "it belongs to csv:FILE");
+    return;
+  }
+  data::TableOptions& table = flags.table;
+  for (const Task task : {Task::classification, Task::regression, Task::multi_label})
+    if (raw.task == data::name_of(task)) table.task = task;
+  for (const Missing missing :
+       {Missing::error, Missing::mean, Missing::median, Missing::drop, Missing::category})
+    if (raw.missing == name_of(missing)) table.missing = missing;
+  table.separator = to_separator(raw.separator);
+  table.label_columns = raw.label_columns;
+  table.dropped = raw.drop;
+  table.id_columns = raw.id_columns;
+}
+
+bool is_table_flag(std::string_view flag) {
+  return std::ranges::find(kTableFlags, flag) != std::end(kTableFlags);
+}
+
+std::string_view name_of(Missing missing) {
+  constexpr std::string_view kNames[] = {"error", "mean", "median", "drop", "category"};
+  return kNames[std::size_t(missing)];
+}
+
+std::string separator_text(char separator) {
+  if (separator == '\0') return "auto";
+  return separator == '\t' ? "tab" : std::string(1, separator);
+}
+
+}  // namespace lockstep

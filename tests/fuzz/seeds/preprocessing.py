@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seeds of preprocessing.json: a record of each kind, and some that contradict themselves."""
+import json
+
+from seeds.corpus import put
+
+TABLE = {"version": 1, "source": "csv", "task": "regression",
+         "input": {"dtype": "f32", "shape": [4]}, "target": {"dtype": "f32", "shape": [1]},
+         "scale": [], "shift": [], "classes": 0, "class_names": [],
+         "table": {"separator": ";",
+                   "columns": [{"name": "a", "kind": "numeric", "mean": 0.1, "deviation": 2,
+                                "missing": 3},
+                               {"name": "b", "kind": "one-hot", "categories": ["x", "y"],
+                                "missing": "category"}],
+                   "targets": [{"name": "t", "mean": -1e300, "deviation": 1e-300}],
+                   "dropped": ["c"], "id_columns": ["c"]}}
+IMAGE = {"version": 1, "source": "images", "task": "classification",
+         "input": {"dtype": "u8", "shape": [8, 9, 3]}, "target": {"dtype": "i32", "shape": []},
+         "scale": [0.01, 0.02, 0.03], "shift": [-1, 0, 1], "classes": 2,
+         "class_names": ["cat", "dög"], "ignore_index": -100,
+         "image": {"width": 9, "height": 8, "channels": 3, "short_side": 12}}
+TEXT = {"version": 1, "source": "text", "task": "next-token",
+        "input": {"dtype": "i32", "shape": [16]}, "target": {"dtype": "i32", "shape": [16]},
+        "scale": [], "shift": [], "classes": 3, "class_names": ["\n", "a", "é"]}
+
+
+def write() -> None:
+    def seed(name, record, **changes):
+        put("preprocessing", name, json.dumps({**record, **changes}, ensure_ascii=False))
+
+    for name, record in (("table", TABLE), ("image", IMAGE), ("text", TEXT)):
+        seed(name, record)
+    seed("newer", TEXT, version=2)
+    seed("names_missing", TEXT, class_names=["a"])
+    seed("classes_negative", TEXT, classes=-1)
+    seed("other_task", TABLE, task="classification")
+    seed("huge_shape", TABLE, input={"dtype": "f32", "shape": [2**40, 2**40]})
+    seed("deep_shape", TABLE, input={"dtype": "f32", "shape": [1] * 7})
+    seed("image_larger_than_sample", IMAGE, image={**IMAGE["image"], "width": 10})
+    seed("scale_too_large", IMAGE, scale=[1e300, 1, 1])

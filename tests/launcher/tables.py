@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables with texts, gaps and numbers to predict: trained by the built program, and evaluated on
+other tables. The expected losses are computed here, from the run's record and weights alone.
+
+tables.py PROGRAM Tables
+"""
+import json
+import math
+import random
+import re
+import struct
+
+from program_test import ProgramTest, main
+
+LINEAR = ("--model=mlp", "--hidden=none", "--lr=0.3", "--steps=300", "--eval-every=0")
+
+
+def read_safetensors(path):
+    """{name: (shape, floats)}"""
+    content = path.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8:8 + size])
+    tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        tensors[name] = entry["shape"], struct.unpack(f"<{(end - begin) // 4}f", content[begin:end])
+    return tensors
+
+
+class LinearModel:
+    """What preprocessing.json and model.safetensors of a run say."""
+
+    def __init__(self, run):
+        self.record = json.loads((run / "preprocessing.json").read_text())
+        self.columns = self.record["table"]["columns"]
+        self.targets = self.record["table"]["targets"]
+        tensors = read_safetensors(run / "model.safetensors")
+        ((self.outputs, self.inputs), self.weight), = (t for t in tensors.values() if len(t[0]) == 2)
+        (_, self.bias), = (t for t in tensors.values() if len(t[0]) == 1)
+
+    def features(self, row):
+        values = []
+        for column in self.columns:
+            text = row[column["name"]]
+            missing = text in ("", "NA", "?")
+            if column["kind"] == "numeric":
+                value = column["missing"] if missing else float(text)
+                values.append((value - column["mean"]) / column["deviation"])
+            else:
+                categories = column["categories"] + ["missing"] * ("missing" in column)
+                hot = len(column["categories"]) if missing else categories.index(text)
+                values += [float(i == hot) for i in range(len(categories))]
+        return values
+
+    def __call__(self, row):
+        values = self.features(row)
+        assert len(values) == self.inputs
+        return [self.bias[o] + sum(w * v for w, v in zip(
+            self.weight[o * self.inputs:(o + 1) * self.inputs], values)) for o in range(self.outputs)]
+
+
+def houses(count, seed, shift=0.0):
+    chance = random.Random(seed)
+    rows = []
+    for i in range(count):
+        area, town = 60 + shift + 80 * chance.random(), chance.choice(("Ulm, Alt", "Bonn", "Kiel"))
+        rows.append({"id": f"h{i}", "area": f"{area:.2f}" if i % 9 else "", "town": town,
+                     "price": f"{1500 * area + 20000 * len(town) + chance.gauss(0, 2000):.2f}",
+                     "heating": chance.choice(("gas", "oil")) if i % 7 else "NA"})
+    return rows
+
+
+def as_csv(rows, columns, separator=","):
+    def field(text):
+        return '"' + text.replace('"', '""') + '"' if separator in text else text
+
+    lines = [columns] + [[row[column] for column in columns] for row in rows]
+    return "\r\n".join(separator.join(map(field, line)) for line in lines) + "\r\n"
+
+
+class Tables(ProgramTest):
+    def evaluate(self, *flags):
+        result = self.run_command([self.program, "evaluate", "--from=run", *flags])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        loss = float(re.match(r"loss (\S+)", result.stdout).group(1))
+        accuracy = re.search(r"accuracy ([\d.]+)%", result.stdout)
+        return loss, accuracy and float(accuracy.group(1)), result.stdout
+
+    def test_prices_of_houses(self):
+        train = self.write("houses.csv", as_csv(houses(200, 1), ["id", "area", "price", "town", "heating"]))
+        result = self.train(*LINEAR, "--label-column=price", "--id-column=id", "--missing=median",
+                            "--out=run", data=f"csv:{train}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"data .*160 samples of 7 features from 3 columns and 1 "
+                                        r"number to predict; regression: 'price' .* not whole")
+        config = (self.folder / "run/config.toml").read_text()
+        for line in ("task = 'auto'", "label-column = ['price']", "missing = 'median'",
+                     "id-column = ['id']"):
+            self.assertIn(line + "\n", config)
+
+        # Another table: shifted, its columns in another order, one more, other separators.
+        rows = houses(50, 2, shift=40)
+        self.write("other.csv", as_csv([row | {"more": "?"} for row in rows],
+                                       ["heating", "price", "more", "town", "area"], ";"))
+        model = LinearModel(self.folder / "run")
+        self.assertEqual(model.record["task"], "regression")
+        price, = model.targets
+        errors = []
+        for row in rows:
+            output, = model(row)
+            errors.append(output - (float(row["price"]) - price["mean"]) / price["deviation"])
+            # What is learnt is right in the table's units.
+            area = float(row["area"] or model.columns[0]["missing"])
+            if row["area"]:
+                self.assertLess(abs(output * price["deviation"] + price["mean"] -
+                                    1500 * area - 20000 * len(row["town"])), 15000)
+        expected = sum(error * error for error in errors) / len(errors)
+        loss, _, said = self.evaluate("--data=csv:other.csv")
+        self.assertIn("50 samples", said)
+        self.assertAlmostEqual(loss, expected, delta=1e-5 * max(1, expected))
+
+        # What the record has no place for is refused by name.
+        for columns, change, texts in (
+                (["area", "town", "heating", "price"], {"town": "Rom"},
+                 ("other.csv:2:2", "Bonn, Kiel, Ulm, Alt", "'Rom'")),
+                (["areas", "town", "heating", "price"], {"areas": "1"},
+                 ("'area'", "did you mean 'areas'?")),
+                (["area", "town", "heating", "price"], {"area": "big"}, ("other.csv:2:1", "'big'"))):
+            self.write("other.csv", as_csv([rows[1] | change], columns))
+            refused = self.run_command([self.program, "evaluate", "--from=run", "--data=csv:other.csv"])
+            self.expect_error(refused, 1, *texts)
+        refused = self.run_command([self.program, "evaluate", "--from=run", "--drop=area"])
+        self.expect_error(refused, 2, "--drop")
+
+    def test_a_shifted_table_is_standardised_as_in_training(self):
+        """By its own mean a table that lies elsewhere would look like the training's."""
+        def points(count, seed, shift):
+            chance = random.Random(seed)
+            rows = []
+            for _ in range(count):
+                x = chance.gauss(shift, 1)
+                rows.append({"x": f"{x:.4f}", "y": f"{chance.gauss(0, 1):.4f}",
+                             "side": "left" if x < 0 else "right"})
+            return rows
+
+        train = self.write("points.csv", as_csv(points(300, 1, 0), ["x", "y", "side"]))
+        result = self.train(*LINEAR, "--out=run", data=f"csv:{train}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = points(200, 2, 2.0)
+        self.write("shifted.csv", as_csv(rows, ["x", "y", "side"]))
+        model = LinearModel(self.folder / "run")
+        right, loss = 0, 0.0
+        for row in rows:
+            logits = model(row)
+            label = model.record["class_names"].index(row["side"])
+            right += max(range(2), key=logits.__getitem__) == label
+            top = max(logits)
+            loss += top + math.log(sum(math.exp(v - top) for v in logits)) - logits[label]
+        found, accuracy, _ = self.evaluate("--data=csv:shifted.csv")
+        self.assertAlmostEqual(accuracy, 100 * right / len(rows), delta=0.01)
+        self.assertAlmostEqual(found, loss / len(rows), delta=1e-5)
+        self.assertGreater(accuracy, 95)
+
+    def test_whole_numbers_that_may_be_classes_or_amounts(self):
+        text = "a,b,price\n" + "".join(f"{i},{i % 7},{1000 + 37 * i}\n" for i in range(100))
+        table = self.write("prices.csv", text)
+        self.expect_error(self.train(data=f"csv:{table}"), 2, "100 different whole numbers",
+                          "--task regression")
+        result = self.train("--task=regression", "--out=run", data=f"csv:{table}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("1 number to predict", result.stdout)
+
+
+if __name__ == "__main__":
+    main()
