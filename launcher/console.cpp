@@ -3,27 +3,21 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <utility>
 
 #include "core/base/env.h"
 #include "launcher/rank_discovery.h"
 
 namespace lockstep {
 namespace {
-
-constexpr int kPatienceMs = 1000, kLaterPatienceMs = 50;
-constexpr std::size_t kAtOnce = 512;  // the least that POSIX grants a pipe (PIPE_BUF)
 
 int terminal_columns() {
   winsize size{};
@@ -81,6 +75,8 @@ Console::Kind console_kind() {
   return kind(launcher == LaunchedBy::mpi && stdout_is_terminal() && mpirun_on_terminal(getppid()));
 }
 
+Console::Console(Kind kind) : kind_(kind), output_(STDOUT_FILENO, "standard output") {}
+
 void Console::line(std::string_view text) {
   clear_bar();
   write(std::string(text) + "\n");
@@ -128,49 +124,10 @@ void Console::clear_bar() {
   bar_shown_ = false;
 }
 
-Console::~Console() {
-  if (!rest_.empty()) catch_up();
-}
-
 void Console::write(std::string_view text) {
-  if (broken_ || text.empty()) return;
-  if (!rest_.empty() && !catch_up()) {
-    dropped_ += std::ranges::count(text, '\n');
-    return;
-  }
-  put(text, was_stopped_ ? kLaterPatienceMs : kPatienceMs);
-}
-
-/// Whether the reader reads again, and has all but what is to be written now.
-bool Console::catch_up() {
-  if (!put(std::exchange(rest_, {}), 0)) return false;
-  const long dropped = std::exchange(dropped_, 0);
-  return dropped == 0 ||
-         put(fmt::format("{} lines were dropped while nobody read them\n", dropped), 0);
-}
-
-/// False where the reader does not take it all: the rest is kept.
-bool Console::put(std::string_view text, int patience_ms) {
-  while (!broken_ && !text.empty()) {
-    pollfd output{STDOUT_FILENO, POLLOUT, 0};
-    const int ready = poll(&output, 1, patience_ms);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) {
-      was_stopped_ = true;
-      rest_ = text;
-      return false;
-    }
-    // A pipe that is ready takes that much without blocking.
-    const ssize_t written =
-        ::write(STDOUT_FILENO, text.data(), std::min<std::size_t>(text.size(), kAtOnce));
-    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (written < 0) {
-      broken_ = true;
-      return false;
-    }
-    text.remove_prefix(std::size_t(written));
-  }
-  return !broken_;
+  output_.pass(text);
+  if (const auto trouble = output_.trouble())
+    copy_line(fmt::format("warning: {}; training goes on, and its lines are here", *trouble));
 }
 
 std::string with_thousands(double value) {

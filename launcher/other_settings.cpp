@@ -63,6 +63,7 @@ const Keys& flags_of(const std::string& key) {
        {"lr-schedule", "warmup-steps", "min-lr", "decay-steps", "step-every", "step-factor"}},
       {"data content", kData},
       {"validation data content", kData},
+      {kDataSample, kData},
       {"init", {"init"}},
       {"augment of the source", {"augment"}},
       {"fusion in bf16", {"fusion"}}};
@@ -103,7 +104,7 @@ std::string words_of_hash(const std::string& key, const Settings& then, const Se
                               "makes another of them or of the data",
                               lockstep_version());
   return fmt::format("the content of {}--data {} has changed",
-                     key == "data content" ? "" : "the validation part of ",
+                     key == "validation data content" ? "the validation part of " : "",
                      value_or_absent(now, "data"));
 }
 
@@ -119,7 +120,7 @@ ConfigError in_flags(const OtherSettings& error, const TrainFlags& flags) {
     const Keys& parts = flags_of(difference.key);
     const Keys found = lines_of(parts, then, now);
     std::ranges::for_each(found, add);
-    const bool hash = difference.key == "model" || difference.key.ends_with("data content");
+    const bool hash = is_hash(difference.key);
     if (found.empty() && hash) hashes.push_back(difference.key);
     if (found.empty() && !hash)
       add(line(parts.size() == 1 ? parts[0] : difference.key, difference.then, difference.now));

@@ -97,7 +97,7 @@ void create(const fs::path& folder, std::vector<fs::path>& created) {
 }
 
 /// Creates a folder that no other run has.
-std::string create_fresh(std::vector<fs::path>& created) {
+std::string make_fresh_folder(std::vector<fs::path>& created) {
   const std::string base = "runs/" + time_stamp();
   create("runs", created);
   std::string name = base;
@@ -175,11 +175,16 @@ void RunFolder::check(const std::string& out, Existing existing) {
           : "choose another --out, or write over it with --force");
 }
 
+std::string RunFolder::create_fresh() {
+  std::vector<fs::path> created;
+  return make_fresh_folder(created);
+}
+
 RunFolder::RunFolder(const std::string& out, Existing existing) : path_(out) {
   check(path_, existing);
   try {
     if (path_.empty()) {
-      path_ = create_fresh(created_);
+      path_ = make_fresh_folder(created_);
     } else {
       create(fs::path(path_).lexically_normal(), created_);
     }

@@ -28,6 +28,10 @@ class RunFolder final : public TrainObserver {
   /// EnvironmentError where that cannot be found out. An empty `out` is a folder to be named later.
   static void check(const std::string& out, Existing existing);
 
+  /// Creates a folder runs/<local time> that no other run has, and returns its path. Throws
+  /// EnvironmentError: it cannot be created.
+  static std::string create_fresh();
+
   /// Creates `out` (or a new runs/<local time>), and locks it. What is there stays as it is.
   /// Throws as check(); EnvironmentError: it cannot be created, with the system's reason, or
   /// another run works in it.

@@ -3,9 +3,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <fcntl.h>
-#include <iostream>
-#include <poll.h>
 #include <sstream>
 #include <unistd.h>
 
@@ -164,23 +161,9 @@ std::string find_program(const std::string& program, const VariableMap& variable
   return {};
 }
 
-namespace {
-
-/// mpirun ends at the first line that nobody can read: such an output is replaced by none.
-void replace_closed_output() {
-  pollfd output{STDOUT_FILENO, POLLOUT, 0};
-  const bool usable = poll(&output, 1, 0) >= 0 && (output.revents & (POLLNVAL | POLLERR)) == 0;
-  if (usable) return;
-  const int null = open("/dev/null", O_WRONLY);
-  if (null < 0 || null == STDOUT_FILENO) return;
-  dup2(null, STDOUT_FILENO);
-  close(null);
-}
-
-}  // namespace
-
 int start(const StartPlan& plan, const StartManner& manner) {
-  replace_closed_output();
+  SupervisorOutput output(manner.log);
+  if (!plan.message.empty()) output.out().line(plan.message);
   ChildPlan child;
   child.command = plan.command;
   child.ranks_are_children = true;
@@ -188,7 +171,7 @@ int start(const StartPlan& plan, const StartManner& manner) {
   child.variables["LOCKSTEP_STARTED"] = manner.terminal ? "terminal" : "plain";
   const SegmentFolder segments(child);
   SupervisorSignals signals;
-  const Ending ending = supervise(child, signals);
+  const Ending ending = supervise(child, signals, output);
   const Attempt attempt{.exit_code = ending.exit_code,
                         .stop_asked = ending.stop_asked,
                         .out_of_grace = ending.out_of_grace};
@@ -197,8 +180,8 @@ int start(const StartPlan& plan, const StartManner& manner) {
   if (text.empty() && ending.exit_code > 128)
     text = fmt::format("the ranks ended with exit code {}, and nobody said why", ending.exit_code);
   if (!ending.culprit.said && !text.empty())
-    std::cerr << "error: " << text << "\n"
-              << (manner.hint.empty() ? "" : fmt::format("hint: {}\n", manner.hint)) << std::flush;
+    output.err().line(
+        fmt::format("error: {}{}", text, manner.hint.empty() ? "" : "\nhint: " + manner.hint));
   return ending.exit_code;
 }
 

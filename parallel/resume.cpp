@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "parallel/exchanged_text.h"
+#include "parallel/run_settings.h"
 #include "parallel/told_error.h"
 
 namespace lockstep {
@@ -148,10 +149,15 @@ ResumePoint read_checkpoint(Communicator& communicator, const fs::path& path, st
   return read_point(communicator, path, found);
 }
 
-/// Hashes tell nothing but that they differ.
 std::string difference_text(const SettingDifference& difference) {
   const auto& [key, then, now] = difference;
-  if (key == "model" || key.ends_with("data content")) return key + " differs";
+  if (is_hash(key)) return key + " differs";
+  if (key == kDataWritten)
+    return fmt::format(
+        "{} {} then, {} now: the bytes that were compared are the same, others may not be",
+        key,
+        then,
+        now);
   return fmt::format("{} {} then, {} now", key, then, now);
 }
 
@@ -225,6 +231,10 @@ ResumePoint checkpoint_in(Communicator& communicator,
   return read_checkpoint(communicator, fs::path(options.folder) / io::checkpoint_name(step), step);
 }
 
+bool is_hash(const std::string& key) {
+  return key == "model" || key.ends_with("data content") || key == kDataSample;
+}
+
 OtherSettings::OtherSettings(std::string checkpoint, std::vector<SettingDifference> differences)
     : ConfigError(fmt::format("{}: the run was made with other settings: {}",
                               checkpoint,
@@ -245,8 +255,12 @@ void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptio
     const std::string before = was == saved.end() ? kAbsent : was->second;
     if (was != saved.end()) saved.erase(was);
     if (before == value || std::ranges::find(kFreeSettings, key) != kFreeSettings.end()) continue;
+    // Checkpoints of before have none.
+    const bool of_content = key == kDataSample || key == kDataWritten;
+    if (of_content && before == kAbsent) continue;
     const SettingDifference difference{key, before, value};
-    if (key == kDeviceClass)
+    // A file may be written anew with the same content; what the sample holds of it says so.
+    if (key == kDeviceClass || key == kDataWritten)
       changed.push_back(difference_text(difference));
     else
       differences.push_back(difference);

@@ -45,6 +45,9 @@ struct SettingDifference {
   std::string key, then, now;
 };
 
+/// Whether the values of `key` are hashes, which tell nothing but that they differ.
+bool is_hash(const std::string& key);
+
 /// The settings of a checkpoint are not those of the run that was to go on from it.
 class OtherSettings final : public ConfigError {
  public:

@@ -59,6 +59,7 @@ class Trainer::State {
     schedule_ = over_run(options_.lr_schedule, steps_);
     // Before anything collective is built: ranks with other settings would wait in other places.
     agree_on_settings(data);
+    add_content_sample(data);
     start_ = find_resume_point(context_.communicator(), options_.checkpoint);
     if (start_) check_start(size);
     build(data);
@@ -112,6 +113,15 @@ class Trainer::State {
     settings_.emplace_back("model",
                            model_hash(model_, loss_, data.train->spec(), options_, batch_));
     compare_fingerprints(context_.communicator(), settings_);
+  }
+
+  /// Rank 0's, for the checkpoints: that others see the same data has been compared, and one rank
+  /// asks a file server for less than all do.
+  void add_content_sample(const data::DataSplit& data) {
+    const bool asks = context_.rank() == 0;
+    const Fingerprint sample = broadcast_fingerprint(
+        context_.communicator(), asks ? content_settings(data, options_.seed) : Fingerprint{});
+    settings_.insert(settings_.end(), sample.begin(), sample.end());
   }
 
   void check_start(std::int64_t dataset_size) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/shape.h"
+#include "core/data/content_sample.h"
 
 namespace lockstep::data {
 
@@ -60,6 +61,9 @@ class Dataset {
   virtual Preprocessing preprocessing() const;
   /// Hash of what identifies the content (sizes, sums of the files), for the fingerprint.
   virtual std::uint64_t fingerprint() const = 0;
+  /// What shows at a resume that files have changed that fingerprint() does not read whole, nor
+  /// load() check; the default is empty: there are none. `seed` chooses what is read.
+  virtual ContentSample content_sample(std::uint64_t /*seed*/) const { return {}; }
 };
 
 /// A training part and a part that is never trained on; `validation` may be null.

@@ -70,6 +70,10 @@ class Images final : public Dataset {
     return image_preprocessing(*this, "images", evaluation_short_side(options_.size));
   }
   std::uint64_t fingerprint() const override { return hash_; }
+  ContentSample content_sample(std::uint64_t seed) const override {
+    const auto path = [&](std::int64_t index) { return folder_->path(rows_[std::size_t(index)]); };
+    return sample_files(size(), path, seed);
+  }
 
  private:
   std::shared_ptr<const ImageFolder> folder_;

@@ -198,7 +198,8 @@ class Packer {
                       std::uint32_t(sample.pixels.size()),
                       std::uint32_t(label),
                       std::uint32_t(sample.size.height),
-                      std::uint32_t(sample.size.width)});
+                      std::uint32_t(sample.size.width),
+                      content_hash(sample.pixels.data(), sample.pixels.size())});
     add_to_file(sample.pixels.data(), sample.pixels.size());
     return true;
   }

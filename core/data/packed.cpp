@@ -39,8 +39,18 @@ class PackFile {
     return names;
   }
   const PackEntry& entry(std::int64_t i) const { return index_[std::size_t(i)]; }
-  const std::uint8_t* pixels(const PackEntry& entry) const {
-    return reinterpret_cast<const std::uint8_t*>(file_.bytes().data() + entry.offset);
+  /// Whether each sample's pixels have a sum of their own.
+  bool has_sums() const { return header_.version > 1; }
+  /// The pixels of sample i. Throws DataError: they are not what was packed.
+  const std::uint8_t* pixels(std::int64_t i) const {
+    const PackEntry& entry = index_[std::size_t(i)];
+    const std::byte* const at = file_.bytes().data() + entry.offset;
+    expect(!has_sums() || content_hash(at, entry.bytes) == entry.hash,
+           entry.offset,
+           fmt::format("the {} bytes of sample {} are damaged: their sum does not fit",
+                       entry.bytes,
+                       i));
+    return reinterpret_cast<const std::uint8_t*>(at);
   }
 
  private:
@@ -66,9 +76,9 @@ class PackFile {
     expect(std::memcmp(header_.magic, kPackMagic, sizeof kPackMagic) == 0,
            0,
            "expected the mark LOCKPACK: this is no packed file");
-    expect(header_.version == kPackVersion,
+    expect(header_.version >= 1 && header_.version <= kPackVersion,
            offsetof(PackHeader, version),
-           fmt::format("expected version {}, got {}", kPackVersion, header_.version));
+           fmt::format("expected version {} or less, got {}", kPackVersion, header_.version));
     expect(header_.header_hash == content_hash(&header_, offsetof(PackHeader, header_hash)),
            offsetof(PackHeader, header_hash),
            "the header is damaged: its sum does not fit");
@@ -82,8 +92,8 @@ class PackFile {
     expect(header_.index_offset >= pixels && header_.index_offset <= bytes,
            offsetof(PackHeader, index_offset),
            fmt::format("an index at byte {} does not fit", header_.index_offset));
-    const std::uint64_t entries = (bytes - header_.index_offset) / sizeof(PackEntry);
-    expect((bytes - header_.index_offset) % sizeof(PackEntry) == 0 && header_.train_samples >= 1 &&
+    const std::uint64_t entries = (bytes - header_.index_offset) / entry_bytes();
+    expect((bytes - header_.index_offset) % entry_bytes() == 0 && header_.train_samples >= 1 &&
                header_.train_samples <= entries &&
                header_.validation_samples == entries - header_.train_samples,
            offsetof(PackHeader, train_samples),
@@ -109,10 +119,10 @@ class PackFile {
     const std::size_t bytes = file_.bytes().size() - header_.index_offset;
     const std::uint64_t hash = content_hash(at, bytes, content_hash(names, header_.names_bytes));
     expect(hash == header_.index_hash, header_.index_offset, "the index is damaged");
-    index_.resize(bytes / sizeof(PackEntry));
-    std::memcpy(index_.data(), at, bytes);
+    index_.resize(bytes / entry_bytes());
     for (std::size_t i = 0; i < index_.size(); ++i) {
-      const PackEntry& entry = index_[i];
+      PackEntry& entry = index_[i];
+      std::memcpy(&entry, at + i * entry_bytes(), entry_bytes());
       const std::uint64_t pixels = std::uint64_t{entry.height} * entry.width;
       expect(pixels >= 1 && pixels <= std::uint64_t(kMaxImagePixels) &&
                  entry.height <= std::uint64_t(kMaxImagePixels) && entry.bytes == pixels * 3 &&
@@ -120,7 +130,7 @@ class PackFile {
                  entry.offset >= sizeof header_ + header_.names_bytes &&
                  entry.offset <= header_.index_offset &&
                  entry.bytes <= header_.index_offset - entry.offset,
-             header_.index_offset + i * sizeof(PackEntry),
+             header_.index_offset + i * entry_bytes(),
              fmt::format("sample {}: {}x{} pixels of class {} in {} bytes at byte {} do not fit",
                          i,
                          entry.width,
@@ -130,6 +140,8 @@ class PackFile {
                          entry.offset));
     }
   }
+
+  std::size_t entry_bytes() const { return has_sums() ? sizeof(PackEntry) : kFirstEntryBytes; }
 
   MappedFile file_;
   PackHeader header_{};
@@ -162,13 +174,14 @@ class Packed final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
-    const PackEntry& entry = file_->entry(rows_[std::size_t(index)]);
+    const std::int64_t row = rows_[std::size_t(index)];
+    const PackEntry& entry = file_->entry(row);
     const ImageSize stored{int(entry.width), int(entry.height)};
     const ImageSize wanted{options_.size, options_.size};
     const Crop crop = sample_crop(options_, part_, epoch, index, stored);
     const PixelRect& part = crop.limit;
     const std::int64_t stride = std::int64_t{stored.width} * 3;
-    const ImageView view{file_->pixels(entry) + part.y * stride + std::int64_t{part.x} * 3,
+    const ImageView view{file_->pixels(row) + part.y * stride + std::int64_t{part.x} * 3,
                          stride,
                          part.width,
                          part.height};
@@ -191,6 +204,9 @@ class Packed final : public Dataset {
     return image_preprocessing(*this, "packed", evaluation_short_side(options_.size));
   }
   std::uint64_t fingerprint() const override { return hash_; }
+  ContentSample content_sample(std::uint64_t seed) const override {
+    return file_->has_sums() ? ContentSample{} : sample_file(file_->name(), seed);
+  }
 
  private:
   std::shared_ptr<const PackFile> file_;

@@ -87,6 +87,9 @@ class TokenWindows final : public Dataset {
                                   random_,
                                   ignored_ ? std::to_string(*ignored_) : "none"));
   }
+  ContentSample content_sample(std::uint64_t seed) const override {
+    return sequence_.file.empty() ? ContentSample{} : sample_file(sequence_.file, seed);
+  }
 
  private:
   std::int64_t tokens() const { return std::int64_t(sequence_.tokens.size()); }

@@ -21,7 +21,8 @@ struct TokenSequence {
   std::string description;               ///< "text:FILE"
   std::vector<std::string> token_names;  ///< empty, or the text of each token
   std::int64_t vocabulary = 0;
-  std::uint64_t hash = 0;  ///< of the content
+  std::uint64_t hash = 0;  ///< of the content, or of its begin
+  std::string file;        ///< the one that it is of, where `hash` is not of all; else empty
 
   /// The tokens [first, first + count).
   TokenSequence part(std::int64_t first, std::int64_t count, const std::string& name) const;

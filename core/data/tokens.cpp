@@ -58,6 +58,7 @@ TokenSequence read_token_file(const std::string& path, std::int64_t vocabulary) 
   sequence.tokens = {reinterpret_cast<const std::uint16_t*>(file->bytes().data() + header),
                      (bytes - header) / 2};
   sequence.hash = content_hash(file->bytes().data(), std::min<std::size_t>(bytes, 1 << 20), bytes);
+  sequence.file = path;
   sequence.owner = std::move(file);
   sequence.description = "tokens:" + path;
   sequence.vocabulary = vocabulary > 0 ? vocabulary : kGpt2Vocabulary;

@@ -219,6 +219,44 @@ TEST_F(Pack, NoticesEveryDamagedByteAroundThePixels) {
   }
 }
 
+TEST_F(Pack, NoticesADamagedPixelWhenItIsRead) {
+  pack();
+  std::string file = content();
+  PackHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  const std::size_t at = sizeof header + header.names_bytes + 7;
+  file[at] = char(file[at] ^ 1);
+  const DataSplit split = packed(write("rotten.pack", file), {.size = 24});
+  EXPECT_THAT(error_of<DataError>([&] { sample_bytes(*split.train, 0, 0); }),
+              AllOf(HasSubstr("rotten.pack: byte "), HasSubstr("sample 0")));
+  EXPECT_NO_THROW(sample_bytes(*split.train, 0, 1)) << "the others are whole";
+}
+
+TEST_F(Pack, ReadsFilesOfTheFirstVersion) {
+  pack();
+  std::string file = content();
+  PackHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  const std::string names = file.substr(sizeof header, header.names_bytes);
+  std::string index;
+  for (std::size_t at = header.index_offset; at < file.size(); at += sizeof(PackEntry))
+    index += file.substr(at, kFirstEntryBytes);
+  file = file.substr(0, header.index_offset) + index;
+  header.version = 1;
+  header.file_bytes = file.size();
+  header.index_hash = content_hash(
+      index.data(), index.size(), content_hash(names.data(), names.size()));
+  header.header_hash = content_hash(&header, offsetof(PackHeader, header_hash));
+  std::memcpy(file.data(), &header, sizeof header);
+  const DataSplit old = packed(write("old.pack", file), {.size = 24}),
+                  now = packed(path("out.pack"), {.size = 24});
+  ASSERT_EQ(old.train->size(), 6);
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(sample_bytes(*old.train, 0, i), sample_bytes(*now.train, 0, i));
+  EXPECT_TRUE(now.train->content_sample(1).empty()) << "it is checked as it is read";
+  EXPECT_FALSE(old.train->content_sample(1).empty());
+}
+
 TEST_F(Pack, SplitsWhereThereIsNoValidationPart) {
   fs::remove_all(path("images/val"));
   pack();

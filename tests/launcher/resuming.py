@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of the built program, signals, and runs that go on.
 
-resuming.py PROGRAM ResumedRun|ResumedRanks
+resuming.py PROGRAM ResumedRun|ChangedData|ResumedRanks
 """
 import json
 import os
@@ -10,10 +10,12 @@ import pathlib
 import resource
 import shlex
 import signal
+import struct
 import subprocess
 import time
 
 
+from images import png
 from program_test import ProgramTest, clean_environment, main
 
 FLAGS = ("--model=mlp", "--hidden=64", "--dropout=0.1", "--data=glyphs", "--global-batch=64",
@@ -298,6 +300,53 @@ class ResumedRun(Resuming):
         self.finish("--steps=60", "--momentum=0", "--out=branch",
                     f"--resume=run/checkpoints/{self.checkpoints()[0]}")
         self.assertEqual(self.summary("branch")["weights_sha256"], self.summary()["weights_sha256"])
+
+
+class ChangedData(Resuming):
+    """What a resume says of data that are not those that the run was trained on."""
+
+    def tokens(self, change=None):
+        """1.5 million tokens, of which one behind the first MiB may be another."""
+        data = bytearray(struct.pack("<3000H", *(i * 7 % 50 for i in range(3000))) * 500)
+        if change is not None:
+            data[change:change + 2] = struct.pack("<H", 49)
+        self.write("tokens.bin", bytes(data))
+
+    def train_tokens(self, *more):
+        return self.run_command([
+            self.program, "train", "--data=tokens:tokens.bin", "--vocabulary=50", "--model=gpt",
+            "--layers=1", "--heads=1", "--width=16", "--context=8", "--global-batch=4",
+            "--micro-batch=4", "--ranks=1", "--eval-every=0", "--out=run", *more])
+
+    def test_tokens(self):
+        self.tokens()
+        self.assertEqual(self.train_tokens("--steps=2").returncode, 0)
+        self.tokens(change=2_400_000)
+        refused = self.train_tokens("--steps=4", "--resume=auto")
+        self.expect_error(refused, 2, "content", "tokens:tokens.bin")
+        self.tokens()
+        os.utime(self.folder / "tokens.bin", (2e9, 2e9))
+        result = self.train_tokens("--steps=4", "--resume=auto")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"changed +data written .* then, 2033-05-18")
+
+    def test_images(self):
+        for kind in range(2):
+            for i in range(12):
+                self.write(f"photos/{kind}/{i}.png", png(20, 18, lambda x, y, k=kind: (99 * k, x, y)))
+        flags = ["--data=images:photos", "--image-size=16", "--model=convnet", "--global-batch=4",
+                 "--micro-batch=4", "--ranks=1", "--eval-every=0", "--out=run"]
+        train = lambda *more: self.run_command([self.program, "train", *flags, *more])
+        first = train("--steps=2")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        path = self.folder / "photos/1/7.png"
+        whole = path.read_bytes()
+        # The same name and size, which alone said what the content was.
+        path.write_bytes(whole[:-20] + b"Y" + whole[-19:])
+        self.expect_error(train("--steps=4", "--resume=auto"), 2, "content", "images:photos")
+        path.write_bytes(whole)
+        result = train("--steps=4", "--resume=auto")
+        self.assertEqual(result.returncode, 0, result.stderr)
 
 
 class ResumedRanks(Resuming):
