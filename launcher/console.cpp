@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/env.h"
+#include "core/base/printable.h"
 #include "launcher/rank_discovery.h"
 
 namespace lockstep {
@@ -79,8 +80,9 @@ Console::Console(Kind kind) : kind_(kind), output_(STDOUT_FILENO, "standard outp
 
 void Console::line(std::string_view text) {
   clear_bar();
-  write(std::string(text) + "\n");
-  copy_line(text);
+  const std::string shown = printable_lines(text);
+  write(shown + "\n");
+  copy_line(shown);
 }
 
 void Console::copy_line(std::string_view text) {

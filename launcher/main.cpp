@@ -73,6 +73,8 @@ int main(int argc, char** argv) {
   // Neither a reader that goes away nor a limit on the size of files must end the training.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  // Inherited as ignored, the ends of children would never be told.
+  std::signal(SIGCHLD, SIG_DFL);
   try {
     lockstep::report_aborts();
     return run({argv + 1, argv + argc});

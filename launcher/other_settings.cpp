@@ -12,6 +12,7 @@
 #include "launcher/host_facts.h"
 #include "launcher/toml_reader.h"
 #include "launcher/working_folder.h"
+#include "parallel/run_settings.h"
 
 namespace lockstep {
 namespace {
@@ -63,7 +64,7 @@ const Keys& flags_of(const std::string& key) {
        {"lr-schedule", "warmup-steps", "min-lr", "decay-steps", "step-every", "step-factor"}},
       {"data content", kData},
       {"validation data content", kData},
-      {kDataSample, kData},
+      {std::string(kDataSample), kData},
       {"init", {"init"}},
       {"augment of the source", {"augment"}},
       {"fusion in bf16", {"fusion"}}};

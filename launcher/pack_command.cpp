@@ -64,7 +64,7 @@ data::PackOptions check(const PackFlags& flags) {
 }  // namespace
 
 int pack_command(const std::vector<std::string>& arguments) {
-  CLI::App app("Writes an image folder as one memory-mapped file that loads faster.",
+  CLI::App app("Writes an image folder as one file that loads faster.",
                "lockstep pack");
   PackFlags flags;
   declare(app, flags);

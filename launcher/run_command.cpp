@@ -12,6 +12,7 @@
 #include "launcher/console.h"
 #include "launcher/launch_plan.h"
 #include "launcher/launch_site.h"
+#include "launcher/process_limits.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_flags.h"
 #include "launcher/run_folder.h"
@@ -43,6 +44,7 @@ class Run {
     RunFolder::check(out(), existing_folder(flags_.train));
     ranks_ = choose_ranks(flags_.train, site_.devices());
     launcher_ = choose_launcher(flags_, site_, ranks_);
+    if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
     fs::create_directories(out(), ignored);
     lock_.emplace(out(), RunLock::kSupervisor);

@@ -71,7 +71,7 @@ RunFlags parse_run_flags(const std::vector<std::string>& arguments) {
   if (!flags.help.empty()) return flags;
   flags.max_restarts = int(raw.max_restarts);
   flags.arguments = app.remaining();
-  if (!raw.hosts.empty()) flags.hosts = parse_hosts(raw.hosts);
+  if (app.count("--hosts") > 0) flags.hosts = parse_hosts(raw.hosts);
   std::vector<std::string> checked = train_arguments(flags, false);
   checked.insert(checked.end(), {"--ranks", raw.ranks});
   flags.train = parse_train_flags(checked);

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "launcher/device_choice.h"
 #include "launcher/launch_plan.h"
+#include "launcher/process_limits.h"
 #include "launcher/restart_policy.h"
 #include "launcher/segment_folder.h"
 #include "launcher/supervisor.h"
@@ -162,6 +163,7 @@ std::string find_program(const std::string& program, const VariableMap& variable
 }
 
 int start(const StartPlan& plan, const StartManner& manner) {
+  check_limits(plan.ranks);
   SupervisorOutput output(manner.log);
   if (!plan.message.empty()) output.out().line(plan.message);
   ChildPlan child;

@@ -11,12 +11,17 @@
 
 namespace lockstep {
 
-std::string for_shell(const std::string& argument) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) ||
-           std::string_view("_-+=.,:/@%").find(char(c)) != std::string_view::npos;
+bool plain_for_shell(const std::string& text) {
+  const auto plain = [](char c) {
+    const bool ascii = static_cast<unsigned char>(c) < 0x80;
+    return ascii &&
+           (std::isalnum(c) || std::string_view("_-+=.,:/@%").find(c) != std::string_view::npos);
   };
-  if (!argument.empty() && std::all_of(argument.begin(), argument.end(), plain)) return argument;
+  return !text.empty() && std::ranges::all_of(text, plain);
+}
+
+std::string for_shell(const std::string& argument) {
+  if (plain_for_shell(argument)) return argument;
   std::string quoted = "'";
   for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";

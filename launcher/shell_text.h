@@ -5,6 +5,9 @@
 
 namespace lockstep {
 
+/// Whether every shell takes `text` literally, quoted or not.
+bool plain_for_shell(const std::string& text);
+
 /// `argument` as a shell takes it literally.
 std::string for_shell(const std::string& argument);
 

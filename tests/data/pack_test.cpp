@@ -244,8 +244,8 @@ TEST_F(Pack, ReadsFilesOfTheFirstVersion) {
   file = file.substr(0, header.index_offset) + index;
   header.version = 1;
   header.file_bytes = file.size();
-  header.index_hash = content_hash(
-      index.data(), index.size(), content_hash(names.data(), names.size()));
+  header.index_hash =
+      content_hash(index.data(), index.size(), content_hash(names.data(), names.size()));
   header.header_hash = content_hash(&header, offsetof(PackHeader, header_hash));
   std::memcpy(file.data(), &header, sizeof header);
   const DataSplit old = packed(write("old.pack", file), {.size = 24}),

@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "core/data/ignore_label.h"
 #include "core/data/preprocessing.h"
 #include "core/data/sources.h"
-#include "core/data/utf8.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of the built program, signals, and runs that go on.
 
-resuming.py PROGRAM ResumedRun|ChangedData|ResumedRanks
+resuming.py PROGRAM ResumedRun|Hurt|ChangedData|ResumedRanks
 """
 import json
 import os
 import pathlib
 import resource
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -300,6 +301,46 @@ class ResumedRun(Resuming):
         self.finish("--steps=60", "--momentum=0", "--out=branch",
                     f"--resume=run/checkpoints/{self.checkpoints()[0]}")
         self.assertEqual(self.summary("branch")["weights_sha256"], self.summary()["weights_sha256"])
+
+
+class Hurt(Resuming):
+    """What is done to a run from outside."""
+
+    def test_a_folder_that_is_moved_or_removed(self):
+        for hurt in (lambda folder: folder.rename(self.folder / "elsewhere"), shutil.rmtree):
+            process = self.start("--steps=3000", "--out=run", "--eval-every=0")
+            self.wait_for_step(20)
+            hurt(self.folder / "run")
+            output, _ = process.communicate(timeout=PATIENCE_S)
+            self.assertEqual(process.returncode, 1, output)
+            self.assertRegex(output, "warning: run: moved or removed")
+            for name in ("model.safetensors", "summary.json"):
+                self.assertTrue((self.folder / "run" / name).exists(), name)
+            shutil.rmtree(self.folder / "run")
+
+    def test_an_ignored_end_of_children(self):
+        """As some supervisors hand it on: whoever waits for a child then waits for ever."""
+        for ranks in ("1", "2"):
+            result = self.run_command(
+                ["env", "--ignore-signal=CHLD", self.program, "run", *FLAGS, "--steps=20",
+                 f"--ranks={ranks}", f"--out=run{ranks}"], timeout=PATIENCE_S)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_a_token_file_that_becomes_shorter(self):
+        tokens = self.write("tokens.bin", bytes(2 * 400_000))
+        process = subprocess.Popen(
+            [self.program, "train", "--data=tokens:tokens.bin", "--vocabulary=2", "--model=gpt",
+             "--layers=1", "--heads=1", "--width=16", "--context=8", "--global-batch=4",
+             "--micro-batch=4", "--ranks=1", "--eval-every=0", "--steps=1000000", "--log-every=10",
+             "--checkpoint-every=10", "--out=run"], cwd=self.folder, env=clean_environment(),
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        self.wait_for_step(50)
+        os.truncate(tokens, 1000)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, 1, errors)
+        self.assertIn("tokens.bin: byte ", errors)
+        self.assertGreater(len(self.checkpoints()), 0)
 
 
 class ChangedData(Resuming):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/file_reader.h"
+#include "core/base/file_reader.h"
 
 #include <cerrno>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 
-namespace lockstep::io {
+namespace lockstep {
 
 FileReader::FileReader(const std::filesystem::path& path) : path_(path) {
   const std::string file = path.string();
@@ -47,4 +47,4 @@ void FileReader::read(const std::string& what,
   }
 }
 
-}  // namespace lockstep::io
+}  // namespace lockstep

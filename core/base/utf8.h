@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::data {
+namespace lockstep {
 
 struct Utf8Character {
   std::uint32_t code = 0;
@@ -19,4 +19,4 @@ Utf8Character decode_utf8(std::string_view text, std::size_t offset);
 bool is_utf8(std::string_view text);
 std::string encode_utf8(std::uint32_t code);
 
-}  // namespace lockstep::data
+}  // namespace lockstep

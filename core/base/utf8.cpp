@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/utf8.h"
+#include "core/base/utf8.h"
 
-namespace lockstep::data {
+namespace lockstep {
 
 Utf8Character decode_utf8(std::string_view text, std::size_t offset) {
   const auto byte = [&](std::size_t i) { return std::uint32_t{std::uint8_t(text[offset + i])}; };
@@ -37,4 +37,4 @@ std::string encode_utf8(std::uint32_t code) {
   return {char(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep
