@@ -19,7 +19,7 @@ FileReader::FileReader(const std::filesystem::path& path) : path_(path) {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor_);
-    throw DataError(file + ": not a file");
+    throw DataError(file + ": not a file: expected a regular file, no folder, pipe or device");
   }
   bytes_ = std::uint64_t(status.st_size);
 }

@@ -86,6 +86,7 @@ TEST(OutputRelay, WholeLinesAreDroppedOfTextThatComesInPieces) {
     std::string text;
     for (int i = 0; i < 200'000; ++i) text += fmt::format("line {}\n", i);
     for (std::size_t at = 0; at < text.size(); at += 1000) relay.pass(text.substr(at, 997));
+    relay.pass("begin of a line, ");
     for (std::string piece; !(piece = read_all(ends[0])).empty(); all += piece) relay.push();
     relay.pass("rest of a line\nback\n");
     all += read_all(ends[0]);

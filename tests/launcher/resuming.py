@@ -308,7 +308,7 @@ class Hurt(Resuming):
 
     def test_a_folder_that_is_moved_or_removed(self):
         for hurt in (lambda folder: folder.rename(self.folder / "elsewhere"), shutil.rmtree):
-            process = self.start("--steps=3000", "--out=run", "--eval-every=0")
+            process = self.start("--steps=400", "--out=run", "--eval-every=0")
             self.wait_for_step(20)
             hurt(self.folder / "run")
             output, _ = process.communicate(timeout=PATIENCE_S)

@@ -335,7 +335,7 @@ exec bash -c "$*"
 
 class SelfStarted(SupervisedTest):
     def test_limits_under_which_mpirun_would_hang(self):
-        for limits, named in (("-Hn 24", "ulimit -n"), ("-v 300000", "ulimit -v"), ("-f 100", "ulimit -f")):
+        for limits, named in (("-n 24", "ulimit -n"), ("-v 300000", "ulimit -v"), ("-f 100", "ulimit -f")):
             command = ["bash", "-c", f'ulimit {limits} || exit 9; exec "$@"', "bash", self.program]
             for start in ("train", "run"):
                 result = self.run_command([*command, start, "--ranks=2", f"--data=csv:{self.table}",
