@@ -93,7 +93,7 @@ void apply_optimizer(const CLI::App& app, const DefaultRecipe& recipe, RawFlags&
 
 /// `raw` with the model's default_recipe() in place of the flags that were not given.
 RawFlags with_recipe(const CLI::App& app, RawFlags raw) {
-  const DefaultRecipe& recipe = default_recipe(raw.model);
+  const DefaultRecipe& recipe = default_recipe(raw.recipe.empty() ? raw.model : raw.recipe);
   apply_optimizer(app, recipe, raw);
   if (app.count("--lr-schedule") == 0)
     raw.lr_schedule = recipe.lr_schedule.kind == LrSchedule::Kind::cosine ? "cosine" : "constant";
@@ -302,7 +302,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& given) {
   flags.huber_delta = float(raw.huber_delta);
   flags.label_smoothing = float(raw.label_smoothing);
   flags.ranks = int(to_whole_number(raw.ranks));
-  flags.ranks_from_file = raw.ranks_from_file;
+  flags.ranks_from_run = raw.ranks_from_run;
   flags.device = raw.device;
   flags.watch = {.training_s = raw.timeout,
                  .start_s = raw.timeout_start,

@@ -167,7 +167,7 @@ class Run {
                         ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
                                             : std::string("while they started")));
       const std::string how =
-          begins_elsewhere() ? resume_command("run", out()) : std::string("the same command");
+          begins_elsewhere() ? resume_command("run", out(), flags_.own) : "the same command";
       say(standing_.step < 0
               ? std::string("stopped, before the first checkpoint")
               : fmt::format("stopped; the run goes on from step {} with {}", standing_.step, how));

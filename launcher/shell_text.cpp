@@ -27,13 +27,17 @@ std::string for_shell(const std::string& argument) {
   return quoted + "'";
 }
 
-std::string resume_command(const std::string& command, const std::string& out) {
+std::string resume_command(const std::string& command,
+                           const std::string& out,
+                           const std::vector<std::string>& flags) {
   const std::string own = own_path();
   const std::string found = find_program("lockstep", process_variables());
   std::error_code error;
   const bool in_path = !found.empty() && std::filesystem::equivalent(found, own, error);
-  return (in_path ? std::string("lockstep") : for_shell(own)) + " " + command +
-         " --resume auto --out " + for_shell(out);
+  std::string text = (in_path ? std::string("lockstep") : for_shell(own)) + " " + command +
+                     " --resume auto --out " + for_shell(out);
+  for (const std::string& flag : flags) text += " " + for_shell(flag);
+  return text;
 }
 
 }  // namespace lockstep

@@ -138,7 +138,9 @@ void predict_files(const SavedRun& run,
     throw ConfigError(
         fmt::format("the run was trained on {}, whose samples no file can be made into",
                     run.flags.data),
-        "lockstep predict --data SOURCE takes samples of such a source");
+        run.flags.data.starts_with("synthetic")
+            ? "synthetic samples are noise, for measuring speed"
+            : "lockstep predict --data SOURCE takes samples of such a source");
   LOCKSTEP_CHECK(!tokens || !style.logits,
                  ConfigError,
                  "--logits cannot be combined with a gpt, which has {} of them",

@@ -231,7 +231,7 @@ class TablePredictions(PredictionTest):
         mean = sum(row[3] for row in rows) / len(rows)
         squares = sum(e * e for e in errors)
         result = self.run_command([self.program, "evaluate", "--from=run", "--json",
-                                   "--data=csv:prices.csv"])
+                                   "--data=csv:prices.csv", "--val-fraction=1"])
         self.assertEqual(result.returncode, 0, result.stderr)
         target, = json.loads(result.stdout)["targets"]
         self.assertEqual(target["target"], "price")
@@ -256,7 +256,7 @@ class TablePredictions(PredictionTest):
                             for line in self.lines("things.csv", "--top=1")))
         self.assertEqual([*self.table_of("things.csv")[0]], ["file", "line", "red", "big"])
         result = self.run_command([self.program, "evaluate", "--from=run", "--json",
-                                   "--data=csv:things.csv"])
+                                   "--data=csv:things.csv", "--val-fraction=1"])
         red, big = json.loads(result.stdout)["per_label"]
         self.assertEqual((red["label"], red["samples"], big["samples"]), ("red", 40, 40))
         right = sum(z[0] >= 0 and i // 10 > 3 for i, z in enumerate(raw))

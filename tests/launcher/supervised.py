@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -233,6 +234,10 @@ class Supervised(SupervisedTest):
         out, err = self.texts()
         self.assertEqual(out.count(f" {begun} steps done"), 2, out + err)
         self.assertIn("1 restarts", out)
+        # What is typed next has the flags that no folder keeps.
+        command = shlex.split(re.search(r"goes on from step \d+ with (.*)", out)[1])
+        for flags in (["--ranks", "2"], ["--max-restarts", "9"], ["--backoff", "0.1"]):
+            self.assertEqual(command[command.index(flags[0]):][:2], flags)
         # The folder says where the run goes on.
         process = self.start("run", "--ranks=2", f"--resume={self.folder}/run", out=False)
         self.assertEqual(self.finish(process), 0, self.texts())
