@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
@@ -16,6 +17,7 @@
 #include "core/base/env.h"
 #include "core/base/printable.h"
 #include "launcher/rank_discovery.h"
+#include "launcher/self_start.h"
 
 namespace lockstep {
 namespace {
@@ -51,8 +53,8 @@ bool mpirun_on_terminal(pid_t parent) {
   constexpr std::array<std::string_view, 4> kNames{
       "mpirun\n", "mpiexec\n", "orterun\n", "prterun\n"};
   if (std::ranges::find(kNames, read("comm")) == kNames.end()) return false;
-  // --tag-output, --timestamp-output and --output-filename make lines of what they get.
-  if (read("cmdline").find("-output") != std::string::npos) return false;
+  const std::string program = std::filesystem::path(own_path()).filename().string();
+  if (makes_lines(read("cmdline"), program)) return false;
   struct stat status {};
   const std::string output = folder + "fd/1";
   if (stat(output.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return false;
@@ -64,6 +66,21 @@ bool mpirun_on_terminal(pid_t parent) {
 }
 
 }  // namespace
+
+bool makes_lines(std::string_view command_line, std::string_view program) {
+  // Open MPI 5 has --output in place of the others.
+  constexpr std::array<std::string_view, 4> kOptions{
+      "tag-output", "timestamp-output", "output-filename", "output"};
+  while (!command_line.empty()) {
+    std::string_view word = command_line.substr(0, command_line.find('\0'));
+    command_line.remove_prefix(std::min(command_line.size(), word.size() + 1));
+    if (word.substr(word.rfind('/') + 1) == program) return false;
+    if (!word.starts_with('-')) continue;
+    word.remove_prefix(word.starts_with("--") ? 2 : 1);
+    if (std::ranges::find(kOptions, word.substr(0, word.find('='))) != kOptions.end()) return true;
+  }
+  return false;
+}
 
 Console::Kind console_kind() {
   const auto kind = [](bool terminal) {

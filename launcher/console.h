@@ -39,6 +39,11 @@ class Console {
   bool bar_shown_ = false;
 };
 
+/// Whether an mpirun makes lines of its ranks' output, as with --tag-output, so that no bar can be
+/// redrawn. `command_line`: its words, each ended by NUL, as /proc/PID/cmdline has them; what
+/// stands behind the word whose file is called `program` is not mpirun's.
+bool makes_lines(std::string_view command_line, std::string_view program);
+
 /// What standard output is. Of a rank that a launcher started: a terminal only where `lockstep
 /// train` has started the launcher on one. Throws EnvironmentError as discover_rank().
 Console::Kind console_kind();

@@ -164,6 +164,24 @@ TEST(Console, AnOutputThatIsClosedIsGivenUp) {
   close(ends[1]);
 }
 
+TEST(Console, OnlyMpirunsOwnOptionsMakeLinesOfItsOutput) {
+  const auto lines = [](const std::vector<std::string>& words) {
+    std::string command_line;
+    for (const std::string& word : words) command_line += word + '\0';
+    return makes_lines(command_line, "lockstep");
+  };
+  EXPECT_TRUE(lines({"mpirun", "-n", "2", "--tag-output", "lockstep", "train"}));
+  EXPECT_TRUE(lines({"mpirun", "-timestamp-output", "-n", "2", "/opt/bin/lockstep", "train"}));
+  EXPECT_TRUE(lines({"mpirun", "--output-filename", "logs", "-n", "2", "lockstep", "train"}));
+  EXPECT_TRUE(lines({"mpirun", "--output=tag", "-n", "2", "lockstep", "train"}));
+  EXPECT_TRUE(lines({"mpirun", "--output", "tag", "wrapper"}));
+  EXPECT_FALSE(lines({"mpirun", "-n", "2", "lockstep", "train", "--output-dir", "run"}));
+  EXPECT_FALSE(lines({"mpirun", "-n", "2", "/opt/bin/lockstep", "train", "--output", "run"}));
+  EXPECT_FALSE(lines({"mpirun", "-n", "2", "lockstep", "train", "--out", "my-output"}));
+  EXPECT_FALSE(lines({"mpirun", "-wdir", "my-output", "lockstep", "train"}));
+  EXPECT_FALSE(lines({}));
+}
+
 // mpirun gives its ranks one, whatever its own output is.
 TEST(Console, APseudoTerminalOfALauncherIsNoTerminal) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
