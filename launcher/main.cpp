@@ -14,6 +14,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/memory_words.h"
+#include "launcher/standard_output.h"
 #include "launcher/uncaught.h"
 
 namespace {
@@ -77,7 +78,9 @@ int main(int argc, char** argv) {
   std::signal(SIGCHLD, SIG_DFL);
   try {
     lockstep::report_aborts();
-    return run({argv + 1, argv + argc});
+    const int code = run({argv + 1, argv + argc});
+    lockstep::flush_output();
+    return code;
   } catch (...) {
     return lockstep::report_alone(std::current_exception());
   }

@@ -18,7 +18,7 @@ enum class ConfigSource : std::uint8_t {
 };
 
 /// The flags of `train` as typed, before they are checked against each other. The defaults are
-/// those that --help prints; where it says "by model", default_recipe() has them.
+/// those that --help prints.
 struct RawFlags {
   std::string config;
   std::string model = "convnet";
@@ -66,23 +66,18 @@ struct RawFlags {
   std::int64_t steps = 0;
   std::int64_t samples = 0;
 
-  std::string optimizer = "sgd";
-  double lr = 0;
-  std::string lr_schedule = "constant";
+  /// "By model", until resolve_flags() takes those that were not given from default_recipe().
+  std::string optimizer, lr_schedule, warmup_steps;
+  double lr = 0, momentum = 0, weight_decay = 0, beta2 = 0, clip_norm = 0;
   double min_lr = 0;
   std::int64_t decay_steps = 0;
-  std::string warmup_steps = "auto";
   std::int64_t step_every = 0;
   double step_factor = 0.1;
-  double momentum = 0;
   bool nesterov = false;
-  double weight_decay = 0;
   std::vector<std::string> no_decay;
   bool decay_all = false;
   double beta1 = 0.9;
-  double beta2 = 0.999;
   double eps = 1e-8;
-  double clip_norm = 0;
   std::string loss = "auto";
   double huber_delta = 1;
   double label_smoothing = 0;

@@ -282,6 +282,7 @@ SavedRunRequest parse_saved_run(CLI::App& app,
       "Flags of lockstep train about data and precision (--data, --micro-batch, --precision, ...) "
       "overrule those of the run.");
   const SplitArguments split = split_arguments(app, arguments);
+  app.allow_extras();  // declares that flags of train are taken, for completion
   if (print_help(parse_command_line(app, split.own, "lists its flags"))) return {.help = true};
   const bool from_file =
       folder.empty() && file == WeightsFile::allowed && typed(split.train, "--init");

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/data/dataset.h"
 #include "core/data/preprocessing.h"
@@ -127,9 +128,25 @@ DataSplit text(const std::string& file, const OpenOptions& options);
 /// lies; when loading: a token past the vocabulary, with its position.
 DataSplit tokens(const std::string& path, const OpenOptions& options);
 
-/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR", "cifar10:DIR",
-/// "images:DIR", "packed:FILE", "text:FILE", "tokens:PATH", "synthetic[:HxWxC[:CLASSES]]".
-/// Throws ConfigError naming the nearest valid kind, or an option that the source has no use for;
+/// A kind of source that open() knows.
+struct SourceKind {
+  std::string_view name;
+  /// Behind the name and a colon: FILE, DIR or PATH (either of them), empty where nothing is. In
+  /// brackets, with the colon: it may be left away.
+  std::string_view argument = {};
+  std::string_view note = {};  ///< what it is, for people; empty: the name says it
+  /// Whether a path belongs behind the name.
+  bool takes_path() const { return !argument.empty() && argument[0] != '['; }
+};
+
+/// All of them, in the order in which people meet them.
+std::vector<SourceKind> source_kinds();
+
+/// As it is typed: "csv:FILE", "synthetic[:HxWxC[:CLASSES]]".
+std::string form_of(const SourceKind& kind);
+
+/// A source by its name on the command line, in one of the forms of source_kinds(). Throws
+/// ConfigError naming the nearest valid kind, or an option that the source has no use for;
 /// DataError as the source does.
 DataSplit open(const std::string& source, const OpenOptions& options = {});
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <fmt/format.h>
 
+#include "core/base/csv_field.h"
 #include "core/base/utf8.h"
 
 namespace lockstep {
@@ -40,13 +41,6 @@ std::string shown(std::string_view text, int most) {
     at += bytes.size();
   }
   return result;
-}
-
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
 }
 
 std::string csv_name(std::string_view text) {

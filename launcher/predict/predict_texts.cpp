@@ -3,12 +3,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 
 #include "core/base/error.h"
 #include "core/data/token_windows.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/predict/predict_inputs.h"
+#include "launcher/standard_output.h"
 #include "launcher/token_text.h"
 
 namespace lockstep {
@@ -62,7 +62,7 @@ class TextPredictor {
     text.next = next_logits(sequence);
     job_.writer.write({file.path, 0, {}}, text);
     job_.inputs.add_good(1);
-    std::cout << std::flush;
+    flush_output();
   }
 
  private:

@@ -16,6 +16,17 @@ from program_test import ProgramTest, csv_text, main
 
 
 class Output(ProgramTest):
+    def test_names_of_files_need_not_be_utf8(self):
+        """What is written of them is, where the format wants it."""
+        name = os.fsdecode(b"d\xff.csv")
+        self.table.rename(self.folder / name)
+        result = self.train("--out=run", data=f"csv:{name}", errors="surrogateescape")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        (events,) = self.folder.glob("run/tensorboard/*")
+        content = events.read_bytes()
+        self.assertIn("csv:d\N{REPLACEMENT CHARACTER}.csv".encode(), content)
+        self.assertNotIn(b"csv:d\xff", content)
+
     def test_a_whole_run(self):
         out = self.folder / "run"
         result = self.train("--steps=40", "--log-every=10", "--lr=0.3", "--out", out)
