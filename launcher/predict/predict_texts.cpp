@@ -92,7 +92,9 @@ class TextPredictor {
             .tokens = *tokens,
             .description = name,
             .token_names = {},
-            .vocabulary = vocabulary_};
+            .vocabulary = vocabulary_,
+            .hash = 0,
+            .file = {}};
   }
 
   /// Over the same windows as lockstep evaluate.
