@@ -100,7 +100,9 @@ SavedRun open_run(const std::string& folder,
   SavedRun run;
   run.weights = saved.file().string();
   refuse_training(
-      flags, command, {"--init", "--model", "--task", "--label-column", "--drop", "--id-column"});
+      flags,
+      command,
+      {"--init", "--model", "--image-size", "--task", "--label-column", "--drop", "--id-column"});
   const std::string config = (path / "config.toml").string();
   run.trained = find_record(path, parse_saved_flags(config, {}));
   const bool names_device = typed(flags, "--device");
