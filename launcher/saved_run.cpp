@@ -119,6 +119,7 @@ void refuse_other_model(const std::vector<std::string>& flags, const std::string
                    "--bias",
                    "--tied-head",
                    "--gelu",
+                   "--image-size",
                    "--task",
                    "--label-column",
                    "--drop",

@@ -97,7 +97,8 @@ void Evaluation::try_skipped_again() {
   if (skipped_.empty()) return;
   const data::ZeroFilledDataset zero_filled(whole_);
   std::vector<std::byte> input(whole_->spec().input.bytes()), target(whole_->spec().target.bytes());
-  for (auto i = std::size_t(context_.rank()); i < skipped_.size(); i += std::size_t(context_.size())) {
+  for (auto i = std::size_t(context_.rank()); i < skipped_.size();
+       i += std::size_t(context_.size())) {
     zero_filled.load(0, skipped_[i], input.data(), target.data());
     replica_.position().tick();
   }

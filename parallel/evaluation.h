@@ -21,10 +21,10 @@ namespace lockstep {
 ///
 /// With TrainOptions::skip_bad_samples, a sample that cannot be read is skipped: loss and accuracy
 /// have the bits of a dataset without it. A pass loads such samples as zeros, so that every rank
-/// comes to the pass's end however many they are; then all ranks drop the pass's result and evaluate
-/// once more without the samples that any of them found. The next evaluation begins with an attempt
-/// to read the skipped samples again, so that an error of a moment (a file server that restarts)
-/// costs a sample one evaluation, not all of them.
+/// comes to the pass's end however many they are; then all ranks drop the pass's result and
+/// evaluate once more without the samples that any of them found. The next evaluation begins with
+/// an attempt to read the skipped samples again, so that an error of a moment (a file server that
+/// restarts) costs a sample one evaluation, not all of them.
 class Evaluation {
  public:
   /// All of it must outlive this.
@@ -34,8 +34,8 @@ class Evaluation {
              std::shared_ptr<const data::Dataset> data);
 
   /// Mean loss and accuracy, the seconds that they took, and what was skipped. Nothing where
-  /// `interrupted` (may be empty; see Replica::evaluate) ended it. Throws, on every rank, DataError:
-  /// no sample can be read; OutOfMemory as Replica::compile_for_evaluation().
+  /// `interrupted` (may be empty; see Replica::evaluate) ended it. Throws, on every rank,
+  /// DataError: no sample can be read; OutOfMemory as Replica::compile_for_evaluation().
   std::optional<EvaluationRecord> run(const std::function<bool()>& interrupted);
 
   /// Samples that some run() skipped, each once: equal on all ranks. What was wrong with the first.

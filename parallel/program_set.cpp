@@ -88,8 +88,7 @@ void ProgramSet::set_late_evaluation(RankContext& context,
   const Program& program = *late.program;
   if (!fits_arena(program))
     late_arena_ = backend.allocate(program.arena_bytes(), "activations and workspace");
-  late_evaluation_ =
-      bind(backend, late, late_arena_ ? *late_arena_ : *buffers_.arena);
+  late_evaluation_ = bind(backend, late, late_arena_ ? *late_arena_ : *buffers_.arena);
   late.program->set_position(position_);
   if (profiler_ != nullptr) late.program->profile(profiler_);
 }

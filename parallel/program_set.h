@@ -52,12 +52,12 @@ class ProgramSet {
   bool evaluates(std::int64_t samples) const;
   /// Compiles and binds another program for evaluation alone, with the algorithms that rank 0
   /// chooses. There is at most one: it takes the place of the last such one, whose memory is freed.
-  /// It uses the arena of the others where that is large enough, as a rule, and else one of its own;
-  /// and it may want packed copies that the others do not have. These bytes are in no plan made
-  /// before step 1, but are checked against options.memory_limit here, before they are allocated,
-  /// and are in the replica's memory table. Packed copies are made from the parameters as they are
-  /// when the program runs. Throws OutOfMemory: over that limit, on every rank; or of the device.
-  /// Collective.
+  /// It uses the arena of the others where that is large enough, as a rule, and else one of its
+  /// own; and it may want packed copies that the others do not have. These bytes are in no plan
+  /// made before step 1, but are checked against options.memory_limit here, before they are
+  /// allocated, and are in the replica's memory table. Packed copies are made from the parameters
+  /// as they are when the program runs. Throws OutOfMemory: over that limit, on every rank; or of
+  /// the device. Collective.
   void set_late_evaluation(RankContext& context,
                            const ModelFunction& model,
                            const LossFunction& loss,
@@ -115,7 +115,7 @@ class ProgramSet {
   ProgramBuffers buffers_;
   std::unique_ptr<DeviceBuffer> late_arena_;  // null: the late evaluation fits the others'
   PackedCopies packed_;
-  int planned_copies_ = 0;  // packed copies but those of a late evaluation
+  int planned_copies_ = 0;              // packed copies but those of a late evaluation
   std::vector<BoundProgram> training_;  // the whole micro-batch first
   std::vector<BoundProgram> evaluation_;
   std::optional<BoundProgram> late_evaluation_;

@@ -121,8 +121,8 @@ class TrainingRun {
   const Checkpointing::StateFunction state_ = [this] { return state(); };
   TrainSummary summary_;
   std::set<std::int64_t> skipped_;  // training samples that this rank's loaders skipped
-  StepResult last_;          // of the newest step that is known, and good
-  std::int64_t known_ = -1;  // the newest step that is known
+  StepResult last_;                 // of the newest step that is known, and good
+  std::int64_t known_ = -1;         // the newest step that is known
   std::int64_t skipped_in_row_ = 0;
   int replays_ = 0;
   std::optional<SpikeWatch> watch_;                    // with OnSpike::rollback

@@ -160,16 +160,14 @@ class Packed final : public Dataset {
          const ImageOptions& options)
       : file_(std::move(file)),
         rows_(std::move(rows)),
-        part_(part),
-        options_(options),
+        sampling_(options, part),
         classes_(options.trained ? options.trained->class_names : file_->class_names()),
         label_of_(labels_among(
             file_->class_names(), classes_, file_->name() + ": ", "the run was not trained on")),
-        spec_(image_spec(options.size, int(classes_.size()))) {
-    options_.trained = nullptr;
+        spec_(sampling_.spec(int(classes_.size()))) {
     const std::uint64_t content = file_->header().content_hash;
     hash_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), content);
-    hash_ = fold_options(hash_, options_, part_);
+    hash_ = sampling_.fold(hash_);
   }
 
   const SampleSpec& spec() const override { return spec_; }
@@ -181,8 +179,8 @@ class Packed final : public Dataset {
     const std::int64_t row = rows_[std::size_t(index)];
     const PackEntry& entry = file_->entry(row);
     const ImageSize stored{int(entry.width), int(entry.height)};
-    const ImageSize wanted{options_.size, options_.size};
-    const Crop crop = sample_crop(options_, part_, epoch, index, stored);
+    const ImageSize wanted = sampling_.size();
+    const Crop crop = sampling_.crop(epoch, index, stored);
     const PixelRect& part = crop.limit;
     const std::int64_t stride = std::int64_t{stored.width} * 3;
     const WorkspacePool::Lease work(workspaces_);
@@ -201,12 +199,12 @@ class Packed final : public Dataset {
                        file_->name(),
                        size(),
                        spec_.classes,
-                       options_.size,
-                       options_.size);
+                       sampling_.rule.width,
+                       sampling_.rule.height);
   }
   std::vector<std::string> class_names() const override { return classes_; }
   Preprocessing preprocessing() const override {
-    return image_preprocessing(*this, "packed", evaluation_short_side(options_.size));
+    return image_preprocessing(*this, "packed", sampling_.rule.short_side);
   }
   std::uint64_t fingerprint() const override { return hash_; }
   ContentSample content_sample(std::uint64_t seed) const override {
@@ -216,8 +214,7 @@ class Packed final : public Dataset {
  private:
   std::shared_ptr<const PackFile> file_;
   std::vector<std::int64_t> rows_;
-  ImagePart part_;
-  ImageOptions options_;
+  ImageSampling sampling_;
   std::vector<std::string> classes_;
   std::vector<std::int32_t> label_of_;  // of the file's classes, among `classes_`
   SampleSpec spec_;

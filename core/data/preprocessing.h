@@ -104,7 +104,9 @@ struct Preprocessing {
 Preprocessing image_preprocessing(const Dataset& images, std::string source, int short_side);
 
 /// Throws ConfigError where samples of `data` are not what `trained` says: another task, type or
-/// shape, other classes or another order of them. `source` names the data in messages.
+/// shape, other classes or another order of them, other normalisation, images that are resized to
+/// another short side. (Images that all have the size of a sample are not resized by either rule.)
+/// `source` names the data in messages.
 void check_agreement(const Preprocessing& trained,
                      const Preprocessing& data,
                      const std::string& source);

@@ -81,7 +81,7 @@ struct ImageOptions {
   double resized_crop = 0;
   std::uint64_t seed = 1;  ///< keys the crops, with epoch and sample; chooses validation files
   double validation_fraction = 0;  ///< of a source without a validation part of its own
-  /// See OpenOptions::trained.
+  /// See OpenOptions::trained: of its ImageRecord are size, short side and crop, not of `size`.
   const Preprocessing* trained = nullptr;
 };
 
@@ -110,10 +110,13 @@ struct OpenOptions {
   /// Targets with this value count in neither loss nor accuracy.
   std::optional<std::int32_t> ignore_index = {};
   TableOptions table = {};  ///< csv
-  /// The record of a trained model, which is to be evaluated: samples are prepared as it says,
-  /// class folders, columns and characters are found in it by name, and the result has a validation
-  /// part alone: the source's own, or the share validation_fraction, which may be 1: all there is.
-  /// DataError or ConfigError where the data contradict it. Only looked at while opening.
+  /// The record of a trained model, which is to be evaluated: images are resized and cropped, and
+  /// columns standardised, as it says; class folders, columns and characters are found in it by
+  /// name; image_size and the options of tables that it answers are not looked at. A source that
+  /// prepares its samples in one way alone is refused where that is another (check_agreement()).
+  /// The result has a validation part alone: the source's own, or the share validation_fraction,
+  /// which may be 1: all there is. DataError or ConfigError where the data contradict it. Only
+  /// looked at while opening.
   const Preprocessing* trained = nullptr;
 };
 

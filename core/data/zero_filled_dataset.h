@@ -18,8 +18,8 @@ class ZeroFilledDataset final : public Dataset {
  public:
   explicit ZeroFilledDataset(std::shared_ptr<const Dataset> whole) : whole_(std::move(whole)) {}
 
-  /// Of the samples that were loaded so far, those that were unreadable; and what was wrong with the
-  /// one of the lowest index (empty: none was).
+  /// Of the samples that were loaded so far, those that were unreadable; and what was wrong with
+  /// the one of the lowest index (empty: none was).
   std::set<std::int64_t> unreadable() const;
   std::string first_unreadable() const;
   bool is_unreadable(std::int64_t index) const;

@@ -32,8 +32,8 @@ class PackedCopies {
   /// `kernel` (its copy `index`) can refresh `number`; the first one offered is kept.
   void offer_packer(int number, Kernel& kernel, int index);
 
-  /// From now on updates write rounded(), or know that there is none: then copies that are asked for
-  /// later have memory of their own, or invalidate_but_rounded() would take them for fresh.
+  /// From now on updates write rounded(), or know that there is none: then copies that are asked
+  /// for later have memory of their own, or invalidate_but_rounded() would take them for fresh.
   void fix_rounded() { rounded_is_fixed_ = true; }
   /// The copies that there are: their numbers are those below it.
   int count() const { return int(entries_.size()); }

@@ -75,6 +75,7 @@ class Evaluations(EvaluationTest):
         one = self.report("--data=images:one")
         self.assertEqual(one["samples"], own["per_class"][1]["samples"])
         self.assertAlmostEqual(one["accuracy"], own["per_class"][1]["recall"])
+        self.expect_error(self.evaluate("--data=images:flat", "--image-size=9"), 2, "--image-size")
         self.write("flat/dark/bad.png", "no image")
         self.expect_error(self.evaluate("--data=images:flat"), 1, "flat/dark/bad.png")
         skipped = self.report("--data=images:flat", "--skip-bad-samples")

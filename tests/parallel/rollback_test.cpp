@@ -265,8 +265,7 @@ TEST(Rollback, ItsTimeIsNoSteps) {
   DeviceContext context(mpi_world());
   const auto data = std::make_shared<SmallTable>(nullptr);
   const TrainOptions options = small_options();
-  const Replica replica(
-      context, small_net, softmax_cross_entropy, data->spec(), options, {});
+  const Replica replica(context, small_net, softmax_cross_entropy, data->spec(), options, {});
   const Schedule schedule = replica.schedule(kBatch);
   const TrainingFeed feed(kSamples, kBatch, options.steps, options.seed, schedule, schedule);
   const data::Loader loader(data, {.workers = 0}, [](data::LoadRequest&) { return false; });
