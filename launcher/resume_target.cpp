@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
+#include "core/io/preprocessing_file.h"
 
 namespace lockstep {
 
@@ -31,6 +32,30 @@ std::string config_of_run(const std::string& resume, const std::string& out) {
     // What cannot be read is said where the run is opened.
   }
   return {};
+}
+
+std::optional<data::Preprocessing> record_of_run(const std::string& resume,
+                                                 const std::string& out) {
+  const fs::path run = resume == "auto" ? out : resume;
+  if (run.empty()) return std::nullopt;
+  std::vector<fs::path> folders{run};
+  try {
+    for (const std::int64_t step : io::steps_in(run / "checkpoints"))
+      folders.push_back(run / "checkpoints" / io::checkpoint_name(step));
+  } catch (const EnvironmentError&) {
+    // What cannot be read is said where the run is opened.
+  }
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    const fs::path file = *folder / io::kPreprocessingFile;
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) continue;
+    try {
+      return io::read_preprocessing(file.string());
+    } catch (const DataError&) {
+      // A damaged checkpoint is passed over.
+    }
+  }
+  return std::nullopt;
 }
 
 void settle_resume(TrainFlags& flags) {

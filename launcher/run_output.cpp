@@ -15,6 +15,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/flag_values.h"
 #include "launcher/host_facts.h"
+#include "launcher/open_data.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_origin.h"
 #include "launcher/shell_text.h"
@@ -161,7 +162,7 @@ void RunOutput::print_start() {
   if (!options.init.empty())  // a run that goes on from a checkpoint has read none
     console_.line(
         fmt::format("start      {}", initial_weights_.empty() ? options.init : initial_weights_));
-  console_.line(fmt::format("data       {}", start_.data.train->describe()));
+  console_.line(fmt::format("data       {}", format_data(*start_.data.train)));
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
   console_.line(fmt::format("batch      {}", plan_batch(options, job_.size()).to_string()));
