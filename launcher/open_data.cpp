@@ -89,12 +89,11 @@ std::string format_data(const data::Dataset& data) {
                                       embedding_width(column.category_count())));
   if (columns.empty()) return data.describe();
   const std::size_t listed = std::min(columns.size(), kMaxListed);
-  return fmt::format("{}; embedded: {}{}",
-                     data.describe(),
-                     fmt::join(columns.begin(), columns.begin() + std::ptrdiff_t(listed), ", "),
-                     listed == columns.size()
-                         ? ""
-                         : fmt::format(" and {} more columns", columns.size() - listed));
+  return fmt::format(
+      "{}; embedded: {}{}",
+      data.describe(),
+      fmt::join(columns.begin(), columns.begin() + std::ptrdiff_t(listed), ", "),
+      listed == columns.size() ? "" : fmt::format(" and {} more columns", columns.size() - listed));
 }
 
 LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples) {

@@ -13,9 +13,9 @@ namespace lockstep {
 /// Empty: there is none, or `resume` is.
 std::string config_of_run(const std::string& resume, const std::string& out);
 
-/// How the data were prepared of what `resume` names: a checkpoint's own record; of a run (auto: the
-/// one in `out`) the newest checkpoint's that can be read, else that in its folder. Empty: there is
-/// none, or `resume` is.
+/// How the data were prepared of what `resume` names: a checkpoint's own record; of a run (auto:
+/// the one in `out`) the newest checkpoint's that can be read, else that in its folder. Empty:
+/// there is none, or `resume` is.
 std::optional<data::Preprocessing> record_of_run(const std::string& resume, const std::string& out);
 
 /// Finds out what `flags.resume`, which is not "auto", names: a checkpoint or the folder of a run.

@@ -26,7 +26,8 @@ std::string_view name_of(Task task);
 struct ColumnRecord {
   enum class Kind : std::uint8_t {
     numeric,  ///< one feature: (value - mean) / deviation
-    /// One feature for each category, 1 for the row's and 0 for the others (one-hot); or `embedded`.
+    /// One feature for each category, 1 for the row's and 0 for the others (one-hot); or
+    /// `embedded`.
     categorical
   };
   std::string name = {};
@@ -44,9 +45,7 @@ struct ColumnRecord {
   std::int64_t category_count() const {
     return std::int64_t(categories.size()) + (missing_is_category ? 1 : 0);
   }
-  std::int64_t features() const {
-    return kind == Kind::numeric || embedded ? 1 : category_count();
-  }
+  std::int64_t features() const { return kind == Kind::numeric || embedded ? 1 : category_count(); }
   bool operator==(const ColumnRecord&) const = default;
 };
 
@@ -110,14 +109,15 @@ struct Preprocessing {
 Preprocessing image_preprocessing(const Dataset& images, std::string source, int short_side);
 
 /// Throws ConfigError where samples of `data` are not what `trained` says: another task, type or
-/// shape, other classes or another order of them, other embedded columns. `source` names the data in
-/// messages.
+/// shape, other classes or another order of them, other embedded columns. `source` names the data
+/// in messages.
 void check_agreement(const Preprocessing& trained,
                      const Preprocessing& data,
                      const std::string& source);
 
 /// Throws ConfigError, naming the column, where one of a table was one-hot in the run that a
-/// checkpoint is of and is embedded in `data`, or the other way round. `source` names the checkpoint.
+/// checkpoint is of and is embedded in `data`, or the other way round. `source` names the
+/// checkpoint.
 void check_same_encoding(const Preprocessing& trained,
                          const Preprocessing& data,
                          const std::string& source);

@@ -240,9 +240,8 @@ data::SampleSpec parse_samples(const Object& object) {
   if (object.has("embedded"))
     for (const json& value : object.list("embedded")) {
       const Object column(value, object.place("embedded"));
-      spec.embedded.push_back(
-          {column.whole("feature", 0, kMaxExtent),
-           column.whole("categories", 1, data::kMaxEmbeddedCategories)});
+      spec.embedded.push_back({column.whole("feature", 0, kMaxExtent),
+                               column.whole("categories", 1, data::kMaxEmbeddedCategories)});
     }
   return spec;
 }

@@ -74,9 +74,11 @@ std::int64_t embedding_width(std::int64_t categories);
 struct ColumnEmbeddingOptions {
   /// Values of a vector, one for each embedded column; empty: embedding_width() of each.
   std::vector<std::int64_t> widths = {};
-  /// As torch.nn.Embedding's: a category's vector starts with values as large as standardised
-  /// numbers have, so that the first layer sees both alike. From much smaller ones (0.01) SGD hardly
-  /// gets away: vectors and the weights that multiply them have gradients as small as each other.
+  /// As torch.nn.Embedding's: vectors start with values as large as those of standardised numbers,
+  /// and the first layer sees both alike. From much smaller ones (0.01) SGD hardly gets away, since
+  /// vectors and the weights that multiply them have gradients as small as each other: of 1,000
+  /// categories in 600 steps at a rate of 0.05 it learned a tenth of the variance, from 1 nine
+  /// tenths. AdamW learned it from either.
   float init_deviation = 1.0f;
   std::string name = "embeddings";  ///< the tables are "<name>.0.weight", "<name>.1.weight", ...
 };
@@ -148,8 +150,8 @@ class Builder {
                   SourceLoc where = SourceLoc::current());
   /// The model's input [N, F] with a learned vector in place of each feature that the data say is
   /// the index of a category (SampleSpec::embedded), in the order of the features (see
-  /// ops::ColumnEmbedding) -> [N, F - E + sum of widths]; x itself where there are none. What a model
-  /// of tables begins with. Tables [K, D] are those of a torch.nn.ModuleList of Embedding.
+  /// ops::ColumnEmbedding) -> [N, F - E + sum of widths]; x itself where there are none. What a
+  /// model of tables begins with. Tables [K, D] are those of a torch.nn.ModuleList of Embedding.
   Value column_embedding(Value x,
                          const ColumnEmbeddingOptions& options = {},
                          SourceLoc where = SourceLoc::current());

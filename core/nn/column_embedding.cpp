@@ -26,15 +26,16 @@ Value Builder::column_embedding(Value x, const ColumnEmbeddingOptions& o, Source
                  x.type().to_string(),
                  where.file,
                  where.line);
-  LOCKSTEP_CHECK(o.widths.empty() || (o.widths.size() == columns.size() &&
-                                      *std::ranges::min_element(o.widths) >= 1),
-                 ConfigError,
-                 "column_embedding: expected {} widths of at least 1, one for each embedded column, "
-                 "got {} (asked for at {}:{})",
-                 columns.size(),
-                 fmt::join(o.widths, ", "),
-                 where.file,
-                 where.line);
+  LOCKSTEP_CHECK(
+      o.widths.empty() ||
+          (o.widths.size() == columns.size() && *std::ranges::min_element(o.widths) >= 1),
+      ConfigError,
+      "column_embedding: expected {} widths of at least 1, one for each embedded column, "
+      "got {} (asked for at {}:{})",
+      columns.size(),
+      fmt::join(o.widths, ", "),
+      where.file,
+      where.line);
   const Init init{Init::Kind::normal, o.init_deviation};
   std::vector<ValueId> inputs{x.id()};
   std::vector<std::int64_t> features;

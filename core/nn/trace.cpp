@@ -37,9 +37,8 @@ ValueId apply_forward_passes(Graph& graph, ValueId value, const Builder::Setting
 /// Of data with embedded columns: an index that a model takes for a number means nothing.
 void check_embedding(const Graph& graph, const data::SampleSpec& samples) {
   if (samples.embedded.empty()) return;
-  const bool embeds = std::ranges::any_of(graph.nodes(), [](const Node& node) {
-    return node.op->kind() == OpKind::column_embedding;
-  });
+  const bool embeds = std::ranges::any_of(
+      graph.nodes(), [](const Node& node) { return node.op->kind() == OpKind::column_embedding; });
   if (embeds) return;
   const data::EmbeddedColumn& column = samples.embedded[0];
   throw ConfigError(fmt::format("model: feature {} of the data is the index of one of {} "

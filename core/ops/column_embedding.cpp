@@ -88,16 +88,17 @@ std::vector<TensorType> ColumnEmbeddingBwd::infer(std::span<const TensorType> in
   expect_inputs("column_embedding_bwd", inputs, 2);
   expect_tensor("column_embedding_bwd", "x", inputs[0], 2);
   expect_activation("column_embedding_bwd", "dy", inputs[1], 2);
-  LOCKSTEP_CHECK(inputs[0].shape[0] == inputs[1].shape[0] && feature_ < inputs[0].shape[1] &&
-                     offset_ + table_[1] <= inputs[1].shape[1],
-                 ShapeError,
-                 "column_embedding_bwd: feature {} and values from {} on, of a table {}, are not in "
-                 "{} and {} of as many samples",
-                 feature_,
-                 offset_,
-                 table_.to_string(),
-                 inputs[0].to_string(),
-                 inputs[1].to_string());
+  LOCKSTEP_CHECK(
+      inputs[0].shape[0] == inputs[1].shape[0] && feature_ < inputs[0].shape[1] &&
+          offset_ + table_[1] <= inputs[1].shape[1],
+      ShapeError,
+      "column_embedding_bwd: feature {} and values from {} on, of a table {}, are not in "
+      "{} and {} of as many samples",
+      feature_,
+      offset_,
+      table_.to_string(),
+      inputs[0].to_string(),
+      inputs[1].to_string());
   return {{table_, DType::f32}};
 }
 

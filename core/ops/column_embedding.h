@@ -49,9 +49,9 @@ class ColumnEmbedding final : public OpBase<OpKind::column_embedding> {
 };
 
 /// The gradient of one table: dW[k, :] = sum of dy[n, offset : offset + D] over n with
-/// x[n, feature] = k, in the order of n; zero for categories that do not occur. A sample whose index
-/// is outside [0, K) or NaN adds nothing.
-/// Shapes: x: [N, F] f32, dy: [N, M] f32 or bf16 -> dW: [K, D] f32.
+/// x[n, feature] = k, in the order of n; zero for categories that do not occur. A sample whose
+/// index is outside [0, K) or NaN adds nothing. Shapes: x: [N, F] f32, dy: [N, M] f32 or bf16 ->
+/// dW: [K, D] f32.
 class ColumnEmbeddingBwd final : public OpBase<OpKind::column_embedding_bwd> {
  public:
   ColumnEmbeddingBwd(std::int64_t feature, std::int64_t offset, const Shape& table)

@@ -137,7 +137,7 @@ class TableDataset final : public Dataset {
   std::shared_ptr<const Preprocessing> record_;
   std::size_t columns_, features_, labels_;
   std::int64_t size_;
-  bool is_copied_;  // each column is one feature, as it lies in values_
+  bool is_copied_;                     // each column is one feature, as it lies in values_
   std::vector<float> values_;          // [size, columns], see RowEncoder
   std::vector<std::int32_t> targets_;  // [size, labels]: classes, or the bits of floats
   std::uint64_t hash_ = 0;

@@ -28,8 +28,9 @@ void column_embedding(
         from = category < 0 ? nullptr : source.table + category * source.width;
       }
       if (from != nullptr)
-        for_each_vec(source.width,
-                     [=](std::int64_t i, auto lanes) { store(to + i, load(from + i, lanes), lanes); });
+        for_each_vec(source.width, [=](std::int64_t i, auto lanes) {
+          store(to + i, load(from + i, lanes), lanes);
+        });
       else
         for_each_vec(source.width, [=](std::int64_t i, auto lanes) {
           store(to + i, broadcast(__builtin_nanf("")), lanes);
