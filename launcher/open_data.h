@@ -14,6 +14,10 @@ std::string_view source_kind(std::string_view data);
 /// data::open() throws.
 data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* trained = nullptr);
 
+/// What the start of a run says of `data`: Dataset::describe(), and which columns of a table are
+/// embedded, in how many values.
+std::string format_data(const data::Dataset& data);
+
 /// The loss that --loss names; of `auto`, the one that belongs to the targets: cross-entropy for
 /// classes and tokens, bce for several labels a sample, mse for numbers.
 /// Throws ConfigError: a loss that these targets do not fit; label smoothing with another loss than

@@ -166,7 +166,7 @@ void find_what_fits(Backend& device,
 }
 
 std::string data_words(const TrainFlags& flags, const data::Dataset& data) {
-  if (!flags.stands_in) return data.describe();
+  if (!flags.stands_in) return format_data(data);
   const data::SampleSpec& spec = data.spec();
   return fmt::format("samples of {}, {} {}",
                      spec.input.to_string(),

@@ -12,6 +12,7 @@
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/manifest.h"
+#include "core/io/preprocessing_file.h"
 
 namespace lockstep {
 
@@ -65,6 +66,31 @@ std::string config_of_run(const std::string& resume, const std::string& out) {
     if (looks_whole(checkpoint)) return config_in(checkpoint);
   }
   return resume == "auto" && steps.empty() ? std::string() : config_in(run);
+}
+
+std::optional<data::Preprocessing> record_of_run(const std::string& resume,
+                                                 const std::string& out) {
+  const fs::path run = resume == "auto" ? out : resume;
+  if (run.empty()) return std::nullopt;
+  std::vector<fs::path> folders{run};
+  try {
+    for (const std::int64_t step : io::steps_in(run / "checkpoints"))
+      folders.push_back(run / "checkpoints" / io::checkpoint_name(step));
+  } catch (const EnvironmentError&) {
+    // What cannot be read is said where the run is opened.
+  }
+  if (resume == "auto" && folders.size() == 1) return std::nullopt;  // it begins anew
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    const fs::path file = *folder / io::kPreprocessingFile;
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) continue;
+    try {
+      return io::read_preprocessing(file.string());
+    } catch (const DataError&) {
+      // A damaged checkpoint is passed over.
+    }
+  }
+  return std::nullopt;
 }
 
 void settle_resume(TrainFlags& flags) {

@@ -15,6 +15,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/flag_values.h"
 #include "launcher/host_facts.h"
+#include "launcher/open_data.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_origin.h"
 #include "launcher/shell_text.h"
@@ -159,7 +160,7 @@ void RunOutput::print_start() {
     console_.line(
         fmt::format("settings   {}, but for what was typed", settings_.flags.settings_from));
   if (!initial_weights_.empty()) console_.line(fmt::format("start      {}", initial_weights_));
-  console_.line(fmt::format("data       {}", start_.data.train->describe()));
+  console_.line(fmt::format("data       {}", format_data(*start_.data.train)));
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
   console_.line(fmt::format("batch      {}", plan_batch(options, job_.size()).to_string()));

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "launcher/raw_flags.h"
+#include "launcher/resume_target.h"
 
 namespace lockstep {
 namespace {
@@ -50,6 +51,12 @@ void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) 
   table.label_columns = raw.label_columns;
   table.dropped = raw.drop;
   table.id_columns = raw.id_columns;
+  // A run goes on with the features that it has, also where it was begun by a version that embedded
+  // no column.
+  if (const auto record = record_of_run(raw.resume, raw.out); record && record->table)
+    for (const data::ColumnRecord& column : record->table->columns)
+      if (column.kind == data::ColumnRecord::Kind::categorical && !column.embedded)
+        table.one_hot_columns.push_back(column.name);
 }
 
 std::span<const std::string_view> table_flags() { return kTableFlags; }

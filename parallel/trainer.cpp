@@ -2,6 +2,7 @@
 #include "parallel/trainer.h"
 
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 #include "core/base/error.h"
@@ -61,7 +62,7 @@ class Trainer::State {
     agree_on_settings(data);
     add_content_sample(data);
     start_ = find_resume_point(context_.communicator(), options_.checkpoint);
-    if (start_) check_start(size);
+    if (start_) check_start(*data.train);
     build(data);
     return TrainingRun({.context = context_,
                         .replica = *replica_,
@@ -125,11 +126,21 @@ class Trainer::State {
     settings_.insert(settings_.end(), sample.begin(), sample.end());
   }
 
-  void check_start(std::int64_t dataset_size) {
+  /// check_settings() would only say that the content is another.
+  void check_columns(const data::Dataset& data) const {
+    const data::Preprocessing now = data.preprocessing();
+    const std::string file = start_->record.path + "/" + io::kPreprocessingFile;
+    std::error_code error;
+    if (now.table && std::filesystem::exists(file, error))
+      data::check_same_encoding(io::read_preprocessing(file), now, start_->record.path);
+  }
+
+  void check_start(const data::Dataset& data) {
+    check_columns(data);
     check_settings(*start_, settings_, options_);
     const io::CheckpointState& state = start_->state;
     const std::int64_t samples =
-        samples_before(state.step, dataset_size, options_.global_batch, state.left_out);
+        samples_before(state.step, data.size(), options_.global_batch, state.left_out);
     if (samples != state.samples)
       start_->record.overridden.push_back(
           fmt::format("position in the data {} samples then, {} now", state.samples, samples));

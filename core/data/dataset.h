@@ -11,6 +11,7 @@
 
 #include "core/base/shape.h"
 #include "core/data/content_sample.h"
+#include "core/data/embedded_column.h"
 
 namespace lockstep::data {
 
@@ -28,7 +29,15 @@ struct SampleSpec {
   /// Normalize's attributes (per channel, or one for all); empty where the input is used as is.
   std::vector<float> scale;
   std::vector<float> shift;
+  /// Of f32 [features]: those that hold the index of a category, ascending. A model has to embed
+  /// them.
+  std::vector<EmbeddedColumn> embedded = {};
 };
+
+/// Throws ConfigError: `spec.embedded` names features that its samples do not have, twice or in
+/// another order, or of fewer than 1 or more than kMaxEmbeddedCategories categories; or the samples
+/// have a scale, which would change indices.
+void check_embedded(const SampleSpec& spec);
 
 /// A source of samples by index. Immutable once opened; load() is called by several threads.
 /// A sample's bytes depend on (the source, epoch, index) alone.

@@ -25,7 +25,9 @@ DataSplit glyphs(std::int64_t train_size = 60000,
 ///
 /// Columns: one of numbers alone becomes a feature, standardised with mean and deviation of the
 /// training part (a constant one has deviation 1); one with a text becomes a feature for each of
-/// its texts, 1 for the row's and 0 for the others. Texts are collected over all rows, those of
+/// its texts, 1 for the row's and 0 for the others, or from kMinEmbeddedCategories on one feature
+/// that is embedded (SampleSpec::embedded), the index of the text, unless options.one_hot_columns
+/// names it. Texts are collected over all rows, those of
 /// the validation part too (labels are not looked at for that, and a text that only validation
 /// rows have trains no weight), sorted. At most 1,000 a column; at most 31 where most of its values
 /// are numbers. Missing values: see Missing. f32 [features].

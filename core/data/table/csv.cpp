@@ -69,9 +69,17 @@ std::string skipped_note(const TableRows& rows) {
       "{} row{} with missing values dropped", rows.skipped, rows.skipped == 1 ? "" : "s");
 }
 
+void choose_embedded(TableRecord& table, const std::vector<std::string>& one_hot) {
+  for (ColumnRecord& column : table.columns)
+    column.embedded = column.kind == ColumnRecord::Kind::categorical &&
+                      column.category_count() >= kMinEmbeddedCategories &&
+                      std::ranges::find(one_hot, column.name) == one_hot.end();
+}
+
 /// Fills in what follows from the columns and classes.
 void finish_record(const std::string& file, Preprocessing& record) {
   SampleSpec& spec = record.samples;
+  spec.embedded = record.table->embedded();
   const std::int64_t features = record.table->features();
   LOCKSTEP_CHECK(
       features > 0, DataError, "{}: expected features, got columns without values", file);
@@ -102,6 +110,7 @@ DataSplit split_to_train(const std::string& file,
   RowReader table(file, text, first.separator());
   const TableRows rows =
       read_training_rows(table, roles, survey, options.missing == Missing::drop, *record);
+  choose_embedded(*record->table, options.one_hot_columns);
   finish_record(file, *record);
   const auto [train, validation] = split_rows(rows.size(), validation_fraction, seed, file);
   fit_standard(file, rows, train, options.missing, *record);
