@@ -19,6 +19,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/open_data.h"
 #include "launcher/rank_discovery.h"
+#include "launcher/predict/fields.h"
 #include "launcher/saved_weights.h"
 #include "launcher/split_arguments.h"
 #include "parallel/batch_plan.h"
@@ -32,6 +33,7 @@ namespace fs = std::filesystem;
 
 /// What is kept of a text and of tokens for validation where no flag says.
 constexpr double kTextFraction = 0.1;
+constexpr int kMaxWarning = 1000;  // characters of what a file says
 
 bool is_there(const fs::path& file) {
   std::error_code error;
@@ -123,7 +125,8 @@ void refuse_other_model(const std::vector<std::string>& flags, const std::string
                    "--task",
                    "--label-column",
                    "--drop",
-                   "--id-column"});
+                   "--id-column",
+                   "--categorical"});
   LOCKSTEP_CHECK(!typed(flags, "--seed"),
                  ConfigError,
                  "--seed cannot be combined with {} --from: the run's own seed has chosen its "
@@ -330,6 +333,14 @@ std::shared_ptr<const data::Dataset> open_labelled(const SavedRun& run) {
 
 void warn_of_slow_operators(const Backend& backend) {
   for (const std::string& notice : backend.notices()) print_warning(notice, 0);
+}
+
+void warn_of_skipped(const data::Dataset& data) {
+  const data::SkippedRecords skipped = data.skipped_records();
+  for (const std::string& what : skipped.first)
+    print_warning(fmt::format("skipped: {}", shown(what, kMaxWarning)), 0);
+  if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
+    print_warning(fmt::format("skipped: {} more", more), 0);
 }
 
 ModelFunction model_of(const SavedRun& run, const data::SampleSpec& spec) {

@@ -14,8 +14,13 @@ namespace {
 using data::Missing;
 using data::Task;
 
-constexpr std::string_view kTableFlags[] = {
-    "--task", "--label-column", "--separator", "--missing", "--drop", "--id-column"};
+constexpr std::string_view kTableFlags[] = {"--task",
+                                            "--label-column",
+                                            "--separator",
+                                            "--missing",
+                                            "--drop",
+                                            "--id-column",
+                                            "--categorical"};
 
 char to_separator(const std::string& text) {
   if (text == "auto") return '\0';
@@ -51,6 +56,8 @@ void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) 
   table.label_columns = raw.label_columns;
   table.dropped = raw.drop;
   table.id_columns = raw.id_columns;
+  table.categorical = raw.categorical;
+  table.skips_bad_rows = raw.skip_bad_samples;
   // A run goes on with the features that it has, also where it was begun by a version that embedded
   // no column.
   if (const auto record = record_of_run(raw.resume, raw.out); record && record->table)

@@ -120,6 +120,7 @@ void predict_samples(const SavedRun& run, std::int64_t count, std::size_t top) {
   const auto data = open_labelled(run);
   const std::int64_t all = count == 0 ? data->size() : std::min(count, data->size());
   LabelledBatch batch(run, job.backend(), *data, std::min(kPredictedAtOnce, all));
+  warn_of_skipped(*data);
   warn_of_slow_operators(job.backend());
   for (std::int64_t first = 0; first < all; first += batch.size())
     batch.print(first, std::min(first + batch.size(), all), top);

@@ -297,6 +297,17 @@ class TablePredictions(PredictionTest):
         self.train_here("--force", "--hidden=none", data="csv:prices.csv")
         self.assertEqual([*self.table_of("prices.csv")[0]], ["file", "line", "'=price"])
 
+    def test_rows_below_a_quote_that_does_not_close(self):
+        self.train_here("--steps=5", "--lr=0.3")
+        for quoted in ('"1,1', '"1"1,1', '1,"1'):
+            self.write("quote.csv", f"a,b\n0,2\n{quoted}\n2,0\n0,2\n")
+            result = self.predict("quote.csv")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("quote.csv: line 3: ", result.stderr)
+            self.assertIn("1 of 4 inputs", result.stderr)
+            self.assertEqual([line.split("  ")[0] for line in result.stdout.splitlines()],
+                             ["quote.csv:2", "quote.csv:4", "quote.csv:5"])
+
     def test_numbers_are_in_the_tables_units(self):
         rows = [(f"h{i}", i % 13, i % 7, 1000 + 250 * (i % 13) - 40 * (i % 7)) for i in range(120)]
         self.write("prices.csv", "id,a,b,price\n" +
