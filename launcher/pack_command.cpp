@@ -64,8 +64,7 @@ data::PackOptions check(const PackFlags& flags) {
 }  // namespace
 
 int pack_command(const std::vector<std::string>& arguments) {
-  CLI::App app("Writes an image folder as one file that loads faster.",
-               "lockstep pack");
+  CLI::App app("Writes an image folder as one file that loads faster.", "lockstep pack");
   PackFlags flags;
   declare(app, flags);
   if (print_help(parse_command_line(app, arguments))) return 0;

@@ -67,9 +67,9 @@ DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::ui
 DataSplit mnist(const std::string& folder);
 
 /// CIFAR-10's binary version: data_batch_1.bin to data_batch_5.bin and test_batch.bin, records of
-/// a label and 32x32 pixels in three planes. u8 [32, 32, 3], read from the files as they are asked for.
-/// Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
-/// Throws DataError naming file, record, what was expected and what came.
+/// a label and 32x32 pixels in three planes. u8 [32, 32, 3], read from the files as they are asked
+/// for. Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. Throws
+/// DataError naming file, record, what was expected and what came.
 DataSplit cifar10(const std::string& folder);
 
 /// Noise in the shape of images, new in every epoch, at next to no cost: for measuring speed.
@@ -99,8 +99,8 @@ struct ImageOptions {
 /// a file that cannot be decoded.
 DataSplit images(const std::string& folder, const ImageOptions& options = {});
 
-/// The same from one file that pack_images() wrote, which the system keeps in memory for all ranks of a
-/// host. Throws DataError where the file is not as it says, naming the byte.
+/// The same from one file that pack_images() wrote, which the system keeps in memory for all ranks
+/// of a host. Throws DataError where the file is not as it says, naming the byte.
 DataSplit packed(const std::string& file, const ImageOptions& options = {});
 
 /// What the command line says about a source beside its name; each kind takes what concerns it.
