@@ -10,9 +10,9 @@
 namespace lockstep {
 namespace {
 
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(Printable, TextStaysAsItIs) {
   for (const char* text : {"", "a b", "Größe 12 µm", "日本語", "C:\\data\\1.png", "🦊"})
@@ -49,7 +49,7 @@ TEST(Printable, NoCharacterIsCutInHalf) {
     std::string text(before, 'x');
     for (int i = 0; i < 500; ++i) text += "日";
     EXPECT_TRUE(is_utf8(printable(text))) << before;
-    EXPECT_THAT(printable(text), testing::Not(HasSubstr("\\x"))) << before;
+    EXPECT_THAT(printable(text), ::testing::Not(HasSubstr("\\x"))) << before;
   }
 }
 

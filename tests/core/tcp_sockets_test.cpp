@@ -75,8 +75,9 @@ TEST(TcpSockets, WhatIsNoSocketIsNone) {
   // Whatever a line is cut to.
   const std::string whole = kListening;
   for (std::size_t size = 0; size <= whole.size(); ++size)
-    if (const auto socket = parse_tcp_socket(whole.substr(0, size)))
+    if (const auto socket = parse_tcp_socket(whole.substr(0, size))) {
       EXPECT_EQ(socket->local_port, 1024);
+    }
 }
 
 TEST(TcpSockets, NamesOfDescriptors) {

@@ -332,9 +332,10 @@ class Tables(ProgramTest):
         def evaluate(*flags, of="clean"):
             return self.run_command([self.program, "evaluate", f"--from={of}", "--json", *flags])
         timeless = []
-        for result in (evaluate("--data=csv:clean.csv"),
-                       evaluate("--data=csv:bad.csv", "--skip-bad-samples"),
-                       evaluate("--data=csv:bad.csv", of="run")):
+        # All rows, also of the table that the run knows.
+        for result in (evaluate("--data=csv:clean.csv", "--val-fraction=1"),
+                       evaluate("--data=csv:bad.csv", "--val-fraction=1", "--skip-bad-samples"),
+                       evaluate("--data=csv:bad.csv", "--val-fraction=1", of="run")):
             self.assertEqual(result.returncode, 0, result.stderr)
             timeless.append({k: v for k, v in json.loads(result.stdout).items()
                              if k not in ("seconds", "samples_per_s")})
