@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/env.h"
+#include "core/base/printable.h"
 #include "launcher/rank_discovery.h"
 
 namespace lockstep {
@@ -40,6 +42,11 @@ bool stdout_is_terminal() {
   return isatty(STDOUT_FILENO) && !dumb;
 }
 
+std::string own_name() {
+  std::error_code unknown;
+  return std::filesystem::read_symlink("/proc/self/exe", unknown).filename().string();
+}
+
 /// Whether `parent` is an mpirun of the user's own that copies its ranks' output to a terminal.
 bool mpirun_on_terminal(pid_t parent) {
   const std::string folder = fmt::format("/proc/{}/", parent);
@@ -50,8 +57,7 @@ bool mpirun_on_terminal(pid_t parent) {
   constexpr std::array<std::string_view, 4> kNames{
       "mpirun\n", "mpiexec\n", "orterun\n", "prterun\n"};
   if (std::ranges::find(kNames, read("comm")) == kNames.end()) return false;
-  // --tag-output, --timestamp-output and --output-filename make lines of what they get.
-  if (read("cmdline").find("-output") != std::string::npos) return false;
+  if (mpirun_makes_lines(read("cmdline"), own_name())) return false;
   struct stat status {};
   const std::string output = folder + "fd/1";
   if (stat(output.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return false;
@@ -63,6 +69,23 @@ bool mpirun_on_terminal(pid_t parent) {
 }
 
 }  // namespace
+
+bool mpirun_makes_lines(std::string_view command, std::string_view program) {
+  constexpr std::array<std::string_view, 4> kOptions{
+      "tag-output", "timestamp-output", "output-filename", "output"};
+  for (bool is_first = true; !command.empty(); is_first = false) {
+    const std::size_t end = std::min(command.find('\0'), command.size());
+    std::string_view argument = command.substr(0, end);
+    command.remove_prefix(std::min(end + 1, command.size()));
+    // What follows are arguments of the ranks' program.
+    if (!is_first && argument.substr(argument.rfind('/') + 1) == program) return false;
+    if (!argument.starts_with('-')) continue;
+    argument.remove_prefix(argument.starts_with("--") ? 2 : 1);
+    argument = argument.substr(0, argument.find('='));
+    if (std::ranges::find(kOptions, argument) != kOptions.end()) return true;
+  }
+  return false;
+}
 
 Console::Kind console_kind() {
   const auto kind = [](bool terminal) {
@@ -79,8 +102,9 @@ Console::Console(Kind kind) : kind_(kind), output_(STDOUT_FILENO, "standard outp
 
 void Console::line(std::string_view text) {
   clear_bar();
-  write(std::string(text) + "\n");
-  copy_line(text);
+  const std::string shown = printable_lines(text);
+  write(shown + "\n");
+  copy_line(shown);
 }
 
 void Console::copy_line(std::string_view text) {

@@ -14,6 +14,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/memory_words.h"
+#include "launcher/standard_output.h"
 #include "launcher/uncaught.h"
 
 namespace {
@@ -73,9 +74,13 @@ int main(int argc, char** argv) {
   // Neither a reader that goes away nor a limit on the size of files must end the training.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  // Inherited as ignored, the ends of children would never be told.
+  std::signal(SIGCHLD, SIG_DFL);
   try {
     lockstep::report_aborts();
-    return run({argv + 1, argv + argc});
+    const int code = run({argv + 1, argv + argc});
+    lockstep::flush_output();
+    return code;
   } catch (...) {
     return lockstep::report_alone(std::current_exception());
   }

@@ -52,20 +52,23 @@ void OutputRelay::keep(std::string_view text) {
     }
     if (inside_line_) waiting_ += '\n';
     dropping_ = true;
-    trouble_ = fmt::format("nobody reads {}: lines that do not fit into {} kB of memory are dropped",
-                           name_,
-                           kMaxWaiting / 1024);
+    trouble_ =
+        fmt::format("nobody reads {}: lines that do not fit into {} kB of memory are dropped",
+                    name_,
+                    kMaxWaiting / 1024);
   }
   dropped_ += std::ranges::count(text, '\n');
   inside_line_ = text.back() != '\n';
 }
 
 void OutputRelay::push() {
-  while (waiting() > 0 && write_some(0)) {}
+  while (waiting() > 0 && write_some(0)) {
+  }
 }
 
 void OutputRelay::finish(int patience_ms) {
-  while (waiting() > 0 && write_some(patience_ms)) {}
+  while (waiting() > 0 && write_some(patience_ms)) {
+  }
   clear();
 }
 
@@ -102,7 +105,8 @@ void OutputRelay::resume() {
   dropping_ = false;
   skips_line_ = std::exchange(inside_line_, false);
   const long dropped = std::exchange(dropped_, 0) + (skips_line_ ? 1 : 0);
-  if (dropped > 0) waiting_ = fmt::format("{} lines were dropped while nobody read them\n", dropped);
+  if (dropped > 0)
+    waiting_ = fmt::format("{} lines were dropped while nobody read them\n", dropped);
 }
 
 std::optional<std::string> OutputRelay::trouble() { return std::exchange(trouble_, std::nullopt); }

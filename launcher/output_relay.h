@@ -51,10 +51,10 @@ class OutputRelay {
   std::string waiting_;
   std::size_t taken_ = 0;  // of it, already written
   std::optional<std::string> trouble_;
-  long dropped_ = 0;           // lines, since the last that was kept
-  bool dropping_ = false;      // until the reader has taken what waits
-  bool inside_line_ = false;   // the text kept or dropped last ended within a line
-  bool skips_line_ = false;    // the rest of a line whose begin was dropped
+  long dropped_ = 0;          // lines, since the last that was kept
+  bool dropping_ = false;     // until the reader has taken what waits
+  bool inside_line_ = false;  // the text kept or dropped last ended within a line
+  bool skips_line_ = false;   // the rest of a line whose begin was dropped
   bool lost_ = false;
 };
 

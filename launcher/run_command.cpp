@@ -12,6 +12,7 @@
 #include "launcher/console.h"
 #include "launcher/launch_plan.h"
 #include "launcher/launch_site.h"
+#include "launcher/process_limits.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_flags.h"
 #include "launcher/run_folder.h"
@@ -43,6 +44,7 @@ class Run {
     RunFolder::check(out(), existing_folder(flags_.train));
     ranks_ = choose_ranks(flags_.train, site_.devices());
     launcher_ = choose_launcher(flags_, site_, ranks_);
+    if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
     fs::create_directories(out(), ignored);
     lock_.emplace(out(), RunLock::kSupervisor);
@@ -165,7 +167,7 @@ class Run {
                         ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
                                             : std::string("while they started")));
       const std::string how =
-          begins_elsewhere() ? resume_command("run", out()) : std::string("the same command");
+          begins_elsewhere() ? resume_command("run", out(), flags_.own) : "the same command";
       say(standing_.step < 0
               ? std::string("stopped, before the first checkpoint")
               : fmt::format("stopped; the run goes on from step {} with {}", standing_.step, how));

@@ -158,9 +158,7 @@ void RunOutput::print_start() {
   if (!settings_.flags.settings_from.empty())
     console_.line(
         fmt::format("settings   {}, but for what was typed", settings_.flags.settings_from));
-  if (!options.init.empty())  // a run that goes on from a checkpoint has read none
-    console_.line(
-        fmt::format("start      {}", initial_weights_.empty() ? options.init : initial_weights_));
+  if (!initial_weights_.empty()) console_.line(fmt::format("start      {}", initial_weights_));
   console_.line(fmt::format("data       {}", start_.data.train->describe()));
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "launcher/device_choice.h"
 #include "launcher/launch_plan.h"
+#include "launcher/process_limits.h"
 #include "launcher/restart_policy.h"
 #include "launcher/segment_folder.h"
 #include "launcher/supervisor.h"
@@ -34,10 +35,10 @@ int choose_ranks(const TrainFlags& flags, int devices) {
 }
 
 void check_launched_ranks(const TrainFlags& flags, int ranks) {
-  if (flags.ranks == 0 || flags.ranks == ranks || flags.ranks_from_file) return;
+  if (flags.ranks == 0 || flags.ranks == ranks || flags.ranks_from_run) return;
   throw ConfigError(
       fmt::format("--ranks {} contradicts the launcher, which started {}", flags.ranks, ranks),
-      "leave out --ranks under mpirun and srun");
+      "leave out --ranks, and ranks in a --config file, under mpirun and srun");
 }
 
 StartConditions start_conditions(const std::string& device,
@@ -86,7 +87,7 @@ std::string idle_words(const TrainFlags& flags, int ranks, int devices, const ch
 StartPlan plan_in_slurm(const TrainFlags& flags, const StartConditions& conditions) {
   const RankDiscovery& discovery = conditions.discovery;
   StartPlan plan;
-  if (flags.ranks > 1 && !flags.ranks_from_file) {
+  if (flags.ranks > 1 && !flags.ranks_from_run) {
     throw EnvironmentError(
         fmt::format("--ranks {}: inside a Slurm allocation, srun starts the ranks", flags.ranks),
         fmt::format("use: srun --mpi=pmix -n {} lockstep {} ...", flags.ranks, conditions.command));
@@ -123,7 +124,7 @@ StartPlan plan_start(const TrainFlags& flags,
     return plan;
   }
   if (conditions.mpirun.empty()) {
-    LOCKSTEP_CHECK(flags.ranks == 0 || flags.ranks_from_file,
+    LOCKSTEP_CHECK(flags.ranks == 0 || flags.ranks_from_run,
                    EnvironmentError,
                    "--ranks {}: {}",
                    ranks,
@@ -162,6 +163,7 @@ std::string find_program(const std::string& program, const VariableMap& variable
 }
 
 int start(const StartPlan& plan, const StartManner& manner) {
+  check_limits(plan.ranks);
   SupervisorOutput output(manner.log);
   if (!plan.message.empty()) output.out().line(plan.message);
   ChildPlan child;

@@ -73,7 +73,7 @@ struct StartManner {
 /// passes through, signals
 /// become a wish to stop, and end the ranks after the grace time; a second SIGINT ends them at
 /// once. 75 where they were stopped, either way. A rank that could not say why it ended is named on
-/// standard error. Throws EnvironmentError: it cannot be started.
+/// standard error. Throws EnvironmentError: it cannot be started, or check_limits().
 int start(const StartPlan& plan, const StartManner& manner);
 
 /// Path of this program.

@@ -13,7 +13,7 @@ namespace {
 using data::Missing;
 using data::Task;
 
-constexpr const char* kTableFlags[] = {
+constexpr std::string_view kTableFlags[] = {
     "--task", "--label-column", "--separator", "--missing", "--drop", "--id-column"};
 
 char to_separator(const std::string& text) {
@@ -34,8 +34,8 @@ char to_separator(const std::string& text) {
 
 void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   if (!raw.data.starts_with("csv:")) {
-    for (const char* flag : kTableFlags)
-      if (app.count(flag) > 0)
+    for (const std::string_view flag : kTableFlags)
+      if (app.count(std::string(flag)) > 0)
         throw ConfigError(fmt::format("{} has no meaning with --data {}", flag, raw.data),
                           "it belongs to csv:FILE");
     return;
@@ -51,6 +51,8 @@ void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) 
   table.dropped = raw.drop;
   table.id_columns = raw.id_columns;
 }
+
+std::span<const std::string_view> table_flags() { return kTableFlags; }
 
 bool is_table_flag(std::string_view flag) {
   return std::ranges::find(kTableFlags, flag) != std::end(kTableFlags);

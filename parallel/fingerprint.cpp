@@ -30,8 +30,7 @@ Fingerprint parse(const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t middle = text.find(kFieldEnd, at), end = text.find(kEntryEnd, at);
     LOCKSTEP_ASSERT(middle < end && end != std::string::npos);
-    entries.emplace_back(text.substr(at, middle - at),
-                         text.substr(middle + 1, end - middle - 1));
+    entries.emplace_back(text.substr(at, middle - at), text.substr(middle + 1, end - middle - 1));
     at = end + 1;
   }
   return entries;

@@ -203,6 +203,12 @@ void take_other_length(ResumePoint& point,
         "lr-schedule: decay over {} steps then, {} now", before.decay_steps, after.decay_steps));
 }
 
+/// Which arrays an optimizer keeps, by the text that to_string() makes of it.
+std::string_view kind_of_state(std::string_view optimizer) {
+  if (optimizer.starts_with("adamw ")) return "adamw";
+  return optimizer.find(" momentum=0 ") != optimizer.npos ? "none" : "momentum";
+}
+
 }  // namespace
 
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
@@ -235,14 +241,21 @@ bool is_hash(const std::string& key) {
   return key == "model" || key.ends_with("data content") || key == kDataSample;
 }
 
-OtherSettings::OtherSettings(std::string checkpoint, std::vector<SettingDifference> differences)
-    : ConfigError(fmt::format("{}: the run was made with other settings: {}",
-                              checkpoint,
-                              fmt::join(difference_texts(differences), "; ")),
-                  "use the same settings (config.toml in the checkpoint has them), or allow others "
-                  "with checkpoint.resume_override"),
+OtherSettings::OtherSettings(std::string checkpoint,
+                             std::vector<SettingDifference> differences,
+                             bool can_override)
+    : ConfigError(
+          fmt::format("{}: the run was made with other settings: {}",
+                      checkpoint,
+                      fmt::join(difference_texts(differences), "; ")),
+          can_override
+              ? "use the same settings (config.toml in the checkpoint has them), or allow "
+                "others with checkpoint.resume_override"
+              : "keep the optimizer and whether it has momentum, whose state the checkpoint "
+                "holds; or begin a new run from the checkpoint's model.safetensors"),
       checkpoint_(std::move(checkpoint)),
-      differences_(std::move(differences)) {}
+      differences_(std::move(differences)),
+      can_override_(can_override) {}
 
 void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptions& options) {
   std::map<std::string, std::string> saved(point.state.settings.begin(),
@@ -268,8 +281,11 @@ void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptio
   for (const auto& [key, value] : saved)
     if (std::ranges::find(kFreeSettings, key) == kFreeSettings.end())
       differences.push_back({key, value, kAbsent});
-  if (!differences.empty() && !options.checkpoint.resume_override)
-    throw OtherSettings(point.record.path, std::move(differences));
+  const bool can_override = std::ranges::all_of(differences, [](const SettingDifference& d) {
+    return d.key != "optimizer" || kind_of_state(d.then) == kind_of_state(d.now);
+  });
+  if (!differences.empty() && (!options.checkpoint.resume_override || !can_override))
+    throw OtherSettings(point.record.path, std::move(differences), can_override);
   std::ranges::move(difference_texts(differences), std::back_inserter(changed));
 }
 

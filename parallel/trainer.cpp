@@ -75,10 +75,11 @@ class Trainer::State {
         .run();
   }
 
-  EvaluationRecord evaluate(const data::DataSplit& data) {
+  EvaluationRecord evaluate(data::DataSplit data) {
     LOCKSTEP_CHECK(data.validation != nullptr && data.validation->size() > 0,
                    ConfigError,
                    "data: there is nothing to evaluate on");
+    if (!data.train) data.train = data.validation;  // no sample of it is looked at
     agree_on_settings(data);
     build(data);
     context_.position().enter(RunStage::evaluation);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/data/dataset.h"
 #include "core/data/preprocessing.h"
@@ -59,7 +60,7 @@ DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::ui
 DataSplit mnist(const std::string& folder);
 
 /// CIFAR-10's binary version: data_batch_1.bin to data_batch_5.bin and test_batch.bin, records of
-/// a label and 32x32 pixels in three planes. u8 [32, 32, 3], files mapped into memory.
+/// a label and 32x32 pixels in three planes. u8 [32, 32, 3], read from the files as they are asked for.
 /// Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 /// Throws DataError naming file, record, what was expected and what came.
 DataSplit cifar10(const std::string& folder);
@@ -91,7 +92,7 @@ struct ImageOptions {
 /// a file that cannot be decoded.
 DataSplit images(const std::string& folder, const ImageOptions& options = {});
 
-/// The same from one file that pack_images() wrote, mapped into memory and shared by all ranks of a
+/// The same from one file that pack_images() wrote, which the system keeps in memory for all ranks of a
 /// host. Throws DataError where the file is not as it says, naming the byte.
 DataSplit packed(const std::string& file, const ImageOptions& options = {});
 
@@ -127,9 +128,25 @@ DataSplit text(const std::string& file, const OpenOptions& options);
 /// lies; when loading: a token past the vocabulary, with its position.
 DataSplit tokens(const std::string& path, const OpenOptions& options);
 
-/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR", "cifar10:DIR",
-/// "images:DIR", "packed:FILE", "text:FILE", "tokens:PATH", "synthetic[:HxWxC[:CLASSES]]".
-/// Throws ConfigError naming the nearest valid kind, or an option that the source has no use for;
+/// A kind of source that open() knows.
+struct SourceKind {
+  std::string_view name;
+  /// Behind the name and a colon: FILE, DIR or PATH (either of them), empty where nothing is. In
+  /// brackets, with the colon: it may be left away.
+  std::string_view argument = {};
+  std::string_view note = {};  ///< what it is, for people; empty: the name says it
+  /// Whether a path belongs behind the name.
+  bool takes_path() const { return !argument.empty() && argument[0] != '['; }
+};
+
+/// All of them, in the order in which people meet them.
+std::vector<SourceKind> source_kinds();
+
+/// As it is typed: "csv:FILE", "synthetic[:HxWxC[:CLASSES]]".
+std::string form_of(const SourceKind& kind);
+
+/// A source by its name on the command line, in one of the forms of source_kinds(). Throws
+/// ConfigError naming the nearest valid kind, or an option that the source has no use for;
 /// DataError as the source does.
 DataSplit open(const std::string& source, const OpenOptions& options = {});
 

@@ -47,7 +47,8 @@ TEST_F(Sample, OfALargeFileBothEndsTheSizeAndWhatTheSeedChose) {
   const std::uint64_t middle = bytes / 2;
   int noticed = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed)
-    noticed += hash(middle, seed) != sample_file(large("other", bytes, middle + (1 << 20)), seed).hash;
+    noticed +=
+        hash(middle, seed) != sample_file(large("other", bytes, middle + (1 << 20)), seed).hash;
   EXPECT_GT(noticed, 0);
   EXPECT_LT(noticed, 100) << "what it does not read, it does not notice";
 }
@@ -75,9 +76,7 @@ TEST_F(Sample, ManyFilesBySizeTimeAndContent) {
   EXPECT_NE(sample().hash, before.hash);
 }
 
-TEST_F(Sample, AFileThatIsNotThereIsEmpty) {
-  EXPECT_TRUE(sample_file(path("none"), 1).empty());
-}
+TEST_F(Sample, AFileThatIsNotThereIsEmpty) { EXPECT_TRUE(sample_file(path("none"), 1).empty()); }
 
 }  // namespace
 }  // namespace lockstep::data

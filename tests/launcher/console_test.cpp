@@ -48,6 +48,22 @@ double seconds_to_write(Console& console, int lines) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+TEST(Console, OnlyOptionsOfMpirunMakeLinesOfTheOutput) {
+  const auto makes_lines = [](std::initializer_list<std::string_view> arguments) {
+    std::string command;
+    for (const std::string_view argument : arguments) command.append(argument) += '\0';
+    return mpirun_makes_lines(command, "lockstep");
+  };
+  EXPECT_FALSE(makes_lines({"mpirun", "-n", "2", "bin/lockstep", "train", "--output-dir", "x"}));
+  EXPECT_FALSE(makes_lines({"mpirun", "-n", "2", "bin/lockstep", "train", "--output", "x"}));
+  EXPECT_FALSE(makes_lines({"mpirun", "--bind-to", "none", "sh", "wrap.sh", "--output-dir=x"}));
+  for (const char* option : {"--tag-output", "-tag-output", "--timestamp-output"})
+    EXPECT_TRUE(makes_lines({"mpirun", option, "-n", "2", "bin/lockstep", "train"})) << option;
+  EXPECT_TRUE(makes_lines({"mpirun", "--output-filename", "logs", "lockstep", "train"}));
+  EXPECT_TRUE(makes_lines({"mpirun", "--output", "tag", "lockstep", "train"}));
+  EXPECT_FALSE(makes_lines({}));
+}
+
 TEST(OutputRelay, AReaderThatStopsCostsNoTimeAndBeyondSomeMemoryLines) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -86,6 +102,7 @@ TEST(OutputRelay, WholeLinesAreDroppedOfTextThatComesInPieces) {
     std::string text;
     for (int i = 0; i < 200'000; ++i) text += fmt::format("line {}\n", i);
     for (std::size_t at = 0; at < text.size(); at += 1000) relay.pass(text.substr(at, 997));
+    relay.pass("begin of a line, ");
     for (std::string piece; !(piece = read_all(ends[0])).empty(); all += piece) relay.push();
     relay.pass("rest of a line\nback\n");
     all += read_all(ends[0]);

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of the built program, signals, and runs that go on.
 
-resuming.py PROGRAM ResumedRun|ChangedData|ResumedRanks
+resuming.py PROGRAM ResumedRun|Hurt|ChangedData|ResumedRanks
 """
 import json
 import os
 import pathlib
+import re
 import resource
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -224,6 +226,53 @@ class ResumedRun(Resuming):
         self.expect_error(self.go_on(folder="elsewhere"), 1, f"{self.folder}/table.csv",
                           "--data csv:PATH")
 
+    def setting(self, key, out="run"):
+        config = (self.folder / out / "config.toml").read_text()
+        return re.search(rf"(?m)^{key} = (.*)$", config)[1]
+
+    def test_a_start_that_failed_leaves_no_settings_to_the_next(self):
+        train = [self.program, "train", "--model=mlp", "--data=csv:table.csv", "--global-batch=16",
+                 "--steps=40", "--ranks=1", "--out=run", "--resume=auto"]
+        failed = self.run_command(train + ["--lr=1e30"])
+        self.expect_error(failed, 7)
+        self.assertEqual(self.checkpoints(), [])
+        result = self.run_command(train)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(float(self.setting("lr")), 0.1)
+
+    def test_a_resume_that_came_to_no_checkpoint_changes_no_setting(self):
+        self.finish("--steps=60", "--out=run")
+        other = [self.program, "train", "--resume=auto", "--out=run", "--resume-override",
+                 "--lr=0.01", "--eval-every=0", "--steps=1000000"]
+        process = subprocess.Popen(other, cwd=self.folder, env=clean_environment(),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        self.wait_for_step(70)
+        process.kill()
+        process.wait()
+        self.assertEqual(self.checkpoints(), ["step_00000060"])
+        result = self.go_on()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(float(self.setting("lr")), 0.05)
+        # Nor do those of a checkpoint that is damaged, and passed over.
+        self.finish("--steps=60", "--out=two", "--checkpoint-every=30", "--checkpoint-keep=9")
+        newest = self.folder / "two/checkpoints/step_00000060"
+        (newest / "config.toml").write_text("lr = [")
+        again = self.run_command([self.program, "train", "--resume=auto", "--out=two"])
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("passed over step_00000060", again.stdout)
+        self.assertEqual(float(self.setting("lr", "two")), 0.05)
+
+    def test_the_optimizer_keeps_its_kind_of_state(self):
+        self.finish("--steps=60", "--out=run")
+        for flags, text in ((["--optimizer=adamw"], "--optimizer sgd then, adamw now"),
+                            (["--momentum=0"], "--momentum 0.9 then, 0 now")):
+            for override in ([], ["--resume-override"]):
+                self.expect_error(self.go_on("--steps=80", *flags, *override), 2, text,
+                                  "checkpoints/step_00000060/model.safetensors")
+        self.assertEqual(self.go_on("--steps=80", "--momentum=0.8", "--resume-override").returncode,
+                         0)
+
     def test_two_runs_do_not_share_a_folder(self):
         first = self.start("--steps=100000", "--out=run")
         self.wait_for_step(10)
@@ -302,6 +351,46 @@ class ResumedRun(Resuming):
         self.assertEqual(self.summary("branch")["weights_sha256"], self.summary()["weights_sha256"])
 
 
+class Hurt(Resuming):
+    """What is done to a run from outside."""
+
+    def test_a_folder_that_is_moved_or_removed(self):
+        for hurt in (lambda folder: folder.rename(self.folder / "elsewhere"), shutil.rmtree):
+            process = self.start("--steps=400", "--out=run", "--eval-every=0")
+            self.wait_for_step(20)
+            hurt(self.folder / "run")
+            output, _ = process.communicate(timeout=PATIENCE_S)
+            self.assertEqual(process.returncode, 1, output)
+            self.assertRegex(output, "warning: run: moved or removed")
+            for name in ("model.safetensors", "summary.json"):
+                self.assertTrue((self.folder / "run" / name).exists(), name)
+            shutil.rmtree(self.folder / "run")
+
+    def test_an_ignored_end_of_children(self):
+        """As some supervisors hand it on: whoever waits for a child then waits for ever."""
+        for ranks in ("1", "2"):
+            result = self.run_command(
+                ["env", "--ignore-signal=CHLD", self.program, "run", *FLAGS, "--steps=20",
+                 f"--ranks={ranks}", f"--out=run{ranks}"], timeout=PATIENCE_S)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_a_token_file_that_becomes_shorter(self):
+        tokens = self.write("tokens.bin", bytes(2 * 400_000))
+        process = subprocess.Popen(
+            [self.program, "train", "--data=tokens:tokens.bin", "--vocabulary=2", "--model=gpt",
+             "--layers=1", "--heads=1", "--width=16", "--context=8", "--global-batch=4",
+             "--micro-batch=4", "--ranks=1", "--eval-every=0", "--steps=1000000", "--log-every=10",
+             "--checkpoint-every=10", "--out=run"], cwd=self.folder, env=clean_environment(),
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        self.wait_for_step(50)
+        os.truncate(tokens, 1000)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, 1, errors)
+        self.assertIn("tokens.bin: byte ", errors)
+        self.assertGreater(len(self.checkpoints()), 0)
+
+
 class ChangedData(Resuming):
     """What a resume says of data that are not those that the run was trained on."""
 
@@ -330,10 +419,43 @@ class ChangedData(Resuming):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stdout, r"changed +data written .* then, 2033-05-18")
 
-    def test_images(self):
+    def test_a_place_that_the_data_have_moved_to(self):
+        """The part for validation stays the same, or its samples would be trained on."""
+        self.photos()
+        for data, moved, flags in (("csv:table.csv", "csv:new.csv", []),
+                                   ("images:photos", "images:moved", ["--image-size=16"])):
+            start = [self.program, "train", "--model=mlp", f"--data={data}", "--global-batch=4",
+                     "--micro-batch=4", "--ranks=1", "--val-fraction=0.3", "--steps=2",
+                     "--force", "--out=run", *flags]
+            self.assertEqual(self.run_command(start).returncode, 0)
+            go_on = [self.program, "train", "--resume=run", f"--data={moved}", "--steps=4"]
+            (self.folder / data.split(":")[1]).rename(self.folder / moved.split(":")[1])
+            result = self.run_command(go_on)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("val-fraction = 0.3\n", (self.folder / "run/config.toml").read_text())
+            other = self.run_command(go_on + ["--val-fraction=0.5"])
+            self.expect_error(other, 2, "--val-fraction 0.3 then, 0.5 now")
+
+    def test_settings_of_a_table(self):
+        self.write("table.csv", "a,b,c\n" + "".join(f"{i},{i * i % 7},{i % 3}\n" for i in range(60)))
+        start = [self.program, "train", "--model=mlp", "--data=csv:table.csv", "--global-batch=16",
+                 "--ranks=1", "--steps=2", "--missing=mean", "--out=run"]
+        self.assertEqual(self.run_command(start).returncode, 0)
+        for flag, words in (("--drop=a", "--drop absent then, a now"),
+                            ("--label-column=b", "--label-column absent then, b now"),
+                            ("--id-column=a", "--id-column absent then, a now"),
+                            ("--task=regression", "--task auto then, regression now")):
+            result = self.run_command([self.program, "train", "--resume=run", "--steps=4", flag])
+            self.expect_error(result, 2, words)
+            self.assertNotIn("has changed", result.stderr)
+
+    def photos(self):
         for kind in range(2):
             for i in range(12):
                 self.write(f"photos/{kind}/{i}.png", png(20, 18, lambda x, y, k=kind: (99 * k, x, y)))
+
+    def test_images(self):
+        self.photos()
         flags = ["--data=images:photos", "--image-size=16", "--model=convnet", "--global-batch=4",
                  "--micro-batch=4", "--ranks=1", "--eval-every=0", "--out=run"]
         train = lambda *more: self.run_command([self.program, "train", *flags, *more])

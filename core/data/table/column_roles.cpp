@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "core/base/suggest.h"
+#include "core/base/utf8.h"
 #include "core/data/table/cell.h"
-#include "core/data/utf8.h"
 
 namespace lockstep::data {
 namespace {
