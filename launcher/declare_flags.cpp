@@ -152,6 +152,10 @@ void declare_table(FlagGroup group, RawFlags& raw) {
              raw.id_columns,
              "NAME|N",
              "csv: a column that is no feature, and names rows in predictions; may be repeated");
+  group.list("--categorical",
+             raw.categorical,
+             "NAME|N",
+             "csv: a feature whose values are categories, numbers too; may be repeated");
 }
 
 void declare_data(FlagGroup group, RawFlags& raw) {
@@ -190,7 +194,8 @@ void declare_data(FlagGroup group, RawFlags& raw) {
   group.flag("--skip-bad-samples",
              raw.skip_bad_samples,
              "replace samples that cannot be read by their neighbours, and count them; in "
-             "validations they are skipped");
+             "validations they are skipped. csv: rows that cannot be read are skipped, named and "
+             "counted");
   group.whole_or_auto("--workers", raw.workers, 0, kMostWorkers, "data loading threads per rank");
 }
 

@@ -51,6 +51,13 @@ void require_fit(const SavedRun& run, const data::SampleSpec& spec) {
   }
 }
 
+/// Those that opening the data skipped come before those that loading them did.
+void count_skipped(const data::SkippedRecords& skipped, EvaluationRecord& record) {
+  if (skipped.count == 0) return;
+  record.skipped_samples += skipped.count;
+  record.first_skipped = skipped.first[0];
+}
+
 /// Whether predictions are made beside loss and accuracy: where tables need them, always; of
 /// classes, where somebody asks, since every sample is loaded and computed once more.
 bool wants_metrics(data::Task task, const EvaluateFlags& flags) {
@@ -74,9 +81,11 @@ void evaluate(Job& job, const SavedRun& run, const EvaluateFlags& flags) {
     report.record = trainer.evaluate({data, data});
     report.samples = report.record.samples;
   }
+  count_skipped(data->skipped_records(), report.record);
   if (wants_metrics(report.task, flags))
     report.metrics = compute_metrics(run.trained, predict_labelled(job, run, data));
   if (job.rank() > 0) return;
+  warn_of_skipped(*data);
   warn_of_slow_operators(job.backend());
   std::cout << (flags.json ? evaluation_json(report) : evaluation_text(report)) << std::flush;
 }

@@ -82,6 +82,7 @@ void predict_samples(const SavedRun& run, std::int64_t count, std::size_t top) {
   const std::int64_t batch = std::min(kPredictedAtOnce, all);
   BatchPredictor predictor(
       job.backend(), model_of(run, spec), spec, batch, run.flags.options.precision, run.weights);
+  warn_of_skipped(data);
   warn_of_slow_operators(job.backend());
   std::vector<std::byte> input(std::size_t(batch) * spec.input.bytes());
   std::vector<std::byte> target(std::size_t(batch) * spec.target.bytes());

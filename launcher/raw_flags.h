@@ -43,6 +43,7 @@ struct RawFlags {
   std::string missing = "error";
   std::vector<std::string> drop;
   std::vector<std::string> id_columns;
+  std::vector<std::string> categorical;
   std::string augment = "none";
   bool skip_bad_samples = false;
   std::string workers = "auto";

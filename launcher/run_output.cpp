@@ -15,6 +15,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/flag_values.h"
 #include "launcher/host_facts.h"
+#include "launcher/predict/fields.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_origin.h"
 #include "launcher/shell_text.h"
@@ -162,6 +163,11 @@ void RunOutput::print_start() {
     console_.line(
         fmt::format("start      {}", initial_weights_.empty() ? options.init : initial_weights_));
   console_.line(fmt::format("data       {}", start_.data.train->describe()));
+  const data::SkippedRecords skipped = start_.data.train->skipped_records();
+  for (const std::string& what : skipped.first)
+    console_.line(fmt::format("skipped    {}", shown(what)));
+  if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
+    console_.line(fmt::format("           and {} more", with_thousands(double(more))));
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
   console_.line(fmt::format("batch      {}", plan_batch(options, job_.size()).to_string()));

@@ -15,6 +15,7 @@
 #include "launcher/command_line.h"
 #include "launcher/error_meeting.h"
 #include "launcher/open_data.h"
+#include "launcher/predict/fields.h"
 #include "launcher/saved_weights.h"
 #include "launcher/split_arguments.h"
 #include "parallel/batch_plan.h"
@@ -23,6 +24,8 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kMaxWarning = 1000;  // characters of what a file says
 
 bool is_there(const fs::path& file) {
   std::error_code error;
@@ -100,7 +103,9 @@ SavedRun open_run(const std::string& folder,
   SavedRun run;
   run.weights = saved.file().string();
   refuse_training(
-      flags, command, {"--init", "--model", "--task", "--label-column", "--drop", "--id-column"});
+      flags,
+      command,
+      {"--init", "--model", "--task", "--label-column", "--drop", "--id-column", "--categorical"});
   const std::string config = (path / "config.toml").string();
   run.trained = find_record(path, parse_saved_flags(config, {}));
   const bool names_device = typed(flags, "--device");
@@ -178,6 +183,14 @@ std::shared_ptr<const data::Dataset> open_labelled(const SavedRun& run) {
 
 void warn_of_slow_operators(const Backend& backend) {
   for (const std::string& notice : backend.notices()) print_warning(notice, 0);
+}
+
+void warn_of_skipped(const data::Dataset& data) {
+  const data::SkippedRecords skipped = data.skipped_records();
+  for (const std::string& what : skipped.first)
+    print_warning(fmt::format("skipped: {}", shown(what, kMaxWarning)), 0);
+  if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
+    print_warning(fmt::format("skipped: {} more", more), 0);
 }
 
 ModelFunction model_of(const SavedRun& run, const data::SampleSpec& spec) {

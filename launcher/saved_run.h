@@ -45,6 +45,9 @@ std::shared_ptr<const data::Dataset> open_labelled(const SavedRun& run);
 /// they are made. Rank 0's to say.
 void warn_of_slow_operators(const Backend& backend);
 
+/// Names what opening `data` skipped. Rank 0's to say.
+void warn_of_skipped(const data::Dataset& data);
+
 /// The model of a run for samples of `spec`: those of its record, or of another context.
 ModelFunction model_of(const SavedRun& run, const data::SampleSpec& spec);
 

@@ -13,8 +13,13 @@ namespace {
 using data::Missing;
 using data::Task;
 
-constexpr const char* kTableFlags[] = {
-    "--task", "--label-column", "--separator", "--missing", "--drop", "--id-column"};
+constexpr const char* kTableFlags[] = {"--task",
+                                       "--label-column",
+                                       "--separator",
+                                       "--missing",
+                                       "--drop",
+                                       "--id-column",
+                                       "--categorical"};
 
 char to_separator(const std::string& text) {
   if (text == "auto") return '\0';
@@ -50,6 +55,8 @@ void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) 
   table.label_columns = raw.label_columns;
   table.dropped = raw.drop;
   table.id_columns = raw.id_columns;
+  table.categorical = raw.categorical;
+  table.skips_bad_rows = raw.skip_bad_samples;
 }
 
 bool is_table_flag(std::string_view flag) {

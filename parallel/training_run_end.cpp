@@ -9,6 +9,16 @@
 #include "parallel/training_run.h"
 
 namespace lockstep {
+namespace {
+
+/// Every rank has opened the same source, and skipped the same of it.
+void add_skipped_at_opening(const data::SkippedRecords& skipped, TrainSummary& summary) {
+  if (skipped.count == 0) return;
+  summary.skipped_samples += skipped.count;
+  summary.first_skipped = skipped.first[0];
+}
+
+}  // namespace
 
 void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
@@ -35,6 +45,7 @@ void TrainingRun::finish() {
     s.slowest_score = slowest->score;
     s.slowest_phase = slowest->phase;
   }
+  add_skipped_at_opening(p_.data.train->skipped_records(), s);
   s.advice = advise_run(facts());
   s.ranks = p_.context.size();
   s.global_batch = p_.options.global_batch;

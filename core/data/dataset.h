@@ -29,6 +29,14 @@ struct SampleSpec {
   std::vector<float> shift;
 };
 
+/// Records of a source that opening it skipped, since they cannot be read.
+struct SkippedRecords {
+  static constexpr std::size_t kMaxNamed = 20;
+  std::int64_t count = 0;
+  std::vector<std::string>
+      first;  ///< what is wrong with each of the first kMaxNamed, with its place
+};
+
 /// A source of samples by index. Immutable once opened; load() is called by several threads.
 /// A sample's bytes depend on (the source, epoch, index) alone.
 class Dataset {
@@ -58,6 +66,8 @@ class Dataset {
   /// How other data become samples like these. The default holds spec() and class_names() alone,
   /// for sources whose samples nothing but their own program can make.
   virtual Preprocessing preprocessing() const;
+  /// What opening the source skipped; of a source with a training part, that part has all of it.
+  virtual SkippedRecords skipped_records() const { return {}; }
   /// Hash of what identifies the content (sizes, sums of the files), for the fingerprint.
   virtual std::uint64_t fingerprint() const = 0;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,6 +60,13 @@ inline double in_units(const TargetRecord& target, double output) {
   return output * target.deviation + target.mean;
 }
 
+/// One of several columns of the same name.
+struct NamedAlike {
+  int place = 1;    ///< among them, from 1
+  int columns = 1;  ///< of that name
+  bool operator==(const NamedAlike&) const = default;
+};
+
 struct TableRecord {
   char separator = ',';
   std::vector<ColumnRecord> columns = {};  ///< features, in the order of the model's input
@@ -67,6 +75,8 @@ struct TableRecord {
   /// Columns that were there in training and are not looked at.
   std::vector<std::string> dropped = {};
   std::vector<std::string> id_columns = {};  ///< of those, what names a row in predictions
+  /// Used columns whose name other columns had as well, all of them dropped.
+  std::map<std::string, NamedAlike> named_alike = {};
 
   std::int64_t features() const;
   bool operator==(const TableRecord&) const = default;

@@ -27,7 +27,9 @@ DataSplit glyphs(std::int64_t train_size = 60000,
 /// its texts, 1 for the row's and 0 for the others. Texts are collected over all rows, those of
 /// the validation part too (labels are not looked at for that, and a text that only validation
 /// rows have trains no weight), sorted. At most 1,000 a column; at most 31 where most of its values
-/// are numbers. Missing values: see Missing. f32 [features].
+/// are numbers. Few texts among numbers are refused (ColumnSurvey::has_stray_texts()). Columns of
+/// options.categorical may hold either, up to 1,000 of them. Equal numbers are one category.
+/// Missing values: see Missing. f32 [features].
 ///
 /// Task: options.task, or by the label columns.
 /// - classification: one label column, i32 []. Classes are numbered 0..K-1 by its values in
@@ -41,7 +43,10 @@ DataSplit glyphs(std::int64_t train_size = 60000,
 /// The share `validation_fraction` of the rows, chosen by `seed`, is kept for validation (none
 /// where it is 0: `validation` is null). With `trained` everything is as that record says, and the
 /// result has a validation part alone: that share, which may be 1; of the options only the
-/// separator, and whether rows are dropped, are looked at.
+/// separator, and whether rows are dropped or skipped, are looked at.
+///
+/// With options.skips_bad_rows everything is as of the table without the rows that cannot be read:
+/// those that throw RowError, by the columns that the others make. skipped_records() has them.
 ///
 /// Throws DataError naming file, line and column (counted in fields), what was expected and what
 /// came; ConfigError: options that do not fit the table, whole numbers that may be classes or

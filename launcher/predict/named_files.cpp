@@ -87,7 +87,8 @@ std::string read_stdin() {
   }
   if (text.empty())
     throw ConfigError("standard input is empty",
-                      "name files, as in lockstep predict --from DIR FILE, or pipe something in");
+                      "name files, as in lockstep predict --from DIR FILE, or pipe something in; "
+                      "for samples of the data that a table's run was trained on: --count N");
   return text;
 }
 

@@ -208,7 +208,20 @@ class TablePredictions(PredictionTest):
         self.assertIn("bad.csv: line 3: ", result.stderr)
         self.assertEqual([line.split("  ")[0] for line in result.stdout.splitlines()],
                          ["bad.csv:2", "bad.csv:4"])
-        self.expect_error(self.piped(""), 2, "standard input is empty")
+        self.expect_error(self.piped(""), 2, "standard input is empty", "lockstep predict --from",
+                          "--count")
+        self.assertEqual(self.piped("", "--count=3").returncode, 0)
+
+    def test_rows_below_a_quote_that_does_not_close(self):
+        self.train_here("--steps=5", "--lr=0.3")
+        for quoted in ('"1,1', '"1"1,1', '1,"1'):
+            self.write("quote.csv", f"a,b\n0,2\n{quoted}\n2,0\n0,2\n")
+            result = self.predict("quote.csv")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("quote.csv: line 3: ", result.stderr)
+            self.assertIn("1 of 4 inputs", result.stderr)
+            self.assertEqual([line.split("  ")[0] for line in result.stdout.splitlines()],
+                             ["quote.csv:2", "quote.csv:4", "quote.csv:5"])
 
     def test_numbers_are_in_the_tables_units(self):
         rows = [(f"h{i}", i % 13, i % 7, 1000 + 250 * (i % 13) - 40 * (i % 7)) for i in range(120)]

@@ -30,6 +30,11 @@ struct TableOptions {
   Missing missing = Missing::error;
   std::vector<std::string> dropped = {};     ///< columns that are not looked at
   std::vector<std::string> id_columns = {};  ///< not looked at; they name rows in predictions
+  /// Features whose values are categories even where they are numbers.
+  std::vector<std::string> categorical = {};
+  /// Rows that cannot be read are skipped, as if the table did not have them: with quotes that do
+  /// not close, too few or too many fields, or a value that its column cannot have.
+  bool skips_bad_rows = false;
 };
 
 }  // namespace lockstep::data
