@@ -10,6 +10,8 @@
 #include "launcher/predict/evaluation_report.h"
 #include "launcher/run_job.h"
 #include "launcher/saved_run.h"
+#include "parallel/batch_plan.h"
+#include "parallel/schedule.h"
 #include "parallel/trainer.h"
 
 namespace lockstep {
@@ -19,12 +21,26 @@ struct EvaluateFlags {
   bool per_class = false, json = false;
 };
 
+/// Cuts the batch so that each of `ranks` has a part, where that of training has too few.
+void make_batch_for(TrainOptions& options, int ranks) {
+  try {
+    (void)plan_batch(options, ranks);
+    return;
+  } catch (const ConfigError&) {
+    // The batch is none of an evaluation's: any will do.
+  }
+  if (options.micro_batch == 0) options.micro_batch = default_micro_batch(options.global_batch);
+  options.global_batch = options.micro_batch * ranks;
+  options.shards = ranks > kDefaultShards ? ranks : 0;
+}
+
 TrainOptions evaluation_options(Job& job, const SavedRun& run) {
   TrainOptions options = training_options(run.flags);
   // What only training needs must not refuse an evaluation on another number of ranks: batch norm
   // uses the running statistics here.
   options.accumulation = 0;
   options.batch_norm = {};
+  make_batch_for(options, job.size());
   options.recompute = Recompute::none;
   if (options.precision == Precision::tf32 && !job.backend().allow_tf32(true))
     options.precision = Precision::fp32;
@@ -103,10 +119,13 @@ int evaluate_command(const std::vector<std::string>& arguments) {
                "samples, recall, precision and F1 of each class, and the classes that are confused "
                "most; makes a second pass over the data");
   app.add_flag("--json", flags.json, "one JSON object with all numbers, --per-class's too");
-  const SavedRun run = open_saved_run(app, arguments, WeightsFile::allowed);
-  if (run.weights.empty()) return 0;
+  const SavedRunRequest request = parse_saved_run(app, arguments, WeightsFile::allowed);
+  if (request.help) return 0;
   return run_job(
-      0, nullptr, [&](Job& job) { evaluate(job, run, flags); }, run.flags.watch);
+      0,
+      nullptr,
+      [&](Job& job) { evaluate(job, open_saved_run(job, request), flags); },
+      watch_limits(request));
 }
 
 }  // namespace lockstep

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/open_data.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/data/preprocessing.h"
 #include "core/data/sources.h"
 
 namespace lockstep {
@@ -58,6 +61,8 @@ void check_targets(const TrainFlags& flags, const data::SampleSpec& samples) {
 
 }  // namespace
 
+std::string_view source_kind(std::string_view data) { return data.substr(0, data.find(':')); }
+
 data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* trained) {
   if (!flags.data_from_file) return open_source(flags, trained);
   try {
@@ -69,8 +74,28 @@ data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* tr
     throw DataError(error.what(),
                     fmt::format("the run's config.toml names it: --data {}:PATH says where it "
                                 "lies now",
-                                flags.data.substr(0, flags.data.find(':'))));
+                                source_kind(flags.data)));
   }
+}
+
+std::string format_data(const data::Dataset& data) {
+  constexpr std::size_t kMaxListed = 8;
+  std::vector<std::string> columns;
+  const data::Preprocessing record = data.preprocessing();
+  if (record.table)
+    for (const data::ColumnRecord& column : record.table->columns)
+      if (column.embedded)
+        columns.push_back(fmt::format("{} ({} categories in {} values)",
+                                      column.name,
+                                      column.category_count(),
+                                      embedding_width(column.category_count())));
+  if (columns.empty()) return data.describe();
+  const std::size_t listed = std::min(columns.size(), kMaxListed);
+  return fmt::format(
+      "{}; embedded: {}{}",
+      data.describe(),
+      fmt::join(columns.begin(), columns.begin() + std::ptrdiff_t(listed), ", "),
+      listed == columns.size() ? "" : fmt::format(" and {} more columns", columns.size() - listed));
 }
 
 LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples) {

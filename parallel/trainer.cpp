@@ -2,6 +2,7 @@
 #include "parallel/trainer.h"
 
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 #include "core/base/error.h"
@@ -59,8 +60,9 @@ class Trainer::State {
     schedule_ = over_run(options_.lr_schedule, steps_);
     // Before anything collective is built: ranks with other settings would wait in other places.
     agree_on_settings(data);
+    add_content_sample(data);
     start_ = find_resume_point(context_.communicator(), options_.checkpoint);
-    if (start_) check_start(size);
+    if (start_) check_start(*data.train);
     build(data);
     return TrainingRun({.context = context_,
                         .replica = *replica_,
@@ -74,10 +76,11 @@ class Trainer::State {
         .run();
   }
 
-  EvaluationRecord evaluate(const data::DataSplit& data) {
+  EvaluationRecord evaluate(data::DataSplit data) {
     LOCKSTEP_CHECK(data.validation != nullptr && data.validation->size() > 0,
                    ConfigError,
                    "data: there is nothing to evaluate on");
+    if (!data.train) data.train = data.validation;  // no sample of it is looked at
     agree_on_settings(data);
     build(data);
     context_.position().enter(RunStage::evaluation);
@@ -114,11 +117,30 @@ class Trainer::State {
     compare_fingerprints(context_.communicator(), settings_);
   }
 
-  void check_start(std::int64_t dataset_size) {
+  /// Rank 0's, for the checkpoints: that others see the same data has been compared, and one rank
+  /// asks a file server for less than all do.
+  void add_content_sample(const data::DataSplit& data) {
+    const bool asks = context_.rank() == 0;
+    const Fingerprint sample = broadcast_fingerprint(
+        context_.communicator(), asks ? content_settings(data, options_.seed) : Fingerprint{});
+    settings_.insert(settings_.end(), sample.begin(), sample.end());
+  }
+
+  /// check_settings() would only say that the content is another.
+  void check_columns(const data::Dataset& data) const {
+    const data::Preprocessing now = data.preprocessing();
+    const std::string file = start_->record.path + "/" + io::kPreprocessingFile;
+    std::error_code error;
+    if (now.table && std::filesystem::exists(file, error))
+      data::check_same_encoding(io::read_preprocessing(file), now, start_->record.path);
+  }
+
+  void check_start(const data::Dataset& data) {
+    check_columns(data);
     check_settings(*start_, settings_, options_);
     const io::CheckpointState& state = start_->state;
     const std::int64_t samples =
-        samples_before(state.step, dataset_size, options_.global_batch, state.left_out);
+        samples_before(state.step, data.size(), options_.global_batch, state.left_out);
     if (samples != state.samples)
       start_->record.overridden.push_back(
           fmt::format("position in the data {} samples then, {} now", state.samples, samples));

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "core/base/shape.h"
+#include "core/data/content_sample.h"
+#include "core/data/embedded_column.h"
 
 namespace lockstep::data {
 
@@ -27,6 +29,22 @@ struct SampleSpec {
   /// Normalize's attributes (per channel, or one for all); empty where the input is used as is.
   std::vector<float> scale;
   std::vector<float> shift;
+  /// Of f32 [features]: those that hold the index of a category, ascending. A model has to embed
+  /// them.
+  std::vector<EmbeddedColumn> embedded = {};
+};
+
+/// Throws ConfigError: `spec.embedded` names features that its samples do not have, twice or in
+/// another order, or of fewer than 1 or more than kMaxEmbeddedCategories categories; or the samples
+/// have a scale, which would change indices.
+void check_embedded(const SampleSpec& spec);
+
+/// Records of a source that opening it skipped, since they cannot be read.
+struct SkippedRecords {
+  static constexpr std::size_t kMaxNamed = 20;
+  std::int64_t count = 0;
+  std::vector<std::string>
+      first;  ///< what is wrong with each of the first kMaxNamed, with its place
 };
 
 /// Records of a source that opening it skipped, since they cannot be read.
@@ -70,6 +88,9 @@ class Dataset {
   virtual SkippedRecords skipped_records() const { return {}; }
   /// Hash of what identifies the content (sizes, sums of the files), for the fingerprint.
   virtual std::uint64_t fingerprint() const = 0;
+  /// What shows at a resume that files have changed that fingerprint() does not read whole, nor
+  /// load() check; the default is empty: there are none. `seed` chooses what is read.
+  virtual ContentSample content_sample(std::uint64_t /*seed*/) const { return {}; }
 };
 
 /// A training part and a part that is never trained on; `validation` may be null.

@@ -27,6 +27,23 @@ void check_names(const std::vector<std::string>& trained,
                    trained[i]);
 }
 
+/// The shapes are known to be equal. A rule that has the shorter side of the sample as short side
+/// is that of sources whose images are samples already (mnist, cifar10), and need no rule.
+void check_resizing(const Preprocessing& trained,
+                    const Preprocessing& data,
+                    const std::string& source) {
+  if (!trained.image || !data.image) return;
+  const ImageRecord& image = *data.image;
+  const bool resizes = image.short_side != std::min(image.width, image.height);
+  LOCKSTEP_CHECK(!resizes || image.short_side == trained.image->short_side,
+                 ConfigError,
+                 "{}: images are resized to a short side of {} pixels before the crop, in training "
+                 "it was {}",
+                 source,
+                 image.short_side,
+                 trained.image->short_side);
+}
+
 }  // namespace
 
 std::string_view name_of(Task task) {
@@ -39,6 +56,16 @@ std::int64_t TableRecord::features() const {
   std::int64_t count = 0;
   for (const ColumnRecord& column : columns) count += column.features();
   return count;
+}
+
+std::vector<EmbeddedColumn> TableRecord::embedded() const {
+  std::vector<EmbeddedColumn> result;
+  std::int64_t feature = 0;
+  for (const ColumnRecord& column : columns) {
+    if (column.embedded) result.push_back({feature, column.category_count()});
+    feature += column.features();
+  }
+  return result;
 }
 
 Preprocessing Dataset::preprocessing() const {
@@ -84,11 +111,38 @@ void check_agreement(const Preprocessing& trained,
                  source,
                  data.samples.input.to_string(),
                  trained.samples.input.to_string());
+  LOCKSTEP_CHECK(trained.samples.embedded == data.samples.embedded,
+                 ConfigError,
+                 "{}: its embedded columns are not those that the run was trained on",
+                 source);
   LOCKSTEP_CHECK(
       trained.samples.scale == data.samples.scale && trained.samples.shift == data.samples.shift,
       ConfigError,
       "{}: its kind of source normalises images otherwise than the one that the run was trained on",
       source);
+  check_resizing(trained, data, source);
+}
+
+void check_same_encoding(const Preprocessing& trained,
+                         const Preprocessing& data,
+                         const std::string& source) {
+  if (!trained.table || !data.table) return;
+  for (const ColumnRecord& column : data.table->columns) {
+    const auto then = std::ranges::find(trained.table->columns, column.name, &ColumnRecord::name);
+    if (then == trained.table->columns.end() || then->kind != column.kind ||
+        then->embedded == column.embedded)
+      continue;
+    throw ConfigError(
+        fmt::format("{}: column '{}' was {} in the run and is {} now; columns of {} categories or "
+                    "more are embedded, it has {}",
+                    source,
+                    column.name,
+                    then->embedded ? "embedded" : "one-hot",
+                    column.embedded ? "embedded" : "one-hot",
+                    kMinEmbeddedCategories,
+                    column.category_count()),
+        "TableOptions::one_hot_columns names the columns that stay one-hot");
+  }
 }
 
 }  // namespace lockstep::data

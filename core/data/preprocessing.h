@@ -26,8 +26,10 @@ std::string_view name_of(Task task);
 /// How a column of a table becomes numbers.
 struct ColumnRecord {
   enum class Kind : std::uint8_t {
-    numeric,     ///< one feature: (value - mean) / deviation
-    categorical  ///< one feature for each category, 1 for the row's and 0 for the others (one-hot)
+    numeric,  ///< one feature: (value - mean) / deviation
+    /// One feature for each category, 1 for the row's and 0 for the others (one-hot); or
+    /// `embedded`.
+    categorical
   };
   std::string name = {};
   Kind kind = Kind::numeric;
@@ -40,10 +42,11 @@ struct ColumnRecord {
   /// Categorical: the column is one feature, the index of the category, which the model embeds.
   bool embedded = false;
 
-  std::int64_t features() const {
-    if (kind == Kind::numeric || embedded) return 1;
+  /// Categorical: with that of missing values.
+  std::int64_t category_count() const {
     return std::int64_t(categories.size()) + (missing_is_category ? 1 : 0);
   }
+  std::int64_t features() const { return kind == Kind::numeric || embedded ? 1 : category_count(); }
   bool operator==(const ColumnRecord&) const = default;
 };
 
@@ -79,6 +82,8 @@ struct TableRecord {
   std::map<std::string, NamedAlike> named_alike = {};
 
   std::int64_t features() const;
+  /// Of its columns, those that are embedded, by their features.
+  std::vector<EmbeddedColumn> embedded() const;
   bool operator==(const TableRecord&) const = default;
 };
 
@@ -114,9 +119,18 @@ struct Preprocessing {
 Preprocessing image_preprocessing(const Dataset& images, std::string source, int short_side);
 
 /// Throws ConfigError where samples of `data` are not what `trained` says: another task, type or
-/// shape, other classes or another order of them. `source` names the data in messages.
+/// shape, other classes or another order of them, other embedded columns or normalisation, images
+/// that are resized to another short side. (Images that all have the size of a sample are not
+/// resized by either rule.) `source` names the data in messages.
 void check_agreement(const Preprocessing& trained,
                      const Preprocessing& data,
                      const std::string& source);
+
+/// Throws ConfigError, naming the column, where one of a table was one-hot in the run that a
+/// checkpoint is of and is embedded in `data`, or the other way round. `source` names the
+/// checkpoint.
+void check_same_encoding(const Preprocessing& trained,
+                         const Preprocessing& data,
+                         const std::string& source);
 
 }  // namespace lockstep::data

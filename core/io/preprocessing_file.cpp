@@ -32,6 +32,13 @@ ordered_json json_of(const TensorType& type) {
   return {{"dtype", std::string(name_of(type.dtype))}, {"shape", std::move(shape)}};
 }
 
+ordered_json json_of(const std::vector<data::EmbeddedColumn>& columns) {
+  ordered_json result = ordered_json::array();
+  for (const data::EmbeddedColumn& column : columns)
+    result.push_back({{"feature", column.feature}, {"categories", column.categories}});
+  return result;
+}
+
 ordered_json json_of(const ColumnRecord& column) {
   ordered_json result{{"name", column.name}};
   if (column.kind == ColumnRecord::Kind::numeric) {
@@ -247,6 +254,12 @@ data::SampleSpec parse_samples(const Object& object) {
   spec.scale = object.floats("scale");
   spec.shift = object.floats("shift");
   object.check(spec.scale.size() == spec.shift.size(), "scale", "as many numbers as 'shift'");
+  if (object.has("embedded"))
+    for (const json& value : object.list("embedded")) {
+      const Object column(value, object.place("embedded"));
+      spec.embedded.push_back({column.whole("feature", 0, kMaxExtent),
+                               column.whole("categories", 1, data::kMaxEmbeddedCategories)});
+    }
   return spec;
 }
 
@@ -261,6 +274,7 @@ void check_table(const Preprocessing& record, const Object& object) {
   const bool classes = record.task == Task::classification;
   const data::SampleSpec& spec = record.samples;
   object.check(record.task != Task::next_token, "table", "absent where tokens are predicted");
+  object.check(spec.embedded == table.embedded(), "embedded", "the columns of that kind");
   object.check(spec.input == TensorType{{table.features()}, DType::f32} &&
                    std::int64_t(table.targets.size()) == (classes ? 1 : spec.target.elems()) &&
                    spec.target.shape.rank() == (classes ? 0 : 1),
@@ -290,6 +304,11 @@ void check(const Preprocessing& record, const Object& object) {
   object.check(record.task != Task::classification || spec.target.shape.rank() == 0,
                "target",
                "one class a sample");
+  try {
+    data::check_embedded(spec);
+  } catch (const ConfigError& wrong) {
+    throw DataError(fmt::format("{}: {}", object.place("embedded"), wrong.what()));
+  }
   if (record.table) check_table(record, object);
   if (record.image)
     object.check(spec.input ==
@@ -313,6 +332,7 @@ std::string to_json(const data::Preprocessing& record) {
                       {"classes", spec.classes},
                       {"class_names", record.class_names}};
   if (spec.ignore_index) result["ignore_index"] = *spec.ignore_index;
+  if (!spec.embedded.empty()) result["embedded"] = json_of(spec.embedded);
   if (record.image) result["image"] = json_of(*record.image);
   if (record.table) result["table"] = json_of(*record.table);
   return result.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/nn/trace.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/base/name_patterns.h"
 #include "core/grad/differentiate.h"
@@ -30,6 +32,21 @@ ValueId apply_forward_passes(Graph& graph, ValueId value, const Builder::Setting
   if (!settings.fuse) return value;
   value = fuse(graph, value, settings.mode == Mode::training, settings.recompute);
   return pad_logits(graph, value, settings.row_multiple);
+}
+
+/// Of data with embedded columns: an index that a model takes for a number means nothing.
+void check_embedding(const Graph& graph, const data::SampleSpec& samples) {
+  if (samples.embedded.empty()) return;
+  const bool embeds = std::ranges::any_of(
+      graph.nodes(), [](const Node& node) { return node.op->kind() == OpKind::column_embedding; });
+  if (embeds) return;
+  const data::EmbeddedColumn& column = samples.embedded[0];
+  throw ConfigError(fmt::format("model: feature {} of the data is the index of one of {} "
+                                "categories, which the model does not embed",
+                                column.feature,
+                                column.categories),
+                    "a model begins with x = nn.column_embedding(x), as the zoo's mlp does; "
+                    "TableOptions::one_hot_columns keeps a table's column one-hot");
 }
 
 ValueId as_f32(Graph& graph, ValueId value) {
@@ -64,8 +81,10 @@ Graph trace(const ModelFunction& model,
             const data::SampleSpec& samples,
             const Builder::Settings& settings) {
   Graph graph;
+  check_embedded(samples);
   Builder::Settings traced = settings;
   traced.vocabulary = samples.classes;
+  traced.embedded = samples.embedded;
   LOCKSTEP_CHECK(samples.input.dtype != DType::i32 || samples.classes > 0,
                  ConfigError,
                  "data: samples of tokens need to say how many different ones there are");
@@ -75,6 +94,7 @@ Graph trace(const ModelFunction& model,
                      graph.add_input(kTargetName, batch_of(samples.target, settings.micro_batch)));
   if (!samples.scale.empty()) x = nn.normalize(x, samples.scale, samples.shift);
   const Value prediction = model(nn, x);
+  check_embedding(graph, samples);
   LOCKSTEP_CHECK(samples.classes == 0 || prediction.shape()[-1] == samples.classes,
                  ShapeError,
                  "model: it ends in {}, but the data has {} classes",
@@ -99,13 +119,17 @@ Graph trace_prediction(const ModelFunction& model,
                        const data::SampleSpec& samples,
                        const Builder::Settings& settings) {
   Graph graph;
+  check_embedded(samples);
   Builder::Settings evaluation = settings;
   evaluation.mode = Mode::evaluation;
   evaluation.vocabulary = samples.classes;
+  evaluation.embedded = samples.embedded;
   Builder nn(graph, evaluation);
   Value x(&graph, graph.add_input(kInputName, batch_of(samples.input, settings.micro_batch)));
   if (!samples.scale.empty()) x = nn.normalize(x, samples.scale, samples.shift);
-  const ValueId prediction = apply_forward_passes(graph, model(nn, x).id(), evaluation);
+  const ValueId answer = model(nn, x).id();
+  check_embedding(graph, samples);
+  const ValueId prediction = apply_forward_passes(graph, answer, evaluation);
   graph.add_output(kPredictionName, as_f32(graph, prediction));
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) graph.freeze(int(i));
   verify(graph);

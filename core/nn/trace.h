@@ -19,7 +19,8 @@ inline constexpr const char* kSampleWeightName = "sample_weight";
 /// decay. Batch norm's running statistics have neither and follow the data all the same.
 /// Throws ShapeError and ConfigError of the model; ShapeError: it has another number of outputs
 /// than the data has classes; ConfigError: the loss function does not end in a loss;
-/// a pattern of `freeze` matches nothing, or all of them leave nothing to train.
+/// a pattern of `freeze` matches nothing, or all of them leave nothing to train; samples have
+/// embedded columns that contradict them (check_embedded()) or that the model does not embed.
 Graph trace(const ModelFunction& model,
             const LossFunction& loss,
             const data::SampleSpec& samples,
@@ -29,7 +30,7 @@ Graph trace(const ModelFunction& model,
 inline constexpr const char* kPredictionName = "prediction";
 
 /// The model alone, in evaluation mode: input "x", output "prediction" in fp32. Every parameter is
-/// frozen.
+/// frozen. Throws as trace() of model and samples.
 Graph trace_prediction(const ModelFunction& model,
                        const data::SampleSpec& samples,
                        const Builder::Settings& settings);

@@ -13,7 +13,7 @@ namespace {
 Value mlp(const ModelSpec& spec, Builder& nn, Value x) {
   // torch.nn.Sequential numbers layers with parameters and those without alike.
   int index = 0;
-  x = nn.flatten(x);
+  x = nn.column_embedding(nn.flatten(x));
   for (std::int64_t width : spec.hidden) {
     x = nn.relu(nn.linear(x, {.out_features = width, .name = std::to_string(index)}));
     index += 2;
@@ -46,8 +46,9 @@ struct ZooModel {
   std::string_view name;
   Value (*build)(const ModelSpec&, Builder&, Value);
   bool has_stem = false;
+  bool embeds_columns = false;
 };
-constexpr ZooModel kModels[] = {{"mlp", mlp},
+constexpr ZooModel kModels[] = {{"mlp", mlp, false, true},
                                 {"convnet", convnet},
                                 {"resnet20", resnet20},
                                 {"resnet18", resnet18, true},
@@ -62,6 +63,15 @@ constexpr ZooModel kModels[] = {{"mlp", mlp},
                                 {"gpt2-355m", gpt},
                                 {"gpt2-774m", gpt},
                                 {"gpt2-1.5b", gpt}};
+
+void refuse_embedded(const ZooModel& model, const Builder& nn) {
+  if (model.embeds_columns || nn.embedded_columns().empty()) return;
+  throw ConfigError(
+      fmt::format("model: {} takes no tables with embedded columns, as feature {} of the data is",
+                  model.name,
+                  nn.embedded_columns()[0].feature),
+      "mlp does; TableOptions::one_hot_columns keeps a column one-hot");
+}
 
 }  // namespace
 
@@ -90,7 +100,10 @@ ModelFunction make_model(const ModelSpec& spec) {
     if (model.name != spec.name) continue;
     ModelSpec sized = spec;
     if (is_gpt2_preset(spec.name)) apply_gpt2_preset(sized);
-    return [sized, build = model.build](Builder& nn, Value x) { return build(sized, nn, x); };
+    return [sized, &model](Builder& nn, Value x) {
+      refuse_embedded(model, nn);
+      return model.build(sized, nn, x);
+    };
   }
   throw ConfigError(fmt::format("model: '{}' is not known", spec.name),
                     fmt::format("did you mean '{}'? models: {}",

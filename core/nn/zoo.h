@@ -40,7 +40,9 @@ bool has_stem(std::string_view model);
 ///
 /// mlp: flatten, then (linear, ReLU) per hidden layer, linear. Parameters "0.weight", "2.weight",
 /// ...
-///   as torch.nn.Sequential numbers them.
+///   as torch.nn.Sequential numbers them. Where the data have embedded columns, their vectors come
+///   first: "embeddings.0.weight", ..., as a torch.nn.ModuleList of Embedding. The other models
+///   refuse such data.
 /// convnet: two stages conv 3x3 (32 and 64 channels, padding 1, no bias), batch norm, ReLU, 2x2 max
 ///   pool; flatten; linear.
 /// resnet20: He et al. 2016, section 4.2 (CIFAR), shortcuts of 1x1 convolutions with batch norm.

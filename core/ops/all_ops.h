@@ -9,6 +9,7 @@
 #include "core/ops/batch_norm.h"
 #include "core/ops/binary_cross_entropy.h"
 #include "core/ops/cast.h"
+#include "core/ops/column_embedding.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding.h"

@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "core/graph/rewrite.h"
 #include "core/ops/cast.h"
+#include "core/ops/column_embedding.h"
 #include "core/ops/embedding.h"
 #include "core/ops/normalize.h"
 
@@ -18,6 +19,9 @@ std::shared_ptr<const Operator> entering_as_bf16(const Operator& op) {
   }
   if (op.kind() == OpKind::embedding)
     return std::make_shared<ops::Embedding>(op_cast<ops::Embedding>(op).positions(), DType::bf16);
+  if (op.kind() == OpKind::column_embedding)
+    return std::make_shared<ops::ColumnEmbedding>(op_cast<ops::ColumnEmbedding>(op).features(),
+                                                  DType::bf16);
   return nullptr;
 }
 
@@ -37,23 +41,30 @@ class Bf16Pass {
  private:
   void visit(const Node& node) {
     if (auto entering = entering_as_bf16(*node.op)) {
-      rewriter_.copy(node, std::move(entering));
+      copy_at_entrance(node, std::move(entering));
       return;
     }
     for (ValueId value : node.inputs)
-      if (value == input_ && graph_.value(value).type.dtype == DType::f32) cast_input(node);
+      if (value == input_ && cast_ == kNoValue && graph_.value(value).type.dtype == DType::f32)
+        cast_input(node);
     // Against a target that is fp32, the prediction is fp32 too.
     if (node.op->is_loss() && graph_.value(node.inputs[1]).type.dtype == DType::f32)
       cast_back(node, node.inputs[0]);
     rewriter_.copy(node);
   }
 
+  /// `node` reads the input as it came, whether or not others read its cast already: bf16 does not
+  /// hold the indices that column_embedding looks up.
+  void copy_at_entrance(const Node& node, std::shared_ptr<const Operator> entering) {
+    if (cast_ != kNoValue) rewriter_.map(input_, uncast_);
+    rewriter_.copy(node, std::move(entering));
+    if (cast_ != kNoValue) rewriter_.map(input_, cast_);
+  }
+
   void cast_input(const Node& first_use) {
-    rewriter_.map(
-        input_,
-        rewriter_.emit(
-            first_use, std::make_shared<ops::Cast>(DType::bf16), {rewriter_.mapped(input_)})[0]);
-    input_ = kNoValue;
+    uncast_ = rewriter_.mapped(input_);
+    cast_ = rewriter_.emit(first_use, std::make_shared<ops::Cast>(DType::bf16), {uncast_})[0];
+    rewriter_.map(input_, cast_);
   }
 
   void cast_back(const Node& node, ValueId value) {
@@ -66,6 +77,7 @@ class Bf16Pass {
   const Graph& graph_;
   GraphRewriter rewriter_;
   ValueId input_ = kNoValue;
+  ValueId cast_ = kNoValue, uncast_ = kNoValue;  // of the result, once something reads the cast
 };
 
 }  // namespace

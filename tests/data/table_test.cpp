@@ -78,7 +78,8 @@ TEST_F(TableTest, TextsBecomeAFeatureEach) {
 TEST_F(TableTest, TextsOfAColumnAreLimited) {
   std::string text = "a,name,k\n";
   for (int row = 0; row < 1000; ++row) text += fmt::format("1,n{},{}\n", row, row % 2);
-  EXPECT_EQ(train(text)->spec().input.to_string(), "f32[1001]");
+  EXPECT_EQ(train(text)->spec().input.to_string(), "f32[2]");
+  EXPECT_EQ(train(text, {.one_hot_columns = {"name"}})->spec().input.to_string(), "f32[1001]");
   text += "1,n1000,1\n";
   EXPECT_THAT(refusal<DataError>(text),
               AllOf(HasSubstr("table.csv:1002:2: expected at most 1000 different texts"),

@@ -61,6 +61,57 @@ TEST(PreprocessingFile, ATableComesBackWithTheSameBits) {
   EXPECT_EQ(to_json(read), to_json(record));
 }
 
+/// Behind a one-hot column of two features, so that its feature is not its column.
+Preprocessing embedded_record() {
+  Preprocessing record = table_record();
+  record.samples.input = {{6}, DType::f32};
+  record.table->columns.push_back({.name = "street",
+                                   .kind = ColumnRecord::Kind::categorical,
+                                   .categories = {"a", "b", "c"},
+                                   .missing_is_category = true,
+                                   .embedded = true});
+  record.samples.embedded = {{5, 4}};
+  return record;
+}
+
+TEST(PreprocessingFile, EmbeddedColumnsComeBack) {
+  const Preprocessing record = embedded_record();
+  const Preprocessing read = parse_preprocessing(to_json(record), "p.json");
+  EXPECT_EQ(read.table, record.table);
+  EXPECT_EQ(read.samples.embedded, record.samples.embedded);
+  EXPECT_EQ(to_json(read), to_json(record));
+  // Of a source that is no table.
+  Preprocessing custom;
+  custom.task = Task::regression;
+  custom.samples.input = {{3}, DType::f32};
+  custom.samples.target = {{1}, DType::f32};
+  custom.samples.embedded = {{0, 7}, {2, 1000}};
+  EXPECT_EQ(parse_preprocessing(to_json(custom), "p.json").samples.embedded,
+            custom.samples.embedded);
+}
+
+TEST(PreprocessingFile, RefusesEmbeddedColumnsThatTheSamplesDoNotHave) {
+  const auto refused = [](const std::vector<data::EmbeddedColumn>& columns) {
+    Preprocessing record = embedded_record();
+    record.samples.embedded = columns;
+    return error_of(to_json(record));
+  };
+  EXPECT_EQ(refused({{5, 4}}), "no error");
+  for (const std::vector<data::EmbeddedColumn>& columns : {std::vector<data::EmbeddedColumn>{},
+                                                           {{5, 3}},
+                                                           {{4, 4}},
+                                                           {{6, 4}},
+                                                           {{-1, 4}},
+                                                           {{5, 0}},
+                                                           {{5, std::int64_t{1} << 40}},
+                                                           {{5, 4}, {5, 4}},
+                                                           {{5, 4}, {2, 4}}})
+    EXPECT_THAT(refused(columns), HasSubstr("embedded")) << columns.size();
+  Preprocessing image = data::glyphs().train->preprocessing();
+  image.samples.embedded = {{0, 4}};
+  EXPECT_THAT(error_of(to_json(image)), HasSubstr("embedded"));
+}
+
 TEST(PreprocessingFile, ImagesComeBackWithTheirNormalisation) {
   const Preprocessing record = data::glyphs().train->preprocessing();
   ASSERT_TRUE(record.image);

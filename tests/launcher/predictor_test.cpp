@@ -64,6 +64,37 @@ TEST_F(SavedTable, RowsAreNamedByTheirColumns) {
   EXPECT_EQ(predictor.predict(std::as_bytes(std::span(sample))), said);
 }
 
+// A table with an embedded column: the same rows, one by one.
+TEST_F(SavedTable, EmbeddedCategoriesAreLookedUp) {
+  std::ofstream table(folder_ / "towns.csv");
+  table << "a,town,label\n";
+  for (int i = 0; i < 200; ++i) table << i % 5 << ",t" << i % 40 << ",k" << i % 40 / 14 << "\n";
+  table.close();
+  const data::DataSplit data = data::csv((folder_ / "towns.csv").string());
+  ASSERT_EQ(data.train->spec().embedded.size(), 1u);
+  Trainer trainer(job_,
+                  model_,
+                  softmax_cross_entropy,
+                  {.global_batch = 20,
+                   .micro_batch = 10,
+                   .steps = 300,
+                   .optimizer = Sgd{.lr = 0.1f, .momentum = 0.9f}});
+  trainer.fit(data);
+  trainer.save(saved());
+  Predictor predictor(job_.backend(), model_, saved());
+  for (int i = 0; i < 40; ++i) {
+    const std::vector<float> said =
+        predictor.predict_row({{"a", std::to_string(i % 5)}, {"town", fmt::format("t{}", i)}});
+    const auto best = std::size_t(std::max_element(said.begin(), said.end()) - said.begin());
+    EXPECT_EQ(predictor.name(best), fmt::format("k{}", i / 14)) << i;
+    std::vector<std::byte> sample(2 * sizeof(float)), label(sizeof(std::int32_t));
+    data.train->load(0, i, sample.data(), label.data());
+    EXPECT_EQ(predictor.predict(sample), said) << i;
+  }
+  EXPECT_THROW(predictor.predict_row({{"a", "1"}, {"town", "t40"}}), DataError);
+  EXPECT_THROW(predictor.predict_row({{"a", "1"}, {"town", ""}}), DataError);
+}
+
 TEST_F(SavedTable, WhatTheModelCannotTakeIsRefused) {
   Predictor predictor(job_.backend(), model_, saved());
   EXPECT_THROW(predictor.predict_row({{"a", "1"}}), DataError);

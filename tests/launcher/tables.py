@@ -62,6 +62,53 @@ class LinearModel:
             self.weight[o * self.inputs:(o + 1) * self.inputs], values)) for o in range(self.outputs)]
 
 
+class EmbeddedModel:
+    """The same of a linear model of numbers and embedded columns, its tables by PyTorch's names: the
+    number that it predicts, and the sum of what it is made of, all above 0."""
+
+    def __init__(self, run):
+        self.record = json.loads((run / "preprocessing.json").read_text())
+        self.columns = self.record["table"]["columns"]
+        self.tensors = read_safetensors(run / "model.safetensors")
+
+    def __call__(self, row):
+        values, tables = [], 0
+        for column in self.columns:
+            text = row[column["name"]]
+            if column["kind"] == "numeric":
+                values.append((float(text) - column["mean"]) / column["deviation"])
+                continue
+            assert column["kind"] == "embedded"
+            (categories, width), table = self.tensors[f"embeddings.{tables}.weight"]
+            assert categories == len(column["categories"])
+            index = column["categories"].index(text)
+            values += table[index * width:(index + 1) * width]
+            tables += 1
+        (outputs, inputs), weight = self.tensors["0.weight"]
+        assert (outputs, inputs) == (1, len(values))
+        target, = self.record["table"]["targets"]
+        terms = [w * v for w, v in zip(weight, values)] + [self.tensors["0.bias"][1][0]]
+        return (sum(terms) * target["deviation"] + target["mean"],
+                sum(map(abs, terms)) * target["deviation"] + abs(target["mean"]))
+
+
+def towns(count, seed, categories=100):
+    """A price that depends on the town alone but for a tenth of its deviation, and an area in
+    between that says nothing."""
+    levels, chance = random.Random(5), random.Random(seed)
+    level = [levels.gauss(0, 100) for _ in range(categories)]
+    rows = []
+    for i in range(count):
+        town = i % categories
+        rows.append({"area": f"{chance.gauss(70, 20):.2f}", "town": f"town {town}",
+                     "more": f"{chance.random():.3f}",
+                     "price": f"{500 + level[town] + chance.gauss(0, 10):.2f}"})
+    return rows
+
+
+TOWNS = ["area", "town", "more", "price"]
+
+
 def houses(count, seed, shift=0.0):
     chance = random.Random(seed)
     rows = []
@@ -163,6 +210,65 @@ class Tables(ProgramTest):
         self.assertAlmostEqual(accuracy, 100 * right / len(rows), delta=0.01)
         self.assertAlmostEqual(found, loss / len(rows), delta=1e-5)
         self.assertGreater(accuracy, 95)
+
+    def test_a_column_of_many_categories_is_embedded(self):
+        train = self.write("towns.csv", as_csv(towns(1500, 1), TOWNS))
+        flags = ("--model=mlp", "--hidden=none", "--optimizer=adamw", "--lr=0.01", "--steps=400", "--val-fraction=0.2",
+                 "--global-batch=60", "--micro-batch=30")
+        result = self.train(*flags, "--out=run", data=f"csv:{train}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("embedded: town (100 categories in 21 values)", result.stdout)
+        model = EmbeddedModel(self.folder / "run")
+        self.assertEqual(sorted(model.tensors), ["0.bias", "0.weight", "embeddings.0.weight"])
+        self.assertEqual(model.tensors["embeddings.0.weight"][0], [100, 21])
+        self.assertEqual(model.record["embedded"], [{"feature": 1, "categories": 100}])
+
+        # Numbers are standardised: without the town the mean is the best guess, of loss 1.
+        result = self.train(*flags, "--drop=town", "--out=without", data=f"csv:{train}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        losses = [json.loads((self.folder / run / "summary.json").read_text())["val_loss"]
+                  for run in ("run", "without")]
+        self.assertLess(losses[0], 0.2)
+        self.assertGreater(losses[1], 0.7)
+
+        # New rows, their columns in another order.
+        rows = towns(100, 2)
+        self.write("new.csv", as_csv(rows, ["town", "more", "area"], ";"))
+        said = self.run_command([self.program, "predict", "--from=run", "--format=json", "new.csv"])
+        self.assertEqual(said.returncode, 0, said.stderr)
+        for line, row in zip(said.stdout.splitlines(), rows, strict=True):
+            value = json.loads(line)["values"]["price"]
+            expected, terms = model(row)
+            # In fp32: each of 23 values, products and sums is rounded, half a unit of 24 bits.
+            self.assertAlmostEqual(value, expected, delta=3 * 24 * 2**-24 * terms)
+        self.write("other.csv", as_csv([rows[0], rows[1] | {"town": "Rom"}], TOWNS))
+        refused = self.run_command([self.program, "evaluate", "--from=run", "--data=csv:other.csv"])
+        self.expect_error(refused, 1, "other.csv:3:2", "100 categories of training", "'Rom'")
+        refused = self.run_command([self.program, "predict", "--from=run", "other.csv"])
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("other.csv: line 3: ", refused.stderr)
+
+        export = self.run_command([self.program, "export", "--from=run", "--to=towns.safetensors"])
+        self.assertEqual(export.returncode, 0, export.stderr)
+        self.assertEqual(read_safetensors(self.folder / "towns.safetensors"), model.tensors)
+        self.expect_error(self.train("--model=convnet", data=f"csv:{train}"), 2, "convnet", "mlp does")
+
+    def test_a_resumed_run_with_an_embedded_column_has_the_same_bits(self):
+        train = self.write("towns.csv", as_csv(towns(300, 1), TOWNS))
+        flags = ("--model=mlp", "--hidden=8", "--dropout=0.1", "--momentum=0.9", "--val-fraction=0.2")
+        for out, *more in (("whole", *flags, "--steps=40"), ("part", *flags, "--steps=17"),
+                           ("part", "--resume=part", "--steps=40")):
+            command = (self.train_arguments(*more, f"--out={out}", data=f"csv:{train}")
+                       if "--resume=part" not in more else
+                       [self.program, "train", *more, "--ranks=1"])
+            result = self.run_command(command)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("embedded: town (100 categories in 21 values)", result.stdout)
+        whole, part = (json.loads((self.folder / out / "summary.json").read_text())
+                       for out in ("whole", "part"))
+        self.assertEqual(part["resumed_at"], 17)
+        for key in ("weights_sha256", "val_loss"):
+            self.assertEqual(part[key], whole[key])
 
     def test_whole_numbers_that_may_be_classes_or_amounts(self):
         text = "a,b,price\n" + "".join(f"{i},{i % 7},{1000 + 37 * i}\n" for i in range(100))

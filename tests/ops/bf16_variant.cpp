@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/ops/batch_norm.h"
+#include "core/ops/column_embedding.h"
 #include "core/ops/embedding.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
@@ -54,6 +55,7 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::attention_bwd:
       return {0, 1, 2};
     case OpKind::embedding_bwd_tokens:
+    case OpKind::column_embedding_bwd:
       return {1};
     case OpKind::layer_norm: {
       const auto& norm = op_cast<ops::LayerNorm>(op);
@@ -90,6 +92,9 @@ std::shared_ptr<const Operator> with_bf16_output(const Operator& op) {
   }
   if (op.kind() == OpKind::embedding)
     return std::make_shared<ops::Embedding>(op_cast<ops::Embedding>(op).positions(), DType::bf16);
+  if (op.kind() == OpKind::column_embedding)
+    return std::make_shared<ops::ColumnEmbedding>(op_cast<ops::ColumnEmbedding>(op).features(),
+                                                  DType::bf16);
   return nullptr;
 }
 

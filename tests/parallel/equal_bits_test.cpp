@@ -12,6 +12,7 @@
 #include "parallel/trainer.h"
 #include "parallel/training_feed.h"
 #include "tests/parallel/claimed_hosts.h"
+#include "tests/parallel/small_runs.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
@@ -199,6 +200,22 @@ TEST(EqualBits, SeveralLabelsASample) {
   const TrainSummary summary = expect_equal_bits_on_sums(binary_cross_entropy_with_logits, true);
   EXPECT_GT(summary.val_accuracy, 0.9);
   EXPECT_LE(summary.val_accuracy, 1);
+}
+
+// A micro-batch sums the gradients of a category in the order of its samples, whichever rank has
+// it.
+TEST(EqualBits, EmbeddedColumns) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    testing::SmallRun run = testing::small_embedding();
+    run.options.precision = precision;
+    SelfCommunicator self;
+    const TrainSummary alone = testing::train(run, self);
+    const TrainSummary together = testing::train(run, testing::mpi_world());
+    EXPECT_EQ(together.weights_sha256, alone.weights_sha256) << name_of(precision);
+    EXPECT_EQ(together.train_loss, alone.train_loss);
+    EXPECT_EQ(together.val_loss, alone.val_loss);
+    EXPECT_EQ(together.val_accuracy, alone.val_accuracy);
+  }
 }
 
 std::vector<io::NamedTensor> gradients_after_one_step(Communicator& communicator,

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
@@ -103,6 +104,9 @@ void expect_resumes_from_every_moment(const SmallRun& run) {
 
 TEST(Resume, FromEveryMomentOfAConvnet) { expect_resumes_from_every_moment(resnet()); }
 TEST(Resume, FromEveryMomentOfAGpt) { expect_resumes_from_every_moment(gpt()); }
+TEST(Resume, FromEveryMomentOfEmbeddedColumns) {
+  expect_resumes_from_every_moment(testing::small_embedding());
+}
 TEST(Resume, Bf16AndNesterov) {
   SmallRun run = resnet();
   run.options.precision = Precision::bf16;
@@ -214,6 +218,42 @@ TEST(Resume, OtherSettingsAreRefusedUnlessAllowed) {
   other.options.steps = 9;
   other.options.checkpoint = run.options.checkpoint;
   EXPECT_THROW(train_on(ranks, other), DataError) << "parameters of another model";
+}
+
+// As a checkpoint of a version that embedded no column.
+TEST(Resume, AColumnThatWasOneHotStaysSoOrIsRefusedByName) {
+  const SharedFolder folder;
+  if (testing::mpi_world().rank() == 0) {
+    std::ofstream file(folder / "towns.csv");
+    file << "size,town,kind\n";
+    for (int row = 0; row < 120; ++row)
+      file << row % 7 << ",t" << row * 7 % 40 << ",k" << row % 3 << "\n";
+  }
+  testing::mpi_world().barrier();
+  const data::TableOptions one_hot{.one_hot_columns = {"town"}};
+  SmallRun run = testing::small_embedding();
+  run.data = data::csv(folder / "towns.csv", one_hot, 0.25);
+  const Outcome whole = train_on(1, run);
+  run.options.steps = 5;
+  run.options.checkpoint = {.folder = folder / "checkpoints", .every_steps = 5};
+  train_on(1, run);
+  run.options.steps = 9;
+  run.options.checkpoint.resume = "auto";
+  const SmallRun as_before = run;
+  run.data = data::csv(folder / "towns.csv", 0.25);
+  try {
+    train_on(testing::mpi_world().size(), run);
+    ADD_FAILURE() << "embedded columns were taken for one-hot ones";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("column 'town' was one-hot in the run and is embedded now"));
+    EXPECT_THAT(error.what(), HasSubstr("32 categories or more are embedded, it has 40"));
+    EXPECT_THAT(error.hint(), HasSubstr("one_hot_columns"));
+  }
+  testing::mpi_world().barrier();
+  const Outcome resumed = train_on(2, as_before);
+  EXPECT_EQ(resumed.resumed_at, 5);
+  expect_same_end(resumed, whole);
 }
 
 TEST(Resume, NewerCheckpointsAreNotWrittenOver) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstring>
 #include <optional>
 
 #include "core/data/sources.h"
@@ -29,9 +30,10 @@ inline SmallRun small_resnet() {
 /// With a tied head, biases, GELU, dropout in attention, and windows whose last targets or token
 /// `ignored` do not count.
 inline SmallRun small_gpt(std::optional<std::int32_t> ignored = {}) {
-  auto words = std::make_shared<std::vector<std::uint16_t>>();
-  for (int i = 0; i < 2000; ++i) words->push_back(std::uint16_t(i * i % 31));
-  const data::TokenSequence sequence{words, *words, "test", {}, 31, 1};
+  std::vector<std::uint16_t> words;
+  for (int i = 0; i < 2000; ++i) words.push_back(std::uint16_t(i * i % 31));
+  const data::TokenSequence sequence =
+      data::whole_sequence(data::tokens_in_memory(std::move(words)), "test", 31);
   SmallRun run{nn::make_model({.name = "gpt",
                                .outputs = 31,
                                .dropout = 0.1f,
@@ -43,6 +45,40 @@ inline SmallRun small_gpt(std::optional<std::int32_t> ignored = {}) {
                 data::windows_in_order(sequence.part(1900, 100, "validation"), 16, ignored)},
                {.global_batch = 10, .micro_batch = 3, .steps = 3}};
   run.options.optimizer = AdamW{};
+  return run;
+}
+
+/// Rows of three numbers and two indices of categories, of which one of three classes depends.
+class Towns final : public data::Dataset {
+ public:
+  explicit Towns(std::int64_t size) : size_(size) {
+    spec_.input = {Shape{5}, DType::f32};
+    spec_.target = {Shape{}, DType::i32};
+    spec_.classes = 3;
+    spec_.embedded = {{1, 300}, {4, 7}};
+  }
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return size_; }
+  void load(std::uint64_t, std::int64_t i, std::byte* input, std::byte* target) const override {
+    const std::int64_t town = i * i % 300, month = i % 7;
+    const float row[] = {float(i % 5) - 2, float(town), 1, float(i % 3) - 1, float(month)};
+    std::memcpy(input, row, sizeof row);
+    *reinterpret_cast<std::int32_t*>(target) = std::int32_t((town / 7 + month) % 3);
+  }
+  std::string describe() const override { return "towns"; }
+  std::uint64_t fingerprint() const override { return 3; }
+
+ private:
+  data::SampleSpec spec_;
+  std::int64_t size_;
+};
+
+inline SmallRun small_embedding() {
+  SmallRun run{nn::make_model({.name = "mlp", .outputs = 3, .hidden = {16}, .dropout = 0.1f}),
+               {std::make_shared<Towns>(110), std::make_shared<Towns>(37)},
+               {.global_batch = 30, .micro_batch = 8, .steps = 9}};
+  run.options.optimizer = Sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-3f};
+  run.options.log_every = 0;
   return run;
 }
 

@@ -73,9 +73,17 @@ Preprocessing begin_record(const RowReader& table,
   return record;
 }
 
+void choose_embedded(TableRecord& table, const std::vector<std::string>& one_hot) {
+  for (ColumnRecord& column : table.columns)
+    column.embedded = column.kind == ColumnRecord::Kind::categorical &&
+                      column.category_count() >= kMinEmbeddedCategories &&
+                      std::ranges::find(one_hot, column.name) == one_hot.end();
+}
+
 /// Fills in what follows from the columns and classes.
 void finish_record(const std::string& file, Preprocessing& record) {
   SampleSpec& spec = record.samples;
+  spec.embedded = record.table->embedded();
   const std::int64_t features = record.table->features();
   LOCKSTEP_CHECK(
       features > 0, DataError, "{}: expected features, got columns without values", file);
@@ -142,6 +150,7 @@ bool prepare(const std::string& file,
   const bool drops = options.missing == Missing::drop;
   result.rows = read_training_rows(table, result.roles, result.survey, drops, bad, *result.record);
   if (bad.size() > known) return false;
+  choose_embedded(*result.record->table, options.one_hot_columns);
   finish_record(file, *result.record);
   result.split = split_rows(result.rows.size(), validation_fraction, seed, file);
   fit_standard(file, result.rows, result.split.train, options.missing, *result.record);

@@ -31,7 +31,7 @@ class RowEncoder {
 };
 
 /// Writes [features] floats of the [columns] floats of a row: of a category 1, of the others of its
-/// column 0.
+/// column 0; of an embedded column the index as it is.
 void expand_categories(const TableRecord& record, const float* row, float* features);
 
 }  // namespace lockstep::data

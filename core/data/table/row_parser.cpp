@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/utf8.h"
 #include "core/data/table/cell.h"
-#include "core/data/utf8.h"
 
 namespace lockstep::data {
 namespace {

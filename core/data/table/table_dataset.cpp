@@ -28,8 +28,8 @@ class TableDataset final : public Dataset {
         features_(std::size_t(record_->table->features())),
         labels_(record_->table->targets.size()),
         size_(std::int64_t(chosen.size())),
-        all_numeric_(std::ranges::all_of(record_->table->columns, [](const ColumnRecord& column) {
-          return column.kind == ColumnRecord::Kind::numeric;
+        is_copied_(std::ranges::all_of(record_->table->columns, [](const ColumnRecord& column) {
+          return column.kind == ColumnRecord::Kind::numeric || column.embedded;
         })) {
     const RowEncoder encoder(file_, roles, *record_->table);
     values_.resize(chosen.size() * columns_);
@@ -61,7 +61,7 @@ class TableDataset final : public Dataset {
     const std::size_t target_bytes = labels_ * sizeof(std::int32_t);
     for (const std::int64_t index : indices) {
       const float* row = values_.data() + std::size_t(index) * columns_;
-      all_numeric_ ? copy_row(input, row) : copy_expanded(input, row);
+      is_copied_ ? copy_row(input, row) : copy_expanded(input, row);
       std::memcpy(target, targets_.data() + std::size_t(index) * labels_, target_bytes);
       input += row_bytes;
       target += target_bytes;
@@ -72,7 +72,7 @@ class TableDataset final : public Dataset {
                        file_,
                        size_,
                        features_,
-                       all_numeric_ ? "" : fmt::format(" from {} columns", columns_),
+                       is_copied_ ? "" : fmt::format(" from {} columns", columns_),
                        describe_targets(),
                        note_.empty() ? "" : "; " + note_);
   }
@@ -93,10 +93,12 @@ class TableDataset final : public Dataset {
   std::uint64_t hash_of_samples() const {
     std::uint64_t hash = content_hash(values_.data(), values_.size() * sizeof(float), features_);
     hash = content_hash(targets_.data(), targets_.size() * sizeof(std::int32_t), hash);
-    // The same numbers may be other categories, or learnt by another loss.
+    // The same numbers may be other categories, learnt otherwise or by another loss.
     for (const ColumnRecord& column : record_->table->columns)
       for (const std::string& category : column.categories)
         hash = content_hash(category.data(), category.size(), hash);
+    for (const EmbeddedColumn& column : record_->samples.embedded)
+      hash = content_hash(&column.feature, sizeof column.feature, hash);
     const std::string_view task = name_of(record_->task);
     return record_->task == Task::classification ? hash
                                                  : content_hash(task.data(), task.size(), hash);
@@ -139,7 +141,7 @@ class TableDataset final : public Dataset {
   std::shared_ptr<const Preprocessing> record_;
   std::size_t columns_, features_, labels_;
   std::int64_t size_;
-  bool all_numeric_;
+  bool is_copied_;                     // each column is one feature, as it lies in values_
   std::vector<float> values_;          // [size, columns], see RowEncoder
   std::vector<std::int32_t> targets_;  // [size, labels]: classes, or the bits of floats
   std::uint64_t hash_ = 0;

@@ -30,6 +30,9 @@ struct TableOptions {
   Missing missing = Missing::error;
   std::vector<std::string> dropped = {};     ///< columns that are not looked at
   std::vector<std::string> id_columns = {};  ///< not looked at; they name rows in predictions
+  /// Names of columns that stay one-hot, however many categories they have; names that the table
+  /// does not have are not looked at.
+  std::vector<std::string> one_hot_columns = {};
   /// Features whose values are categories even where they are numbers.
   std::vector<std::string> categorical = {};
   /// Rows that cannot be read are skipped, as if the table did not have them: with quotes that do

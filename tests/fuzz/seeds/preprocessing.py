@@ -14,6 +14,10 @@ TABLE = {"version": 1, "source": "csv", "task": "regression",
                                 "missing": "category"}],
                    "targets": [{"name": "t", "mean": -1e300, "deviation": 1e-300}],
                    "dropped": ["c"], "id_columns": ["c"]}}
+STREET = {"name": "s", "kind": "embedded", "categories": ["p", "q", "r"], "missing": "category"}
+EMBEDDED = {**TABLE, "input": {"dtype": "f32", "shape": [5]},
+            "table": {**TABLE["table"], "columns": [*TABLE["table"]["columns"], STREET]},
+            "embedded": [{"feature": 4, "categories": 4}]}
 IMAGE = {"version": 1, "source": "images", "task": "classification",
          "input": {"dtype": "u8", "shape": [8, 9, 3]}, "target": {"dtype": "i32", "shape": []},
          "scale": [0.01, 0.02, 0.03], "shift": [-1, 0, 1], "classes": 2,
@@ -28,8 +32,11 @@ def write() -> None:
     def seed(name, record, **changes):
         put("preprocessing", name, json.dumps({**record, **changes}, ensure_ascii=False))
 
-    for name, record in (("table", TABLE), ("image", IMAGE), ("text", TEXT)):
+    for name, record in (("table", TABLE), ("embedded", EMBEDDED), ("image", IMAGE),
+                         ("text", TEXT)):
         seed(name, record)
+    seed("embedded_elsewhere", EMBEDDED, embedded=[{"feature": 2**39, "categories": 4}])
+    seed("embedded_image", IMAGE, embedded=[{"feature": 0, "categories": 2**62}])
     seed("newer", TEXT, version=2)
     seed("names_missing", TEXT, class_names=["a"])
     seed("classes_negative", TEXT, classes=-1)
