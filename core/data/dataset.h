@@ -47,14 +47,6 @@ struct SkippedRecords {
       first;  ///< what is wrong with each of the first kMaxNamed, with its place
 };
 
-/// Records of a source that opening it skipped, since they cannot be read.
-struct SkippedRecords {
-  static constexpr std::size_t kMaxNamed = 20;
-  std::int64_t count = 0;
-  std::vector<std::string>
-      first;  ///< what is wrong with each of the first kMaxNamed, with its place
-};
-
 /// A source of samples by index. Immutable once opened; load() is called by several threads.
 /// A sample's bytes depend on (the source, epoch, index) alone.
 class Dataset {
