@@ -86,7 +86,7 @@ std::vector<std::string> large_inputs() {
           "a,b,id,y\n" + repeated("1,x,7,1\nz,y,7,0\n", kBytes),
           "a,b,id,y\n" + repeated("\"1,x,7,1\n1,y,7,0\n", kBytes),
           "x,y\n" + repeated("1,a\n", kBytes - 1000) + repeated("t,0.5\n", 500),
-          "0,1,y\n" + repeated("1,2\n", kBytes),
+          "0,1,y\n" + repeated("1,2,a\n", kBytes) + repeated("1,2\n", kBytes / 4),
           classes,
           columns};
 }

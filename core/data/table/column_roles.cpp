@@ -115,16 +115,20 @@ bool is_header(const RowReader& table) {
   for (std::size_t column = 0; column < header.size(); ++column)
     if (!is_missing(header[column]) && !to_number(header[column])) named.push_back(column);
   if (named.empty()) return false;
-  for (RowReader rows = table;;) {
+  constexpr int kMaxBad = 1000;
+  int bad = 0;  // they are named when the rows are read
+  for (RowReader rows = table; bad < kMaxBad;) {
     try {
       if (!rows.next()) return true;
     } catch (const RowError&) {
-      continue;  // it is named when the rows are read
+      ++bad;
+      continue;
     }
     if (std::ranges::any_of(
             named, [&](std::size_t column) { return rows.fields()[column] == header[column]; }))
       return false;
   }
+  return true;
 }
 
 void check_features(const RowReader& table, const std::vector<std::size_t>& features) {

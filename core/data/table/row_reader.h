@@ -56,10 +56,10 @@ class RowReader {
   const std::vector<std::string>& header() const { return header_; }
 
   /// Reads the next row; false at the end. Throws RowError: quotes that do not close, a CR without
-  /// LF, more or fewer fields than the header. The next call goes on behind the row. Where a quote
+  /// LF, more or fewer fields than the header. The next call continues after the row. Where a quote
   /// is wrong, its row ends with the line in which the quote opened, if
   /// - no quote closes it, or
-  /// - a quote closes it in a later line, but the line behind it is a row on its own, of as many
+  /// - a quote closes it in a later line, but the line after it is a row on its own, of as many
   ///   fields as the header;
   /// otherwise with the line of the quote that closes it.
   bool next();
