@@ -4,6 +4,7 @@
 #include "core/ops/batch_norm.h"
 #include "core/ops/binary_cross_entropy.h"
 #include "core/ops/cast.h"
+#include "core/ops/column_embedding.h"
 #include "core/ops/dropout.h"
 #include "core/ops/gelu.h"
 #include "core/ops/global_avg_pool.h"
@@ -110,6 +111,20 @@ void time_batch_norm(Rates& rates, const Shape& shape, DType type) {
   time("inference relu residual", ops::BatchNormInference(kEps, true, true), x, c, c, c, c, x);
 }
 
+/// A table of 40 columns, of which four have 1,000 categories each in vectors of 77 values.
+void time_columns(Rates& rates, DType type) {
+  const std::int64_t samples = rates.small() ? 64 : 1 << 18;
+  const std::int64_t columns = 40, categories = rates.small() ? 30 : 1000, width = 77;
+  const TensorType x = f32({samples, columns}), table = f32({categories, width});
+  const TensorType dy{{samples, columns - 4 + 4 * width}, type};
+  rates.time({.name = "column_embedding", .type = type},
+             ops::ColumnEmbedding({0, 9, 20, 39}, type),
+             {x, table, table, table, table});
+  rates.time({.name = "column_embedding_bwd", .type = type},
+             ops::ColumnEmbeddingBwd(9, 8 + width, table.shape),
+             {x, dy});
+}
+
 }  // namespace
 
 void time_elementwise(Rates& rates) {
@@ -118,6 +133,7 @@ void time_elementwise(Rates& rates) {
   for (DType type : {DType::f32, DType::bf16}) {
     for (std::int64_t bytes : sizes) time_flat_tensors(rates, bytes, type);
     time_normalize(rates, type);
+    time_columns(rates, type);
   }
   for (std::int64_t bytes : sizes) {
     const TensorType x = f32({bytes / 4096, 1024});
