@@ -35,7 +35,7 @@ install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
   # They include mpi.h and nccl.h, which users of the interface need not have.
   PATTERN "mpi_try.h" EXCLUDE REGEX "/nccl_(aborts|join|library|link|watch)\\.h$" EXCLUDE)
-install(FILES launcher/console.h launcher/fault_log.h launcher/job.h launcher/progress.h launcher/run_job.h
+install(FILES launcher/console.h launcher/fault_log.h launcher/job.h launcher/output_relay.h launcher/progress.h launcher/run_job.h
   launcher/time_left.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)
 install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu)
