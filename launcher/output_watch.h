@@ -27,6 +27,8 @@ class ErrorOutput {
   /// The rest, once the stream has ended.
   std::string end();
   ReportedCulprit culprit() const;
+  /// A rank has said why it ends.
+  bool failed() const { return !by_rank_.text.empty(); }
   /// mpirun has ended the job because a rank left it without a word, though with exit code 0.
   bool deserted() const { return deserted_; }
 

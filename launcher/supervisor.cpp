@@ -67,7 +67,7 @@ class Supervision {
     while (!reap()) {
       ask_to_stop();
       wait();
-      if (!idle || !idle->hangs()) continue;
+      if (!idle || launcher_hung_ || !(idle->hangs() || does_not_end_the_others())) continue;
       launcher_hung_ = true;
       kill(child_, SIGKILL);
     }
@@ -79,8 +79,9 @@ class Supervision {
     if (errors_.deserted() && ending.exit_code == int(ExitCode::error))
       ending.exit_code = int(ExitCode::collective_timeout);
     if (launcher_hung_)
-      output_.err().line(fmt::format(
-          "warning: {} did not end although its ranks had, and was killed", plan_.command[0]));
+      output_.err().line(fmt::format("warning: {} did not end although {}, and was killed",
+                                     plan_.command[0],
+                                     failed_ ? "a rank had failed" : "its ranks had"));
     output_.finish(signals_.requested() ? kStoppingPatienceMs : kPatienceMs);
     ending.stop_asked = signals_.requested();
     ending.out_of_grace = stage_ >= Stage::terminated;
@@ -92,6 +93,13 @@ class Supervision {
   enum class Stage { running, asked, terminated, killed };
 
   bool reap() { return waitpid(child_, &status_, WNOHANG) == child_; }
+
+  bool does_not_end_the_others() {
+    if (!errors_.failed()) return false;
+    const auto now = Clock::now();
+    if (!failed_) failed_ = now;
+    return now - *failed_ >= std::chrono::duration<double>(plan_.after_error_s);
+  }
 
   /// What the time since the wish to stop calls for.
   void ask_to_stop() {
@@ -184,6 +192,7 @@ class Supervision {
   bool launcher_hung_ = false;
   Stage stage_ = Stage::running;
   Clock::time_point asked_, repeated_, terminated_;
+  std::optional<Clock::time_point> failed_;
 };
 
 }  // namespace

@@ -25,6 +25,9 @@ struct ChildPlan {
   std::string output_folder;
   bool ranks_are_children = false;  ///< of the launcher, all of them: it is to end after them
   double grace_s = 60;              ///< from the wish to stop until SIGTERM
+  /// From the first error of a rank until a launcher that does not end the others is killed: mpirun
+  /// 4.1 hangs where a stranger holds a connection to it.
+  double after_error_s = 20;
 };
 
 /// Standard output and error of a supervising process. What it and its children say passes through
@@ -61,11 +64,12 @@ struct Ending {
 
 /// Runs a launcher in a process group of its own and waits until it and all its descendants on
 /// this host are gone: what a killed launcher left behind is killed, and mpirun where it hangs
-/// after the end of its ranks (exit code 137). Whichever of SupervisorSignals comes is handed on as
-/// SIGUSR1, which mpirun and srun forward to every rank, and repeated every second, since ranks
-/// that are still starting ignore it; further ones change nothing. After the grace time, and at the
-/// second SIGINT, SIGTERM follows and 5 s later SIGKILL. Where this process dies, the child gets
-/// SIGTERM. Throws EnvironmentError: the child cannot be started.
+/// after the end of its ranks or after an error of one (exit code 137). Whichever of
+/// SupervisorSignals comes is handed on as SIGUSR1, which mpirun and srun forward to every rank,
+/// and repeated every second, since ranks that are still starting ignore it; further ones change
+/// nothing. After the grace time, and at the second SIGINT, SIGTERM follows and 5 s later SIGKILL.
+/// Where this process dies, the child gets SIGTERM. Throws EnvironmentError: the child cannot be
+/// started.
 Ending supervise(const ChildPlan& plan, SupervisorSignals& signals, SupervisorOutput& output);
 
 }  // namespace lockstep

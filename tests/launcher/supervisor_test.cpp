@@ -91,6 +91,19 @@ TEST(Supervisor, ALauncherThatHangsBehindItsRanksIsEnded) {
   EXPECT_GE(seconds_since(start), IdleLauncher::kPatienceSeconds);
 }
 
+// As mpirun does where a stranger holds a connection to it, with a rank that is stopped.
+TEST(Supervisor, ALauncherThatHangsBehindAnErrorIsEndedWithTheOtherRanks) {
+  SupervisorSignals signals;
+  const auto start = Clock::now();
+  ChildPlan plan = shell("sleep 300 & echo '[rank 1 b] error: no sign of life' >&2; wait");
+  plan.ranks_are_children = true;
+  plan.after_error_s = 0.5;
+  const Ending ending = supervise(plan, signals);
+  EXPECT_EQ(ending.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(ending.culprit.text, "[rank 1 b] error: no sign of life");
+  EXPECT_LT(seconds_since(start), 60);
+}
+
 TEST(Supervisor, NeverTheTerminalsInputAndVariablesArrive) {
   SupervisorSignals signals;
   ChildPlan plan = shell("read -r line && exit 1; [[ $COLOUR == blue ]]");
