@@ -7,8 +7,8 @@
 namespace lockstep {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 std::vector<std::string> texts(const JobNetwork& network) {
   std::vector<std::string> result;
@@ -22,7 +22,8 @@ TEST(JobNetwork, AddressesOfAllHostsEachOnce) {
                                        "m2/net:[1] 10.0.0.2 172.17.0.1 2001:db8::2"};
   const JobNetwork network = job_network(ranks);
   EXPECT_FALSE(network.one_host);
-  EXPECT_THAT(texts(network), ElementsAre("10.0.0.1", "10.0.0.2", "172.17.0.1", "2001:db8::2"));
+  EXPECT_THAT(texts(network),
+              UnorderedElementsAre("10.0.0.1", "10.0.0.2", "172.17.0.1", "2001:db8::2"));
 }
 
 TEST(JobNetwork, OneHostIsWhereAllShareLoopback) {
