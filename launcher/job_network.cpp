@@ -2,7 +2,7 @@
 #include "launcher/job_network.h"
 
 #include <algorithm>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <set>
 #include <sstream>
 
@@ -51,14 +51,15 @@ JobNetwork gather_network(Communicator& communicator) {
 std::string close_to_strangers(std::span<const OwnListener> listeners,
                                const JobNetwork& network,
                                const std::string& transports) {
-  std::string open, unguarded;
+  std::set<std::uint16_t> open_ports, unguarded_ports;  // one of IPv4 and one of IPv6 may be equal
   for (const OwnListener& one : listeners) {
     if (!one.socket.is_open_to_others()) continue;
-    const std::string port = std::to_string(one.socket.local_port);
-    open += (open.empty() ? "" : ", ") + port;
+    open_ports.insert(one.socket.local_port);
     if (!admit_only(one.descriptor, network.addresses))
-      unguarded += (unguarded.empty() ? "" : ", ") + port;
+      unguarded_ports.insert(one.socket.local_port);
   }
+  const std::string open = fmt::format("{}", fmt::join(open_ports, ", "));
+  const std::string unguarded = fmt::format("{}", fmt::join(unguarded_ports, ", "));
   if (network.one_host && !open.empty())
     return fmt::format(
         "all ranks run on this host, and MPI listens on TCP port {} all the same{}: {} can connect "

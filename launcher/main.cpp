@@ -74,6 +74,8 @@ int main(int argc, char** argv) {
   // Neither a reader that goes away nor a limit on the size of files must end the training.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  // Output of a background process must not stop it, whatever the terminal's settings (tostop).
+  std::signal(SIGTTOU, SIG_IGN);
   // Inherited as ignored, the ends of children would never be told.
   std::signal(SIGCHLD, SIG_DFL);
   try {

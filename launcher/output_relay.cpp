@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <system_error>
 #include <unistd.h>
@@ -13,11 +15,28 @@ namespace {
 
 /// The least that POSIX grants a pipe (PIPE_BUF): one that is ready takes it without blocking.
 constexpr std::size_t kAtOnce = 512;
+/// All that finish() waits, also for a reader that takes a little now and then.
+constexpr auto kLongestFinish = std::chrono::seconds(10);
+
+/// The terminal behind `descriptor`, opened once more, so that a write never blocks there; what
+/// others do with `descriptor` does not change by it. -1: none, or it cannot be opened.
+int open_terminal(int descriptor) {
+  if (isatty(descriptor) == 0) return -1;
+  const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
+  return open(path.c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+}
 
 }  // namespace
 
 OutputRelay::OutputRelay(int descriptor, std::string name)
-    : descriptor_(descriptor), name_(std::move(name)) {}
+    : descriptor_(descriptor), name_(std::move(name)), terminal_(open_terminal(descriptor)) {
+  if (terminal_ >= 0) descriptor_ = terminal_;
+}
+
+OutputRelay::~OutputRelay() {
+  finish(1000);
+  if (terminal_ >= 0) close(terminal_);
+}
 
 void OutputRelay::pass(std::string_view text) {
   if (lost_ || text.empty()) return;
@@ -67,9 +86,9 @@ void OutputRelay::push() {
 }
 
 void OutputRelay::finish(int patience_ms) {
-  while (waiting() > 0 && write_some(patience_ms)) {
+  const auto end = std::chrono::steady_clock::now() + kLongestFinish;
+  while (waiting() > 0 && write_some(patience_ms) && std::chrono::steady_clock::now() < end) {
   }
-  clear();
 }
 
 /// False where the reader takes nothing for so long, or the output has failed.
@@ -80,7 +99,8 @@ bool OutputRelay::write_some(int patience_ms) {
   if (ready == 0) return false;
   const ssize_t written =
       ready < 0 ? -1 : ::write(descriptor_, waiting_.data() + taken_, std::min(waiting(), kAtOnce));
-  if (written < 0 && (errno == EINTR || errno == EAGAIN)) return true;
+  if (written < 0 && errno == EINTR) return true;
+  if (written < 0 && errno == EAGAIN) return false;
   if (written < 0) {
     lost_ = true;
     clear();
@@ -88,6 +108,10 @@ bool OutputRelay::write_some(int patience_ms) {
     return false;
   }
   taken_ += std::size_t(written);
+  if (taken_ > kMaxWaiting) {
+    waiting_.erase(0, taken_);
+    taken_ = 0;
+  }
   if (waiting() == 0) {
     clear();
     if (dropping_) resume();

@@ -20,8 +20,8 @@ class OutputRelay {
 
   /// `name` is for messages: "standard output".
   OutputRelay(int descriptor, std::string name);
-  /// finish(), with a second of patience.
-  ~OutputRelay() { finish(1000); }
+  /// finish(), with a second of patience; what is left is lost.
+  ~OutputRelay();
   OutputRelay(const OutputRelay&) = delete;
   OutputRelay& operator=(const OutputRelay&) = delete;
 
@@ -32,8 +32,8 @@ class OutputRelay {
   pollfd waited() const { return {waiting() == 0 ? -1 : descriptor_, POLLOUT, 0}; }
   /// Writes what the reader takes at once.
   void push();
-  /// Writes what waits, for as long as the reader takes some of it every `patience_ms`; the rest is
-  /// dropped.
+  /// Writes what waits, for as long as the reader takes some of it every `patience_ms`, 10 s at
+  /// most. The rest goes on waiting.
   void finish(int patience_ms);
   /// Once for each: that the output has failed, or that lines are dropped, and why. For another
   /// place than this one.
@@ -48,6 +48,7 @@ class OutputRelay {
 
   int descriptor_;
   std::string name_;
+  int terminal_;  // opened for descriptor_; -1: none
   std::string waiting_;
   std::size_t taken_ = 0;  // of it, already written
   std::optional<std::string> trouble_;

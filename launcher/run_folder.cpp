@@ -140,7 +140,7 @@ void check_owner(const std::string& out) {
                   "write to it",
                   out,
                   status.st_uid),
-      "choose a folder of your own with --out, or one that only its group can write to");
+      "choose a folder of your own with --out, for example one in it; --force takes it as it is");
 }
 
 /// Throws ConfigError where a run would begin anew over results that nothing else holds.
@@ -173,7 +173,7 @@ void RunFolder::check(const std::string& out, Existing existing) {
   };
   check_readable();
   LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
-  check_owner(out);
+  if (existing == Existing::nothing) check_owner(out);
   bool empty = true;
   for (const auto& entry : fs::directory_iterator(out, error))
     empty = empty && is_of_a_start(entry.path(), existing);

@@ -26,9 +26,10 @@ class RunFolder final : public TrainObserver {
     own_run,   ///< --resume: a run that goes on, or was cut off before its first checkpoint
   };
 
-  /// Throws ConfigError where `out` already holds something that `existing` does not allow, or is
-  /// another user's and every user can write to it;
-  /// EnvironmentError where that cannot be found out. An empty `out` is a folder to be named later.
+  /// Throws ConfigError where `out` already holds something that `existing` does not allow; or,
+  /// unless it is to be written over or gone on in, is another user's and every user can write to
+  /// it; EnvironmentError where that cannot be found out. An empty `out` is a folder to be named
+  /// later.
   static void check(const std::string& out, Existing existing);
 
   /// Creates a folder runs/<local time> that no other run has, and returns its path. Throws

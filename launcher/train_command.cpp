@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "launcher/command_line.h"
 #include "launcher/error_meeting.h"
+#include "launcher/process_limits.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_folder.h"
 #include "launcher/self_start.h"
@@ -26,6 +27,7 @@ std::optional<int> start_alone(RunSettings& settings, const StartConditions& con
   StartPlan plan = plan_start(settings.flags, settings.arguments, conditions);
   settings.notice = plan.message;
   if (plan.ranks <= 1) return std::nullopt;
+  check_limits(plan.ranks);
   // Named here already: where the ranks' output is lost, their launcher writes into their log.
   const bool fresh = settings.flags.out.empty();
   if (fresh) {

@@ -278,9 +278,12 @@ void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptio
     else
       differences.push_back(difference);
   }
-  for (const auto& [key, value] : saved)
-    if (std::ranges::find(kFreeSettings, key) == kFreeSettings.end())
+  for (const auto& [key, value] : saved) {
+    // A source that has none now checks all that it reads; its content is compared as well.
+    const bool of_content = key == kDataSample || key == kDataWritten;
+    if (!of_content && std::ranges::find(kFreeSettings, key) == kFreeSettings.end())
       differences.push_back({key, value, kAbsent});
+  }
   const bool can_override = std::ranges::all_of(differences, [](const SettingDifference& d) {
     return d.key != "optimizer" || kind_of_state(d.then) == kind_of_state(d.now);
   });

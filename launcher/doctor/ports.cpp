@@ -13,7 +13,7 @@ constexpr const char* kPorts = "ports";
 constexpr const char* kTransports = "OMPI_MCA_btl";
 constexpr const char* kCloseThem = "unset OMPI_MCA_btl (or: mpirun --mca btl ^tcp,ofi)";
 constexpr std::string_view kMpirun =
-    "mpirun keeps a port of its own on every interface, where bytes of strangers stop nothing";
+    "mpirun keeps a port of its own on every interface, which a firewall may close";
 
 /// "eth0 10.1.2.3, ib0 10.2.2.3"
 std::string interfaces_text(const Environment& environment) {

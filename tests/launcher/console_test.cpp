@@ -114,6 +114,41 @@ TEST(OutputRelay, WholeLinesAreDroppedOfTextThatComesInPieces) {
   EXPECT_EQ(all.substr(all.find('\n', notice) + 1), "back\n");
 }
 
+// As where the connection of a terminal stalls: it is not stopped, but nobody reads it.
+TEST(OutputRelay, ATerminalThatNobodyReadsCostsNoTime) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(grantpt(terminal), 0);
+  ASSERT_EQ(unlockpt(terminal), 0);
+  const int screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  ASSERT_GE(screen, 0);
+  {
+    OutputRelay relay(screen, "standard output");
+    const std::string line(77, 'x');
+    for (int i = 0; i < 5000; ++i) relay.line(line);
+  }
+  close(screen);
+  close(terminal);
+}
+
+TEST(OutputRelay, AReaderThatComesBackBetweenTwoStartsSeesWhatFollows) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::string all;
+  {
+    OutputRelay relay(ends[1], "standard output");
+    for (int i = 0; i < 200'000; ++i) relay.line(fmt::format("line {}", i));
+    relay.finish(10);  // the ranks have ended, and nobody reads
+    for (std::string piece; !(piece = read_all(ends[0])).empty(); all += piece) relay.push();
+    relay.line("starting again");
+    all += read_all(ends[0]);
+  }
+  close(ends[0]);
+  close(ends[1]);
+  EXPECT_NE(all.find(" lines were dropped"), std::string::npos);
+  EXPECT_TRUE(all.ends_with("\nstarting again\n"));
+}
+
 TEST(OutputRelay, ASlowReaderGetsAll) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

@@ -8,6 +8,7 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 std::vector<std::string> texts(const JobNetwork& network) {
   std::vector<std::string> result;
@@ -22,7 +23,7 @@ TEST(JobNetwork, AddressesOfAllHostsEachOnce) {
   const JobNetwork network = job_network(ranks);
   EXPECT_FALSE(network.one_host);
   EXPECT_THAT(texts(network),
-              ::testing::UnorderedElementsAre("10.0.0.1", "10.0.0.2", "172.17.0.1", "2001:db8::2"));
+              UnorderedElementsAre("10.0.0.1", "10.0.0.2", "172.17.0.1", "2001:db8::2"));
 }
 
 TEST(JobNetwork, OneHostIsWhereAllShareLoopback) {

@@ -202,9 +202,10 @@ TEST_F(RunFolderTest, AFolderOfAnotherUserThatAllCanWriteToIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
   fs::create_directories(out());
   ASSERT_EQ(chown(out().c_str(), 12345, 12345), 0);
-  EXPECT_NO_THROW(RunFolder(out(), kAnything)) << "only its owner can write to it";
+  EXPECT_NO_THROW(RunFolder(out(), kNothing)) << "only its owner can write to it";
   fs::permissions(out(), fs::perms::all);
-  EXPECT_THROW(RunFolder(out(), kAnything), ConfigError);
+  EXPECT_THROW(RunFolder(out(), kNothing), ConfigError);
+  EXPECT_NO_THROW(RunFolder(out(), kAnything)) << "the user insists";
 }
 
 TEST_F(RunFolderTest, ARefusedStartLeavesThingsAsTheyWere) {

@@ -217,6 +217,9 @@ TEST(Resume, OtherSettingsAreRefusedUnlessAllowed) {
   SmallRun other = gpt();
   other.options.steps = 9;
   other.options.checkpoint = run.options.checkpoint;
+  EXPECT_THROW(train_on(ranks, other), OtherSettings) << "state of another kind of optimizer";
+  testing::mpi_world().barrier();
+  other.options.optimizer = run.options.optimizer;
   EXPECT_THROW(train_on(ranks, other), DataError) << "parameters of another model";
 }
 
