@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "core/data/sources.h"
 #include "launcher/completion_scripts.h"
 
 namespace lockstep {
@@ -56,12 +57,10 @@ _lockstep() {
   elif [[ -n $prefix$kind ]]; then
     return
   fi
-  case $kind in
-    '') ;;
-    csv | packed | text | tokens) words= paths=files ;;
-    mnist | cifar10 | images) words= paths=folders ;;
-    *) return ;;
-  esac
+  if [[ -n $kind ]]; then
+    words=
+    _lockstep_source "$kind" || return
+  fi
   if [[ -n $flags ]] && [[ $cur == -* || -z $words$paths ]]; then
     [[ -n $train ]] && flags="$flags $_lockstep_train_flags"
     _lockstep_reply '' -W "$flags"
@@ -84,6 +83,16 @@ std::string bash_names(const std::vector<std::string>& words) {
 
 const char* bash_paths(const DeclaredValue& value) {
   return value.files ? "files" : value.folders ? "folders" : "";
+}
+
+/// Lines of _lockstep_source(): what lies behind the colon of a kind of --data.
+std::string bash_sources() {
+  std::string cases;
+  for (const data::SourceKind& kind : data::source_kinds())
+    if (kind.takes_path())
+      cases += fmt::format(
+          "    {}) paths={} ;;\n", kind.name, kind.argument == "DIR" ? "folders" : "files");
+  return cases;
 }
 
 std::string bash_flags(const DeclaredCommand& command) {
@@ -128,8 +137,9 @@ std::string bash_completion(std::span<const DeclaredCommand> commands) {
   return kBashHead + fmt::format("_lockstep_commands='{}--help --version'\n", names) +
          fmt::format("_lockstep_train_flags='{}'\n\n", train) +
          "_lockstep_declared() {\n  case $1 in\n" + declared + "    *) return 1 ;;\n  esac\n}\n\n" +
-         "_lockstep_value() {\n  case $1 in\n" + values + "    *) return 1 ;;\n  esac\n}\n" +
-         kBashTail;
+         "_lockstep_value() {\n  case $1 in\n" + values + "    *) return 1 ;;\n  esac\n}\n\n" +
+         "_lockstep_source() {\n  case $1 in\n" + bash_sources() +
+         "    *) return 1 ;;\n  esac\n}\n" + kBashTail;
 }
 
 }  // namespace lockstep

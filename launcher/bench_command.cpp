@@ -61,8 +61,9 @@ int run_bench(const TrainFlags& flags,
     StartConditions conditions = start_conditions(flags.device, discovery, variables);
     conditions.command = "bench";
     conditions.doing = "measuring";
-    const StartPlan plan = plan_start(flags, arguments, conditions);
-    if (!quiet && !plan.message.empty()) std::cout << plan.message << std::endl;
+    StartPlan plan = plan_start(flags, arguments, conditions);
+    if (quiet) plan.message.clear();
+    if (plan.ranks <= 1 && !plan.message.empty()) std::cout << plan.message << std::endl;
     if (plan.ranks > 1) {
       // A measurement that is cut short leaves nothing that would be worth waiting for.
       const int code = start(plan, {.grace_s = 0, .hint = {}});

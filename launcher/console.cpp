@@ -3,27 +3,23 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <utility>
 
 #include "core/base/env.h"
+#include "core/base/printable.h"
 #include "launcher/rank_discovery.h"
 
 namespace lockstep {
 namespace {
-
-constexpr int kPatienceMs = 1000, kLaterPatienceMs = 50;
-constexpr std::size_t kAtOnce = 512;  // the least that POSIX grants a pipe (PIPE_BUF)
 
 int terminal_columns() {
   winsize size{};
@@ -46,6 +42,11 @@ bool stdout_is_terminal() {
   return isatty(STDOUT_FILENO) && !dumb;
 }
 
+std::string own_name() {
+  std::error_code unknown;
+  return std::filesystem::read_symlink("/proc/self/exe", unknown).filename().string();
+}
+
 /// Whether `parent` is an mpirun of the user's own that copies its ranks' output to a terminal.
 bool mpirun_on_terminal(pid_t parent) {
   const std::string folder = fmt::format("/proc/{}/", parent);
@@ -56,8 +57,7 @@ bool mpirun_on_terminal(pid_t parent) {
   constexpr std::array<std::string_view, 4> kNames{
       "mpirun\n", "mpiexec\n", "orterun\n", "prterun\n"};
   if (std::ranges::find(kNames, read("comm")) == kNames.end()) return false;
-  // --tag-output, --timestamp-output and --output-filename make lines of what they get.
-  if (read("cmdline").find("-output") != std::string::npos) return false;
+  if (mpirun_makes_lines(read("cmdline"), own_name())) return false;
   struct stat status {};
   const std::string output = folder + "fd/1";
   if (stat(output.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return false;
@@ -70,6 +70,23 @@ bool mpirun_on_terminal(pid_t parent) {
 
 }  // namespace
 
+bool mpirun_makes_lines(std::string_view command, std::string_view program) {
+  constexpr std::array<std::string_view, 4> kOptions{
+      "tag-output", "timestamp-output", "output-filename", "output"};
+  for (bool is_first = true; !command.empty(); is_first = false) {
+    const std::size_t end = std::min(command.find('\0'), command.size());
+    std::string_view argument = command.substr(0, end);
+    command.remove_prefix(std::min(end + 1, command.size()));
+    // What follows are arguments of the ranks' program.
+    if (!is_first && argument.substr(argument.rfind('/') + 1) == program) return false;
+    if (!argument.starts_with('-')) continue;
+    argument.remove_prefix(argument.starts_with("--") ? 2 : 1);
+    argument = argument.substr(0, argument.find('='));
+    if (std::ranges::find(kOptions, argument) != kOptions.end()) return true;
+  }
+  return false;
+}
+
 Console::Kind console_kind() {
   const auto kind = [](bool terminal) {
     return terminal ? Console::Kind::terminal : Console::Kind::lines;
@@ -81,10 +98,13 @@ Console::Kind console_kind() {
   return kind(launcher == LaunchedBy::mpi && stdout_is_terminal() && mpirun_on_terminal(getppid()));
 }
 
+Console::Console(Kind kind) : kind_(kind), output_(STDOUT_FILENO, "standard output") {}
+
 void Console::line(std::string_view text) {
   clear_bar();
-  write(std::string(text) + "\n");
-  copy_line(text);
+  const std::string shown = printable_lines(text);
+  write(shown + "\n");
+  copy_line(shown);
 }
 
 void Console::copy_line(std::string_view text) {
@@ -128,49 +148,10 @@ void Console::clear_bar() {
   bar_shown_ = false;
 }
 
-Console::~Console() {
-  if (!rest_.empty()) catch_up();
-}
-
 void Console::write(std::string_view text) {
-  if (broken_ || text.empty()) return;
-  if (!rest_.empty() && !catch_up()) {
-    dropped_ += std::ranges::count(text, '\n');
-    return;
-  }
-  put(text, was_stopped_ ? kLaterPatienceMs : kPatienceMs);
-}
-
-/// Whether the reader reads again, and has all but what is to be written now.
-bool Console::catch_up() {
-  if (!put(std::exchange(rest_, {}), 0)) return false;
-  const long dropped = std::exchange(dropped_, 0);
-  return dropped == 0 ||
-         put(fmt::format("{} lines were dropped while nobody read them\n", dropped), 0);
-}
-
-/// False where the reader does not take it all: the rest is kept.
-bool Console::put(std::string_view text, int patience_ms) {
-  while (!broken_ && !text.empty()) {
-    pollfd output{STDOUT_FILENO, POLLOUT, 0};
-    const int ready = poll(&output, 1, patience_ms);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) {
-      was_stopped_ = true;
-      rest_ = text;
-      return false;
-    }
-    // A pipe that is ready takes that much without blocking.
-    const ssize_t written =
-        ::write(STDOUT_FILENO, text.data(), std::min<std::size_t>(text.size(), kAtOnce));
-    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (written < 0) {
-      broken_ = true;
-      return false;
-    }
-    text.remove_prefix(std::size_t(written));
-  }
-  return !broken_;
+  output_.pass(text);
+  if (const auto trouble = output_.trouble())
+    copy_line(fmt::format("warning: {}; training goes on, and its lines are here", *trouble));
 }
 
 std::string with_thousands(double value) {

@@ -7,22 +7,18 @@
 
 #include "core/base/bytes_words.h"
 #include "core/io/run_log.h"
+#include "launcher/output_relay.h"
 
 namespace lockstep {
 
 /// Rank 0's standard output: whole lines and, on a terminal, one bar line below them that is
-/// redrawn in place. An output that is closed or full is given up silently; training goes on. It
-/// waits for a reader that has stopped for a second once, and for moments from then on: lines are
-/// dropped until it reads again, and then counted.
+/// redrawn in place. It never waits for a reader, and gives up an output that is closed or full
+/// (OutputRelay); the copy has every line, and says so.
 class Console {
  public:
   enum class Kind { lines, terminal };
   /// Lines go into `copy` as well, once it is given.
-  explicit Console(Kind kind) : kind_(kind) {}
-  /// Writes what a stopped reader has left, as far as it takes it at once.
-  ~Console();
-  Console(const Console&) = delete;
-  Console& operator=(const Console&) = delete;
+  explicit Console(Kind kind);
   void set_copy(RunLog* copy) { copy_ = copy; }
 
   void line(std::string_view text);
@@ -37,20 +33,19 @@ class Console {
 
  private:
   void write(std::string_view text);
-  bool catch_up();
-  bool put(std::string_view text, int patience_ms);
   Kind kind_;
+  OutputRelay output_;
   RunLog* copy_ = nullptr;
   bool bar_shown_ = false;
-  bool broken_ = false;
-  bool was_stopped_ = false;
-  std::string rest_;  // begun, but not taken: what comes is dropped until it is
-  long dropped_ = 0;  // lines, since then
 };
 
 /// What standard output is. Of a rank that a launcher started: a terminal only where `lockstep
 /// train` has started the launcher on one. Throws EnvironmentError as discover_rank().
 Console::Kind console_kind();
+
+/// Whether an mpirun of this command line (each argument with a NUL behind it, as /proc has it)
+/// makes lines of what its ranks print. `program` is the name of theirs, whose arguments follow.
+bool mpirun_makes_lines(std::string_view command, std::string_view program);
 
 /// The first of `parts`, two spaces between them, as many as have room in `columns`.
 std::string parts_within(std::size_t columns, std::span<const std::string> parts);

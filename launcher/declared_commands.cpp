@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/data/sources.h"
 #include "core/nn/zoo.h"
 #include "launcher/command_line.h"
 #include "launcher/command_table.h"
@@ -24,14 +25,15 @@ std::vector<std::string> split_at_bars(const std::string& text) {
   return parts;
 }
 
-/// "csv:" of "csv:FILE", "train" of "train"; empty for placeholders and examples: N, 16GiB,
-/// a:2,b:2.
+/// "csv:" of "csv:FILE", "train" of "train", "A100"; empty for placeholders and examples: N, FILE,
+/// 16GiB, a:2,b:2.
 std::string fixed_word(std::string part) {
   const std::size_t colon = part.find(':');
   if (colon != part.npos) part.resize(colon + 1);
-  const bool fixed = !part.empty() && part.find_first_of(",[].") == part.npos && part.size() > 1 &&
-                     std::ranges::all_of(part, [](unsigned char c) { return !std::isupper(c); });
-  return fixed ? part : std::string();
+  const bool capitals = std::ranges::any_of(part, [](unsigned char c) { return std::isupper(c); });
+  const bool is_model = capitals && std::isdigit(static_cast<unsigned char>(part.back()));
+  const bool fixed = part.size() > 1 && part.find_first_of(",[].") == part.npos;
+  return fixed && (!capitals || is_model) ? part : std::string();
 }
 
 /// What the name of a value's type says, as "auto|N", "FILE.html" and "SOURCE".
@@ -40,15 +42,8 @@ DeclaredValue value_of(const std::string& type) {
   if (type == "NAME")
     for (const std::string_view name : nn::model_names()) value.words.emplace_back(name);
   if (type == "SOURCE")
-    value.words = {"glyphs",
-                   "csv:",
-                   "mnist:",
-                   "cifar10:",
-                   "images:",
-                   "packed:",
-                   "text:",
-                   "tokens:",
-                   "synthetic"};
+    for (const data::SourceKind& kind : data::source_kinds())
+      value.words.push_back(std::string(kind.name) + (kind.takes_path() ? ":" : ""));
   if (!value.words.empty()) return value;
   for (const std::string& part : split_at_bars(type)) {
     value.files |= part.starts_with("FILE");
@@ -67,7 +62,8 @@ DeclaredCommand declared(const std::string& name, const std::string& summary, CL
                           .parts = {}};
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional()) {
-      command.words = value_of(option->get_type_name());
+      const std::string type = option->get_type_name();
+      command.words = value_of(type.empty() ? option->get_name() : type);  // as FILE
       continue;
     }
     if (option->get_group().empty()) continue;  // not for people

@@ -12,11 +12,13 @@ struct Row {
   DefaultRecipe recipe;
 };
 
-constexpr LrSchedule kCosine{.kind = LrSchedule::Kind::cosine, .warmup_ratio = kWarmupRatio};
+constexpr DefaultRecipe with_cosine(const Optimizer& optimizer, float clip_norm = 0) {
+  return {optimizer, "cosine", "auto", clip_norm};
+}
 
 /// GPT-3's (Brown et al. 2020, table 2.1 and appendix B), which nanoGPT uses as well.
 constexpr DefaultRecipe gpt2(float lr) {
-  return {AdamW{.lr = lr, .beta2 = 0.95f, .weight_decay = 0.1f}, kCosine, 1.0f};
+  return with_cosine(AdamW{.lr = lr, .beta2 = 0.95f, .weight_decay = 0.1f}, 1.0f);
 }
 
 // The first row that fits counts.
@@ -24,15 +26,15 @@ constexpr DefaultRecipe gpt2(float lr) {
 // - VGGs: torchvision's reference training.
 // - gpt: nanoGPT's training of small models of characters.
 const std::array<Row, 9> kRows{{
-    {"mlp", {Sgd{}, {}, 0}},
-    {"resnet", {Sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-4f}, kCosine, 0}},
-    {"vgg", {Sgd{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f}, kCosine, 0}},
+    {"mlp", {Sgd{}}},
+    {"resnet", with_cosine(Sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-4f})},
+    {"vgg", with_cosine(Sgd{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f})},
     {"gpt2-124m", gpt2(6e-4f)},
     {"gpt2-355m", gpt2(3e-4f)},
     {"gpt2-774m", gpt2(2.5e-4f)},
     {"gpt2-", gpt2(2e-4f)},
-    {"gpt", {AdamW{.lr = 1e-3f, .beta2 = 0.99f, .weight_decay = 0.1f}, kCosine, 1.0f}},
-    {"", {Sgd{.lr = 0.02f, .momentum = 0.9f, .weight_decay = 5e-4f}, kCosine, 0}},
+    {"gpt", with_cosine(AdamW{.lr = 1e-3f, .beta2 = 0.99f, .weight_decay = 0.1f}, 1.0f)},
+    {"", with_cosine(Sgd{.lr = 0.02f, .momentum = 0.9f, .weight_decay = 5e-4f})},
 }};
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <string_view>
 
-#include "core/optim/lr_schedule.h"
 #include "core/optim/optimizer.h"
 
 namespace lockstep {
@@ -11,7 +10,7 @@ namespace lockstep {
 /// How a model is trained where no flag says otherwise.
 struct DefaultRecipe {
   Optimizer optimizer;
-  LrSchedule lr_schedule;
+  std::string_view lr_schedule = "constant", warmup_steps = "0";  ///< as those flags take them
   float clip_norm = 0;
 };
 

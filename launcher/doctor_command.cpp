@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <fmt/format.h>
 #include <iostream>
 #include <memory>
@@ -152,8 +151,6 @@ int doctor_command(const std::vector<std::string>& arguments) {
   DoctorFlags flags;
   declare(app, flags);
   if (print_help(parse_command_line(app, arguments))) return 0;
-  // Whoever ignores it has taken away how programs end.
-  std::signal(SIGCHLD, SIG_DFL);
   doctor::Environment environment = doctor::this_machine();
   environment.device = flags.device;
   environment.out = flags.out;

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/machine.h"
+#include "core/base/printable.h"
 #include "launcher/job.h"
 #include "launcher/memory_words.h"
 #include "launcher/out_of_memory.h"
@@ -100,7 +101,8 @@ void print_error(const ErrorReport& report, int rank) {
 }
 
 void print_warning(const std::string& message, int rank) {
-  write_to_screen(fmt::format("[rank {} {}] warning: {}\n", rank, host_name(), message));
+  write_to_screen(
+      fmt::format("[rank {} {}] warning: {}\n", rank, host_name(), printable_lines(message)));
 }
 
 int report_alone(const std::exception_ptr& error) {

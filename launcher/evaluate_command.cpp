@@ -10,6 +10,8 @@
 #include "launcher/predict/evaluation_report.h"
 #include "launcher/run_job.h"
 #include "launcher/saved_run.h"
+#include "parallel/batch_plan.h"
+#include "parallel/schedule.h"
 #include "parallel/trainer.h"
 
 namespace lockstep {
@@ -19,12 +21,26 @@ struct EvaluateFlags {
   bool per_class = false, json = false;
 };
 
+/// Cuts the batch so that each of `ranks` has a part, where that of training has too few.
+void make_batch_for(TrainOptions& options, int ranks) {
+  try {
+    (void)plan_batch(options, ranks);
+    return;
+  } catch (const ConfigError&) {
+    // The batch is none of an evaluation's: any will do.
+  }
+  if (options.micro_batch == 0) options.micro_batch = default_micro_batch(options.global_batch);
+  options.global_batch = options.micro_batch * ranks;
+  options.shards = ranks > kDefaultShards ? ranks : 0;
+}
+
 TrainOptions evaluation_options(Job& job, const SavedRun& run) {
   TrainOptions options = training_options(run.flags);
   // What only training needs must not refuse an evaluation on another number of ranks: batch norm
   // uses the running statistics here.
   options.accumulation = 0;
   options.batch_norm = {};
+  make_batch_for(options, job.size());
   options.recompute = Recompute::none;
   if (options.precision == Precision::tf32 && !job.backend().allow_tf32(true))
     options.precision = Precision::fp32;
@@ -51,6 +67,13 @@ void require_fit(const SavedRun& run, const data::SampleSpec& spec) {
   }
 }
 
+/// Those that opening the data skipped come before those that loading them did.
+void count_skipped(const data::SkippedRecords& skipped, EvaluationRecord& record) {
+  if (skipped.count == 0) return;
+  record.skipped_samples += skipped.count;
+  record.first_skipped = skipped.first[0];
+}
+
 /// Whether predictions are made beside loss and accuracy: where tables need them, always; of
 /// classes, where somebody asks, since every sample is loaded and computed once more.
 bool wants_metrics(data::Task task, const EvaluateFlags& flags) {
@@ -74,9 +97,11 @@ void evaluate(Job& job, const SavedRun& run, const EvaluateFlags& flags) {
     report.record = trainer.evaluate({data, data});
     report.samples = report.record.samples;
   }
+  count_skipped(data->skipped_records(), report.record);
   if (wants_metrics(report.task, flags))
     report.metrics = compute_metrics(run.trained, predict_labelled(job, run, data));
   if (job.rank() > 0) return;
+  warn_of_skipped(*data);
   warn_of_slow_operators(job.backend());
   std::cout << (flags.json ? evaluation_json(report) : evaluation_text(report)) << std::flush;
 }
@@ -94,10 +119,13 @@ int evaluate_command(const std::vector<std::string>& arguments) {
                "samples, recall, precision and F1 of each class, and the classes that are confused "
                "most; makes a second pass over the data");
   app.add_flag("--json", flags.json, "one JSON object with all numbers, --per-class's too");
-  const SavedRun run = open_saved_run(app, arguments, WeightsFile::allowed);
-  if (run.weights.empty()) return 0;
+  const SavedRunRequest request = parse_saved_run(app, arguments, WeightsFile::allowed);
+  if (request.help) return 0;
   return run_job(
-      0, nullptr, [&](Job& job) { evaluate(job, run, flags); }, run.flags.watch);
+      0,
+      nullptr,
+      [&](Job& job) { evaluate(job, open_saved_run(job, request), flags); },
+      watch_limits(request));
 }
 
 }  // namespace lockstep

@@ -152,11 +152,15 @@ std::vector<std::string> canonical_arguments(const CLI::App& app,
       result.push_back(argument);
       continue;
     }
-    const std::size_t end = std::min(argument.find('='), argument.size());
-    result.push_back("--" + canonical_name(app, argument.substr(2, end - 2)) +
-                     argument.substr(end));
+    result.push_back(canonical_flag(app, argument));
   }
   return result;
+}
+
+std::string canonical_flag(const CLI::App& app, const std::string& argument) {
+  if (!argument.starts_with("--")) return argument;
+  const std::size_t end = std::min(argument.find('='), argument.size());
+  return "--" + canonical_name(app, argument.substr(2, end - 2)) + argument.substr(end);
 }
 
 std::string flag_hint(const CLI::App& app, std::string_view name, std::string_view dashes) {

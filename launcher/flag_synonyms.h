@@ -15,6 +15,9 @@ namespace lockstep {
 std::vector<std::string> canonical_arguments(const CLI::App& app,
                                              const std::vector<std::string>& arguments);
 
+/// The same for one argument that is a flag, with or without =VALUE.
+std::string canonical_flag(const CLI::App& app, const std::string& argument);
+
 /// What to type instead of `name` (of a flag or a key, without dashes), which `app` does not have:
 /// by its meaning in other programs, as a singular or plural, or by its spelling. Empty: nothing is
 /// near enough. `dashes`: before names in the result, "--" or nothing.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/flags.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -29,16 +30,22 @@ class ConfigFile final : public CLI::ConfigBase {
     const std::string text{std::istreambuf_iterator<char>(input), {}};
     std::vector<TomlEntry> entries = read_toml(text);
     const std::string folder = take_working_folder(entries);
+    const auto data = std::ranges::find(entries, "data", &TomlEntry::key);
+    const std::string data_of_file = data == entries.end() ? "" : data->values.back();
     std::vector<CLI::ConfigItem> result;
     for (TomlEntry& entry : entries) {
       const std::string flag = "--" + entry.key;
       if (entry.key == "config" || entry.key == "help" || app_.get_option_no_throw(flag) == nullptr)
         unknown_key(entry.key);
-      if (overruled(app_, flag, entry.values.back())) continue;
-      if (raw_.saved_run && (entry.key == "init" || entry.key == "init-skip")) continue;
+      if (overruled(app_, flag, entry.values.back(), data_of_file)) continue;
+      const bool of_weights = entry.key == "init" || entry.key == "init-skip";
+      if (raw_.file == ConfigSource::saved_run && of_weights) continue;
       if (entry.key == "data") entry.values.back() = data_found_from(folder, entry.values.back());
       if (entry.key == "init") entry.values.back() = file_found_from(folder, entry.values.back());
-      raw_.ranks_from_file |= entry.key == "ranks";
+      if (raw_.file != ConfigSource::typed) {
+        raw_.ranks_from_run |= entry.key == "ranks";
+        raw_.init_from_run |= entry.key == "init";
+      }
       raw_.data_from_file |= entry.key == "data";
       CLI::ConfigItem item;
       item.name = entry.key;
@@ -81,11 +88,11 @@ namespace {
 
 TrainFlags parse(const std::vector<std::string>& arguments,
                  const StandInData* stand_in,
-                 bool saved_run) {
+                 ConfigSource source) {
   CLI::App app("Trains a model of the zoo on a data source, on one or many ranks.",
                "lockstep train");
   RawFlags raw;
-  raw.saved_run = saved_run;
+  raw.file = source;
   declare_flags(app, raw);
   app.set_config("--config", "", "TOML file of these flags; the command line wins")
       ->type_name("FILE")
@@ -98,14 +105,14 @@ TrainFlags parse(const std::vector<std::string>& arguments,
     return result;
   }
   if (app.count("--config") == 0)
-    if (const std::string file = config_of_run(raw.resume, raw.out); !file.empty()) {
+    if (const std::string config = config_of_run(raw.resume, raw.out); !config.empty()) {
       std::vector<std::string> with_file = arguments;
-      with_file.insert(with_file.end(), {"--config", file});
-      TrainFlags flags = parse(with_file, stand_in, saved_run);
-      flags.settings_from = file;
+      with_file.insert(with_file.end(), {"--config", config});
+      TrainFlags flags = parse(with_file, stand_in, ConfigSource::resumed_run);
+      flags.settings_from = config;
       return flags;
     }
-  take_init_folder(app, raw);
+  if (!raw.init_from_run) take_init_folder(app, raw);
   if (stand_in != nullptr) choose_stand_in(app, *stand_in, raw);
   return resolve_flags(app, raw);
 }
@@ -114,13 +121,13 @@ TrainFlags parse(const std::vector<std::string>& arguments,
 
 TrainFlags parse_train_flags(const std::vector<std::string>& arguments,
                              const StandInData* stand_in) {
-  return parse(arguments, stand_in, /*saved_run=*/false);
+  return parse(arguments, stand_in, ConfigSource::typed);
 }
 
 TrainFlags parse_saved_flags(const std::string& config, const std::vector<std::string>& typed) {
   std::vector<std::string> arguments{"--config", config};
   arguments.insert(arguments.end(), typed.begin(), typed.end());
-  return parse(arguments, nullptr, /*saved_run=*/true);
+  return parse(arguments, nullptr, ConfigSource::saved_run);
 }
 
 }  // namespace lockstep

@@ -31,8 +31,8 @@ struct TrainFlags {
   /// --micro-batch auto: options.micro_batch only stands in for what settle_micro_batch() finds.
   bool measures_micro_batch = false;
   WatchLimits watch;
-  int ranks = 0;                 ///< 0: auto
-  bool ranks_from_file = false;  ///< nobody typed them: a launcher may have started others
+  int ranks = 0;                ///< 0: auto
+  bool ranks_from_run = false;  ///< a run's own file says so: a launcher may have started others
   std::string device = "auto";
   std::string out;  ///< empty: runs/<time>
   bool force = false;

@@ -72,6 +72,7 @@ void write_table(const data::TableOptions& table, TomlWriter& toml) {
   toml.text("missing", name_of(table.missing));
   if (!table.dropped.empty()) toml.list("drop", table.dropped);
   if (!table.id_columns.empty()) toml.list("id-column", table.id_columns);
+  if (!table.categorical.empty()) toml.list("categorical", table.categorical);
 }
 
 void write_data(const TrainFlags& flags, TomlWriter& toml) {

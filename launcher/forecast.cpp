@@ -56,7 +56,6 @@ Forecast forecast_of(const PlanRequest& request,
                      const RankShare& last) {
   Forecast forecast;
   forecast.reduction = request.options.reduction;
-  forecast.device = asked.device;
   if (asked.step_s) {
     forecast.source = RateSource::step_ms;
     forecast.compute = fmt::format(
@@ -66,6 +65,7 @@ Forecast forecast_of(const PlanRequest& request,
     forecast.compute = rate_words(*asked.rate, request.options.precision);
     if (asked.rate->sheet) forecast.device = asked.rate->sheet->name;
   } else {
+    forecast.device = asked.device;
     forecast.compute = fmt::format(
         "the least that the peaks measured here allow: {}, {:.0f} GFLOP/s, {:.1f} GB/s{}",
         asked.device,
@@ -260,19 +260,21 @@ nlohmann::ordered_json to_json(const Forecast& forecast) {
     changes.push_back(std::move(json));
   }
   const Network& network = forecast.network;
-  return {{"predicted", true},
-          {"network",
-           {{"name", network.name},
-            {"assumed", true},
-            {"inside", json_of(network.inside)},
-            {"between", json_of(network.between)},
-            {"ranks_per_host", network.ranks_per_host}}},
-          {"compute", forecast.compute},
-          {"compute_measured", forecast.source == RateSource::step_ms},
-          {"rate_source", name_of(forecast.source)},
-          {"rate_device", forecast.device},
-          {"rows", std::move(rows)},
-          {"changes", std::move(changes)}};
+  Json json = {{"predicted", true},
+               {"network",
+                {{"name", network.name},
+                 {"assumed", true},
+                 {"inside", json_of(network.inside)},
+                 {"between", json_of(network.between)},
+                 {"ranks_per_host", network.ranks_per_host}}},
+               {"compute", forecast.compute},
+               {"compute_measured", forecast.source == RateSource::step_ms},
+               {"rate_source", name_of(forecast.source)},
+               {"rate_device", forecast.device},
+               {"rows", std::move(rows)},
+               {"changes", std::move(changes)}};
+  if (forecast.device.empty()) json.erase("rate_device");
+  return json;
 }
 
 }  // namespace lockstep

@@ -50,7 +50,7 @@ struct Forecast {
   Network network;
   RateSource source = RateSource::measured_peaks;
   std::string compute;  ///< the source and its numbers, for people
-  std::string device;   ///< whose rate it is: "H100"
+  std::string device;   ///< whose rate it is: "H100"; empty: that of a number, of no known device
   CostParameters parameters;
   Reduction reduction = Reduction::reproducible;
   std::vector<ForecastRow> rows;  ///< 1, 2, 4, ... and request.ranks, as far as they can be planned

@@ -12,6 +12,7 @@
 #include "launcher/gpt_flags.h"
 #include "launcher/job.h"
 #include "launcher/saved_run.h"
+#include "launcher/standard_output.h"
 #include "launcher/token_text.h"
 
 namespace lockstep {
@@ -73,8 +74,8 @@ void generate(const SavedRun& run,
   warn_of_slow_operators(job.backend());
   const auto print = [&](std::int32_t token) {
     std::cout << (run.trained.class_names.empty() ? std::to_string(token) + " "
-                                                  : run.trained.class_names[std::size_t(token)])
-              << std::flush;
+                                                  : run.trained.class_names[std::size_t(token)]);
+    flush_output();
   };
   for (const std::int32_t token : tokens) print(token);
   std::vector<std::int32_t> window(static_cast<std::size_t>(context));
@@ -89,7 +90,7 @@ void generate(const SavedRun& run,
         std::span(logits).subspan((seen - 1) * vocabulary, vocabulary), how, std::uint64_t(i)));
     print(tokens.back());
   }
-  std::cout << std::endl;
+  std::cout << "\n";
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "core/base/error.h"
 #include "core/base/machine.h"
+#include "launcher/shell_text.h"
 
 namespace lockstep {
 namespace {
@@ -46,11 +47,12 @@ struct HostList {
 };
 
 void add(HostList& list, const std::string& name, int slots, const std::string& entry) {
-  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  LOCKSTEP_CHECK(!name.empty() && name[0] != '-' && std::ranges::none_of(name, control) &&
-                     name.find_first_of(" ,'\"$`;|&()<>\\") == std::string::npos,
+  const bool plain =
+      plain_for_shell(name) && name[0] != '-' && name.find_first_of(",:/=+%") == std::string::npos;
+  LOCKSTEP_CHECK(plain,
                  ConfigError,
-                 "--hosts: '{}' names no host",
+                 "--hosts: '{}': expected NAME or NAME:RANKS, where a name has letters, digits, "
+                 "'.', '-', '_' and perhaps USER@ in front",
                  entry);
   list.slots += slots;
   LOCKSTEP_CHECK(list.slots <= kMostSlots,

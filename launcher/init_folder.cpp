@@ -133,6 +133,20 @@ void expect_preset(const RawFlags& raw, const RawFlags& folder, const std::strin
                  folder.gelu);
 }
 
+/// The smallest of GPT-2's presets that is as wide: rates fall with the width.
+std::string preset_of_width(std::int64_t width) {
+  std::string preset;
+  for (const std::string_view name : nn::model_names()) {
+    if (!nn::is_gpt2_preset(name)) continue;
+    preset = name;
+    nn::ModelSpec spec;
+    spec.name = preset;
+    nn::apply_gpt2_preset(spec);
+    if (spec.width >= width) break;
+  }
+  return preset;
+}
+
 }  // namespace
 
 void take_init_folder(const CLI::App& app, RawFlags& raw) {
@@ -161,6 +175,7 @@ void take_init_folder(const CLI::App& app, RawFlags& raw) {
             "--model {} contradicts {}, whose model_type is gpt2", raw.model, config.file()),
         "leave --model out: it is gpt");
   raw.model = "gpt";
+  raw.recipe = preset_of_width(of_folder.width);  // gpt's own is for characters
   flags.set("--layers", raw.layers, of_folder.layers, "n_layer");
   flags.set("--heads", raw.heads, of_folder.heads, "n_head");
   flags.set("--width", raw.width, of_folder.width, "n_embd");

@@ -15,6 +15,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "launcher/device_choice.h"
 #include "launcher/error_meeting.h"
+#include "launcher/job_network.h"
 #include "launcher/join_watch.h"
 #include "launcher/rank_discovery.h"
 #include "parallel/exchange_trial.h"
@@ -36,6 +37,7 @@ class Job::State {
   // Outlives MPI, whose end waits for every rank: one may die until then.
   std::optional<Watchdog> watchdog;
   std::optional<MpiSession> mpi;
+  JobNetwork network;
   std::unique_ptr<Communicator> plain;
   std::unique_ptr<Communicator> communicator;  // watched
   std::unique_ptr<Communicator> reaching;      // watched; by MPI that reaches GPUs, where it does
@@ -96,9 +98,17 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
     return;
   }
   const JoinWatch join(s.discovery, variables, limits.join_s);
+  const std::vector<OwnListener> before = own_listeners();
   s.mpi.emplace();
   s.plain = make_mpi_communicator(*s.mpi);
   check_against_mpi(s.discovery, s.plain->rank(), s.plain->size());
+  s.network = gather_network(*s.plain);
+  const auto transports = variables.find("OMPI_MCA_btl");
+  const std::string open =
+      close_to_strangers(opened_since(before, own_listeners()),
+                         s.network,
+                         transports == variables.end() ? std::string() : transports->second);
+  if (!open.empty() && s.plain->rank() == 0) print_warning(open, 0);
   watch(limits, launched);
   s.communicator = make_watched_communicator(
       make_mpi_communicator(*s.mpi), position(), env().check_collectives == "1");
@@ -111,7 +121,8 @@ void Job::watch(const WatchLimits& limits, bool launched) {
       position(),
       [log = &s.fault_log](const FaultRecord& record, bool speaks) { log->write(record, speaks); },
       limits,
-      launched);
+      launched,
+      s.network.addresses);
   if (const std::string& why = s.watchdog->blindness(); !why.empty() && s.plain->rank() == 0)
     print_warning(why + ": a dead or frozen rank will not be seen; open TCP between the hosts", 0);
 }

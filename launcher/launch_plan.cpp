@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/launch_plan.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <regex>
 #include <sstream>
+
+#include "launcher/shell_text.h"
 
 namespace lockstep {
 namespace {
@@ -16,11 +19,17 @@ void append(Words& words, const Words& more) {
 
 Words mpirun_words(int ranks, const LaunchSite& site, const std::string& output_folder) {
   Words words{site.mpirun, "-np", std::to_string(ranks)};
-  // What follows a colon would be options of --output-filename.
-  if (!output_folder.empty() && output_folder.find(':') == std::string::npos)
+  // mpirun hands the folder to a shell on other hosts, and takes what follows a colon for options.
+  // Another one goes without: the logs of the run have what the ranks say of themselves.
+  if (plain_for_shell(output_folder) && output_folder.find(':') == std::string::npos)
     append(words, {"--output-filename", output_folder});
   if (!site.hosts.empty()) {
     append(words, {"--host", to_string(site.hosts)});
+    // Open MPI's way to write long lists of hosts shorter breaks at such names.
+    if (std::ranges::any_of(site.hosts, [](const Host& host) {
+          return host.name.find_first_of("_@") != std::string::npos;
+        }))
+      append(words, {"--mca", "regx", "naive"});
     if (site.ssh != "ssh") append(words, {"--mca", "plm_rsh_agent", site.ssh});
     for (const std::string& name : site.carried_variables) append(words, {"-x", name});
     append(words, {"--bind-to", "core:overload-allowed"});

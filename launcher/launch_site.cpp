@@ -9,6 +9,7 @@
 #include "launcher/device_choice.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/self_start.h"
+#include "launcher/shell_text.h"
 
 namespace lockstep {
 
@@ -26,6 +27,23 @@ Launcher choose_launcher(const RunFlags& flags, const LaunchSite& site, int rank
   throw EnvironmentError("mpirun is not in PATH", "on Debian: apt install openmpi-bin");
 }
 
+namespace {
+
+/// mpirun takes the name apart at spaces, and hands it to a shell on other hosts.
+void check_ssh(const std::string& ssh, const VariableMap& variables) {
+  LOCKSTEP_CHECK(plain_for_shell(ssh),
+                 ConfigError,
+                 "--ssh '{}': expected a program, without spaces or characters that a shell "
+                 "would read; a script can call it with options",
+                 ssh);
+  const bool found = ssh.find('/') == std::string::npos ? !find_program(ssh, variables).empty()
+                                                        : access(ssh.c_str(), X_OK) == 0;
+  LOCKSTEP_CHECK(
+      found, EnvironmentError, "--ssh {}: there is no such program that can be started", ssh);
+}
+
+}  // namespace
+
 LaunchSite launch_site(const RunFlags& flags) {
   const VariableMap variables = process_variables();
   const RankDiscovery discovery = discover_rank(variables);
@@ -40,6 +58,7 @@ LaunchSite launch_site(const RunFlags& flags) {
   site.root = geteuid() == 0;
   site.slurm_allocation = discovery.slurm_allocation;
   site.hosts = flags.hosts;
+  if (!flags.hosts.empty()) check_ssh(flags.ssh, variables);
   site.ssh = flags.ssh;
   site.cores = available_cores();
   // Hosts and allocations say how many ranks they take.

@@ -2,9 +2,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <fcntl.h>
 #include <iostream>
 #include <new>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "core/base/error.h"
@@ -12,6 +14,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/host_facts.h"
 #include "launcher/memory_words.h"
+#include "launcher/standard_output.h"
 #include "launcher/uncaught.h"
 
 namespace {
@@ -54,13 +57,30 @@ void* operator new(std::size_t bytes) {
 }
 #endif
 
+namespace {
+
+/// A file that is opened later must not take the place of an output that was closed (>&-), and get
+/// its lines.
+void open_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(descriptor, F_GETFD) < 0)
+      (void)!open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  open_standard_descriptors();
   // Neither a reader that goes away nor a limit on the size of files must end the training.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  // Inherited as ignored, the ends of children would never be told.
+  std::signal(SIGCHLD, SIG_DFL);
   try {
     lockstep::report_aborts();
-    return run({argv + 1, argv + argc});
+    const int code = run({argv + 1, argv + argc});
+    lockstep::flush_output();
+    return code;
   } catch (...) {
     return lockstep::report_alone(std::current_exception());
   }

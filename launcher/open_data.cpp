@@ -61,6 +61,8 @@ void check_targets(const TrainFlags& flags, const data::SampleSpec& samples) {
 
 }  // namespace
 
+std::string_view source_kind(std::string_view data) { return data.substr(0, data.find(':')); }
+
 data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* trained) {
   if (!flags.data_from_file) return open_source(flags, trained);
   try {
@@ -72,7 +74,7 @@ data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* tr
     throw DataError(error.what(),
                     fmt::format("the run's config.toml names it: --data {}:PATH says where it "
                                 "lies now",
-                                flags.data.substr(0, flags.data.find(':'))));
+                                source_kind(flags.data)));
   }
 }
 

@@ -7,6 +7,9 @@
 
 namespace lockstep {
 
+/// "csv" of --data csv:FILE, "glyphs" of --data glyphs.
+std::string_view source_kind(std::string_view data);
+
 /// The data that the flags name; with `trained` as data::OpenOptions says of it. Throws what
 /// data::open() throws.
 data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* trained = nullptr);

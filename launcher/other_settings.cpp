@@ -2,6 +2,7 @@
 #include "launcher/other_settings.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -10,8 +11,12 @@
 #include "core/base/machine.h"
 #include "core/data/input_file.h"
 #include "launcher/host_facts.h"
+#include "launcher/open_data.h"
+#include "launcher/resume_target.h"
+#include "launcher/table_flags.h"
 #include "launcher/toml_reader.h"
 #include "launcher/working_folder.h"
+#include "parallel/run_settings.h"
 
 namespace lockstep {
 namespace {
@@ -41,10 +46,16 @@ Settings settings_in(const std::string& checkpoint) {
   }
 }
 
+/// Those that say what the samples are.
+Keys data_flags() {
+  Keys flags{"data", "val-fraction", "image-size", "context", "vocabulary", "ignore-index"};
+  for (const std::string_view flag : table_flags()) flags.emplace_back(flag.substr(2));
+  return flags;
+}
+
 /// Flags that a key of the library's stands for. The first says which of the others there are.
 const Keys& flags_of(const std::string& key) {
-  static const Keys kData{
-      "data", "val-fraction", "image-size", "context", "vocabulary", "ignore-index"};
+  static const Keys kData = data_flags();
   static const std::map<std::string, Keys> kFlags{
       {"model",
        {"model",
@@ -63,6 +74,7 @@ const Keys& flags_of(const std::string& key) {
        {"lr-schedule", "warmup-steps", "min-lr", "decay-steps", "step-every", "step-factor"}},
       {"data content", kData},
       {"validation data content", kData},
+      {std::string(kDataSample), kData},
       {"init", {"init"}},
       {"augment of the source", {"augment"}},
       {"fusion in bf16", {"fusion"}}};
@@ -81,13 +93,18 @@ std::string value_or_absent(const Settings& settings, const std::string& key) {
   return entry == settings.end() ? "absent" : entry->second;
 }
 
-/// What differs of `flags`. Where the first does, others that only one side has follow from it.
+/// What differs of `flags`. Where the first does, others that only one side has follow from it; but
+/// sources of one kind have the same flags.
 Keys lines_of(const Keys& flags, const Settings& then, const Settings& now) {
   Keys lines;
-  if (then.empty()) return lines;
+  if (then.empty() || flags.empty()) return lines;
+  const std::string first_then = value_or_absent(then, flags[0]);
+  const std::string first_now = value_or_absent(now, flags[0]);
+  const bool other_first = flags[0] == "data" ? source_kind(first_then) != source_kind(first_now)
+                                              : first_then != first_now;
   for (const std::string& flag : flags) {
-    const bool follows = !lines.empty() && lines[0].starts_with("--" + flags[0] + " ") &&
-                         then.contains(flag) != now.contains(flag);
+    const bool follows =
+        flag != flags[0] && other_first && then.contains(flag) != now.contains(flag);
     if (value_or_absent(then, flag) != value_or_absent(now, flag) && !follows)
       lines.push_back(line(flag, value_or_absent(then, flag), value_or_absent(now, flag)));
   }
@@ -103,8 +120,29 @@ std::string words_of_hash(const std::string& key, const Settings& then, const Se
                               "makes another of them or of the data",
                               lockstep_version());
   return fmt::format("the content of {}--data {} has changed",
-                     key == "data content" ? "" : "the validation part of ",
+                     key == "validation data content" ? "the validation part of " : "",
                      value_or_absent(now, "data"));
+}
+
+/// What to do.
+std::string hint_of(const OtherSettings& error, const TrainFlags& flags) {
+  const std::string own = error.checkpoint() + "/config.toml";
+  std::error_code ignored;
+  const bool by_itself =
+      std::filesystem::equivalent(config_of_run(flags.resume, flags.out), own, ignored);
+  const std::string same = by_itself
+                               ? "without flags but --resume and --out the run goes on with its "
+                                 "own settings; "
+                               : fmt::format(
+                                     "with --resume, --out and --config {} alone the run "
+                                     "goes on with its own settings; ",
+                                     own);
+  if (error.can_override()) return same + "--resume-override takes those of now";
+  return same + fmt::format(
+                    "--resume-override cannot take another optimizer, or momentum where "
+                    "there was none, since the checkpoint has the state of its own: a new "
+                    "run from its weights is --init {}/model.safetensors --out DIR",
+                    error.checkpoint());
 }
 
 }  // namespace
@@ -119,7 +157,7 @@ ConfigError in_flags(const OtherSettings& error, const TrainFlags& flags) {
     const Keys& parts = flags_of(difference.key);
     const Keys found = lines_of(parts, then, now);
     std::ranges::for_each(found, add);
-    const bool hash = difference.key == "model" || difference.key.ends_with("data content");
+    const bool hash = is_hash(difference.key);
     if (found.empty() && hash) hashes.push_back(difference.key);
     if (found.empty() && !hash)
       add(line(parts.size() == 1 ? parts[0] : difference.key, difference.then, difference.now));
@@ -131,8 +169,7 @@ ConfigError in_flags(const OtherSettings& error, const TrainFlags& flags) {
   return ConfigError(fmt::format("{}: the run was made with other settings: {}",
                                  error.checkpoint(),
                                  fmt::join(lines, "; ")),
-                     "without flags but --resume and --out the run goes on with its own settings; "
-                     "--resume-override takes those of now");
+                     hint_of(error, flags));
 }
 
 }  // namespace lockstep

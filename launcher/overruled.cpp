@@ -9,6 +9,7 @@
 #include "core/nn/zoo.h"
 #include "launcher/flag_values.h"
 #include "launcher/gpt_flags.h"
+#include "launcher/open_data.h"
 #include "launcher/table_flags.h"
 
 namespace lockstep {
@@ -50,7 +51,10 @@ bool model_overrules(const CommandLine& typed, const std::string& flag) {
   return flag == "--batch-norm" && model && (*model == "mlp" || is_gpt(*model));
 }
 
-bool data_overrules(const CommandLine& typed, const std::string& flag, std::string_view value) {
+bool data_overrules(const CommandLine& typed,
+                    const std::string& flag,
+                    std::string_view value,
+                    std::string_view data_of_file) {
   const auto data = typed.value("--data");
   if (!data) return false;
   const bool table = data->starts_with("csv:"), tokens = has_tokens(*data);
@@ -59,7 +63,8 @@ bool data_overrules(const CommandLine& typed, const std::string& flag, std::stri
   if (is_table_flag(flag)) return !table;
   if (flag == "--augment")
     return table || tokens || (!files && value.find("resized-crop") != value.npos);
-  if (flag == "--val-fraction") return true;  // it belonged to the other source
+  // Of the same kind they may be the same data at another place.
+  if (flag == "--val-fraction") return source_kind(*data) != source_kind(data_of_file);
   if (flag == "--vocabulary") return !data->starts_with("tokens:");
   return flag == "--context" && !tokens;
 }
@@ -97,10 +102,13 @@ bool optimizer_overrules(const CommandLine& typed, const std::string& flag) {
 
 }  // namespace
 
-bool overruled(const CLI::App& app, const std::string& flag, const std::string& value) {
+bool overruled(const CLI::App& app,
+               const std::string& flag,
+               const std::string& value,
+               const std::string& data_of_file) {
   const CommandLine typed(app);
   return app.count(flag) > 0 || model_overrules(typed, flag) ||
-         data_overrules(typed, flag, value) || batch_overrules(typed, flag, value) ||
+         data_overrules(typed, flag, value, data_of_file) || batch_overrules(typed, flag, value) ||
          loss_overrules(typed, flag) || optimizer_overrules(typed, flag);
 }
 

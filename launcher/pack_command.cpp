@@ -27,7 +27,7 @@ struct PackFlags {
 
 void declare(CLI::App& app, PackFlags& flags) {
   app.add_option("--data", flags.data, "images:DIR, a folder of JPEG and PNG files per class")
-      ->type_name("SOURCE");
+      ->type_name("images:DIR");
   app.add_option("--out", flags.out, "the file to write")->type_name("FILE");
   app.add_option("--image-size", flags.image_size, "short side to which larger images are shrunk")
       ->type_name("N")
@@ -64,8 +64,7 @@ data::PackOptions check(const PackFlags& flags) {
 }  // namespace
 
 int pack_command(const std::vector<std::string>& arguments) {
-  CLI::App app("Writes an image folder as one memory-mapped file that loads faster.",
-               "lockstep pack");
+  CLI::App app("Writes an image folder as one file that loads faster.", "lockstep pack");
   PackFlags flags;
   declare(app, flags);
   if (print_help(parse_command_line(app, arguments))) return 0;

@@ -111,7 +111,6 @@ struct PlannedDevice {
   bool cuda = false;
   bool known = true;  ///< false: a GPU that is not here
   std::string name, note;
-  std::uint64_t memory_limit = 0;  ///< of a GPU that --device-rate names and that is not here
 };
 
 /// `sheet`: the GPU that --device-rate names.
@@ -130,7 +129,6 @@ PlannedDevice choose(const std::string& asked, const std::optional<DeviceSheet>&
     device.note = fmt::format(
         "{}: workspace, packed copies and context are unknown, and the arena holds tensors alone",
         probe.reason);
-    if (sheet) device.memory_limit = std::uint64_t(sheet->memory_bytes);
     return device;
   }
   const DeviceChoice choice = asked == "cpu" ? DeviceChoice{} : choose_device(asked, probe, 0);
@@ -254,8 +252,10 @@ int plan_command(const std::vector<std::string>& arguments) {
   validate(flags.train.options);
   if (flags.network) make_shards_for_all(flags);
   PlannedDevice device = choose(flags.train.device, flags.rate ? flags.rate->sheet : std::nullopt);
-  // A run there could use no more.
-  if (flags.train.options.memory_limit == 0) flags.train.options.memory_limit = device.memory_limit;
+  // A run there could use no more, whichever GPU is here.
+  std::uint64_t& limit = flags.train.options.memory_limit;
+  if (limit == 0 && flags.rate && flags.rate->sheet)
+    limit = std::uint64_t(flags.rate->sheet->memory_bytes);
   const bool launched = discovery.launched_by != LaunchedBy::nobody;
   // GPUs that are not here are not counted: one, unless --ranks says more.
   const int devices = !device.cuda   ? available_cores().count

@@ -10,11 +10,19 @@
 
 namespace lockstep {
 
+/// Whose file --config is.
+enum class ConfigSource : std::uint8_t {
+  typed,        ///< the user named it
+  resumed_run,  ///< of the run that --resume names
+  saved_run,    ///< of a run whose weights are there: see parse_saved_flags()
+};
+
 /// The flags of `train` as typed, before they are checked against each other. The defaults are
-/// those that --help prints; where it says "by model", default_recipe() has them.
+/// those that --help prints.
 struct RawFlags {
   std::string config;
   std::string model = "convnet";
+  std::string recipe;  ///< no flag: the model whose default_recipe() counts; empty: `model`
   std::vector<std::string> hidden{"128"};
   std::string stem = "imagenet";
   double dropout = 0;
@@ -30,8 +38,8 @@ struct RawFlags {
   std::vector<std::string> freeze;
 
   std::string data = "glyphs";
-  bool stands_in = false;  ///< no flag: see StandInData
-  bool saved_run = false;  ///< no flag: see parse_saved_flags()
+  bool stands_in = false;                   ///< no flag: see StandInData
+  ConfigSource file = ConfigSource::typed;  ///< no flag
   double val_fraction = 0.2;
   std::int64_t image_size = 224;
   std::int64_t context = 256;
@@ -43,6 +51,7 @@ struct RawFlags {
   std::string missing = "error";
   std::vector<std::string> drop;
   std::vector<std::string> id_columns;
+  std::vector<std::string> categorical;
   std::string augment = "none";
   bool skip_bad_samples = false;
   std::string workers = "auto";
@@ -52,28 +61,24 @@ struct RawFlags {
   std::int64_t accumulation = 0;
   std::string shards = "auto";
   std::string ranks = "auto";
-  bool ranks_from_file = false, data_from_file = false;  ///< no flags: --config has them
+  bool data_from_file = false;                         ///< no flag: --config has it
+  bool ranks_from_run = false, init_from_run = false;  ///< no flags: a run's own file has them
   double epochs = 1;
   std::int64_t steps = 0;
   std::int64_t samples = 0;
 
-  std::string optimizer = "sgd";
-  double lr = 0;
-  std::string lr_schedule = "constant";
+  /// "By model", until resolve_flags() takes those that were not given from default_recipe().
+  std::string optimizer, lr_schedule, warmup_steps;
+  double lr = 0, momentum = 0, weight_decay = 0, beta2 = 0, clip_norm = 0;
   double min_lr = 0;
   std::int64_t decay_steps = 0;
-  std::string warmup_steps = "auto";
   std::int64_t step_every = 0;
   double step_factor = 0.1;
-  double momentum = 0;
   bool nesterov = false;
-  double weight_decay = 0;
   std::vector<std::string> no_decay;
   bool decay_all = false;
   double beta1 = 0.9;
-  double beta2 = 0.999;
   double eps = 1e-8;
-  double clip_norm = 0;
   std::string loss = "auto";
   double huber_delta = 1;
   double label_smoothing = 0;

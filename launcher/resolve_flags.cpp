@@ -67,9 +67,10 @@ nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
   return spec;
 }
 
-/// What the model's recipe says of the optimizer, where no flag does. Of another optimizer than the
-/// recipe's, its own defaults.
-void apply_optimizer(const CLI::App& app, const DefaultRecipe& recipe, RawFlags& raw) {
+/// `raw` with the model's default_recipe() in place of the flags that were not given; another
+/// optimizer than the recipe's has its own defaults.
+RawFlags with_recipe(const CLI::App& app, RawFlags raw) {
+  const DefaultRecipe& recipe = default_recipe(raw.recipe.empty() ? raw.model : raw.recipe);
   const auto fill = [&](const char* flag, auto& value, auto by_default) {
     if (app.count(flag) == 0) value = by_default;
   };
@@ -89,17 +90,9 @@ void apply_optimizer(const CLI::App& app, const DefaultRecipe& recipe, RawFlags&
     fill("--beta2", raw.beta2, adamw.beta2);
     fill("--weight-decay", raw.weight_decay, adamw.weight_decay);
   }
-}
-
-/// `raw` with the model's default_recipe() in place of the flags that were not given.
-RawFlags with_recipe(const CLI::App& app, RawFlags raw) {
-  const DefaultRecipe& recipe = default_recipe(raw.model);
-  apply_optimizer(app, recipe, raw);
-  if (app.count("--lr-schedule") == 0)
-    raw.lr_schedule = recipe.lr_schedule.kind == LrSchedule::Kind::cosine ? "cosine" : "constant";
-  if (app.count("--warmup-steps") == 0)
-    raw.warmup_steps = recipe.lr_schedule.warmup_ratio > 0 ? "auto" : "0";
-  if (app.count("--clip-norm") == 0) raw.clip_norm = recipe.clip_norm;
+  fill("--lr-schedule", raw.lr_schedule, recipe.lr_schedule);
+  fill("--warmup-steps", raw.warmup_steps, recipe.warmup_steps);
+  fill("--clip-norm", raw.clip_norm, recipe.clip_norm);
   return raw;
 }
 
@@ -302,7 +295,7 @@ TrainFlags resolve_flags(const CLI::App& app, const RawFlags& given) {
   flags.huber_delta = float(raw.huber_delta);
   flags.label_smoothing = float(raw.label_smoothing);
   flags.ranks = int(to_whole_number(raw.ranks));
-  flags.ranks_from_file = raw.ranks_from_file;
+  flags.ranks_from_run = raw.ranks_from_run;
   flags.device = raw.device;
   flags.watch = {.training_s = raw.timeout,
                  .start_s = raw.timeout_start,

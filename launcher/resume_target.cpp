@@ -1,37 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/resume_target.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/sha256.h"
+#include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
+#include "core/io/manifest.h"
 #include "core/io/preprocessing_file.h"
 
 namespace lockstep {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kConfigFile = "config.toml";
+
+namespace {
+
+/// Whether `checkpoint` has all its files, each as long as it was, and an undamaged config.toml.
+/// The resume itself reads every byte.
+bool looks_whole(const fs::path& checkpoint) {
+  try {
+    const std::string file = (checkpoint / io::kManifestFile).string();
+    const io::Manifest manifest = io::parse_manifest(file, data::read_text_file(file, ""));
+    const auto is_complete = [&](const auto& entry) {
+      std::error_code error;
+      return fs::file_size(checkpoint / entry.first, error) == entry.second.bytes && !error;
+    };
+    const auto config = manifest.files.find(kConfigFile);
+    return config != manifest.files.end() && std::ranges::all_of(manifest.files, is_complete) &&
+           sha256_of(data::read_text_file((checkpoint / kConfigFile).string(), "")) ==
+               config->second.sha256;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string config_in(const fs::path& folder) {
+  std::error_code error;
+  const bool ours =
+      fs::exists(folder / "history.jsonl", error) || fs::exists(folder / io::kManifestFile, error);
+  const fs::path file = folder / kConfigFile;
+  return ours && fs::is_regular_file(file, error) ? file.string() : std::string();
+}
+
+}  // namespace
+
 std::string config_of_run(const std::string& resume, const std::string& out) {
   const fs::path run = resume == "auto" ? out : resume;
   if (run.empty()) return {};
-  const auto config_in = [](const fs::path& folder) {
-    std::error_code error;
-    const bool ours =
-        fs::exists(folder / "history.jsonl", error) || fs::exists(folder / "manifest.json", error);
-    const fs::path file = folder / "config.toml";
-    return ours && fs::is_regular_file(file, error) ? file.string() : std::string();
-  };
-  if (std::string file = config_in(run); !file.empty()) return file;
+  std::vector<std::int64_t> steps;
   try {
-    const std::vector<std::int64_t> steps = io::steps_in(run / "checkpoints");
-    if (!steps.empty()) return config_in(run / "checkpoints" / io::checkpoint_name(steps.back()));
+    steps = io::steps_in(run / "checkpoints");
   } catch (const EnvironmentError&) {
     // What cannot be read is said where the run is opened.
   }
-  return {};
+  std::ranges::reverse(steps);
+  for (const std::int64_t step : steps) {
+    const fs::path checkpoint = run / "checkpoints" / io::checkpoint_name(step);
+    if (looks_whole(checkpoint)) return config_in(checkpoint);
+  }
+  return resume == "auto" && steps.empty() ? std::string() : config_in(run);
 }
 
 std::optional<data::Preprocessing> record_of_run(const std::string& resume,
@@ -45,6 +79,7 @@ std::optional<data::Preprocessing> record_of_run(const std::string& resume,
   } catch (const EnvironmentError&) {
     // What cannot be read is said where the run is opened.
   }
+  if (resume == "auto" && folders.size() == 1) return std::nullopt;  // it begins anew
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     const fs::path file = *folder / io::kPreprocessingFile;
     std::error_code error;

@@ -8,9 +8,11 @@
 
 namespace lockstep {
 
-/// The config.toml that holds the settings of what `resume` names: a checkpoint's own; that of a
-/// run (auto: the one in `out`), which its newest start has written, else its newest checkpoint's.
-/// Empty: there is none, or `resume` is.
+/// The config.toml that holds the settings of what `resume` names: a checkpoint's own; of a run
+/// (auto: the one in `out`) that of its newest checkpoint that looks whole, since a start that came
+/// to none has changed nothing. Of a run that cannot be resumed, because none of its checkpoints is
+/// whole or because it is named and has none, the run's own. Empty: `resume` is empty, or a run
+/// begins anew.
 std::string config_of_run(const std::string& resume, const std::string& out);
 
 /// How the data were prepared of what `resume` names: a checkpoint's own record; of a run (auto:

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 
 #include "core/base/env.h"
@@ -13,6 +12,7 @@
 #include "launcher/console.h"
 #include "launcher/launch_plan.h"
 #include "launcher/launch_site.h"
+#include "launcher/process_limits.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_flags.h"
 #include "launcher/run_folder.h"
@@ -34,16 +34,17 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// One line of our own, between those of the ranks.
-void say(const std::string& text) { std::cout << "lockstep run: " << text << std::endl; }
-
 class Run {
  public:
   explicit Run(const RunFlags& flags)
-      : flags_(flags), site_(launch_site(flags)), policy_(flags.max_restarts, flags.backoff_s) {
+      : flags_(flags),
+        output_(flags.train.out + "/logs/rank_0.log"),
+        site_(launch_site(flags)),
+        policy_(flags.max_restarts, flags.backoff_s) {
     RunFolder::check(out(), existing_folder(flags_.train));
     ranks_ = choose_ranks(flags_.train, site_.devices());
     launcher_ = choose_launcher(flags_, site_, ranks_);
+    if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
     fs::create_directories(out(), ignored);
     lock_.emplace(out(), RunLock::kSupervisor);
@@ -80,7 +81,10 @@ class Run {
   }
 
  private:
-  void say_share(double trained_before) const {
+  /// One line of our own, between those of the ranks.
+  void say(const std::string& text) { output_.out().line("lockstep run: " + text); }
+
+  void say_share(double trained_before) {
     const double elapsed = seconds_since(begun_);
     const double trained = std::max(0.0, standing_.trained_s - trained_before);
     say(fmt::format("{} restarts, {:.1f}% of {} was training that counts",
@@ -94,6 +98,7 @@ class Run {
     history_before_ = history_time();
     ChildPlan child;
     child.output_folder = output_folder();
+    child.inherits_output = launcher_ == Launcher::none;
     child.labelled = launcher_ == Launcher::srun;
     child.ranks_are_children =
         launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
@@ -117,8 +122,8 @@ class Run {
                     standing_.step < 0 ? "" : fmt::format(", from step {}", standing_.step)));
     std::optional<SegmentFolder> segments;
     if (child.ranks_are_children) segments.emplace(child);
-    const Ending ending = supervise(child, signals_);
-    if (child.variables["LOCKSTEP_STARTED"] == "terminal") std::cout << "\r\033[K" << std::flush;
+    const Ending ending = supervise(child, signals_, output_);
+    if (child.variables["LOCKSTEP_STARTED"] == "terminal") output_.out().pass("\r\033[K");
     return ending;
   }
 
@@ -154,7 +159,7 @@ class Run {
     return fs::last_write_time(fs::path(out()) / "history.jsonl", error);
   }
 
-  void report(const Ending& ending, Verdict verdict) const {
+  void report(const Ending& ending, Verdict verdict) {
     if (verdict == Verdict::done) return;
     if (verdict == Verdict::stopped) {
       if (ending.exit_code != int(ExitCode::requeue))
@@ -162,18 +167,18 @@ class Run {
                         ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
                                             : std::string("while they started")));
       const std::string how =
-          begins_elsewhere() ? resume_command("run", out()) : std::string("the same command");
+          begins_elsewhere() ? resume_command("run", out(), flags_.own) : "the same command";
       say(standing_.step < 0
               ? std::string("stopped, before the first checkpoint")
               : fmt::format("stopped; the run goes on from step {} with {}", standing_.step, how));
       return;
     }
     const ReportedCulprit& culprit = ending.culprit;
-    std::cout << std::flush;
-    std::cerr << fmt::format("lockstep run: the ranks ended with exit code {}; first of them:\n",
-                             ending.exit_code)
-              << (culprit.text.empty() ? "nobody said why" : culprit.text) << "\n"
-              << (culprit.hint.empty() ? "" : "hint: " + culprit.hint + "\n") << std::flush;
+    output_.err().line(
+        fmt::format("lockstep run: the ranks ended with exit code {}; first of them:\n{}{}",
+                    ending.exit_code,
+                    culprit.text.empty() ? "nobody said why" : culprit.text,
+                    culprit.hint.empty() ? "" : "\nhint: " + culprit.hint));
   }
 
   /// Returns `code`, or 75 where a stop was asked for meanwhile.
@@ -210,6 +215,7 @@ class Run {
 
   const RunFlags& flags_;
   SupervisorSignals signals_;
+  SupervisorOutput output_;
   LaunchSite site_;
   Launcher launcher_ = Launcher::none;
   int ranks_ = 1;

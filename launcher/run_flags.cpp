@@ -71,7 +71,10 @@ RunFlags parse_run_flags(const std::vector<std::string>& arguments) {
   if (!flags.help.empty()) return flags;
   flags.max_restarts = int(raw.max_restarts);
   flags.arguments = app.remaining();
-  if (!raw.hosts.empty()) flags.hosts = parse_hosts(raw.hosts);
+  for (const CLI::Option* option : app.get_options())
+    if (option->count() > 0)
+      flags.own.insert(flags.own.end(), {option->get_name(), option->results().back()});
+  if (app.count("--hosts") > 0) flags.hosts = parse_hosts(raw.hosts);
   std::vector<std::string> checked = train_arguments(flags, false);
   checked.insert(checked.end(), {"--ranks", raw.ranks});
   flags.train = parse_train_flags(checked);

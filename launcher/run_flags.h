@@ -18,6 +18,7 @@ struct RunFlags {
   double backoff_s = 5;
   double grace_s = 60;
   std::vector<std::string> arguments;  ///< those of train, as typed
+  std::vector<std::string> own;        ///< those of run, which no config.toml holds
   TrainFlags train;
   /// Not empty: the user asked for this text instead of a run.
   std::string help;

@@ -5,12 +5,15 @@
 #include <ctime>
 #include <filesystem>
 #include <limits>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "launcher/advice_words.h"
+#include "launcher/error_meeting.h"
 #include "launcher/gpu_words.h"
 #include "launcher/ledger_json.h"
 #include "launcher/metrics_file.h"
@@ -97,7 +100,7 @@ void create(const fs::path& folder, std::vector<fs::path>& created) {
 }
 
 /// Creates a folder that no other run has.
-std::string create_fresh(std::vector<fs::path>& created) {
+std::string make_fresh_folder(std::vector<fs::path>& created) {
   const std::string base = "runs/" + time_stamp();
   create("runs", created);
   std::string name = base;
@@ -125,6 +128,19 @@ bool is_of_a_start(const fs::path& path, RunFolder::Existing existing) {
 /// What save, removal and resuming of checkpoints call their folders.
 bool is_of_checkpoints(const std::string& name) {
   return io::step_of(name.substr(0, name.find(".damaged"))) || name.starts_with(".step_");
+}
+
+/// Throws ConfigError where others could exchange the files of a run while it writes them.
+void check_owner(const std::string& out) {
+  struct stat status {};
+  if (stat(out.c_str(), &status) != 0 || status.st_uid == geteuid()) return;
+  if ((status.st_mode & S_IWOTH) == 0) return;
+  throw ConfigError(
+      fmt::format("the output folder {} belongs to another user (number {}), and every user can "
+                  "write to it",
+                  out,
+                  status.st_uid),
+      "choose a folder of your own with --out, or one that only its group can write to");
 }
 
 /// Throws ConfigError where a run would begin anew over results that nothing else holds.
@@ -157,6 +173,7 @@ void RunFolder::check(const std::string& out, Existing existing) {
   };
   check_readable();
   LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
+  check_owner(out);
   bool empty = true;
   for (const auto& entry : fs::directory_iterator(out, error))
     empty = empty && is_of_a_start(entry.path(), existing);
@@ -175,11 +192,16 @@ void RunFolder::check(const std::string& out, Existing existing) {
           : "choose another --out, or write over it with --force");
 }
 
+std::string RunFolder::create_fresh() {
+  std::vector<fs::path> created;
+  return make_fresh_folder(created);
+}
+
 RunFolder::RunFolder(const std::string& out, Existing existing) : path_(out) {
   check(path_, existing);
   try {
     if (path_.empty()) {
-      path_ = create_fresh(created_);
+      path_ = make_fresh_folder(created_);
     } else {
       create(fs::path(path_).lexically_normal(), created_);
     }
@@ -215,6 +237,7 @@ void RunFolder::begin(const ResumeRecord* resumed) {
   }
   metrics_ = RunLog(file("metrics.jsonl"), resumed ? RunLog::Open::append : RunLog::Open::empty);
   if (!metrics_.error().empty()) throw EnvironmentError(metrics_.error(), kHint);
+  identity_ = identity_of(path_);
 }
 
 void RunFolder::remove_results() {
@@ -257,7 +280,27 @@ void RunFolder::write_file(const std::string& name, const std::string& text) {
   if (error || !log.error().empty()) fs::remove(temporary, error);
 }
 
+RunFolder::Identity RunFolder::identity_of(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {std::uint64_t(status.st_dev), std::uint64_t(status.st_ino)};
+}
+
+/// Says once that the folder at path_ is not the one that the run began in.
+void RunFolder::look_for_folder() {
+  if (identity_ == Identity{} || identity_of(path_) == identity_) return;
+  identity_ = {};
+  errors_.push_back(fmt::format(
+      "{}: moved or removed while the run wrote into it; its metrics and logs went with it, later "
+      "files are in a new folder of that name",
+      path_));
+  print_warning(errors_.back(), 0);
+  std::error_code error;
+  fs::create_directories(path_, error);
+}
+
 void RunFolder::on_step(const StepRecord& record) {
+  look_for_folder();
   if (results_are_old_) remove_results();
   std::vector<JsonField> fields{{"step", record.step},
                                 {"epoch", record.epoch},
@@ -295,6 +338,7 @@ void RunFolder::on_evaluation(const EvaluationRecord& record) {
 }
 
 void RunFolder::on_checkpoint(const CheckpointRecord& record) {
+  look_for_folder();
   metrics_.write_line(json_object({{"step", record.step},
                                    {"checkpoint", record.path},
                                    {"seconds", record.seconds},
@@ -324,6 +368,7 @@ void RunFolder::on_stop(const TrainSummary& summary) {
 }
 
 void RunFolder::on_end(const TrainSummary& summary) {
+  look_for_folder();
   const Ledger own = summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
   write_file(
       "summary.json",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -14,7 +15,8 @@
 namespace lockstep {
 
 /// The folder that a run writes into; rank 0's. Creating it and begin() may throw; later trouble (a
-/// full disk) never stops the training: it is collected in errors().
+/// full disk, a folder that somebody moves or removes) never stops the training: it is collected,
+/// and returned by finish().
 class RunFolder final : public TrainObserver {
  public:
   /// What may be in the folder already.
@@ -24,9 +26,14 @@ class RunFolder final : public TrainObserver {
     own_run,   ///< --resume: a run that goes on, or was cut off before its first checkpoint
   };
 
-  /// Throws ConfigError where `out` already holds something that `existing` does not allow;
+  /// Throws ConfigError where `out` already holds something that `existing` does not allow, or is
+  /// another user's and every user can write to it;
   /// EnvironmentError where that cannot be found out. An empty `out` is a folder to be named later.
   static void check(const std::string& out, Existing existing);
+
+  /// Creates a folder runs/<local time> that no other run has, and returns its path. Throws
+  /// EnvironmentError: it cannot be created.
+  static std::string create_fresh();
 
   /// Creates `out` (or a new runs/<local time>), and locks it. What is there stays as it is.
   /// Throws as check(); EnvironmentError: it cannot be created, with the system's reason, or
@@ -66,11 +73,18 @@ class RunFolder final : public TrainObserver {
   std::vector<std::string> finish();
 
  private:
+  void look_for_folder();
   void remove_created();
   void remove_results();
   void remove_earlier_run();
 
   std::string path_;
+  struct Identity {
+    std::uint64_t device = 0, inode = 0;
+    bool operator==(const Identity&) const = default;
+  };
+  static Identity identity_of(const std::string& path);
+  Identity identity_ = {};  // of the folder at path_, since begin(); zeros: not known, or gone
   std::unique_ptr<RunLock> lock_;
   std::vector<std::filesystem::path> created_;  // outermost first
   bool begun_ = false;

@@ -66,10 +66,12 @@ RunLock::RunLock(const std::string& folder, const std::string& name) : file_(fol
 }
 
 void RunLock::open_file() {
-  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0)
-    throw EnvironmentError(fmt::format("{}: cannot be created: {}", file_, std::strerror(errno)),
-                           "choose a writable place with --out DIR");
+  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor_ >= 0) return;
+  const int error = errno;
+  throw EnvironmentError(fmt::format("{}: cannot be created: {}", file_, std::strerror(error)),
+                         error == ELOOP ? "a symbolic link is not written through: remove it"
+                                        : "choose a writable place with --out DIR");
 }
 
 // A refused start removes the file that it has locked: a lock on that one keeps nobody out.

@@ -16,6 +16,7 @@
 #include "launcher/flag_values.h"
 #include "launcher/host_facts.h"
 #include "launcher/open_data.h"
+#include "launcher/predict/fields.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_origin.h"
 #include "launcher/shell_text.h"
@@ -159,10 +160,13 @@ void RunOutput::print_start() {
   if (!settings_.flags.settings_from.empty())
     console_.line(
         fmt::format("settings   {}, but for what was typed", settings_.flags.settings_from));
-  if (!options.init.empty())  // a run that goes on from a checkpoint has read none
-    console_.line(
-        fmt::format("start      {}", initial_weights_.empty() ? options.init : initial_weights_));
+  if (!initial_weights_.empty()) console_.line(fmt::format("start      {}", initial_weights_));
   console_.line(fmt::format("data       {}", format_data(*start_.data.train)));
+  const data::SkippedRecords skipped = start_.data.train->skipped_records();
+  for (const std::string& what : skipped.first)
+    console_.line(fmt::format("skipped    {}", shown(what)));
+  if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
+    console_.line(fmt::format("           and {} more", with_thousands(double(more))));
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
   console_.line(fmt::format("batch      {}", plan_batch(options, job_.size()).to_string()));

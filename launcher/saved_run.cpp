@@ -10,19 +10,30 @@
 #include "core/base/error.h"
 #include "core/data/image_folder.h"
 #include "core/data/input_file.h"
+#include "core/io/checkpoint.h"
+#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint_state.h"
 #include "core/io/preprocessing_file.h"
 #include "core/io/strict_json.h"
 #include "launcher/command_line.h"
 #include "launcher/error_meeting.h"
 #include "launcher/open_data.h"
+#include "launcher/predict/fields.h"
+#include "launcher/rank_discovery.h"
 #include "launcher/saved_weights.h"
 #include "launcher/split_arguments.h"
 #include "parallel/batch_plan.h"
+#include "parallel/exchanged_text.h"
+#include "parallel/told_error.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// What is kept of a text and of tokens for validation where no flag says.
+constexpr double kTextFraction = 0.1;
+constexpr int kMaxWarning = 1000;  // characters of what a file says
 
 bool is_there(const fs::path& file) {
   std::error_code error;
@@ -84,31 +95,93 @@ void refuse_training(const std::vector<std::string>& flags,
                                          "--steps",
                                          "--epochs",
                                          "--out",
+                                         "--samples",
+                                         "--out",
                                          "--lr",
                                          "--optimizer",
                                          "--force",
-                                         "--config"})
+                                         "--config",
+                                         "--resume",
+                                         "--resume-override"})
     refuse(refused);
   for (const std::string_view refused : fixed) refuse(refused);
 }
 
-SavedRun open_run(const std::string& folder,
-                  std::vector<std::string> flags,
+/// What is fixed where a run says what the model is and how its samples are made.
+void refuse_other_model(const std::vector<std::string>& flags, const std::string& command) {
+  refuse_training(flags,
+                  command,
+                  {"--init",
+                   "--model",
+                   "--hidden",
+                   "--stem",
+                   "--layers",
+                   "--heads",
+                   "--width",
+                   "--bias",
+                   "--tied-head",
+                   "--gelu",
+                   "--image-size",
+                   "--task",
+                   "--label-column",
+                   "--drop",
+                   "--id-column",
+                   "--categorical"});
+  LOCKSTEP_CHECK(!typed(flags, "--seed"),
+                 ConfigError,
+                 "--seed cannot be combined with {} --from: the run's own seed has chosen its "
+                 "validation part, and another would choose training samples as well",
+                 command);
+}
+
+/// "validation data content" in the settings of the newest checkpoint; empty: there is none.
+std::string validation_content(const fs::path& folder) {
+  try {
+    fs::path checkpoint = folder;
+    if (!is_there(folder / io::kManifestFile)) {
+      const std::vector<std::int64_t> steps = io::steps_in(folder / "checkpoints");
+      if (steps.empty()) return {};
+      checkpoint = folder / "checkpoints" / io::checkpoint_name(steps.back());
+    }
+    const std::string file = (checkpoint / io::kStateFile).string();
+    const io::CheckpointState state = io::parse_state(file, data::read_text_file(file, ""));
+    for (const auto& [key, value] : state.settings)
+      if (key == "validation data content") return value;
+  } catch (const Error&) {
+    // Whoever wants the checkpoint itself says what is wrong with it.
+  }
+  return {};
+}
+
+/// With the --data of `run.flags`, which came without --val-fraction.
+void take_all_unless_own(SavedRun& run, TrainFlags own, const fs::path& folder) {
+  run.flags.val_fraction = 1;
+  if (source_kind(own.data) != source_kind(run.flags.data)) return;
+  own.data = run.flags.data;
+  run.with_other_data = std::move(own);
+  run.validation_content = validation_content(folder);
+}
+
+/// Of the run or checkpoint `folder`.
+SavedRun open_run(const fs::path& folder,
+                  const std::vector<std::string>& flags,
                   const std::string& command) {
-  const SavedWeights saved = find_weights(folder);
-  const fs::path path = saved.folder;
   SavedRun run;
-  run.weights = saved.file().string();
-  refuse_training(
-      flags, command, {"--init", "--model", "--task", "--label-column", "--drop", "--id-column"});
-  const std::string config = (path / "config.toml").string();
-  run.trained = find_record(path, parse_saved_flags(config, {}));
-  const bool names_device = typed(flags, "--device");
-  run.names_data = typed(flags, "--data");
-  const bool all_of_data = run.names_data && !typed(flags, "--val-fraction");
+  run.weights = SavedWeights{folder}.file().string();
+  refuse_other_model(flags, command);
+  const std::string config = (folder / "config.toml").string();
+  const TrainFlags own = parse_saved_flags(config, {});
+  run.trained = find_record(folder, own);
   run.flags = parse_saved_flags(config, flags);
-  if (all_of_data) run.flags.val_fraction = 1;
-  if (names_device) run.device = run.flags.device;
+  run.flags.model.context = own.model.context;
+  LOCKSTEP_CHECK(run.flags.context <= own.model.context,
+                 ConfigError,
+                 "--context {} is longer than the {} positions of the run's model",
+                 run.flags.context,
+                 own.model.context);
+  run.names_data = typed(flags, "--data");
+  if (run.names_data && !typed(flags, "--val-fraction")) take_all_unless_own(run, own, folder);
+  if (typed(flags, "--device")) run.device = run.flags.device;
   return run;
 }
 
@@ -145,39 +218,129 @@ SavedRun open_weights_file(const std::vector<std::string>& flags, const std::str
   return run;
 }
 
+SavedRun open_found(const SavedRunRequest& request, const fs::path& folder) {
+  SavedRun run = request.from.empty() ? open_weights_file(request.flags, request.command)
+                                      : open_run(folder, request.flags, request.command);
+  if (run.flags.measures_micro_batch)
+    run.flags.options.micro_batch = default_micro_batch(run.flags.options.global_batch);
+  return run;
+}
+
+/// The checkpoint that rank 0 finds below `from`, as a path from there.
+std::string find_together(Job& job, const fs::path& from) {
+  const auto look = [&] {
+    try {
+      const std::string found = find_weights(from).folder.lexically_relative(from).string();
+      return told_text(nlohmann::json{{"below", found}});
+    } catch (...) {
+      return told_text(told_error(std::current_exception()));
+    }
+  };
+  const nlohmann::json found = nlohmann::json::parse(
+      broadcast_text(job.host_communicator(), job.rank() == 0 ? look() : std::string()));
+  if (found.contains("error")) throw_told(found);
+  return found["below"].get<std::string>();
+}
+
+/// The run's own part of --data, of which `all` was opened, where these are the run's data; null:
+/// they are others, nobody knows, or it is no smaller, as where the source has a validation part.
+std::shared_ptr<const data::Dataset> open_own_part(const SavedRun& run, const data::Dataset& all) {
+  const TrainFlags& own = *run.with_other_data;
+  TrainFlags flags = run.flags;
+  flags.val_fraction = own.val_fraction;
+  std::shared_ptr<const data::Dataset> part, as_trained;
+  try {
+    part = open_data(flags, &run.trained).validation;
+    as_trained = open_data(own, &run.trained).validation;
+  } catch (const Error&) {
+    return nullptr;  // too few samples for such a part: they are not the run's
+  }
+  if (!part || !as_trained || part->size() >= all.size()) return nullptr;
+  const int rank = launched_rank(process_variables());
+  if (run.validation_content.empty()) {
+    print_warning(
+        fmt::format("the run has no checkpoint that tells whether it was trained on --data "
+                    "{}, of which all is taken; if it was, take the run's validation part "
+                    "with --val-fraction {}",
+                    own.data,
+                    own.val_fraction > 0 ? own.val_fraction : kTextFraction),
+        rank);
+    return nullptr;
+  }
+  if (fmt::format("{:016x}", as_trained->fingerprint()) != run.validation_content) return nullptr;
+  print_warning(fmt::format("the run was trained on --data {}: its validation part alone is taken; "
+                            "--val-fraction 1 takes all",
+                            own.data),
+                rank);
+  return part;
+}
+
 }  // namespace
 
-SavedRun open_saved_run(CLI::App& app,
-                        const std::vector<std::string>& arguments,
-                        WeightsFile file) {
+SavedRunRequest parse_saved_run(CLI::App& app,
+                                const std::vector<std::string>& arguments,
+                                WeightsFile file) {
   std::string folder;
   app.add_option("--from", folder, "folder of a run, or of a checkpoint")->type_name("DIR");
   app.footer(
       "Flags of lockstep train about data and precision (--data, --micro-batch, --precision, ...) "
       "overrule those of the run.");
   const SplitArguments split = split_arguments(app, arguments);
-  if (print_help(parse_command_line(app, split.own, "lists its flags"))) return {};
+  app.allow_extras();  // declares that flags of train are taken, for completion
+  if (print_help(parse_command_line(app, split.own, "lists its flags"))) return {.help = true};
   const bool from_file =
       folder.empty() && file == WeightsFile::allowed && typed(split.train, "--init");
   LOCKSTEP_CHECK(!folder.empty() || from_file, ConfigError, "{} needs --from DIR", app.get_name());
-  SavedRun run = from_file ? open_weights_file(split.train, app.get_name())
-                           : open_run(folder, split.train, app.get_name());
-  if (run.flags.measures_micro_batch)
-    run.flags.options.micro_batch = default_micro_batch(run.flags.options.global_batch);
-  return run;
+  return {.command = app.get_name(), .from = folder, .flags = split.train};
+}
+
+WatchLimits watch_limits(const SavedRunRequest& request) {
+  try {
+    if (request.from.empty()) return parse_train_flags(request.flags).watch;
+    return parse_saved_flags((fs::path(request.from) / "config.toml").string(), request.flags)
+        .watch;
+  } catch (const Error&) {
+    return {};  // said where the run is opened
+  }
+}
+
+SavedRun open_saved_run(Job& job, const SavedRunRequest& request) {
+  if (request.from.empty()) return open_found(request, {});
+  const fs::path from = request.from;
+  const std::string below = find_together(job, from);
+  return open_found(request, below == "." ? from : from / below);
+}
+
+SavedRun open_saved_run(CLI::App& app,
+                        const std::vector<std::string>& arguments,
+                        WeightsFile file) {
+  const SavedRunRequest request = parse_saved_run(app, arguments, file);
+  if (request.help) return {};
+  return open_found(request, request.from.empty() ? fs::path() : find_weights(request.from).folder);
 }
 
 std::shared_ptr<const data::Dataset> open_labelled(const SavedRun& run) {
   const data::DataSplit data = open_data(run.flags, &run.trained);
-  LOCKSTEP_CHECK(data.validation != nullptr && data.validation->size() > 0,
-                 ConfigError,
-                 "--data {} has no validation part; --val-fraction makes one",
-                 run.flags.data);
+  if (data.validation == nullptr || data.validation->size() == 0)
+    throw ConfigError(fmt::format("--data {} has no validation part", run.flags.data),
+                      run.flags.data.starts_with("synthetic")
+                          ? "synthetic samples are noise, for measuring speed"
+                          : "--val-fraction makes one");
+  if (run.with_other_data)
+    if (const auto own = open_own_part(run, *data.validation)) return own;
   return data.validation;
 }
 
 void warn_of_slow_operators(const Backend& backend) {
   for (const std::string& notice : backend.notices()) print_warning(notice, 0);
+}
+
+void warn_of_skipped(const data::Dataset& data) {
+  const data::SkippedRecords skipped = data.skipped_records();
+  for (const std::string& what : skipped.first)
+    print_warning(fmt::format("skipped: {}", shown(what, kMaxWarning)), 0);
+  if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
+    print_warning(fmt::format("skipped: {} more", more), 0);
 }
 
 ModelFunction model_of(const SavedRun& run, const data::SampleSpec& spec) {

@@ -2,7 +2,6 @@
 #include "launcher/scale_command.h"
 
 #include <filesystem>
-#include <iostream>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -22,8 +21,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-void announce(const std::string& text) { std::cout << "lockstep scale: " << text << std::endl; }
 
 /// A file in full, or the one before it.
 void write_whole(const fs::path& file, std::string_view text) {
@@ -86,7 +83,7 @@ class Scale {
     const std::size_t done = std::size_t(std::ranges::count(subject_.runs, "", &ScaleRun::error));
     subject_.complete = done == wanted;
     write();
-    std::cout << "\n" << scale_text(subject_, result_) << "\n" << std::flush;
+    output_.out().pass(fmt::format("\n{}\n", scale_text(subject_, result_)));
     announce(fmt::format(
         "{} of {} runs done; {}/scale.txt, .md, .csv, .json, .svg", done, wanted, flags_.out));
     if (subject_.complete) return 0;
@@ -100,6 +97,8 @@ class Scale {
   }
 
  private:
+  void announce(const std::string& text) { output_.out().line("lockstep scale: " + text); }
+
   /// Also by a signal that came while nobody read them, between two runs.
   bool stop_asked() {
     signals_->read();
@@ -119,7 +118,7 @@ class Scale {
     run.folder = fmt::format(
         "{}/runs/{}-{}-{}", flags_.out, name_of(experiment.mode), experiment.ranks, repeat);
     run.log = run.folder + ".log";
-    run.error = starter_.start(experiment, run.folder, run.log, *signals_);
+    run.error = starter_.start(experiment, run.folder, run.log, *signals_, output_);
     if (signals_->requested()) return;  // cut off
     try {
       if (run.error.empty()) run.times = read_run_times(run.folder);
@@ -178,6 +177,7 @@ class Scale {
   std::vector<Experiment> experiments_;
   std::optional<RunLock> lock_;
   std::optional<SupervisorSignals> signals_;
+  SupervisorOutput output_;
   ScaleSubject subject_;
   std::optional<Machine> machine_;
   Workload work_;

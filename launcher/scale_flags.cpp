@@ -203,7 +203,7 @@ ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments) {
   if (!raw.predict.empty())
     flags.predict = parse_counts("--predict", raw.predict, 1, kMostScaleRanks);
   if (!raw.network.empty()) flags.network = open_network(raw.network);
-  if (!raw.hosts.empty()) flags.run.hosts = parse_hosts(raw.hosts);
+  if (app.count("--hosts") > 0) flags.run.hosts = parse_hosts(raw.hosts);
   flags.repeats = int(raw.repeats);
   flags.steps = raw.steps;
   flags.sbatch = flags.run.launcher == "sbatch";

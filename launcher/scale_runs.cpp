@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 
 #include "core/base/error.h"
 #include "launcher/launch_site.h"
@@ -36,17 +35,16 @@ std::string error_in(const std::string& log) {
 }
 
 /// Ends the job whose number sbatch has written, or says that people have to.
-void cancel_job(const std::string& number_file, int ranks) {
+void cancel_job(const std::string& number_file, int ranks, SupervisorOutput& output) {
   std::ifstream stream(number_file);
   std::string number;
   std::getline(stream, number);
   number = number.substr(0, number.find(';'));
   if (number.empty()) {
-    std::cerr << fmt::format(
-                     "warning: sbatch was stopped before it told a job's number: "
-                     "scancel --me --name lockstep-scale-{} ends one that it submitted\n",
-                     ranks)
-              << std::flush;
+    output.err().line(
+        fmt::format("warning: sbatch was stopped before it told a job's number: "
+                    "scancel --me --name lockstep-scale-{} ends one that it submitted",
+                    ranks));
     return;
   }
   const std::string scancel = find_program("scancel", process_variables());
@@ -55,10 +53,9 @@ void cancel_job(const std::string& number_file, int ranks) {
     ChildPlan child;
     child.command = {scancel, number};
     child.grace_s = kGraceSeconds;
-    if (supervise(child, unasked).exit_code == 0) return;
+    if (supervise(child, unasked, output).exit_code == 0) return;
   }
-  std::cerr << fmt::format("warning: job {0} was not cancelled: scancel {0}\n", number)
-            << std::flush;
+  output.err().line(fmt::format("warning: job {0} was not cancelled: scancel {0}", number));
 }
 
 }  // namespace
@@ -125,7 +122,8 @@ std::vector<std::string> ScaleRuns::command(const Experiment& experiment,
 std::string ScaleRuns::start(const Experiment& experiment,
                              const std::string& folder,
                              const std::string& log,
-                             SupervisorSignals& signals) const {
+                             SupervisorSignals& signals,
+                             SupervisorOutput& output) const {
   ChildPlan child;
   child.command = command(experiment, folder, log);
   child.grace_s = kGraceSeconds;
@@ -134,8 +132,8 @@ std::string ScaleRuns::start(const Experiment& experiment,
   if (launcher_ != Launcher::none) child.variables["LOCKSTEP_STARTED"] = "plain";
   std::optional<SegmentFolder> segments;
   if (child.ranks_are_children) segments.emplace(child);
-  const Ending ending = supervise(child, signals);
-  if (flags_.sbatch && ending.stop_asked) cancel_job(log + ".job", experiment.ranks);
+  const Ending ending = supervise(child, signals, output);
+  if (flags_.sbatch && ending.stop_asked) cancel_job(log + ".job", experiment.ranks, output);
   if (ending.exit_code == 0) return {};
   const std::string why = error_in(log);
   return fmt::format("{} ranks, {}: exit code {}{}{}; see {}",

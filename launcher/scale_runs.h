@@ -7,7 +7,7 @@
 
 #include "launcher/launch_plan.h"
 #include "launcher/scale_result.h"
-#include "launcher/supervisor_signals.h"
+#include "launcher/supervisor.h"
 
 namespace lockstep {
 
@@ -26,7 +26,8 @@ class ScaleRuns {
   std::string start(const Experiment& experiment,
                     const std::string& folder,
                     const std::string& log,
-                    SupervisorSignals& signals) const;
+                    SupervisorSignals& signals,
+                    SupervisorOutput& output) const;
 
  private:
   std::vector<std::string> command(const Experiment& experiment,

@@ -3,9 +3,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <fcntl.h>
-#include <iostream>
-#include <poll.h>
 #include <sstream>
 #include <unistd.h>
 
@@ -13,6 +10,7 @@
 #include "core/base/error.h"
 #include "launcher/device_choice.h"
 #include "launcher/launch_plan.h"
+#include "launcher/process_limits.h"
 #include "launcher/restart_policy.h"
 #include "launcher/segment_folder.h"
 #include "launcher/supervisor.h"
@@ -37,10 +35,10 @@ int choose_ranks(const TrainFlags& flags, int devices) {
 }
 
 void check_launched_ranks(const TrainFlags& flags, int ranks) {
-  if (flags.ranks == 0 || flags.ranks == ranks || flags.ranks_from_file) return;
+  if (flags.ranks == 0 || flags.ranks == ranks || flags.ranks_from_run) return;
   throw ConfigError(
       fmt::format("--ranks {} contradicts the launcher, which started {}", flags.ranks, ranks),
-      "leave out --ranks under mpirun and srun");
+      "leave out --ranks, and ranks in a --config file, under mpirun and srun");
 }
 
 StartConditions start_conditions(const std::string& device,
@@ -89,7 +87,7 @@ std::string idle_words(const TrainFlags& flags, int ranks, int devices, const ch
 StartPlan plan_in_slurm(const TrainFlags& flags, const StartConditions& conditions) {
   const RankDiscovery& discovery = conditions.discovery;
   StartPlan plan;
-  if (flags.ranks > 1 && !flags.ranks_from_file) {
+  if (flags.ranks > 1 && !flags.ranks_from_run) {
     throw EnvironmentError(
         fmt::format("--ranks {}: inside a Slurm allocation, srun starts the ranks", flags.ranks),
         fmt::format("use: srun --mpi=pmix -n {} lockstep {} ...", flags.ranks, conditions.command));
@@ -126,7 +124,7 @@ StartPlan plan_start(const TrainFlags& flags,
     return plan;
   }
   if (conditions.mpirun.empty()) {
-    LOCKSTEP_CHECK(flags.ranks == 0 || flags.ranks_from_file,
+    LOCKSTEP_CHECK(flags.ranks == 0 || flags.ranks_from_run,
                    EnvironmentError,
                    "--ranks {}: {}",
                    ranks,
@@ -164,23 +162,10 @@ std::string find_program(const std::string& program, const VariableMap& variable
   return {};
 }
 
-namespace {
-
-/// mpirun ends at the first line that nobody can read: such an output is replaced by none.
-void replace_closed_output() {
-  pollfd output{STDOUT_FILENO, POLLOUT, 0};
-  const bool usable = poll(&output, 1, 0) >= 0 && (output.revents & (POLLNVAL | POLLERR)) == 0;
-  if (usable) return;
-  const int null = open("/dev/null", O_WRONLY);
-  if (null < 0 || null == STDOUT_FILENO) return;
-  dup2(null, STDOUT_FILENO);
-  close(null);
-}
-
-}  // namespace
-
 int start(const StartPlan& plan, const StartManner& manner) {
-  replace_closed_output();
+  check_limits(plan.ranks);
+  SupervisorOutput output(manner.log);
+  if (!plan.message.empty()) output.out().line(plan.message);
   ChildPlan child;
   child.command = plan.command;
   child.ranks_are_children = true;
@@ -188,7 +173,7 @@ int start(const StartPlan& plan, const StartManner& manner) {
   child.variables["LOCKSTEP_STARTED"] = manner.terminal ? "terminal" : "plain";
   const SegmentFolder segments(child);
   SupervisorSignals signals;
-  const Ending ending = supervise(child, signals);
+  const Ending ending = supervise(child, signals, output);
   const Attempt attempt{.exit_code = ending.exit_code,
                         .stop_asked = ending.stop_asked,
                         .out_of_grace = ending.out_of_grace};
@@ -197,8 +182,8 @@ int start(const StartPlan& plan, const StartManner& manner) {
   if (text.empty() && ending.exit_code > 128)
     text = fmt::format("the ranks ended with exit code {}, and nobody said why", ending.exit_code);
   if (!ending.culprit.said && !text.empty())
-    std::cerr << "error: " << text << "\n"
-              << (manner.hint.empty() ? "" : fmt::format("hint: {}\n", manner.hint)) << std::flush;
+    output.err().line(
+        fmt::format("error: {}{}", text, manner.hint.empty() ? "" : "\nhint: " + manner.hint));
   return ending.exit_code;
 }
 

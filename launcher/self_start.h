@@ -60,6 +60,7 @@ std::string find_program(const std::string& program, const VariableMap& variable
 /// How start() treats the ranks. As it is: those of a training, which end with a checkpoint.
 struct StartManner {
   bool terminal = false;  ///< standard output is one, for the ranks to know
+  std::string log = {};   ///< of rank 0, for a line about an output that is lost; empty: none
   /// From the wish to stop, at the end of a step, until the ranks are ended: all the time it takes.
   double grace_s = std::numeric_limits<double>::infinity();
   /// For ranks that ended without a word; empty: none.
@@ -68,10 +69,11 @@ struct StartManner {
       "checkpoint";
 };
 
-/// Runs `plan.command` under supervise() and returns its exit code: streams pass through, signals
+/// Says plan.message, runs `plan.command` under supervise() and returns its exit code: what is said
+/// passes through, signals
 /// become a wish to stop, and end the ranks after the grace time; a second SIGINT ends them at
 /// once. 75 where they were stopped, either way. A rank that could not say why it ended is named on
-/// standard error. Throws EnvironmentError: it cannot be started.
+/// standard error. Throws EnvironmentError: it cannot be started, or check_limits().
 int start(const StartPlan& plan, const StartManner& manner);
 
 /// Path of this program.

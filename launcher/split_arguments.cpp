@@ -7,6 +7,12 @@
 namespace lockstep {
 namespace {
 
+/// Which option of `app` the flag `argument` is, with or without =VALUE; null: none.
+const CLI::Option* option_of(const CLI::App& app, const std::string& argument) {
+  const std::string flag = canonical_flag(app, argument);
+  return app.get_option_no_throw(flag.substr(0, flag.find('=')));
+}
+
 bool takes_value(const CLI::Option* option) {
   return option == nullptr || option->get_items_expected_max() > 0;
 }
@@ -31,16 +37,15 @@ SplitArguments split_arguments(const CLI::App& app, const std::vector<std::strin
       words.push_back(argument);
       continue;
     }
-    const std::size_t equals = argument.find('=');
-    const std::string name = argument.substr(0, equals);
-    const CLI::Option* own = app.get_option_no_throw(name);
-    const CLI::Option* option = own != nullptr ? own : train.get_option_no_throw(name);
-    std::vector<std::string>& side = own != nullptr ? result.own : result.train;
-    side.push_back(argument);
-    if (equals == std::string::npos && takes_value(option) && i + 1 < arguments.size())
+    const bool is_own = option_of(app, argument) != nullptr;
+    const CLI::App& taker = is_own ? app : train;
+    const CLI::Option* option = option_of(taker, argument);
+    std::vector<std::string>& side = is_own ? result.own : result.train;
+    side.push_back(canonical_flag(taker, argument));
+    const bool has_value = argument.find('=') != std::string::npos;
+    if (!has_value && takes_value(option) && i + 1 < arguments.size())
       side.push_back(arguments[++i]);
   }
-  result.train = canonical_arguments(train, result.train);
   if (!takes_words) {
     result.train.insert(result.train.end(), words.begin(), words.end());
   } else if (!words.empty()) {

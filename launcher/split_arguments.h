@@ -13,7 +13,8 @@ struct SplitArguments {
   std::vector<std::string> train;  ///< flags of train, and what nobody knows
 };
 
-/// Which of `arguments` are flags of `app`, with their values, and which are not. A word without a
+/// Which of `arguments` are flags of `app`, with their values, and which are not; each by its own
+/// name, whichever of canonical_arguments() was typed. A word without a
 /// flag is `app`'s where that has positional arguments, also behind "--".
 SplitArguments split_arguments(const CLI::App& app, const std::vector<std::string>& arguments);
 

@@ -25,12 +25,10 @@ ImageShape usual_images(const RawFlags& raw) {
 }
 
 data::DataSplit zero_tokens(const TrainFlags& flags) {
-  auto zeros = std::make_shared<std::vector<std::uint16_t>>(std::size_t(flags.context) + 1);
-  data::TokenSequence sequence;
-  sequence.tokens = *zeros;
-  sequence.owner = zeros;
-  sequence.description = fmt::format("tokens, {} a sample", flags.context);
-  sequence.vocabulary = flags.vocabulary > 0 ? flags.vocabulary : kGpt2Vocabulary;
+  const data::TokenSequence sequence = data::whole_sequence(
+      data::tokens_in_memory(std::vector<std::uint16_t>(std::size_t(flags.context) + 1)),
+      fmt::format("tokens, {} a sample", flags.context),
+      flags.vocabulary > 0 ? flags.vocabulary : kGpt2Vocabulary);
   return {data::random_windows(sequence, flags.context, flags.options.seed, flags.ignore_index),
           data::windows_in_order(sequence, flags.context, flags.ignore_index)};
 }

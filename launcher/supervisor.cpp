@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/io/run_log.h"
 #include "launcher/child_process.h"
 #include "launcher/idle_launcher.h"
 #include "launcher/process_table.h"
@@ -23,7 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kKillAfterSeconds = 5;
-constexpr int kSlowReaderMs = 200;
+/// For a reader to take what is left after the end, and where a stop was asked for.
+constexpr int kPatienceMs = 1000, kStoppingPatienceMs = 200;
 
 /// Kills and reaps every descendant that the launcher, now gone, has left; theirs become ours.
 /// `others` were children of this process before: a shell that became it by exec had started them.
@@ -44,16 +46,17 @@ void end_leftovers(pid_t group, const std::vector<pid_t>& others) {
 
 class Supervision {
  public:
-  Supervision(const ChildPlan& plan, SupervisorSignals& signals)
+  Supervision(const ChildPlan& plan, SupervisorSignals& signals, SupervisorOutput& output)
       : plan_(plan),
         signals_(signals),
+        output_(output),
         out_text_(plan.output_folder, "stdout"),
         err_text_(plan.output_folder, "stderr") {}
 
   Ending run() {
     // Whatever a killed launcher leaves becomes a child of this process, and can be found.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (plan_.labelled) out_.emplace();
+    if (!plan_.inherits_output) out_.emplace();
     const std::vector<pid_t> others = children_of(getpid());
     child_ = spawn(
         plan_.command, plan_.variables, signals_.before(), out_ ? out_->write : -1, err_.write);
@@ -76,9 +79,9 @@ class Supervision {
     if (errors_.deserted() && ending.exit_code == int(ExitCode::error))
       ending.exit_code = int(ExitCode::collective_timeout);
     if (launcher_hung_)
-      pass_on(STDERR_FILENO,
-              fmt::format("warning: {} did not end although its ranks had, and was killed\n",
-                          plan_.command[0]));
+      output_.err().line(fmt::format(
+          "warning: {} did not end although its ranks had, and was killed", plan_.command[0]));
+    output_.finish(signals_.requested() ? kStoppingPatienceMs : kPatienceMs);
     ending.stop_asked = signals_.requested();
     ending.out_of_grace = stage_ >= Stage::terminated;
     ending.culprit = errors_.culprit();
@@ -116,37 +119,18 @@ class Supervision {
     }
   }
 
-  /// Waits for a slow reader; but once a stop is asked for, none may hold up what is to follow, and
-  /// what it does not take in time is lost. One that has gone away does not stop the training.
-  void pass_on(int descriptor, std::string_view text) {
-    while (!text.empty()) {
-      std::array<pollfd, 2> waited{pollfd{descriptor, POLLOUT, 0},
-                                   pollfd{signals_.descriptor(), POLLIN, 0}};
-      const bool stopping = signals_.requested();
-      poll(waited.data(), waited.size(), stopping ? kSlowReaderMs : -1);
-      if (waited[1].revents != 0) signals_.read();
-      if (waited[0].revents == 0) {
-        if (stopping && waited[1].revents == 0) return;
-        continue;
-      }
-      // A pipe that is ready takes that much without blocking.
-      const ssize_t written =
-          ::write(descriptor, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
-      if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (written <= 0) return;
-      text.remove_prefix(std::size_t(written));
-    }
-  }
-
   /// Sleeps until there is something to read or a signal, or a deadline may have passed.
   void wait() {
-    std::array<pollfd, 3> waited{pollfd{signals_.descriptor(), POLLIN, 0},
+    std::array<pollfd, 5> waited{pollfd{signals_.descriptor(), POLLIN, 0},
                                  pollfd{err_.read, POLLIN, 0},
-                                 pollfd{out_ ? out_->read : -1, POLLIN, 0}};
+                                 pollfd{out_ ? out_->read : -1, POLLIN, 0},
+                                 output_.out().waited(),
+                                 output_.err().waited()};
     poll(waited.data(), waited.size(), signals_.requested() ? 100 : 1000);
     if (waited[0].revents != 0) signals_.read();
     if (waited[1].revents != 0 && !read_errors()) err_.close_read();
     if (waited[2].revents != 0 && !read_output()) out_->close_read();
+    output_.push();
   }
 
   /// What was written before the end. Somebody outside of our reach may hold the other end open.
@@ -161,22 +145,21 @@ class Supervision {
       }
     }
     if (plan_.labelled) {
-      pass_on(STDOUT_FILENO, out_text_.end());
-      pass_on(STDERR_FILENO, errors_.take(err_text_.end()));
+      output_.out().pass(out_text_.end());
+      output_.err().pass(errors_.take(err_text_.end()));
     }
-    pass_on(STDERR_FILENO, errors_.end());
+    output_.err().pass(errors_.end());
   }
 
   bool read_errors() {
     const std::string_view piece = read_piece(err_.read);
-    pass_on(STDERR_FILENO,
-            errors_.take(plan_.labelled ? err_text_.take(piece) : std::string(piece)));
+    output_.err().pass(errors_.take(plan_.labelled ? err_text_.take(piece) : std::string(piece)));
     return !piece.empty();
   }
 
   bool read_output() {
     const std::string_view piece = read_piece(out_->read);
-    pass_on(STDOUT_FILENO, out_text_.take(piece));
+    output_.out().pass(plan_.labelled ? out_text_.take(piece) : std::string(piece));
     return !piece.empty();
   }
 
@@ -190,6 +173,7 @@ class Supervision {
 
   const ChildPlan& plan_;
   SupervisorSignals& signals_;
+  SupervisorOutput& output_;
   std::optional<Pipe> out_;
   Pipe err_;
   LabelledOutput out_text_, err_text_;
@@ -204,8 +188,29 @@ class Supervision {
 
 }  // namespace
 
-Ending supervise(const ChildPlan& plan, SupervisorSignals& signals) {
-  return Supervision(plan, signals).run();
+void SupervisorOutput::push() {
+  out_.push();
+  err_.push();
+  if (const auto trouble = out_.trouble()) tell(*trouble, err_);
+  if (const auto trouble = err_.trouble()) tell(*trouble, out_);
+}
+
+void SupervisorOutput::finish(int patience_ms) {
+  push();
+  out_.finish(patience_ms);
+  err_.finish(patience_ms);
+  push();
+}
+
+void SupervisorOutput::tell(const std::string& trouble, OutputRelay& other) {
+  const bool kept = !log_.empty() && access(log_.c_str(), W_OK) == 0;
+  const std::string text = fmt::format("warning: {}; the ranks go on", trouble);
+  other.line(kept ? fmt::format("{}, and {} has what rank 0 says", text, log_) : text);
+  if (kept) RunLog(log_, RunLog::Open::append).write_line(text);
+}
+
+Ending supervise(const ChildPlan& plan, SupervisorSignals& signals, SupervisorOutput& output) {
+  return Supervision(plan, signals, output).run();
 }
 
 }  // namespace lockstep

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/env.h"
+#include "launcher/output_relay.h"
 #include "launcher/output_watch.h"
 #include "launcher/supervisor_signals.h"
 
@@ -14,12 +16,37 @@ namespace lockstep {
 struct ChildPlan {
   std::vector<std::string> command;  ///< the first is a path
   VariableMap variables;             ///< beside those of this process
+  /// Standard output stays that of this process: of a child that bears the loss of its reader, as
+  /// a rank does and mpirun does not.
+  bool inherits_output = false;
   /// Its lines begin with the rank ("1: ", srun --label): they are cut off and each rank's copied
-  /// to a file below `output_folder`. Otherwise standard output stays that of this process.
+  /// to a file below `output_folder`.
   bool labelled = false;
   std::string output_folder;
   bool ranks_are_children = false;  ///< of the launcher, all of them: it is to end after them
   double grace_s = 60;              ///< from the wish to stop until SIGTERM
+};
+
+/// Standard output and error of a supervising process. What it and its children say passes through
+/// here, so that no reader that stops or leaves stops them.
+class SupervisorOutput {
+ public:
+  /// `log`: a file that gets a line about an output that has failed, once it is there; empty: none.
+  explicit SupervisorOutput(std::string log = {}) : log_(std::move(log)) {}
+
+  OutputRelay& out() { return out_; }
+  OutputRelay& err() { return err_; }
+  /// Writes what the readers take, and tells of one that is lost on what is left.
+  void push();
+  /// Waits for readers as long as they read.
+  void finish(int patience_ms);
+
+ private:
+  void tell(const std::string& trouble, OutputRelay& other);
+
+  OutputRelay out_{1, "standard output"};
+  OutputRelay err_{2, "standard error"};
+  std::string log_;
 };
 
 /// How a child has ended.
@@ -39,6 +66,6 @@ struct Ending {
 /// that are still starting ignore it; further ones change nothing. After the grace time, and at the
 /// second SIGINT, SIGTERM follows and 5 s later SIGKILL. Where this process dies, the child gets
 /// SIGTERM. Throws EnvironmentError: the child cannot be started.
-Ending supervise(const ChildPlan& plan, SupervisorSignals& signals);
+Ending supervise(const ChildPlan& plan, SupervisorSignals& signals, SupervisorOutput& output);
 
 }  // namespace lockstep

@@ -14,8 +14,13 @@ namespace {
 using data::Missing;
 using data::Task;
 
-constexpr const char* kTableFlags[] = {
-    "--task", "--label-column", "--separator", "--missing", "--drop", "--id-column"};
+constexpr std::string_view kTableFlags[] = {"--task",
+                                            "--label-column",
+                                            "--separator",
+                                            "--missing",
+                                            "--drop",
+                                            "--id-column",
+                                            "--categorical"};
 
 char to_separator(const std::string& text) {
   if (text == "auto") return '\0';
@@ -35,8 +40,8 @@ char to_separator(const std::string& text) {
 
 void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   if (!raw.data.starts_with("csv:")) {
-    for (const char* flag : kTableFlags)
-      if (app.count(flag) > 0)
+    for (const std::string_view flag : kTableFlags)
+      if (app.count(std::string(flag)) > 0)
         throw ConfigError(fmt::format("{} has no meaning with --data {}", flag, raw.data),
                           "it belongs to csv:FILE");
     return;
@@ -51,6 +56,8 @@ void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) 
   table.label_columns = raw.label_columns;
   table.dropped = raw.drop;
   table.id_columns = raw.id_columns;
+  table.categorical = raw.categorical;
+  table.skips_bad_rows = raw.skip_bad_samples;
   // A run goes on with the features that it has, also where it was begun by a version that embedded
   // no column.
   if (const auto record = record_of_run(raw.resume, raw.out); record && record->table)
@@ -58,6 +65,8 @@ void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) 
       if (column.kind == data::ColumnRecord::Kind::categorical && !column.embedded)
         table.one_hot_columns.push_back(column.name);
 }
+
+std::span<const std::string_view> table_flags() { return kTableFlags; }
 
 bool is_table_flag(std::string_view flag) {
   return std::ranges::find(kTableFlags, flag) != std::end(kTableFlags);

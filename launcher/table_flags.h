@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,7 +15,10 @@ struct RawFlags;
 /// What csv:FILE needs to know of its columns; refuses those flags for other sources.
 void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags);
 
-/// Whether `flag`, as "--drop", belongs to csv:FILE alone.
+/// The flags that belong to csv:FILE alone, with their dashes.
+std::span<const std::string_view> table_flags();
+
+/// Whether `flag`, as "--drop", is one of them.
 bool is_table_flag(std::string_view flag);
 
 /// The values of --missing and --separator, as they are typed.

@@ -14,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/base/machine.h"
+#include "core/base/utf8.h"
 #include "core/io/folder.h"
 #include "core/io/record_file.h"
 #include "tensorboard.pb.h"
@@ -92,7 +93,8 @@ void fill_start(tensorboard::SessionStart& start, const HyperParameters& set_to)
     if (const double* const number = std::get_if<double>(&value)) {
       entry.mutable_value()->set_number_value(*number);
     } else {
-      entry.mutable_value()->set_string_value(std::get<std::string>(value));
+      // A string of protobuf is UTF-8, which the name of a file need not be.
+      entry.mutable_value()->set_string_value(to_valid_utf8(std::get<std::string>(value)));
     }
   }
   start.set_start_time_secs(seconds_since_1970());

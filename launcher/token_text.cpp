@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <unordered_map>
 
-#include "core/data/utf8.h"
+#include "core/base/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -43,7 +43,7 @@ EncodedText encode_text(std::string_view text, const data::Preprocessing& traine
   for (std::size_t i = 0; i < names.size(); ++i) numbers[names[i]] = std::int32_t(i);
   EncodedText result;
   for (std::size_t offset = 0; offset < text.size();) {
-    const data::Utf8Character next = data::decode_utf8(text, offset);
+    const Utf8Character next = decode_utf8(text, offset);
     if (next.bytes == 0) {
       result.problem = fmt::format("invalid UTF-8 at byte {} (0x{:02x})",
                                    offset,

@@ -2,7 +2,7 @@
 #include "launcher/train_command.h"
 
 #include <exception>
-#include <iostream>
+#include <filesystem>
 #include <optional>
 #include <unistd.h>
 
@@ -23,11 +23,21 @@ namespace {
 /// this process, with a notice in `settings`.
 std::optional<int> start_alone(RunSettings& settings, const StartConditions& conditions) {
   RunFolder::check(settings.flags.out, existing_folder(settings.flags));
-  const StartPlan plan = plan_start(settings.flags, settings.arguments, conditions);
+  StartPlan plan = plan_start(settings.flags, settings.arguments, conditions);
   settings.notice = plan.message;
   if (plan.ranks <= 1) return std::nullopt;
-  std::cout << plan.message << std::endl;
-  return start(plan, {.terminal = settings.console == Console::Kind::terminal});
+  // Named here already: where the ranks' output is lost, their launcher writes into their log.
+  const bool fresh = settings.flags.out.empty();
+  if (fresh) {
+    settings.flags.out = RunFolder::create_fresh();
+    plan.command.insert(plan.command.end(), {"--out", settings.flags.out});
+  }
+  const int code = start(plan,
+                         {.terminal = settings.console == Console::Kind::terminal,
+                          .log = settings.flags.out + "/logs/rank_0.log"});
+  std::error_code not_empty;
+  if (fresh) std::filesystem::remove(settings.flags.out, not_empty);  // of a run that never began
+  return code;
 }
 
 }  // namespace

@@ -120,10 +120,11 @@ void CompiledPrograms::add(Backend& backend,
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   BesideTraining beside;
   if (micro_batch > 0) {
-    compile_evaluation(backend,
-                       trace(model, loss, samples, evaluating(options, batch, micro_batch)),
-                       training_.empty() ? graph : this->graph(),
-                       micro_batch);
+    evaluation_.push_back(
+        compile_evaluation(backend,
+                           trace(model, loss, samples, evaluating(options, batch, micro_batch)),
+                           training_.empty() ? graph : this->graph(),
+                           micro_batch));
     beside.evaluation = evaluation_.back().program.get();
   }
   if (options.memory_limit > 0)
@@ -134,17 +135,19 @@ void CompiledPrograms::add(Backend& backend,
        compile_within_limit(std::move(graph), backend, space_, reuse_, options, beside, choice_)});
 }
 
-void CompiledPrograms::add_evaluation(Backend& backend,
-                                      const ModelFunction& model,
-                                      const LossFunction& loss,
-                                      const data::SampleSpec& samples,
-                                      const TrainOptions& options,
-                                      const BatchPlan& batch,
-                                      std::int64_t micro_batch) {
-  compile_evaluation(backend,
-                     trace(model, loss, samples, evaluating(options, batch, micro_batch)),
-                     this->graph(),
-                     micro_batch);
+void CompiledPrograms::add_late_evaluation(Backend& backend,
+                                           const ModelFunction& model,
+                                           const LossFunction& loss,
+                                           const data::SampleSpec& samples,
+                                           const TrainOptions& options,
+                                           const BatchPlan& batch,
+                                           std::int64_t micro_batch) {
+  late_evaluation_.reset();
+  late_evaluation_ =
+      compile_evaluation(backend,
+                         trace(model, loss, samples, evaluating(options, batch, micro_batch)),
+                         this->graph(),
+                         micro_batch);
 }
 
 Builder::Settings CompiledPrograms::evaluating(const TrainOptions& options,
@@ -155,13 +158,12 @@ Builder::Settings CompiledPrograms::evaluating(const TrainOptions& options,
   return settings;
 }
 
-void CompiledPrograms::compile_evaluation(Backend& backend,
-                                          Graph graph,
-                                          const Graph& first,
-                                          std::int64_t micro_batch) {
+CompiledProgram CompiledPrograms::compile_evaluation(Backend& backend,
+                                                     Graph graph,
+                                                     const Graph& first,
+                                                     std::int64_t micro_batch) const {
   check_parameters(graph, first, micro_batch);
-  evaluation_.push_back(
-      {micro_batch, std::make_unique<Program>(std::move(graph), backend, space_, reuse_)});
+  return {micro_batch, std::make_unique<Program>(std::move(graph), backend, space_, reuse_)};
 }
 
 const Program& CompiledPrograms::largest() const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/data/dataset.h"
@@ -40,18 +41,22 @@ class CompiledPrograms {
                    const BatchPlan& batch,
                    std::vector<std::int64_t> sizes);
 
-  /// Compiles another one for evaluation(), at its end. Throws as the constructor.
-  void add_evaluation(Backend& backend,
-                      const ModelFunction& model,
-                      const LossFunction& loss,
-                      const data::SampleSpec& samples,
-                      const TrainOptions& options,
-                      const BatchPlan& batch,
-                      std::int64_t micro_batch);
+  /// Compiles another one for evaluation, in the place of the last such one: late_evaluation().
+  /// Throws as the constructor.
+  void add_late_evaluation(Backend& backend,
+                           const ModelFunction& model,
+                           const LossFunction& loss,
+                           const data::SampleSpec& samples,
+                           const TrainOptions& options,
+                           const BatchPlan& batch,
+                           std::int64_t micro_batch);
+  void drop_late_evaluation() { late_evaluation_.reset(); }
 
   /// The whole micro-batch first.
   const std::vector<CompiledProgram>& training() const { return training_; }
   const std::vector<CompiledProgram>& evaluation() const { return evaluation_; }
+  /// Of add_late_evaluation(); in no list, size or plan of the others.
+  const std::optional<CompiledProgram>& late_evaluation() const { return late_evaluation_; }
 
   /// The training program of a whole micro-batch.
   const Program& whole() const { return *training_.front().program; }
@@ -74,16 +79,17 @@ class CompiledPrograms {
                                const BatchPlan& batch,
                                std::int64_t micro_batch) const;
   /// `first`: the training graph whose parameters it must declare.
-  void compile_evaluation(Backend& backend,
-                          Graph graph,
-                          const Graph& first,
-                          std::int64_t micro_batch);
+  CompiledProgram compile_evaluation(Backend& backend,
+                                     Graph graph,
+                                     const Graph& first,
+                                     std::int64_t micro_batch) const;
   const DeviceTraits traits_;
   FlatSpace space_;
   MemoryReuse reuse_;
   RecomputeNumber choice_;  // the whole micro-batch, which comes first, decides
   std::vector<CompiledProgram> training_;
   std::vector<CompiledProgram> evaluation_;
+  std::optional<CompiledProgram> late_evaluation_;
 };
 
 // What CompiledPrograms compiles, for those who want a part of it.

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,9 +19,12 @@ namespace lockstep {
 
 /// Evaluates a replica on all of a dataset, as often as a run wants to. Collective.
 ///
-/// With TrainOptions::skip_bad_samples, a sample that cannot be read is left out: loss and accuracy
-/// have the bits of a dataset without it. A pass that meets such a sample, on any rank, is done
-/// again without it, and so are all evaluations from then on.
+/// With TrainOptions::skip_bad_samples, a sample that cannot be read is skipped: loss and accuracy
+/// have the bits of a dataset without it. A pass loads such samples as zeros, so that every rank
+/// comes to the pass's end however many they are; then all ranks drop the pass's result and
+/// evaluate once more without the samples that any of them found. The next evaluation begins with
+/// an attempt to read the skipped samples again, so that an error of a moment (a file server that
+/// restarts) costs a sample one evaluation, not all of them.
 class Evaluation {
  public:
   /// All of it must outlive this.
@@ -30,28 +33,38 @@ class Evaluation {
              const TrainOptions& options,
              std::shared_ptr<const data::Dataset> data);
 
-  /// Mean loss and accuracy, the seconds that they took, and what was left out. Nothing where
-  /// `interrupted` (may be empty; see Replica::evaluate) ended it. Throws DataError: every sample
-  /// is bad, or more than Loader::kMostSkippedInARow in a row.
+  /// Mean loss and accuracy, the seconds that they took, and what was skipped. Nothing where
+  /// `interrupted` (may be empty; see Replica::evaluate) ended it. Throws, on every rank,
+  /// DataError: no sample can be read; OutOfMemory as Replica::compile_for_evaluation().
   std::optional<EvaluationRecord> run(const std::function<bool()>& interrupted);
+
+  /// Samples that some run() skipped, each once: equal on all ranks. What was wrong with the first.
+  std::int64_t skipped_samples() const { return std::ssize(ever_skipped_); }
+  const std::string& first_skipped() const { return first_ever_skipped_; }
 
   /// Bytes of the slots of the last run()'s loader.
   std::uint64_t loader_bytes() const { return loader_bytes_; }
 
  private:
-  /// Index in the whole dataset, and what is wrong.
-  using BadSamples = std::map<std::int64_t, std::string>;
+  /// Samples that this rank could not read, ascending, and what is wrong with the first.
+  struct Unreadable {
+    std::vector<std::int64_t> samples;
+    std::string first;
+  };
 
-  std::optional<StepResult> pass(BadSamples& bad, const std::function<bool()>& interrupted);
-  bool leave_out(const BadSamples& bad);
+  std::optional<StepResult> pass(Unreadable& found, const std::function<bool()>& interrupted);
+  bool skip(const Unreadable& found);
+  void try_skipped_again();
 
   RankContext& context_;
   Replica& replica_;
   const TrainOptions& options_;
   std::shared_ptr<const data::Dataset> whole_;
-  std::shared_ptr<const data::ReducedDataset> reduced_;  // null: nothing is left out
-  std::vector<std::int64_t> left_out_;                   // ascending
-  std::string first_left_out_;                           // what is wrong with the first
+  std::shared_ptr<const data::ReducedDataset> reduced_;  // null: nothing is skipped
+  std::vector<std::int64_t> skipped_;                    // ascending, of the whole dataset
+  std::string first_skipped_;                            // what is wrong with the first
+  std::set<std::int64_t> ever_skipped_;
+  std::string first_ever_skipped_;
   std::uint64_t loader_bytes_ = 0;
 };
 

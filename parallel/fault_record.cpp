@@ -4,6 +4,7 @@
 #include <ctime>
 #include <fmt/format.h>
 
+#include "core/base/printable.h"
 #include "core/io/run_log.h"
 
 namespace lockstep {
@@ -16,11 +17,11 @@ std::string words_for(const CollectiveNote& note) {
   return note.name;
 }
 
-/// One line, whatever it was.
+/// One line that a terminal may show, whatever it was.
 std::string on_one_line(std::string text) {
   for (char& c : text)
     if (c == '\n' || c == '\r') c = ' ';
-  return text;
+  return printable_lines(text);
 }
 
 std::string place_of(const FaultRecord& record) {
@@ -51,7 +52,7 @@ std::string to_block(const FaultRecord& record) {
   std::string text =
       fmt::format("[rank {} {}] error: {}\n", record.rank, record.host, on_one_line(record.cause));
   if (const std::string place = place_of(record); !place.empty()) text += "  " + place + "\n";
-  text += record.details;
+  text += printable_lines(record.details);
   if (!record.hint.empty()) text += fmt::format("hint: {}\n", on_one_line(record.hint));
   return text;
 }

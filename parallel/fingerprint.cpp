@@ -25,12 +25,12 @@ std::string serialise(const Fingerprint& fingerprint) {
   return text;
 }
 
-std::map<std::string, std::string> parse(const std::string& text) {
-  std::map<std::string, std::string> entries;
+Fingerprint parse(const std::string& text) {
+  Fingerprint entries;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t middle = text.find(kFieldEnd, at), end = text.find(kEntryEnd, at);
     LOCKSTEP_ASSERT(middle < end && end != std::string::npos);
-    entries[text.substr(at, middle - at)] = text.substr(middle + 1, end - middle - 1);
+    entries.emplace_back(text.substr(at, middle - at), text.substr(middle + 1, end - middle - 1));
     at = end + 1;
   }
   return entries;
@@ -58,6 +58,10 @@ void add_missing(std::map<std::string, std::vector<int>>& ranks_of_value, int ra
 }
 
 }  // namespace
+
+Fingerprint broadcast_fingerprint(Communicator& communicator, const Fingerprint& fingerprint) {
+  return parse(broadcast_text(communicator, serialise(fingerprint)));
+}
 
 void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint) {
   if (communicator.size() == 1) return;

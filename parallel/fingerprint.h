@@ -16,6 +16,9 @@ using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 /// and which ranks have which value. Collective.
 void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint);
 
+/// Rank 0's, on every rank. Collective.
+Fingerprint broadcast_fingerprint(Communicator& communicator, const Fingerprint& fingerprint);
+
 /// 16 hexadecimal digits of FNV-1a over `text`.
 std::string short_hash(const std::string& text);
 

@@ -7,9 +7,14 @@ namespace lockstep {
 /// running. Calls come from one thread (MPI_THREAD_FUNNELED). Errors of MPI_COMM_WORLD return
 /// codes, which Lockstep throws as CommError, instead of ending the job.
 ///
-/// Open MPI is told, unless the environment has the variable: to use both directions of a TCP
-/// connection at once (OMPI_MCA_btl_tcp_flags); and where all ranks share a host, to open no
-/// network transport, which would listen to strangers (OMPI_MCA_btl).
+/// Two of Open MPI's variables are set, each unless the environment has it already (mpirun --mca
+/// puts it there): OMPI_MCA_btl_tcp_flags, so that the TCP BTL uses both directions of a connection
+/// at once; and where the launcher says that all ranks share a host, OMPI_MCA_btl=^tcp,ofi, so that
+/// these two BTLs, which listen on every network interface, are not opened. That concerns BTLs
+/// alone: what else Open MPI opens (PMLs such as ucx, MTLs, the connections of its runtime and of
+/// mpirun) may listen all the same. Open MPI reads the environment before openmpi-mca-params.conf,
+/// so that a setting there counts for neither variable; one in openmpi-mca-params-override.conf
+/// does. Other MPIs look at neither.
 ///
 /// The destructor finalises only what the constructor initialised, and not while an exception is in
 /// flight: peers may never reach their side of it, and the launcher ends the job when this process

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/bytes_words.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -44,18 +45,18 @@ ProgramSet::ProgramSet(RankContext& context,
       packed_(compiled_->space()) {
   Backend& backend = context.backend();
   request_packed_copies(backend, *compiled_, packed_);
+  packed_.fix_rounded();
+  planned_copies_ = packed_.count();
   for (const CompiledProgram& program : compiled_->training())
-    training_.push_back(bind(backend, program));
+    training_.push_back(bind(backend, program, *buffers_.arena));
   for (const CompiledProgram& program : compiled_->evaluation())
-    evaluation_.push_back(bind(backend, program));
+    evaluation_.push_back(bind(backend, program, *buffers_.arena));
 }
 
-BoundProgram ProgramSet::bind(Backend& backend, const CompiledProgram& compiled) {
+BoundProgram ProgramSet::bind(Backend& backend,
+                              const CompiledProgram& compiled,
+                              DeviceBuffer& arena) {
   Program& program = *compiled.program;
-  const bool fits = program.arena_bytes() <= buffers_.arena->bytes();
-  if (!fits)
-    later_arenas_.push_back(backend.allocate(program.arena_bytes(), "activations and workspace"));
-  DeviceBuffer& arena = fits ? *buffers_.arena : *later_arenas_.back();
   program.bind({arena.data(), parameters(), gradients()}, backend, packed_);
   if (env().sync == "1") program.name_faults();
   return {.samples = compiled.samples,
@@ -66,32 +67,63 @@ BoundProgram ProgramSet::bind(Backend& backend, const CompiledProgram& compiled)
 }
 
 bool ProgramSet::evaluates(std::int64_t samples) const {
-  return std::ranges::find(evaluation_, samples, &BoundProgram::samples) != evaluation_.end();
+  return (late_evaluation_ && late_evaluation_->samples == samples) ||
+         std::ranges::find(evaluation_, samples, &BoundProgram::samples) != evaluation_.end();
 }
 
-void ProgramSet::add_evaluation(RankContext& context,
-                                const ModelFunction& model,
-                                const LossFunction& loss,
-                                const data::SampleSpec& samples,
-                                const TrainOptions& options,
-                                const BatchPlan& batch,
-                                std::int64_t micro_batch) {
+void ProgramSet::set_late_evaluation(RankContext& context,
+                                     const ModelFunction& model,
+                                     const LossFunction& loss,
+                                     const data::SampleSpec& samples,
+                                     const TrainOptions& options,
+                                     const BatchPlan& batch,
+                                     std::int64_t micro_batch) {
   Backend& backend = context.backend();
+  drop_late_evaluation();
   compile_with_shared_choices(context, [&] {
-    compiled_->add_evaluation(backend, model, loss, samples, options, batch, micro_batch);
+    compiled_->add_late_evaluation(backend, model, loss, samples, options, batch, micro_batch);
+    check_limit(options, batch);
   });
-  request_packed_copies(backend, *compiled_, packed_);
-  evaluation_.push_back(bind(backend, compiled_->evaluation().back()));
+  const CompiledProgram& late = *compiled_->late_evaluation();
+  const Program& program = *late.program;
+  if (!fits_arena(program))
+    late_arena_ = backend.allocate(program.arena_bytes(), "activations and workspace");
+  late_evaluation_ = bind(backend, late, late_arena_ ? *late_arena_ : *buffers_.arena);
+  late.program->set_position(position_);
+  if (profiler_ != nullptr) late.program->profile(profiler_);
+}
+
+void ProgramSet::drop_late_evaluation() {
+  late_evaluation_.reset();
+  packed_.drop_from(planned_copies_);  // its kernels are their packers
+  compiled_->drop_late_evaluation();
+  late_arena_.reset();
+}
+
+void ProgramSet::check_limit(const TrainOptions& options, const BatchPlan& batch) const {
+  if (options.memory_limit == 0) return;
+  const CompiledProgram& late = *compiled_->late_evaluation();
+  const std::size_t needed = compiled_->device_bytes(options, batch) +
+                             packed_.bytes_to_add(late.program->packed_copies()) +
+                             (fits_arena(*late.program) ? 0 : late.program->arena_bytes());
+  if (needed <= options.memory_limit) return;
+  throw OutOfMemory(
+      fmt::format("memory: samples that cannot be read leave a last micro-batch of {} samples to "
+                  "the evaluation, with which the run takes {}; the limit is {}",
+                  late.samples,
+                  bytes_words(double(needed)),
+                  bytes_words(double(options.memory_limit))),
+      "mend or remove the files that cannot be read, or raise --memory-limit");
 }
 
 void ProgramSet::set_position(Position* position) {
-  for (auto* programs : {&training_, &evaluation_})
-    for (BoundProgram& bound : *programs) bound.program->set_position(position);
+  position_ = position;
+  for_each([position](BoundProgram& bound) { bound.program->set_position(position); });
 }
 
 void ProgramSet::profile(Profiler* profiler) {
-  for (auto* programs : {&training_, &evaluation_})
-    for (BoundProgram& bound : *programs) bound.program->profile(profiler);
+  profiler_ = profiler;
+  for_each([profiler](BoundProgram& bound) { bound.program->profile(profiler); });
 }
 
 void ProgramSet::check_finite(FiniteReport* report) {

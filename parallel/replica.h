@@ -116,8 +116,9 @@ class Replica {
   /// How `samples` evaluation samples are shared among the ranks.
   Schedule evaluation_schedule(std::int64_t samples) const;
   /// Compiles the program that an evaluation of so many samples needs for its last micro-batch,
-  /// where `tail_sizes` had no such one. It shares the memory of the others; a larger arena, which
-  /// a smaller micro-batch does not need as a rule, would come in addition. Collective.
+  /// where `tail_sizes` had no such one, in the place of the last program that this function
+  /// compiled. It shares the memory of the others; what it needs beside that is in no plan: see
+  /// ProgramSet::set_late_evaluation(). Throws OutOfMemory. Collective.
   void compile_for_evaluation(std::int64_t samples);
   /// Mean loss and accuracy over all of them, with running statistics.
   StepResult evaluate(const Schedule& schedule, data::Loader& loader);

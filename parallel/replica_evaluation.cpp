@@ -8,10 +8,7 @@ namespace lockstep {
 void Replica::State::compile_for_evaluation(std::int64_t all) {
   const std::int64_t samples = all % batch.micro_batch;
   if (samples == 0 || programs.evaluates(samples)) return;
-  programs.add_evaluation(context, model_, loss_, samples_, options, batch, samples);
-  Program& program = *programs.evaluation(samples).program;
-  program.set_position(&context.position());
-  if (profiler) program.profile(profiler.get());
+  programs.set_late_evaluation(context, model_, loss_, samples_, options, batch, samples);
 }
 
 std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,

@@ -43,7 +43,10 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   double moving_seconds() const { return exchanging_; }
   /// All that is reserved, by category.
   MemoryTable memory() const {
-    return tabulate(programs.compiled(), programs.buffers(), programs.packed(), *this);
+    MemoryTable table = tabulate(programs.compiled(), programs.buffers(), programs.packed(), *this);
+    table.arena_bytes += programs.late_arena_bytes();
+    *table[MemoryCategory::activations] += programs.late_arena_bytes();
+    return table;
   }
   std::optional<GraphUse> graph_use() const;
 

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "parallel/exchanged_text.h"
+#include "parallel/run_settings.h"
 #include "parallel/told_error.h"
 
 namespace lockstep {
@@ -148,10 +149,15 @@ ResumePoint read_checkpoint(Communicator& communicator, const fs::path& path, st
   return read_point(communicator, path, found);
 }
 
-/// Hashes tell nothing but that they differ.
 std::string difference_text(const SettingDifference& difference) {
   const auto& [key, then, now] = difference;
-  if (key == "model" || key.ends_with("data content")) return key + " differs";
+  if (is_hash(key)) return key + " differs";
+  if (key == kDataWritten)
+    return fmt::format(
+        "{} {} then, {} now: the bytes that were compared are the same, others may not be",
+        key,
+        then,
+        now);
   return fmt::format("{} {} then, {} now", key, then, now);
 }
 
@@ -197,6 +203,12 @@ void take_other_length(ResumePoint& point,
         "lr-schedule: decay over {} steps then, {} now", before.decay_steps, after.decay_steps));
 }
 
+/// Which arrays an optimizer keeps, by the text that to_string() makes of it.
+std::string_view kind_of_state(std::string_view optimizer) {
+  if (optimizer.starts_with("adamw ")) return "adamw";
+  return optimizer.find(" momentum=0 ") != optimizer.npos ? "none" : "momentum";
+}
+
 }  // namespace
 
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
@@ -225,14 +237,25 @@ ResumePoint checkpoint_in(Communicator& communicator,
   return read_checkpoint(communicator, fs::path(options.folder) / io::checkpoint_name(step), step);
 }
 
-OtherSettings::OtherSettings(std::string checkpoint, std::vector<SettingDifference> differences)
-    : ConfigError(fmt::format("{}: the run was made with other settings: {}",
-                              checkpoint,
-                              fmt::join(difference_texts(differences), "; ")),
-                  "use the same settings (config.toml in the checkpoint has them), or allow others "
-                  "with checkpoint.resume_override"),
+bool is_hash(const std::string& key) {
+  return key == "model" || key.ends_with("data content") || key == kDataSample;
+}
+
+OtherSettings::OtherSettings(std::string checkpoint,
+                             std::vector<SettingDifference> differences,
+                             bool can_override)
+    : ConfigError(
+          fmt::format("{}: the run was made with other settings: {}",
+                      checkpoint,
+                      fmt::join(difference_texts(differences), "; ")),
+          can_override
+              ? "use the same settings (config.toml in the checkpoint has them), or allow "
+                "others with checkpoint.resume_override"
+              : "keep the optimizer and whether it has momentum, whose state the checkpoint "
+                "holds; or begin a new run from the checkpoint's model.safetensors"),
       checkpoint_(std::move(checkpoint)),
-      differences_(std::move(differences)) {}
+      differences_(std::move(differences)),
+      can_override_(can_override) {}
 
 void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptions& options) {
   std::map<std::string, std::string> saved(point.state.settings.begin(),
@@ -245,8 +268,12 @@ void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptio
     const std::string before = was == saved.end() ? kAbsent : was->second;
     if (was != saved.end()) saved.erase(was);
     if (before == value || std::ranges::find(kFreeSettings, key) != kFreeSettings.end()) continue;
+    // Checkpoints of before have none.
+    const bool of_content = key == kDataSample || key == kDataWritten;
+    if (of_content && before == kAbsent) continue;
     const SettingDifference difference{key, before, value};
-    if (key == kDeviceClass)
+    // A file may be written anew with the same content; what the sample holds of it says so.
+    if (key == kDeviceClass || key == kDataWritten)
       changed.push_back(difference_text(difference));
     else
       differences.push_back(difference);
@@ -254,8 +281,11 @@ void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptio
   for (const auto& [key, value] : saved)
     if (std::ranges::find(kFreeSettings, key) == kFreeSettings.end())
       differences.push_back({key, value, kAbsent});
-  if (!differences.empty() && !options.checkpoint.resume_override)
-    throw OtherSettings(point.record.path, std::move(differences));
+  const bool can_override = std::ranges::all_of(differences, [](const SettingDifference& d) {
+    return d.key != "optimizer" || kind_of_state(d.then) == kind_of_state(d.now);
+  });
+  if (!differences.empty() && (!options.checkpoint.resume_override || !can_override))
+    throw OtherSettings(point.record.path, std::move(differences), can_override);
   std::ranges::move(difference_texts(differences), std::back_inserter(changed));
 }
 

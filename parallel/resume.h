@@ -45,23 +45,32 @@ struct SettingDifference {
   std::string key, then, now;
 };
 
+/// Whether the values of `key` are hashes, which tell nothing but that they differ.
+bool is_hash(const std::string& key);
+
 /// The settings of a checkpoint are not those of the run that was to go on from it.
 class OtherSettings final : public ConfigError {
  public:
-  OtherSettings(std::string checkpoint, std::vector<SettingDifference> differences);
+  OtherSettings(std::string checkpoint,
+                std::vector<SettingDifference> differences,
+                bool can_override);
   const std::string& checkpoint() const { return checkpoint_; }
   const std::vector<SettingDifference>& differences() const { return differences_; }
+  /// False: the optimizer of now has another state than the checkpoint holds.
+  bool can_override() const { return can_override_; }
 
  private:
   std::string checkpoint_;
   std::vector<SettingDifference> differences_;
+  bool can_override_;
 };
 
 /// Compares the settings of a checkpoint with those of now; how a run is executed (fusion,
 /// recompute, buckets, logging), how long it is and the class of device may differ. Where the decay
 /// of the learning rate is as long as the run, it spans the new length. Adds what differs to
-/// `point.record.overridden`. Throws OtherSettings, unless `options` has the resume_override;
-/// ConfigError: the run is to end before the checkpoint's step.
+/// `point.record.overridden`. Throws OtherSettings, unless `options` has the resume_override and
+/// the optimizer keeps the kind of its state; ConfigError: the run is to end before the
+/// checkpoint's step.
 void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptions& options);
 
 /// Renames the damaged checkpoints that were passed over, so that no later scan meets them. On rank

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/run_settings.h"
 
+#include <algorithm>
+#include <ctime>
+#include <fmt/chrono.h>
 #include <sstream>
 
 #include "core/nn/trace.h"
@@ -56,6 +59,22 @@ Fingerprint run_settings(const TrainOptions& options,
         "on-spike",
         fmt::format("rollback, checkpoints every {} steps", options.checkpoint.every_steps));
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+  return settings;
+}
+
+Fingerprint content_settings(const data::DataSplit& data, std::uint64_t seed) {
+  data::ContentSample all;
+  for (const auto& part : {data.train, data.validation}) {
+    if (part == nullptr) continue;
+    const data::ContentSample sample = part->content_sample(seed);
+    all.hash = all.hash * 31 + sample.hash;
+    all.written = std::max(all.written, sample.written);
+  }
+  Fingerprint settings;
+  if (all.hash != 0) settings.emplace_back(kDataSample, fmt::format("{:016x}", all.hash));
+  if (all.written != 0)
+    settings.emplace_back(kDataWritten,
+                          fmt::format("{:%F %T} UTC", fmt::gmtime(std::time_t(all.written))));
   return settings;
 }
 

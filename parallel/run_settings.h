@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "core/data/dataset.h"
@@ -19,6 +20,14 @@ Fingerprint run_settings(const TrainOptions& options,
                          const LrSchedule& schedule,
                          const data::DataSplit& data,
                          const std::string& device_class);
+
+/// Keys of content_settings().
+inline constexpr const char* kDataSample = "data sample";
+inline constexpr const char* kDataWritten = "data written";
+
+/// The content samples of the data (Dataset::content_sample), for checkpoints: "data sample", a
+/// hash, and "data written", a time, where a source has them. On one rank.
+Fingerprint content_settings(const data::DataSplit& data, std::uint64_t seed);
 
 /// Hash of the traced graph: operators, attributes and parameters; not of places in source files,
 /// of fusion, or of how batch-norm groups lie on ranks. Throws as trace().

@@ -25,6 +25,7 @@ void StepLog::pause() {
 
 void StepLog::restart(std::int64_t step, const LossMeter& meter) {
   interval_begin_ = ledger();
+  last_step_ = process_seconds();
   step_ = step;
   meter_ = meter;
 }

@@ -54,7 +54,8 @@ class StepLog {
   const StepSpread& spread() const { return spread_; }
 
   /// Goes on behind step `step` (from 0: so many are done) with a new loader: a rollback. `meter`
-  /// is what it was there.
+  /// is what it was there. What passed since the last step_done() (the step that spiked, and the
+  /// rollback) is training time, but no step's: it is in neither the next record nor spread().
   void restart(std::int64_t step, const LossMeter& meter);
   /// Between these, time is not training's.
   void pause();

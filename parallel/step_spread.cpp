@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
 
 namespace lockstep {
@@ -29,6 +30,10 @@ void StepSpread::add(double seconds) {
   full_ /= 2;
   for (std::size_t b = 0; b < full_; ++b) sums_[b] = sums_[2 * b] + sums_[2 * b + 1];
   steps_a_block_ *= 2;
+}
+
+double StepSpread::seconds() const {
+  return std::accumulate(sums_.begin(), sums_.begin() + std::ptrdiff_t(full_), open_);
 }
 
 std::optional<double> StepSpread::relative_error() const {

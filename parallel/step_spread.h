@@ -30,6 +30,8 @@ class StepSpread {
   void add(double seconds);
   /// Relative standard error of the mean step time; nothing with fewer than kFewest blocks.
   std::optional<double> relative_error() const;
+  /// Of all steps together.
+  double seconds() const;
   /// B and the steps in each.
   std::size_t blocks() const { return full_; }
   std::int64_t steps_a_block() const { return steps_a_block_; }

@@ -48,8 +48,8 @@ struct EvaluationRecord {
   double val_loss = 0;
   double val_accuracy = 0;  ///< negative for a regression
   double seconds = 0;
-  std::int64_t samples = 0;          ///< that it is of, without those that were left out
-  std::int64_t skipped_samples = 0;  ///< that could not be read, and were left out
+  std::int64_t samples = 0;          ///< that it is of, without those that were skipped
+  std::int64_t skipped_samples = 0;  ///< that could not be read
   std::string first_skipped;         ///< what was wrong with the first of them
 };
 
@@ -119,10 +119,10 @@ struct TrainSummary {
   std::int64_t device_steps = 0;
   double loader_samples_per_s = 0;
   int loader_workers = 0;  ///< of each rank; 0: the training thread loads
-  /// Bad samples that others took the place of in training, and those that validations left out;
-  /// each as often as it was met. On all ranks.
+  /// Bad samples that others took the place of in training, and those that validations skipped:
+  /// each once, however many epochs, validations and ranks met it. Of this process of the run.
   std::int64_t skipped_samples = 0;
-  std::string first_skipped;            ///< what was wrong with the first on rank 0
+  std::string first_skipped;            ///< what was wrong with the first that rank 0 knows of
   std::int64_t skipped_steps = 0;       ///< see SkipRecord; of the whole run, as are rollbacks
   std::int64_t rollbacks = 0;           ///< see RollbackRecord
   std::uint64_t peak_memory_bytes = 0;  ///< of rank 0's process

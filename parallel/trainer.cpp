@@ -60,6 +60,7 @@ class Trainer::State {
     schedule_ = over_run(options_.lr_schedule, steps_);
     // Before anything collective is built: ranks with other settings would wait in other places.
     agree_on_settings(data);
+    add_content_sample(data);
     start_ = find_resume_point(context_.communicator(), options_.checkpoint);
     if (start_) check_start(*data.train);
     build(data);
@@ -75,10 +76,11 @@ class Trainer::State {
         .run();
   }
 
-  EvaluationRecord evaluate(const data::DataSplit& data) {
+  EvaluationRecord evaluate(data::DataSplit data) {
     LOCKSTEP_CHECK(data.validation != nullptr && data.validation->size() > 0,
                    ConfigError,
                    "data: there is nothing to evaluate on");
+    if (!data.train) data.train = data.validation;  // no sample of it is looked at
     agree_on_settings(data);
     build(data);
     context_.position().enter(RunStage::evaluation);
@@ -113,6 +115,15 @@ class Trainer::State {
     settings_.emplace_back("model",
                            model_hash(model_, loss_, data.train->spec(), options_, batch_));
     compare_fingerprints(context_.communicator(), settings_);
+  }
+
+  /// Rank 0's, for the checkpoints: that others see the same data has been compared, and one rank
+  /// asks a file server for less than all do.
+  void add_content_sample(const data::DataSplit& data) {
+    const bool asks = context_.rank() == 0;
+    const Fingerprint sample = broadcast_fingerprint(
+        context_.communicator(), asks ? content_settings(data, options_.seed) : Fingerprint{});
+    settings_.insert(settings_.end(), sample.begin(), sample.end());
   }
 
   /// check_settings() would only say that the content is another.

@@ -27,7 +27,7 @@ class Trainer {
   ~Trainer();
 
   /// Loss and accuracy on data.validation, without training: of options.init's weights, or the
-  /// seed's. Collective; the same on every rank.
+  /// seed's. data.train may be null. Collective; the same on every rank.
   EvaluationRecord evaluate(const data::DataSplit& data);
 
   /// Called on rank 0 only; must outlive fit().

@@ -3,21 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 
 #include "core/optim/lr_schedule.h"
 #include "parallel/process_memory.h"
 #include "parallel/profile_report.h"
 
 namespace lockstep {
-namespace {
-
-void count_skipped(const data::Loader& loader, TrainSummary& summary) {
-  if (summary.skipped_samples == 0) summary.first_skipped = loader.first_skipped();
-  summary.skipped_samples += loader.skipped_samples();
-}
-
-}  // namespace
 
 void lend_to_loader(Replica& replica, data::LoaderOptions& loading) {
   loading.loaded = [&position = replica.position()] { position.tick(); };
@@ -33,15 +24,7 @@ data::LoaderOptions training_loader(const TrainOptions& options, const BatchPlan
 }
 
 data::LoaderOptions evaluation_loader(const TrainOptions& options, const BatchPlan& batch) {
-  return {.workers = options.workers,
-          .micro_batch = batch.micro_batch,
-          .skip_bad_samples = options.skip_bad_samples};
-}
-
-std::int64_t sum_over_ranks(Communicator& communicator, std::int64_t own) {
-  std::vector<std::int64_t> all(std::size_t(communicator.size()));
-  communicator.all_gather(&own, all.data(), sizeof own);
-  return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+  return {.workers = options.workers, .micro_batch = batch.micro_batch};
 }
 
 TrainingRun::TrainingRun(const Parts& parts)
@@ -82,7 +65,7 @@ data::LoaderOptions TrainingRun::loader_options() const {
 /// That delivers what `feed_` says of the steps from `first_step` on.
 void TrainingRun::make_loader(std::int64_t first_step) {
   if (loader_) {
-    count_skipped(*loader_, summary_);
+    collect_skipped();
     loader_.reset();  // before its requests change
   }
   requests_.restart(feed_, first_step);
@@ -138,7 +121,7 @@ TrainSummary TrainingRun::run() {
   }
   agreement_.reset();               // it ends with a message, which must not wait for the last save
   replica_check_.check_now(done_);  // before that save
-  count_skipped(*loader_, summary_);
+  collect_skipped();
   finish();
   return summary_;
 }
@@ -247,18 +230,16 @@ void TrainingRun::evaluate() {
   if (!record) return;
   record->step = done_;
   record->epoch = feed_.epochs_after(done_);
-  count_left_out(*record);
   tell([&](TrainObserver& observer) { observer.on_evaluation(*record); });
   summary_.val_loss = record->val_loss;
   summary_.val_accuracy = record->val_accuracy;
   summary_.evaluated = true;
 }
 
-/// Every rank knows of all of them; finish() adds what ranks have counted.
-void TrainingRun::count_left_out(const EvaluationRecord& record) {
-  if (p_.context.rank() > 0 || record.skipped_samples == 0) return;
-  if (summary_.skipped_samples == 0) summary_.first_skipped = record.first_skipped;
-  summary_.skipped_samples += record.skipped_samples;
+/// Of the training loader, which ends.
+void TrainingRun::collect_skipped() {
+  if (summary_.first_skipped.empty()) summary_.first_skipped = loader_->first_skipped();
+  skipped_.insert(loader_->skipped_samples().begin(), loader_->skipped_samples().end());
 }
 
 void TrainingRun::save_when_due() {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -37,9 +38,6 @@ void lend_to_loader(Replica& replica, data::LoaderOptions& loading);
 inline LossMeter open_meter(const io::CheckpointState& state) {
   return {state.open_labels, state.open_loss, state.open_accuracy};
 }
-
-/// `own` of every rank, added. Collective.
-std::int64_t sum_over_ranks(Communicator& communicator, std::int64_t own);
 
 /// What a training run goes through once ranks have agreed on everything: steps, validations,
 /// checkpoints, a stop before the end, and what observers (on rank 0) are told of it.
@@ -88,12 +86,13 @@ class TrainingRun {
   void take(std::span<const StepResult> results);
   bool evaluates_now() const;
   void evaluate();
-  void count_left_out(const EvaluationRecord& record);
+  void collect_skipped();
   void save_when_due();
   std::optional<io::CheckpointState> state() const;
 
   // training_run_end.cpp
   void finish();
+  void count_skipped();
   void tell_noise_scale();
   RunFacts facts() const;
   bool is_on_host() const;
@@ -121,8 +120,9 @@ class TrainingRun {
   std::optional<StepLog> log_;
   const Checkpointing::StateFunction state_ = [this] { return state(); };
   TrainSummary summary_;
-  StepResult last_;          // of the newest step that is known, and good
-  std::int64_t known_ = -1;  // the newest step that is known
+  std::set<std::int64_t> skipped_;  // training samples that this rank's loaders skipped
+  StepResult last_;                 // of the newest step that is known, and good
+  std::int64_t known_ = -1;         // the newest step that is known
   std::int64_t skipped_in_row_ = 0;
   int replays_ = 0;
   std::optional<SpikeWatch> watch_;                    // with OnSpike::rollback

@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a run: what it came to.
 #include <cmath>
+#include <cstring>
 #include <variant>
 
+#include "parallel/exchanged_text.h"
 #include "parallel/ledger.h"
 #include "parallel/process_memory.h"
 #include "parallel/profile_report.h"
 #include "parallel/training_run.h"
 
 namespace lockstep {
+namespace {
+
+/// Every rank has opened the same source, and skipped the same of it.
+void add_skipped_at_opening(const data::SkippedRecords& skipped, TrainSummary& summary) {
+  if (skipped.count == 0) return;
+  summary.skipped_samples += skipped.count;
+  summary.first_skipped = skipped.first[0];
+}
+
+}  // namespace
 
 void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
@@ -26,7 +38,7 @@ void TrainingRun::finish() {
   tell_noise_scale();
   s.ledgers = gather_ledgers(p_.context.host_communicator(), ledger, queued);
   s.step_error = log_->spread().relative_error();
-  s.skipped_samples = sum_over_ranks(p_.context.communicator(), s.skipped_samples);
+  count_skipped();
   s.activation_bytes = p_.replica.activation_bytes();
   s.weights_sha256 = p_.replica.weights_sha256();
   if (const auto slowest = straggler_watch_.slowest()) {
@@ -35,6 +47,7 @@ void TrainingRun::finish() {
     s.slowest_score = slowest->score;
     s.slowest_phase = slowest->phase;
   }
+  add_skipped_at_opening(p_.data.train->skipped_records(), s);
   s.advice = advise_run(facts());
   s.ranks = p_.context.size();
   s.global_batch = p_.options.global_batch;
@@ -60,6 +73,23 @@ void TrainingRun::finish() {
     s.stopped ? observer->on_stop(s) : observer->on_end(s);
   if (!profile) return;
   for (TrainObserver* observer : p_.observers) observer->on_profile(*profile);
+}
+
+/// A sample that several ranks or epochs skipped counts once.
+void TrainingRun::count_skipped() {
+  std::string own;
+  for (const std::int64_t sample : skipped_)
+    own.append(reinterpret_cast<const char*>(&sample), sizeof sample);
+  for (const std::string& samples : gather_texts(p_.context.host_communicator(), own))
+    for (std::size_t i = 0; i < samples.size(); i += sizeof(std::int64_t)) {
+      std::int64_t sample = 0;
+      std::memcpy(&sample, samples.data() + i, sizeof sample);
+      skipped_.insert(sample);
+    }
+  summary_.skipped_samples = std::ssize(skipped_);
+  if (!evaluation_) return;
+  summary_.skipped_samples += evaluation_->skipped_samples();
+  if (summary_.first_skipped.empty()) summary_.first_skipped = evaluation_->first_skipped();
 }
 
 RunFacts TrainingRun::facts() const {

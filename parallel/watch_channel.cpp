@@ -2,18 +2,15 @@
 #include "parallel/watch_channel.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <cerrno>
 #include <chrono>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <optional>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 
 #include "core/base/error.h"
@@ -23,6 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kConnectMs = 3000;  // one address
+constexpr int kReachMs = 10000;   // until any address answers
+constexpr int kAgainMs = 50;
+constexpr int kBacklog = 1024;
 
 /// Milliseconds until then, as far as one address may take.
 int time_left(Clock::time_point end) {
@@ -32,46 +32,12 @@ int time_left(Clock::time_point end) {
 
 std::string reason(int code) { return std::generic_category().message(code); }
 
-std::optional<Address> address_of(const sockaddr* from) {
-  Address address;
-  if (from->sa_family == AF_INET) {
-    std::memcpy(address.bytes, &reinterpret_cast<const sockaddr_in*>(from)->sin_addr, 4);
-    return address;
-  }
-  if (from->sa_family != AF_INET6) return std::nullopt;
-  const in6_addr& bytes = reinterpret_cast<const sockaddr_in6*>(from)->sin6_addr;
-  if (IN6_IS_ADDR_LINKLOCAL(&bytes)) return std::nullopt;  // means something on its link only
-  address.ipv6 = 1;
-  std::memcpy(address.bytes, &bytes, 16);
-  return address;
-}
-
-/// This host's, as others may reach it: IPv4 first, no loopback.
+/// This host's, as others may reach it.
 void list_addresses(Invitation& invitation) {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return;
-  for (const int family : {AF_INET, AF_INET6})
-    for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
-      if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family) continue;
-      if ((at->ifa_flags & IFF_UP) == 0 || (at->ifa_flags & IFF_LOOPBACK) != 0) continue;
-      const auto address = address_of(at->ifa_addr);
-      if (!address || invitation.addresses == Invitation::kMostAddresses) continue;
-      invitation.address[invitation.addresses++] = *address;
-    }
-  freeifaddrs(all);
-}
-
-Address loopback() {
-  Address address;
-  const std::uint32_t value = htonl(INADDR_LOOPBACK);
-  std::memcpy(address.bytes, &value, 4);
-  return address;
-}
-
-std::string to_text(const Address& address) {
-  char text[INET6_ADDRSTRLEN] = {};
-  inet_ntop(address.ipv6 ? AF_INET6 : AF_INET, address.bytes, text, sizeof text);
-  return text;
+  for (const NetworkInterface& at : network_interfaces()) {
+    if (invitation.addresses == Invitation::kMaxAddresses) return;
+    invitation.address[invitation.addresses++] = at.address;
+  }
 }
 
 /// Waits until the socket can be read or written; false at the deadline.
@@ -83,11 +49,11 @@ bool await(int socket, short events, int milliseconds) {
   return ready > 0;
 }
 
-/// A connected socket, or what kept it from being one.
-Descriptor try_connect(const Address& address,
+/// A connected socket, or the errno that kept it from being one.
+Descriptor try_connect(const IpAddress& address,
                        std::uint16_t port,
                        Clock::time_point end,
-                       std::string& problem) {
+                       int& code) {
   const int family = address.ipv6 ? AF_INET6 : AF_INET;
   Descriptor made(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_storage storage{};
@@ -104,7 +70,7 @@ Descriptor try_connect(const Address& address,
     to.sin_port = htons(port);
     std::memcpy(&to.sin_addr, address.bytes, 4);
   }
-  int code = made.valid() ? 0 : errno;
+  code = made.valid() ? 0 : errno;
   if (code == 0 && connect(made.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0) {
     code = errno;
     if (code == EINPROGRESS) {
@@ -114,9 +80,7 @@ Descriptor try_connect(const Address& address,
         getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &code, &length);
     }
   }
-  if (code == 0) return made;
-  problem = reason(code);
-  return Descriptor();
+  return code == 0 ? std::move(made) : Descriptor();
 }
 
 /// Whether rank 0, and nobody else, is at the other end.
@@ -132,7 +96,7 @@ bool shake_hands(Connection& connection,
     const bool open = connection.receive([&](Kind kind, std::span<const std::byte> bytes) {
       Hello hello;
       known |= kind == Kind::hello && read(bytes, hello) && hello.rank == 0 &&
-               hello.secret == invitation.secret;
+               same_secret(hello.secret, invitation.secret);
     });
     if (!open) return false;
   }
@@ -153,7 +117,7 @@ Connection::Connection(Descriptor socket)
 
 void Connection::send_bytes(Kind kind, const void* message, std::size_t bytes) {
   if (!is_open() || (kind == Kind::beat && unsent_ > 0)) return;
-  const Header header{std::uint32_t(kind), std::uint32_t(bytes)};
+  const MessageHeader header{std::uint32_t(kind), std::uint32_t(bytes)};
   if (unsent_ + sizeof header + bytes > out_.size()) return;  // it reads nothing any more
   std::memcpy(out_.data() + unsent_, &header, sizeof header);
   std::memcpy(out_.data() + unsent_ + sizeof header, message, bytes);
@@ -186,7 +150,7 @@ bool Connection::receive(const Handler& handle) {
 
 bool Connection::take_messages(const Handler& handle) {
   std::size_t at = 0;
-  Header header;
+  MessageHeader header;
   while (received_ - at >= sizeof header) {
     std::memcpy(&header, in_.data() + at, sizeof header);
     if (header.bytes > in_.size() - sizeof header) return false;
@@ -201,29 +165,31 @@ bool Connection::take_messages(const Handler& handle) {
   return true;
 }
 
-Descriptor listen_for(int ranks, Invitation& invitation) {
+Descriptor listen_for(int ranks, Reach reach, Invitation& invitation) {
   sockaddr_storage storage{};
-  socklen_t size = sizeof(sockaddr_in6);
-  auto& any = reinterpret_cast<sockaddr_in6&>(storage);
-  any.sin6_family = AF_INET6;
-  any.sin6_addr = in6addr_any;
-  Descriptor made(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int off = 0;
-  const auto bound = [&] {
+  socklen_t size = sizeof(sockaddr_in);
+  Descriptor made;
+  const auto bound = [&](int family) {
+    storage.ss_family = sa_family_t(family);
+    made = Descriptor(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int off = 0;
+    if (made.valid() && family == AF_INET6)
+      setsockopt(made.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     return made.valid() && bind(made.get(), reinterpret_cast<sockaddr*>(&storage), size) == 0;
   };
-  if (made.valid()) setsockopt(made.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (!bound()) {  // a host without IPv6
-    storage = {};
-    storage.ss_family = AF_INET;
-    size = sizeof(sockaddr_in);
-    made = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    LOCKSTEP_CHECK(bound(),
-                   EnvironmentError,
-                   "the watchdog of rank 0 cannot listen for the other ranks: {}",
-                   reason(errno));
+  bool done = false;
+  if (reach == Reach::every_host) {
+    size = sizeof(sockaddr_in6);  // its address of zeros is that of all interfaces
+    done = bound(AF_INET6);
+    if (!done) storage = {};
   }
-  LOCKSTEP_CHECK(listen(made.get(), std::max(ranks, 128)) == 0 &&
+  if (!done) {  // on this host, or on one without IPv6
+    size = sizeof(sockaddr_in);
+    if (reach == Reach::this_host)
+      reinterpret_cast<sockaddr_in&>(storage).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    done = bound(AF_INET);
+  }
+  LOCKSTEP_CHECK(done && listen(made.get(), std::max(ranks, kBacklog)) == 0 &&
                      getsockname(made.get(), reinterpret_cast<sockaddr*>(&storage), &size) == 0 &&
                      getrandom(invitation.secret.data(), invitation.secret.size(), 0) ==
                          ssize_t(invitation.secret.size()),
@@ -232,7 +198,7 @@ Descriptor listen_for(int ranks, Invitation& invitation) {
                  reason(errno));
   // The port lies at one place in both kinds of address.
   invitation.port = ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
-  list_addresses(invitation);
+  if (reach == Reach::every_host) list_addresses(invitation);
   return made;
 }
 
@@ -240,21 +206,44 @@ Descriptor accept_from(const Descriptor& listener) {
   return Descriptor(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
+bool same_secret(const Secret& a, const Secret& b) {
+  std::uint8_t different = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) different |= std::uint8_t(a[i] ^ b[i]);
+  return different == 0;
+}
+
 Connection connect_to(const Invitation& invitation, int own_rank, bool same_host, double limit_s) {
   LOCKSTEP_CHECK(invitation.port != 0, EnvironmentError, "rank 0 does not listen");
-  const auto end = Clock::now() + std::chrono::milliseconds(std::int64_t(limit_s * 1e3));
-  std::vector<Address> addresses;
-  if (same_host) addresses.push_back(loopback());
+  const auto start = Clock::now();
+  const auto end = start + std::chrono::milliseconds(std::int64_t(limit_s * 1e3));
+  std::vector<IpAddress> addresses;
+  if (same_host) addresses.push_back(ipv4_loopback());
   addresses.insert(addresses.end(), invitation.address, invitation.address + invitation.addresses);
   std::string tried;
-  for (const Address& address : addresses) {
-    if (time_left(end) == 0) break;
-    std::string problem = "somebody else answers, or nobody";
-    if (Descriptor socket = try_connect(address, invitation.port, end, problem); socket.valid()) {
-      Connection connection(std::move(socket));
-      if (shake_hands(connection, invitation, own_rank, end)) return connection;
+  bool answered = false;
+  for (;;) {
+    tried.clear();
+    bool silent = false;
+    for (const IpAddress& address : addresses) {
+      if (time_left(end) == 0) break;
+      int code = 0;
+      if (Descriptor socket = try_connect(address, invitation.port, end, code); socket.valid()) {
+        answered = true;
+        Connection connection(std::move(socket));
+        if (shake_hands(connection, invitation, own_rank, end)) return connection;
+      }
+      silent |= code == ETIMEDOUT;
+      tried += fmt::format("{}{}: {}",
+                           tried.empty() ? "" : ", ",
+                           to_string(address),
+                           code == 0 ? "somebody else answers, or nobody" : reason(code));
     }
-    tried += fmt::format("{}{}: {}", tried.empty() ? "" : ", ", to_text(address), problem);
+    // Who is turned away by all has no reason to hope. Where somebody answers, or packets are lost,
+    // it may be the crowd before rank 0's door.
+    const auto patience =
+        answered ? end : std::min(end, start + std::chrono::milliseconds(kReachMs));
+    if ((!answered && !silent) || Clock::now() >= patience) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(kAgainMs));
   }
   throw EnvironmentError(
       fmt::format("port {}: {}", invitation.port, tried.empty() ? "rank 0 has no address" : tried));

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/ip_address.h"
 #include "core/exec/position.h"
 #include "parallel/fault_record.h"
 
@@ -20,7 +21,12 @@ namespace lockstep::watch {
 
 using Secret = std::array<std::uint8_t, 16>;
 
-enum class Kind : std::uint32_t { hello = 1, beat, goodbye, record };
+enum class Kind : std::uint32_t { hello = 1, beat, goodbye, record, strangers };
+
+/// Before every message: a Kind, and the size of what follows.
+struct MessageHeader {
+  std::uint32_t kind = 0, bytes = 0;
+};
 
 struct Hello {
   Secret secret{};
@@ -45,6 +51,11 @@ struct PackedRecord {
   std::uint8_t said = 0;  ///< the screen has it
   char host[64] = {}, stage[16] = {}, phase[16] = {}, collective[64] = {};
   char cause[1024] = {}, hint[512] = {};
+};
+
+/// What look_for_strangers() has found on the sender's host; empty: nobody any more.
+struct Strangers {
+  char lines[1024] = {};
 };
 
 Beat pack(const PositionNote& note, bool traced);
@@ -97,9 +108,6 @@ class Connection {
 
  private:
   static constexpr std::size_t kCapacity = 4096;
-  struct Header {
-    std::uint32_t kind = 0, bytes = 0;
-  };
   void send_bytes(Kind kind, const void* message, std::size_t bytes);
   bool take_messages(const Handler& handle);
 
@@ -117,24 +125,26 @@ bool read(std::span<const std::byte> bytes, Message& message) {
 }
 
 /// Where rank 0 listens. Sent to all ranks as it is.
-struct Address {
-  std::uint8_t bytes[16] = {};
-  std::uint8_t ipv6 = 0;
-};
 struct Invitation {
-  static constexpr int kMostAddresses = 16;
+  static constexpr int kMaxAddresses = 16;
   Secret secret{};
   std::uint16_t port = 0;  ///< 0: it does not
   std::uint16_t addresses = 0;
-  Address address[kMostAddresses];
+  IpAddress address[kMaxAddresses];
 };
 
-/// Listens on all interfaces, and fills `invitation`. Throws EnvironmentError.
-Descriptor listen_for(int ranks, Invitation& invitation);
+/// Who may reach a listener.
+enum class Reach : std::uint8_t { this_host, every_host };
+
+/// Listens, on loopback or on all interfaces, and fills `invitation`. Throws EnvironmentError.
+Descriptor listen_for(int ranks, Reach reach, Invitation& invitation);
 /// The next connection that waits, or an invalid one, with errno.
 Descriptor accept_from(const Descriptor& listener);
-/// Connects, says `hello`, and waits for rank 0's answer; `limit_s` for all addresses together.
-/// Loopback is tried first on `same_host`. Throws EnvironmentError naming what was tried.
+/// Without a difference in time that would tell how much of it is right.
+bool same_secret(const Secret& a, const Secret& b);
+/// Connects, says `hello`, and waits for rank 0's answer, again and again for `limit_s`, or for 10
+/// s where no address answers at all. Loopback is tried first on `same_host`. Throws
+/// EnvironmentError naming what was tried.
 Connection connect_to(const Invitation& invitation, int own_rank, bool same_host, double limit_s);
 
 }  // namespace lockstep::watch

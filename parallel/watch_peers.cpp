@@ -18,15 +18,18 @@ namespace lockstep::watch {
 namespace {
 
 constexpr std::uint64_t kWake = ~std::uint64_t{0}, kListener = kWake - 1;
-constexpr std::uint64_t kStranger = std::uint64_t{1} << 32;  // and its descriptor
-constexpr double kStrangerSeconds = 5;
+constexpr std::uint64_t kApplicant = std::uint64_t{1} << 32;  // and its descriptor
 constexpr rlim_t kOtherFiles = 512;
+constexpr int kAcceptsATurn = 64;
 constexpr useconds_t kAcceptAgainUs = 10000;
+/// Connections that may wait unproved, beside one of each rank.
+constexpr int kMaxStrangers = 64;
 
 Peers::Card own_card() {
   Peers::Card card;
   set_text(card.host, host_name());
   set_text(card.machine, machine_id());
+  set_text(card.network, network_id());
   card.process = getpid();
   return card;
 }
@@ -67,14 +70,16 @@ Peers::Peers(Communicator& host, bool wanted)
   if (rank_ == 0) {
     allow_files(size());
     try {
-      listener_ = listen_for(size(), invitation_);
+      const bool one_host = std::ranges::all_of(
+          cards_, [&](const Card& card) { return card.shares_network_of(cards_[0]); });
+      listener_ = listen_for(size(), one_host ? Reach::this_host : Reach::every_host, invitation_);
       watch(listener_.get(), kListener);
     } catch (const EnvironmentError& error) {
       problem_ = error.what();
       invitation_.port = 0;
     }
     for (int r = 0; r < size(); ++r) peers_.emplace_back(Descriptor());
-    strangers_.reserve(std::size_t(size()) + 64);
+    applicants_ = Applicants(invitation_.secret, size(), size() + kMaxStrangers);
   }
   host.broadcast(&invitation_, sizeof invitation_, 0);
 }
@@ -100,7 +105,7 @@ void Peers::part() {
 
 void Peers::close_listener() {
   listener_.reset();
-  strangers_.clear();
+  applicants_.clear();
 }
 
 void Peers::watch(int descriptor, std::uint64_t tag) {
@@ -126,17 +131,19 @@ void Peers::turn(int milliseconds, PeerListener& listener) {
       }
     } else if (tag == kListener) {
       accept_all();
-    } else if (tag >= kStranger) {
-      read_stranger(int(tag - kStranger));
+    } else if (tag >= kApplicant) {
+      read_applicant(int(tag - kApplicant));
     } else {
       read_peer(int(tag), listener);
     }
   }
-  drop_slow_strangers();
+  applicants_.drop_late(now());
 }
 
+/// A few at a time: whoever connects faster than this thread accepts must not keep it from those
+/// that are accepted.
 void Peers::accept_all() {
-  while (strangers_.size() < strangers_.capacity()) {
+  for (int i = 0; i < kAcceptsATurn; ++i) {
     Descriptor socket = accept_from(listener_);
     if (!socket.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -144,48 +151,26 @@ void Peers::accept_all() {
       if (errno != EAGAIN && errno != EWOULDBLOCK) usleep(kAcceptAgainUs);
       return;
     }
-    watch(socket.get(), kStranger + std::uint64_t(socket.get()));
-    strangers_.push_back({Connection(std::move(socket)), now()});
+    const int descriptor = socket.get();
+    watch(descriptor, kApplicant + std::uint64_t(descriptor));
+    applicants_.add(std::move(socket), now());
+    read_applicant(descriptor);  // a rank's proof comes with its connection
   }
-  usleep(kAcceptAgainUs);
 }
 
 /// Whoever knows the secret becomes a peer, in place of an earlier connection of its rank, which
-/// that rank has given up; everybody else is sent away.
-void Peers::read_stranger(int descriptor) {
-  const auto found = std::ranges::find_if(strangers_, [&](const Stranger& stranger) {
-    return stranger.connection.descriptor() == descriptor;
-  });
-  if (found == strangers_.end()) return;
-  int rank = -1;
-  bool bad = false;
-  const bool open = found->connection.receive([&](Kind kind, std::span<const std::byte> bytes) {
-    Hello hello;
-    if (kind != Kind::hello || !read(bytes, hello) || hello.secret != invitation_.secret ||
-        hello.rank <= 0 || hello.rank >= size())
-      bad = true;
-    else
-      rank = hello.rank;
-  });
-  if (open && !bad && rank < 0) return;
-  if (open && !bad) admit(*found, rank);
-  strangers_.erase(found);
-}
-
-void Peers::admit(Stranger& stranger, int rank) {
+/// that rank has given up.
+void Peers::read_applicant(int descriptor) {
+  Descriptor socket;
+  const int rank = applicants_.read(descriptor, socket);
+  if (rank < 0) return;
   Connection& peer = peers_[std::size_t(rank)];
-  peer = std::move(stranger.connection);
+  peer = Connection(std::move(socket));
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = std::uint64_t(rank);
   epoll_ctl(events_.get(), EPOLL_CTL_MOD, peer.descriptor(), &event);
   peer.send(Kind::hello, Hello{invitation_.secret, 0});
-}
-
-void Peers::drop_slow_strangers() {
-  if (strangers_.empty()) return;
-  const double since = now() - kStrangerSeconds;
-  std::erase_if(strangers_, [&](const Stranger& stranger) { return stranger.since < since; });
 }
 
 void Peers::read_peer(int rank, PeerListener& listener) {
@@ -194,9 +179,11 @@ void Peers::read_peer(int rank, PeerListener& listener) {
     Beat beat;
     Goodbye goodbye;
     PackedRecord record;
+    Strangers strangers;
     if (kind == Kind::beat && read(bytes, beat)) listener.on_beat(rank, beat);
     if (kind == Kind::goodbye && read(bytes, goodbye)) listener.on_goodbye(rank, goodbye);
     if (kind == Kind::record && read(bytes, record)) listener.on_record(rank, record);
+    if (kind == Kind::strangers && read(bytes, strangers)) listener.on_strangers(rank, strangers);
   });
   if (open) return;
   peer.close();
@@ -212,6 +199,7 @@ void Peers::settle(int milliseconds, bool gone) {
     void on_beat(int, const Beat&) override {}
     void on_goodbye(int, const Goodbye&) override {}
     void on_record(int, const PackedRecord&) override {}
+    void on_strangers(int, const Strangers&) override {}
     void on_closed(int) override {}
   } nobody;
   const double end = now() + milliseconds * 1e-3;

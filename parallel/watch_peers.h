@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/exec/communicator.h"
+#include "parallel/watch_applicants.h"
 #include "parallel/watch_channel.h"
 
 namespace lockstep::watch {
@@ -18,6 +19,7 @@ class PeerListener {
   virtual void on_beat(int rank, const Beat& beat) = 0;
   virtual void on_goodbye(int rank, const Goodbye& goodbye) = 0;
   virtual void on_record(int rank, const PackedRecord& record) = 0;
+  virtual void on_strangers(int rank, const Strangers& strangers) = 0;
   virtual void on_closed(int rank) = 0;
 };
 
@@ -29,11 +31,16 @@ class Peers {
   struct Card {
     char host[64] = {};
     char machine[64] = {};  ///< machine_id()
+    char network[32] = {};  ///< network_id()
     std::int64_t process = 0;
     std::uint8_t wanted = 1;
 
     bool on_machine_of(const Card& other) const {
       return std::string_view(machine) == other.machine;
+    }
+    /// Whether loopback of the one is loopback of the other.
+    bool shares_network_of(const Card& other) const {
+      return on_machine_of(other) && *network != 0 && std::string_view(network) == other.network;
     }
   };
 
@@ -68,17 +75,11 @@ class Peers {
   const Card& card(int rank) const { return cards_[std::size_t(rank)]; }
 
  private:
-  struct Stranger {
-    Connection connection;
-    double since;
-  };
   int index_of(int rank) const { return rank_ == 0 ? rank : 0; }
   void watch(int descriptor, std::uint64_t tag);
   void close_listener();
   void accept_all();
-  void read_stranger(int descriptor);
-  void admit(Stranger& stranger, int rank);
-  void drop_slow_strangers();
+  void read_applicant(int descriptor);
   void read_peer(int rank, PeerListener& listener);
 
   int rank_;
@@ -88,7 +89,7 @@ class Peers {
   Invitation invitation_;
   Descriptor wake_, events_, listener_;
   std::vector<Connection> peers_;  // rank 0: [ranks], its own never open; else: rank 0
-  std::vector<Stranger> strangers_;
+  Applicants applicants_;
 };
 
 /// Seconds of the monotonic clock.

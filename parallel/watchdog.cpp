@@ -16,6 +16,7 @@
 
 #include "core/base/error.h"
 #include "parallel/quiet_thread.h"
+#include "parallel/stranger_watch.h"
 #include "parallel/watch_judge.h"
 #include "parallel/watch_peers.h"
 #include "parallel/watch_verdict.h"
@@ -27,7 +28,7 @@ using watch::now;
 using Kind = watch::Kind;
 
 constexpr int kSendMs = 200, kLeaveMs = 300;
-constexpr double kSoonSeconds = 0.05, kConnectSeconds = 10;
+constexpr double kSoonSeconds = 0.05, kConnectSeconds = 30;
 constexpr std::chrono::milliseconds kMostLastWords{2000}, kSpeakerFirst{500}, kOthersFirst{250};
 
 /// What each rank met while it connected.
@@ -57,7 +58,8 @@ class Watchdog::State final : public watch::PeerListener {
         const Position& position,
         LastWords last_words,
         const WatchLimits& limits,
-        bool has_launcher)
+        bool has_launcher,
+        std::vector<IpAddress> job_addresses)
       : position_(position),
         has_launcher_(has_launcher),
         limits_(limits),
@@ -66,7 +68,8 @@ class Watchdog::State final : public watch::PeerListener {
         peers_(host, limits.any()),
         judge_(peers_.size(),
                peers_.rank() == 0 ? WatchJudge::Watches::everyone : WatchJudge::Watches::rank_zero,
-               now()) {
+               now()),
+        strangers_(peers_, std::move(job_addresses), limits.training_s) {
     judge_.set_limits(limits_);
     alone_ = peers_.size() == 1 || !peers_.wanted();
     if (!alone_) meet(host);
@@ -129,7 +132,7 @@ class Watchdog::State final : public watch::PeerListener {
     if (peers_.rank() == 0) return peers_.problem();
     const double start_s = limits_.join_s;
     try {
-      peers_.connect(start_s > 0 ? std::min(kConnectSeconds, start_s / 2) : kConnectSeconds);
+      peers_.connect(start_s > 0 ? start_s / 2 : kConnectSeconds);
     } catch (const Error& error) {
       return error.what();
     }
@@ -171,6 +174,7 @@ class Watchdog::State final : public watch::PeerListener {
           else
             peers_.begin(*this);
         }
+        if (!began) next_beat = now() + kBeatSeconds;
         const double left = std::min(next_beat - now(), somebody_ended_ ? kSoonSeconds : 1.0);
         peers_.turn(left <= 0 ? 0 : int(left * 1e3) + 1, *this);
         if (began) look(next_beat);
@@ -224,6 +228,8 @@ class Watchdog::State final : public watch::PeerListener {
     const bool traced = is_traced(getpid());
     peers_.flush();
     peers_.send_to_all(Kind::beat, watch::pack(note, traced));
+    if (const auto strangers = strangers_.look(note, time))
+      peers_.send_to_all(Kind::strangers, *strangers);
     if (peers_.rank() == 0) judge_.beat(0, note, traced, time);
   }
 
@@ -239,6 +245,9 @@ class Watchdog::State final : public watch::PeerListener {
   void on_goodbye(int rank, const watch::Goodbye& goodbye) override {
     judge_.goodbye(rank, goodbye.after_error != 0, woken());
     somebody_ended_ = somebody_ended_ || goodbye.after_error != 0;
+  }
+  void on_strangers(int rank, const watch::Strangers& strangers) override {
+    strangers_.hear(rank, strangers);
   }
   void on_closed(int rank) override {
     somebody_ended_ = somebody_ended_ || judge_.is_present(rank);
@@ -269,6 +278,9 @@ class Watchdog::State final : public watch::PeerListener {
     record.host = culprit.host;
     record.process = culprit.process;
     record.seen_by = peers_.rank();
+    const bool may_be_disturbed =
+        verdict.kind == Verdict::Kind::frozen || verdict.kind == Verdict::Kind::stuck;
+    if (may_be_disturbed) record.details = strangers_.all();
     return record;
   }
 
@@ -338,6 +350,7 @@ class Watchdog::State final : public watch::PeerListener {
   const int exceptions_;  // in flight when the watchdog began
   watch::Peers peers_;
   WatchJudge judge_;
+  StrangerWatch strangers_;
   std::string blindness_;
   bool somebody_ended_ = false;     // and is about to be judged
   bool spoken_ = false;             // this rank ends, and has said why
@@ -354,9 +367,10 @@ Watchdog::Watchdog(Communicator& host,
                    const Position& position,
                    LastWords last_words,
                    const WatchLimits& limits,
-                   bool has_launcher)
-    : state_(std::make_unique<State>(host, position, std::move(last_words), limits, has_launcher)) {
-}
+                   bool has_launcher,
+                   std::vector<IpAddress> job_addresses)
+    : state_(std::make_unique<State>(
+          host, position, std::move(last_words), limits, has_launcher, std::move(job_addresses))) {}
 
 Watchdog::~Watchdog() = default;
 

@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "core/base/ip_address.h"
 #include "core/exec/communicator.h"
 #include "core/exec/position.h"
 #include "parallel/fault_record.h"
@@ -53,11 +55,14 @@ class Watchdog {
   /// rank cannot reach rank 0, nobody is watched, and blindness() says so.
   /// `has_launcher`: the process that started this one stands by it, and where that is gone this
   /// rank ends as well. One rank without a launcher has no thread.
+  /// `job_addresses` of all hosts: where a rank is frozen or nobody makes progress, the record's
+  /// details name who else is connected to ranks (foreign_connections()).
   Watchdog(Communicator& host,
            const Position& position,
            LastWords last_words = {},
            const WatchLimits& limits = {},
-           bool has_launcher = false);
+           bool has_launcher = false,
+           std::vector<IpAddress> job_addresses = {});
   /// Says goodbye. Where an exception is in flight it says so, and is not taken for dead.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

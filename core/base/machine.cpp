@@ -18,4 +18,10 @@ std::string machine_id() {
   return id.empty() ? host_name() : id;
 }
 
+std::string network_id() {
+  char name[64];
+  const ssize_t size = readlink("/proc/self/ns/net", name, sizeof name);
+  return size > 0 ? std::string(name, std::size_t(size)) : std::string();
+}
+
 }  // namespace lockstep

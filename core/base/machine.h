@@ -9,5 +9,8 @@ std::string host_name();
 /// What no other running machine has, whatever its containers are named: the kernel's boot id; the
 /// host's name where that is hidden.
 std::string machine_id();
+/// What all processes of a machine have alike whose network is the same, loopback included; empty
+/// where the kernel does not tell.
+std::string network_id();
 
 }  // namespace lockstep

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cstring>
 #include <filesystem>
+#include <span>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_reader.h"
 #include "core/data/input_file.h"
-#include "core/data/mapped_file.h"
 #include "core/data/preprocessing.h"
 #include "core/data/sources.h"
 
@@ -26,13 +29,17 @@ constexpr const char* kCifar10Hint =
 class Cifar10 final : public Dataset {
  public:
   Cifar10(std::string folder, const std::vector<std::string>& names) : folder_(std::move(folder)) {
+    std::vector<std::byte> buffer;
     for (const std::string& name : names) {
       const std::string path = (std::filesystem::path(folder_) / name).string();
       check_size(path, std::int64_t(input_file_size(path, kCifar10Hint)));
-      const MappedFile& file = files_.emplace_back(path);
-      check_labels(file);
-      ends_.push_back(size() + std::int64_t(file.bytes().size()) / kRecord);
-      hash_ = content_hash(file.bytes().data(), file.bytes().size(), hash_);
+      files_.emplace_back(path);
+      const std::span<const std::byte> bytes = read_bytes(path, buffer, kCifar10Hint);
+      check_size(path, std::int64_t(bytes.size()));
+      for (std::int64_t at = 0; at < std::int64_t(bytes.size()); at += kRecord)
+        check_label(path, std::to_integer<int>(bytes[std::size_t(at)]), at / kRecord);
+      ends_.push_back(size() + std::int64_t(bytes.size()) / kRecord);
+      hash_ = content_hash(bytes.data(), bytes.size(), hash_);
     }
     spec_.input = {{kSize, kSize, 3}, DType::u8};
     spec_.target = {{}, DType::i32};
@@ -52,10 +59,13 @@ class Cifar10 final : public Dataset {
     std::size_t file = 0;
     while (index >= ends_[file]) ++file;
     if (file > 0) index -= ends_[file - 1];
-    const std::byte* record = files_[file].bytes().data() + index * kRecord;
+    std::array<std::byte, kRecord> record;
+    const std::string path = files_[file].path().string();
+    files_[file].read(path, std::uint64_t(index * kRecord), record);
     const std::int32_t label = std::to_integer<std::int32_t>(record[0]);
+    check_label(path, label, index);
     std::memcpy(target, &label, sizeof label);
-    const std::byte* red = record + 1;
+    const std::byte* red = record.data() + 1;
     for (std::int64_t i = 0; i < kPlane; ++i) {
       input[3 * i] = red[i];
       input[3 * i + 1] = red[i + kPlane];
@@ -87,22 +97,18 @@ class Cifar10 final : public Dataset {
                       kCifar10Hint);
   }
 
-  static void check_labels(const MappedFile& file) {
-    const auto bytes = std::int64_t(file.bytes().size());
-    for (std::int64_t at = 0; at < bytes; at += kRecord) {
-      const int label = std::to_integer<int>(file.bytes()[std::size_t(at)]);
-      LOCKSTEP_CHECK(label < kClasses,
-                     DataError,
-                     "{}: expected a label of 0 to 9 at byte {}, record {}, got {}",
-                     file.path(),
-                     at,
-                     at / kRecord,
-                     label);
-    }
+  static void check_label(const std::string& path, int label, std::int64_t record) {
+    LOCKSTEP_CHECK(label < kClasses,
+                   DataError,
+                   "{}: expected a label of 0 to 9 at byte {}, record {}, got {}",
+                   path,
+                   record * kRecord,
+                   record,
+                   label);
   }
 
   std::string folder_;
-  std::vector<MappedFile> files_;
+  std::vector<FileReader> files_;
   std::vector<std::int64_t> ends_;  // samples up to and with each file
   SampleSpec spec_;
   std::uint64_t hash_ = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/shape.h"
+#include "core/data/content_sample.h"
 #include "core/data/embedded_column.h"
 
 namespace lockstep::data {
@@ -37,6 +38,14 @@ struct SampleSpec {
 /// another order, or of fewer than 1 or more than kMaxEmbeddedCategories categories; or the samples
 /// have a scale, which would change indices.
 void check_embedded(const SampleSpec& spec);
+
+/// Records of a source that opening it skipped, since they cannot be read.
+struct SkippedRecords {
+  static constexpr std::size_t kMaxNamed = 20;
+  std::int64_t count = 0;
+  std::vector<std::string>
+      first;  ///< what is wrong with each of the first kMaxNamed, with its place
+};
 
 /// A source of samples by index. Immutable once opened; load() is called by several threads.
 /// A sample's bytes depend on (the source, epoch, index) alone.
@@ -67,8 +76,13 @@ class Dataset {
   /// How other data become samples like these. The default holds spec() and class_names() alone,
   /// for sources whose samples nothing but their own program can make.
   virtual Preprocessing preprocessing() const;
+  /// What opening the source skipped; of a source with a training part, that part has all of it.
+  virtual SkippedRecords skipped_records() const { return {}; }
   /// Hash of what identifies the content (sizes, sums of the files), for the fingerprint.
   virtual std::uint64_t fingerprint() const = 0;
+  /// What shows at a resume that files have changed that fingerprint() does not read whole, nor
+  /// load() check; the default is empty: there are none. `seed` chooses what is read.
+  virtual ContentSample content_sample(std::uint64_t /*seed*/) const { return {}; }
 };
 
 /// A training part and a part that is never trained on; `validation` may be null.

@@ -39,6 +39,9 @@ class IgnoreLabel final : public Dataset {
   std::uint64_t fingerprint() const override {
     return dataset_->fingerprint() * 31 + std::uint64_t(label_) + 1;
   }
+  ContentSample content_sample(std::uint64_t seed) const override {
+    return dataset_->content_sample(seed);
+  }
 
  private:
   std::shared_ptr<const Dataset> dataset_;

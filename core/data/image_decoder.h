@@ -49,7 +49,7 @@ class AnyImageDecoder {
   AnyImageDecoder();
   /// As ImageDecoder; also throws DataError for a file that is neither JPEG nor PNG.
   ImageSize open(const std::string& name, std::span<const std::byte> file);
-  DecodedCrop decode(const Crop& crop, ImageSize target, DecodeScale scale = DecodeScale::quick);
+  DecodedCrop decode(const Crop& crop, ImageSize target, DecodeScale scale);
 
  private:
   std::unique_ptr<ImageDecoder> jpeg_, png_;

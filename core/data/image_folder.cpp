@@ -19,7 +19,7 @@ constexpr const char* kImageFolderHint =
     "expected DIR/CLASS/*.jpg, or DIR/train/CLASS/*.jpg beside DIR/val, DIR/validation or DIR/test";
 /// Deeper folders are taken for a mistake before the stack is.
 constexpr std::size_t kDeepest = 64;
-constexpr std::int64_t kSizedFiles = 4096;
+constexpr std::int64_t kFingerprintedFiles = 4096;
 
 [[noreturn]] void cannot_read(const fs::path& path, const std::error_code& error) {
   if (error == std::errc::too_many_symbolic_link_levels)
@@ -141,7 +141,7 @@ std::vector<std::string> files_below(const std::string& folder) {
 std::uint64_t fingerprint(const ImageFolder& folder) {
   std::uint64_t hash = content_hash(folder.names.data(), folder.names.size());
   hash = content_hash(folder.labels.data(), folder.labels.size() * sizeof(std::int32_t), hash);
-  const std::int64_t step = std::max<std::int64_t>(1, folder.size() / kSizedFiles);
+  const std::int64_t step = std::max<std::int64_t>(1, folder.size() / kFingerprintedFiles);
   for (std::int64_t i = 0; i < folder.size(); i += step) {
     std::error_code error;
     const std::uint64_t bytes = fs::file_size(folder.path(i), error);

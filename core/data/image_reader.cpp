@@ -18,8 +18,8 @@ void ImageReader::read(const std::string& file, std::byte* out) {
   const auto content = read_bytes(file, work_.file, "check the file's name and permissions");
   const ImageSize stored = work_.decoder.open(file, content);
   const ImageSize wanted{record_.width, record_.height};
-  const DecodedCrop decoded =
-      work_.decoder.decode(middle_crop(stored, wanted, record_.short_side), wanted);
+  const DecodedCrop decoded = work_.decoder.decode(
+      middle_crop(stored, wanted, record_.short_side), wanted, DecodeScale::exact);
   auto* const pixels = reinterpret_cast<std::uint8_t*>(out);
   if (record_.channels == 3) {
     work_.resampler.run(decoded.view, decoded.box, wanted, pixels);

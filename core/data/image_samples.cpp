@@ -27,21 +27,42 @@ SampleSpec image_spec(int size, int classes) {
   return spec;
 }
 
-Crop sample_crop(const ImageOptions& options,
-                 ImagePart part,
-                 std::uint64_t epoch,
-                 std::int64_t index,
-                 ImageSize image) {
-  if (part == ImagePart::train && options.resized_crop > 0)
-    return random_crop(options.seed, epoch, index, image, options.resized_crop);
-  return middle_crop(image, options.size);
+ImageRecord image_rule(const ImageOptions& options) {
+  if (options.trained && options.trained->image) return *options.trained->image;
+  return {.width = options.size,
+          .height = options.size,
+          .channels = 3,
+          .short_side = evaluation_short_side(options.size)};
 }
 
-std::uint64_t fold_options(std::uint64_t hash, const ImageOptions& options, ImagePart part) {
-  hash = content_hash(&options.size, sizeof options.size, hash);
-  if (part == ImagePart::validation || options.resized_crop == 0) return hash;
-  hash = content_hash(&options.resized_crop, sizeof options.resized_crop, hash);
-  return content_hash(&options.seed, sizeof options.seed, hash);
+ImageSampling::ImageSampling(const ImageOptions& options, ImagePart image_part)
+    : rule(image_rule(options)),
+      part(image_part),
+      resized_crop(options.resized_crop),
+      seed(options.seed) {}
+
+SampleSpec ImageSampling::spec(int classes) const {
+  SampleSpec spec = image_spec(rule.width, classes);
+  spec.input.shape = {rule.height, rule.width, 3};
+  return spec;
+}
+
+Crop ImageSampling::crop(std::uint64_t epoch, std::int64_t index, ImageSize image) const {
+  if (part == ImagePart::train && resized_crop > 0)
+    return random_crop(seed, epoch, index, image, resized_crop);
+  return middle_crop(image, size(), rule.short_side);
+}
+
+std::uint64_t ImageSampling::fold(std::uint64_t hash) const {
+  hash = content_hash(&rule.width, sizeof rule.width, hash);
+  // Only where it is not the rule of every source: checkpoints have the sums of those.
+  if (rule.height != rule.width || rule.short_side != evaluation_short_side(rule.width)) {
+    hash = content_hash(&rule.height, sizeof rule.height, hash);
+    hash = content_hash(&rule.short_side, sizeof rule.short_side, hash);
+  }
+  if (part == ImagePart::validation || resized_crop == 0) return hash;
+  hash = content_hash(&resized_crop, sizeof resized_crop, hash);
+  return content_hash(&seed, sizeof seed, hash);
 }
 
 void check(const ImageOptions& options) {

@@ -15,15 +15,27 @@ enum class ImagePart { train, validation };
 /// u8 [size, size, 3] -> i32 class, normalised by ImageNet's mean and deviation.
 SampleSpec image_spec(int size, int classes);
 
-/// The crop of one sample of a picture: see ImageOptions.
-Crop sample_crop(const ImageOptions& options,
-                 ImagePart part,
-                 std::uint64_t epoch,
-                 std::int64_t index,
-                 ImageSize image);
+/// How a source with such options makes samples: as a trained model's record says, or size x size
+/// from a picture whose short side has evaluation_short_side(size) pixels.
+ImageRecord image_rule(const ImageOptions& options);
 
-/// Folds into the hash of the content what the options make of it.
-std::uint64_t fold_options(std::uint64_t hash, const ImageOptions& options, ImagePart part);
+/// How one source of images makes samples; keeps nothing of options.trained.
+struct ImageSampling {
+  ImageSampling(const ImageOptions& options, ImagePart part);
+
+  /// image_spec(), of the rule's width and height.
+  SampleSpec spec(int classes) const;
+  /// The crop of one sample of an image, and what it becomes: see ImageOptions.
+  Crop crop(std::uint64_t epoch, std::int64_t index, ImageSize image) const;
+  ImageSize size() const { return {rule.width, rule.height}; }
+  /// Folds into the hash of the content what the options make of it.
+  std::uint64_t fold(std::uint64_t hash) const;
+
+  ImageRecord rule;
+  ImagePart part;
+  double resized_crop;
+  std::uint64_t seed;
+};
 
 /// Throws ConfigError: a size outside [1, 4096], a scale outside [0, 1].
 void check(const ImageOptions& options);

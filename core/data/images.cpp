@@ -26,14 +26,12 @@ class Images final : public Dataset {
       : folder_(std::move(folder)),
         rows_(std::move(rows)),
         label_of_(std::move(label_of)),
-        part_(part),
-        options_(options),
+        sampling_(options, part),
         classes_(std::move(classes)),
-        spec_(image_spec(options.size, int(classes_.size()))) {
-    options_.trained = nullptr;
+        spec_(sampling_.spec(int(classes_.size()))) {
     hash_ = data::fingerprint(*folder_);
     hash_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), hash_);
-    hash_ = fold_options(hash_, options_, part_);
+    hash_ = sampling_.fold(hash_);
   }
 
   const SampleSpec& spec() const override { return spec_; }
@@ -48,11 +46,12 @@ class Images final : public Dataset {
     const auto file =
         read_bytes(path, work->file, "check the file's permissions, or --skip-bad-samples");
     const ImageSize stored = work->decoder.open(path, file);
-    const ImageSize wanted{options_.size, options_.size};
+    const ImageSize wanted = sampling_.size();
+    const bool trains = sampling_.part == ImagePart::train;
     const DecodedCrop decoded =
-        work->decoder.decode(sample_crop(options_, part_, epoch, index, stored),
+        work->decoder.decode(sampling_.crop(epoch, index, stored),
                              wanted,
-                             part_ == ImagePart::train ? DecodeScale::quick : DecodeScale::exact);
+                             trains ? DecodeScale::quick : DecodeScale::exact);
     work->resampler.run(decoded.view, decoded.box, wanted, reinterpret_cast<std::uint8_t*>(input));
     const std::int32_t label = label_of_[std::size_t(folder_->labels[std::size_t(row)])];
     std::memcpy(target, &label, sizeof label);
@@ -62,21 +61,24 @@ class Images final : public Dataset {
                        folder_->root,
                        size(),
                        spec_.classes,
-                       options_.size,
-                       options_.size);
+                       sampling_.rule.width,
+                       sampling_.rule.height);
   }
   std::vector<std::string> class_names() const override { return classes_; }
   Preprocessing preprocessing() const override {
-    return image_preprocessing(*this, "images", evaluation_short_side(options_.size));
+    return image_preprocessing(*this, "images", sampling_.rule.short_side);
   }
   std::uint64_t fingerprint() const override { return hash_; }
+  ContentSample content_sample(std::uint64_t seed) const override {
+    const auto path = [&](std::int64_t index) { return folder_->path(rows_[std::size_t(index)]); };
+    return sample_files(size(), path, seed);
+  }
 
  private:
   std::shared_ptr<const ImageFolder> folder_;
   std::vector<std::int64_t> rows_;
   std::vector<std::int32_t> label_of_;
-  ImagePart part_;
-  ImageOptions options_;
+  ImageSampling sampling_;
   std::vector<std::string> classes_;
   SampleSpec spec_;
   std::uint64_t hash_ = 0;

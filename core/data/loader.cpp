@@ -73,7 +73,6 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
 /// is for next() to report.
 std::optional<double> measure(const Dataset& dataset, LoaderOptions options) {
   options.allocate = {};  // asked for the slots alone
-  options.skipped = {};   // told of what is delivered
   LoaderSlot slot(dataset, options);
   for (std::int64_t i = 0; i < options.micro_batch; ++i)
     slot.request.samples.push_back(i % dataset.size());
@@ -153,12 +152,12 @@ class Loader::State {
   State& operator=(const State&) = delete;
 
   LoadedBatch next() {
-    if (threads_.empty()) return load_inline().batch();
+    if (threads_.empty()) return deliver(load_inline());
     const auto start = control_ ? Clock::now() : Clock::time_point();
     const LoaderSlot& slot = wait_for_slot();
     if (control_) control(start, seconds_since(start));
     if (slot.error) std::rethrow_exception(slot.error);
-    return slot.batch();
+    return deliver(slot);
   }
 
   int workers() const {
@@ -169,14 +168,8 @@ class Loader::State {
     const std::lock_guard lock(mutex_);
     return fill_seconds_ > 0 ? double(filled_) / fill_seconds_ * std::max(1, wanted_) : 0;
   }
-  std::int64_t skipped_samples() const {
-    const std::lock_guard lock(mutex_);
-    return skipped_;
-  }
-  std::string first_skipped() const {
-    const std::lock_guard lock(mutex_);
-    return first_skipped_;
-  }
+  const std::set<std::int64_t>& skipped_samples() const { return skipped_; }
+  const std::string& first_skipped() const { return first_skipped_; }
   std::size_t memory_bytes() const {
     std::size_t bytes = 0;
     for (const LoaderSlot& slot : slots_) bytes += slot.memory_bytes();
@@ -195,21 +188,22 @@ class Loader::State {
     const bool is_timed = inline_loads_++ % kInlineTimedEvery == 0;
     const auto start = is_timed ? Clock::now() : Clock::time_point();
     slot.fill(*dataset_, options_);
-    if (!is_timed && slot.skipped == 0) return slot;
+    if (!is_timed) return slot;
     const std::lock_guard lock(mutex_);
-    if (is_timed) count_time(slot, seconds_since(start));
-    count_skipped(slot);
+    count_time(slot, seconds_since(start));
     return slot;
   }
 
-  /// These add a filled slot to what is reported. Under mutex_.
+  /// Adds a filled slot to what is reported. Under mutex_.
   void count_time(const LoaderSlot& slot, double seconds) {
     fill_seconds_ += seconds;
     filled_ += std::int64_t(slot.request.samples.size());
   }
-  void count_skipped(const LoaderSlot& slot) {
-    if (slot.skipped > 0 && skipped_ == 0) first_skipped_ = slot.first_skipped;
-    skipped_ += slot.skipped;
+  /// What is loaded ahead and never asked for is not counted: how much depends on the workers.
+  LoadedBatch deliver(const LoaderSlot& slot) {
+    if (!slot.skipped.empty() && skipped_.empty()) first_skipped_ = slot.first_skipped;
+    skipped_.insert(slot.skipped.begin(), slot.skipped.end());
+    return slot.batch();
   }
 
   /// Tells the control of one micro-batch, and does what it says.
@@ -273,10 +267,7 @@ class Loader::State {
         }
       }
       const std::lock_guard lock(mutex_);
-      if (!slot->error) {
-        count_time(*slot, seconds_since(start));
-        count_skipped(*slot);
-      }
+      if (!slot->error) count_time(*slot, seconds_since(start));
       slot->filled = true;
       slot_filled_.notify_one();
     }
@@ -349,10 +340,10 @@ class Loader::State {
   int wanted_ = 0;           // workers; changed by the training thread, under mutex_
   double fill_seconds_ = 0;  // of all workers together
   std::int64_t filled_ = 0;  // samples, in fill_seconds_
-  std::int64_t skipped_ = 0;
-  std::string first_skipped_;
 
   // training thread alone
+  std::set<std::int64_t> skipped_;
+  std::string first_skipped_;
   int inline_slot_ = 0;  // the next that load_inline() fills
   std::int64_t inline_loads_ = 0;
   std::optional<WorkerControl> control_;  // --workers auto, where there are workers
@@ -369,7 +360,7 @@ Loader::~Loader() = default;
 LoadedBatch Loader::next() { return state_->next(); }
 int Loader::workers() const { return state_->workers(); }
 double Loader::samples_per_second() const { return state_->samples_per_second(); }
-std::int64_t Loader::skipped_samples() const { return state_->skipped_samples(); }
+const std::set<std::int64_t>& Loader::skipped_samples() const { return state_->skipped_samples(); }
 std::string Loader::first_skipped() const { return state_->first_skipped(); }
 std::size_t Loader::memory_bytes() const { return state_->memory_bytes(); }
 

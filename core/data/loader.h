@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,9 +36,6 @@ struct LoaderOptions {
   /// A sample that cannot be loaded (DataError) is replaced by the next one that can, in the order
   /// of the dataset and from its end to its start: by index alone, so the same on every rank.
   bool skip_bad_samples = false;
-  /// Told of each sample that another takes the place of, and what is wrong with it, by whichever
-  /// thread loads. May be empty.
-  std::function<void(std::int64_t sample, const std::string& what)> skipped = {};
   /// Called by whichever thread loads, after each micro-batch, and each sample where samples are
   /// skipped. May be empty.
   std::function<void()> loaded = {};
@@ -93,8 +91,10 @@ class Loader {
   /// What those could deliver if nothing held them up: the measured rate of one, times them. 0
   /// before the first micro-batch is complete. Where next() loads by itself, by some of them.
   double samples_per_second() const;
-  /// Samples that others took the place of, since construction, and what was wrong with the first.
-  std::int64_t skipped_samples() const;
+  /// Samples that others took the place of in the micro-batches that next() has returned, each
+  /// once, ascending; and what was wrong with the first that was met. Asked for between calls of
+  /// next().
+  const std::set<std::int64_t>& skipped_samples() const;
   std::string first_skipped() const;
   /// Bytes of the slots.
   std::size_t memory_bytes() const;

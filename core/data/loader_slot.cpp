@@ -32,7 +32,7 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
   bool inside = true;
   for (const std::int64_t sample : request.samples) inside &= std::uint64_t(sample) < size;
   LOCKSTEP_ASSERT(inside);
-  skipped = 0;
+  skipped.clear();
   if (options.skip_bad_samples) {
     load_good_samples(dataset, options);
   } else {
@@ -68,8 +68,8 @@ void LoaderSlot::load_good_samples(const Dataset& dataset, const LoaderOptions& 
       } catch (const DataError& problem) {
         if (attempt == 0) {
           what = problem.what();
-          if (skipped++ == 0) first_skipped = what;
-          if (options.skipped) options.skipped(sample, what);
+          if (skipped.empty()) first_skipped = what;
+          skipped.push_back(sample);
         }
         if (attempt + 1 < std::min(size, Loader::kMostSkippedInARow)) continue;
         throw DataError(

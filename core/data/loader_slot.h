@@ -25,10 +25,10 @@ struct LoaderSlot {
   std::size_t input_bytes, target_bytes;
   std::shared_ptr<std::byte[]> input;
   std::shared_ptr<std::byte[]> target;
-  std::vector<std::byte> scratch;  ///< one sample, for augmentation
-  std::int64_t skipped = 0;        ///< samples that others took the place of, in the last fill()
-  std::string first_skipped;       ///< what was wrong with the first of them
-  std::exception_ptr error;        ///< what happened instead of a batch
+  std::vector<std::byte> scratch;     ///< one sample, for augmentation
+  std::vector<std::int64_t> skipped;  ///< samples that others took the place of, in the last fill()
+  std::string first_skipped;          ///< what was wrong with the first of them
+  std::exception_ptr error;           ///< what happened instead of a batch
   bool filled = false;  ///< input and target, or error, are there for the training thread
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -33,38 +35,37 @@ void expect_no_crop(const Source& source, const OpenOptions& options) {
                  source.text);
 }
 
-void expect_path(const Source& source, std::string_view name) {
-  if (source.rest.empty())
-    throw ConfigError(fmt::format("data: expected {}:{}, got no path", source.kind, name),
-                      fmt::format("for example --data {}:data/{}", source.kind, source.kind));
+/// Whether there is a path, or nothing, behind the name, as `kind` wants it.
+void check_argument(const Source& source, const SourceKind& kind) {
+  if (kind.takes_path() && source.rest.empty())
+    throw ConfigError(fmt::format("data: expected {}, got no path", form_of(kind)),
+                      fmt::format("for example --data {}:data/{}", kind.name, kind.name));
+  LOCKSTEP_CHECK(!kind.argument.empty() || !source.has_colon,
+                 ConfigError,
+                 "data: {} takes nothing behind it, got '{}'",
+                 kind.name,
+                 source.text);
 }
 
 DataSplit open_glyphs(const Source& source, const OpenOptions& options) {
-  LOCKSTEP_CHECK(!source.has_colon,
-                 ConfigError,
-                 "data: glyphs takes nothing behind it, got '{}'",
-                 source.text);
   expect_no_fraction(source, options);
   expect_no_crop(source, options);
   return glyphs();
 }
 
 DataSplit open_csv(const Source& source, const OpenOptions& options) {
-  expect_path(source, "FILE");
   expect_no_crop(source, options);
   return csv(
       source.rest, options.table, options.validation_fraction, options.seed, options.trained);
 }
 
 DataSplit open_mnist(const Source& source, const OpenOptions& options) {
-  expect_path(source, "DIR");
   expect_no_fraction(source, options);
   expect_no_crop(source, options);
   return mnist(source.rest);
 }
 
 DataSplit open_cifar10(const Source& source, const OpenOptions& options) {
-  expect_path(source, "DIR");
   expect_no_fraction(source, options);
   expect_no_crop(source, options);
   return cifar10(source.rest);
@@ -79,12 +80,10 @@ ImageOptions image_options(const OpenOptions& options) {
 }
 
 DataSplit open_images(const Source& source, const OpenOptions& options) {
-  expect_path(source, "DIR");
   return images(source.rest, image_options(options));
 }
 
 DataSplit open_packed(const Source& source, const OpenOptions& options) {
-  expect_path(source, "FILE");
   return packed(source.rest, image_options(options));
 }
 
@@ -117,31 +116,40 @@ DataSplit open_synthetic(const Source& source, const OpenOptions& options) {
 }
 
 DataSplit open_text(const Source& source, const OpenOptions& options) {
-  expect_path(source, "FILE");
   expect_no_crop(source, options);
   return text(source.rest, options);
 }
 
 DataSplit open_tokens(const Source& source, const OpenOptions& options) {
-  expect_path(source, "PATH");
   expect_no_crop(source, options);
   return tokens(source.rest, options);
 }
 
-struct Kind {
-  std::string_view name;
+struct Opener {
+  SourceKind kind;
   DataSplit (*open)(const Source&, const OpenOptions&);
 };
 
-constexpr std::array<Kind, 9> kKinds{{{"glyphs", open_glyphs},
-                                      {"csv", open_csv},
-                                      {"mnist", open_mnist},
-                                      {"cifar10", open_cifar10},
-                                      {"images", open_images},
-                                      {"packed", open_packed},
-                                      {"text", open_text},
-                                      {"tokens", open_tokens},
-                                      {"synthetic", open_synthetic}}};
+constexpr std::array<Opener, 9> kOpeners{
+    {{{"glyphs", "", "drawn digits"}, open_glyphs},
+     {{"csv", "FILE", "a table"}, open_csv},
+     {{"mnist", "DIR"}, open_mnist},
+     {{"cifar10", "DIR"}, open_cifar10},
+     {{"images", "DIR", "a folder of JPEG and PNG files per class"}, open_images},
+     {{"packed", "FILE", "of lockstep pack"}, open_packed},
+     {{"text", "FILE", "characters"}, open_text},
+     {{"tokens", "PATH", "16-bit tokens"}, open_tokens},
+     {{"synthetic", "[:HxWxC[:CLASSES]]"}, open_synthetic}}};
+
+/// "glyphs, csv:FILE or synthetic"
+std::string all_forms() {
+  std::string text;
+  for (const Opener& opener : kOpeners) {
+    if (!text.empty()) text += &opener == &kOpeners.back() ? " or " : ", ";
+    text += form_of(opener.kind);
+  }
+  return text;
+}
 
 DataSplit open_kind(const std::string& text, const OpenOptions& options) {
   const auto colon = text.find(':');
@@ -149,19 +157,28 @@ DataSplit open_kind(const std::string& text, const OpenOptions& options) {
   const Source source{
       text, text.substr(0, colon), has_colon ? text.substr(colon + 1) : "", has_colon};
   std::vector<std::string_view> names;
-  for (const Kind& kind : kKinds) {
-    if (kind.name == source.kind) return kind.open(source, options);
-    names.push_back(kind.name);
+  for (const Opener& opener : kOpeners) {
+    names.push_back(opener.kind.name);
+    if (opener.kind.name != source.kind) continue;
+    check_argument(source, opener.kind);
+    return opener.open(source, options);
   }
   const std::string near = nearest(source.kind, names);
-  throw ConfigError(
-      fmt::format("data: expected glyphs, csv:FILE, mnist:DIR, cifar10:DIR, "
-                  "images:DIR, packed:FILE, text:FILE, tokens:PATH or synthetic, got '{}'",
-                  text),
-      near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+  throw ConfigError(fmt::format("data: expected {}, got '{}'", all_forms(), text),
+                    near.empty() ? "" : fmt::format("did you mean '{}'?", near));
 }
 
 }  // namespace
+
+std::vector<SourceKind> source_kinds() {
+  std::vector<SourceKind> kinds;
+  std::ranges::transform(kOpeners, std::back_inserter(kinds), &Opener::kind);
+  return kinds;
+}
+
+std::string form_of(const SourceKind& kind) {
+  return fmt::format("{}{}{}", kind.name, kind.takes_path() ? ":" : "", kind.argument);
+}
 
 DataSplit open(const std::string& source, const OpenOptions& options) {
   DataSplit split = open_kind(source, options);

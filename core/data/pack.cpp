@@ -100,7 +100,7 @@ void decode(const std::string& path, int short_side, ImageWorkspace& work, Shrun
     const auto file = read_bytes(path, work.file, "check the file's permissions");
     const ImageSize stored = work.decoder.open(path, file);
     to.size = shrunk(stored, short_side);
-    const DecodedCrop decoded = work.decoder.decode(whole(stored), to.size);
+    const DecodedCrop decoded = work.decoder.decode(whole(stored), to.size, DecodeScale::quick);
     to.pixels.resize(std::size_t(to.size.width) * std::size_t(to.size.height) * 3);
     work.resampler.run(decoded.view, decoded.box, to.size, to.pixels.data());
   } catch (...) {
@@ -198,7 +198,8 @@ class Packer {
                       std::uint32_t(sample.pixels.size()),
                       std::uint32_t(label),
                       std::uint32_t(sample.size.height),
-                      std::uint32_t(sample.size.width)});
+                      std::uint32_t(sample.size.width),
+                      content_hash(sample.pixels.data(), sample.pixels.size())});
     add_to_file(sample.pixels.data(), sample.pixels.size());
     return true;
   }

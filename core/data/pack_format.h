@@ -11,7 +11,7 @@ namespace lockstep::data {
 /// first byte. Training samples come first, in the order of their source.
 struct PackHeader {
   char magic[8];                     ///< "LOCKPACK"
-  std::uint32_t version;             ///< 1
+  std::uint32_t version;             ///< 2; of 1, entries end before `hash`
   std::uint32_t classes;             ///< at least 1
   std::uint64_t file_bytes;          ///< of the whole file
   std::uint64_t train_samples;       ///< at least 1
@@ -31,12 +31,15 @@ struct PackEntry {
   std::uint32_t label;
   std::uint32_t height;
   std::uint32_t width;
+  std::uint64_t hash;  ///< of the pixels, checked each time they are read
 };
 
 constexpr char kPackMagic[8] = {'L', 'O', 'C', 'K', 'P', 'A', 'C', 'K'};
-constexpr std::uint32_t kPackVersion = 1;
+constexpr std::uint32_t kPackVersion = 2;
+/// Of an entry in a file of version 1.
+constexpr std::size_t kFirstEntryBytes = 24;
 
-static_assert(sizeof(PackHeader) == 88 && sizeof(PackEntry) == 24);
+static_assert(sizeof(PackHeader) == 88 && sizeof(PackEntry) == 32);
 static_assert(std::endian::native == std::endian::little, "packed files are read as they lie");
 
 }  // namespace lockstep::data

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_reader.h"
 #include "core/data/image_crop.h"
 #include "core/data/image_folder.h"
 #include "core/data/image_samples.h"
 #include "core/data/image_workspace.h"
 #include "core/data/input_file.h"
-#include "core/data/mapped_file.h"
 #include "core/data/pack_format.h"
 #include "core/data/row_split.h"
 #include "core/data/sources.h"
@@ -21,26 +25,34 @@ constexpr const char* kPackedHint = "write the file anew with lockstep pack";
 /// A packed file whose header, names and index have been checked against its true size.
 class PackFile {
  public:
-  explicit PackFile(const std::string& name) : file_(existing(name)) {
+  explicit PackFile(const std::string& name) : name_(name), file_(existing(name)) {
     check_header();
     check_names();
     check_index();
   }
 
-  const std::string& name() const { return file_.path(); }
+  const std::string& name() const { return name_; }
   const PackHeader& header() const { return header_; }
   std::vector<std::string> class_names() const {
     std::vector<std::string> names;
-    const auto* at = reinterpret_cast<const char*>(file_.bytes().data() + sizeof header_);
-    for (std::uint32_t i = 0; i < header_.classes; ++i) {
-      names.emplace_back(at);
-      at += names.back().size() + 1;
-    }
+    for (std::size_t at = 0; names.size() < header_.classes; at += names.back().size() + 1)
+      names.emplace_back(names_.c_str() + at);
     return names;
   }
   const PackEntry& entry(std::int64_t i) const { return index_[std::size_t(i)]; }
-  const std::uint8_t* pixels(const PackEntry& entry) const {
-    return reinterpret_cast<const std::uint8_t*>(file_.bytes().data() + entry.offset);
+  /// Whether each sample's pixels have a sum of their own.
+  bool has_sums() const { return header_.version > 1; }
+  /// The pixels of sample i, in `buffer`. Throws DataError: they cannot be read, or are not what
+  /// was packed.
+  const std::uint8_t* pixels(std::int64_t i, std::vector<std::byte>& buffer) const {
+    const PackEntry& entry = index_[std::size_t(i)];
+    buffer.resize(entry.bytes);
+    file_.read(fmt::format("{}: byte {}: sample {}", name_, entry.offset, i), entry.offset, buffer);
+    expect(!has_sums() || content_hash(buffer.data(), buffer.size()) == entry.hash,
+           entry.offset,
+           fmt::format(
+               "the {} bytes of sample {} are damaged: their sum does not fit", entry.bytes, i));
+    return reinterpret_cast<const std::uint8_t*>(buffer.data());
   }
 
  private:
@@ -58,17 +70,17 @@ class PackFile {
   }
 
   void check_header() {
-    const std::uint64_t bytes = file_.bytes().size();
+    const std::uint64_t bytes = file_.bytes();
     expect(bytes >= sizeof header_,
            bytes,
            fmt::format("the file ends within the header of {} bytes", sizeof header_));
-    std::memcpy(&header_, file_.bytes().data(), sizeof header_);
+    file_.read(name_, 0, std::as_writable_bytes(std::span(&header_, 1)));
     expect(std::memcmp(header_.magic, kPackMagic, sizeof kPackMagic) == 0,
            0,
            "expected the mark LOCKPACK: this is no packed file");
-    expect(header_.version == kPackVersion,
+    expect(header_.version >= 1 && header_.version <= kPackVersion,
            offsetof(PackHeader, version),
-           fmt::format("expected version {}, got {}", kPackVersion, header_.version));
+           fmt::format("expected version {} or less, got {}", kPackVersion, header_.version));
     expect(header_.header_hash == content_hash(&header_, offsetof(PackHeader, header_hash)),
            offsetof(PackHeader, header_hash),
            "the header is damaged: its sum does not fit");
@@ -82,8 +94,8 @@ class PackFile {
     expect(header_.index_offset >= pixels && header_.index_offset <= bytes,
            offsetof(PackHeader, index_offset),
            fmt::format("an index at byte {} does not fit", header_.index_offset));
-    const std::uint64_t entries = (bytes - header_.index_offset) / sizeof(PackEntry);
-    expect((bytes - header_.index_offset) % sizeof(PackEntry) == 0 && header_.train_samples >= 1 &&
+    const std::uint64_t entries = (bytes - header_.index_offset) / entry_bytes();
+    expect((bytes - header_.index_offset) % entry_bytes() == 0 && header_.train_samples >= 1 &&
                header_.train_samples <= entries &&
                header_.validation_samples == entries - header_.train_samples,
            offsetof(PackHeader, train_samples),
@@ -93,26 +105,26 @@ class PackFile {
                        bytes - header_.index_offset));
   }
 
-  void check_names() const {
-    const std::byte* names = file_.bytes().data() + sizeof header_;
-    std::uint64_t count = 0;
-    for (std::uint64_t i = 0; i < header_.names_bytes; ++i) count += names[i] == std::byte{0};
-    const bool closed = header_.names_bytes > 0 && names[header_.names_bytes - 1] == std::byte{0};
+  void check_names() {
+    names_.resize(header_.names_bytes);
+    file_.read(name_, sizeof header_, std::as_writable_bytes(std::span(names_)));
+    const bool closed = !names_.empty() && names_.back() == '\0';
+    const auto count = std::uint64_t(std::ranges::count(names_, '\0'));
     expect(closed && count == header_.classes,
            sizeof header_,
            fmt::format("expected {} class names, got {}", header_.classes, count));
   }
 
   void check_index() {
-    const std::byte* names = file_.bytes().data() + sizeof header_;
-    const std::byte* at = file_.bytes().data() + header_.index_offset;
-    const std::size_t bytes = file_.bytes().size() - header_.index_offset;
-    const std::uint64_t hash = content_hash(at, bytes, content_hash(names, header_.names_bytes));
+    std::vector<std::byte> bytes(file_.bytes() - header_.index_offset);
+    file_.read(name_, header_.index_offset, bytes);
+    const std::uint64_t hash =
+        content_hash(bytes.data(), bytes.size(), content_hash(names_.data(), names_.size()));
     expect(hash == header_.index_hash, header_.index_offset, "the index is damaged");
-    index_.resize(bytes / sizeof(PackEntry));
-    std::memcpy(index_.data(), at, bytes);
+    index_.resize(bytes.size() / entry_bytes());
     for (std::size_t i = 0; i < index_.size(); ++i) {
-      const PackEntry& entry = index_[i];
+      PackEntry& entry = index_[i];
+      std::memcpy(&entry, bytes.data() + i * entry_bytes(), entry_bytes());
       const std::uint64_t pixels = std::uint64_t{entry.height} * entry.width;
       expect(pixels >= 1 && pixels <= std::uint64_t(kMaxImagePixels) &&
                  entry.height <= std::uint64_t(kMaxImagePixels) && entry.bytes == pixels * 3 &&
@@ -120,7 +132,7 @@ class PackFile {
                  entry.offset >= sizeof header_ + header_.names_bytes &&
                  entry.offset <= header_.index_offset &&
                  entry.bytes <= header_.index_offset - entry.offset,
-             header_.index_offset + i * sizeof(PackEntry),
+             header_.index_offset + i * entry_bytes(),
              fmt::format("sample {}: {}x{} pixels of class {} in {} bytes at byte {} do not fit",
                          i,
                          entry.width,
@@ -131,8 +143,12 @@ class PackFile {
     }
   }
 
-  MappedFile file_;
+  std::size_t entry_bytes() const { return has_sums() ? sizeof(PackEntry) : kFirstEntryBytes; }
+
+  std::string name_;
+  FileReader file_;
   PackHeader header_{};
+  std::string names_;  // each ends with a zero byte
   std::vector<PackEntry> index_;
 };
 
@@ -144,16 +160,14 @@ class Packed final : public Dataset {
          const ImageOptions& options)
       : file_(std::move(file)),
         rows_(std::move(rows)),
-        part_(part),
-        options_(options),
+        sampling_(options, part),
         classes_(options.trained ? options.trained->class_names : file_->class_names()),
         label_of_(labels_among(
             file_->class_names(), classes_, file_->name() + ": ", "the run was not trained on")),
-        spec_(image_spec(options.size, int(classes_.size()))) {
-    options_.trained = nullptr;
+        spec_(sampling_.spec(int(classes_.size()))) {
     const std::uint64_t content = file_->header().content_hash;
     hash_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), content);
-    hash_ = fold_options(hash_, options_, part_);
+    hash_ = sampling_.fold(hash_);
   }
 
   const SampleSpec& spec() const override { return spec_; }
@@ -162,18 +176,20 @@ class Packed final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
-    const PackEntry& entry = file_->entry(rows_[std::size_t(index)]);
+    const std::int64_t row = rows_[std::size_t(index)];
+    const PackEntry& entry = file_->entry(row);
     const ImageSize stored{int(entry.width), int(entry.height)};
-    const ImageSize wanted{options_.size, options_.size};
-    const Crop crop = sample_crop(options_, part_, epoch, index, stored);
+    const ImageSize wanted = sampling_.size();
+    const Crop crop = sampling_.crop(epoch, index, stored);
     const PixelRect& part = crop.limit;
     const std::int64_t stride = std::int64_t{stored.width} * 3;
-    const ImageView view{file_->pixels(entry) + part.y * stride + std::int64_t{part.x} * 3,
-                         stride,
-                         part.width,
-                         part.height};
-    const Box box{crop.box.x - part.x, crop.box.y - part.y, crop.box.width, crop.box.height};
     const WorkspacePool::Lease work(workspaces_);
+    const ImageView view{
+        file_->pixels(row, work->file) + part.y * stride + std::int64_t{part.x} * 3,
+        stride,
+        part.width,
+        part.height};
+    const Box box{crop.box.x - part.x, crop.box.y - part.y, crop.box.width, crop.box.height};
     work->resampler.run(view, box, wanted, reinterpret_cast<std::uint8_t*>(input));
     const std::int32_t label = label_of_[entry.label];
     std::memcpy(target, &label, sizeof label);
@@ -183,20 +199,22 @@ class Packed final : public Dataset {
                        file_->name(),
                        size(),
                        spec_.classes,
-                       options_.size,
-                       options_.size);
+                       sampling_.rule.width,
+                       sampling_.rule.height);
   }
   std::vector<std::string> class_names() const override { return classes_; }
   Preprocessing preprocessing() const override {
-    return image_preprocessing(*this, "packed", evaluation_short_side(options_.size));
+    return image_preprocessing(*this, "packed", sampling_.rule.short_side);
   }
   std::uint64_t fingerprint() const override { return hash_; }
+  ContentSample content_sample(std::uint64_t seed) const override {
+    return file_->has_sums() ? ContentSample{} : sample_file(file_->name(), seed);
+  }
 
  private:
   std::shared_ptr<const PackFile> file_;
   std::vector<std::int64_t> rows_;
-  ImagePart part_;
-  ImageOptions options_;
+  ImageSampling sampling_;
   std::vector<std::string> classes_;
   std::vector<std::int32_t> label_of_;  // of the file's classes, among `classes_`
   SampleSpec spec_;

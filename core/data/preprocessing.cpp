@@ -27,6 +27,23 @@ void check_names(const std::vector<std::string>& trained,
                    trained[i]);
 }
 
+/// The shapes are known to be equal. A rule that has the shorter side of the sample as short side
+/// is that of sources whose images are samples already (mnist, cifar10), and need no rule.
+void check_resizing(const Preprocessing& trained,
+                    const Preprocessing& data,
+                    const std::string& source) {
+  if (!trained.image || !data.image) return;
+  const ImageRecord& image = *data.image;
+  const bool resizes = image.short_side != std::min(image.width, image.height);
+  LOCKSTEP_CHECK(!resizes || image.short_side == trained.image->short_side,
+                 ConfigError,
+                 "{}: images are resized to a short side of {} pixels before the crop, in training "
+                 "it was {}",
+                 source,
+                 image.short_side,
+                 trained.image->short_side);
+}
+
 }  // namespace
 
 std::string_view name_of(Task task) {
@@ -103,6 +120,7 @@ void check_agreement(const Preprocessing& trained,
       ConfigError,
       "{}: its kind of source normalises images otherwise than the one that the run was trained on",
       source);
+  check_resizing(trained, data, source);
 }
 
 void check_same_encoding(const Preprocessing& trained,

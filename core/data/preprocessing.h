@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,6 +63,13 @@ inline double in_units(const TargetRecord& target, double output) {
   return output * target.deviation + target.mean;
 }
 
+/// One of several columns of the same name.
+struct NamedAlike {
+  int place = 1;    ///< among them, from 1
+  int columns = 1;  ///< of that name
+  bool operator==(const NamedAlike&) const = default;
+};
+
 struct TableRecord {
   char separator = ',';
   std::vector<ColumnRecord> columns = {};  ///< features, in the order of the model's input
@@ -70,6 +78,8 @@ struct TableRecord {
   /// Columns that were there in training and are not looked at.
   std::vector<std::string> dropped = {};
   std::vector<std::string> id_columns = {};  ///< of those, what names a row in predictions
+  /// Used columns whose name other columns had as well, all of them dropped.
+  std::map<std::string, NamedAlike> named_alike = {};
 
   std::int64_t features() const;
   /// Of its columns, those that are embedded, by their features.
@@ -109,8 +119,9 @@ struct Preprocessing {
 Preprocessing image_preprocessing(const Dataset& images, std::string source, int short_side);
 
 /// Throws ConfigError where samples of `data` are not what `trained` says: another task, type or
-/// shape, other classes or another order of them, other embedded columns. `source` names the data
-/// in messages.
+/// shape, other classes or another order of them, other embedded columns or normalisation, images
+/// that are resized to another short side. (Images that all have the size of a sample are not
+/// resized by either rule.) `source` names the data in messages.
 void check_agreement(const Preprocessing& trained,
                      const Preprocessing& data,
                      const std::string& source);

@@ -30,6 +30,9 @@ class ReducedDataset final : public Dataset {
   std::string describe() const override;
   std::vector<std::string> class_names() const override { return whole_->class_names(); }
   std::uint64_t fingerprint() const override;
+  ContentSample content_sample(std::uint64_t seed) const override {
+    return whole_->content_sample(seed);
+  }
 
  private:
   std::shared_ptr<const Dataset> whole_;

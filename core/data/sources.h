@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/data/dataset.h"
 #include "core/data/preprocessing.h"
@@ -29,7 +30,9 @@ DataSplit glyphs(std::int64_t train_size = 60000,
 /// names it. Texts are collected over all rows, those of
 /// the validation part too (labels are not looked at for that, and a text that only validation
 /// rows have trains no weight), sorted. At most 1,000 a column; at most 31 where most of its values
-/// are numbers. Missing values: see Missing. f32 [features].
+/// are numbers. Few texts among numbers are refused (ColumnSurvey::has_stray_texts()). Columns of
+/// options.categorical may hold either, up to 1,000 of them. Equal numbers are one category.
+/// Missing values: see Missing. f32 [features].
 ///
 /// Task: options.task, or by the label columns.
 /// - classification: one label column, i32 []. Classes are numbered 0..K-1 by its values in
@@ -43,7 +46,10 @@ DataSplit glyphs(std::int64_t train_size = 60000,
 /// The share `validation_fraction` of the rows, chosen by `seed`, is kept for validation (none
 /// where it is 0: `validation` is null). With `trained` everything is as that record says, and the
 /// result has a validation part alone: that share, which may be 1; of the options only the
-/// separator, and whether rows are dropped, are looked at.
+/// separator, and whether rows are dropped or skipped, are looked at.
+///
+/// With options.skips_bad_rows everything is as of the table without the rows that cannot be read:
+/// those that throw RowError, by the columns that the others make. skipped_records() has them.
 ///
 /// Throws DataError naming file, line and column (counted in fields), what was expected and what
 /// came; ConfigError: options that do not fit the table, whole numbers that may be classes or
@@ -61,9 +67,9 @@ DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::ui
 DataSplit mnist(const std::string& folder);
 
 /// CIFAR-10's binary version: data_batch_1.bin to data_batch_5.bin and test_batch.bin, records of
-/// a label and 32x32 pixels in three planes. u8 [32, 32, 3], files mapped into memory.
-/// Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
-/// Throws DataError naming file, record, what was expected and what came.
+/// a label and 32x32 pixels in three planes. u8 [32, 32, 3], read from the files as they are asked
+/// for. Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. Throws
+/// DataError naming file, record, what was expected and what came.
 DataSplit cifar10(const std::string& folder);
 
 /// Noise in the shape of images, new in every epoch, at next to no cost: for measuring speed.
@@ -82,7 +88,7 @@ struct ImageOptions {
   double resized_crop = 0;
   std::uint64_t seed = 1;  ///< keys the crops, with epoch and sample; chooses validation files
   double validation_fraction = 0;  ///< of a source without a validation part of its own
-  /// See OpenOptions::trained.
+  /// See OpenOptions::trained: of its ImageRecord are size, short side and crop, not of `size`.
   const Preprocessing* trained = nullptr;
 };
 
@@ -93,8 +99,8 @@ struct ImageOptions {
 /// a file that cannot be decoded.
 DataSplit images(const std::string& folder, const ImageOptions& options = {});
 
-/// The same from one file that pack_images() wrote, mapped into memory and shared by all ranks of a
-/// host. Throws DataError where the file is not as it says, naming the byte.
+/// The same from one file that pack_images() wrote, which the system keeps in memory for all ranks
+/// of a host. Throws DataError where the file is not as it says, naming the byte.
 DataSplit packed(const std::string& file, const ImageOptions& options = {});
 
 /// What the command line says about a source beside its name; each kind takes what concerns it.
@@ -111,10 +117,13 @@ struct OpenOptions {
   /// Targets with this value count in neither loss nor accuracy.
   std::optional<std::int32_t> ignore_index = {};
   TableOptions table = {};  ///< csv
-  /// The record of a trained model, which is to be evaluated: samples are prepared as it says,
-  /// class folders, columns and characters are found in it by name, and the result has a validation
-  /// part alone: the source's own, or the share validation_fraction, which may be 1: all there is.
-  /// DataError or ConfigError where the data contradict it. Only looked at while opening.
+  /// The record of a trained model, which is to be evaluated: images are resized and cropped, and
+  /// columns standardised, as it says; class folders, columns and characters are found in it by
+  /// name; image_size and the options of tables that it answers are not looked at. A source that
+  /// prepares its samples in one way alone is refused where that is another (check_agreement()).
+  /// The result has a validation part alone: the source's own, or the share validation_fraction,
+  /// which may be 1: all there is. DataError or ConfigError where the data contradict it. Only
+  /// looked at while opening.
   const Preprocessing* trained = nullptr;
 };
 
@@ -129,9 +138,25 @@ DataSplit text(const std::string& file, const OpenOptions& options);
 /// lies; when loading: a token past the vocabulary, with its position.
 DataSplit tokens(const std::string& path, const OpenOptions& options);
 
-/// A source by its name on the command line: "glyphs", "csv:FILE", "mnist:DIR", "cifar10:DIR",
-/// "images:DIR", "packed:FILE", "text:FILE", "tokens:PATH", "synthetic[:HxWxC[:CLASSES]]".
-/// Throws ConfigError naming the nearest valid kind, or an option that the source has no use for;
+/// A kind of source that open() knows.
+struct SourceKind {
+  std::string_view name;
+  /// Behind the name and a colon: FILE, DIR or PATH (either of them), empty where nothing is. In
+  /// brackets, with the colon: it may be left away.
+  std::string_view argument = {};
+  std::string_view note = {};  ///< what it is, for people; empty: the name says it
+  /// Whether a path belongs behind the name.
+  bool takes_path() const { return !argument.empty() && argument[0] != '['; }
+};
+
+/// All of them, in the order in which people meet them.
+std::vector<SourceKind> source_kinds();
+
+/// As it is typed: "csv:FILE", "synthetic[:HxWxC[:CLASSES]]".
+std::string form_of(const SourceKind& kind);
+
+/// A source by its name on the command line, in one of the forms of source_kinds(). Throws
+/// ConfigError naming the nearest valid kind, or an option that the source has no use for;
 /// DataError as the source does.
 DataSplit open(const std::string& source, const OpenOptions& options = {});
 

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "core/data/input_file.h"
 #include "core/data/sources.h"
 #include "core/data/token_windows.h"
-#include "core/data/utf8.h"
 
 namespace lockstep::data {
 namespace {
@@ -137,19 +137,19 @@ DataSplit text(const std::string& file, const OpenOptions& options) {
                  file,
                  numbers.different(),
                  kMostCharacters);
-  TokenSequence sequence;
+  std::vector<std::string> names;
   if (options.trained) {
-    sequence.token_names = options.trained->class_names;
-    LOCKSTEP_CHECK(!sequence.token_names.empty(),
+    names = options.trained->class_names;
+    LOCKSTEP_CHECK(!names.empty(),
                    ConfigError,
                    "text:{}: the run was trained on token numbers, which have no characters",
                    file);
-    numbers.take(sequence.token_names);
+    numbers.take(names);
   } else {
-    sequence.token_names = numbers.assign();
+    names = numbers.assign();
   }
-  auto tokens = std::make_shared<std::vector<std::uint16_t>>();
-  tokens->reserve(count);
+  std::vector<std::uint16_t> tokens;
+  tokens.reserve(count);
   for_each_character(file, [&](std::uint32_t code) {
     const std::int32_t number = numbers.number(code);
     LOCKSTEP_CHECK(number != CharacterNumbers::kAbsent || !options.trained,
@@ -158,18 +158,18 @@ DataSplit text(const std::string& file, const OpenOptions& options) {
                    "was trained on",
                    file,
                    encode_utf8(code),
-                   tokens->size() + 1);
-    LOCKSTEP_CHECK(number != CharacterNumbers::kAbsent && tokens->size() < count,
+                   tokens.size() + 1);
+    LOCKSTEP_CHECK(number != CharacterNumbers::kAbsent && tokens.size() < count,
                    DataError,
                    "{}: the file changed while it was read",
                    file);
-    tokens->push_back(std::uint16_t(number));
+    tokens.push_back(std::uint16_t(number));
   });
-  sequence.tokens = *tokens;
-  sequence.hash = content_hash(tokens->data(), tokens->size() * sizeof(std::uint16_t));
-  sequence.owner = std::move(tokens);
-  sequence.description = "text:" + file;
-  sequence.vocabulary = std::int64_t(sequence.token_names.size());
+  const std::uint64_t hash = content_hash(tokens.data(), tokens.size() * sizeof(std::uint16_t));
+  TokenSequence sequence = whole_sequence(
+      tokens_in_memory(std::move(tokens)), "text:" + file, std::int64_t(names.size()));
+  sequence.token_names = std::move(names);
+  sequence.hash = hash;
   return split_tokens(sequence, options);
 }
 

@@ -2,6 +2,7 @@
 #include "core/data/token_windows.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/random.h"
@@ -9,6 +10,18 @@
 
 namespace lockstep::data {
 namespace {
+
+class MemoryTokens final : public TokenStore {
+ public:
+  explicit MemoryTokens(std::vector<std::uint16_t> tokens) : tokens_(std::move(tokens)) {}
+  std::int64_t size() const override { return std::int64_t(tokens_.size()); }
+  void read(std::int64_t first, std::span<std::uint16_t> to) const override {
+    std::copy_n(tokens_.begin() + first, to.size(), to.begin());
+  }
+
+ private:
+  std::vector<std::uint16_t> tokens_;
+};
 
 class TokenWindows final : public Dataset {
  public:
@@ -53,11 +66,14 @@ class TokenWindows final : public Dataset {
     auto* y = reinterpret_cast<std::int32_t*>(target);
     const std::int64_t first = random_ ? random_place(epoch, index) : index * context_;
     const std::int64_t count = std::min(context_, tokens() - 1 - first);
-    const std::uint16_t* from = sequence_.tokens.data() + first;
-    std::copy_n(from, count, x);
+    static thread_local std::vector<std::uint16_t> from;
+    from.resize(std::size_t(count) + 1);
+    sequence_.store->read(sequence_.first + first, from);
+    std::copy_n(from.data(), count, x);
     for (std::int64_t i = 0; i < count; ++i) {
-      check(from[i + 1], first + i + 1);
-      y[i] = ignored_ == std::int32_t(from[i + 1]) ? kIgnoreIndex : std::int32_t(from[i + 1]);
+      const std::uint16_t next = from[std::size_t(i) + 1];
+      check(next, first + i + 1);
+      y[i] = ignored_ == std::int32_t(next) ? kIgnoreIndex : std::int32_t(next);
     }
     check(from[0], first);
     std::fill(x + count, x + context_, 0);
@@ -87,9 +103,12 @@ class TokenWindows final : public Dataset {
                                   random_,
                                   ignored_ ? std::to_string(*ignored_) : "none"));
   }
+  ContentSample content_sample(std::uint64_t seed) const override {
+    return sequence_.file.empty() ? ContentSample{} : sample_file(sequence_.file, seed);
+  }
 
  private:
-  std::int64_t tokens() const { return std::int64_t(sequence_.tokens.size()); }
+  std::int64_t tokens() const { return sequence_.count; }
 
   std::int64_t random_place(std::uint64_t epoch, std::int64_t index) const {
     const auto places = std::uint64_t(tokens() - context_);
@@ -120,13 +139,29 @@ class TokenWindows final : public Dataset {
 
 }  // namespace
 
-TokenSequence TokenSequence::part(std::int64_t first,
-                                  std::int64_t count,
+TokenSequence TokenSequence::part(std::int64_t begin,
+                                  std::int64_t size,
                                   const std::string& name) const {
   TokenSequence result = *this;
-  result.tokens = tokens.subspan(std::size_t(first), std::size_t(count));
+  result.first = first + begin;
+  result.count = size;
   result.description = fmt::format("{} ({})", description, name);
   return result;
+}
+
+TokenSequence whole_sequence(std::shared_ptr<const TokenStore> store,
+                             std::string description,
+                             std::int64_t vocabulary) {
+  TokenSequence sequence;
+  sequence.count = store->size();
+  sequence.store = std::move(store);
+  sequence.description = std::move(description);
+  sequence.vocabulary = vocabulary;
+  return sequence;
+}
+
+std::shared_ptr<const TokenStore> tokens_in_memory(std::vector<std::uint16_t> tokens) {
+  return std::make_shared<MemoryTokens>(std::move(tokens));
 }
 
 std::shared_ptr<const Dataset> random_windows(TokenSequence sequence,

@@ -14,21 +14,40 @@
 
 namespace lockstep::data {
 
-/// A sequence of tokens, held by whatever `owner` is.
-struct TokenSequence {
-  std::shared_ptr<const void> owner;
-  std::span<const std::uint16_t> tokens;
-  std::string description;               ///< "text:FILE"
-  std::vector<std::string> token_names;  ///< empty, or the text of each token
-  std::int64_t vocabulary = 0;
-  std::uint64_t hash = 0;  ///< of the content
-
-  /// The tokens [first, first + count).
-  TokenSequence part(std::int64_t first, std::int64_t count, const std::string& name) const;
+/// Where tokens lie. Read by several threads.
+class TokenStore {
+ public:
+  virtual ~TokenStore() = default;
+  virtual std::int64_t size() const = 0;
+  /// Copies the tokens from `first` on. Throws DataError naming a file that cannot be read, or has
+  /// become shorter.
+  virtual void read(std::int64_t first, std::span<std::uint16_t> to) const = 0;
 };
 
-/// 16-bit tokens of a file, as sources.h says of tokens(), mapped into memory. `vocabulary`: 0 for
-/// GPT-2's. Throws DataError: an odd number of bytes, a header that lies.
+std::shared_ptr<const TokenStore> tokens_in_memory(std::vector<std::uint16_t> tokens);
+
+/// A part of a store.
+struct TokenSequence {
+  std::shared_ptr<const TokenStore> store = {};
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::string description = {};               ///< "text:FILE"
+  std::vector<std::string> token_names = {};  ///< empty, or the text of each token
+  std::int64_t vocabulary = 0;
+  std::uint64_t hash = 0;  ///< of the content, or of its begin
+  std::string file = {};   ///< the one that it is of, where `hash` is not of all; else empty
+
+  /// Its tokens [begin, begin + size).
+  TokenSequence part(std::int64_t begin, std::int64_t size, const std::string& name) const;
+};
+
+/// All of a store, whose tokens are numbers below `vocabulary`.
+TokenSequence whole_sequence(std::shared_ptr<const TokenStore> store,
+                             std::string description,
+                             std::int64_t vocabulary);
+
+/// 16-bit tokens of a file, as sources.h says of tokens(), read as they are asked for.
+/// `vocabulary`: 0 for GPT-2's. Throws DataError: an odd number of bytes, a header that lies.
 TokenSequence read_token_file(const std::string& path, std::int64_t vocabulary);
 
 struct OpenOptions;

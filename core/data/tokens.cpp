@@ -3,10 +3,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_reader.h"
 #include "core/data/input_file.h"
-#include "core/data/mapped_file.h"
 #include "core/data/sources.h"
 #include "core/data/token_windows.h"
 
@@ -15,52 +18,78 @@ namespace {
 
 // llm.c's header: 256 32-bit words, of which the first three are these.
 constexpr std::uint32_t kLlmcMagic = 20240520, kLlmcVersion = 1;
-constexpr std::size_t kLlmcHeaderBytes = 1024;
+constexpr std::uint64_t kLlmcHeaderBytes = 1024;
 
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 constexpr double kDefaultValidationFraction = 0.1;
 
-/// Bytes before the first token; checks what a header says.
-std::size_t header_bytes(const MappedFile& file) {
-  std::uint32_t words[3] = {};
-  if (file.bytes().size() < kLlmcHeaderBytes) return 0;
-  std::memcpy(words, file.bytes().data(), sizeof words);
-  if (words[0] != kLlmcMagic) return 0;
-  LOCKSTEP_CHECK(words[1] == kLlmcVersion,
-                 DataError,
-                 "{}: an llm.c token file of version {} at byte 4, expected {} (16-bit tokens)",
-                 file.path(),
-                 words[1],
-                 kLlmcVersion);
-  const std::uint64_t promised = kLlmcHeaderBytes + std::uint64_t{words[2]} * 2;
-  LOCKSTEP_CHECK(promised == file.bytes().size(),
-                 DataError,
-                 "{}: the header at byte 8 promises {} tokens, {} bytes in all; the file has {}",
-                 file.path(),
-                 words[2],
-                 promised,
-                 file.bytes().size());
-  return kLlmcHeaderBytes;
-}
+/// What nanoGPT and llm.c write: 16-bit numbers, of llm.c behind a header.
+class TokenFile final : public TokenStore {
+ public:
+  explicit TokenFile(const std::string& path) : path_(path), file_(path) {
+    LOCKSTEP_CHECK(
+        file_.bytes() > 0, DataError, "{}: expected a regular file that is not empty", path);
+    header_bytes_ = checked_header_bytes();
+    LOCKSTEP_CHECK(
+        (file_.bytes() - header_bytes_) % 2 == 0,
+        DataError,
+        "{}: {} bytes, an odd number; expected 16-bit tokens as nanoGPT and llm.c write them",
+        path,
+        file_.bytes());
+  }
+
+  std::int64_t size() const override {
+    return std::int64_t((file_.bytes() - header_bytes_) / sizeof(std::uint16_t));
+  }
+  void read(std::int64_t first, std::span<std::uint16_t> to) const override {
+    const std::uint64_t at = header_bytes_ + std::uint64_t(first) * sizeof(std::uint16_t);
+    file_.read(fmt::format("{}: byte {}", path_, at), at, std::as_writable_bytes(to));
+  }
+  /// Of the begin, for the fingerprint.
+  std::uint64_t hash() const {
+    std::vector<std::byte> begin(std::min<std::uint64_t>(file_.bytes(), 1 << 20));
+    file_.read(path_, 0, begin);
+    return content_hash(begin.data(), begin.size(), file_.bytes());
+  }
+
+ private:
+  /// Bytes before the first token; checks what a header says.
+  std::uint64_t checked_header_bytes() const {
+    std::uint32_t words[3] = {};
+    if (file_.bytes() < kLlmcHeaderBytes) return 0;
+    file_.read(path_, 0, std::as_writable_bytes(std::span(words)));
+    if (words[0] != kLlmcMagic) return 0;
+    LOCKSTEP_CHECK(words[1] == kLlmcVersion,
+                   DataError,
+                   "{}: an llm.c token file of version {} at byte 4, expected {} (16-bit tokens)",
+                   path_,
+                   words[1],
+                   kLlmcVersion);
+    const std::uint64_t promised = kLlmcHeaderBytes + std::uint64_t{words[2]} * 2;
+    LOCKSTEP_CHECK(promised == file_.bytes(),
+                   DataError,
+                   "{}: the header at byte 8 promises {} tokens, {} bytes in all; the file has {}",
+                   path_,
+                   words[2],
+                   promised,
+                   file_.bytes());
+    return kLlmcHeaderBytes;
+  }
+
+  std::string path_;
+  FileReader file_;
+  std::uint64_t header_bytes_ = 0;
+};
 
 }  // namespace
 
 TokenSequence read_token_file(const std::string& path, std::int64_t vocabulary) {
-  auto file = std::make_shared<MappedFile>(path);
-  const std::size_t header = header_bytes(*file), bytes = file->bytes().size();
-  LOCKSTEP_CHECK(
-      (bytes - header) % 2 == 0,
-      DataError,
-      "{}: {} bytes, an odd number; expected 16-bit tokens as nanoGPT and llm.c write them",
-      path,
-      bytes);
-  TokenSequence sequence;
-  sequence.tokens = {reinterpret_cast<const std::uint16_t*>(file->bytes().data() + header),
-                     (bytes - header) / 2};
-  sequence.hash = content_hash(file->bytes().data(), std::min<std::size_t>(bytes, 1 << 20), bytes);
-  sequence.owner = std::move(file);
-  sequence.description = "tokens:" + path;
-  sequence.vocabulary = vocabulary > 0 ? vocabulary : kGpt2Vocabulary;
+  auto file = std::make_shared<TokenFile>(path);
+  const std::uint64_t hash = file->hash();
+  TokenSequence sequence = whole_sequence(
+      std::move(file), "tokens:" + path, vocabulary > 0 ? vocabulary : kGpt2Vocabulary);
+  sequence.hash = hash;
+  sequence.file = path;
   return sequence;
 }
 
@@ -69,7 +98,7 @@ DataSplit split_tokens(const TokenSequence& sequence, const OpenOptions& options
     return {nullptr, windows_in_order(sequence, options.context, options.ignore_index)};
   const double share =
       options.validation_fraction > 0 ? options.validation_fraction : kDefaultValidationFraction;
-  const auto all = std::int64_t(sequence.tokens.size());
+  const std::int64_t all = sequence.count;
   const auto train = std::int64_t(double(all) * (1 - share));
   return {
       random_windows(

@@ -26,8 +26,7 @@ std::vector<double> answers_of(const data::Preprocessing& trained, std::span<con
     if (trained.task == data::Task::multi_label) {
       result[i] = 1 / (1 + std::exp(-result[i]));
     } else if (trained.table) {
-      const data::TargetRecord& target = trained.table->targets.at(i);
-      result[i] = result[i] * target.deviation + target.mean;
+      result[i] = data::in_units(trained.table->targets.at(i), result[i]);
     }
   }
   return result;

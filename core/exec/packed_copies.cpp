@@ -22,7 +22,7 @@ int PackedCopies::request(Backend& backend, int parameter, const PackedCopy& cop
   if (is_new) {
     Entry entry;
     entry.bytes = copy.bytes;
-    if (space_ != nullptr && copy.format == kRoundedFormat) {
+    if (lies_in_rounded(copy)) {
       if (!rounded_) rounded_ = backend.allocate(rounded_bytes(*space_), kWhat);
       entry.data = rounded() + space_->of(parameter).offset;
     } else {
@@ -33,6 +33,28 @@ int PackedCopies::request(Backend& backend, int parameter, const PackedCopy& cop
   }
   LOCKSTEP_ASSERT(entries_[std::size_t(position->second)].bytes >= copy.bytes);
   return position->second;
+}
+
+void PackedCopies::drop_from(int first) {
+  LOCKSTEP_ASSERT(first >= 0 && first <= count());
+  std::erase_if(numbers_, [first](const auto& number) { return number.second >= first; });
+  entries_.resize(std::size_t(first));
+}
+
+std::size_t PackedCopies::bytes_to_add(
+    const std::vector<std::pair<int, PackedCopy>>& copies) const {
+  std::map<std::pair<int, std::string>, std::size_t> added;
+  bool adds_rounded = false;
+  for (const auto& [parameter, copy] : copies) {
+    if (numbers_.contains({parameter, copy.format})) continue;
+    if (lies_in_rounded(copy))
+      adds_rounded = !rounded_;
+    else
+      added[{parameter, copy.format}] = copy.bytes;
+  }
+  std::size_t bytes = adds_rounded ? rounded_bytes(*space_) : 0;
+  for (const auto& [key, size] : added) bytes += size;
+  return bytes;
 }
 
 void PackedCopies::offer_packer(int number, Kernel& kernel, int index) {

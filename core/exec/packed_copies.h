@@ -22,7 +22,8 @@ class PackedCopies {
   /// Each copy has memory of its own.
   PackedCopies() = default;
   /// Copies of kRoundedFormat lie in one array of bf16, at the parameters' offsets in `space`, so
-  /// that optimizer updates can write them.
+  /// that optimizer updates can write them: as long as fix_rounded() was not called, or where the
+  /// array was there by then.
   explicit PackedCopies(const FlatSpace& space) : space_(&space) {}
 
   /// Allocates or finds the copy; returns its number. Throws OutOfMemory.
@@ -30,6 +31,16 @@ class PackedCopies {
   void* data(int number) { return entries_[std::size_t(number)].data; }
   /// `kernel` (its copy `index`) can refresh `number`; the first one offered is kept.
   void offer_packer(int number, Kernel& kernel, int index);
+
+  /// From now on updates write rounded(), or know that there is none: then copies that are asked
+  /// for later have memory of their own, or invalidate_but_rounded() would take them for fresh.
+  void fix_rounded() { rounded_is_fixed_ = true; }
+  /// The copies that there are: their numbers are those below it.
+  int count() const { return int(entries_.size()); }
+  /// Forgets the copies from number `first` on, and frees their memory. Nobody uses them any more.
+  void drop_from(int first);
+  /// What request() would allocate for all of `copies`, each with its parameter.
+  std::size_t bytes_to_add(const std::vector<std::pair<int, PackedCopy>>& copies) const;
 
   /// The array of rounded parameters; null: no program asked for one.
   std::uint16_t* rounded() { return rounded_ ? rounded_->as<std::uint16_t>() : nullptr; }
@@ -61,7 +72,12 @@ class PackedCopies {
     int index = 0;
     bool stale = true;
   };
+  bool lies_in_rounded(const PackedCopy& copy) const {
+    return space_ != nullptr && copy.format == kRoundedFormat && (rounded_ || !rounded_is_fixed_);
+  }
+
   const FlatSpace* space_ = nullptr;
+  bool rounded_is_fixed_ = false;
   std::unique_ptr<DeviceBuffer> rounded_;
   std::vector<Entry> entries_;
   std::map<std::pair<int, std::string>, int> numbers_;

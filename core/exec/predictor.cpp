@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/predictor.h"
 
+#include "core/base/csv_field.h"
 #include "core/base/error.h"
 #include "core/data/image_reader.h"
 #include "core/data/table/table_inputs.h"
@@ -9,15 +10,6 @@
 #include "core/io/preprocessing_file.h"
 
 namespace lockstep {
-namespace {
-
-std::string quoted_field(const std::string& text) {
-  std::string field = "\"";
-  for (const char c : text) field += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return field + '"';
-}
-
-}  // namespace
 
 class Predictor::State {
  public:
@@ -59,8 +51,8 @@ class Predictor::State {
     std::string header, values;
     for (const auto& [column, value] : row) {
       const std::string separator = header.empty() ? "" : std::string(1, record_.table->separator);
-      header += separator + quoted_field(column);
-      values += separator + quoted_field(value);
+      header += separator + quoted_csv_field(column);
+      values += separator + quoted_csv_field(value);
     }
     const data::TableInputs inputs =
         data::read_table_inputs("row", header + "\n" + values + "\n", record_);

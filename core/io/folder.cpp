@@ -26,6 +26,8 @@ const char* hint_for(int code) {
     case EPERM:
     case EROFS:
       return "choose a writable place with --out DIR";
+    case ELOOP:
+      return "a symbolic link is not written through: remove it";
     case EIO:
       return "the disk or the connection to it fails: look into the kernel's log";
     default:

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "core/base/error.h"
-#include "core/io/torch/printable.h"
+#include "core/base/printable.h"
 #include "core/io/weight_source.h"
 
 namespace lockstep::io {
@@ -131,9 +131,9 @@ class FileTensors {
                    DataError,
                    "{}: {} and {} are both {} without their prefixes",
                    file_.name(),
-                   torch::printable(file_.entries()[at->second].name),
-                   torch::printable(file_.entries()[index].name),
-                   torch::printable(name));
+                   printable(file_.entries()[at->second].name),
+                   printable(file_.entries()[index].name),
+                   printable(name));
   }
 
   const WeightSource& file_;
@@ -167,7 +167,7 @@ std::string surplus(const FileTensors& tensors, const std::string& name) {
   const std::string shape = shape_text(entry.shape);
   const WeightEntry* table = tensors.find(kTokenTable);
   if (name != kHead || !tensors.in_model(kTokenTable) || table == nullptr)
-    return fmt::format("{}: not in the model, got {}", torch::printable(name), shape);
+    return fmt::format("{}: not in the model, got {}", printable(name), shape);
   if (entry.shape == table->shape && is_real(entry.type) && is_real(table->type) &&
       tensors.values(name) == tensors.values(kTokenTable))
     return {};
@@ -219,10 +219,9 @@ LoadReport report_of(const FileTensors& tensors,
   for (const Parameter* parameter : wanted)
     ++(skip.match(parameter->name) ? report.fresh : report.loaded);
   for (const auto& [name, index] : tensors.by_name())
-    if (!tensors.in_model(name) || skip.match(name))
-      report.skipped.push_back(torch::printable(name));
+    if (!tensors.in_model(name) || skip.match(name)) report.skipped.push_back(printable(name));
   for (const auto& more : {tensors.masks(), file.others()})
-    for (const std::string& name : more) report.skipped.push_back(torch::printable(name));
+    for (const std::string& name : more) report.skipped.push_back(printable(name));
   return report;
 }
 

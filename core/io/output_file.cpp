@@ -12,7 +12,8 @@
 namespace lockstep::io {
 
 OutputFile::OutputFile(const std::filesystem::path& path, IfThere if_there) : path_(path) {
-  const int how = if_there == IfThere::emptied ? O_TRUNC : O_EXCL | O_NOFOLLOW;
+  // Somebody else may have put a link into a folder that others can write to.
+  const int how = O_NOFOLLOW | (if_there == IfThere::emptied ? O_TRUNC : O_EXCL);
   do {
     descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
   } while (descriptor_ < 0 && errno == EINTR);

@@ -13,8 +13,8 @@ namespace lockstep::io {
 class OutputFile {
  public:
   enum class IfThere { emptied, refused };
-  /// Creates the file, or empties one that is there. `refused`: what is there stays as it is, links
-  /// too, and is an error.
+  /// Creates the file, or empties one that is there. `refused`: what is there stays as it is, and
+  /// is an error. A symbolic link is an error either way.
   explicit OutputFile(const std::filesystem::path& path, IfThere if_there = IfThere::emptied);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/data/input_file.h"
+#include "core/data/table/row_reader.h"
 #include "core/io/strict_json.h"
 
 namespace lockstep::io {
@@ -14,6 +15,7 @@ namespace {
 
 using data::ColumnRecord;
 using data::ImageRecord;
+using data::NamedAlike;
 using data::Preprocessing;
 using data::TableRecord;
 using data::TargetRecord;
@@ -58,11 +60,14 @@ ordered_json json_of(const TableRecord& table) {
   for (const TargetRecord& target : table.targets)
     targets.push_back(
         {{"name", target.name}, {"mean", target.mean}, {"deviation", target.deviation}});
-  return {{"separator", std::string(1, table.separator)},
-          {"columns", std::move(columns)},
-          {"targets", std::move(targets)},
-          {"dropped", table.dropped},
-          {"id_columns", table.id_columns}};
+  ordered_json result{{"separator", std::string(1, table.separator)},
+                      {"columns", std::move(columns)},
+                      {"targets", std::move(targets)},
+                      {"dropped", table.dropped},
+                      {"id_columns", table.id_columns}};
+  for (const auto& [name, alike] : table.named_alike)
+    result["named_alike"][name] = {{"place", alike.place}, {"columns", alike.columns}};
+  return result;
 }
 
 ordered_json json_of(const ImageRecord& image) {
@@ -194,6 +199,17 @@ ColumnRecord parse_column(const json& value, const std::string& where) {
   return column;
 }
 
+std::map<std::string, NamedAlike> parse_named_alike(const Object& object) {
+  std::map<std::string, NamedAlike> result;
+  object.check(object.at("named_alike").is_object(), "named_alike", "an object");
+  for (const auto& [name, value] : object.at("named_alike").items()) {
+    const Object alike(value, object.place("named_alike"));
+    const std::int64_t columns = alike.whole("columns", 2, data::kMaxColumns);
+    result[name] = {int(alike.whole("place", 1, columns)), int(columns)};
+  }
+  return result;
+}
+
 TableRecord parse_table(const Object& object) {
   TableRecord table;
   const std::string separator = object.text("separator");
@@ -210,6 +226,7 @@ TableRecord parse_table(const Object& object) {
   object.check(!table.targets.empty(), "targets", "at least one");
   table.dropped = object.texts("dropped");
   table.id_columns = object.texts("id_columns");
+  if (object.has("named_alike")) table.named_alike = parse_named_alike(object);
   return table;
 }
 

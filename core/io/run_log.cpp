@@ -52,7 +52,8 @@ std::string json_object(std::span<const JsonField> fields, int indent) {
 }
 
 RunLog::RunLog(const std::string& file, Open open) : file_(file) {
-  const int how = open == Open::append ? O_APPEND : O_TRUNC;
+  // Always at the end: the launcher writes into rank 0's log as well.
+  const int how = O_NOFOLLOW | O_APPEND | (open == Open::empty ? O_TRUNC : 0);
   descriptor_ = ::open(file.c_str(), O_WRONLY | O_CREAT | how | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail(errno);
 }
@@ -100,7 +101,10 @@ void RunLog::close() {
 }
 
 void RunLog::fail(int code) {
-  if (error_.empty()) error_ = file_ + ": " + std::generic_category().message(code);
+  if (!error_.empty()) return;
+  error_ = file_ + ": " +
+           (code == ELOOP ? "a symbolic link, which is not written through"
+                          : std::generic_category().message(code));
 }
 
 }  // namespace lockstep

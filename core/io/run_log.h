@@ -36,7 +36,7 @@ class RunLog {
  public:
   RunLog() = default;
   enum class Open { empty, append };
-  /// Creates or empties `file`, or goes on behind what it holds.
+  /// Creates or empties `file`, or goes on behind what it holds; a symbolic link is an error().
   explicit RunLog(const std::string& file, Open open = Open::empty);
   ~RunLog();
   RunLog(const RunLog&) = delete;

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/io/file_reader.h"
+#include "core/base/file_reader.h"
 
 /// The safetensors file format (https://github.com/huggingface/safetensors): eight bytes of header
 /// length, little-endian; a JSON header that gives each tensor its dtype, shape and byte range;

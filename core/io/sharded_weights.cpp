@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/io/file_reader.h"
+#include "core/base/file_reader.h"
+#include "core/base/printable.h"
 #include "core/io/strict_json.h"
-#include "core/io/torch/printable.h"
 
 namespace lockstep::io {
 namespace {
@@ -43,7 +43,7 @@ fs::path shard_path(const std::string& index, const std::string& name) {
   if (name.empty() || name.find('\0') != name.npos || shard.is_absolute() || leaves)
     throw DataError(
         fmt::format(
-            "{}: the shard '{}' lies outside of the index's folder", index, torch::printable(name)),
+            "{}: the shard '{}' lies outside of the index's folder", index, printable(name)),
         "expected the name of a file beside the index");
   return fs::path(index).parent_path() / shard;
 }
@@ -75,7 +75,7 @@ ShardedWeights::ShardedWeights(const std::string& index) : WeightSource(index) {
                    DataError,
                    "{}: {} is not in {}",
                    index,
-                   torch::printable(tensor),
+                   printable(tensor),
                    shards_[shard]->name());
     entries_.push_back(shards_[shard]->entries()[place->second]);
     places_.emplace_back(shard, place->second);

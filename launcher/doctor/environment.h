@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/env.h"
+#include "core/base/tcp_sockets.h"
 #include "core/exec/backend.h"
 #include "kernels/cuda/cuda_build.h"
 #include "launcher/doctor/watch.h"
@@ -66,6 +67,9 @@ struct Environment {
   std::function<int(const std::string& path)> open_device;
   std::function<std::optional<Space>(const std::string& path)> space;
   std::function<WriteTrial(const std::string& folder)> write_trial;
+  /// Of this process.
+  std::function<std::vector<TcpSocket>()> tcp_sockets;
+  std::function<std::vector<NetworkInterface>()> interfaces;
   /// Of one core of the processor and of the visible GPU `ordinal`. Empty: not to be measured.
   /// They may throw Error.
   std::function<DevicePeaks()> measure_cpu;

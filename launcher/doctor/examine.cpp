@@ -79,6 +79,7 @@ Findings examine(const Environment& environment, const GpuFacts& facts) {
   };
   run("MPI", check_mpi);
   run("CUDA-aware MPI", check_cuda_aware_mpi);
+  run("ports", check_ports);
   run("/dev/shm", check_shared_memory);
   run("locked memory", check_locked_memory);
   run("open files", check_open_files);

@@ -12,6 +12,9 @@ Finding check_mpi(const Environment& environment);
 /// Whether MPI takes pointers to a GPU's memory.
 Finding check_cuda_aware_mpi(const Environment& environment);
 
+/// Which TCP ports a run opens, on which interfaces, and to whom.
+Finding check_ports(const Environment& environment);
+
 /// /dev/shm, over which the ranks of a host talk.
 Finding check_shared_memory(const Environment& environment);
 /// The limit on locked memory, which network cards need.

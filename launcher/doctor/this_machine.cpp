@@ -86,6 +86,8 @@ Environment this_machine() {
   machine.open_device = open_error;
   machine.space = space_of;
   machine.write_trial = write_small_file;
+  machine.tcp_sockets = [] { return tcp_sockets("self"); };
+  machine.interfaces = network_interfaces;
   machine.nccl_version = nccl_version;
   machine.has_onednn = cpu_backend_has_onednn();
   machine.measure_cpu = [] { return make_cpu_backend()->measure_peaks(); };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -71,7 +72,9 @@ TargetMetrics of_target(const std::vector<double>& predicted, const std::vector<
     distances += std::abs(error);
     spread += (expected[i] - mean) * (expected[i] - mean);
   }
-  return {.r2 = 1 - share(squares, spread),
+  // Of equal numbers the mean may be rounded, and the spread is then not 0.
+  const bool same = std::ranges::adjacent_find(expected, std::not_equal_to()) == expected.end();
+  return {.r2 = 1 - share(squares, same ? 0 : spread),
           .rmse = std::sqrt(squares / count),
           .mae = distances / count};
 }

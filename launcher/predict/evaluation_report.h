@@ -13,7 +13,7 @@ namespace lockstep {
 /// What an evaluation found.
 struct EvaluationReport {
   data::Task task = data::Task::classification;
-  std::int64_t samples = 0;  ///< of the data, skipped ones included
+  std::int64_t samples = 0;  ///< of the data, without skipped ones
   EvaluationRecord record;
   std::optional<EvaluationMetrics> metrics;  ///< nothing: nobody asked for them
   bool per_class = false;                    ///< tables of classes for people

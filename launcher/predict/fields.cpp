@@ -4,7 +4,8 @@
 #include <charconv>
 #include <fmt/format.h>
 
-#include "core/data/utf8.h"
+#include "core/base/csv_field.h"
+#include "core/base/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -33,20 +34,13 @@ std::string shown(std::string_view text, int most) {
   int characters = 0;
   for (std::size_t at = 0; at < text.size(); ++characters) {
     if (characters == most) return result + "...";
-    const data::Utf8Character next = data::decode_utf8(text, at);
+    const Utf8Character next = decode_utf8(text, at);
     const std::string_view bytes = text.substr(at, std::size_t(next.bytes > 0 ? next.bytes : 1));
     result +=
         next.bytes == 0 || is_control_code(next.code) ? escaped_bytes(bytes) : std::string(bytes);
     at += bytes.size();
   }
   return result;
-}
-
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
 }
 
 std::string csv_name(std::string_view text) {

@@ -10,10 +10,7 @@ namespace lockstep {
 /// `most` characters, the rest of it as "...".
 std::string shown(std::string_view text, int most = 200);
 
-/// A field of a CSV file (RFC 4180): in quotes where it holds a comma, a quote or a line break.
-std::string csv_field(std::string_view text);
-
-/// The same for names that come from outside, which a spreadsheet might take for a formula: one
+/// csv_field() of a name that comes from outside, which a spreadsheet might take for a formula: one
 /// that begins with =, +, -, @, a tab or a carriage return, and is no number, gets a ' in front.
 /// Source: OWASP, "CSV Injection".
 std::string csv_name(std::string_view text);

@@ -6,50 +6,13 @@
 
 #include "core/base/error.h"
 #include "core/data/loader.h"
+#include "core/data/zero_filled_dataset.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/predict/predict_inputs.h"
 #include "parallel/exchanged_text.h"
 
 namespace lockstep {
 namespace {
-
-/// The samples [first, first + count) of a dataset. One that cannot be read is zeros, and is noted,
-/// where `skips` says so.
-class ReadableShare final : public data::Dataset {
- public:
-  ReadableShare(std::shared_ptr<const data::Dataset> all,
-                std::int64_t first,
-                std::int64_t count,
-                bool skips)
-      : all_(std::move(all)), first_(first), unreadable_(std::size_t(count)), skips_(skips) {}
-
-  const data::SampleSpec& spec() const override { return all_->spec(); }
-  std::int64_t size() const override { return std::int64_t(unreadable_.size()); }
-  void load(std::uint64_t epoch,
-            std::int64_t index,
-            std::byte* input,
-            std::byte* target) const override {
-    try {
-      all_->load(epoch, first_ + index, input, target);
-    } catch (const DataError&) {
-      if (!skips_) throw;
-      std::memset(input, 0, spec().input.bytes());
-      std::memset(target, 0, spec().target.bytes());
-      unreadable_[std::size_t(index)] = 1;
-    }
-  }
-  std::string describe() const override { return all_->describe(); }
-  std::uint64_t fingerprint() const override { return all_->fingerprint(); }
-
-  /// Of a sample that was loaded.
-  bool is_unreadable(std::int64_t index) const { return unreadable_[std::size_t(index)] != 0; }
-
- private:
-  std::shared_ptr<const data::Dataset> all_;
-  std::int64_t first_;
-  mutable std::vector<char> unreadable_;  // a sample is loaded by one thread
-  bool skips_;
-};
 
 LabelledPredictions::Class class_of(std::span<const float> logits, std::int32_t label) {
   const auto best = std::ranges::max_element(logits) - logits.begin();
@@ -84,31 +47,37 @@ data::LoaderOptions loader_options(Job& job, const SavedRun& run, std::int64_t b
   return options;
 }
 
+/// Of the samples [first, end); those that cannot be read are skipped where the run says so.
 LabelledPredictions predict_share(Job& job,
                                   const SavedRun& run,
-                                  const std::shared_ptr<const ReadableShare>& share) {
+                                  std::shared_ptr<const data::Dataset> data,
+                                  std::int64_t first,
+                                  std::int64_t end) {
   LabelledPredictions result;
-  if (share->size() == 0) return result;
-  const data::SampleSpec& spec = share->spec();
-  const std::int64_t batch = std::min(kPredictedAtOnce, share->size());
+  if (first == end) return result;
+  std::shared_ptr<const data::ZeroFilledDataset> zero_filled;
+  if (run.flags.options.skip_bad_samples)
+    data = zero_filled = std::make_shared<const data::ZeroFilledDataset>(data);
+  const data::SampleSpec& spec = data->spec();
+  const std::int64_t batch = std::min(kPredictedAtOnce, end - first);
   BatchPredictor predictor(
       job.backend(), model_of(run, spec), spec, batch, run.flags.options.precision, run.weights);
-  std::int64_t asked = 0;
-  data::Loader loader(share, loader_options(job, run, batch), [&](data::LoadRequest& request) {
+  std::int64_t asked = first;
+  data::Loader loader(data, loader_options(job, run, batch), [&](data::LoadRequest& request) {
     request.samples.clear();
     request.epoch = 0;
-    while (asked < share->size() && std::int64_t(request.samples.size()) < batch)
+    while (asked < end && std::int64_t(request.samples.size()) < batch)
       request.samples.push_back(asked++);
     return !request.samples.empty();
   });
   std::vector<std::byte> input(std::size_t(batch) * spec.input.bytes());
-  for (std::int64_t first = 0; first < share->size(); first += batch) {
+  for (std::int64_t sample = first; sample < end; sample += batch) {
     const data::LoadedBatch loaded = loader.next();
     std::memcpy(input.data(), loaded.input, std::size_t(loaded.samples) * spec.input.bytes());
     const std::vector<float>& outputs = predictor.run(input.data());
     const std::size_t width = outputs.size() / std::size_t(batch);
     for (std::int64_t i = 0; i < loaded.samples; ++i)
-      if (!share->is_unreadable(first + i))
+      if (!zero_filled || !zero_filled->is_unreadable(sample + i))
         add(result,
             spec,
             std::span(outputs).subspan(std::size_t(i) * width, width),
@@ -137,11 +106,7 @@ LabelledPredictions predict_labelled(Job& job,
                                      std::shared_ptr<const data::Dataset> data) {
   const std::int64_t size = data->size(), ranks = job.size(), rank = job.rank();
   const std::int64_t first = size * rank / ranks, end = size * (rank + 1) / ranks;
-  LabelledPredictions result =
-      predict_share(job,
-                    run,
-                    std::make_shared<ReadableShare>(
-                        std::move(data), first, end - first, run.flags.options.skip_bad_samples));
+  LabelledPredictions result = predict_share(job, run, std::move(data), first, end);
   if (ranks == 1) return result;
   gather(job.host_communicator(), result.classes);
   gather(job.host_communicator(), result.predictions);

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <glob.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/error.h"
@@ -64,12 +63,6 @@ std::vector<NamedFile> find_files(const std::vector<std::string>& arguments) {
   return files;
 }
 
-bool stdin_is_given() {
-  struct stat about {};
-  return fstat(STDIN_FILENO, &about) == 0 &&
-         (S_ISFIFO(about.st_mode) || S_ISSOCK(about.st_mode) || S_ISREG(about.st_mode));
-}
-
 std::string read_stdin() {
   std::string text;
   char piece[1 << 16];
@@ -87,7 +80,7 @@ std::string read_stdin() {
   }
   if (text.empty())
     throw ConfigError("standard input is empty",
-                      "name files, as in lockstep predict --from DIR FILE, or pipe something in");
+                      "pipe a table or a text in, or name files in place of -");
   return text;
 }
 

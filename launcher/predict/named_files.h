@@ -17,10 +17,6 @@ struct NamedFile {
 /// leads nowhere is kept with its problem. Nothing is opened.
 std::vector<NamedFile> find_files(const std::vector<std::string>& arguments);
 
-/// Whether somebody has put something on standard input: a pipe, a socket or a file, which a
-/// terminal and /dev/null are not.
-bool stdin_is_given();
-
 /// All of standard input. Throws ConfigError: it is empty; DataError: more than
 /// data::kMaxFileBytes, or it cannot be read.
 std::string read_stdin();

@@ -13,6 +13,7 @@
 #include "launcher/error_meeting.h"
 #include "launcher/job.h"
 #include "launcher/predict/fields.h"
+#include "launcher/standard_output.h"
 
 namespace lockstep {
 namespace {
@@ -50,7 +51,7 @@ class SampleBatch {
       job_.writer.write(sources_[i], std::span(result).subspan(i * outputs, outputs));
     job_.inputs.add_good(std::int64_t(sources_.size()));
     sources_.clear();
-    std::cout << std::flush;
+    flush_output();
   }
 
  private:
@@ -115,7 +116,6 @@ void predict_images(const PredictionJob& job) {
   SampleBatch batch(job, std::int64_t(job.files.size()));
   for (const NamedFile& file : job.files)
     job.inputs.attempt([&] {
-      LOCKSTEP_CHECK(file.path != "-", ConfigError, "an image cannot come from standard input");
       require_found(file);
       reader.read(file.path, batch.slot());
       batch.add({file.path, 0, {}});
@@ -138,11 +138,16 @@ void predict_files(const SavedRun& run,
     throw ConfigError(
         fmt::format("the run was trained on {}, whose samples no file can be made into",
                     run.flags.data),
-        "lockstep predict --data SOURCE takes samples of such a source");
+        run.flags.data.starts_with("synthetic")
+            ? "synthetic samples are noise, for measuring speed"
+            : "lockstep predict --data SOURCE takes samples of such a source");
   LOCKSTEP_CHECK(!tokens || !style.logits,
                  ConfigError,
                  "--logits cannot be combined with a gpt, which has {} of them",
                  trained.samples.classes);
+  if (trained.image && std::ranges::find(files, "-") != files.end())
+    throw ConfigError("an image cannot come from standard input",
+                      "name files, as in lockstep predict --from DIR FILE");
   const std::vector<NamedFile> found = find_files(files);
   Job job(0, nullptr);
   job.open_device(run.device);
@@ -158,10 +163,6 @@ void predict_files(const SavedRun& run,
   } else {
     predict_texts(work);
   }
-  std::cout << std::flush;
-  if (!std::cout)
-    throw EnvironmentError("standard output: cannot be written",
-                           "the disk is full, or the program that reads it has ended");
   inputs.finish();
 }
 

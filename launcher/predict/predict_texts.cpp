@@ -3,12 +3,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 
 #include "core/base/error.h"
 #include "core/data/token_windows.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/predict/predict_inputs.h"
+#include "launcher/standard_output.h"
 #include "launcher/token_text.h"
 
 namespace lockstep {
@@ -54,15 +54,15 @@ class TextPredictor {
     if (!file.problem.empty())
       throw DataError(fmt::format("{}: {}", file.path, file.problem), "check the name");
     const data::TokenSequence sequence = read(file.path);
-    if (sequence.tokens.empty())
+    if (sequence.count == 0)
       throw DataError(fmt::format("{}: there are no tokens in it", sequence.description));
     TextPrediction text;
-    text.tokens = std::int64_t(sequence.tokens.size());
+    text.tokens = sequence.count;
     if (text.tokens > 1) text.loss = mean_loss(sequence);
-    text.next = next_logits(sequence.tokens);
+    text.next = next_logits(sequence);
     job_.writer.write({file.path, 0, {}}, text);
     job_.inputs.add_good(1);
-    std::cout << std::flush;
+    flush_output();
   }
 
  private:
@@ -86,13 +86,8 @@ class TextPredictor {
     }
     const EncodedText encoded = encode_text(text, job_.run.trained);
     LOCKSTEP_CHECK(encoded.problem.empty(), DataError, "{}: {}", name, encoded.problem);
-    const auto tokens =
-        std::make_shared<std::vector<std::uint16_t>>(encoded.tokens.begin(), encoded.tokens.end());
-    return {.owner = tokens,
-            .tokens = *tokens,
-            .description = name,
-            .token_names = {},
-            .vocabulary = vocabulary_};
+    return data::whole_sequence(
+        data::tokens_in_memory({encoded.tokens.begin(), encoded.tokens.end()}), name, vocabulary_);
   }
 
   /// Over the same windows as lockstep evaluate.
@@ -118,9 +113,10 @@ class TextPredictor {
     return sum / double(counted);
   }
 
-  std::vector<float> next_logits(std::span<const std::uint16_t> tokens) {
-    const auto seen = std::min<std::int64_t>(context_, std::int64_t(tokens.size()));
-    const std::span<const std::uint16_t> last = tokens.last(std::size_t(seen));
+  std::vector<float> next_logits(const data::TokenSequence& sequence) {
+    const std::int64_t seen = std::min(context_, sequence.count);
+    std::vector<std::uint16_t> last(static_cast<std::size_t>(seen));
+    sequence.store->read(sequence.first + sequence.count - seen, last);
     // What stands behind the last token is not looked at: attention is causal.
     std::ranges::fill(input_, 0);
     for (std::int64_t i = 0; i < seen; ++i) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <ostream>
 
+#include "core/base/csv_field.h"
 #include "core/exec/answers.h"
 #include "launcher/predict/fields.h"
 #include "launcher/predict/json_line.h"
@@ -24,14 +25,38 @@ std::string probability_text(double probability) {
   return fmt::format("{:.1f}%", probability * 100);
 }
 
+std::string name_of(const PredictionSource& source) {
+  return source.file == "-" ? "stdin" : source.file;
+}
+
+std::string number_text(double number) { return fmt::format("{:.6g}", number); }
+
+/// "cat 93.1%, dog 4.2%", with `form` of each answer.
+std::string answers_text(const data::Preprocessing& trained,
+                         std::span<const double> answers,
+                         std::span<const std::size_t> indices,
+                         std::string (*form)(double)) {
+  std::string text;
+  for (const std::size_t i : indices)
+    text += fmt::format(
+        "{}{} {}", text.empty() ? "" : ", ", shown(output_name(trained, i)), form(answers[i]));
+  return text;
+}
+
 ordered_json source_json(const PredictionSource& source) {
-  ordered_json line{{"file", source.file}};
+  ordered_json line{{"file", name_of(source)}};
   if (source.line > 0) line["line"] = source.line;
   if (!source.id.empty()) line["id"] = source.id;
   return line;
 }
 
 }  // namespace
+
+std::string answers_text(const data::Preprocessing& trained,
+                         std::span<const double> answers,
+                         std::span<const std::size_t> indices) {
+  return answers_text(trained, answers, indices, probability_text);
+}
 
 PredictionFormat parse_prediction_format(std::string_view name) {
   if (name == "csv") return PredictionFormat::csv;
@@ -73,7 +98,7 @@ void PredictionWriter::write(const PredictionSource& source, std::span<const flo
 }
 
 std::string PredictionWriter::place(const PredictionSource& source) const {
-  std::string text = shown(source.file == "-" ? "stdin" : source.file);
+  std::string text = shown(name_of(source));
   if (source.line > 0) text += fmt::format(":{}", source.line);
   if (!source.id.empty()) text += fmt::format(" ({})", shown(source.id));
   return text;
@@ -82,12 +107,8 @@ std::string PredictionWriter::place(const PredictionSource& source) const {
 void PredictionWriter::write_table(const PredictionSource& source,
                                    std::span<const double> answers) {
   const bool numbers = style_.logits || trained_.task == Task::regression;
-  std::string text;
-  for (const std::size_t i : chosen(answers))
-    text += fmt::format("{}{} {}",
-                        text.empty() ? "" : ", ",
-                        shown(output_name(trained_, i)),
-                        numbers ? fmt::format("{:.6g}", answers[i]) : probability_text(answers[i]));
+  const std::string text =
+      answers_text(trained_, answers, chosen(answers), numbers ? number_text : probability_text);
   out_ << place(source) << "  " << (text.empty() ? "none" : text) << "\n";
 }
 
@@ -108,7 +129,7 @@ void PredictionWriter::write_csv_header(std::size_t outputs) {
 
 void PredictionWriter::write_csv(const PredictionSource& source, std::span<const double> answers) {
   if (!has_header_) write_csv_header(answers.size());
-  out_ << csv_name(source.file == "-" ? "stdin" : source.file);
+  out_ << csv_name(name_of(source));
   if (trained_.table) out_ << "," << source.line;
   if (trained_.table && !trained_.table->id_columns.empty()) out_ << "," << csv_name(source.id);
   for (const std::size_t i : chosen(answers)) {
@@ -167,7 +188,7 @@ void PredictionWriter::write(const PredictionSource& source, const TextPredictio
         out_ << fmt::format(",token_{0},probability_{0}", i);
       out_ << "\r\n";
     }
-    out_ << csv_name(source.file == "-" ? "stdin" : source.file) << "," << text.tokens;
+    out_ << csv_name(name_of(source)) << "," << text.tokens;
     out_ << (text.loss ? fmt::format(",{:.9g},{:.9g}", *text.loss, std::exp(*text.loss)) : ",,");
     for (const std::size_t i : indices)
       out_ << fmt::format(",{},{:.9g}", csv_field(output_name(trained_, i)), answers[i]);

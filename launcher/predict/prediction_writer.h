@@ -27,7 +27,7 @@ struct PredictionStyle {
 
 /// Which file or row a prediction is for.
 struct PredictionSource {
-  std::string file;
+  std::string file;       ///< "-": standard input, whose lines name it stdin
   std::int64_t line = 0;  ///< of a table's row, from 1
   std::string id;         ///< of a table's row; empty: it has none
 };
@@ -38,6 +38,11 @@ struct TextPrediction {
   std::optional<double> loss;  ///< mean over all tokens but the first; nothing: there is but one
   std::vector<float> next;     ///< logits of the token after the last
 };
+
+/// "cat 93.1%, dog 4.2%": names and probabilities of the outputs `indices`, for people.
+std::string answers_text(const data::Preprocessing& trained,
+                         std::span<const double> answers,
+                         std::span<const std::size_t> indices);
 
 /// Writes a line for each prediction: for people; CSV (RFC 4180) with a header; or a JSON object.
 /// Probabilities are softmax's or sigmoid's; numbers are in the table's units.

@@ -6,17 +6,12 @@
 #include <fmt/format.h>
 #include <iterator>
 
+#include "core/base/csv_field.h"
+
 namespace lockstep::report {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-
-std::string quoted_csv(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string result = "\"";
-  for (const char c : text) result += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return result + "\"";
-}
 
 const char* kind_words(LineKind kind) {
   switch (kind) {
@@ -49,7 +44,7 @@ void write_csv(std::span<const RunRecord> runs,
   for (std::size_t i = 0; i < kQuantities; ++i) piece += fmt::format(",{}", name_of(Quantity(i)));
   piece += ",text\n";
   for (const RunRecord& run : runs) {
-    const std::string name = quoted_csv(run.folder);
+    const std::string name = csv_field(run.folder);
     const std::string file = (std::filesystem::path(run.folder) / "metrics.jsonl").string();
     std::error_code ignored;
     if (!std::filesystem::exists(file, ignored)) continue;
@@ -58,7 +53,7 @@ void write_csv(std::span<const RunRecord> runs,
           std::back_inserter(piece), "{},{},{}", name, kind_words(line.kind), line.step);
       for (const double value : line.values)
         end = std::isnan(value) ? fmt::format_to(end, ",") : fmt::format_to(end, ",{}", value);
-      fmt::format_to(end, ",{}\n", quoted_csv(text_of(line)));
+      fmt::format_to(end, ",{}\n", csv_field(text_of(line)));
       if (piece.size() < kPiece) return;
       write(piece);
       piece.clear();

@@ -63,6 +63,45 @@ TEST(PackedCopies, UpdatesLeaveOnlyOtherFormatsStale) {
   EXPECT_EQ(rounds.packs, 2);
 }
 
+TEST(PackedCopies, ACopyThatUpdatesDoNotKnowOfIsStaleAfterOne) {
+  const FlatSpace space = two_parameters();
+  DryBackend backend;
+  PackedCopies packed(space);
+  packed.fix_rounded();
+  // What updates were told to write: nothing.
+  ASSERT_EQ(packed.rounded(), nullptr);
+  const int late = packed.request(backend, 0, {.input = 0, .format = kRoundedFormat, .bytes = 20});
+  Packer rounds;
+  packed.offer_packer(late, rounds, 0);
+  packed.refresh({late});
+  packed.invalidate_but_rounded();
+  packed.refresh({late});
+  EXPECT_EQ(rounds.packs, 2);
+}
+
+TEST(PackedCopies, DropsTheLastOnes) {
+  const FlatSpace space = two_parameters();
+  DryBackend backend;
+  PackedCopies packed(space);
+  packed.request(backend, 0, {.input = 0, .format = kRoundedFormat, .bytes = 20});
+  packed.fix_rounded();
+  const int count = packed.count();
+  const std::size_t bytes = packed.bytes();
+  const std::vector<std::pair<int, PackedCopy>> late = {
+      {0, {.input = 0, .format = kRoundedFormat, .bytes = 20}},
+      {1, {.input = 0, .format = kRoundedFormat, .bytes = 200}},
+      {1, {.input = 0, .format = "blocked", .bytes = 256}},
+      {1, {.input = 0, .format = "blocked", .bytes = 256}}};
+  EXPECT_EQ(packed.bytes_to_add(late), 256u);
+  for (const auto& [parameter, copy] : late) packed.request(backend, parameter, copy);
+  EXPECT_EQ(packed.bytes(), bytes + 256);
+  EXPECT_EQ(packed.bytes_to_add(late), 0u);
+  packed.drop_from(count);
+  EXPECT_EQ(packed.bytes(), bytes);
+  EXPECT_EQ(packed.bytes_to_add(late), 256u);
+  EXPECT_EQ(packed.request(backend, 1, late[2].second), count);
+}
+
 TEST(PackedCopies, EachHasMemoryOfItsOwnWhereThereIsNoFlatSpace) {
   DryBackend backend;
   PackedCopies packed;

@@ -37,7 +37,7 @@ Picture copy(const ImageView& view) {
 Picture decoded(const std::string& file) {
   AnyImageDecoder decoder;
   const ImageSize size = decoder.open("a file", bytes_of(file));
-  return copy(decoder.decode(whole(size), size).view);
+  return copy(decoder.decode(whole(size), size, DecodeScale::quick).view);
 }
 
 std::string error(const std::string& file) {
@@ -61,7 +61,7 @@ TEST(JpegDecoder, ExactIsTheWholePictureAtItsOwnScale) {
   const std::string file = jpeg_file(photo_like(160, 120, 1));
   AnyImageDecoder decoder;
   const ImageSize size = decoder.open("a file", bytes_of(file)), target{20, 15};
-  EXPECT_LT(decoder.decode(whole(size), target).view.width, 160);
+  EXPECT_LT(decoder.decode(whole(size), target, DecodeScale::quick).view.width, 160);
   decoder.open("a file", bytes_of(file));
   const DecodedCrop exact = decoder.decode(whole(size), target, DecodeScale::exact);
   EXPECT_EQ(exact.view.width, 160);
@@ -131,7 +131,7 @@ TEST(JpegDecoder, ReadsPartsAsTheyAreInTheWhole) {
       const ImageSize size = decoder.open("photo", bytes_of(file));
       const Crop crop = random_crop(1, 0, i, size, 0.05);
       const PixelRect& part = crop.limit;
-      const DecodedCrop cut = decoder.decode(crop, {part.width, part.height});
+      const DecodedCrop cut = decoder.decode(crop, {part.width, part.height}, DecodeScale::quick);
       ASSERT_EQ(cut.view.width, part.width);
       ASSERT_EQ(cut.view.height, part.height);
       const Picture got = copy(cut.view);
@@ -149,7 +149,7 @@ TEST(JpegDecoder, DecodesSmallerWhereThatIsEnough) {
   AnyImageDecoder decoder;
   const auto width = [&](ImageSize target) {
     const ImageSize size = decoder.open("photo", bytes_of(file));
-    const DecodedCrop decoded_crop = decoder.decode(whole(size), target);
+    const DecodedCrop decoded_crop = decoder.decode(whole(size), target, DecodeScale::quick);
     EXPECT_DOUBLE_EQ(decoded_crop.box.width, decoded_crop.view.width);
     return decoded_crop.view.width;
   };

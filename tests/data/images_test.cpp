@@ -6,7 +6,10 @@
 
 #include "core/base/error.h"
 #include "core/data/image_folder.h"
+#include "core/data/image_reader.h"
 #include "core/data/loader.h"
+#include "core/data/pack.h"
+#include "core/data/preprocessing.h"
 #include "core/data/sources.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/image_files.h"
@@ -104,12 +107,51 @@ TEST_F(Images, ATrainedModelFindsItsClassesByName) {
   EXPECT_EQ(open_new("train", 0).validation, nullptr);
   add("new/val/emu/1.png", flat(5));
   EXPECT_THAT(error_of<DataError>([&] { open_new("new", 0); }), HasSubstr("val/emu"));
-  // Samples of another size are not what the model was trained on.
-  EXPECT_THAT(error_of<ConfigError>([&] {
-                open("images:" + folder_ + "/train",
-                     {.validation_fraction = 1, .image_size = 9, .trained = &trained});
-              }),
-              HasSubstr("u8[9, 9, 3]"));
+}
+
+TEST_F(Images, ATrainedModelsRecordSaysHowImagesAreResizedAndCropped) {
+  const std::string file = add("train/cat/1.jpg", photo());
+  Preprocessing trained = images(folder_ + "/train", {.size = 8}).train->preprocessing();
+  PackOptions as_they_are;
+  as_they_are.short_side = 4096;
+  pack_images(folder_ + "/train", path("photos.pack"), as_they_are);
+  const auto evaluated = [&](const std::string& source, int image_size) {
+    return open(source + folder_ + (source == "images:" ? "/train" : "/photos.pack"),
+                {.validation_fraction = 1, .image_size = image_size, .trained = &trained})
+        .validation;
+  };
+  // Other short sides than a source's own, and a part that is no square.
+  for (const ImageRecord& rule : {ImageRecord{.width = 8, .height = 8, .short_side = 9},
+                                  ImageRecord{.width = 8, .height = 8, .short_side = 8},
+                                  ImageRecord{.width = 20, .height = 11, .short_side = 40}}) {
+    trained.image = rule;
+    trained.samples.input.shape = {rule.height, rule.width, 3};
+    ImageReader reader(rule);
+    std::vector<std::byte> expected(reader.bytes());
+    reader.read(file, expected.data());
+    for (const char* source : {"images:", "packed:"})
+      for (const int ignored : {8, 224}) {
+        const auto data = evaluated(source, ignored);
+        std::vector<std::byte> pixels = sample_bytes(*data, 0, 0);  // and the label
+        pixels.resize(expected.size());
+        EXPECT_EQ(pixels, expected) << source << rule.short_side;
+        EXPECT_EQ(data->preprocessing().image, rule);
+      }
+  }
+}
+
+TEST_F(Images, ASourceThatResizesOtherwiseThanTheRecordIsRefused) {
+  add("train/cat/1.png", flat(1));
+  const Preprocessing own = images(folder_ + "/train", {.size = 14}).train->preprocessing();
+  Preprocessing trained = own;
+  EXPECT_NO_THROW(check_agreement(trained, own, "images"));
+  trained.image->short_side = 20;
+  EXPECT_THAT(error_of<ConfigError>([&] { check_agreement(trained, own, "images"); }),
+              HasSubstr("short side of 16"));
+  // Images that are samples as they are.
+  Preprocessing fixed = own;
+  fixed.image->short_side = 14;
+  EXPECT_NO_THROW(check_agreement(trained, fixed, "cifar10"));
 }
 
 TEST_F(Images, SplitsAFlatFolderBySeed) {
@@ -272,7 +314,7 @@ class SkippedImages : public Images {
       for (const std::size_t offset : {std::size_t{0}, std::size_t{8 * 8 * 3}})
         bytes.push_back(std::to_integer<int>(batch.input[offset]));
     }
-    EXPECT_EQ(loader.skipped_samples(), 3);
+    EXPECT_THAT(loader.skipped_samples(), ElementsAre(3, 4, 7));
     EXPECT_THAT(loader.first_skipped(), HasSubstr("/a/"));
     return bytes;
   }

@@ -39,9 +39,21 @@ TEST_F(Open, OffersTheNearestKind) {
   EXPECT_THAT(error("mnsit:dir"), HasSubstr("did you mean 'mnist'?"));
   EXPECT_THAT(error("imagenet"),
               HasSubstr("expected glyphs, csv:FILE, mnist:DIR, cifar10:DIR, images:DIR, "
-                        "packed:FILE, text:FILE, tokens:PATH or synthetic, got 'imagenet' | "));
+                        "packed:FILE, text:FILE, tokens:PATH or synthetic"));
   EXPECT_THAT(error("/data/iris.csv"), HasSubstr("expected glyphs, csv:FILE, mnist:DIR"));
   EXPECT_THAT(error(""), HasSubstr("got ''"));
+}
+
+TEST_F(Open, EveryKindThatIsListedIsKnown) {
+  EXPECT_EQ(source_kinds().size(), 9u);
+  for (const SourceKind& kind : source_kinds()) {
+    const std::string name(kind.name);
+    if (kind.takes_path()) {
+      EXPECT_THAT(error(name), HasSubstr("expected " + form_of(kind) + ", got no path"));
+    } else {
+      EXPECT_NE(open(name).train, nullptr) << name;
+    }
+  }
 }
 
 TEST_F(Open, RefusesWhatDoesNotFitTheKind) {

@@ -158,8 +158,8 @@ TEST_F(Pack, RefusesHeadersThatLie) {
   pack();
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
   EXPECT_EQ(error([](PackHeader&, std::string&) {}), "");
-  EXPECT_THAT(error([](PackHeader& h, std::string&) { h.version = 2; }),
-              HasSubstr("changed.pack: byte 8: expected version 1, got 2"));
+  EXPECT_THAT(error([](PackHeader& h, std::string&) { h.version = 3; }),
+              HasSubstr("changed.pack: byte 8: expected version 2 or less, got 3"));
   EXPECT_THAT(error([](PackHeader& h, std::string&) { h.classes = 9; }, false),
               HasSubstr("byte 80: the header is damaged"));
   EXPECT_THAT(error([](PackHeader& h, std::string&) { h.classes = 9; }),
@@ -217,6 +217,44 @@ TEST_F(Pack, NoticesEveryDamagedByteAroundThePixels) {
     const std::string name = write("changed.pack", file);
     ASSERT_THAT(error_of<DataError>([&] { packed(name); }), HasSubstr("changed.pack: byte ")) << i;
   }
+}
+
+TEST_F(Pack, NoticesADamagedPixelWhenItIsRead) {
+  pack();
+  std::string file = content();
+  PackHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  const std::size_t at = sizeof header + header.names_bytes + 7;
+  file[at] = char(file[at] ^ 1);
+  const DataSplit split = packed(write("rotten.pack", file), {.size = 24});
+  EXPECT_THAT(error_of<DataError>([&] { sample_bytes(*split.train, 0, 0); }),
+              AllOf(HasSubstr("rotten.pack: byte "), HasSubstr("sample 0")));
+  EXPECT_NO_THROW(sample_bytes(*split.train, 0, 1)) << "the others are whole";
+}
+
+TEST_F(Pack, ReadsFilesOfTheFirstVersion) {
+  pack();
+  std::string file = content();
+  PackHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  const std::string names = file.substr(sizeof header, header.names_bytes);
+  std::string index;
+  for (std::size_t at = header.index_offset; at < file.size(); at += sizeof(PackEntry))
+    index += file.substr(at, kFirstEntryBytes);
+  file = file.substr(0, header.index_offset) + index;
+  header.version = 1;
+  header.file_bytes = file.size();
+  header.index_hash =
+      content_hash(index.data(), index.size(), content_hash(names.data(), names.size()));
+  header.header_hash = content_hash(&header, offsetof(PackHeader, header_hash));
+  std::memcpy(file.data(), &header, sizeof header);
+  const DataSplit old = packed(write("old.pack", file), {.size = 24}),
+                  now = packed(path("out.pack"), {.size = 24});
+  ASSERT_EQ(old.train->size(), 6);
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(sample_bytes(*old.train, 0, i), sample_bytes(*now.train, 0, i));
+  EXPECT_TRUE(now.train->content_sample(1).empty()) << "it is checked as it is read";
+  EXPECT_FALSE(old.train->content_sample(1).empty());
 }
 
 TEST_F(Pack, SplitsWhereThereIsNoValidationPart) {

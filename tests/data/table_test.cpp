@@ -6,8 +6,7 @@
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/data/table/table_inputs.h"
-#include "core/io/preprocessing_file.h"
-#include "tests/data/data_fixture.h"
+#include "tests/data/table_fixture.h"
 
 namespace lockstep::data {
 namespace {
@@ -28,32 +27,7 @@ Floats targets_of(const Dataset& dataset, std::int64_t index) {
   return targets;
 }
 
-/// The record as another process reads it from the run's folder.
-Preprocessing kept(const Dataset& dataset) {
-  return io::parse_preprocessing(io::to_json(dataset.preprocessing()), "kept");
-}
-
-class TableTest : public DataFixture {
- protected:
-  std::shared_ptr<const Dataset> train(const std::string& text,
-                                       const TableOptions& options = {}) const {
-    return csv(write("table.csv", text), options).train;
-  }
-  template <class ErrorType>
-  std::string refusal(const std::string& text, const TableOptions& options = {}) const {
-    return error_of<ErrorType>([&] { train(text, options); });
-  }
-  std::shared_ptr<const Dataset> evaluate(const std::string& text,
-                                          const Preprocessing& trained,
-                                          const TableOptions& options = {}) const {
-    const DataSplit split = csv(write("other.csv", text), options, 1.0, 1, &trained);
-    EXPECT_EQ(split.train, nullptr);
-    return split.validation;
-  }
-  std::string evaluation_refusal(const std::string& text, const Preprocessing& trained) const {
-    return error_of<DataError>([&] { evaluate(text, trained); });
-  }
-};
+class TableTest : public TableFixture {};
 
 TEST_F(TableTest, SeparatorIsFoundInTheHeaderOutsideOfQuotes) {
   const auto comma = train("a,\"b;;;\"\"\t\",k\n1,2,x\n3,4,y\n");
@@ -99,17 +73,6 @@ TEST_F(TableTest, TextsBecomeAFeatureEach) {
   EXPECT_EQ(*kept(*table).table, *record.table);
   EXPECT_NE(table->fingerprint(),
             train("size,color,k\n1,Red,x\n3,blue,y\n1,green,x\n3,Red,y\n")->fingerprint());
-}
-
-TEST_F(TableTest, AColumnOfNumbersWithATextIsAMistakeWhereItHasManyValues) {
-  std::string few = "a,b,k\n", many = few;
-  for (int row = 0; row < 40; ++row) {
-    few += fmt::format("{},{},{}\n", row, row % 30, row % 2);
-    many += fmt::format("{},{},{}\n", row, row, row % 2);
-  }
-  EXPECT_EQ(train(few + "1,3+,1\n")->spec().input.to_string(), "f32[32]");
-  EXPECT_THAT(refusal<DataError>(many + "1,2 3,1\n"),
-              HasSubstr("table.csv:42:2: expected a finite number as in 40 of 41 rows, got '2 3'"));
 }
 
 TEST_F(TableTest, TextsOfAColumnAreLimited) {
@@ -353,15 +316,6 @@ TEST_F(TableTest, BadRowsAreLimited) {
   EXPECT_EQ(read_table_inputs("x", text, trained).bad.size(), kMaxBadRows);
   EXPECT_THAT(error_of<DataError>([&] { read_table_inputs("x", text + "x,\n", trained); }),
               HasSubstr("line 2: expected a finite number, got 'x'"));
-}
-
-TEST_F(TableTest, RowsBehindABadQuoteAreStillRead) {
-  const Preprocessing trained = kept(*train("a,b,k\n1,2,x\n3,4,y\n"));
-  const TableInputs inputs = read_table_inputs("x", "a,b\n\"1\"2,3\n3,4\n\"5,6\n7,8\n", trained);
-  EXPECT_THAT(inputs.lines, ElementsAre(3));
-  ASSERT_EQ(inputs.bad.size(), 2u);
-  EXPECT_EQ(inputs.bad[0].line, 2);
-  EXPECT_EQ(inputs.bad[1].line, 4);
 }
 
 }  // namespace

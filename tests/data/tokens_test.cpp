@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "core/data/ignore_label.h"
 #include "core/data/preprocessing.h"
 #include "core/data/sources.h"
-#include "core/data/utf8.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {
@@ -181,6 +181,10 @@ TEST(Utf8, DecodesWhatItEncodesAndNothingElse) {
   for (const char* bad :
        {"\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\x80", "\xE2"})
     EXPECT_EQ(decode_utf8(bad, 0).bytes, 0) << bad;
+  for (const std::string valid : {"", "a", "caf\xC3\xA9", "\xF0\x9F\x98\x80"})
+    EXPECT_EQ(to_valid_utf8(valid), valid);
+  EXPECT_EQ(to_valid_utf8("d\xFF.csv"), "d\xEF\xBF\xBD.csv");
+  EXPECT_EQ(to_valid_utf8("\xE2\x82"), "\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
 }  // namespace

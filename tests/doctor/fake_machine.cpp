@@ -60,6 +60,10 @@ FakeMachine::FakeMachine() : folder_(temporary_folder()) {
     if (path.ends_with("/dev/shm")) return shared_memory;
     return disk;
   };
+  environment.tcp_sockets = [this] { return sockets; };
+  environment.interfaces = [] {
+    return std::vector<NetworkInterface>{{"eth0", {.bytes = {10, 1, 2, 3}}}};
+  };
   environment.write_trial = [this](const std::string&) { return trial; };
   environment.cuda_libraries = [this] {
     if (libraries.versions.empty())

@@ -48,6 +48,7 @@ class FakeMachine {
   DevicePeaks gpu_peaks{.fp32_flops = 50e12, .bf16_flops = 680e12, .bytes = 2.9e12};
   CudaLibraries libraries{.versions = "CUDA 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0",
                           .no_compiler_because = ""};  ///< without versions: not found
+  std::vector<TcpSocket> sockets;                      ///< of the rank
   std::string nccl = "2.28.9";  ///< its version; "none": not built in, empty: cannot be opened
   DevicePeaks cpu_peaks{.fp32_flops = 110e9, .bf16_flops = 215e9, .bytes = 20e9};
 

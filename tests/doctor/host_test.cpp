@@ -247,5 +247,51 @@ TEST(DoctorHost, ThisMachineIsExamined) {
     EXPECT_TRUE(finding.verdict < Verdict::warn || !finding.remedy.empty()) << finding.subject;
 }
 
+TcpSocket listener(std::uint16_t port, IpAddress address) {
+  TcpSocket socket;
+  socket.state = TcpSocket::State::listening;
+  socket.local = address;
+  socket.local_port = port;
+  return socket;
+}
+
+TEST(DoctorPorts, OfOneHostAreClosedUnlessTheUserOpensThem) {
+  FakeMachine machine;
+  expect_pass(machine, "ports");
+  for (const char* opens : {"self,vader,tcp", "tcp", "^vader"}) {
+    machine.set("OMPI_MCA_btl", opens);
+    expect_line(machine, "ports", Verdict::warn, "eth0 10.1.2.3", "unset OMPI_MCA_btl");
+  }
+  for (const char* closed : {"^tcp,ofi", "self,vader", "^openib,tcp"}) {
+    machine.set("OMPI_MCA_btl", closed);
+    expect_pass(machine, "ports");
+  }
+  machine.unset("OMPI_MCA_btl");
+}
+
+TEST(DoctorPorts, AnOpenPortOfARankIsNamed) {
+  FakeMachine machine;
+  machine.environment.mpi_runs = true;
+  machine.environment.ranks = machine.environment.ranks_here = 2;
+  machine.sockets = {listener(4000, ipv4_loopback())};
+  expect_pass(machine, "ports");
+  machine.sockets.push_back(listener(1024, {}));
+  expect_line(machine, "ports", Verdict::warn, "1024", "--mca btl ^tcp,ofi");
+}
+
+TEST(DoctorPorts, OfSeveralHostsAreNamedWithTheirInterfaces) {
+  FakeMachine machine;
+  machine.environment.mpi_runs = true;
+  machine.environment.ranks = 4;
+  machine.environment.ranks_here = 2;
+  machine.sockets = {listener(1024, {}), listener(4000, ipv4_loopback())};
+  machine.set("NCCL_SOCKET_IFNAME", "ib0");
+  const Finding found = machine.find("ports");
+  for (const char* word : {"eth0 10.1.2.3", "1024", "watchdog", "ib0"})
+    EXPECT_THAT(found.text, HasSubstr(word));
+  EXPECT_THAT(found.text, ::testing::Not(HasSubstr("4000"))) << "only this host reaches it";
+  machine.unset("NCCL_SOCKET_IFNAME");
+}
+
 }  // namespace
 }  // namespace lockstep::doctor

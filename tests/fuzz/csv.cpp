@@ -39,7 +39,9 @@ const std::vector<data::TableOptions>& all_options() {
       {.task = data::Task::regression, .missing = Missing::median, .dropped = {"1"}},
       {.task = data::Task::classification, .label_columns = {"1"}, .missing = Missing::drop},
       {.label_columns = {"1", "-1"}, .separator = ';', .missing = Missing::mean},
-      {.missing = Missing::category, .id_columns = {"2"}}};
+      {.missing = Missing::category, .id_columns = {"2"}},
+      {.missing = Missing::median, .categorical = {"1"}, .skips_bad_rows = true},
+      {.label_columns = {"1", "-1"}, .skips_bad_rows = true}};
   return options;
 }
 
@@ -54,7 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
       fuzz::load_samples(data::csv(file.path(), options, 0.5 * double(bytes % 2), bytes));
     });
   fuzz::run_parser(bytes, [&] {
-    fuzz::load_samples(data::csv(file.path(), {}, 1.0, bytes, &trained).validation);
+    const data::TableOptions options{.skips_bad_rows = bytes % 2 == 0};
+    fuzz::load_samples(data::csv(file.path(), options, 1.0, bytes, &trained).validation);
   });
   fuzz::run_parser(bytes, [&] {
     const auto inputs = data::read_table_inputs("input", fuzz::as_text(data, bytes), trained);
@@ -81,6 +84,9 @@ std::vector<std::string> large_inputs() {
           "x,y\n\"" + repeated("\"\"", kBytes) + "\",1",
           "x,y\n" + repeated("1,0.5\n,7\n", kBytes),
           "a,b,id,y\n" + repeated("1,x,7,1\nz,y,7,0\n", kBytes),
+          "a,b,id,y\n" + repeated("\"1,x,7,1\n1,y,7,0\n", kBytes),
+          "x,y\n" + repeated("1,a\n", kBytes - 1000) + repeated("t,0.5\n", 500),
+          "0,1,y\n" + repeated("1,2,a\n", kBytes) + repeated("1,2\n", kBytes / 4),
           classes,
           columns};
 }

@@ -25,7 +25,7 @@ void decode(data::AnyImageDecoder& decoder, std::span<const std::byte> file, boo
   const data::ImageSize wanted{24, 24};
   const data::Crop crop = random ? data::random_crop(file.size(), 0, 0, size, 0.1)
                                  : data::middle_crop(size, wanted.width);
-  const data::DecodedCrop decoded = decoder.decode(crop, wanted);
+  const data::DecodedCrop decoded = decoder.decode(crop, wanted, data::DecodeScale::quick);
   std::vector<std::uint8_t> sample(std::size_t(wanted.width) * std::size_t(wanted.height) * 3);
   data::Resampler resampler;
   resampler.run(decoded.view, decoded.box, wanted, sample.data());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text as tokens; characters that are decoded must encode to the same bytes.
+#include "core/base/utf8.h"
 #include "core/data/sources.h"
-#include "core/data/utf8.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 
@@ -11,11 +11,11 @@ namespace {
 
 void check_characters(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    const data::Utf8Character character = data::decode_utf8(text, at);
+    const Utf8Character character = decode_utf8(text, at);
     if (character.bytes == 0) return;
     const auto bytes = std::size_t(character.bytes);
     fuzz::require(
-        at + bytes <= text.size() && data::encode_utf8(character.code) == text.substr(at, bytes),
+        at + bytes <= text.size() && encode_utf8(character.code) == text.substr(at, bytes),
         "a character changed when written again");
     at += bytes;
   }

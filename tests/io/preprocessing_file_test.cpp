@@ -154,5 +154,19 @@ TEST(PreprocessingFile, RefusesWhatContradictsItself) {
               HasSubstr("'short_side'"));
 }
 
+TEST(PreprocessingFile, ColumnsThatAreNamedAlikeComeBack) {
+  Preprocessing record = table_record();
+  EXPECT_EQ(to_json(record).find("named_alike"), std::string::npos);
+  record.table->named_alike = {{"area", {.place = 2, .columns = 3}}, {"id", {1, 2}}};
+  const std::string text = to_json(record);
+  EXPECT_EQ(parse_preprocessing(text, "p.json").table, record.table);
+  for (const char* place : {"0", "4", "-1", "1.5", "\"2\""})
+    EXPECT_THAT(error_of(replaced(text, "\"place\": 2", fmt::format("\"place\": {}", place))),
+                HasSubstr("'place'"));
+  EXPECT_THAT(error_of(replaced(text, "\"columns\": 3", "\"columns\": 1")), HasSubstr("'columns'"));
+  EXPECT_THAT(error_of(replaced(text, "\"named_alike\": {", "\"named_alike\": [], \"more\": {")),
+              HasSubstr("'named_alike'"));
+}
+
 }  // namespace
 }  // namespace lockstep::io

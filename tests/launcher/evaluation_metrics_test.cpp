@@ -60,6 +60,20 @@ TEST(EvaluationMetrics, NumbersAreInTheTablesUnits) {
   EXPECT_DOUBLE_EQ(metrics.targets[1].mae, 2.0 / 3);
 }
 
+TEST(EvaluationMetrics, NumbersThatAreAllTheSameHaveNoR2) {
+  auto record = record_of(data::Task::regression, 1);
+  record.table.emplace();
+  record.table->targets = {{"price", 100.1, 1}};
+  LabelledPredictions said;
+  // Their sum over 49 is not 100.1, so that the spread around the mean is not 0.
+  said.targets.assign(49, 0);
+  said.predictions.assign(49, 0.5f);
+  const EvaluationMetrics metrics = compute_metrics(record, said);
+  ASSERT_EQ(metrics.targets.size(), 1u);
+  EXPECT_TRUE(std::isnan(metrics.targets[0].r2)) << metrics.targets[0].r2;
+  EXPECT_DOUBLE_EQ(metrics.targets[0].mae, 0.5);
+}
+
 TEST(EvaluationMetrics, LabelsAreCountedOneByOne) {
   auto record = record_of(data::Task::multi_label, 2);
   record.class_names = {"red", "big"};

@@ -12,7 +12,7 @@ import shutil
 
 from images import ImageTest, png
 from predictions import PredictionTest, TextPredictions
-from program_test import idx, main
+from program_test import csv_text, idx, main
 
 
 class EvaluationTest(ImageTest, PredictionTest):
@@ -75,6 +75,7 @@ class Evaluations(EvaluationTest):
         one = self.report("--data=images:one")
         self.assertEqual(one["samples"], own["per_class"][1]["samples"])
         self.assertAlmostEqual(one["accuracy"], own["per_class"][1]["recall"])
+        self.expect_error(self.evaluate("--data=images:flat", "--image-size=9"), 2, "--image-size")
         self.write("flat/dark/bad.png", "no image")
         self.expect_error(self.evaluate("--data=images:flat"), 1, "flat/dark/bad.png")
         skipped = self.report("--data=images:flat", "--skip-bad-samples")
@@ -102,6 +103,67 @@ class Evaluations(EvaluationTest):
                           "images:alone")
         self.expect_error(self.run_command([self.program, "evaluate",
                                             "--init=run/model.safetensors"]), 2, "--model")
+
+    def test_data_of_the_run_at_another_place(self):
+        """Training samples are evaluated only where somebody asks."""
+        text = self.write("text.txt", "the cat sat on the mat and the dog ran to the log. " * 40)
+        for part in ("train", "val"):
+            shutil.copytree(self.folder / "photos" / part, self.folder / "flat", dirs_exist_ok=True)
+        for data, flags in ((f"csv:{self.table}", ["--val-fraction=0.3"]),
+                            ("images:flat", ["--val-fraction=0.3", "--image-size=16"]),
+                            (f"text:{text}", TextPredictions.GPT)):
+            self.train_here("--steps=5", "--lr=0.01", "--force", *flags, data=data)
+            own = self.timeless(self.report())
+            kind, place = data.split(":")
+            (self.folder / place).rename(self.folder / "moved")
+            self.expect_error(self.evaluate(), 1, f"--data {kind}:PATH")
+            moved = self.evaluate(f"--data={kind}:moved", "--json")
+            self.assertEqual(moved.returncode, 0, moved.stderr)
+            self.assertEqual(self.timeless(json.loads(moved.stdout)), own)
+            self.assertIn("--val-fraction 1", moved.stderr)
+            whole = self.report(f"--data={kind}:moved", "--val-fraction=1")
+            self.assertGreater(whole["samples"], 2 * own["samples"])
+            # Nobody knows without a checkpoint, and says so.
+            shutil.rmtree(self.folder / "run/checkpoints")
+            unknown = self.evaluate(f"--data={kind}:moved", "--json")
+            self.assertEqual(unknown.returncode, 0, unknown.stderr)
+            self.assertEqual(json.loads(unknown.stdout)["samples"], whole["samples"])
+            self.assertIn("warning: ", unknown.stderr)
+            (self.folder / "moved").rename(self.folder / "gone")
+            shutil.rmtree(self.folder / "gone") if kind == "images" else os.remove(
+                self.folder / "gone")
+        self.table = self.write("table.csv", csv_text())
+        self.train_here("--force", "--val-fraction=0.3")
+        other = self.write("other.csv", csv_text(rows=31))
+        self.assertEqual(self.report(f"--data=csv:{other}")["samples"], 31)
+
+    def test_numbers_of_a_target_that_is_always_the_same(self):
+        self.write("prices.csv", "a,price\n" + "".join(f"{i % 5},100.1\n" for i in range(49)))
+        self.train_here("--task=regression", data="csv:prices.csv")
+        target, = self.report("--data=csv:prices.csv", "--val-fraction=1")["targets"]
+        self.assertIsNone(target["r2"])
+
+    def test_flags_of_training_are_refused(self):
+        self.train_here()
+        for flag in ("--seed=4", "--samples=9", "--resume=auto", "--hidden=3"):
+            self.expect_error(self.evaluate(flag), 2, flag.split("=")[0])
+
+    def test_samples_that_nobody_evaluates(self):
+        self.train_here(data="synthetic:8x8x3:4")
+        for command, *files in (("evaluate",), ("predict", "table.csv")):
+            result = self.run_command([self.program, command, "--from=run", *files])
+            self.expect_error(result, 2, "synthetic")
+            for advice in ("--val-fraction", "--data SOURCE"):
+                self.assertNotIn(advice, result.stderr)
+
+    def test_a_shorter_context(self):
+        text = self.write("text.txt", "the cat sat on the mat and the dog ran to the log. " * 40)
+        self.train_here(*TextPredictions.GPT, "--steps=10", data=f"text:{text}")
+        own = self.report()
+        short = self.report("--context=8")
+        self.assertGreater(short["samples"], own["samples"])
+        self.assertGreater(short["loss"], 0)
+        self.expect_error(self.evaluate("--context=17"), 2, "--context 17", "16 positions")
 
     def test_top5(self):
         pixels = b"".join(bytes((i * 37 + 11 * (x // 5) * (i % 10)) % 256 for x in range(784))
@@ -141,6 +203,40 @@ class EvaluationRanks(EvaluationTest):
         for key in ("samples", "accuracy", "per_class", "confusions"):
             self.assertEqual(both[key], own[key], key)
         self.assertAlmostEqual(both["loss"], own["loss"], places=6)
+
+    def mpirun(self, *parts):
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none", *root]
+        for i, (ranks, arguments) in enumerate(parts):
+            command += [":"] * (i > 0) + ["-np", ranks, self.program, "evaluate", *arguments]
+        return self.run_command(command)
+
+    def test_more_ranks_than_a_training_batch_has_parts(self):
+        self.train_here("--steps=40", "--lr=0.3")
+        own = self.report()
+        for ranks in (3, 5):
+            result = self.mpirun((ranks, ["--from=run", "--json"]))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            many = json.loads(result.stdout)
+            for key in ("samples", "accuracy", "per_class"):
+                self.assertEqual(many[key], own[key], key)
+            self.assertAlmostEqual(many["loss"], own["loss"], places=6)
+
+    def test_ranks_take_the_checkpoint_that_rank_0_finds(self):
+        """Of a run in training, whose newest checkpoint may be another a moment later."""
+        self.train_here("--steps=40", "--lr=0.3", "--checkpoint-every=20", "--checkpoint-keep=9")
+        (self.folder / "run/model.safetensors").unlink()
+        shutil.copytree(self.folder / "run", self.folder / "earlier")
+        newest = sorted((self.folder / "earlier/checkpoints").glob("step_*"))[-1]
+        shutil.rmtree(newest)
+        alone = self.report(run="earlier")
+        self.assertNotEqual(self.report()["loss"], alone["loss"])
+        result = self.mpirun((1, ["--from=earlier", "--json"]), (1, ["--from=run", "--json"]))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertAlmostEqual(json.loads(result.stdout)["loss"], alone["loss"], places=6)
+        missing = self.mpirun((2, ["--from=nowhere"]))
+        self.assertEqual(missing.stderr.count("nowhere/config.toml: no such file"), 1,
+                         missing.stderr)
 
 
 if __name__ == "__main__":

@@ -223,6 +223,8 @@ class Plan(ProgramTest):
             forecast = plans[rate]["forecast"]
             self.assertEqual(forecast["rate_source"], "device_rate")
             self.assertTrue(forecast["predicted"])
+            # A number is of no device, whatever computes here.
+            self.assertEqual(forecast.get("rate_device"), None if rate == "400" else rate.upper())
         def compute_ms(rate):
             return plans[rate]["forecast"]["rows"][0]["strong"]["compute_ms"]
         self.assertGreater(compute_ms("A100"), compute_ms("H100"))
@@ -231,12 +233,15 @@ class Plan(ProgramTest):
         given = plans["400"]
         self.assertAlmostEqual(compute_ms("400") / 1e3 * 400e12 / given["flops_per_step"], 1,
                                delta=0.02)
+        for rate, limit in (("A100", 80e9), ("H100", 80e9), ("B200", 180e9)):
+            self.assertEqual(plans[rate]["memory_limit"], limit)
         if plans["H100"]["device"].endswith("none here"):
-            self.assertEqual(plans["H100"]["memory_limit"], 80e9)
             self.assertEqual(plans["B200"]["forecast"]["network"]["inside"]["bandwidth_GBps"], 900)
         text = self.plan(*gpt, "--device-rate=H100").stdout
         for words in ("predicted for H100", "40%", "assumptions"):
             self.assertIn(words, text)
+        measured = self.forecast("--network=ib", "--ranks=2", "--device=cpu", "--step-ms=5")
+        self.assertNotIn("rate_device", measured)
         here = self.forecast("--network=ib", "--ranks=2", "--device=cpu")
         self.assertEqual(here["rate_source"], "measured_peaks")
         self.assertTrue(here["rate_device"].startswith("cpu"), here)

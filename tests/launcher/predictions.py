@@ -8,7 +8,9 @@ import csv
 import io
 import json
 import math
+import os
 import re
+import signal
 import struct
 import subprocess
 
@@ -27,6 +29,12 @@ class PredictionTest(ProgramTest):
         return subprocess.run([self.program, command, f"--from={run}", *arguments],
                               cwd=self.folder, input=text, text=True, capture_output=True,
                               check=False, timeout=60)
+
+    def expect_full_disk(self, *arguments):
+        """Exit code 3, where nothing of the output could be written."""
+        with open("/dev/full", "wb") as full:
+            self.expect_error(self.run_command([self.program, *arguments], stdout=full), 3,
+                              "standard output")
 
     def lines(self, *arguments, **options):
         """The JSON lines of a prediction that must succeed."""
@@ -95,6 +103,24 @@ class ImagePredictions(ImageTest, PredictionTest):
         self.expect_error(self.predict("mine/b.png", "--data=images:photos"), 2, "--data")
         self.expect_error(self.predict("--format=csv"), 2, "--format")
 
+    def test_no_image_comes_from_standard_input(self):
+        """Which is said before the first batch of 32, not with the rest of them computed and lost."""
+        self.train_photos()
+        result = self.predict("photos/train", "photos/val", "-")
+        self.expect_error(result, 2, "standard input")
+        self.assertEqual(result.stdout, "")
+
+    def test_unreadable_samples_are_skipped_where_the_run_skips_them(self):
+        self.train_photos()
+        samples = self.predict("--count=0").stdout.splitlines(keepends=True)
+        bad = sorted(self.folder.glob("photos/val/*/*"))[2].relative_to(self.folder)
+        self.write(bad, "no image")
+        self.expect_error(self.predict("--count=0"), 1, str(bad))
+        result = self.predict("--count=0", "--skip-bad-samples")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, "".join(samples[:2] + samples[3:]))
+        self.assertEqual(result.stderr.count(str(bad)), 1, result.stderr)
+
     def test_names_that_mean_something_to_terminals_and_spreadsheets(self):
         self.train_photos()
         content = png(20, 20, lambda x, y: (x, y, 7))
@@ -159,18 +185,18 @@ class TextPredictions(PredictionTest):
         rows = self.table_of("other.txt", "--top=2")
         self.assertEqual(rows[0]["token_2"], line["next"][1]["token"])
         self.assertAlmostEqual(float(rows[0]["loss"]), line["loss"])
-        for arguments in ([], ["-"]):
-            piped = self.piped(other.read_text(), "--format=json", *arguments)
-            self.assertEqual(json.loads(piped.stdout), {**line, "file": "-"})
+        piped = self.piped(other.read_text(), "--format=json", "-")
+        self.assertEqual(json.loads(piped.stdout), {**line, "file": "stdin"})
         self.write("odd.txt", "the Über")
         result = self.predict("odd.txt", "other.txt")
         self.assertEqual(result.returncode, 1)
         self.assertIn("odd.txt: the character 'Ü' at byte 4", result.stderr)
         self.assertIn(f"other.txt  {line['tokens']} tokens, loss {line['loss']:.6f}", result.stdout)
-        empty = self.piped("")
-        self.expect_error(empty, 2, "standard input is empty")
+        self.expect_error(self.piped("", "-"), 2, "standard input is empty")
+        self.expect_error(self.piped("the cat"), 2, "FILE", " - ")
         self.expect_error(self.predict("other.txt", "--logits"), 2, "--logits")
-        self.expect_error(self.predict(), 2, "FILE")
+        self.expect_full_disk("predict", "--from=run", "other.txt")
+        self.expect_full_disk("generate", "--from=run", "--tokens=3")
 
     def test_numbers_and_files_of_tokens_are_the_same(self):
         tokens = [i * i % 11 for i in range(600)]
@@ -197,7 +223,7 @@ class TablePredictions(PredictionTest):
         self.assertEqual([line["class"] for line in lines], [row.split(",")[2] for row in rows[1:]])
         self.assertEqual([line["class"] for line in self.lines("table.csv")],
                          [line["class"] for line in lines])
-        piped = self.piped(self.table.read_text(), "--format=json")
+        piped = self.piped(self.table.read_text(), "--format=json", "-")
         self.assertEqual([json.loads(line)["top"] for line in piped.stdout.splitlines()],
                          [line["top"] for line in lines])
         self.assertEqual([row["class_1"] for row in self.table_of("new.csv")],
@@ -208,7 +234,79 @@ class TablePredictions(PredictionTest):
         self.assertIn("bad.csv: line 3: ", result.stderr)
         self.assertEqual([line.split("  ")[0] for line in result.stdout.splitlines()],
                          ["bad.csv:2", "bad.csv:4"])
-        self.expect_error(self.piped(""), 2, "standard input is empty")
+        self.expect_error(self.piped("", "-"), 2, "standard input is empty")
+
+    def test_standard_input_is_read_for_a_dash_alone(self):
+        self.train_here()
+        expected = self.predict().stdout
+        self.assertTrue(expected)
+        # As in `while read NAME; do lockstep predict ...; done`, whose list has an open end.
+        reader, writer = os.pipe()
+        with os.fdopen(reader, "rb", buffering=0) as names, os.fdopen(writer, "wb") as rest:
+            rest.write(b"second name\n")
+            rest.flush()
+            result = subprocess.run([self.program, "predict", "--from=run"], cwd=self.folder,
+                                    stdin=names, text=True, capture_output=True, check=False,
+                                    timeout=60)
+            self.assertEqual((result.returncode, result.stdout), (0, expected), result.stderr)
+            self.assertEqual(names.read(100), b"second name\n")
+
+    def test_standard_input_has_one_name(self):
+        self.train_here()
+        text = self.table.read_text()
+        table = self.piped(text, "-").stdout.splitlines()
+        self.assertEqual(table[0].split("  ")[0], "stdin:2")
+        rows = csv.DictReader(io.StringIO(self.piped(text, "-", "--format=csv").stdout))
+        self.assertEqual({row["file"] for row in rows}, {"stdin"})
+        lines = self.piped(text, "-", "--format=json").stdout.splitlines()
+        self.assertEqual({json.loads(line)["file"] for line in lines}, {"stdin"})
+
+    def test_a_full_disk_is_an_error(self):
+        self.train_here()
+        self.expect_full_disk("predict", "--from=run")
+        self.expect_full_disk("predict", "--from=run", "table.csv")
+        self.expect_full_disk("evaluate", "--from=run", "--json")
+        self.expect_full_disk("completion", "bash")
+        self.expect_full_disk("help")
+
+    def test_a_reader_that_leaves_ends_the_work(self):
+        self.train_here()
+        for arguments in (["table.csv", "nowhere.csv"], ["--count=0"]):
+            reader, writer = os.pipe()
+            os.close(reader)
+            with os.fdopen(writer, "wb") as output:
+                result = self.run_command([self.program, "predict", "--from=run", *arguments],
+                                          stdout=output)
+            self.assertEqual((result.returncode, result.stderr), (-signal.SIGPIPE, ""))
+
+    def test_names_of_classes_and_columns(self):
+        """On a terminal, where control characters mean something, and in a spreadsheet."""
+        kinds = {"k0": "=1+1", "k1": "a\x1b[2J", "k2": "-b"}
+        text = self.table.read_text()
+        for plain, odd in kinds.items():
+            text = text.replace(plain, odd)
+        self.table.write_text(text)
+        self.train_here("--lr=0.3", "--steps=40")
+        rows = self.table_of("table.csv", "--top=1")
+        self.assertEqual({row["class_1"] for row in rows}, {"'=1+1", "a\x1b[2J", "'-b"})
+        for result in (self.predict("table.csv"), self.predict("--count=0")):
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertNotIn("\x1b", result.stdout)
+            self.assertIn("a\\x1b[2J", result.stdout)
+        self.write("prices.csv", "a,=price\n" + "".join(f"{i},{i + 0.5}\n" for i in range(40)))
+        self.train_here("--force", "--hidden=none", data="csv:prices.csv")
+        self.assertEqual([*self.table_of("prices.csv")[0]], ["file", "line", "'=price"])
+
+    def test_rows_below_a_quote_that_does_not_close(self):
+        self.train_here("--steps=5", "--lr=0.3")
+        for quoted in ('"1,1', '"1"1,1', '1,"1'):
+            self.write("quote.csv", f"a,b\n0,2\n{quoted}\n2,0\n0,2\n")
+            result = self.predict("quote.csv")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("quote.csv: line 3: ", result.stderr)
+            self.assertIn("1 of 4 inputs", result.stderr)
+            self.assertEqual([line.split("  ")[0] for line in result.stdout.splitlines()],
+                             ["quote.csv:2", "quote.csv:4", "quote.csv:5"])
 
     def test_numbers_are_in_the_tables_units(self):
         rows = [(f"h{i}", i % 13, i % 7, 1000 + 250 * (i % 13) - 40 * (i % 7)) for i in range(120)]
@@ -231,7 +329,7 @@ class TablePredictions(PredictionTest):
         mean = sum(row[3] for row in rows) / len(rows)
         squares = sum(e * e for e in errors)
         result = self.run_command([self.program, "evaluate", "--from=run", "--json",
-                                   "--data=csv:prices.csv"])
+                                   "--data=csv:prices.csv", "--val-fraction=1"])
         self.assertEqual(result.returncode, 0, result.stderr)
         target, = json.loads(result.stdout)["targets"]
         self.assertEqual(target["target"], "price")
@@ -256,7 +354,7 @@ class TablePredictions(PredictionTest):
                             for line in self.lines("things.csv", "--top=1")))
         self.assertEqual([*self.table_of("things.csv")[0]], ["file", "line", "red", "big"])
         result = self.run_command([self.program, "evaluate", "--from=run", "--json",
-                                   "--data=csv:things.csv"])
+                                   "--data=csv:things.csv", "--val-fraction=1"])
         red, big = json.loads(result.stdout)["per_label"]
         self.assertEqual((red["label"], red["samples"], big["samples"]), ("red", 40, 40))
         right = sum(z[0] >= 0 and i // 10 > 3 for i, z in enumerate(raw))

@@ -54,9 +54,9 @@ class ProgramTest(unittest.TestCase):
 
     def run_command(self, command, environment=None, **options):
         options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("timeout", TIMEOUT_S)
         result = subprocess.run([str(part) for part in command], cwd=self.folder, text=True,
                                 stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                                timeout=TIMEOUT_S,
                                 env={**clean_environment(), **(environment or {})}, **options)
         return result
 

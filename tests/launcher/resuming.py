@@ -7,6 +7,7 @@ resuming.py PROGRAM ResumedRun|ResumedRanks
 import json
 import os
 import pathlib
+import re
 import resource
 import shlex
 import signal
@@ -221,6 +222,53 @@ class ResumedRun(Resuming):
         self.table.unlink()
         self.expect_error(self.go_on(folder="elsewhere"), 1, f"{self.folder}/table.csv",
                           "--data csv:PATH")
+
+    def setting(self, key, out="run"):
+        config = (self.folder / out / "config.toml").read_text()
+        return re.search(rf"(?m)^{key} = (.*)$", config)[1]
+
+    def test_a_start_that_failed_leaves_no_settings_to_the_next(self):
+        train = [self.program, "train", "--model=mlp", "--data=csv:table.csv", "--global-batch=16",
+                 "--steps=40", "--ranks=1", "--out=run", "--resume=auto"]
+        failed = self.run_command(train + ["--lr=1e30"])
+        self.expect_error(failed, 7)
+        self.assertEqual(self.checkpoints(), [])
+        result = self.run_command(train)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(float(self.setting("lr")), 0.1)
+
+    def test_a_resume_that_came_to_no_checkpoint_changes_no_setting(self):
+        self.finish("--steps=60", "--out=run")
+        other = [self.program, "train", "--resume=auto", "--out=run", "--resume-override",
+                 "--lr=0.01", "--eval-every=0", "--steps=1000000"]
+        process = subprocess.Popen(other, cwd=self.folder, env=clean_environment(),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        self.wait_for_step(70)
+        process.kill()
+        process.wait()
+        self.assertEqual(self.checkpoints(), ["step_00000060"])
+        result = self.go_on()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(float(self.setting("lr")), 0.05)
+        # Nor do those of a checkpoint that is damaged, and passed over.
+        self.finish("--steps=60", "--out=two", "--checkpoint-every=30", "--checkpoint-keep=9")
+        newest = self.folder / "two/checkpoints/step_00000060"
+        (newest / "config.toml").write_text("lr = [")
+        again = self.run_command([self.program, "train", "--resume=auto", "--out=two"])
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("passed over step_00000060", again.stdout)
+        self.assertEqual(float(self.setting("lr", "two")), 0.05)
+
+    def test_the_optimizer_keeps_its_kind_of_state(self):
+        self.finish("--steps=60", "--out=run")
+        for flags, text in ((["--optimizer=adamw"], "--optimizer sgd then, adamw now"),
+                            (["--momentum=0"], "--momentum 0.9 then, 0 now")):
+            for override in ([], ["--resume-override"]):
+                self.expect_error(self.go_on("--steps=80", *flags, *override), 2, text,
+                                  "checkpoints/step_00000060/model.safetensors")
+        self.assertEqual(self.go_on("--steps=80", "--momentum=0.8", "--resume-override").returncode,
+                         0)
 
     def test_two_runs_do_not_share_a_folder(self):
         first = self.start("--steps=100000", "--out=run")

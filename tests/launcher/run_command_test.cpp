@@ -96,7 +96,17 @@ TEST(Hosts, ListsAndFiles) {
 }
 
 TEST(Hosts, Refusals) {
-  for (const char* text : {"", "a:0", "a:two", "a:2x", "-oProxyCommand=x:1", "no/such/file", ","})
+  for (const char* text : {"",
+                           "a:0",
+                           "a:two",
+                           "a:2x",
+                           "-oProxyCommand=x:1",
+                           "no/such/file",
+                           ",",
+                           "a:1:2",
+                           "$(x)",
+                           "a b:c",
+                           "\n"})
     EXPECT_THROW(parse_hosts(text), ConfigError) << text;
 }
 
@@ -152,6 +162,20 @@ TEST(LaunchCommand, MpirunOnOtherHosts) {
   EXPECT_THAT(text, HasSubstr("\"plm_rsh_agent\", \"rsh\""));
   EXPECT_THAT(text, HasSubstr("\"-x\", \"LOCKSTEP_PLAN\""));
   EXPECT_THAT(text, HasSubstr("\"--output-filename\", \"/out\""));
+  EXPECT_THAT(text, Not(HasSubstr("regx")));
+}
+
+// mpirun 4.1 writes it between double quotes of a shell's command.
+TEST(LaunchCommand, NothingThatAShellWouldReadReachesAnotherHost) {
+  LaunchSite two = site();
+  two.hosts = parse_hosts("a_1:2,me@b:1");
+  for (const char* folder :
+       {"/o$(touch x)", "/`x`", "/a\"b", "/a\nb", "/a b", "/a:b", "/\xc3\xa4"}) {
+    const std::string text =
+        testing::PrintToString(launch_command(Launcher::mpirun, 3, two, {}, folder));
+    EXPECT_THAT(text, Not(HasSubstr("--output-filename"))) << folder;
+    EXPECT_THAT(text, HasSubstr("\"--mca\", \"regx\", \"naive\"")) << "names that break otherwise";
+  }
 }
 
 TEST(RunFlags, OwnFlagsAndThoseOfTrain) {

@@ -2,11 +2,14 @@
 #include "launcher/run_folder.h"
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "core/base/error.h"
 
@@ -155,16 +158,53 @@ TEST_F(RunFolderTest, PlacesThatCannotBeAFolder) {
   EXPECT_THROW(RunFolder((root_ / "file/run").string(), kNothing), EnvironmentError);
 }
 
+// A limit on the size of files stands for a disk that is full for a while.
 TEST_F(RunFolderTest, AFullDiskIsReportedAndNothingThrown) {
-  fs::create_directories(out());
-  fs::create_symlink("/dev/full", out() + "/metrics.jsonl");
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
   RunFolder folder(out(), kAnything);
   folder.begin();
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit none{0, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &none);
   folder.on_step({});
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, before);
   folder.on_end({});
   EXPECT_THAT(folder.finish(),
-              ElementsAre(AllOf(HasSubstr("metrics.jsonl"), HasSubstr("No space left on device"))));
+              ElementsAre(AllOf(HasSubstr("metrics.jsonl"), HasSubstr("File too large"))));
   EXPECT_TRUE(fs::exists(out() + "/summary.json"));
+}
+
+TEST_F(RunFolderTest, WritesThroughNoLink) {
+  const fs::path precious = root_ / "precious";
+  for (const char* name : {"metrics.jsonl", "history.jsonl", "config.toml.tmp", "lock"}) {
+    fs::remove_all(out());
+    fs::create_directories(out());
+    std::ofstream(precious) << "theirs";
+    fs::create_symlink(precious, out() + "/" + name);
+    try {
+      RunFolder folder(out(), kAnything);
+      folder.begin();
+      folder.add_history("{}");
+      folder.write_file("config.toml", "x");
+      EXPECT_FALSE(folder.finish().empty()) << name;
+    } catch (const EnvironmentError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(name));
+    }
+    std::string text;
+    std::getline(std::ifstream(precious), text);
+    EXPECT_EQ(text, "theirs") << name;
+  }
+}
+
+TEST_F(RunFolderTest, AFolderOfAnotherUserThatAllCanWriteToIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  fs::create_directories(out());
+  ASSERT_EQ(chown(out().c_str(), 12345, 12345), 0);
+  EXPECT_NO_THROW(RunFolder(out(), kAnything)) << "only its owner can write to it";
+  fs::permissions(out(), fs::perms::all);
+  EXPECT_THROW(RunFolder(out(), kAnything), ConfigError);
 }
 
 TEST_F(RunFolderTest, ARefusedStartLeavesThingsAsTheyWere) {

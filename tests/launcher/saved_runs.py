@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import struct
 import zipfile
 
@@ -189,6 +190,33 @@ class SavedRuns(ProgramTest):
         refused(1, "n_layer is 1.5", n_layer=1.5)
         self.write("hf/config.json", "[]")
         self.expect_error(self.run_command(start), 1, "hf/config.json")
+
+    def fine_tune(self):
+        """The folder of Hugging Face's, as a run that is named tuned."""
+        self.text_run("--steps=2")
+        self.hugging_face_folder()
+        self.assertEqual(self.command("export", "--from=gpt", "--to=hf/model.safetensors").returncode,
+                         0)
+        result = self.command("train", "--ranks=1", "--init=hf", "--global-batch=8", "--steps=2",
+                              f"--data=text:{self.folder}/text.txt", "--out=tuned")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"(?m)^start  ")
+
+    def test_gpt2_is_tuned_with_its_own_recipe(self):
+        self.fine_tune()
+        written = (self.folder / "tuned/config.toml").read_text()
+        for line in ("lr = 0.0006", "beta2 = 0.95", "weight-decay = 0.1"):  # gpt2-124m's
+            self.assertIn(line + "\n", written)
+
+    def test_what_a_run_was_begun_from_is_not_read_again(self):
+        self.fine_tune()
+        self.hugging_face_folder(n_layer=1)
+        resumed = self.command("train", "--resume=tuned", "--steps=3")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertNotRegex(resumed.stdout, r"(?m)^start  ")
+        shutil.rmtree(self.folder / "hf")
+        resumed = self.command("train", "--resume=tuned", "--steps=4")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
 
     def test_a_pickle_that_is_no_state_dict_is_refused(self):
         class Evil:

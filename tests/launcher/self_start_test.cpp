@@ -150,6 +150,26 @@ TEST(SelfStart, RanksMustFitTheLauncher) {
   EXPECT_THROW(check_launched_ranks(flags_of({"--ranks=2"}), 3), ConfigError);
 }
 
+TEST(SelfStart, RanksOfATypedFileAreThoseOfTheUser) {
+  namespace fs = std::filesystem;
+  const fs::path run = fs::path(testing::TempDir()) / "lockstep_ranks";
+  fs::create_directories(run);
+  const std::string config = (run / "config.toml").string();
+  std::ofstream(config) << "ranks = 4\n";
+  std::ofstream(run / "history.jsonl");
+  StartConditions slurm = conditions(8);
+  slurm.discovery.slurm_allocation = true;
+  const TrainFlags typed = flags_of({"--config", config});
+  EXPECT_THROW(check_launched_ranks(typed, 2), ConfigError);
+  EXPECT_THROW(plan_start(typed, {}, slurm), EnvironmentError);
+  // A run may be resumed on any number.
+  const TrainFlags resumed = flags_of({"--resume", run.string()});
+  EXPECT_EQ(resumed.ranks, 4);
+  EXPECT_NO_THROW(check_launched_ranks(resumed, 2));
+  EXPECT_EQ(plan_start(resumed, {}, slurm).ranks, 1);
+  fs::remove_all(run);
+}
+
 TEST(Cores, QuotaOfTheNearestGroups) {
   namespace fs = std::filesystem;
   const fs::path root = fs::path(testing::TempDir()) / "lockstep_cgroup";

@@ -1,21 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What other users of a host can do to a run of several ranks: find its ports and write to them.
+"""What strangers can do to a run of several ranks: find its ports, connect, write, and stay.
 
-strangers.py PROGRAM Strangers
+strangers.py PROGRAM Strangers|StrangersOfHosts
+
+Strangers         other users of the one host that a run is on
+StrangersOfHosts  a run on two hosts and a stranger on a third, all played by network namespaces:
+                  needs root and ip, and is skipped (77) without
 """
+import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
 
 from program_test import ProgramTest, clean_environment, main
 from supervised import is_rank, processes_with
 
 LISTENING = "0A"
+LOG_EVERY = 100
 # A byte that ended jobs, nothing, much, and what scanners send.
 ATTACKS = (b"O", b"", os.urandom(4096), b"\xff" * 64, b"GET / HTTP/1.0\r\n\r\n",
            b"\x00\x00\x00\x00\x7f\xff\xff\xff" * 8)
@@ -42,11 +51,11 @@ def listening_ports(pid):
     return ports
 
 
-def write_to(port, content):
+def write_to(port, content, host="127.0.0.1"):
     with socket.socket() as stranger:
         stranger.settimeout(2)
         try:
-            stranger.connect(("127.0.0.1", port))
+            stranger.connect((host, port))
             stranger.sendall(content)
             stranger.shutdown(socket.SHUT_WR)
             stranger.recv(64)
@@ -54,50 +63,257 @@ def write_to(port, content):
             pass  # turned away
 
 
-class Strangers(ProgramTest):
-    def start(self):
-        command = [self.program, "train", f"--data=csv:{self.table}", "--model=mlp", "--ranks=2",
+class Siege:
+    """Strangers at every port of the processes whose command line holds `text`, as soon as it is
+    there: they write, and some stay without a word."""
+    MAX_HELD = 300
+
+    def __init__(self, text):
+        self.text, self.held, self.count, self.ended = text, [], 0, threading.Event()
+        self.thread = threading.Thread(target=self.go_on, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+        for one in self.held:
+            one.close()
+
+    def go_on(self):
+        while not self.ended.is_set():
+            ports = set()
+            for pid in processes_with(self.text):
+                try:
+                    ports |= set(listening_ports(pid))
+                except OSError:
+                    pass  # it has ended meanwhile
+            for port in ports:
+                self.attack(port)
+            time.sleep(0.02)
+
+    def attack(self, port):
+        stranger = socket.socket()
+        stranger.settimeout(0.2)
+        try:
+            stranger.connect(("127.0.0.1", port))
+            content = ATTACKS[self.count % len(ATTACKS)]
+            self.count += 1
+            if content:
+                stranger.sendall(content)
+        except OSError:
+            stranger.close()
+            return
+        self.held.append(stranger)
+        if len(self.held) > self.MAX_HELD:
+            self.held.pop(0).close()
+
+
+class StrangersTest(ProgramTest):
+    def start(self, before=(), command="train", flags=(), environment=None):
+        command = [*before, self.program, command, f"--data=csv:{self.table}", "--model=mlp",
                    "--global-batch=16", "--micro-batch=4", "--steps=100000000", "--eval-every=0",
-                   "--log-every=100", f"--out={self.folder / 'run'}"]
+                   f"--log-every={LOG_EVERY}", f"--out={self.folder / 'run'}", *flags]
         self.output = open(self.folder / "output", "w+b")
         self.addCleanup(self.output.close)
         run = subprocess.Popen([str(part) for part in command], cwd=self.folder,
                                stdout=self.output, stderr=subprocess.STDOUT,
-                               stdin=subprocess.DEVNULL, env=clean_environment())
-        self.addCleanup(lambda: run.poll() is None and run.kill())
+                               stdin=subprocess.DEVNULL,
+                               env={**clean_environment(), **(environment or {})})
+        self.addCleanup(lambda: run.poll() is None and (run.kill(), run.wait()))
         return run
 
-    def steps(self):
+    def said(self):
+        return (self.folder / "output").read_text(errors="replace")
+
+    def steps_logged(self):
         try:
             text = (self.folder / "run/metrics.jsonl").read_text()
         except OSError:
-            return 0
-        return max((int(n) for n in re.findall(r'"step": ?(\d+)', text)), default=0)
+            return []
+        return [int(n) for n in re.findall(r'"step": ?(\d+)', text)]
+
+    def steps(self):
+        return max(self.steps_logged(), default=0)
 
     def wait_for_step(self, step):
         deadline = time.monotonic() + 60
         while self.steps() < step:
-            self.assertLess(time.monotonic(), deadline, (self.folder / "output").read_text())
+            self.assertLess(time.monotonic(), deadline, self.said())
             time.sleep(0.05)
 
+    def ranks(self):
+        """By rank."""
+        found = {}
+        for pid in processes_with(str(self.folder / "run")):
+            if is_rank(pid):
+                words = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+                found[int(re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", words)[1])] = pid
+        return [pid for _, pid in sorted(found.items())]
+
+    def open_ports(self, pid):
+        return [port for port, local in listening_ports(pid).items() if not local]
+
+    def expect_the_watchdog_is_on(self, run):
+        """A frozen rank is seen: nothing else ends a run whose rank is stopped."""
+        self.assertNotIn("will not be seen", self.said())
+        frozen = self.ranks()[1]
+        os.kill(frozen, signal.SIGSTOP)
+        self.addCleanup(lambda: pathlib.Path(f"/proc/{frozen}").exists()
+                        and os.kill(frozen, signal.SIGKILL))
+        self.assertNotEqual(run.wait(60), 0)
+        self.assertRegex(self.said(), r"\[rank 1 [^]]*\] error: no sign of life")
+
+
+class Strangers(StrangersTest):
     def test_on_one_host_nobody_reaches_a_rank_and_bytes_to_the_launcher_stop_nothing(self):
-        run = self.start()
+        run = self.start(flags=["--ranks=2"])
         self.wait_for_step(100)
         processes = processes_with(str(self.folder / "run"))
-        ranks = [pid for pid in processes if is_rank(pid)]
-        self.assertEqual(len(ranks), 2)
-        for pid in ranks:
-            reachable = [port for port, local in listening_ports(pid).items() if not local]
-            self.assertEqual(reachable, [], "a rank listens to the network")
+        self.assertEqual(len(self.ranks()), 2)
+        for pid in self.ranks():
+            self.assertEqual(self.open_ports(pid), [], "a rank listens to the network")
         ports = {port for pid in processes for port in listening_ports(pid)}
         for port in ports:
             for content in ATTACKS:
                 write_to(port, content)
         self.wait_for_step(self.steps() + 300)
         run.send_signal(signal.SIGTERM)
-        self.assertEqual(run.wait(60), 75, (self.folder / "output").read_text())
+        self.assertEqual(run.wait(60), 75, self.said())
         self.assertTrue(list((self.folder / "run/checkpoints").glob("step_*/manifest.json")))
 
 
+    def test_a_siege_from_the_start_costs_no_step_and_not_the_watchdog(self):
+        with Siege(str(self.folder / "run")) as siege:
+            run = self.start(flags=["--ranks=2", "--timeout=5"])
+            self.wait_for_step(100)
+            end = time.monotonic() + 20
+            while time.monotonic() < end:
+                self.assertIsNone(run.poll(), self.said())
+                time.sleep(0.2)
+            self.wait_for_step(self.steps() + 300)
+            self.assertGreater(siege.count, 0, "nobody was attacked")
+            steps = self.steps_logged()
+            self.assertEqual(steps, list(range(LOG_EVERY, steps[-1] + 1, LOG_EVERY)))
+            self.expect_the_watchdog_is_on(run)
+
+    def test_a_port_that_the_user_opens_is_named_and_so_is_who_connects_to_it(self):
+        mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np",
+                  "2", "--mca", "btl", "self,vader,tcp"]
+        run = self.start(before=mpirun, flags=["--timeout=3"])
+        self.wait_for_step(100)
+        ranks = self.ranks()
+        ports = [self.open_ports(pid) for pid in ranks]
+        self.assertTrue(all(ports), "this Open MPI does not listen where TCP is asked for")
+        warned = re.findall(r".*warning: .*listens on TCP port (\d+).*", self.said())
+        self.assertEqual(len(warned), 1, self.said())
+        self.assertIn(int(warned[0]), ports[0])
+        self.assertIn("--mca btl ^tcp,ofi", self.said())
+        os.kill(ranks[1], signal.SIGSTOP)
+        with socket.create_connection(("127.0.0.1", ports[1][0])) as stranger:
+            name = f"127.0.0.1:{stranger.getsockname()[1]}"
+            self.assertNotEqual(run.wait(60), 0)
+        self.assertRegex(self.said(), rf"{name} \(process {os.getpid()} of user {os.getuid()}\) is "
+                                      rf"connected to port {ports[1][0]} of rank 1")
+
+
+# Of each: the two hosts of the run share a link, and the stranger has one to the first of them.
+HOSTS = {"lockstep-sa": "10.213.78.1", "lockstep-sb": "10.213.78.2"}
+STRANGER, STRANGER_SEES = "lockstep-sc", "10.213.79.1"
+# Connects to ADDRESS PORTS..., writes what strangers write, and says which ports answer.
+FROM_AFAR = """
+import json, socket, sys
+answering = []
+for port in map(int, sys.argv[3:]):
+    for content in json.loads(sys.argv[2]):
+        with socket.socket() as stranger:
+            stranger.settimeout(1)
+            try:
+                stranger.connect((sys.argv[1], port))
+                answering.append(port)
+                stranger.sendall(bytes(content))
+                stranger.recv(64)
+            except OSError:
+                pass
+print(json.dumps(sorted(set(answering))))
+"""
+
+
+class StrangersOfHosts(StrangersTest):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.remove)
+        a, b = HOSTS
+        self.remove()
+        for host in (a, b, STRANGER):
+            self.ip("netns", "add", host)
+            self.ip("-n", host, "link", "set", "lo", "up")
+        for name, other, link in ((a, b, "78"), (a, STRANGER, "79")):
+            self.ip("link", "add", f"net{link}", "netns", name, "type", "veth", "peer", "name",
+                    f"net{link}", "netns", other)
+            for number, host in ((1, name), (2, other)):
+                self.ip("-n", host, "addr", "add", f"10.213.{link}.{number}/24", "dev",
+                        f"net{link}")
+                self.ip("-n", host, "link", "set", f"net{link}", "up")
+        cases = "\n".join(f"  {address}) host={host} ;;" for host, address in HOSTS.items())
+        self.agent = self.write("ssh", f"""#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do [ "$1" = -o ] && shift; shift; done
+case $1 in
+{cases}
+  *) exit 255 ;;
+esac
+shift
+exec ip netns exec $host unshare --uts /bin/sh -c 'hostname $0; exec /bin/sh -c "$1"' $host "$*"
+""")
+        self.agent.chmod(0o755)
+
+    def ip(self, *words):
+        subprocess.run(["ip", *words], check=True, timeout=60)
+
+    def remove(self):
+        for host in (*HOSTS, STRANGER):
+            subprocess.run(["ip", "netns", "del", host], check=False, stderr=subprocess.DEVNULL)
+
+    def from_afar(self, ports):
+        contents = json.dumps([list(content) for content in ATTACKS])
+        return json.loads(subprocess.run(
+            ["ip", "netns", "exec", STRANGER, sys.executable, "-c", FROM_AFAR, STRANGER_SEES,
+             contents, *map(str, ports)], check=True, timeout=300, stdout=subprocess.PIPE).stdout)
+
+    def test_another_host_reaches_no_rank_and_stops_nothing(self):
+        inside = ["ip", "netns", "exec", "lockstep-sa", "unshare", "--uts", "/bin/sh", "-c",
+                  'hostname lockstep-sa; exec "$@"', "sh"]
+        hosts = ",".join(f"{address}:1" for address in HOSTS.values())
+        run = self.start(before=inside, command="run",
+                         flags=[f"--hosts={hosts}", f"--ssh={self.agent}", "--timeout=5",
+                                "--max-restarts=0"])
+        self.wait_for_step(100)
+        ranks = self.ranks()
+        self.assertEqual(len(ranks), 2, self.said())
+        ports = self.open_ports(ranks[0])
+        self.assertTrue(ports, "on two hosts ranks are to talk by TCP")
+        self.assertEqual(self.from_afar(ports), [], "a host that is none of the job's is let in")
+        launchers = {port for pid in processes_with(str(self.folder / "run"))
+                     if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() in ("mpirun", "orterun")
+                     for port in self.open_ports(pid)}
+        self.from_afar(sorted(launchers))
+        self.wait_for_step(self.steps() + 300)
+        self.expect_the_watchdog_is_on(run)
+
+
+def can_make_hosts():
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("unshare"):
+        return False
+    made = subprocess.run(["ip", "netns", "add", STRANGER], check=False, stderr=subprocess.DEVNULL)
+    if made.returncode == 0:
+        subprocess.run(["ip", "netns", "del", STRANGER], check=False)
+    return made.returncode == 0
+
+
 if __name__ == "__main__":
+    if sys.argv[-1] == "StrangersOfHosts" and not can_make_hosts():
+        print("needs root and network namespaces (ip netns)")
+        sys.exit(77)
     main()

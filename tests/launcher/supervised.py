@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -19,6 +20,9 @@ STEPS = 3000
 FLAGS = ("--model=mlp", "--hidden=256,256", "--global-batch=16", "--micro-batch=4", "--lr=0.01",
          "--momentum=0.9", "--weight-decay=0.001", f"--steps={STEPS}", "--eval-every=0",
          "--log-every=100")
+# For hosts that are played by this one.
+LOOPBACK = {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_btl_tcp_if_include": "lo",
+            "OMPI_MCA_oob_tcp_if_include": "lo", "OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
 def processes_with(text):
@@ -230,6 +234,10 @@ class Supervised(SupervisedTest):
         out, err = self.texts()
         self.assertEqual(out.count(f" {begun} steps done"), 2, out + err)
         self.assertIn("1 restarts", out)
+        # What is typed next has the flags that no folder keeps.
+        command = shlex.split(re.search(r"goes on from step \d+ with (.*)", out)[1])
+        for flags in (["--ranks", "2"], ["--max-restarts", "9"], ["--backoff", "0.1"]):
+            self.assertEqual(command[command.index(flags[0]):][:2], flags)
         # The folder says where the run goes on.
         process = self.start("run", "--ranks=2", f"--resume={self.folder}/run", out=False)
         self.assertEqual(self.finish(process), 0, self.texts())
@@ -275,8 +283,8 @@ class Supervised(SupervisedTest):
         self.expect_error(result, 2, "holds no run")
         self.assertEqual([p.name for p in (self.folder / "run").iterdir()], ["notes"])
 
-    def test_a_host_that_is_gone_is_left_out(self):
-        # Plays ssh to two hosts, which are this machine, until those that `gone` names are gone.
+    def make_ssh(self):
+        """Plays ssh to hosts that are this machine, until those that a file `gone` names are gone."""
         ssh = self.write("ssh", f"""#!/bin/bash
 while [[ $1 == -* ]]; do [[ $1 == -o ]] && shift; shift; done
 grep -sqw "$1" {self.folder}/gone && exit 255
@@ -284,10 +292,23 @@ shift
 exec bash -c "$*"
 """)
         ssh.chmod(0o755)
-        loopback = {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_btl_tcp_if_include": "lo",
-                    "OMPI_MCA_oob_tcp_if_include": "lo", "OMPI_MCA_mpi_yield_when_idle": "1"}
-        process = self.start("run", "--hosts=hosta:1,hostb:1", f"--ssh={ssh}", "--backoff=0.1",
-                             "--checkpoint-every=50", "--max-restarts=30", environment=loopback)
+        return ssh
+
+    def test_no_path_is_a_command_on_another_host(self):
+        marks = [self.folder / f"run_{i}" for i in range(3)]
+        out = f"o$(touch {marks[0]})`touch {marks[1]}`\"; touch {marks[2]}; 'it''s"
+        flags = [f for f in self.train_arguments(*FLAGS, "--steps=50")[2:] if f != "--ranks"]
+        flags.remove("1")
+        result = self.run_command(
+            [self.program, "run", "--hosts=host_a:1,me@hostb:1", f"--ssh={self.make_ssh()}",
+             *flags, "--out", out], environment=LOOPBACK)
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        self.assertTrue((self.folder / out / "summary.json").exists())
+        self.assertEqual([m.name for m in marks if m.exists()], [], "a shell has run them")
+
+    def test_a_host_that_is_gone_is_left_out(self):
+        process = self.start("run", "--hosts=hosta:1,hostb:1", f"--ssh={self.make_ssh()}", "--backoff=0.1",
+                             "--checkpoint-every=50", "--max-restarts=30", environment=LOOPBACK)
         second = next(p for p in self.await_ranks(2) if b"OMPI_COMM_WORLD_RANK=1\0" in
                       pathlib.Path(f"/proc/{p}/environ").read_bytes())
         daemon = parent(second)
@@ -310,10 +331,27 @@ exec bash -c "$*"
                           "--hosts")
         self.expect_error(self.run_command([self.program, "run", "--out=x", "--ranks=2"],
                                            environment={"PATH": "/nonexistent"}), 3, "mpirun")
+        for flags in (["--hosts="], ["--hosts=a:1:2"], ["--hosts=a", "--ssh=x y"]):
+            self.expect_error(self.run_command([self.program, "run", "--out=x", *flags]), 2, flags[-1][:5])
+        self.expect_error(self.run_command([self.program, "run", "--out=x", "--hosts=a",
+                                            "--ssh=no-such-program"]), 3, "no-such-program")
         self.assertFalse((self.folder / "x").exists())
 
 
 class SelfStarted(SupervisedTest):
+    def test_limits_under_which_mpirun_would_hang(self):
+        for limits, named in (("-n 24", "ulimit -n"), ("-v 300000", "ulimit -v"), ("-f 100", "ulimit -f")):
+            command = ["bash", "-c", f'ulimit {limits} || exit 9; exec "$@"', "bash", self.program]
+            for start in ("train", "run"):
+                result = self.run_command([*command, start, "--ranks=2", f"--data=csv:{self.table}",
+                                           *FLAGS, f"--out={self.folder / 'x'}"], timeout=60)
+                self.expect_error(result, 3, named)
+        # The soft limit is no obstacle.
+        result = self.run_command(["bash", "-c", 'ulimit -Sn 24; exec "$@"', "bash", self.program,
+                                   "train", "--ranks=2", f"--data=csv:{self.table}", *FLAGS,
+                                   f"--out={self.folder / 'y'}"], timeout=60)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_a_signal_becomes_a_checkpoint(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             process = self.start("train", "--ranks=2", "--resume=auto")

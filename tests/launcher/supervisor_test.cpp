@@ -24,6 +24,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+Ending supervise(const ChildPlan& plan, SupervisorSignals& signals) {
+  SupervisorOutput output;
+  return lockstep::supervise(plan, signals, output);
+}
+
 ChildPlan shell(const std::string& script) {
   ChildPlan plan;
   // bash cannot trap what it inherits as ignored.

@@ -298,6 +298,74 @@ class Tables(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("1 number to predict", result.stdout)
 
+    def summary(self, run):
+        return json.loads((self.folder / run / "summary.json").read_text())
+
+    def test_a_dropped_column_with_the_name_of_another(self):
+        text = "a,a,label\n" + "".join(f"{i % 9},{i % 7},{'xy'[i % 7 > 3]}\n" for i in range(60))
+        table = self.write("twins.csv", text)
+        result = self.train("--drop=1", "--out=run", data=f"csv:{table}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        alone = self.write("alone.csv", re.sub(r"(?m)^[^,]*,", "", text))
+        self.assertEqual(self.train("--out=alone", data=f"csv:{alone}").returncode, 0)
+        self.assertEqual(self.summary("run")["weights_sha256"], self.summary("alone")["weights_sha256"])
+        self.assertEqual(self.evaluate("--data=csv:twins.csv")[:2],
+                         self.evaluate("--data=csv:alone.csv")[:2])
+        said = [self.run_command([self.program, "predict", "--from=run", name]) for name in
+                ("twins.csv", "alone.csv")]
+        self.assertEqual([one.returncode for one in said], [0, 0])
+        self.assertEqual(said[0].stdout, said[1].stdout.replace("alone.csv", "twins.csv"))
+
+    def test_a_column_of_numbers_with_a_text(self):
+        text = "a,b,label\n" + "".join(f"{i % 9},{i % 7},{'xy'[i % 7 > 3]}\n" for i in range(60))
+        table = self.write("stray.csv", text + "3,n/a,x\n")
+        self.expect_error(self.train("--out=run", data=f"csv:{table}"), 1, "stray.csv:62:2", "'n/a'",
+                          "--categorical 'b'", "--drop 'b'", "--missing")
+        result = self.train("--categorical=b", "--out=run", data=f"csv:{table}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("categorical = ['b']\n", (self.folder / "run/config.toml").read_text())
+        column = json.loads((self.folder / "run/preprocessing.json").read_text())["table"]["columns"][1]
+        self.assertEqual(column["categories"], ["0", "1", "2", "3", "4", "5", "6", "n/a"])
+        refused = self.run_command([self.program, "evaluate", "--from=run", "--categorical=a"])
+        self.expect_error(refused, 2, "--categorical")
+        self.expect_error(self.train("--categorical=b", data="glyphs"), 2, "--categorical")
+
+    def test_bad_rows_are_skipped_as_if_they_were_not_there(self):
+        good = [f"{i % 9},{i % 7},{'xy'[i % 7 > 3]}\n" for i in range(60)]
+        bad = {5: "1,2\n", 20: "oops,1,x\n", 33: "\"1,2,x\n", 40: "1,2,\n", 59: "1e400,1,x\n"}
+        clean = self.write("clean.csv", "a,b,label\n" + "".join(good))
+        table = self.write("bad.csv", "a,b,label\n" +
+                           "".join(bad.get(i, "") + row for i, row in enumerate(good)))
+        self.expect_error(self.train("--out=run", data=f"csv:{table}"), 1, "bad.csv:7: ",
+                          "--skip-bad-samples")
+        self.assertEqual(self.train("--out=clean", data=f"csv:{clean}").returncode, 0)
+        result = self.train("--skip-bad-samples", "--out=run", data=f"csv:{table}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for line in (7, 23, 37, 45, 65):
+            self.assertRegex(result.stdout, rf"(?m)^skipped .*bad.csv:{line}:")
+        run, expected = self.summary("run"), self.summary("clean")
+        for key in ("weights_sha256", "val_loss", "val_accuracy"):
+            self.assertEqual(run[key], expected[key], key)
+        self.assertEqual((run["skipped_samples"], expected["skipped_samples"]), (5, 0))
+
+        def evaluate(*flags, of="clean"):
+            return self.run_command([self.program, "evaluate", f"--from={of}", "--json", *flags])
+        timeless = []
+        # All rows, also of the table that the run knows.
+        for result in (evaluate("--data=csv:clean.csv", "--val-fraction=1"),
+                       evaluate("--data=csv:bad.csv", "--val-fraction=1", "--skip-bad-samples"),
+                       evaluate("--data=csv:bad.csv", "--val-fraction=1", of="run")):
+            self.assertEqual(result.returncode, 0, result.stderr)
+            timeless.append({k: v for k, v in json.loads(result.stdout).items()
+                             if k not in ("seconds", "samples_per_s")})
+        self.assertRegex(result.stderr, r"bad.csv:7: (.|\n)*bad.csv:65:1: ")
+        self.assertEqual(timeless[0]["skipped_samples"], 0)
+        for other in timeless[1:]:
+            self.assertEqual(other, timeless[0] | {"skipped_samples": 5})
+        self.expect_error(evaluate("--data=csv:bad.csv"), 1, "bad.csv:7: ", "--skip-bad-samples")
+        # The run's own validation part.
+        self.assertEqual(json.loads(evaluate(of="run").stdout)["loss"], expected["val_loss"])
+
 
 if __name__ == "__main__":
     main()

@@ -79,7 +79,19 @@ class Words(ProgramTest):
             "lockstep train --data csv : folder/": {"folder/a.csv"},
             "lockstep train --data mnist : f": {"folder"},
             "lockstep train --data csv:t": {"csv:table.csv"},
+            "lockstep train --data images : f": {"folder"},
             "lockstep plan --by": {"--by-layer"},
+            "lockstep plan --device-rate -": {"A100", "H100", "H200", "B200"},
+            "lockstep plan --network -": {"nvlink", "ib", "ethernet", *everything},
+            "lockstep pack --data -": {"images:"},
+            "lockstep evaluate --da": {"--data"},
+            "lockstep evaluate --data cs": {"csv:"},
+            "lockstep evaluate --data csv : folder/": {"folder/a.csv"},
+            "lockstep evaluate --from -": {"folder"},
+            "lockstep generate --prec": {"--precision"},
+            "lockstep predict --format -": {"table", "csv", "json"},
+            "lockstep predict --from folder b": {"b.toml"},
+            "lockstep predict --logits b": {"b.toml"},
             "lockstep plan --momen": {"--momentum"},
             "lockstep run --launcher -": {"auto", "mpirun", "srun"},
             "lockstep bench -": {"all-reduce", "model", "loader"},
@@ -93,6 +105,12 @@ class Words(ProgramTest):
         }
         for line, offered in zip(cases, self.completed(*cases)):
             self.assertEqual(offered, cases[line], line)
+        (kinds,) = self.completed("lockstep train --data -")
+        help_text = " ".join(self.told("help", "train").split())
+        described = re.search(r"--data SOURCE\S* (.*?) --val-fraction", help_text)[1]
+        for kind in kinds:
+            self.assertIn(kind, described)
+        self.assertEqual(len(kinds), len(re.sub(r"\([^)]*\)", "", described).split(", ")))
         (flags,) = self.completed("lockstep train --")
         declared = set(re.findall(r"^  (?:-h,)?(--[a-z0-9-]+)", self.told("help", "train"), re.M))
         self.assertEqual(flags, declared)
@@ -142,6 +160,23 @@ class Words(ProgramTest):
                          (self.folder / "ours/config.toml").read_text())
         self.expect_error(self.run_command([self.program, "evaluate", "--from=ours", "--learning-rate=1"]),
                           2, "--lr")
+
+    def test_an_underscore_is_a_dash_beside_a_saved_run_too(self):
+        self.assertEqual(self.train("--steps=20", "--out=run").returncode, 0)
+
+        def both(command, *words):
+            """What `command` says with each spelling of `words`."""
+            texts = []
+            for spelled in (words, [re.sub(r"(?<=\w)-(?=\w)", "_", word) for word in words]):
+                result = self.run_command([self.program, command, "--from=run", *spelled])
+                self.assertEqual(result.returncode, 0, result.stderr)
+                texts.append(re.sub(r", \d+ samples/s", "", result.stdout))
+            self.assertEqual(*texts)
+            return texts[0]
+
+        self.assertIn("precision", both("evaluate", "--per-class"))
+        both("evaluate", "--micro-batch", "4", "--val-fraction=0.5")
+        self.assertIn("table.csv:2  ", both("predict", "--skip-bad-samples", "table.csv"))
 
     def test_hints_go_by_meaning_before_spelling(self):
         for flag, hint in (("--batch", "--micro-batch"), ("--batch-size", "--global-batch"),

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loss that jumps sends the run back to its last checkpoint by steps, and on with other batches:
 // on every number of ranks and behind every interruption with the same bits.
+#include <chrono>
 #include <filesystem>
 #include <optional>
 
 #include "core/io/checkpoint.h"
+#include "parallel/step_log.h"
+#include "parallel/training_feed.h"
 #include "tests/parallel/late_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_table.h"
@@ -256,6 +259,32 @@ TEST(Rollback, WhereItDoesNotHelpTheRunEnds) {
   const std::string error = error_of(again, options);
   EXPECT_THAT(error, HasSubstr("5 rollbacks to step 60 have not led to a new checkpoint"));
   expect_same_on_all_ranks(error);
+}
+
+TEST(Rollback, ItsTimeIsNoSteps) {
+  DeviceContext context(mpi_world());
+  const auto data = std::make_shared<SmallTable>(nullptr);
+  const TrainOptions options = small_options();
+  const Replica replica(context, small_net, softmax_cross_entropy, data->spec(), options, {});
+  const Schedule schedule = replica.schedule(kBatch);
+  const TrainingFeed feed(kSamples, kBatch, options.steps, options.seed, schedule, schedule);
+  const data::Loader loader(data, {.workers = 0}, [](data::LoadRequest&) { return false; });
+  StepLog log(replica, feed, loader, 0, 0, {});
+  const auto begin = std::chrono::steady_clock::now();
+  const auto passes = [&begin](int milliseconds) {
+    while (std::chrono::steady_clock::now() < begin + std::chrono::milliseconds(milliseconds)) {
+    }
+  };
+  passes(1);
+  log.step_done();
+  const double before = log.process_seconds();
+  passes(20);  // a checkpoint is read
+  const double after = log.process_seconds();
+  log.restart(0, {});
+  log.step_done();
+  // By the log's own clock: all but the rollback is the steps'.
+  EXPECT_LE(log.spread().seconds(), log.process_seconds() - (after - before));
+  EXPECT_GT(log.spread().seconds(), 0);
 }
 
 }  // namespace

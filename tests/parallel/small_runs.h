@@ -30,9 +30,10 @@ inline SmallRun small_resnet() {
 /// With a tied head, biases, GELU, dropout in attention, and windows whose last targets or token
 /// `ignored` do not count.
 inline SmallRun small_gpt(std::optional<std::int32_t> ignored = {}) {
-  auto words = std::make_shared<std::vector<std::uint16_t>>();
-  for (int i = 0; i < 2000; ++i) words->push_back(std::uint16_t(i * i % 31));
-  const data::TokenSequence sequence{words, *words, "test", {}, 31, 1};
+  std::vector<std::uint16_t> words;
+  for (int i = 0; i < 2000; ++i) words.push_back(std::uint16_t(i * i % 31));
+  const data::TokenSequence sequence =
+      data::whole_sequence(data::tokens_in_memory(std::move(words)), "test", 31);
   SmallRun run{nn::make_model({.name = "gpt",
                                .outputs = 31,
                                .dropout = 0.1f,

@@ -64,6 +64,14 @@ TEST(StepSpread, StepsThatAreSlowTogetherAreOneEvent) {
   EXPECT_GT(*together.relative_error(), 4 * *alternating.relative_error());
 }
 
+TEST(StepSpread, KnowsTheSecondsOfAllSteps) {
+  StepSpread spread;
+  for (int step = 1; step <= 1000; ++step) {
+    spread.add(step);
+    ASSERT_EQ(spread.seconds(), double(step) * (step + 1) / 2);
+  }
+}
+
 TEST(StepSpread, AHiccupDoesNotCount) {
   StepSpread spread;
   for (int step = 0; step < 1000; ++step) spread.add(step == 500 ? 1000 : 1 + step % 2);

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "core/base/suggest.h"
+#include "core/base/utf8.h"
 #include "core/data/table/cell.h"
-#include "core/data/utf8.h"
 
 namespace lockstep::data {
 namespace {
@@ -70,6 +70,13 @@ std::vector<std::size_t> take(const RowReader& table,
   return columns;
 }
 
+/// How an option says a column by its place: backwards where a column is named so.
+std::string place_text(const std::vector<std::string>& header, std::size_t column) {
+  const std::string place = std::to_string(column + 1);
+  const bool is_name = std::find(header.begin(), header.end(), place) != header.end();
+  return is_name ? std::to_string(std::int64_t(column) - std::int64_t(header.size())) : place;
+}
+
 /// Names that are used have to tell columns apart, and to be what the record keeps.
 void check_names(const RowReader& table, const std::vector<std::size_t>& used) {
   std::map<std::string_view, std::size_t> position;
@@ -77,18 +84,51 @@ void check_names(const RowReader& table, const std::vector<std::size_t>& used) {
     const std::string& name = table.header()[column];
     const auto [other, is_new] = position.try_emplace(name, column);
     if (!is_new)
-      throw DataError(fmt::format("{}:1: columns {} and {} are both named '{}'",
-                                  table.name(),
-                                  other->second + 1,
-                                  column + 1,
-                                  name),
-                      fmt::format("rename one, or leave it out with --drop {}", column + 1));
+      throw DataError(
+          fmt::format("{}:1: columns {} and {} are both named '{}'",
+                      table.name(),
+                      other->second + 1,
+                      column + 1,
+                      name),
+          fmt::format("rename one, or drop it with --drop {}", place_text(table.header(), column)));
     if (!is_utf8(name))
       throw DataError(
           fmt::format(
               "{}:1:{}: expected a name in UTF-8, got '{}'", table.name(), column + 1, name),
           kNotUtf8Hint);
   }
+}
+
+/// Whether the names that are there count 0, 1, 2, ...
+bool counts_from_0(const std::vector<std::string>& header) {
+  std::size_t next = 0;
+  for (const std::string& name : header)
+    if (!name.empty() && name != std::to_string(next++)) return false;
+  return next > 0;
+}
+
+/// Of a first line whose features' names are numbers: whether it is a header all the same.
+bool is_header(const RowReader& table) {
+  const std::vector<std::string>& header = table.header();
+  if (counts_from_0(header)) return true;
+  std::vector<std::size_t> named;
+  for (std::size_t column = 0; column < header.size(); ++column)
+    if (!is_missing(header[column]) && !to_number(header[column])) named.push_back(column);
+  if (named.empty()) return false;
+  constexpr int kMaxBad = 1000;
+  int bad = 0;  // they are named when the rows are read
+  for (RowReader rows = table; bad < kMaxBad;) {
+    try {
+      if (!rows.next()) return true;
+    } catch (const RowError&) {
+      ++bad;
+      continue;
+    }
+    if (std::ranges::any_of(
+            named, [&](std::size_t column) { return rows.fields()[column] == header[column]; }))
+      return false;
+  }
+  return true;
 }
 
 void check_features(const RowReader& table, const std::vector<std::size_t>& features) {
@@ -100,32 +140,40 @@ void check_features(const RowReader& table, const std::vector<std::size_t>& feat
                     header.size() == 1 ? "one column" : "no feature beside label column",
                     header.back()),
         kTableFormat);
-  if (std::ranges::all_of(
-          features, [&](std::size_t column) { return to_number(header[column]).has_value(); }))
+  if (has_numbered_features(table, features) && !is_header(table))
     throw DataError(fmt::format("{}:1: expected a header line with the columns' names, got numbers",
                                 table.name()),
-                    "put a line with names in front");
+                    "put a line with names in front; numbers are names where they count 0, 1, 2, "
+                    "..., or beside a name that does not stand in the rows");
 }
 
 /// Columns by name.
 class ColumnIndex {
  public:
-  explicit ColumnIndex(const RowReader& table) : table_(table) {
-    for (std::size_t column = 0; column < table.header().size(); ++column) {
-      const auto [entry, is_new] = position_.try_emplace(table.header()[column], column);
-      if (!is_new) entry->second = kSeveral;
-    }
+  ColumnIndex(const RowReader& table, const TableRecord& trained)
+      : table_(table), trained_(trained) {
+    for (std::size_t column = 0; column < table.header().size(); ++column)
+      positions_[table.header()[column]].push_back(column);
   }
 
   std::optional<std::size_t> find(const std::string& name) const {
-    const auto found = position_.find(name);
-    if (found == position_.end()) return std::nullopt;
-    LOCKSTEP_CHECK(found->second != kSeveral,
-                   DataError,
-                   "{}:1: more than one column is named '{}', which the model was trained on",
-                   table_.name(),
-                   name);
-    return found->second;
+    const auto found = positions_.find(name);
+    if (found == positions_.end()) return std::nullopt;
+    const std::vector<std::size_t>& positions = found->second;
+    // The dropped ones may be gone.
+    if (positions.size() == 1) return positions[0];
+    const auto alike = trained_.named_alike.find(name);
+    const NamedAlike of = alike == trained_.named_alike.end() ? NamedAlike{} : alike->second;
+    if (positions.size() == std::size_t(of.columns)) return positions[std::size_t(of.place) - 1];
+    throw DataError(
+        fmt::format("{}:1: more than one column is named '{}', which the model was trained on",
+                    table_.name(),
+                    name),
+        of.columns == 1
+            ? "rename or remove the others"
+            : fmt::format("the training table had {}, of which the model uses number {}",
+                          of.columns,
+                          of.place));
   }
   std::size_t at(const std::string& name, const char* kind) const {
     const auto column = find(name);
@@ -140,10 +188,28 @@ class ColumnIndex {
   }
 
  private:
-  static constexpr std::size_t kSeveral = std::size_t(-1);
   const RowReader& table_;
-  std::map<std::string_view, std::size_t> position_;
+  const TableRecord& trained_;
+  std::map<std::string_view, std::vector<std::size_t>> positions_;
 };
+
+/// The features that `options` says hold categories.
+std::vector<std::size_t> choose_categorical(const RowReader& table,
+                                            const TableOptions& options,
+                                            const std::vector<std::size_t>& features) {
+  std::vector<std::size_t> columns;
+  for (const std::string& text : options.categorical) {
+    const std::size_t column = chosen_column(table, text, "--categorical");
+    LOCKSTEP_CHECK(std::ranges::find(features, column) != features.end(),
+                   ConfigError,
+                   "{}: --categorical '{}': column '{}' is not a feature",
+                   table.name(),
+                   text,
+                   table.header()[column]);
+    columns.push_back(column);
+  }
+  return columns;
+}
 
 }  // namespace
 
@@ -166,11 +232,34 @@ ColumnRoles choose_roles(const RowReader& table, const TableOptions& options) {
   used.insert(used.end(), roles.labels.begin(), roles.labels.end());
   used.insert(used.end(), roles.ids.begin(), roles.ids.end());
   check_names(table, used);
+  roles.categorical = choose_categorical(table, options, roles.features);
   return roles;
 }
 
+bool has_numbered_features(const RowReader& table, const std::vector<std::size_t>& features) {
+  return std::ranges::all_of(
+      features, [&](std::size_t column) { return to_number(table.header()[column]).has_value(); });
+}
+
+std::map<std::string, NamedAlike> columns_named_alike(const RowReader& table,
+                                                      const ColumnRoles& roles) {
+  const std::vector<std::string>& header = table.header();
+  std::map<std::string_view, int> columns;
+  for (const std::string& name : header) ++columns[name];
+  std::map<std::string, NamedAlike> result;
+  const auto note = [&](std::size_t column) {
+    const std::string& name = header[column];
+    if (columns[name] == 1) return;
+    const auto before = std::count(header.begin(), header.begin() + std::ptrdiff_t(column), name);
+    result[name] = {int(before) + 1, columns[name]};
+  };
+  for (const auto* used : {&roles.features, &roles.labels, &roles.ids})
+    std::ranges::for_each(*used, note);
+  return result;
+}
+
 ColumnRoles find_roles(const RowReader& table, const TableRecord& trained, bool labels_needed) {
-  const ColumnIndex columns(table);
+  const ColumnIndex columns(table, trained);
   ColumnRoles roles;
   for (const ColumnRecord& column : trained.columns)
     roles.features.push_back(columns.at(column.name, "feature"));

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/utf8.h"
 #include "core/data/table/cell.h"
-#include "core/data/utf8.h"
 
 namespace lockstep::data {
 namespace {
@@ -19,6 +19,19 @@ constexpr std::size_t kMaxMixedCategories = 31;
 Vocabulary numbered(const std::vector<std::string>& texts) {
   Vocabulary numbers;
   for (std::size_t i = 0; i < texts.size(); ++i) numbers.try_emplace(texts[i], std::int32_t(i));
+  return numbers;
+}
+
+/// Categories by the number that they are; -1: several are that number, and only their texts tell
+/// them apart.
+std::map<double, std::int32_t> by_number(const std::vector<std::string>& texts) {
+  std::map<double, std::int32_t> numbers;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto number = category_number(texts[i]);
+    if (!number) continue;
+    const auto [entry, is_new] = numbers.try_emplace(*number, std::int32_t(i));
+    if (!is_new) entry->second = -1;
+  }
   return numbers;
 }
 
@@ -51,6 +64,7 @@ RowParser::RowParser(const RowReader& table,
       classes_(numbered(record.class_names)) {
   for (const ColumnRecord& column : record.table->columns) {
     categories_.push_back(numbered(column.categories));
+    category_of_number_.push_back(by_number(column.categories));
     features_ += std::size_t(column.features());
   }
   for (const auto& [name, number] : classes_) {
@@ -65,10 +79,39 @@ RowParser::RowParser(const RowReader& table,
 
 bool RowParser::parse(double* values, double* targets) {
   if (drops_ && has_missing()) return false;
+  new_in_row_.clear();
+  try {
+    parse_row(values, targets);
+  } catch (const RowError&) {
+    forget_row();
+    throw;
+  }
+  return true;
+}
+
+void RowParser::parse_row(double* values, double* targets) {
   for (std::size_t f = 0; f < roles_.features.size(); ++f) values[f] = parse_feature(f);
   for (std::size_t l = 0; l < roles_.labels.size(); ++l)
     targets[l] = parse_target(roles_.labels[l]);
-  return true;
+}
+
+void RowParser::forget_row() {
+  for (const auto& [vocabulary, entry] : new_in_row_) {
+    if (vocabulary != &classes_) --features_;
+    vocabulary->erase(entry);
+  }
+}
+
+void RowParser::refuse_column(std::size_t field,
+                              std::string_view expected,
+                              std::string_view came,
+                              std::string hint) const {
+  throw DataError(fmt::format("{}: expected {}, got {} (column '{}')",
+                              table_.place(field),
+                              expected,
+                              came,
+                              table_.header()[field]),
+                  std::move(hint));
 }
 
 bool RowParser::has_missing() const {
@@ -87,8 +130,11 @@ double RowParser::parse_feature(std::size_t f) {
 
 double RowParser::parse_number(std::size_t field, std::string_view text) const {
   const std::optional<double> number = to_number(text);
-  if (!number || !std::isfinite(*number)) table_.fail(field, "a finite number", shown(text));
-  return *number;
+  if (number && std::isfinite(*number)) return *number;
+  const bool is_too_large = number && !is_number_word(text);
+  table_.fail(field,
+              "a finite number",
+              shown(text) + (is_too_large ? ", past the largest double, 1.8e308" : ""));
 }
 
 double RowParser::parse_missing(std::size_t f) const {
@@ -112,20 +158,19 @@ double RowParser::parse_missing(std::size_t f) const {
 }
 
 double RowParser::parse_category(std::size_t f, std::string_view text) {
-  Vocabulary& known = categories_[f];
+  if (const auto known = known_category(f, text)) return double(*known);
   const std::size_t field = roles_.features[f];
-  const auto found = known.find(text);
-  if (found != known.end()) return double(found->second);
   const ColumnRecord& column = record_.table->columns[f];
   if (survey_ == nullptr)
     table_.fail(field,
                 one_of(column.categories, "categories"),
                 shown(text),
-                "train again with rows that have it, or take them out");
+                "train again with rows that have it, take them out, or skip them with "
+                "--skip-bad-samples");
   check_new_category(f, text);
   ++features_;
-  const auto next = std::int32_t(known.size());
-  known.emplace(std::string(text), next);
+  const auto next = std::int32_t(categories_[f].size());
+  new_in_row_.emplace_back(&categories_[f], categories_[f].emplace(std::string(text), next).first);
   return double(next);
 }
 
@@ -133,30 +178,20 @@ void RowParser::check_new_category(std::size_t f, std::string_view text) const {
   const std::size_t field = roles_.features[f], known = categories_[f].size();
   const ColumnSurvey& column = survey_->features[f];
   const std::string& name = record_.table->columns[f].name;
-  if (known == kMaxMixedCategories && column.numbers >= column.texts)
-    throw DataError(
-        fmt::format("{}:{}:{}: expected a finite number as in {} of {} rows, got {} (column '{}')",
-                    table_.name(),
-                    column.first_text.line,
-                    field + 1,
-                    column.numbers,
-                    survey_->rows,
-                    shown(column.first_text.value),
-                    name),
-        fmt::format("correct it, or empty the field and say --missing; numbers and texts are "
-                    "categories together where no more than {} are different",
-                    kMaxMixedCategories));
+  if (known == kMaxMixedCategories && column.numbers >= column.texts &&
+      !roles_.is_categorical(field))
+    refuse_text(table_, field, column);
   if (known == kMaxCategories)
-    table_.fail(
+    refuse_column(
         field,
         fmt::format("at most {} different texts in a column", kMaxCategories),
         fmt::format("one more, {}", shown(text)),
         fmt::format("if it names rows or is free text: --drop '{0}' or --id-column '{0}'", name));
   if (features_ == kMaxColumns)
-    table_.fail(field,
-                fmt::format("at most {} features, one for each category", kMaxColumns),
-                "one more",
-                "leave out columns of many different texts with --drop");
+    refuse_column(field,
+                  fmt::format("at most {} features, one for each category", kMaxColumns),
+                  "one more",
+                  "drop columns of many different texts with --drop");
   if (!is_utf8(text)) table_.fail(field, "a text in UTF-8", shown(text), kNotUtf8Hint);
 }
 
@@ -176,6 +211,15 @@ double RowParser::parse_target(std::size_t field) {
   }
 }
 
+std::optional<std::int32_t> RowParser::known_category(std::size_t f, std::string_view text) const {
+  const auto found = categories_[f].find(text);
+  if (found != categories_[f].end()) return found->second;
+  const auto number = category_of_number_[f].empty() ? std::nullopt : category_number(text);
+  const auto same = number ? category_of_number_[f].find(*number) : category_of_number_[f].end();
+  const bool is_known = same != category_of_number_[f].end() && same->second >= 0;
+  return is_known ? std::optional(same->second) : std::nullopt;
+}
+
 std::optional<std::int32_t> RowParser::known_class(std::string_view text) const {
   const auto found = classes_.find(text);
   if (found != classes_.end()) return found->second;
@@ -189,20 +233,31 @@ double RowParser::parse_class(std::size_t field, std::string_view text) {
   if (text.empty()) table_.fail(field, "a class name or number", shown(text), kMissingLabelHint);
   if (const auto known = known_class(text)) return double(*known);
   if (survey_ == nullptr) table_.fail(field, one_of(record_.class_names, "classes"), shown(text));
-  if (is_missing(text) || (to_number(text) && !to_whole(text)))
-    table_.fail(field,
-                "a class name or whole number",
-                shown(text),
-                is_missing(text) ? kMissingLabelHint : "--task regression predicts numbers");
+  check_new_class(field, text);
   const auto next = std::int32_t(classes_.size());
-  if (next == kMaxClasses)
-    table_.fail(field,
-                fmt::format("at most {} different classes", kMaxClasses),
-                "one more; is this column a measurement?",
-                "--task regression predicts numbers");
-  if (!is_utf8(text)) table_.fail(field, "a class name in UTF-8", shown(text), kNotUtf8Hint);
-  classes_.emplace(std::string(text), next);
+  new_in_row_.emplace_back(&classes_, classes_.emplace(std::string(text), next).first);
   return double(next);
+}
+
+void RowParser::check_new_class(std::size_t field, std::string_view text) const {
+  constexpr const char* kClass = "a class name or whole number";
+  constexpr const char* kNumberHint = "--task regression predicts numbers";
+  // Among names inf and nan are names too.
+  const bool is_name = is_number_word(text) && survey_->labels[0].texts > 0;
+  if (!is_name && is_missing(text)) table_.fail(field, kClass, shown(text), kMissingLabelHint);
+  if (is_past_whole(text))
+    table_.fail(field,
+                kClass,
+                shown(text) + ", past 2^53, where doubles cannot tell whole numbers apart",
+                kNumberHint);
+  if (!is_name && to_number(text) && !to_whole(text))
+    table_.fail(field, kClass, shown(text), kNumberHint);
+  if (classes_.size() == std::size_t(kMaxClasses))
+    refuse_column(field,
+                  fmt::format("at most {} different classes", kMaxClasses),
+                  "one more; is this column a measurement?",
+                  kNumberHint);
+  if (!is_utf8(text)) table_.fail(field, "a class name in UTF-8", shown(text), kNotUtf8Hint);
 }
 
 }  // namespace lockstep::data

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/data/preprocessing.h"
@@ -39,7 +40,9 @@ class RowParser {
 
   /// Writes the reader's row: values [columns], of a missing number kMissingNumber, of a missing
   /// text its category or, with a survey, kMissingText; targets [labels]. False: the row is
-  /// skipped. Throws RowError naming field, what was expected and what came.
+  /// skipped. Throws RowError naming field, what was expected and what came: the parser is as it
+  /// was, without the row's new categories and class; DataError: a column of too many categories or
+  /// classes, or of numbers with a text.
   bool parse(double* values, double* targets);
 
   /// For each feature column, its categories with their numbers; of another kind none.
@@ -48,6 +51,12 @@ class RowParser {
 
  private:
   bool has_missing() const;
+  void parse_row(double* values, double* targets);
+  void forget_row();
+  [[noreturn]] void refuse_column(std::size_t field,
+                                  std::string_view expected,
+                                  std::string_view came,
+                                  std::string hint) const;
   double parse_feature(std::size_t f);
   double parse_number(std::size_t field, std::string_view text) const;
   double parse_category(std::size_t f, std::string_view text);
@@ -55,6 +64,8 @@ class RowParser {
   void check_new_category(std::size_t f, std::string_view text) const;
   double parse_target(std::size_t field);
   double parse_class(std::size_t field, std::string_view text);
+  void check_new_class(std::size_t field, std::string_view text) const;
+  std::optional<std::int32_t> known_category(std::size_t f, std::string_view text) const;
   std::optional<std::int32_t> known_class(std::string_view text) const;
 
   const RowReader& table_;
@@ -63,9 +74,13 @@ class RowParser {
   const TableSurvey* survey_;
   bool drops_;
   std::vector<Vocabulary> categories_;
+  /// Of a record, for each column: which category is that number, -1: several.
+  std::vector<std::map<double, std::int32_t>> category_of_number_;
   std::size_t features_ = 0;  // that the columns have become
   Vocabulary classes_;
   std::map<std::int64_t, std::int32_t> class_of_whole_;  // where all classes are whole numbers
+  /// What the row has brought; where a category or class is new.
+  std::vector<std::pair<Vocabulary*, Vocabulary::iterator>> new_in_row_;
 };
 
 }  // namespace lockstep::data

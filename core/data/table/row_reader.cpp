@@ -64,14 +64,14 @@ RowReader::RowReader(std::string name, std::string_view text, char separator, ch
   const auto last = text_.find_last_not_of(blanks);
   text_ = text_.substr(0, last == text_.npos ? 0 : last + 1);
   if (text_.empty()) throw DataError(fmt::format("{}: the file is empty", name_), kTableFormat);
-  line_ = next_line_;
+  line_ = last_line_ = next_line_;
   split_row();
   header_.assign(fields_.begin(), fields_.end());
 }
 
 bool RowReader::next() {
   if (at_ >= text_.size()) return false;
-  line_ = next_line_;
+  line_ = last_line_ = next_line_;
   fields_.clear();
   unescaped_.clear();
   try {
@@ -86,9 +86,10 @@ bool RowReader::next() {
   const bool nothing = fields_.size() == 1 && fields_[0].empty();
   throw RowError(fmt::format("{}:{}", name_, line_),
                  line_,
-                 fmt::format("expected {} fields as in the header, got {}",
+                 fmt::format("expected {} fields as in the header, got {}{}",
                              header_.size(),
-                             nothing ? "an empty line" : std::to_string(fields_.size())),
+                             nothing ? "an empty line" : std::to_string(fields_.size()),
+                             extent()),
                  "");
 }
 
@@ -121,20 +122,17 @@ std::string_view RowReader::quoted_field() {
   for (;; end += 2) {
     end = text_.find('"', end);
     if (end == text_.npos) {
-      at_ = text_.size();
+      at_ = begin;
       fail(fields_.size(), "a closing quote", "the end of the file");
     }
     if (end + 1 >= text_.size() || text_[end + 1] != '"') break;
     doubled = true;
   }
-  std::string_view field = text_.substr(begin, end - begin);
-  next_line_ += std::count(field.begin(), field.end(), '\n');
+  const std::string_view field = text_.substr(begin, end - begin);
   at_ = end + 1;
   skip_blanks();
-  if (!at_row_end() && text_[at_] != separator_)
-    fail(fields_.size(),
-         name_of_separator(separator_) + " behind the closing quote",
-         fmt::format("'{}'", text_[at_]));
+  if (!at_row_end() && text_[at_] != separator_) fail_quote(begin, end);
+  next_line_ += std::count(field.begin(), field.end(), '\n');
   if (!doubled) return field;
   std::string& single = unescaped_.emplace_back();
   for (std::size_t i = 0; i < field.size(); ++i) {
@@ -142,6 +140,36 @@ std::string_view RowReader::quoted_field() {
     if (field[i] == '"') ++i;
   }
   return single;
+}
+
+/// Of a quote that opens in front of `begin` and closes at `end`, with something behind it.
+void RowReader::fail_quote(std::size_t begin, std::size_t end) {
+  const std::string_view field = text_.substr(begin, end - begin);
+  const std::int64_t lines = std::count(field.begin(), field.end(), '\n');
+  std::string came = fmt::format("'{}'", text_[at_]);
+  if (lines > 0) came += fmt::format(" in line {}", next_line_ + lines);
+  if (lines > 0 && is_row_alone(text_.find('\n', begin) + 1))
+    at_ = begin;
+  else
+    last_line_ = next_line_ += lines;
+  fail(fields_.size(), name_of_separator(separator_) + " behind the closing quote", came);
+}
+
+/// Whether the line that begins at `begin` is a row by itself.
+bool RowReader::is_row_alone(std::size_t begin) const {
+  const std::size_t end = std::min(text_.find('\n', begin), text_.size());
+  try {
+    const RowReader line("", text_.substr(begin, end - begin), separator_);
+    return line.header().size() == header_.size();
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+/// For messages, which lines a row of several has: a quote in it may take in rows by mistake.
+std::string RowReader::extent() const {
+  if (last_line_ == line_) return "";
+  return fmt::format("; the row takes in lines {} to {}", line_, last_line_);
 }
 
 bool RowReader::at_row_end() const {
@@ -154,6 +182,7 @@ void RowReader::skip_blanks() {
 }
 
 void RowReader::end_row() {
+  last_line_ = next_line_;
   if (at_ >= text_.size()) return;
   if (text_[at_] == '\r') {
     ++at_;
@@ -167,15 +196,19 @@ void RowReader::end_row() {
   ++next_line_;
 }
 
+std::string RowReader::place(std::size_t field) const {
+  return fmt::format("{}:{}:{}", name_, line_, field + 1);
+}
+
 void RowReader::fail(std::size_t field,
                      std::string_view expected,
                      std::string_view came,
                      std::string hint) const {
   const std::string column =
       field < header_.size() ? fmt::format(" (column '{}')", header_[field]) : "";
-  throw RowError(fmt::format("{}:{}:{}", name_, line_, field + 1),
+  throw RowError(place(field),
                  line_,
-                 fmt::format("expected {}, got {}{}", expected, came, column),
+                 fmt::format("expected {}, got {}{}{}", expected, came, column, extent()),
                  std::move(hint));
 }
 

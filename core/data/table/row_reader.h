@@ -56,13 +56,20 @@ class RowReader {
   const std::vector<std::string>& header() const { return header_; }
 
   /// Reads the next row; false at the end. Throws RowError: quotes that do not close, a CR without
-  /// LF, more or fewer fields than the header. The next call goes on behind the line.
+  /// LF, more or fewer fields than the header. The next call continues after the row. Where a quote
+  /// is wrong, its row ends with the line in which the quote opened, if
+  /// - no quote closes it, or
+  /// - a quote closes it in a later line, but the line after it is a row on its own, of as many
+  ///   fields as the header;
+  /// otherwise with the line of the quote that closes it.
   bool next();
 
   /// Of the row that was read last. Valid until the next call.
   std::span<const std::string_view> fields() const { return fields_; }
   std::int64_t line() const { return line_; }  ///< the one it begins in, from 1
 
+  /// "NAME:LINE:FIELD" of the row that was read last; `field` is counted from 0.
+  std::string place(std::size_t field) const;
   /// Throws RowError: "NAME:LINE:FIELD: expected ..., got ... (column '...')".
   [[noreturn]] void fail(std::size_t field,
                          std::string_view expected,
@@ -73,6 +80,9 @@ class RowReader {
   void split_row();
   std::string_view plain_field();
   std::string_view quoted_field();
+  [[noreturn]] void fail_quote(std::size_t begin, std::size_t end);
+  bool is_row_alone(std::size_t begin) const;
+  std::string extent() const;
   void end_row();
   void skip_blanks();
   bool at_row_end() const;
@@ -82,6 +92,7 @@ class RowReader {
   std::size_t at_ = 0;
   char separator_;
   std::int64_t line_ = 0, next_line_ = 1;
+  std::int64_t last_line_ = 0;  // that the row ends in, once it has been read
   std::vector<std::string> header_;
   std::vector<std::string_view> fields_;
   std::deque<std::string> unescaped_;  // fields with doubled quotes, of the row

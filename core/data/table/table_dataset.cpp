@@ -18,9 +18,11 @@ class TableDataset final : public Dataset {
                const TableRows& rows,
                const std::vector<std::int64_t>& chosen,
                std::shared_ptr<const Preprocessing> record,
-               std::string note)
+               std::string note,
+               SkippedRecords skipped)
       : file_(table.name()),
         note_(std::move(note)),
+        skipped_(std::move(skipped)),
         record_(std::move(record)),
         columns_(record_->table->columns.size()),
         features_(std::size_t(record_->table->features())),
@@ -74,6 +76,7 @@ class TableDataset final : public Dataset {
                        describe_targets(),
                        note_.empty() ? "" : "; " + note_);
   }
+  SkippedRecords skipped_records() const override { return skipped_; }
   std::uint64_t fingerprint() const override { return hash_; }
 
  private:
@@ -134,6 +137,7 @@ class TableDataset final : public Dataset {
   }
 
   std::string file_, note_;
+  SkippedRecords skipped_;
   std::shared_ptr<const Preprocessing> record_;
   std::size_t columns_, features_, labels_;
   std::int64_t size_;
@@ -150,8 +154,10 @@ std::shared_ptr<const Dataset> make_table_dataset(const RowReader& table,
                                                   const TableRows& rows,
                                                   const std::vector<std::int64_t>& chosen,
                                                   std::shared_ptr<const Preprocessing> record,
-                                                  const std::string& note) {
-  return std::make_shared<TableDataset>(table, roles, rows, chosen, std::move(record), note);
+                                                  const std::string& note,
+                                                  SkippedRecords skipped) {
+  return std::make_shared<TableDataset>(
+      table, roles, rows, chosen, std::move(record), note, std::move(skipped));
 }
 
 }  // namespace lockstep::data

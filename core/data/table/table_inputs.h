@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/data/preprocessing.h"
+#include "core/data/table/bad_rows.h"
 
 namespace lockstep::data {
 
@@ -24,9 +25,6 @@ struct TableInputs {
   };
   std::vector<BadRow> bad;  ///< in the order of the file
 };
-
-/// A table of more bad rows was not made for the model; each costs many times its text in memory.
-inline constexpr std::size_t kMaxBadRows = 100000;
 
 /// The rows of a table as `trained` (of a table) says: its columns are found by name, in any order,
 /// others are not looked at, label columns may be missing. `name` is the file's name in messages.

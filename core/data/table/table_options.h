@@ -33,6 +33,11 @@ struct TableOptions {
   /// Names of columns that stay one-hot, however many categories they have; names that the table
   /// does not have are not looked at.
   std::vector<std::string> one_hot_columns = {};
+  /// Features whose values are categories even where they are numbers.
+  std::vector<std::string> categorical = {};
+  /// Rows that cannot be read are skipped, as if the table did not have them: with quotes that do
+  /// not close, too few or too many fields, or a value that its column cannot have.
+  bool skips_bad_rows = false;
 };
 
 }  // namespace lockstep::data

@@ -11,6 +11,7 @@ namespace {
 TableRows parse_all(RowReader& table,
                     const ColumnRoles& roles,
                     RowParser& parser,
+                    BadRows& bad,
                     std::int64_t rows) {
   TableRows result;
   const std::size_t columns = roles.features.size(), labels = roles.labels.size();
@@ -18,8 +19,11 @@ TableRows parse_all(RowReader& table,
   result.targets.reserve(std::size_t(rows) * labels);
   result.lines.reserve(std::size_t(rows));
   std::vector<double> values(columns), targets(labels);
-  while (table.next()) {
-    if (!parser.parse(values.data(), targets.data())) {
+  while (bad.next(table)) {
+    bool is_complete = false;
+    const auto parse = [&] { is_complete = parser.parse(values.data(), targets.data()); };
+    if (!bad.read_row(parse)) continue;
+    if (!is_complete) {
       ++result.skipped;
       continue;
     }
@@ -28,6 +32,7 @@ TableRows parse_all(RowReader& table,
     result.lines.push_back(std::uint32_t(table.line()));
   }
   if (result.size() > 0) return result;
+  if (bad.size() > 0) bad.refuse_all(table);
   if (result.skipped == 0)
     throw DataError(fmt::format("{}: expected samples, got only a header line", table.name()),
                     kTableFormat);
@@ -35,7 +40,7 @@ TableRows parse_all(RowReader& table,
       fmt::format("{}: expected samples, got {} rows with missing values in all of them",
                   table.name(),
                   result.skipped),
-      "leave out columns without values with --drop");
+      "drop columns without values with --drop");
 }
 
 /// Replaces numbers by those that `order` has for them.
@@ -47,16 +52,43 @@ void renumber(std::vector<double>& values,
     if (values[i] != kMissingText) values[i] = order[std::size_t(values[i])];
 }
 
+/// Of texts that are the same number the one that stands for them: the shortest, the first of
+/// those. The others are noted.
+std::map<double, std::string> representatives(const Vocabulary& found,
+                                              const std::string& column,
+                                              std::vector<std::string>& merged) {
+  std::map<double, std::string> result;
+  for (const auto& [text, index] : found) {
+    const auto number = category_number(text);
+    if (!number) continue;
+    const auto [entry, is_new] = result.try_emplace(*number, text);
+    if (is_new) continue;
+    merged.push_back(fmt::format("{} and {} in '{}'", shown(entry->second), shown(text), column));
+    if (text.size() < entry->second.size()) entry->second = text;
+  }
+  return result;
+}
+
 void number_categories(const Vocabulary& found,
                        std::size_t f,
                        ColumnRecord& column,
                        std::size_t columns,
-                       std::vector<double>& values) {
-  std::vector<double> order(found.size());
-  for (const auto& [text, number] : found) {
-    order[std::size_t(number)] = double(column.categories.size());
+                       TableRows& rows) {
+  const auto equals = representatives(found, column.name, rows.merged);
+  const auto representative = [&](const std::string& text) {
+    const auto number = category_number(text);
+    return number ? equals.at(*number) : text;
+  };
+  std::map<std::string, double> place;
+  for (const auto& [text, index] : found) {
+    if (representative(text) != text) continue;
+    place.emplace(text, double(column.categories.size()));
     column.categories.push_back(text);
   }
+  std::vector<double> order(found.size());
+  for (const auto& [text, index] : found)
+    order[std::size_t(index)] = place.at(representative(text));
+  std::vector<double>& values = rows.values;
   renumber(values, f, columns, order);
   // A feature that no row has would be noise in evaluation: nothing trains its weights.
   column.missing_is_category = false;
@@ -96,14 +128,15 @@ TableRows read_training_rows(RowReader& table,
                              const ColumnRoles& roles,
                              const TableSurvey& survey,
                              bool drops,
+                             BadRows& bad,
                              Preprocessing& record) {
   RowParser parser(table, roles, record, &survey, drops);
-  TableRows rows = parse_all(table, roles, parser, survey.rows);
+  TableRows rows = parse_all(table, roles, parser, bad, survey.rows);
   const std::size_t columns = roles.features.size();
   for (std::size_t f = 0; f < columns; ++f) {
     ColumnRecord& column = record.table->columns[f];
     if (column.kind == ColumnRecord::Kind::categorical)
-      number_categories(parser.categories()[f], f, column, columns, rows.values);
+      number_categories(parser.categories()[f], f, column, columns, rows);
   }
   if (record.task != Task::classification) return rows;
   record.class_names = number_classes(parser.classes(), rows.targets);
@@ -121,9 +154,10 @@ TableRows read_training_rows(RowReader& table,
 TableRows read_rows(RowReader& table,
                     const ColumnRoles& roles,
                     const Preprocessing& trained,
-                    bool drops) {
+                    bool drops,
+                    BadRows& bad) {
   RowParser parser(table, roles, trained, nullptr, drops);
-  return parse_all(table, roles, parser, 0);
+  return parse_all(table, roles, parser, bad, 0);
 }
 
 }  // namespace lockstep::data

@@ -35,13 +35,32 @@ void look_at_label(std::string_view field,
 
 }  // namespace
 
-TableSurvey survey_table(RowReader& table, const ColumnRoles& roles) {
+void refuse_text(const RowReader& table, std::size_t field, const ColumnSurvey& column) {
+  const std::string& name = table.header()[field];
+  std::string hint = fmt::format(
+      "correct it, or empty the field and say --missing; --categorical '{0}' makes a category of "
+      "each of the column's values, --drop '{0}' takes the column away",
+      name);
+  if (column.has_stray_texts()) hint += ", --skip-bad-samples skips rows with a text in it";
+  throw DataError(
+      fmt::format("{}:{}:{}: expected a finite number as in {} of {} rows, got {} (column '{}')",
+                  table.name(),
+                  column.first_text.line,
+                  field + 1,
+                  column.numbers,
+                  column.numbers + column.texts + column.missing,
+                  shown(column.first_text.value),
+                  name),
+      hint);
+}
+
+TableSurvey survey_table(RowReader& table, const ColumnRoles& roles, BadRows& bad) {
   TableSurvey survey;
   survey.features.resize(roles.features.size());
   survey.labels.resize(roles.labels.size());
   // Of several it is only asked whether they hold 0 and 1 alone.
   const std::size_t max_distinct = roles.labels.size() == 1 ? LabelSurvey::kMaxDistinct : 2;
-  while (table.next()) {
+  while (bad.next(table)) {
     const auto fields = table.fields();
     for (std::size_t f = 0; f < roles.features.size(); ++f)
       look_at(fields[roles.features[f]], table.line(), survey.features[f]);
@@ -49,6 +68,7 @@ TableSurvey survey_table(RowReader& table, const ColumnRoles& roles) {
       look_at_label(fields[roles.labels[l]], table.line(), max_distinct, survey.labels[l]);
     ++survey.rows;
   }
+  if (survey.rows == 0 && bad.size() > 0) bad.refuse_all(table);
   if (survey.rows == 0)
     throw DataError(fmt::format("{}: expected samples, got only a header line", table.name()),
                     kTableFormat);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/data/preprocessing.h"
+#include "core/data/table/bad_rows.h"
 #include "core/data/table/column_roles.h"
 
 namespace lockstep::data {
@@ -20,6 +21,12 @@ struct ColumnSurvey {
   };
   std::int64_t numbers = 0, texts = 0, missing = 0;
   Place first_text;  ///< the first value that is no number
+
+  /// Whether its texts are most likely mistakes among numbers: there is but one, beside at least
+  /// two numbers, or at most a tenth of its values are texts.
+  bool has_stray_texts() const {
+    return texts > 0 && ((texts == 1 && numbers >= 2) || 10 * texts <= numbers + texts);
+  }
 };
 
 struct LabelSurvey : ColumnSurvey {
@@ -34,8 +41,15 @@ struct TableSurvey {
   std::vector<LabelSurvey> labels;
 };
 
-/// Reads `table` to its end. Throws RowError as RowReader::next(); DataError: no rows.
-TableSurvey survey_table(RowReader& table, const ColumnRoles& roles);
+/// Reads `table` to its end, but for rows that are bad. Throws RowError as BadRows::next();
+/// DataError: no rows.
+TableSurvey survey_table(RowReader& table, const ColumnRoles& roles, BadRows& bad);
+
+/// Throws DataError: column `field` holds numbers, and texts that are most likely mistakes; names
+/// the first.
+[[noreturn]] void refuse_text(const RowReader& table,
+                              std::size_t field,
+                              const ColumnSurvey& column);
 
 struct TaskChoice {
   Task task = Task::classification;
@@ -44,7 +58,9 @@ struct TaskChoice {
 
 /// The task of a table: options.task, or by its label columns:
 /// - several: multi-label where all hold 0 and 1 alone, else regression;
-/// - one: classification where some value is no number; regression where some number is not whole;
+/// - one: classification where some value is no number, unless that is a stray text among numbers
+///   that are not whole or of more than 20 different values; regression where some number is not
+///   whole;
 ///   classification where there are at most 20 different whole numbers, of 5 rows each on average,
 ///   or where they are 0 to K-1, K <= 20 or of 5 rows each on average.
 /// Throws ConfigError where none of it holds, or options.task is of no table or of another number

@@ -10,9 +10,10 @@ namespace {
 constexpr std::int64_t kFewClasses = 20;
 constexpr std::int64_t kRowsOfAClass = 5;
 
+/// Not looking at texts.
 bool holds_0_and_1(const LabelSurvey& label) {
-  return label.texts == 0 && label.first_decimal.line == 0 && !label.whole.empty() &&
-         *label.whole.begin() >= 0 && *label.whole.rbegin() <= 1;
+  return label.first_decimal.line == 0 && !label.whole.empty() && *label.whole.begin() >= 0 &&
+         *label.whole.rbegin() <= 1;
 }
 
 /// Of a column of whole numbers, each of which may be a class or an amount.
@@ -44,26 +45,49 @@ TaskChoice choose_by_whole_numbers(const RowReader& table,
       "these values");
 }
 
+TaskChoice choose_by_names(const std::string& column, const LabelSurvey& label) {
+  std::string reason = fmt::format("classification: '{}' holds names", column);
+  const auto& decimal = label.first_decimal;
+  const bool has_numbers =
+      !label.whole.empty() || (decimal.line != 0 && !is_number_word(decimal.value));
+  if (has_numbers)
+    reason += fmt::format(
+        " beside numbers, as {} in line {}", shown(label.first_text.value), label.first_text.line);
+  return {Task::classification, std::move(reason)};
+}
+
+/// Of a column in which some number is no int64 that doubles can tell from its neighbours.
+TaskChoice choose_by_decimals(const std::string& column, const LabelSurvey& label) {
+  const std::string& value = label.first_decimal.value;
+  return {Task::regression,
+          fmt::format("regression: '{}' holds numbers that are {}, as {} in line {}",
+                      column,
+                      is_past_whole(value) ? "too large for classes" : "not whole",
+                      shown(value),
+                      label.first_decimal.line)};
+}
+
 TaskChoice choose_by_one(const RowReader& table,
                          const std::string& column,
                          const LabelSurvey& label) {
-  if (label.texts > 0)
-    return {Task::classification, fmt::format("classification: '{}' holds names", column)};
-  if (label.first_decimal.line != 0)
-    return {Task::regression,
-            fmt::format("regression: '{}' holds numbers that are not whole, as {} in line {}",
-                        column,
-                        shown(label.first_decimal.value),
-                        label.first_decimal.line)};
-  return choose_by_whole_numbers(table, column, label);
+  const bool has_decimals = label.first_decimal.line != 0;
+  const bool has_amounts = has_decimals ? !is_number_word(label.first_decimal.value)
+                                        : std::int64_t(label.whole.size()) > kFewClasses;
+  if (label.texts > 0 && !(label.has_stray_texts() && has_amounts))
+    return choose_by_names(column, label);
+  // A stray text is named when its row is read.
+  if (has_decimals) return choose_by_decimals(column, label);
+  const TaskChoice choice = choose_by_whole_numbers(table, column, label);
+  return label.texts > 0 ? choose_by_names(column, label) : choice;
 }
 
 TaskChoice choose_by_several(const RowReader& table,
                              const ColumnRoles& roles,
-                             const std::vector<LabelSurvey>& labels) {
+                             const std::vector<LabelSurvey>& labels,
+                             bool skips_texts) {
   for (std::size_t l = 0; l < labels.size(); ++l) {
     const auto& text = labels[l].first_text;
-    if (text.line != 0)
+    if (text.line != 0 && !skips_texts)
       throw DataError(fmt::format("{}:{}:{}: expected a number in each of several label columns, "
                                   "got {} (column '{}')",
                                   table.name(),
@@ -87,7 +111,7 @@ TaskChoice choose_task(const RowReader& table,
   const std::size_t labels = roles.labels.size();
   if (!options.task)
     return labels == 1 ? choose_by_one(table, table.header()[roles.labels[0]], survey.labels[0])
-                       : choose_by_several(table, roles, survey.labels);
+                       : choose_by_several(table, roles, survey.labels, options.skips_bad_rows);
   LOCKSTEP_CHECK(*options.task != Task::next_token,
                  ConfigError,
                  "{}: a table has no tokens; expected the task classification, regression or "

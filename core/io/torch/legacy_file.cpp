@@ -2,7 +2,7 @@
 #include "core/io/torch/legacy_file.h"
 
 #include "core/base/error.h"
-#include "core/io/torch/printable.h"
+#include "core/base/printable.h"
 
 namespace lockstep::io::torch {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/io/file_reader.h"
+#include "core/base/file_reader.h"
 #include "core/io/torch/pickle.h"
 
 namespace lockstep::io::torch {

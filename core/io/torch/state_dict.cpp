@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/io/torch/printable.h"
+#include "core/base/printable.h"
 
 namespace lockstep::io::torch {
 namespace {

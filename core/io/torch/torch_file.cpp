@@ -6,8 +6,8 @@
 #include <map>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/io/torch/legacy_file.h"
-#include "core/io/torch/printable.h"
 #include "core/io/torch/state_dict.h"
 #include "core/io/torch/zip_format.h"
 #include "core/io/torch/zip_reader.h"

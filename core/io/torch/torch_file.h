@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/io/file_reader.h"
+#include "core/base/file_reader.h"
 #include "core/io/torch/pickle.h"
 #include "core/io/weight_source.h"
 

@@ -2,8 +2,8 @@
 // The objects of state dicts: the only names that a pickle may ask for.
 #include <algorithm>
 
+#include "core/base/printable.h"
 #include "core/io/torch/opcodes.h"
-#include "core/io/torch/printable.h"
 #include "core/io/torch/unpickler.h"
 
 namespace lockstep::io::torch {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/printable.h"
 #include "core/io/torch/opcodes.h"
-#include "core/io/torch/printable.h"
 
 namespace lockstep::io::torch {
 namespace {

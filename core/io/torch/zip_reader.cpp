@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/io/torch/printable.h"
+#include "core/base/printable.h"
 #include "core/io/torch/zip_format.h"
 
 namespace lockstep::io::torch {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/io/file_reader.h"
+#include "core/base/file_reader.h"
 
 namespace lockstep::io::torch {
 
@@ -15,13 +15,16 @@ struct ZipEntry {
   std::uint64_t offset = 0, bytes = 0;
 };
 
-/// The directory of a zip file whose entries are stored, not compressed, as torch.save() writes
-/// them; with zip64 where a file has 4 GiB and more. Checksums are not compared: PyTorch may write
-/// files without (torch.serialization.set_crc32_options).
+/// The directory of a zip file, for reading entries that are stored, not compressed, as
+/// torch.save() writes them; with zip64 where a file has 4 GiB and more. A file is checked as far
+/// as it is read: its directory at once, an entry when it is asked for. Not checked are checksums
+/// (PyTorch may write files without: torch.serialization.set_crc32_options), whether entries
+/// overlap, and what the header in front of an entry says of its name and size.
 class ZipReader {
  public:
-  /// Throws DataError naming the file: no directory at its end (truncated), one that contradicts
-  /// itself, names that repeat, entries that lie outside. `file` must outlive this.
+  /// Throws DataError naming the file: no directory at its end (truncated); one that lies outside
+  /// of the file, is malformed, or has more than 2^18 entries or 64 MiB; a stored entry with two
+  /// sizes; names that repeat. `file` must outlive this.
   explicit ZipReader(const FileReader& file);
 
   const FileReader& file() const { return file_; }
@@ -29,7 +32,8 @@ class ZipReader {
   /// The one name that ends in `suffix` and has no other folder than that in front of it; empty
   /// where there is none. Throws DataError: there are several.
   std::string find_ending(std::string_view suffix) const;
-  /// Throws DataError: there is none, it is compressed or encrypted, or lies outside of the file.
+  /// Throws DataError: there is none, it is compressed or encrypted, it does not begin with a
+  /// header of an entry, or its bytes lie outside of the file.
   ZipEntry entry(std::string_view name) const;
   /// The whole of a small entry. Throws DataError as entry() does, and where it has more bytes.
   std::string read_text(std::string_view name, std::uint64_t most_bytes) const;

@@ -63,6 +63,9 @@ def write_csv() -> None:
             "texts": "a,b,c\n1,p,x\n2,,y\n3,q,x\n", "gaps": "a,b,c\n,NA,0.5\n2,null,1\n3,?,2\n",
             "line_in_quotes": 'a,"b\nc",d\n1,"x\r\n""y""",p\n2,z,q\n', "bare_cr": "a,b\r1,x\r2,y\r",
             "tabs": "a\tb\tc\n1\t\t0\n2\tx\t1\n\t\t\n", "decimal_comma": "a;b\n1,5;x\n2;y\n",
+            "numbered": "0,1,b\n1,2,x\n3,4,y\n", "first_row": "5.1,3.5,x\n1,2,x\n3,4,y\n",
+            "stray": "a,b\n1,0.5\n2,1\nx,2\n3,0\n", "equal": "a,b\n1,x\n1.0,y\np,x\nq,y\n",
+            "odd_quotes": 'a,b\n1,x\n"1,x\n3,y\n"4"5,x\n"6","y"\n"2\n', "words": "a,b\n1,inf\n2,x\n3,nan\n",
             "twins": "a,a,b\n1,2,x\n3,4,y\n", "mixed": "a,b\n1,2\nx,3+\n2,1\n"}.items():
         put("csv", name, text)
 

@@ -20,15 +20,18 @@ def content_hash(data: bytes, seed: int = 0) -> int:
     return h
 
 
-def pack(sizes, classes=(b"cat", b"dog"), train=None, **changes) -> bytes:
+def pack(sizes, classes=(b"cat", b"dog"), train=None, sums=True, **changes) -> bytes:
     names = b"".join(name + b"\0" for name in classes)
     pixels, index, at = b"", b"", 88 + len(names)
     for i, (height, width) in enumerate(sizes):
         count = height * width * 3
+        sample = bytes(j % 256 for j in range(count))
         index += struct.pack("<QIIII", at, count, i % len(classes), height, width)
-        pixels += bytes(j % 256 for j in range(count))
+        if sums:
+            index += struct.pack("<Q", content_hash(sample))
+        pixels += sample
         at += count
-    head = {"magic": b"LOCKPACK", "version": 1, "classes": len(classes), "bytes": at + len(index),
+    head = {"magic": b"LOCKPACK", "version": 2 if sums else 1, "classes": len(classes), "bytes": at + len(index),
             "train": len(sizes) if train is None else train,
             "validation": 0 if train is None else (len(sizes) - train) % 2**64, "names": len(names),
             "index": at, "content": 0, "index_hash": content_hash(index, content_hash(names)),
@@ -43,7 +46,8 @@ def write_packed() -> None:
             "whole": whole, "validation": pack([(2, 3), (4, 4), (20, 20)], train=2),
             "empty": b"", "header_only": whole[:88], "cut": whole[:-1], "cut_in_header": whole[:40],
             "bad_magic": b"X" + whole[1:], "bad_sum": whole[:60] + b"X" + whole[61:],
-            "version_2": pack([(2, 3)], version=2), "no_samples": pack([]),
+            "version_1": pack([(2, 3), (4, 4)], sums=False), "version_3": pack([(2, 3)], version=3),
+            "rotten": whole.replace(bytes(range(18)), bytes(range(17)) + b"x", 1), "no_samples": pack([]),
             "names_too_long": pack([(2, 3)], names=2**63), "index_past_end": pack([(2, 3)], index=2**63),
             "index_in_names": pack([(2, 3)], index=90), "samples_overflow": pack([(2, 3)], train=2**64 - 1),
             "classes_more": pack([(2, 3)], classes=(b"cat",)).replace(b"cat\0", b"\0\0\0\0"),

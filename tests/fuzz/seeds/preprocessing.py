@@ -41,6 +41,9 @@ def write() -> None:
     seed("names_missing", TEXT, class_names=["a"])
     seed("classes_negative", TEXT, classes=-1)
     seed("other_task", TABLE, task="classification")
+    alike = {"a": {"place": 2, "columns": 3}}
+    seed("named_alike", TABLE, table={**TABLE["table"], "named_alike": alike})
+    seed("named_alike_past", TABLE, table={**TABLE["table"], "named_alike": {"a": {"place": 9, "columns": 3}}})
     seed("huge_shape", TABLE, input={"dtype": "f32", "shape": [2**40, 2**40]})
     seed("deep_shape", TABLE, input={"dtype": "f32", "shape": [1] * 7})
     seed("image_larger_than_sample", IMAGE, image={**IMAGE["image"], "width": 10})

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-namespace lockstep::io {
+namespace lockstep {
 
 /// A regular file that is read at any place. Not thread-safe to move, safe to read from several
 /// threads.
@@ -33,4 +33,4 @@ class FileReader {
   std::uint64_t bytes_ = 0;
 };
 
-}  // namespace lockstep::io
+}  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/file_reader.h"
+#include "core/base/file_reader.h"
 
 #include <cerrno>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 
-namespace lockstep::io {
+namespace lockstep {
 
 FileReader::FileReader(const std::filesystem::path& path) : path_(path) {
   const std::string file = path.string();
@@ -19,7 +19,7 @@ FileReader::FileReader(const std::filesystem::path& path) : path_(path) {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor_);
-    throw DataError(file + ": not a file");
+    throw DataError(file + ": not a file: expected a regular file, no folder, pipe or device");
   }
   bytes_ = std::uint64_t(status.st_size);
 }
@@ -47,4 +47,4 @@ void FileReader::read(const std::string& what,
   }
 }
 
-}  // namespace lockstep::io
+}  // namespace lockstep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/utf8.h"
+#include "core/base/utf8.h"
 
-namespace lockstep::data {
+namespace lockstep {
 
 Utf8Character decode_utf8(std::string_view text, std::size_t offset) {
   const auto byte = [&](std::size_t i) { return std::uint32_t{std::uint8_t(text[offset + i])}; };
@@ -37,4 +37,15 @@ std::string encode_utf8(std::uint32_t code) {
   return {char(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
 }
 
-}  // namespace lockstep::data
+std::string to_valid_utf8(std::string_view text) {
+  constexpr std::uint32_t kReplacement = 0xFFFD;
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto bytes = std::size_t(decode_utf8(text, at).bytes);
+    result += bytes == 0 ? encode_utf8(kReplacement) : std::string(text.substr(at, bytes));
+    at += bytes == 0 ? 1 : bytes;
+  }
+  return result;
+}
+
+}  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::data {
+namespace lockstep {
 
 struct Utf8Character {
   std::uint32_t code = 0;
@@ -18,5 +18,7 @@ Utf8Character decode_utf8(std::string_view text, std::size_t offset);
 /// Whether all of `text` is valid UTF-8.
 bool is_utf8(std::string_view text);
 std::string encode_utf8(std::uint32_t code);
+/// `text` with U+FFFD in place of each byte that is not part of valid UTF-8.
+std::string to_valid_utf8(std::string_view text);
 
-}  // namespace lockstep::data
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace lockstep::data {
+
+/// What a run remembers of files that are too many or too large to be read whole at each start, so
+/// that it notices at a resume that they have changed. A source whose fingerprint() covers every
+/// byte, or that checks what it reads, has an empty one.
+struct ContentSample {
+  /// Of the sizes, and of bytes that the seed chose.
+  std::uint64_t hash = 0;
+  /// When the newest of the files was written, in seconds since 1970; 0: not known.
+  std::int64_t written = 0;
+
+  bool empty() const { return hash == 0 && written == 0; }
+};
+
+/// Files up to so many bytes are read whole.
+constexpr std::uint64_t kWholeSampleBytes = std::uint64_t{64} << 20;
+/// Of larger files: the first, the last, and so many more blocks.
+constexpr int kSampledBlocks = 64;
+constexpr std::uint64_t kSampledBlockBytes = 64 << 10;
+
+/// The sample of one file; empty where it cannot be read: whoever trains on it will say so.
+ContentSample sample_file(const std::string& path, std::uint64_t seed);
+
+/// Of a source of many files, so many are asked for their size and time, all where there are no
+/// more...
+constexpr std::int64_t kSizedFiles = 1 << 17;
+/// ... and so many of those are read as sample_file() does.
+constexpr std::int64_t kReadFiles = 256;
+
+/// The sample of `count` files named by `path`, which is called by several threads. One that cannot
+/// be read counts as empty.
+ContentSample sample_files(std::int64_t count,
+                           const std::function<std::string(std::int64_t)>& path,
+                           std::uint64_t seed);
+
+}  // namespace lockstep::data

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of flags: --config, and the config.toml that a run writes.
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launcher/flags.h"
+#include "tests/launcher/flag_errors.h"
+
+namespace lockstep {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class TomlFile {
+ public:
+  explicit TomlFile(const std::string& text)
+      : path_(testing::TempDir() + "lockstep_flags_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml") {
+    std::ofstream(path_) << text;
+  }
+  ~TomlFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// As versions before the recipes wrote it.
+TEST(ConfigFile, AnOldConfigurationKeepsItsMeaning) {
+  const TomlFile file(
+      "model = \"convnet\"\ndata = \"glyphs\"\noptimizer = \"sgd\"\nlr = 0.1\nmomentum = 0\n"
+      "nesterov = false\nweight-decay = 0\nclip-norm = 0\nlr-schedule = \"constant\"\n"
+      "warmup-steps = 0\n");
+  const TrainOptions options = parse_train_flags({"--config", file.path()}).options;
+  EXPECT_EQ(to_string(options.optimizer), to_string(Sgd{}));
+  EXPECT_EQ(to_string(options.lr_schedule), to_string(LrSchedule{}));
+  EXPECT_EQ(options.lr_schedule.warmup_ratio, 0);
+  EXPECT_EQ(options.clip_norm, 0);
+}
+
+TEST(ConfigFile, ConfigurationFile) {
+  const TomlFile file(
+      "model = \"mlp\"\nhidden = [8, 4]\nlr = 0.25\nepochs = 3\nnesterov = true\n"
+      "momentum = 0.5\n");
+  const TrainFlags flags = parse_train_flags({"--config", file.path(), "--lr=0.5"});
+  EXPECT_EQ(flags.model.hidden, (std::vector<std::int64_t>{8, 4}));
+  EXPECT_EQ(std::get<Sgd>(flags.options.optimizer).lr, 0.5f);
+  EXPECT_TRUE(std::get<Sgd>(flags.options.optimizer).nesterov);
+  EXPECT_EQ(flags.options.epochs, 3);
+  const TrainFlags steps = parse_train_flags({"--config=" + file.path(), "--steps", "9"});
+  EXPECT_EQ(steps.options.steps, 9);
+  EXPECT_EQ(steps.options.epochs, 0);
+}
+
+TEST(ConfigFile, ConfigurationFileIsChecked) {
+  const TomlFile unknown("learning-rat = 1\nmomentun = 0.5\n");
+  EXPECT_THAT(flag_error({"--config", unknown.path()}), HasSubstr("unknown key learning-rat"));
+  const TomlFile misspelt("momentun = 0.5\n");
+  EXPECT_THAT(flag_error({"--config", misspelt.path()}), HasSubstr("did you mean momentum?"));
+  EXPECT_THAT(flag_error({"--config", "/nowhere/x.toml"}), HasSubstr("no such file"));
+  EXPECT_THAT(flag_error({"--config", testing::TempDir()}), HasSubstr("not a readable file"));
+}
+
+TEST(ConfigFile, WrittenConfigurationRepeatsTheRun) {
+  const std::vector<Arguments> runs = {
+      {},
+      {"--model=mlp", "--hidden=none", "--data=csv:a b.csv", "--val-fraction=0.25", "--seed=9"},
+      {"--model=mlp",
+       "--data=csv:a.csv",
+       "--task=multi-label",
+       "--label-column=first, or last",
+       "--label-column=-1",
+       "--separator=tab",
+       "--missing=median",
+       "--drop=a#b",
+       "--drop=2",
+       "--id-column=id",
+       "--categorical=zip, or code"},
+      {"--model=resnet18",
+       "--stem=cifar",
+       "--batch-norm=group:16",
+       "--optimizer=adamw",
+       "--lr=3e-4",
+       "--no-decay=\\.bias$",
+       "--lr-schedule=step",
+       "--step-every=10",
+       "--warmup-steps=5",
+       "--samples=1000",
+       "--augment=shift:1,flip",
+       "--init=a b.safetensors",
+       "--init-skip=^fc\\.",
+       "--freeze=^conv",
+       "--freeze=^bn",
+       "--shards=4"},
+      {"--data=images:photos",
+       "--image-size=32",
+       "--val-fraction=0.1",
+       "--augment=resized-crop:0.25,flip",
+       "--skip-bad-samples"},
+      {"--momentum=0.9",
+       "--nesterov",
+       "--weight-decay=5e-4",
+       "--decay-all",
+       "--ranks=2",
+       "--lr-schedule=cosine",
+       "--min-lr=0.001",
+       "--accumulation=2",
+       "--overlap=off",
+       "--reduction=fast",
+       "--workers=3",
+       "--epochs=0.5",
+       "--clip-norm=1",
+       "--on-nonfinite=skip",
+       "--on-spike=rollback",
+       "--checkpoint-every=100",
+       "--label-smoothing=0.1"},
+      {"--loss=huber", "--huber-delta=0.25"},
+      {"--loss=bce"}};
+  for (const Arguments& arguments : runs) {
+    const std::string text = to_toml(parse_train_flags(arguments));
+    const TomlFile file(text);
+    EXPECT_EQ(to_toml(parse_train_flags({"--config", file.path()})), text);
+  }
+}
+
+TEST(ConfigFile, ValuesWithSpecialCharactersAreWrittenAndReadBack) {
+  for (const std::string value : {"a#b",
+                                  "say \"x\"",
+                                  "it's",
+                                  "both ' and \"",
+                                  "a, b",
+                                  "\\.bias\\\\$",
+                                  "a{2}",
+                                  "[ab]",
+                                  "two\nlines\t",
+                                  "caf\xC3\xA9",
+                                  "a = b"}) {
+    const TrainFlags flags = parse_train_flags({"--model=mlp",
+                                                "--data=csv:" + value,
+                                                "--no-decay=" + value,
+                                                "--no-decay=x",
+                                                "--weight-decay=1"});
+    const std::string text = to_toml(flags);
+    const TomlFile file(text);
+    const TrainFlags again = parse_train_flags({"--config", file.path()});
+    EXPECT_EQ(again.data, "csv:" + value);
+    EXPECT_EQ(again.options.no_decay, (Arguments{value, "x"}));
+    EXPECT_EQ(to_toml(again), text);
+  }
+}
+
+TEST(ConfigFile, ConfigurationFileIsToml) {
+  const TomlFile file(
+      "\xEF\xBB\xBF# a run\r\n\"model\" = \"mlp\"  # the model\r\nhidden = [\n  8, # first\n  "
+      "4,\n]\ndata = \"csv:a\\u00e9\\\"#\\\"\"\nlr=0.25");
+  const TrainFlags flags = parse_train_flags({"--config", file.path()});
+  EXPECT_EQ(flags.model.hidden, (std::vector<std::int64_t>{8, 4}));
+  EXPECT_EQ(flags.data, "csv:a\xC3\xA9\"#\"");
+  EXPECT_EQ(std::get<Sgd>(flags.options.optimizer).lr, 0.25f);
+}
+
+TEST(ConfigFile, ConfigurationFileThatIsNoToml) {
+  const auto error_in = [](const std::string& text) {
+    const TomlFile file(text);
+    return flag_error({"--config", file.path()});
+  };
+  EXPECT_THAT(error_in("[train]\nlr = 1\n"),
+              AllOf(HasSubstr("line 1: sections have no meaning"), HasSubstr("[train]")));
+  EXPECT_THAT(error_in("lr = 1\nlr = 2\n"), HasSubstr("line 2: key lr is given twice"));
+  EXPECT_THAT(error_in("lr\n"), HasSubstr("line 1: expected '=' behind lr"));
+  EXPECT_THAT(error_in("\nlr =\n"), HasSubstr("line 2: expected a value"));
+  EXPECT_THAT(error_in("data = 'csv:a\n"), HasSubstr("no closing quote"));
+  EXPECT_THAT(error_in("data = \"csv:\\d\"\n"), HasSubstr("single quotes"));
+  EXPECT_THAT(error_in("data = \"\\ud800\"\n"), HasSubstr("four hexadecimal digits"));
+  EXPECT_THAT(error_in("hidden = [1, 2"), HasSubstr("',' or ']'"));
+  EXPECT_THAT(error_in("hidden = []"), HasSubstr("empty"));
+  EXPECT_THAT(error_in("lr = 1 2\n"), HasSubstr("end of the line"));
+  EXPECT_THAT(error_in("model = 'mlp'\nstem = 'cifar'\n"), HasSubstr("--stem has no meaning"));
+}
+
+TEST(ConfigFile, TheCommandLineWinsOverTheFile) {
+  const TomlFile file(to_toml(parse_train_flags({"--model=mlp",
+                                                 "--hidden=8",
+                                                 "--data=csv:a",
+                                                 "--val-fraction=0.5",
+                                                 "--momentum=0.9",
+                                                 "--nesterov",
+                                                 "--weight-decay=1",
+                                                 "--decay-all",
+                                                 "--lr-schedule=step",
+                                                 "--step-every=5",
+                                                 "--epochs=2"})));
+  const TrainFlags flags = parse_train_flags({"--config",
+                                              file.path(),
+                                              "--model=convnet",
+                                              "--data=glyphs",
+                                              "--optimizer=adamw",
+                                              "--weight-decay=0",
+                                              "--lr-schedule=constant",
+                                              "--samples=100",
+                                              "--global-batch=16"});
+  EXPECT_EQ(flags.model.name, "convnet");
+  EXPECT_TRUE(std::holds_alternative<AdamW>(flags.options.optimizer));
+  EXPECT_EQ(flags.options.samples, 100);
+  EXPECT_EQ(flags.options.epochs, 0);
+  EXPECT_EQ(flags.options.micro_batch, 8);
+  EXPECT_FALSE(flags.options.decay_all);
+  EXPECT_THAT(flag_error({"--config", file.path(), "--optimizer=adamw", "--momentum=0.5"}),
+              HasSubstr("--momentum has no meaning"));
+  EXPECT_THAT(flag_error({"--config", file.path(), "--steps=3", "--samples=2"}),
+              HasSubstr("--samples has no meaning"));
+}
+
+TEST(ConfigFile, ALossOnTheCommandLineDropsWhatBelongsToTheOneInTheFile) {
+  const TomlFile huber(to_toml(parse_train_flags({"--loss=huber", "--huber-delta=0.25"})));
+  EXPECT_EQ(parse_train_flags({"--config", huber.path()}).huber_delta, 0.25f);
+  EXPECT_EQ(parse_train_flags({"--config", huber.path(), "--loss=huber"}).huber_delta, 0.25f);
+  const TrainFlags mae = parse_train_flags({"--config", huber.path(), "--loss=mae"});
+  EXPECT_EQ(mae.loss, "mae");
+  EXPECT_EQ(mae.huber_delta, 1.0f);
+  EXPECT_THAT(flag_error({"--config", huber.path(), "--loss=mae", "--huber-delta=2"}),
+              HasSubstr("--huber-delta has no meaning"));
+  const TomlFile smoothed(to_toml(parse_train_flags({"--label-smoothing=0.1"})));
+  EXPECT_EQ(parse_train_flags({"--config", smoothed.path(), "--loss=mse"}).label_smoothing, 0.0f);
+  EXPECT_EQ(parse_train_flags({"--config", smoothed.path(), "--loss=auto"}).label_smoothing, 0.1f);
+}
+
+}  // namespace
+}  // namespace lockstep
