@@ -253,6 +253,25 @@ class Tables(ProgramTest):
         self.assertEqual(read_safetensors(self.folder / "towns.safetensors"), model.tensors)
         self.expect_error(self.train("--model=convnet", data=f"csv:{train}"), 2, "convnet", "mlp does")
 
+    def test_in_bf16_each_of_a_thousand_categories_has_its_own_vector(self):
+        """bf16 rounds whole numbers above 256: an index that had become one would name a neighbour."""
+        train = self.write("towns.csv", as_csv(towns(2000, 1, 1000), TOWNS))
+        result = self.train("--hidden=none", "--steps=5", "--precision=bf16", "--out=run",
+                            data=f"csv:{train}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("town (1000 categories in 77 values)", result.stdout)
+        model = EmbeddedModel(self.folder / "run")
+        rows = towns(1000, 2, 1000)
+        self.write("new.csv", as_csv(rows, TOWNS))
+        said = self.run_command([self.program, "predict", "--from=run", "--format=json", "new.csv"])
+        self.assertEqual(said.returncode, 0, said.stderr)
+        for line, row in zip(said.stdout.splitlines(), rows, strict=True):
+            expected, terms = model(row)
+            # Values, weights and the sum are rounded to bf16, half a unit of 8 bits; and products
+            # and sums in fp32.
+            self.assertAlmostEqual(json.loads(line)["values"]["price"], expected,
+                                   delta=(3.1 * 2**-9 + 3 * 80 * 2**-24) * terms, msg=row["town"])
+
     def test_a_resumed_run_with_an_embedded_column_has_the_same_bits(self):
         train = self.write("towns.csv", as_csv(towns(300, 1), TOWNS))
         flags = ("--model=mlp", "--hidden=8", "--dropout=0.1", "--momentum=0.9", "--val-fraction=0.2")
