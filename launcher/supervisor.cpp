@@ -17,6 +17,7 @@
 #include "core/io/run_log.h"
 #include "launcher/child_process.h"
 #include "launcher/idle_launcher.h"
+#include "launcher/mpirun_guard.h"
 #include "launcher/process_table.h"
 
 namespace lockstep {
@@ -63,8 +64,12 @@ class Supervision {
     if (out_) out_->close_write();
     err_.close_write();
     std::optional<IdleLauncher> idle;
-    if (plan_.ranks_are_children) idle.emplace(child_);
+    if (plan_.ranks_are_children) {
+      idle.emplace(child_);
+      guard_.emplace(child_);
+    }
     while (!reap()) {
+      if (guard_) guard_->look();
       ask_to_stop();
       wait();
       if (!idle || launcher_hung_ || !(idle->hangs() || does_not_end_the_others())) continue;
@@ -134,7 +139,8 @@ class Supervision {
                                  pollfd{out_ ? out_->read : -1, POLLIN, 0},
                                  output_.out().waited(),
                                  output_.err().waited()};
-    poll(waited.data(), waited.size(), signals_.requested() ? 100 : 1000);
+    const int pause_ms = signals_.requested() ? 100 : 1000;
+    poll(waited.data(), waited.size(), guard_ ? std::min(pause_ms, guard_->pause_ms()) : pause_ms);
     if (waited[0].revents != 0) signals_.read();
     if (waited[1].revents != 0 && !read_errors()) err_.close_read();
     if (waited[2].revents != 0 && !read_output()) out_->close_read();
@@ -188,6 +194,7 @@ class Supervision {
   ErrorOutput errors_;
   std::array<char, 65536> buffer_;
   pid_t child_ = -1;
+  std::optional<MpirunGuard> guard_;
   int status_ = 0;
   bool launcher_hung_ = false;
   Stage stage_ = Stage::running;

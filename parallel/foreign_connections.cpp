@@ -39,15 +39,6 @@ const OpenPort* find_port(const std::vector<OpenPort>& ports, const TcpSocket& s
   return &*at;
 }
 
-const TcpSocket* find_other_end(std::span<const TcpSocket> table, const TcpSocket& one) {
-  const auto at = std::ranges::find_if(table, [&](const TcpSocket& other) {
-    return other.local_port == one.remote_port && other.remote_port == one.local_port &&
-           other.state != TcpSocket::State::listening && other.local == one.remote &&
-           other.remote == one.local;
-  });
-  return at == table.end() ? nullptr : &*at;
-}
-
 }  // namespace
 
 std::vector<ForeignConnection> foreign_connections(std::span<const TcpSocket> table,
@@ -64,7 +55,7 @@ std::vector<ForeignConnection> foreign_connections(std::span<const TcpSocket> ta
                           .port = port->port,
                           .address = socket.remote,
                           .remote_port = socket.remote_port};
-    if (const TcpSocket* const other = find_other_end(table, socket)) {
+    if (const TcpSocket* const other = other_end(table, socket)) {
       if (other->inode == 0) continue;  // closed: nobody is behind it
       if (std::ranges::any_of(
               ranks, [&](const RankSockets& rank) { return holds(rank.sockets, other->inode); }))

@@ -131,6 +131,15 @@ std::vector<TcpSocket> tcp_table(const std::string& process) {
   return sockets;
 }
 
+const TcpSocket* other_end(std::span<const TcpSocket> table, const TcpSocket& one) {
+  const auto at = std::ranges::find_if(table, [&](const TcpSocket& other) {
+    return other.local_port == one.remote_port && other.remote_port == one.local_port &&
+           other.state != TcpSocket::State::listening && other.local == one.remote &&
+           other.remote == one.local;
+  });
+  return at == table.end() ? nullptr : &*at;
+}
+
 OpenSockets open_sockets(const std::string& process) {
   OpenSockets sockets;
   const std::string path = fmt::format("/proc/{}/fd", process);

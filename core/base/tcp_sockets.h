@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,6 +42,8 @@ std::optional<std::uint64_t> parse_socket_inode(std::string_view link);
 
 /// All sockets of the network that `process` ("self" or its number) is in, whoever they belong to.
 std::vector<TcpSocket> tcp_table(const std::string& process);
+/// Of `table`, the socket that `one` is connected to; null where it is not on this host.
+const TcpSocket* other_end(std::span<const TcpSocket> table, const TcpSocket& one);
 /// Inode and descriptor of the sockets of a process, by inode.
 using OpenSockets = std::vector<std::pair<std::uint64_t, int>>;
 OpenSockets open_sockets(const std::string& process);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <numeric>
 
 #include "core/base/error.h"
@@ -11,6 +13,9 @@
 
 namespace lockstep {
 namespace {
+
+/// With more buffers, every two are compared no longer: tens of milliseconds.
+constexpr std::size_t kMostCompared = 4'096;
 
 /// Where a buffer lies, and when: steps first to last, bytes begin to end.
 struct Placed {
@@ -46,6 +51,63 @@ ArenaPlan place(std::span<const BufferLifetime> buffers,
     if (plan.bytes > most) return plan;
     placed.insert(std::ranges::upper_bound(placed, offset, {}, &Placed::begin),
                   {buffer.first, buffer.last, offset, offset + bytes});
+  }
+  return plan;
+}
+
+/// Free ranges of an arena without end.
+class FreeRanges {
+ public:
+  /// The lowest offset with `bytes` free bytes, which are free no longer.
+  std::size_t take(std::size_t bytes) {
+    auto range = ranges_.begin();
+    while (range->second - range->first < bytes) ++range;
+    const auto [begin, end] = *range;
+    const auto behind = ranges_.erase(range);
+    if (begin + bytes < end) ranges_.emplace_hint(behind, begin + bytes, end);
+    return begin;
+  }
+
+  void give_back(std::size_t begin, std::size_t end) {
+    auto behind = ranges_.lower_bound(begin);
+    if (behind != ranges_.end() && behind->first == end) {
+      end = behind->second;
+      behind = ranges_.erase(behind);
+    }
+    if (behind != ranges_.begin())
+      if (const auto before = std::prev(behind); before->second == begin) {
+        before->second = end;
+        return;
+      }
+    ranges_.emplace_hint(behind, begin, end);
+  }
+
+ private:
+  std::map<std::size_t, std::size_t> ranges_{{0, SIZE_MAX}};  // end by begin
+};
+
+/// What place() makes of buffers ordered by their first step, or, `backward` in time, by their last
+/// one with the latest first; without comparing every two.
+ArenaPlan place_in_time(std::span<const BufferLifetime> buffers, bool backward) {
+  const auto begins = [&](std::size_t i) { return backward ? -buffers[i].last : buffers[i].first; };
+  const auto ends = [&](std::size_t i) { return backward ? -buffers[i].first : buffers[i].last; };
+  std::vector<std::size_t> starting(buffers.size());
+  std::iota(starting.begin(), starting.end(), std::size_t{0});
+  std::erase_if(starting, [&](std::size_t i) { return buffers[i].bytes == 0; });
+  std::vector<std::size_t> ending = starting;
+  std::ranges::stable_sort(starting, {}, begins);
+  std::ranges::stable_sort(ending, {}, ends);
+  ArenaPlan plan;
+  plan.offsets.assign(buffers.size(), 0);
+  FreeRanges free;
+  auto over = ending.begin();
+  for (const std::size_t index : starting) {
+    for (; ends(*over) < begins(index); ++over)
+      free.give_back(plan.offsets[*over],
+                     plan.offsets[*over] + aligned_in_arena(buffers[*over].bytes));
+    const std::size_t bytes = aligned_in_arena(buffers[index].bytes);
+    plan.offsets[index] = free.take(bytes);
+    plan.bytes = std::max(plan.bytes, plan.offsets[index] + bytes);
   }
   return plan;
 }
@@ -132,6 +194,10 @@ class ArenaSearch {
 }  // namespace
 
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
+  if (buffers.size() > kMostCompared) {
+    ArenaPlan forward = place_in_time(buffers, false), backward = place_in_time(buffers, true);
+    return backward.bytes < forward.bytes ? backward : forward;
+  }
   const auto steps = [](const BufferLifetime& b) { return double(b.last - b.first + 1); };
   std::vector<std::size_t> order =
       largest_first(buffers, [](const BufferLifetime& b) { return b.bytes; });
@@ -157,8 +223,12 @@ std::vector<std::size_t> live_bytes(std::span<const BufferLifetime> buffers) {
   int steps = 0;
   for (const BufferLifetime& b : buffers) steps = std::max(steps, b.last + 1);
   std::vector<std::size_t> live(std::size_t(steps) + 1, 0);
-  for (const BufferLifetime& b : buffers)
-    for (int i = b.first; i <= b.last; ++i) live[std::size_t(i)] += aligned_in_arena(b.bytes);
+  for (const BufferLifetime& b : buffers) {
+    live[std::size_t(b.first)] += aligned_in_arena(b.bytes);
+    live[std::size_t(b.last) + 1] -= aligned_in_arena(b.bytes);
+  }
+  // Differences may wrap below 0, their sums do not.
+  std::inclusive_scan(live.begin(), live.end(), live.begin());
   return live;
 }
 
@@ -172,27 +242,33 @@ int busiest_step(std::span<const BufferLifetime> buffers) {
 }
 
 void verify(const ArenaPlan& plan, std::span<const BufferLifetime> buffers) {
-  std::vector<std::size_t> by_offset;
+  std::vector<std::size_t> starting;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     LOCKSTEP_CHECK(
         plan.offsets[i] % kArenaAlignment == 0 && plan.offsets[i] + buffers[i].bytes <= plan.bytes,
         InternalError,
         "arena: buffer {} lies outside the arena",
         i);
-    if (buffers[i].bytes > 0) by_offset.push_back(i);
+    if (buffers[i].bytes > 0) starting.push_back(i);
   }
-  std::ranges::sort(by_offset, {}, [&](std::size_t i) { return plan.offsets[i]; });
-  for (std::size_t n = 0; n < by_offset.size(); ++n) {
-    const std::size_t i = by_offset[n];
-    const std::size_t end = plan.offsets[i] + buffers[i].bytes;
-    for (std::size_t m = n + 1; m < by_offset.size() && plan.offsets[by_offset[m]] < end; ++m) {
-      const std::size_t j = by_offset[m];
-      LOCKSTEP_CHECK(buffers[i].last < buffers[j].first || buffers[j].last < buffers[i].first,
-                     InternalError,
-                     "arena: buffers {} and {} are alive together and overlap",
-                     std::min(i, j),
-                     std::max(i, j));
-    }
+  std::vector<std::size_t> ending = starting;
+  std::ranges::sort(starting, {}, [&](std::size_t i) { return buffers[i].first; });
+  std::ranges::sort(ending, {}, [&](std::size_t i) { return buffers[i].last; });
+  std::map<std::size_t, std::size_t> alive;  // buffer by offset: each ends before the next begins
+  const auto expect_apart = [&](std::size_t lower, std::size_t upper) {
+    LOCKSTEP_CHECK(plan.offsets[lower] + buffers[lower].bytes <= plan.offsets[upper],
+                   InternalError,
+                   "arena: buffers {} and {} are alive together and overlap",
+                   std::min(lower, upper),
+                   std::max(lower, upper));
+  };
+  auto over = ending.begin();
+  for (const std::size_t index : starting) {
+    for (; buffers[*over].last < buffers[index].first; ++over) alive.erase(plan.offsets[*over]);
+    const auto [at, is_new] = alive.try_emplace(plan.offsets[index], index);
+    if (!is_new) expect_apart(index, at->second);
+    if (at != alive.begin()) expect_apart(std::prev(at)->second, index);
+    if (std::next(at) != alive.end()) expect_apart(index, std::next(at)->second);
   }
 }
 

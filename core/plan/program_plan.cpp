@@ -48,6 +48,14 @@ class Planner {
   void new_buffer(ValueId value, int first) {
     plan_.buffer_of_value[std::size_t(value)] = int(plan_.buffers.size());
     plan_.buffers.push_back({graph_.value(value).type.bytes(), first, first});
+    last_use_of_buffer_.push_back(last_use_[std::size_t(value)]);
+  }
+
+  void share_buffer(ValueId value, ValueId shared) {
+    const int buffer = plan_.buffer_of_value[std::size_t(shared)];
+    plan_.buffer_of_value[std::size_t(value)] = buffer;
+    int& last = last_use_of_buffer_[std::size_t(buffer)];
+    last = std::max(last, last_use_[std::size_t(value)]);
   }
 
   void place_outputs(int index) {
@@ -56,7 +64,7 @@ class Planner {
       const ValueId output = node.outputs[i];
       if (graph_.value(output).accumulates_into >= 0) continue;
       if (const ValueId shared = shares_memory_with(node, int(i), index); shared != kNoValue)
-        plan_.buffer_of_value[std::size_t(output)] = plan_.buffer_of_value[std::size_t(shared)];
+        share_buffer(output, shared);
       else
         new_buffer(output, index);
     }
@@ -87,10 +95,7 @@ class Planner {
   /// No value that shares the buffer is read by a node after `index`.
   bool dead_after(ValueId value, int index) const {
     const int buffer = plan_.buffer_of_value[std::size_t(value)];
-    if (buffer < 0) return false;
-    for (std::size_t v = 0; v < plan_.buffer_of_value.size(); ++v)
-      if (plan_.buffer_of_value[v] == buffer && last_use_[v] > index) return false;
-    return true;
+    return buffer >= 0 && last_use_of_buffer_[std::size_t(buffer)] <= index;
   }
 
   void extend_lifetimes() {
@@ -130,7 +135,8 @@ class Planner {
 
   const Graph& graph_;
   MemoryReuse reuse_;
-  std::vector<int> last_use_;
+  std::vector<int> last_use_;            // by value
+  std::vector<int> last_use_of_buffer_;  // of the values placed so far
   ProgramPlan plan_;
 };
 

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <queue>
 #include <set>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/graph/rewrite.h"
@@ -88,12 +91,17 @@ class SegmentBytes {
     std::vector<double> kept(own_.size(), HUGE_VAL);  // up to each cut, as a checkpoint
     std::vector<std::size_t> last(own_.size(), 0);
     kept[0] = 0;
-    for (std::size_t to = 1; to <= end; ++to)
-      for (std::size_t from = 0; from < to; ++from) {
-        if (kept[from] + between(from, to) > peak || kept[from] + own_[to] >= kept[to]) continue;
-        kept[to] = kept[from] + own_[to];
-        last[to] = from;
-      }
+    // What a cut keeps and needs only grows with `to`: a cut too far back stays too far back.
+    using Reached = std::pair<double, std::size_t>;  // kept up to a cut, and the cut
+    std::priority_queue<Reached, std::vector<Reached>, std::greater<>> least;
+    for (std::size_t to = 1; to <= end; ++to) {
+      least.emplace(kept[to - 1], to - 1);
+      while (!least.empty() && least.top().first + between(least.top().second, to) > peak)
+        least.pop();
+      if (least.empty()) continue;
+      kept[to] = least.top().first + own_[to];
+      last[to] = least.top().second;
+    }
     if (kept[end] == HUGE_VAL) return std::nullopt;
     std::vector<std::size_t> chosen;
     for (std::size_t cut = last[end]; cut > 0; cut = last[cut]) chosen.push_back(cut);

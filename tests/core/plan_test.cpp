@@ -46,6 +46,35 @@ TEST(Arena, BuffersThatNeverMeetShareMemory) {
   EXPECT_EQ(plan_arena(buffers).bytes, 4096u);
 }
 
+/// As in a deep network: what forward makes, backward reads in the opposite order, and each step
+/// has something of its own.
+TEST(Arena, ThousandsOfBuffersOfADeepNetworkTakeNoMoreThanIsLive) {
+  constexpr int kLayers = 20'000;
+  std::vector<BufferLifetime> buffers;
+  for (int i = 0; i < kLayers; ++i) {
+    buffers.push_back({1000, i, 2 * kLayers - i});
+    buffers.push_back({256, i, i + 1});
+    buffers.push_back({256, 2 * kLayers - i - 1, 2 * kLayers - i});
+  }
+  const ArenaPlan plan = plan_arena(buffers);
+  EXPECT_NO_THROW(verify(plan, buffers));
+  EXPECT_LE(double(plan.bytes), 1.01 * double(arena_lower_bound(buffers)));
+}
+
+TEST(Arena, NoOverlapAmongThousandsOfRandomBuffers) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    std::vector<BufferLifetime> buffers;
+    for (std::uint64_t part = 0; buffers.size() < 5000; ++part)
+      for (const BufferLifetime& b : random_buffers(1000 * seed + part)) buffers.push_back(b);
+    ArenaPlan plan = plan_arena(buffers);
+    ASSERT_NO_THROW(verify(plan, buffers)) << "seed " << seed;
+    ASSERT_GE(plan.bytes, arena_lower_bound(buffers)) << "seed " << seed;
+    plan.offsets.back() = 0;  // where the first buffers of step 0 lie
+    buffers.back() = {1, 0, 0};
+    ASSERT_THROW(verify(plan, buffers), InternalError) << "seed " << seed;
+  }
+}
+
 struct Planned {
   Graph graph;
   FlatSpace space;

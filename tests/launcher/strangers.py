@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What strangers can do to a run of several ranks: find its ports, connect, write, and stay.
 
-strangers.py PROGRAM Strangers|StrangersOfHosts
+strangers.py PROGRAM Strangers|StrangersWhoStay|StrangersOfHosts
 
 Strangers         other users of the one host that a run is on
+StrangersWhoStay  the same, who hold connections to mpirun: needs root, to be another user, and is
+                  skipped (77) without
 StrangersOfHosts  a run on two hosts and a stranger on a third, all played by network namespaces:
                   needs root and ip, and is skipped (77) without
+
+A siege takes SIEGE_SECONDS of the environment, or 20.
 """
 import json
 import os
@@ -25,6 +29,9 @@ from supervised import is_rank, processes_with
 
 LISTENING = "0A"
 LOG_EVERY = 100
+SIEGE_S = float(os.environ.get("SIEGE_SECONDS", 20))
+NOBODY = 65534
+LAUNCHERS = ("mpirun", "orterun")
 # A byte that ended jobs, nothing, much, and what scanners send.
 ATTACKS = (b"O", b"", os.urandom(4096), b"\xff" * 64, b"GET / HTTP/1.0\r\n\r\n",
            b"\x00\x00\x00\x00\x7f\xff\xff\xff" * 8)
@@ -65,8 +72,8 @@ def write_to(port, content, host="127.0.0.1"):
 
 class Siege:
     """Strangers at every port of the processes whose command line holds `text`, as soon as it is
-    there: they write, and at ranks they stay. Who stays at Open MPI 4.1.4's mpirun with a part of
-    a message stops its work, which nothing here can change: there they leave."""
+    there: they write, and at ranks they stay. At the launcher they leave: they are the same user,
+    whom nobody keeps away (StrangersWhoStay has others)."""
     MAX_HELD = 300
 
     def __init__(self, text):
@@ -110,6 +117,58 @@ class Siege:
         self.held.append(stranger)
         if len(self.held) > self.MAX_HELD:
             self.held.pop(0).close()
+
+
+class Holders:
+    """Another user's processes that connect to every port of mpirun, as soon as it is there, send a
+    part of a message and stay; where they are cut off, they come again."""
+    EACH = 3
+
+    def __init__(self, text):
+        self.text, self.pids, self.ended, self.seen = text, [], threading.Event(), set()
+        self.thread = threading.Thread(target=self.go_on, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+        for pid in self.pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def go_on(self):
+        while not self.ended.is_set():
+            for pid in processes_with(self.text):
+                try:
+                    if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() not in LAUNCHERS:
+                        continue
+                    ports = set(listening_ports(pid))
+                except OSError:
+                    continue  # it has ended meanwhile
+                for port in ports - self.seen:
+                    self.seen.add(port)
+                    self.pids += [self.hold(port) for _ in range(self.EACH)]
+            time.sleep(0.01)
+
+    @staticmethod
+    def hold(port):
+        child = os.fork()
+        if child != 0:
+            return child
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=2) as stranger:
+                    stranger.settimeout(None)
+                    stranger.sendall(bytes(7))
+                    stranger.recv(1)
+            except OSError:
+                pass
+            time.sleep(0.2)
 
 
 class StrangersTest(ProgramTest):
@@ -190,7 +249,7 @@ class Strangers(StrangersTest):
         with Siege(str(self.folder / "run")) as siege:
             run = self.start(flags=["--ranks=2", "--timeout=5"])
             self.wait_for_step(100)
-            end = time.monotonic() + 20
+            end = time.monotonic() + SIEGE_S
             while time.monotonic() < end:
                 self.assertIsNone(run.poll(), self.said())
                 time.sleep(0.2)
@@ -218,6 +277,37 @@ class Strangers(StrangersTest):
             self.assertNotEqual(run.wait(60), 0)
         self.assertRegex(self.said(), rf"{name} \(process {os.getpid()} of user {os.getuid()}\) is "
                                       rf"connected to port {ports[1][0]} of rank 1")
+
+
+class StrangersWhoStay(StrangersTest):
+    def test_who_holds_a_part_of_a_message_does_not_hold_up_mpirun(self):
+        with Holders(str(self.folder / "run")) as holders:
+            run = self.start(flags=["--ranks=2"])
+            self.wait_for_step(100)
+            end = time.monotonic() + SIEGE_S
+            while time.monotonic() < end:
+                self.assertIsNone(run.poll(), self.said())
+                time.sleep(0.2)
+            self.wait_for_step(self.steps() + 300)
+            self.assertTrue(holders.pids, "nobody was attacked")
+            run.send_signal(signal.SIGTERM)
+            self.assertEqual(run.wait(60), 75, self.said())
+            self.assertTrue(list((self.folder / "run/checkpoints").glob("step_*/manifest.json")))
+
+    def test_a_killed_rank_is_replaced_under_siege(self):
+        with Holders(str(self.folder / "run")) as holders:
+            run = self.start(command="run", flags=["--ranks=2", "--checkpoint-every=50"])
+            self.wait_for_step(200)
+            old = self.ranks()
+            os.kill(old[1], signal.SIGKILL)
+            deadline = time.monotonic() + 90
+            while len(self.ranks()) != 2 or set(self.ranks()) & set(old):
+                self.assertLess(time.monotonic(), deadline, self.said())
+                time.sleep(0.1)
+            self.wait_for_step(self.steps() + 300)
+            self.assertTrue(holders.pids, "nobody was attacked")
+            run.send_signal(signal.SIGTERM)
+            self.assertEqual(run.wait(60), 75, self.said())
 
 
 # Of each: the two hosts of the run share a link, and the stranger has one to the first of them.
@@ -297,10 +387,16 @@ exec ip netns exec $host unshare --uts /bin/sh -c 'hostname $0; exec /bin/sh -c 
         self.assertTrue(ports, "on two hosts ranks are to talk by TCP")
         self.assertEqual(self.from_afar(ports), [], "a host that is none of the job's is let in")
         launchers = {port for pid in processes_with(str(self.folder / "run"))
-                     if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() in ("mpirun", "orterun")
+                     if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() in LAUNCHERS
                      for port in self.open_ports(pid)}
-        self.from_afar(sorted(launchers))
+        end = time.monotonic() + SIEGE_S
+        while time.monotonic() < end:
+            self.assertEqual(self.from_afar(ports), [])
+            self.from_afar(sorted(launchers))
+            self.assertIsNone(run.poll(), self.said())
         self.wait_for_step(self.steps() + 300)
+        steps = self.steps_logged()
+        self.assertEqual(steps, list(range(LOG_EVERY, steps[-1] + 1, LOG_EVERY)))
         self.expect_the_watchdog_is_on(run)
 
 
@@ -314,6 +410,9 @@ def can_make_hosts():
 
 
 if __name__ == "__main__":
+    if sys.argv[-1] == "StrangersWhoStay" and os.geteuid() != 0:
+        print("needs root, to be another user")
+        sys.exit(77)
     if sys.argv[-1] == "StrangersOfHosts" and not can_make_hosts():
         print("needs root and network namespaces (ip netns)")
         sys.exit(77)

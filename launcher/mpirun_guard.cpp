@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/mpirun_guard.h"
+
+#include <algorithm>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "parallel/listener_guard.h"
+
+namespace lockstep {
+namespace {
+
+/// mpirun opens its ports within a second; a loaded machine takes longer.
+constexpr std::chrono::seconds kOpening{5};
+constexpr std::chrono::milliseconds kWhileOpening{20}, kLater{1000};
+
+int descriptor_of(const OpenSockets& sockets, std::uint64_t inode) {
+  const auto at = std::ranges::lower_bound(sockets, inode, {}, &OpenSockets::value_type::first);
+  return at != sockets.end() && at->first == inode ? at->second : -1;
+}
+
+std::vector<IpAddress> own_addresses() {
+  std::vector<IpAddress> addresses;
+  for (const NetworkInterface& one : network_interfaces()) addresses.push_back(one.address);
+  return addresses;
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> strangers_at(std::span<const TcpSocket> table,
+                                        const OpenSockets& sockets,
+                                        std::uint32_t user,
+                                        std::span<const IpAddress> own_addresses) {
+  const auto listens_at = [&](const TcpSocket& one) {
+    return std::ranges::any_of(table, [&](const TcpSocket& other) {
+      return other.state == TcpSocket::State::listening && other.local_port == one.local_port &&
+             other.of_ipv6 == one.of_ipv6 && holds(sockets, other.inode);
+    });
+  };
+  std::vector<std::uint64_t> strangers;
+  for (const TcpSocket& one : table) {
+    if (one.state != TcpSocket::State::connected || !holds(sockets, one.inode)) continue;
+    if (!listens_at(one)) continue;
+    const TcpSocket* const other = other_end(table, one);
+    const bool here = one.remote.is_loopback() ||
+                      std::ranges::find(own_addresses, one.remote) != own_addresses.end();
+    if (other != nullptr ? other->user != user : !here) strangers.push_back(one.inode);
+  }
+  return strangers;
+}
+
+MpirunGuard::MpirunGuard(pid_t launcher)
+    : launcher_(launcher), process_(int(syscall(SYS_pidfd_open, launcher, 0))) {}
+
+MpirunGuard::~MpirunGuard() {
+  if (process_ >= 0) close(process_);
+}
+
+int MpirunGuard::take(int descriptor) const {
+  return int(syscall(SYS_pidfd_getfd, process_, descriptor, 0));
+}
+
+void MpirunGuard::look() {
+  const auto now = Clock::now();
+  if (process_ < 0 || now < next_) return;
+  next_ = now + (now - started_ < kOpening ? kWhileOpening : kLater);
+  const std::string name = std::to_string(launcher_);
+  const OpenSockets sockets = open_sockets(name);
+  if (sockets.empty()) return;
+  const std::vector<TcpSocket> table = tcp_table(name);
+  const std::vector<IpAddress> own = own_addresses();
+  for (const TcpSocket& socket : table) {
+    if (!socket.is_open_to_others() || !holds(sockets, socket.inode)) continue;
+    if (std::ranges::find(guarded_, socket.inode) != guarded_.end()) continue;
+    const int listener = take(descriptor_of(sockets, socket.inode));
+    if (listener < 0) continue;
+    admit_only(listener, own);
+    close(listener);
+    guarded_.push_back(socket.inode);
+  }
+  for (const std::uint64_t inode : strangers_at(table, sockets, geteuid(), own)) {
+    const int connection = take(descriptor_of(sockets, inode));
+    if (connection < 0) continue;
+    shutdown(connection, SHUT_RDWR);
+    close(connection);
+  }
+}
+
+int MpirunGuard::pause_ms() const {
+  if (process_ < 0) return int(kLater.count());
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next_ - Clock::now());
+  return std::clamp(int(left.count()) + 1, 1, int(kLater.count()));
+}
+
+}  // namespace lockstep
