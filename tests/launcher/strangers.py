@@ -158,17 +158,25 @@ class Holders:
         child = os.fork()
         if child != 0:
             return child
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-        while True:
+        try:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            while True:
+                Holders.stay(port)
+                time.sleep(0.2)
+        finally:
+            os._exit(1)
+
+    @staticmethod
+    def stay(port):
+        with socket.socket() as stranger:
             try:
-                with socket.create_connection(("127.0.0.1", port), timeout=2) as stranger:
-                    stranger.settimeout(None)
-                    stranger.sendall(bytes(7))
-                    stranger.recv(1)
+                # As bytes: what Python would load for a text may not be nobody's to read.
+                stranger.connect((b"127.0.0.1", port))
+                stranger.sendall(bytes(7))
+                stranger.recv(1)
             except OSError:
-                pass
-            time.sleep(0.2)
+                pass  # the port is closed, or the connection was cut
 
 
 class StrangersTest(ProgramTest):
