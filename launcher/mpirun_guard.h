@@ -44,7 +44,7 @@ class MpirunGuard {
   int take(int descriptor) const;
 
   pid_t launcher_;
-  int process_;  // of pidfd_open(2), or -1
+  int process_;                         // of pidfd_open(2), or -1
   std::vector<std::uint64_t> guarded_;  // listeners, by inode
   Clock::time_point started_ = Clock::now(), next_ = started_;
 };
