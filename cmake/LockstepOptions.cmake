@@ -48,6 +48,24 @@ target_compile_options(lockstep_warnings INTERFACE
 # Bits are promised: a*b+c may become one FMA only where the code says so.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
+# Two builds of a commit have the same bytes, whatever folders they are made in: paths in messages start at the
+# source folder. Debug information names whole paths where somebody debugs, with sanitizers among them. Of
+# several options that match, the last counts.
+lockstep_host_options(path_maps
+  -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${PROJECT_BINARY_DIR}/=build/)
+if(NOT LOCKSTEP_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  lockstep_host_options(debug_path_maps
+    -fdebug-prefix-map=${PROJECT_SOURCE_DIR}=. -fdebug-prefix-map=${PROJECT_BINARY_DIR}=./build)
+  list(APPEND path_maps ${debug_path_maps})
+endif()
+add_compile_options(${path_maps})
+# D: neither times nor users in archives. Some builds of binutils write them otherwise.
+foreach(language CXX CUDA)
+  set(CMAKE_${language}_ARCHIVE_CREATE "<CMAKE_AR> qcD <TARGET> <LINK_FLAGS> <OBJECTS>")
+  set(CMAKE_${language}_ARCHIVE_APPEND "<CMAKE_AR> qD <TARGET> <LINK_FLAGS> <OBJECTS>")
+  set(CMAKE_${language}_ARCHIVE_FINISH "<CMAKE_RANLIB> -D <TARGET>")
+endforeach()
+
 if(LOCKSTEP_SANITIZE)
   # GCC 12 takes std::regex for uninitialised under sanitizers.
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)

@@ -134,7 +134,7 @@ std::string bash_completion(std::span<const DeclaredCommand> commands) {
     if (command.name == "train") train = bash_flags(command);
     add_scope(command, command.name, declared, values);
   }
-  return kBashHead + fmt::format("_lockstep_commands='{}--help --version'\n", names) +
+  return kBashHead + fmt::format("_lockstep_commands='{}--help'\n", names) +
          fmt::format("_lockstep_train_flags='{}'\n\n", train) +
          "_lockstep_declared() {\n  case $1 in\n" + declared + "    *) return 1 ;;\n  esac\n}\n\n" +
          "_lockstep_value() {\n  case $1 in\n" + values + "    *) return 1 ;;\n  esac\n}\n\n" +

@@ -17,6 +17,7 @@
 #include "launcher/run_command.h"
 #include "launcher/scale_command.h"
 #include "launcher/train_command.h"
+#include "launcher/version/version_command.h"
 
 namespace lockstep {
 namespace {
@@ -41,6 +42,7 @@ constexpr Command kAllCommands[] = {
     {"help", "the flags of a command: lockstep help train", help_command},
     {"completion", "a script with which bash, zsh or fish completes words", completion_command},
     {"man", "", man_command},
+    {"--version", "", version_command},
 };
 
 }  // namespace
@@ -63,6 +65,11 @@ void declare_program(CLI::App& app) {
       "Trains neural networks data-parallel, with the same bits on any number of ranks.");
   app.add_flag_callback(
       "--version", [] {}, "print the version");
+  app.add_flag_callback(
+      "--json",
+      [] {},
+      "behind --version: one JSON object about the build, the libraries it has loaded, and an SBOM "
+      "(SPDX)");
   for (const Command& command : kAllCommands)
     if (!command.summary.empty())
       app.add_subcommand(std::string(command.name), std::string(command.summary))

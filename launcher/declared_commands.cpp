@@ -114,6 +114,10 @@ std::vector<DeclaredCommand> declared_commands() {
   for (DeclaredCommand& command : commands)
     if (command.name == "help")
       for (const DeclaredCommand& other : commands) command.words.words.push_back(other.name);
+  const Command& version = find_command("--version");
+  read_declarations(version.run, [&](CLI::App& app) {
+    commands.push_back(declared(std::string(version.name), "print the version", app));
+  });
   return commands;
 }
 

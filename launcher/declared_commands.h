@@ -31,7 +31,8 @@ struct DeclaredCommand {
   std::vector<DeclaredCommand> parts;
 };
 
-/// Every command that is listed, with what it declares; its parts are declared likewise.
+/// Every command that is listed, and --version, with what it declares; its parts are declared
+/// likewise.
 std::vector<DeclaredCommand> declared_commands();
 
 /// Calls `read` with the name behind "lockstep " ("bench model"), the summary and the declarations

@@ -83,7 +83,6 @@ std::string fish_completion(std::span<const DeclaredCommand> commands) {
         fmt::format("complete -c lockstep -n \"{}\" -a {} -d {}\n", when, word, fish_text(help));
   };
   lines += "complete -c lockstep -n \"__lockstep_at 1\" -l help\n";
-  lines += "complete -c lockstep -n \"__lockstep_at 1\" -l version\n";
   for (const DeclaredCommand& command : commands) {
     add_word("__lockstep_at 1", command.name, command.summary);
     const std::string on = fmt::format("__lockstep_on {}", fish_text(command.name));

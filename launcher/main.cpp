@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <exception>
 #include <fcntl.h>
-#include <iostream>
 #include <new>
 #include <string>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include "core/base/error.h"
 #include "launcher/command_table.h"
 #include "launcher/error_meeting.h"
-#include "launcher/host_facts.h"
 #include "launcher/memory_words.h"
 #include "launcher/standard_output.h"
 #include "launcher/uncaught.h"
@@ -24,10 +22,6 @@ int run(const std::vector<std::string>& arguments) {
     throw lockstep::ConfigError("no command given", "lockstep train, or lockstep --help");
   const std::string& command = arguments[0];
   if (command == "--help" || command == "-h") return lockstep::help_command({});
-  if (command == "--version") {
-    std::cout << "lockstep " << lockstep::lockstep_version() << std::endl;
-    return 0;
-  }
   return lockstep::find_command(command).run({arguments.begin() + 1, arguments.end()});
 }
 

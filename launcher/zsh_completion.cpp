@@ -97,7 +97,7 @@ std::string zsh_completion(std::span<const DeclaredCommand> commands) {
          fmt::format("  train=(\n{}  )\n", train) +
          "  if (( CURRENT == 2 )); then\n"
          "    _describe -t commands command commands\n"
-         "    compadd -- --help --version\n"
+         "    compadd -- --help\n"
          "    return\n"
          "  fi\n"
          "  local scope=$words[2]\n"

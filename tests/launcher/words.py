@@ -101,6 +101,7 @@ class Words(ProgramTest):
             "lockstep report f": {"folder"},
             "lockstep help eval": {"evaluate"},
             "lockstep completion -": {"bash", "zsh", "fish"},
+            "lockstep --version --js": {"--json"},
             "lockstep nonsense --x": set(),
         }
         for line, offered in zip(cases, self.completed(*cases)):

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/version/version_command.h"
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/matrix_library.h"
+#include "kernels/cuda/cuda_build.h"
+#include "launcher/command_line.h"
+#include "launcher/host_facts.h"
+#include "launcher/nvidia/nvidia_library.h"
+#include "launcher/version/build_record.h"
+#include "launcher/version/loaded_libraries.h"
+#include "launcher/version/sbom.h"
+#include "parallel/nccl/nccl_communicator.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json build_json(const BuildRecord& record) {
+  return {{"version", record.version},
+          {"commit", record.commit},
+          {"commit_time", record.time},
+          {"build_type", record.build_type},
+          {"compiler", record.compiler},
+          {"system", record.system},
+          {"flags", record.flags}};
+}
+
+/// Sets `json[name]` to what `ask` returns; where the machine lacks it, "error" to why.
+void find_out(Json& json, const char* name, const std::function<std::string()>& ask) {
+  try {
+    json[name] = ask();
+  } catch (const std::exception& error) {
+    json["error"] = error.what();
+  }
+}
+
+Json cpu_json(const BuildRecord& record) {
+  Json json{{"library", cpu::matrix_library()},
+            {"instruction_sets", {{"avx2", record.avx2_flags}, {"avx512", record.avx512_flags}}}};
+  find_out(json, "used", [] { return std::string(name_of(cpu::isa())); });
+  find_out(json, "bf16_products", [] { return std::string(name_of(cpu::bf16_products())); });
+  return json;
+}
+
+/// Opens what a run on a GPU would open, so that it is among the loaded libraries.
+Json cuda_json() {
+  const CudaFacts facts = cuda_build();
+  Json json{{"built", facts.absent_because.empty()}};
+  if (!facts.absent_because.empty()) {
+    json["because"] = facts.absent_because;
+    return json;
+  }
+  json["runtime"] =
+      fmt::format("{}.{}", facts.runtime_version / 1000, facts.runtime_version % 1000 / 10);
+  json["architectures"] = facts.architectures;
+  NvidiaLibrary("", "libcuda.so.1");  // stays open
+  find_out(json, "found", [] { return cuda_libraries().versions; });
+  return json;
+}
+
+Json backends_json(const BuildRecord& record) {
+  Json mpi{{"built", !record.mpi_version.empty()}}, nccl{{"built", !record.nccl_version.empty()}};
+  if (!record.mpi_version.empty()) mpi["headers"] = record.mpi_version;
+  if (!record.nccl_version.empty()) {
+    nccl["headers"] = record.nccl_version;
+    find_out(nccl, "found", nccl_version);
+  }
+  return {{"cpu", cpu_json(record)}, {"cuda", cuda_json()}, {"mpi", mpi}, {"nccl", nccl}};
+}
+
+Json libraries_json(const BuildRecord& record, const std::vector<LoadedLibrary>& loaded) {
+  Json list = Json::array();
+  for (const LoadedLibrary& library : loaded) {
+    Json json{{"name", library.name}, {"file", library.file}};
+    if (!library.version.empty()) json["version"] = library.version;
+    if (const Dependency* const package = dependency_of(record, library))
+      json["package"] = package->name;
+    list.push_back(json);
+  }
+  return list;
+}
+
+Json everything() {
+  const BuildRecord& record = build_record();
+  Json backends = backends_json(record);
+  const std::vector<LoadedLibrary> loaded = loaded_libraries();
+  return {{"lockstep", build_json(record)},
+          {"backends", backends},
+          {"libraries", libraries_json(record, loaded)},
+          {"sbom", sbom(record, loaded)}};
+}
+
+}  // namespace
+
+int version_command(const std::vector<std::string>& arguments) {
+  CLI::App app("Prints the version of the program.", "lockstep --version");
+  bool json = false;
+  app.add_flag(
+      "--json",
+      json,
+      "prints one JSON object: the build, the libraries it has loaded, and an SBOM (SPDX)");
+  if (print_help(parse_command_line(app, arguments))) return 0;
+  if (json)
+    std::cout << everything().dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
+  else
+    std::cout << "lockstep " << lockstep_version() << std::endl;
+  return 0;
+}
+
+}  // namespace lockstep
