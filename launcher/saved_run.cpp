@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/data/image_folder.h"
 #include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
@@ -18,7 +19,6 @@
 #include "launcher/command_line.h"
 #include "launcher/error_meeting.h"
 #include "launcher/open_data.h"
-#include "launcher/predict/fields.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/saved_weights.h"
 #include "launcher/split_arguments.h"
@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 
 /// What is kept of a text and of tokens for validation where no flag says.
 constexpr double kTextFraction = 0.1;
-constexpr int kMaxWarning = 1000;  // characters of what a file says
+constexpr std::size_t kMaxWarning = 1000;  // bytes of what a file says
 
 bool is_there(const fs::path& file) {
   std::error_code error;
@@ -338,7 +338,7 @@ void warn_of_slow_operators(const Backend& backend) {
 void warn_of_skipped(const data::Dataset& data) {
   const data::SkippedRecords skipped = data.skipped_records();
   for (const std::string& what : skipped.first)
-    print_warning(fmt::format("skipped: {}", shown(what, kMaxWarning)), 0);
+    print_warning(fmt::format("skipped: {}", printable(what, kMaxWarning)), 0);
   if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
     print_warning(fmt::format("skipped: {} more", more), 0);
 }
