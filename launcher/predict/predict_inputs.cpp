@@ -112,7 +112,7 @@ void PredictedInputs::finish() const {
 }
 
 void predict_images(const PredictionJob& job) {
-  data::ImageReader reader(*job.run.trained.image);
+  data::ImageReader reader(*job.run.trained.image, job.run.flags.max_pixels);
   SampleBatch batch(job, std::int64_t(job.files.size()));
   for (const NamedFile& file : job.files)
     job.inputs.attempt([&] {
