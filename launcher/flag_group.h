@@ -37,8 +37,7 @@ class FlagGroup {
                      std::int64_t least,
                      const std::string& help,
                      std::int64_t most = kMaxCount) {
-    return finish(app_.add_option(name, value, help), "N")
-        ->check(whole_number(name, least, most));
+    return finish(app_.add_option(name, value, help), "N")->check(whole_number(name, least, most));
   }
   CLI::Option* whole_or_auto(const std::string& name,
                              std::string& value,

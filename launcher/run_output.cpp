@@ -33,6 +33,10 @@ void print_resume(Console& console, const ResumeRecord& resumed) {
   console.line(fmt::format("resume     {}, {} steps done", resumed.path, resumed.step));
   for (const std::string& line : resumed.overridden)
     console.line(fmt::format("changed    {}", line));
+  if (!resumed.overridden.empty())
+    console.line(
+        "           the next checkpoint keeps it; a --resume from before that one needs the flags "
+        "again");
 }
 
 std::string schedule_words(const LrSchedule& schedule) {

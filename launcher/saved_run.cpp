@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 
 #include "core/base/error.h"
@@ -77,57 +78,57 @@ bool typed(const std::vector<std::string>& flags, std::string_view name) {
   });
 }
 
-/// Flags of train that mean nothing once a model is trained; `fixed` are more of them.
-void refuse_training(const std::vector<std::string>& flags,
-                     const std::string& command,
-                     std::initializer_list<std::string_view> fixed) {
-  const auto refuse = [&](std::string_view refused) {
-    LOCKSTEP_CHECK(!typed(flags, refused),
-                   ConfigError,
-                   "{} has no meaning with {}: the model is taken as it is",
-                   refused,
-                   command);
-  };
-  for (const std::string_view refused : {"--init-skip",
-                                         "--freeze",
-                                         "--ranks",
-                                         "--profile",
-                                         "--steps",
-                                         "--epochs",
-                                         "--out",
-                                         "--samples",
-                                         "--out",
-                                         "--lr",
-                                         "--optimizer",
-                                         "--force",
-                                         "--config",
-                                         "--resume",
-                                         "--resume-override"})
-    refuse(refused);
-  for (const std::string_view refused : fixed) refuse(refused);
-}
+constexpr std::string_view kSeed = "--seed";
+
+/// Flags of train that mean nothing once a model is trained.
+constexpr std::string_view kOfTraining[] = {"--init-skip",
+                                            "--freeze",
+                                            "--ranks",
+                                            "--profile",
+                                            "--steps",
+                                            "--epochs",
+                                            "--out",
+                                            "--samples",
+                                            "--lr",
+                                            "--optimizer",
+                                            "--force",
+                                            "--config",
+                                            "--resume",
+                                            "--resume-override"};
 
 /// What is fixed where a run says what the model is and how its samples are made.
+constexpr std::string_view kOfTheModel[] = {"--init",
+                                            "--model",
+                                            "--hidden",
+                                            "--stem",
+                                            "--layers",
+                                            "--heads",
+                                            "--width",
+                                            "--bias",
+                                            "--tied-head",
+                                            "--gelu",
+                                            "--image-size",
+                                            "--task",
+                                            "--label-column",
+                                            "--drop",
+                                            "--id-column",
+                                            "--categorical"};
+
+void refuse(const std::vector<std::string>& flags,
+            const std::string& command,
+            std::span<const std::string_view> refused) {
+  for (const std::string_view flag : refused)
+    LOCKSTEP_CHECK(!typed(flags, flag),
+                   ConfigError,
+                   "{} has no meaning with {}: the model is taken as it is",
+                   flag,
+                   command);
+}
+
 void refuse_other_model(const std::vector<std::string>& flags, const std::string& command) {
-  refuse_training(flags,
-                  command,
-                  {"--init",
-                   "--model",
-                   "--hidden",
-                   "--stem",
-                   "--layers",
-                   "--heads",
-                   "--width",
-                   "--bias",
-                   "--tied-head",
-                   "--gelu",
-                   "--image-size",
-                   "--task",
-                   "--label-column",
-                   "--drop",
-                   "--id-column",
-                   "--categorical"});
-  LOCKSTEP_CHECK(!typed(flags, "--seed"),
+  refuse(flags, command, kOfTraining);
+  refuse(flags, command, kOfTheModel);
+  LOCKSTEP_CHECK(!typed(flags, kSeed),
                  ConfigError,
                  "--seed cannot be combined with {} --from: the run's own seed has chosen its "
                  "validation part, and another would choose training samples as well",
@@ -200,7 +201,7 @@ data::Preprocessing record_of(TrainFlags flags, bool has_fraction) {
 
 SavedRun open_weights_file(const std::vector<std::string>& flags, const std::string& command) {
   std::error_code error;
-  refuse_training(flags, command, {});
+  refuse(flags, command, kOfTraining);
   SavedRun run;
   run.flags = parse_train_flags(flags);
   for (const char* needed : {"--model", "--data"})
@@ -276,6 +277,14 @@ std::shared_ptr<const data::Dataset> open_own_part(const SavedRun& run, const da
 }
 
 }  // namespace
+
+std::vector<std::string_view> refused_train_flags(WeightsFile file) {
+  std::vector<std::string_view> flags(std::begin(kOfTraining), std::end(kOfTraining));
+  if (file == WeightsFile::allowed) return flags;
+  flags.insert(flags.end(), std::begin(kOfTheModel), std::end(kOfTheModel));
+  flags.push_back(kSeed);
+  return flags;
+}
 
 SavedRunRequest parse_saved_run(CLI::App& app,
                                 const std::vector<std::string>& arguments,

@@ -51,8 +51,8 @@ struct MemoryTable {
   /// All that Lockstep reserves, as far as it is known: everything but `context`.
   std::uint64_t planned() const;
   /// Of planned(), what is reserved on the device, which memory_limit limits: all but `snapshot`,
-  /// `loader` and `image_decoding`, which lie in host memory. Where the device is the processor itself, both share
-  /// one memory, and planned() has to fit it.
+  /// `loader` and `image_decoding`, which lie in host memory. Where the device is the processor
+  /// itself, both share one memory, and planned() has to fit it.
   std::uint64_t on_device() const;
   /// All that is known.
   std::uint64_t total() const;

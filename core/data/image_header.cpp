@@ -18,7 +18,7 @@ namespace {
 constexpr int kMaxSegments = 4096;
 /// Bytes between segments, which do not belong there.
 constexpr int kMaxStrayBytes = 1 << 16;
-constexpr int kThreads = 8;  // a file server answers several at once
+constexpr int kHeaderReaders = 8;  // a file server answers several at once
 constexpr int kMaxComponents = 4;
 constexpr int kBlock = 8;
 
@@ -115,7 +115,7 @@ std::optional<ImageHeader> read_png(Bytes& bytes, std::uint64_t file_bytes) {
   constexpr std::uint64_t kLargest = 0x7fffffff;
   const std::uint64_t width = bytes.number(16, 4), height = bytes.number(20, 4);
   if (width > kLargest || height > kLargest) return std::nullopt;
-  return ImageHeader{{int(width), int(height)}, file_bytes + width * height * 3};
+  return ImageHeader{{int(width), int(height)}, file_bytes + width * height * 3 + height * sizeof(void*)};
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ std::vector<std::uint64_t> largest_decodings(std::int64_t count,
   const std::int64_t read = std::min(count, kReadHeaders);
   std::vector<std::uint64_t> bytes(std::size_t(read));
   const auto look = [&](std::int64_t thread) {
-    for (std::int64_t i = thread; i < read; i += kThreads) {
+    for (std::int64_t i = thread; i < read; i += kHeaderReaders) {
       // `count` is far below 2^50.
       const std::optional<ImageHeader> header = read_image_header(path(i * count / read));
       if (header && std::int64_t{header->size.width} * header->size.height <= max_pixels)
@@ -146,7 +146,7 @@ std::vector<std::uint64_t> largest_decodings(std::int64_t count,
   };
   {
     std::vector<std::jthread> helpers;
-    for (int t = 1; t < std::min<std::int64_t>(kThreads, read); ++t) helpers.emplace_back(look, t);
+    for (int t = 1; t < std::min<std::int64_t>(kHeaderReaders, read); ++t) helpers.emplace_back(look, t);
     look(0);
   }
   std::ranges::sort(bytes, std::ranges::greater{});

@@ -174,10 +174,8 @@ class Packer {
   void decode_block(const ImageFolder& folder, std::int64_t first, std::int64_t count) {
     const auto part = [&](int thread) {
       for (std::int64_t i = thread; i < count; i += options_.threads)
-        decode(folder.path(first + i),
-               options_,
-               work_[std::size_t(thread)],
-               block_[std::size_t(i)]);
+        decode(
+            folder.path(first + i), options_, work_[std::size_t(thread)], block_[std::size_t(i)]);
     };
     std::vector<std::jthread> helpers;
     for (int t = 1; t < options_.threads; ++t) helpers.emplace_back(part, t);

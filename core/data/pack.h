@@ -13,7 +13,7 @@ struct PackOptions {
   int short_side = 256;  ///< larger pictures are shrunk to it, smaller ones stay
   int threads = 1;
   std::int64_t max_pixels = kDefaultMaxPixels;  ///< files with more are refused
-  bool skip_bad_samples = false;  ///< leave out what cannot be decoded
+  bool skip_bad_samples = false;                ///< leave out what cannot be decoded
   /// Told now and then how many samples are done.
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
 };

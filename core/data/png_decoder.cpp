@@ -35,10 +35,8 @@ class PngDecoder final : public ImageDecoder {
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
     LOCKSTEP_CHECK(info_ != nullptr, OutOfMemory, "png: no memory for a decoder");
     if (!read_header()) fail();
-    check_image_size(name_,
-                     png_get_image_width(png_, info_),
-                     png_get_image_height(png_, info_),
-                     max_pixels);
+    check_image_size(
+        name_, png_get_image_width(png_, info_), png_get_image_height(png_, info_), max_pixels);
     check_justified();
     return {int(png_get_image_width(png_, info_)), int(png_get_image_height(png_, info_))};
   }

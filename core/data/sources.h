@@ -112,7 +112,7 @@ struct OpenOptions {
   /// Chooses validation rows and keys crops. Glyphs are the same for every seed, as mnist and
   /// cifar10 are, so that runs compare.
   std::uint64_t seed = 1;
-  int image_size = 224;         ///< of images and packed: see ImageOptions
+  int image_size = 224;                         ///< of images and packed: see ImageOptions
   std::int64_t max_pixels = kDefaultMaxPixels;  ///< of images: see ImageOptions
   double resized_crop = 0;      ///< of images and packed; ConfigError for other sources
   std::int64_t context = 0;     ///< text, tokens: tokens of a sample

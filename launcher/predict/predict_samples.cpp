@@ -94,7 +94,8 @@ class LabelledBatch {
       return true;
     } catch (const DataError& problem) {
       if (!run_.flags.options.skip_bad_samples) throw;
-      print_warning(fmt::format("sample {} is skipped: {}", index, printable(problem.what(), 1000)), 0);
+      print_warning(fmt::format("sample {} is skipped: {}", index, printable(problem.what(), 1000)),
+                    0);
       return false;
     }
   }

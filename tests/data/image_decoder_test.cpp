@@ -208,7 +208,8 @@ TEST(ImageDecoder, RefusesGiantsBeforeAllocating) {
     jpeg[at + 1] = char(60000 & 0xff);
   }
   EXPECT_THAT(error(jpeg),
-              HasSubstr("a file: the header says 60000x60000 pixels, 3600000000 in all; expected at most 178956970"));
+              HasSubstr("a file: the header says 60000x60000 pixels, 3600000000 in all; expected "
+                        "at most 178956970"));
 
   std::string png = png_file(gradient(8, 8, 3));
   for (const std::size_t at : {16u, 20u}) png.replace(at, 4, std::string("\x00\x00\xea\x60", 4));
@@ -216,7 +217,8 @@ TEST(ImageDecoder, RefusesGiantsBeforeAllocating) {
   const auto sum = crc32(0, reinterpret_cast<const Bytef*>(png.data()) + 12, 17);
   for (int i = 0; i < 4; ++i) png[std::size_t(29 + i)] = char(sum >> (24 - 8 * i));
   EXPECT_THAT(error(png),
-              HasSubstr("a file: the header says 60000x60000 pixels, 3600000000 in all; expected at most 178956970"));
+              HasSubstr("a file: the header says 60000x60000 pixels, 3600000000 in all; expected "
+                        "at most 178956970"));
 }
 
 TEST(ImageDecoder, TheLimitOfPixelsIsASetting) {
@@ -248,8 +250,9 @@ TEST(JpegDecoder, RefusesMoreScansThanEncodersWrite) {
   // The next file is none of that one's business.
   AnyImageDecoder decoder;
   const std::string bad = with_more_scans(file, 300);
-  EXPECT_THROW(decoder.decode(whole(decoder.open("bad", bytes_of(bad))), {8, 8}, DecodeScale::exact),
-               DataError);
+  EXPECT_THROW(
+      decoder.decode(whole(decoder.open("bad", bytes_of(bad))), {8, 8}, DecodeScale::exact),
+      DataError);
   EXPECT_NO_THROW(
       decoder.decode(whole(decoder.open("good", bytes_of(file))), {8, 8}, DecodeScale::exact));
 }
