@@ -26,9 +26,13 @@ std::string quoted_csv_field(std::string_view text) {
   return field + '"';
 }
 
+std::string csv_field(std::string_view text) {
+  const bool plain = text.find_first_of(",\"\r\n") == std::string_view::npos;
+  return plain ? std::string(text) : quoted_csv_field(text);
+}
+
 std::string csv_name(std::string_view text) {
-  std::string field = looks_like_formula(text) ? "'" + std::string(text) : std::string(text);
-  return field.find_first_of(",\"\r\n") == std::string::npos ? field : quoted_csv_field(field);
+  return csv_field(looks_like_formula(text) ? "'" + std::string(text) : std::string(text));
 }
 
 }  // namespace lockstep

@@ -191,7 +191,7 @@ void PredictionWriter::write(const PredictionSource& source, const TextPredictio
     out_ << csv_name(name_of(source)) << "," << text.tokens;
     out_ << (text.loss ? fmt::format(",{:.9g},{:.9g}", *text.loss, std::exp(*text.loss)) : ",,");
     for (const std::size_t i : indices)
-      out_ << fmt::format(",{},{:.9g}", csv_name(output_name(trained_, i)), answers[i]);
+      out_ << fmt::format(",{},{:.9g}", csv_field(output_name(trained_, i)), answers[i]);
     out_ << "\r\n";
     return;
   }

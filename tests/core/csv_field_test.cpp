@@ -26,6 +26,8 @@ TEST(CsvField, WhatWouldEndAFieldIsQuoted) {
   EXPECT_EQ(csv_name("two\nlines"), "\"two\nlines\"");
   EXPECT_EQ(csv_name("6\" disk"), "\"6\"\" disk\"");
   EXPECT_EQ(quoted_csv_field("6\""), "\"6\"\"\"");
+  EXPECT_EQ(csv_field("=a"), "=a");
+  EXPECT_EQ(csv_field("=,"), "\"=,\"");
 }
 
 }  // namespace

@@ -232,9 +232,12 @@ TEST(ImageDecoder, TheLimitOfPixelsIsASetting) {
   }
 }
 
-/// A progressive file with its last scan `copies` times more: each goes through all pixels again.
+/// A progressive file with its first scan, of the means of blocks, `copies` times more: each goes
+/// through all pixels again.
 std::string with_more_scans(const std::string& file, int copies) {
-  const std::size_t scan = file.rfind("\xff\xda"), end = file.rfind("\xff\xd9");
+  const std::size_t scan = file.find("\xff\xda");
+  std::size_t end = scan + 2;  // of its data, in which 0xff is followed by 0
+  while ((end = file.find('\xff', end)) != file.npos && file[end + 1] == '\0') end += 2;
   std::string more = file.substr(0, end);
   for (int i = 0; i < copies; ++i) more += file.substr(scan, end - scan);
   return more + file.substr(end);
@@ -242,7 +245,7 @@ std::string with_more_scans(const std::string& file, int copies) {
 
 TEST(JpegDecoder, RefusesMoreScansThanEncodersWrite) {
   const std::string file = jpeg_file(gradient(64, 48, 3), 90, true);
-  EXPECT_EQ(error(with_more_scans(file, 20)), "");
+  EXPECT_EQ(decoded(with_more_scans(file, 20)).pixels, decoded(file).pixels);
   const std::string message = error(with_more_scans(file, max_scans({64, 48})));
   EXPECT_THAT(message, HasSubstr("a file: "));
   EXPECT_THAT(message, HasSubstr("scans"));
