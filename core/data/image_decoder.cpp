@@ -88,17 +88,17 @@ void check_image_size(const std::string& name,
                  width,
                  height);
   if (width * height > max_pixels)
-    throw DataError(fmt::format("{}: the header says {}x{} pixels, {} in all; expected at most {}",
-                                name,
-                                width,
-                                height,
-                                width * height,
-                                max_pixels),
-                    fmt::format("{}shrink the image, or train with --skip-bad-samples",
-                                width * height > kMaxMaxPixels
-                                    ? std::string()
-                                    : fmt::format("--max-pixels {} allows it; or ",
-                                                  width * height)));
+    throw DataError(
+        fmt::format("{}: the header says {}x{} pixels, {} in all; expected at most {}",
+                    name,
+                    width,
+                    height,
+                    width * height,
+                    max_pixels),
+        fmt::format("{}shrink the image, or train with --skip-bad-samples",
+                    width * height > kMaxMaxPixels
+                        ? std::string()
+                        : fmt::format("--max-pixels {} allows it; or ", width * height)));
 }
 
 PixelRect contributing(const Crop& crop, ImageSize target) {

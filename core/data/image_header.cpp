@@ -115,7 +115,8 @@ std::optional<ImageHeader> read_png(Bytes& bytes, std::uint64_t file_bytes) {
   constexpr std::uint64_t kLargest = 0x7fffffff;
   const std::uint64_t width = bytes.number(16, 4), height = bytes.number(20, 4);
   if (width > kLargest || height > kLargest) return std::nullopt;
-  return ImageHeader{{int(width), int(height)}, file_bytes + width * height * 3 + height * sizeof(void*)};
+  return ImageHeader{{int(width), int(height)},
+                     file_bytes + width * height * 3 + height * sizeof(void*)};
 }
 
 }  // namespace
@@ -146,7 +147,8 @@ std::vector<std::uint64_t> largest_decodings(std::int64_t count,
   };
   {
     std::vector<std::jthread> helpers;
-    for (int t = 1; t < std::min<std::int64_t>(kHeaderReaders, read); ++t) helpers.emplace_back(look, t);
+    for (int t = 1; t < std::min<std::int64_t>(kHeaderReaders, read); ++t)
+      helpers.emplace_back(look, t);
     look(0);
   }
   std::ranges::sort(bytes, std::ranges::greater{});

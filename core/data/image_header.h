@@ -15,8 +15,8 @@ namespace lockstep::data {
 struct ImageHeader {
   ImageSize size;
   /// At most, for one sample of it: the file, all of its pixels as the decoder hands them over, of
-  /// a PNG a pointer a row, and of a JPEG of several scans its coefficients: 2 bytes x 64 a block of
-  /// each component.
+  /// a PNG a pointer a row, and of a JPEG of several scans its coefficients: 2 bytes x 64 a block
+  /// of each component.
   std::uint64_t decoding_bytes = 0;
 };
 
