@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "core/data/sources.h"
@@ -52,7 +53,7 @@ _lockstep() {
     fi
   fi
   _lockstep_declared "$scope"
-  if [[ $flag == --* ]] && { _lockstep_value "$scope $flag" || { [[ -n $train ]] && _lockstep_value "train $flag"; }; }; then
+  if [[ $flag == --* ]] && { _lockstep_value "$scope $flag" || { [[ " $train " == *" $flag "* ]] && _lockstep_value "train $flag"; }; }; then
     flags=
   elif [[ -n $prefix$kind ]]; then
     return
@@ -62,7 +63,7 @@ _lockstep() {
     _lockstep_source "$kind" || return
   fi
   if [[ -n $flags ]] && [[ $cur == -* || -z $words$paths ]]; then
-    [[ -n $train ]] && flags="$flags $_lockstep_train_flags"
+    flags="$flags $train"
     _lockstep_reply '' -W "$flags"
     return
   fi
@@ -101,19 +102,30 @@ std::string bash_flags(const DeclaredCommand& command) {
   return bash_names(names);
 }
 
+/// Those of train that `command` takes.
+std::string bash_train_flags(const DeclaredCommand& command, const DeclaredCommand& train) {
+  if (!command.takes_train_flags) return "";
+  if (command.refused_train_flags.empty()) return "$_lockstep_train_flags";
+  std::vector<std::string> names;
+  for (const DeclaredFlag& flag : train.flags)
+    if (takes_train_flag(command, flag.name)) names.push_back(flag.name);
+  return bash_names(names);
+}
+
 /// A line of _lockstep_declared() and lines of _lockstep_value().
 void add_scope(const DeclaredCommand& command,
+               const DeclaredCommand& train,
                const std::string& scope,
                std::string& declared,
                std::string& values) {
   std::vector<std::string> words = command.words.words;
   for (const DeclaredCommand& part : command.parts) words.push_back(part.name);
-  declared += fmt::format("    '{}') flags='{}' words='{}' paths='{}' train='{}' ;;\n",
+  declared += fmt::format("    '{}') flags='{}' words='{}' paths='{}' train=\"{}\" ;;\n",
                           scope,
                           bash_flags(command),
                           bash_names(words),
                           bash_paths(command.words),
-                          command.takes_train_flags ? "yes" : "");
+                          bash_train_flags(command, train));
   for (const DeclaredFlag& flag : command.flags)
     if (flag.takes_value)
       values += fmt::format("    '{} {}') words='{}' paths='{}' ;;\n",
@@ -122,20 +134,20 @@ void add_scope(const DeclaredCommand& command,
                             bash_names(flag.value.words),
                             bash_paths(flag.value));
   for (const DeclaredCommand& part : command.parts)
-    add_scope(part, scope + " " + part.name, declared, values);
+    add_scope(part, train, scope + " " + part.name, declared, values);
 }
 
 }  // namespace
 
 std::string bash_completion(std::span<const DeclaredCommand> commands) {
-  std::string names, declared, values, train;
+  std::string names, declared, values;
+  const auto train = std::ranges::find(commands, "train", &DeclaredCommand::name);
   for (const DeclaredCommand& command : commands) {
     names += command.name + " ";
-    if (command.name == "train") train = bash_flags(command);
-    add_scope(command, command.name, declared, values);
+    add_scope(command, *train, command.name, declared, values);
   }
   return kBashHead + fmt::format("_lockstep_commands='{}--help'\n", names) +
-         fmt::format("_lockstep_train_flags='{}'\n\n", train) +
+         fmt::format("_lockstep_train_flags='{}'\n\n", bash_flags(*train)) +
          "_lockstep_declared() {\n  case $1 in\n" + declared + "    *) return 1 ;;\n  esac\n}\n\n" +
          "_lockstep_value() {\n  case $1 in\n" + values + "    *) return 1 ;;\n  esac\n}\n\n" +
          "_lockstep_source() {\n  case $1 in\n" + bash_sources() +

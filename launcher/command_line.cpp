@@ -22,6 +22,21 @@ std::string prefix_of(const CLI::App& app) {
   return command + ": ";
 }
 
+/// A path that is empty is one of a variable that is not set, and must not count as not given.
+void refuse_empty_paths(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool path = type.find("DIR") != type.npos || type.find("FILE") != type.npos;
+    if (!path || option->get_positional() || option->count() == 0) continue;
+    for (const std::string& value : option->results())
+      if (value.empty())
+        throw ConfigError(
+            fmt::format(
+                "{}--{} is empty: expected {}", prefix_of(app), option->get_lnames().at(0), type),
+            "name a path, or give the flag not at all; a variable in it may not be set");
+  }
+}
+
 [[noreturn]] void unexpected_argument(const CLI::App& app, const std::string& all_flags) {
   const std::string prefix = prefix_of(app);
   const std::vector<std::string> rest = app.remaining();
@@ -55,6 +70,7 @@ std::string parse_with_own_policies(CLI::App& app,
     std::vector<std::string> words = canonical_arguments(app, arguments);
     // CLI11 wants them last first.
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    refuse_empty_paths(app);
   } catch (const CLI::CallForHelp&) {
     return help_text(app);
   } catch (const CLI::ExtrasError&) {

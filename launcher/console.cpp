@@ -13,9 +13,11 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "core/base/env.h"
 #include "core/base/printable.h"
+#include "launcher/error_meeting.h"
 #include "launcher/rank_discovery.h"
 
 namespace lockstep {
@@ -100,6 +102,10 @@ Console::Kind console_kind() {
 
 Console::Console(Kind kind) : kind_(kind), output_(STDOUT_FILENO, "standard output") {}
 
+Console::~Console() {
+  if (!trouble_.empty()) print_warning(trouble_, 0);
+}
+
 void Console::line(std::string_view text) {
   clear_bar();
   const std::string shown = printable_lines(text);
@@ -150,8 +156,19 @@ void Console::clear_bar() {
 
 void Console::write(std::string_view text) {
   output_.pass(text);
-  if (const auto trouble = output_.trouble())
-    copy_line(fmt::format("warning: {}; training goes on, and its lines are here", *trouble));
+  if (const auto trouble = output_.trouble()) trouble_ = *trouble;
+  copy_trouble();
+}
+
+void Console::copy_trouble() {
+  if (copy_ == nullptr || trouble_.empty()) return;
+  copy_line(fmt::format("warning: {}; training goes on, and its lines are here",
+                        std::exchange(trouble_, std::string())));
+}
+
+void Console::set_copy(RunLog* copy) {
+  copy_ = copy;
+  copy_trouble();
 }
 
 std::string with_thousands(double value) {

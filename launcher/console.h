@@ -19,7 +19,11 @@ class Console {
   enum class Kind { lines, terminal };
   /// Lines go into `copy` as well, once it is given.
   explicit Console(Kind kind);
-  void set_copy(RunLog* copy) { copy_ = copy; }
+  void set_copy(RunLog* copy);
+  /// Says on standard error what is wrong with standard output, where no copy has it.
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
 
   void line(std::string_view text);
   /// Into the copy alone.
@@ -33,9 +37,11 @@ class Console {
 
  private:
   void write(std::string_view text);
+  void copy_trouble();
   Kind kind_;
   OutputRelay output_;
   RunLog* copy_ = nullptr;
+  std::string trouble_;  // of the output, until there is a copy that has it
   bool bar_shown_ = false;
 };
 

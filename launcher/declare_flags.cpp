@@ -120,6 +120,11 @@ void declare_data(FlagGroup group, RawFlags& raw) {
       ->default_str("csv: 0.2, images: 0, text, tokens: 0.1");
   group.whole(
       "--image-size", raw.image_size, 1, "images and packed: side of the input images, in pixels");
+  group.whole("--max-pixels",
+              raw.max_pixels,
+              1,
+              "images: a file of more pixels is refused, before memory is taken for them",
+              data::kMaxMaxPixels);
   group.whole("--context", raw.context, 1, "text, tokens: context length of gpt, in tokens")
       ->default_str("256, gpt2-*: 1024");
   group.whole("--vocabulary", raw.vocabulary, 1, "tokens: vocabulary size")->default_str("50257");

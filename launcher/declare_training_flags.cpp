@@ -99,7 +99,7 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
       .text("--memory-limit",
             raw.memory_limit,
             "maximum memory that a rank reserves on its device: lockstep plan's table without "
-            "snapshot, loader and the program itself")
+            "snapshot, loader, image decoding and the program itself")
       ->type_name("BYTES|16GiB")
       ->check(byte_size("--memory-limit"));
   group.words("--reduction",

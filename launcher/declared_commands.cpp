@@ -10,6 +10,7 @@
 #include "core/nn/zoo.h"
 #include "launcher/command_line.h"
 #include "launcher/command_table.h"
+#include "launcher/saved_run.h"
 
 namespace lockstep {
 namespace {
@@ -53,12 +54,21 @@ DeclaredValue value_of(const std::string& type) {
   return value;
 }
 
+/// Of a command on a saved run, which --from names.
+std::vector<std::string> refused_by(const std::string& command, const CLI::App& app) {
+  if (!app.get_allow_extras() || app.get_option_no_throw("--from") == nullptr) return {};
+  const bool takes_file = command == "evaluate";
+  const auto flags = refused_train_flags(takes_file ? WeightsFile::allowed : WeightsFile::refused);
+  return {flags.begin(), flags.end()};
+}
+
 DeclaredCommand declared(const std::string& name, const std::string& summary, CLI::App& app) {
   DeclaredCommand command{.name = name,
                           .summary = summary,
                           .flags = {},
                           .words = {},
                           .takes_train_flags = app.get_allow_extras(),
+                          .refused_train_flags = refused_by(name, app),
                           .parts = {}};
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional()) {
@@ -98,6 +108,12 @@ void read_one(const Command& command, const Reader& read) {
 }
 
 }  // namespace
+
+bool takes_train_flag(const DeclaredCommand& command, const std::string& name) {
+  return command.takes_train_flags &&
+         std::ranges::find(command.flags, name, &DeclaredFlag::name) == command.flags.end() &&
+         std::ranges::find(command.refused_train_flags, name) == command.refused_train_flags.end();
+}
 
 void for_each_command(const Reader& read) {
   for (const Command& command : all_commands())

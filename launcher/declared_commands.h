@@ -26,10 +26,14 @@ struct DeclaredCommand {
   std::string name;     ///< "train"; of a part of bench "all-reduce"
   std::string summary;  ///< one line
   std::vector<DeclaredFlag> flags;
-  DeclaredValue words;             ///< behind the command, without a flag
-  bool takes_train_flags = false;  ///< beside its own
+  DeclaredValue words;                           ///< behind the command, without a flag
+  bool takes_train_flags = false;                ///< beside its own
+  std::vector<std::string> refused_train_flags;  ///< of those, what it does not take
   std::vector<DeclaredCommand> parts;
 };
+
+/// Whether `command` takes the flag `name` of train beside its own.
+bool takes_train_flag(const DeclaredCommand& command, const std::string& name);
 
 /// Every command that is listed, and --version, with what it declares; its parts are declared
 /// likewise.

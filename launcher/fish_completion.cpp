@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <fmt/format.h>
 #include <string_view>
 
@@ -50,10 +49,6 @@ std::string fish_flag(const DeclaredFlag& flag, const std::string& scopes) {
                      fish_text(flag.help));
 }
 
-bool declares(const DeclaredCommand& command, const std::string& flag) {
-  return std::ranges::count(command.flags, flag, &DeclaredFlag::name) > 0;
-}
-
 struct Scope {
   std::string name;
   const DeclaredCommand* command;
@@ -65,8 +60,7 @@ std::string fish_flags(const std::vector<Scope>& scopes) {
     for (const DeclaredFlag& flag : scope.command->flags) {
       std::string names = fish_text(scope.name);
       for (const Scope& other : scopes)
-        if (scope.name == "train" && other.command->takes_train_flags &&
-            !declares(*other.command, flag.name))
+        if (scope.name == "train" && takes_train_flag(*other.command, flag.name))
           names += " " + fish_text(other.name);
       lines += fish_flag(flag, names);
     }

@@ -35,9 +35,9 @@ class FlagGroup {
   CLI::Option* whole(const std::string& name,
                      std::int64_t& value,
                      std::int64_t least,
-                     const std::string& help) {
-    return finish(app_.add_option(name, value, help), "N")
-        ->check(whole_number(name, least, kMaxCount));
+                     const std::string& help,
+                     std::int64_t most = kMaxCount) {
+    return finish(app_.add_option(name, value, help), "N")->check(whole_number(name, least, most));
   }
   CLI::Option* whole_or_auto(const std::string& name,
                              std::string& value,

@@ -57,6 +57,9 @@ class ConfigFile final : public CLI::ConfigBase {
 
  private:
   [[noreturn]] void unknown_key(const std::string& key) const {
+    if (key == "config")
+      throw ConfigError("the --config file has the key config, which belongs to the command line",
+                        "take it out: one file has all settings");
     const std::string hint = flag_hint(app_, key, "");
     throw ConfigError(fmt::format("unknown key {} in the --config file", key),
                       hint.empty() ? "lockstep train --help lists all flags" : hint);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/data/image.h"
 #include "core/data/table/table_options.h"
 #include "core/nn/zoo.h"
 #include "parallel/train_options.h"
@@ -20,8 +21,9 @@ struct TrainFlags {
   bool data_from_file = false;  ///< nobody typed it
   double val_fraction = 0;      ///< share of the samples kept, where the source has no such part
   int image_size = 224;         ///< images and packed
-  std::int64_t context = 0;     ///< text, tokens: tokens of a sample
-  std::int64_t vocabulary = 0;  ///< tokens; 0: GPT-2's
+  std::int64_t max_pixels = data::kDefaultMaxPixels;  ///< images, and files to predict
+  std::int64_t context = 0;                           ///< text, tokens: tokens of a sample
+  std::int64_t vocabulary = 0;                        ///< tokens; 0: GPT-2's
   std::optional<std::int32_t> ignore_index;
   data::TableOptions table;   ///< csv
   std::string loss = "auto";  ///< auto, cross-entropy, mse, mae, huber or bce

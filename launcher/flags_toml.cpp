@@ -85,6 +85,7 @@ void write_data(const TrainFlags& flags, TomlWriter& toml) {
   if (flags.data.starts_with("csv:")) write_table(flags.table, toml);
   if (flags.data.starts_with("images:") || flags.data.starts_with("packed:"))
     toml.number("image-size", flags.image_size);
+  if (flags.data.starts_with("images:")) toml.number("max-pixels", flags.max_pixels);
   toml.text("augment", flags.options.augmentation.to_string());
   toml.number_or_auto("workers", flags.options.workers, -1);
   if (flags.options.skip_bad_samples) toml.number("skip-bad-samples", true);

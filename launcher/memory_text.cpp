@@ -48,7 +48,7 @@ std::string memory_table_text(const MemoryTable& table,
                              measured,
                              measured ? "  measured on this GPU, with the kernels made" : "");
   }
-  text += table_line("planned", table.planned(), "  with snapshot and loader");
+  text += table_line("planned", table.planned(), "  with snapshot, loader and image decoding");
   text +=
       table_line(words_of(context),
                  measured,

@@ -18,6 +18,7 @@ data::DataSplit open_source(const TrainFlags& flags, const data::Preprocessing* 
                     {.validation_fraction = flags.val_fraction,
                      .seed = flags.options.seed,
                      .image_size = flags.image_size,
+                     .max_pixels = flags.max_pixels,
                      .resized_crop = flags.options.augmentation.resized_crop,
                      .context = flags.context,
                      .vocabulary = flags.vocabulary,

@@ -60,6 +60,7 @@ bool data_overrules(const CommandLine& typed,
   const bool table = data->starts_with("csv:"), tokens = has_tokens(*data);
   const bool files = data->starts_with("images:") || data->starts_with("packed:");
   if (flag == "--image-size") return !files;
+  if (flag == "--max-pixels") return !data->starts_with("images:");
   if (is_table_flag(flag)) return !table;
   if (flag == "--augment")
     return table || tokens || (!files && value.find("resized-crop") != value.npos);

@@ -20,6 +20,7 @@ struct PackFlags {
   std::string data;
   std::string out;
   std::int64_t image_size = 256;
+  std::int64_t max_pixels = data::kDefaultMaxPixels;
   std::string workers = "auto";
   bool skip_bad_samples = false;
   bool force = false;
@@ -33,6 +34,10 @@ void declare(CLI::App& app, PackFlags& flags) {
       ->type_name("N")
       ->capture_default_str()
       ->check(whole_number("--image-size", 1, 4096));
+  app.add_option("--max-pixels", flags.max_pixels, "a file of more pixels is refused")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number("--max-pixels", 1, data::kMaxMaxPixels));
   app.add_option("--workers", flags.workers, "threads that decode; auto: one a core")
       ->type_name("auto|N")
       ->capture_default_str()
@@ -55,6 +60,7 @@ data::PackOptions check(const PackFlags& flags) {
                       "choose another file, or write over it with --force");
   data::PackOptions options;
   options.short_side = int(flags.image_size);
+  options.max_pixels = flags.max_pixels;
   options.threads = flags.workers == "auto" ? std::min(available_cores().count, 256)
                                             : int(to_whole_number(flags.workers));
   options.skip_bad_samples = flags.skip_bad_samples;

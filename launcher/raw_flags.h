@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/data/image.h"
 #include "launcher/flags.h"
 
 namespace lockstep {
@@ -42,6 +43,7 @@ struct RawFlags {
   ConfigSource file = ConfigSource::typed;  ///< no flag
   double val_fraction = 0.2;
   std::int64_t image_size = 224;
+  std::int64_t max_pixels = data::kDefaultMaxPixels;
   std::int64_t context = 256;
   std::int64_t vocabulary = 0;
   std::string ignore_index;

@@ -192,9 +192,12 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.stands_in = raw.stands_in;
   if (!files && !raw.stands_in)
     refuse(app, {"--image-size"}, chosen, "it belongs to images:DIR and packed:FILE");
+  if (!raw.data.starts_with("images:"))
+    refuse(app, {"--max-pixels"}, chosen, "it belongs to images:DIR");
   const bool split = table || app.count("--val-fraction") > 0;
   flags.val_fraction = split ? raw.val_fraction : 0;
   flags.image_size = int(std::min<std::int64_t>(raw.image_size, std::numeric_limits<int>::max()));
+  flags.max_pixels = raw.max_pixels;
   flags.options.skip_bad_samples = raw.skip_bad_samples;
   resolve_tokens(app, raw, flags);
   resolve_table(app, raw, flags);

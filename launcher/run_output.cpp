@@ -10,13 +10,13 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/machine.h"
+#include "core/base/printable.h"
 #include "core/io/preprocessing_file.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/error_meeting.h"
 #include "launcher/flag_values.h"
 #include "launcher/host_facts.h"
 #include "launcher/open_data.h"
-#include "launcher/predict/fields.h"
 #include "launcher/rank_stop.h"
 #include "launcher/run_origin.h"
 #include "launcher/shell_text.h"
@@ -33,6 +33,10 @@ void print_resume(Console& console, const ResumeRecord& resumed) {
   console.line(fmt::format("resume     {}, {} steps done", resumed.path, resumed.step));
   for (const std::string& line : resumed.overridden)
     console.line(fmt::format("changed    {}", line));
+  if (!resumed.overridden.empty())
+    console.line(
+        "           the next checkpoint keeps it; a --resume from before that one needs the flags "
+        "again");
 }
 
 std::string schedule_words(const LrSchedule& schedule) {
@@ -164,7 +168,7 @@ void RunOutput::print_start() {
   console_.line(fmt::format("data       {}", format_data(*start_.data.train)));
   const data::SkippedRecords skipped = start_.data.train->skipped_records();
   for (const std::string& what : skipped.first)
-    console_.line(fmt::format("skipped    {}", shown(what)));
+    console_.line(fmt::format("skipped    {}", printable(what)));
   if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
     console_.line(fmt::format("           and {} more", with_thousands(double(more))));
   if (start_.data.validation)

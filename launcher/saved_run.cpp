@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/data/image_folder.h"
 #include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
@@ -18,7 +20,6 @@
 #include "launcher/command_line.h"
 #include "launcher/error_meeting.h"
 #include "launcher/open_data.h"
-#include "launcher/predict/fields.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/saved_weights.h"
 #include "launcher/split_arguments.h"
@@ -33,7 +34,7 @@ namespace fs = std::filesystem;
 
 /// What is kept of a text and of tokens for validation where no flag says.
 constexpr double kTextFraction = 0.1;
-constexpr int kMaxWarning = 1000;  // characters of what a file says
+constexpr std::size_t kMaxWarning = 1000;  // bytes of what a file says
 
 bool is_there(const fs::path& file) {
   std::error_code error;
@@ -77,57 +78,57 @@ bool typed(const std::vector<std::string>& flags, std::string_view name) {
   });
 }
 
-/// Flags of train that mean nothing once a model is trained; `fixed` are more of them.
-void refuse_training(const std::vector<std::string>& flags,
-                     const std::string& command,
-                     std::initializer_list<std::string_view> fixed) {
-  const auto refuse = [&](std::string_view refused) {
-    LOCKSTEP_CHECK(!typed(flags, refused),
-                   ConfigError,
-                   "{} has no meaning with {}: the model is taken as it is",
-                   refused,
-                   command);
-  };
-  for (const std::string_view refused : {"--init-skip",
-                                         "--freeze",
-                                         "--ranks",
-                                         "--profile",
-                                         "--steps",
-                                         "--epochs",
-                                         "--out",
-                                         "--samples",
-                                         "--out",
-                                         "--lr",
-                                         "--optimizer",
-                                         "--force",
-                                         "--config",
-                                         "--resume",
-                                         "--resume-override"})
-    refuse(refused);
-  for (const std::string_view refused : fixed) refuse(refused);
-}
+constexpr std::string_view kSeed = "--seed";
+
+/// Flags of train that mean nothing once a model is trained.
+constexpr std::string_view kOfTraining[] = {"--init-skip",
+                                            "--freeze",
+                                            "--ranks",
+                                            "--profile",
+                                            "--steps",
+                                            "--epochs",
+                                            "--out",
+                                            "--samples",
+                                            "--lr",
+                                            "--optimizer",
+                                            "--force",
+                                            "--config",
+                                            "--resume",
+                                            "--resume-override"};
 
 /// What is fixed where a run says what the model is and how its samples are made.
+constexpr std::string_view kOfTheModel[] = {"--init",
+                                            "--model",
+                                            "--hidden",
+                                            "--stem",
+                                            "--layers",
+                                            "--heads",
+                                            "--width",
+                                            "--bias",
+                                            "--tied-head",
+                                            "--gelu",
+                                            "--image-size",
+                                            "--task",
+                                            "--label-column",
+                                            "--drop",
+                                            "--id-column",
+                                            "--categorical"};
+
+void refuse(const std::vector<std::string>& flags,
+            const std::string& command,
+            std::span<const std::string_view> refused) {
+  for (const std::string_view flag : refused)
+    LOCKSTEP_CHECK(!typed(flags, flag),
+                   ConfigError,
+                   "{} has no meaning with {}: the model is taken as it is",
+                   flag,
+                   command);
+}
+
 void refuse_other_model(const std::vector<std::string>& flags, const std::string& command) {
-  refuse_training(flags,
-                  command,
-                  {"--init",
-                   "--model",
-                   "--hidden",
-                   "--stem",
-                   "--layers",
-                   "--heads",
-                   "--width",
-                   "--bias",
-                   "--tied-head",
-                   "--gelu",
-                   "--image-size",
-                   "--task",
-                   "--label-column",
-                   "--drop",
-                   "--id-column",
-                   "--categorical"});
-  LOCKSTEP_CHECK(!typed(flags, "--seed"),
+  refuse(flags, command, kOfTraining);
+  refuse(flags, command, kOfTheModel);
+  LOCKSTEP_CHECK(!typed(flags, kSeed),
                  ConfigError,
                  "--seed cannot be combined with {} --from: the run's own seed has chosen its "
                  "validation part, and another would choose training samples as well",
@@ -200,7 +201,7 @@ data::Preprocessing record_of(TrainFlags flags, bool has_fraction) {
 
 SavedRun open_weights_file(const std::vector<std::string>& flags, const std::string& command) {
   std::error_code error;
-  refuse_training(flags, command, {});
+  refuse(flags, command, kOfTraining);
   SavedRun run;
   run.flags = parse_train_flags(flags);
   for (const char* needed : {"--model", "--data"})
@@ -277,6 +278,14 @@ std::shared_ptr<const data::Dataset> open_own_part(const SavedRun& run, const da
 
 }  // namespace
 
+std::vector<std::string_view> refused_train_flags(WeightsFile file) {
+  std::vector<std::string_view> flags(std::begin(kOfTraining), std::end(kOfTraining));
+  if (file == WeightsFile::allowed) return flags;
+  flags.insert(flags.end(), std::begin(kOfTheModel), std::end(kOfTheModel));
+  flags.push_back(kSeed);
+  return flags;
+}
+
 SavedRunRequest parse_saved_run(CLI::App& app,
                                 const std::vector<std::string>& arguments,
                                 WeightsFile file) {
@@ -338,7 +347,7 @@ void warn_of_slow_operators(const Backend& backend) {
 void warn_of_skipped(const data::Dataset& data) {
   const data::SkippedRecords skipped = data.skipped_records();
   for (const std::string& what : skipped.first)
-    print_warning(fmt::format("skipped: {}", shown(what, kMaxWarning)), 0);
+    print_warning(fmt::format("skipped: {}", printable(what, kMaxWarning)), 0);
   if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
     print_warning(fmt::format("skipped: {} more", more), 0);
 }

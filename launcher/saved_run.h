@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/data/preprocessing.h"
@@ -34,6 +35,9 @@ struct SavedRun {
 
 /// Whether a command takes --init FILE --model NAME --data SOURCE in place of --from DIR.
 enum class WeightsFile { refused, allowed };
+
+/// Flags of train that such a command never takes; others it takes or ignores.
+std::vector<std::string_view> refused_train_flags(WeightsFile file);
 
 /// What the arguments of such a command say, before anything is read.
 struct SavedRunRequest {

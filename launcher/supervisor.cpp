@@ -149,10 +149,10 @@ class Supervision {
 
   /// What was written before the end. Somebody outside of our reach may hold the other end open.
   void drain() {
-    const auto give_up = Clock::now() + std::chrono::seconds(2);
     for (const auto& [pipe, read] :
          {std::pair{&err_, &Supervision::read_errors},
           std::pair{out_ ? &*out_ : nullptr, &Supervision::read_output}}) {
+      const auto give_up = Clock::now() + std::chrono::seconds(2);
       while (pipe != nullptr && pipe->read >= 0 && Clock::now() < give_up) {
         pollfd waited{pipe->read, POLLIN, 0};
         if (poll(&waited, 1, 100) > 0 && !(this->*read)()) break;

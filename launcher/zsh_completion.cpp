@@ -73,6 +73,7 @@ void add_case(const DeclaredCommand& command, const std::string& scope, std::str
   std::string names;
   for (const DeclaredFlag& flag : command.flags)
     names += (names.empty() ? "" : "|") + flag.name.substr(2);
+  for (const std::string& flag : command.refused_train_flags) names += "|" + flag.substr(2);
   cases += fmt::format("    '{}') own=(\n{}    )\n", scope, own);
   if (command.takes_train_flags)
     cases += fmt::format("    own+=(${{train:#\\*--({})(=|\\[)*}})\n", names);

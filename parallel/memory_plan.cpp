@@ -287,6 +287,8 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
   plan.table = tabulate(programs, buffers, packed, parts);
   plan.table[MemoryCategory::context] = context;
   plan.table[MemoryCategory::loader] = loader_bytes(request, plan.batch);
+  plan.table[MemoryCategory::image_decoding] =
+      decoding_bytes(request.data, request.options, plan.batch);
   plan.table[MemoryCategory::snapshot] =
       rank > 0 ? 0
                : Checkpointing::memory_bytes(programs.space(),

@@ -20,6 +20,7 @@ constexpr std::string_view kNames[kMemoryCategories] = {"parameters",
                                                         "communication",
                                                         "checkpoint_snapshot",
                                                         "loader",
+                                                        "image_decoding",
                                                         "context_and_libraries"};
 constexpr const char* kInput = "(input)";
 
@@ -154,7 +155,8 @@ std::uint64_t MemoryTable::planned() const {
 std::uint64_t MemoryTable::on_device() const {
   const auto& self = *this;
   return planned() - self[MemoryCategory::snapshot].value_or(0) -
-         self[MemoryCategory::loader].value_or(0);
+         self[MemoryCategory::loader].value_or(0) -
+         self[MemoryCategory::image_decoding].value_or(0);
 }
 
 std::uint64_t MemoryTable::total() const {

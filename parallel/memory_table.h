@@ -25,10 +25,11 @@ enum class MemoryCategory : std::uint8_t {
   communication,  ///< buffers of the exchange, and steps' results on their way to the host
   snapshot,       ///< host: copies of weights and state that a checkpoint is written from
   loader,         ///< host: micro-batches that are loaded ahead, and the order of samples
+  image_decoding,  ///< host: what the loader's threads need to decode the largest images
   context,  ///< the program, its libraries and kernels: on a GPU what those hold there, by what is
             ///< gone of its memory and was not reserved, see context_part(); otherwise the process
 };
-inline constexpr std::size_t kMemoryCategories = 12;
+inline constexpr std::size_t kMemoryCategories = 13;
 
 /// "optimizer_state", for JSON; "optimizer state", for people.
 std::string_view name_of(MemoryCategory category);
@@ -49,9 +50,9 @@ struct MemoryTable {
   }
   /// All that Lockstep reserves, as far as it is known: everything but `context`.
   std::uint64_t planned() const;
-  /// Of planned(), what is reserved on the device, which memory_limit limits: all but `snapshot`
-  /// and `loader`, which lie in host memory. Where the device is the processor itself, both share
-  /// one memory, and planned() has to fit it.
+  /// Of planned(), what is reserved on the device, which memory_limit limits: all but `snapshot`,
+  /// `loader` and `image_decoding`, which lie in host memory. Where the device is the processor
+  /// itself, both share one memory, and planned() has to fit it.
   std::uint64_t on_device() const;
   /// All that is known.
   std::uint64_t total() const;
@@ -70,7 +71,7 @@ struct LayerMemory {
 double flops_of(const Graph& graph, const Node& node);
 
 /// The memory of a replica, whether its parts lie on a device or on a DryBackend. `snapshot`,
-/// `loader` and `context` are not known to it.
+/// `loader`, `image_decoding` and `context` are not known to it.
 MemoryTable tabulate(const CompiledPrograms& programs,
                      const ProgramBuffers& buffers,
                      const PackedCopies& packed,

@@ -23,13 +23,29 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
+/// "[1, 0]" of element `at` in row-major order; "" of a scalar.
+std::string index_text(std::int64_t at, const Shape& shape) {
+  std::vector<std::int64_t> index(std::size_t(shape.rank()));
+  for (int d = shape.rank() - 1; d >= 0; --d) {
+    index[std::size_t(d)] = at % shape[d];
+    at /= shape[d];
+  }
+  return index.empty() ? "" : fmt::format("[{}]", fmt::join(index, ", "));
+}
+
 /// A run would otherwise blame its first step for what came with the file.
 void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
   const auto bad =
       std::ranges::find_if_not(tensor.values, [](float v) { return std::isfinite(v); });
   if (bad == tensor.values.end()) return;
+  const std::vector<float> in_file = io::to_file_layout(tensor.parameter, tensor.values);
+  const auto first = std::ranges::find_if_not(in_file, [](float v) { return std::isfinite(v); });
   throw DataError(
-      fmt::format("{}: {} holds {}, expected finite numbers", file, tensor.parameter.name, *bad),
+      fmt::format("{}: {}{} is {}, expected finite numbers",
+                  file,
+                  tensor.parameter.name,
+                  index_text(first - in_file.begin(), tensor.parameter.file_layout.file),
+                  *first),
       "choose another file, or leave the tensor out with --init-skip");
 }
 

@@ -27,6 +27,18 @@ data::LoaderOptions evaluation_loader(const TrainOptions& options, const BatchPl
   return {.workers = options.workers, .micro_batch = batch.micro_batch};
 }
 
+std::uint64_t decoding_bytes(const data::DataSplit& data,
+                             const TrainOptions& options,
+                             const BatchPlan& batch) {
+  const auto bytes = [](const data::Dataset& part, const data::LoaderOptions& loading) {
+    return part.decoding_bytes(data::Loader::max_threads(loading));
+  };
+  std::uint64_t sum = bytes(*data.train, training_loader(options, batch));
+  if (data.validation && options.eval_every != 0)
+    sum += bytes(*data.validation, evaluation_loader(options, batch));
+  return sum;
+}
+
 TrainingRun::TrainingRun(const Parts& parts)
     : p_(parts),
       feed_(make_feed()),

@@ -162,6 +162,7 @@ MemoryTable TrainingRun::memory_table() const {
   const SavedArrays saved = p_.replica.saved_arrays();
   table[MemoryCategory::loader] =
       loader_->memory_bytes() + requests_.memory_bytes() + summary_.evaluation_loader_bytes;
+  table[MemoryCategory::image_decoding] = decoding_bytes(p_.data, p_.options, p_.replica.batch());
   table[MemoryCategory::snapshot] =
       checkpointing_ ? Checkpointing::memory_bytes(saved.space, saved.arrays.size()) : 0;
   return table;

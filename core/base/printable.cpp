@@ -70,6 +70,15 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
                      escape_controls(text.substr(tail)));
 }
 
+std::string printable_start(std::string_view text, std::size_t max_characters) {
+  std::size_t end = 0;
+  for (std::size_t characters = 0; end < text.size(); ++characters) {
+    if (characters == max_characters) return escape_controls(text.substr(0, end)) + "...";
+    end += std::size_t(std::max(decode_utf8(text, end).bytes, 1));
+  }
+  return escape_controls(text);
+}
+
 std::string printable_lines(std::string_view text) {
   std::string result;
   while (!text.empty()) {

@@ -80,6 +80,9 @@ class Dataset {
   virtual SkippedRecords skipped_records() const { return {}; }
   /// Hash of what identifies the content (sizes, sums of the files), for the fingerprint.
   virtual std::uint64_t fingerprint() const = 0;
+  /// Memory that `threads` threads which load at the same time need beside the samples, as far as
+  /// it is known: for image files, what the largest of them take to be decoded.
+  virtual std::uint64_t decoding_bytes(int /*threads*/) const { return 0; }
   /// What shows at a resume that files have changed that fingerprint() does not read whole, nor
   /// load() check; the default is empty: there are none. `seed` chooses what is read.
   virtual ContentSample content_sample(std::uint64_t /*seed*/) const { return {}; }

@@ -36,6 +36,9 @@ class IgnoreLabel final : public Dataset {
     record.samples = spec_;
     return record;
   }
+  std::uint64_t decoding_bytes(int threads) const override {
+    return dataset_->decoding_bytes(threads);
+  }
   std::uint64_t fingerprint() const override {
     return dataset_->fingerprint() * 31 + std::uint64_t(label_) + 1;
   }

@@ -44,8 +44,12 @@ struct ImageView {
   int height = 0;
 };
 
-/// Larger pictures are refused before anything is allocated for them.
-constexpr std::int64_t kMaxImagePixels = 100'000'000;
+/// Images of more pixels are refused before anything is allocated for them, unless --max-pixels
+/// says otherwise: where Pillow refuses a decompression bomb, at 2 * MAX_IMAGE_PIXELS.
+constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
+
+/// The largest such limit: the pixels of one image are counted in 32 bits of bytes.
+constexpr std::int64_t kMaxMaxPixels = std::int64_t{1} << 30;
 
 /// Memory that a decoder keeps from one picture to the next.
 constexpr std::size_t kKeptPixelBytes = std::size_t{64} << 20;

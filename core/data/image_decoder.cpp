@@ -38,7 +38,9 @@ void clip(int low, int high, double begin, double length, int count, int& first,
 
 AnyImageDecoder::AnyImageDecoder() : jpeg_(make_jpeg_decoder()), png_(make_png_decoder()) {}
 
-ImageSize AnyImageDecoder::open(const std::string& name, std::span<const std::byte> file) {
+ImageSize AnyImageDecoder::open(const std::string& name,
+                                std::span<const std::byte> file,
+                                std::int64_t max_pixels) {
   constexpr std::array<int, 3> kJpeg{0xff, 0xd8, 0xff};
   constexpr std::array<int, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
   current_ = nullptr;
@@ -53,7 +55,7 @@ ImageSize AnyImageDecoder::open(const std::string& name, std::span<const std::by
                     name,
                     first_bytes(file)),
         hint);
-  const ImageSize size = decoder->open(name, file);
+  const ImageSize size = decoder->open(name, file, max_pixels);
   current_ = decoder;
   return size;
 }
@@ -63,20 +65,40 @@ DecodedCrop AnyImageDecoder::decode(const Crop& crop, ImageSize target, DecodeSc
   return current_->decode(crop, target, scale);
 }
 
-void check_image_size(const std::string& name, std::int64_t width, std::int64_t height) {
+int max_scans(ImageSize size) {
+  constexpr std::int64_t kMost = 200, kLeast = 40, kMaxPixelsOfScans = 4'000'000'000;
+  const std::int64_t pixels = std::max<std::int64_t>(1, std::int64_t{size.width} * size.height);
+  return int(std::clamp(kMaxPixelsOfScans / pixels, kLeast, kMost));
+}
+
+void reserve_pixels(std::vector<std::uint8_t>& pixels, std::size_t bytes) {
+  if (pixels.size() >= bytes) return;
+  pixels = {};
+  pixels.resize(bytes);
+}
+
+void check_image_size(const std::string& name,
+                      std::int64_t width,
+                      std::int64_t height,
+                      std::int64_t max_pixels) {
   LOCKSTEP_CHECK(width >= 1 && height >= 1,
                  DataError,
                  "{}: the header says {}x{} pixels, which is no picture",
                  name,
                  width,
                  height);
-  if (width * height > kMaxImagePixels)
-    throw DataError(fmt::format("{}: the header says {}x{} pixels; expected at most {} in all",
-                                name,
-                                width,
-                                height,
-                                kMaxImagePixels),
-                    "shrink the image, or train with --skip-bad-samples");
+  if (width * height > max_pixels)
+    throw DataError(
+        fmt::format("{}: the header says {}x{} pixels, {} in all; expected at most {}",
+                    name,
+                    width,
+                    height,
+                    width * height,
+                    max_pixels),
+        fmt::format("{}shrink the image, or train with --skip-bad-samples",
+                    width * height > kMaxMaxPixels
+                        ? std::string()
+                        : fmt::format("--max-pixels {} allows it; or ", width * height)));
 }
 
 PixelRect contributing(const Crop& crop, ImageSize target) {

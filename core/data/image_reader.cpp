@@ -6,7 +6,8 @@
 
 namespace lockstep::data {
 
-ImageReader::ImageReader(const ImageRecord& record) : record_(record) {
+ImageReader::ImageReader(const ImageRecord& record, std::int64_t max_pixels)
+    : record_(record), max_pixels_(max_pixels) {
   if (record.channels == 1) rgb_.resize(bytes() * 3);
 }
 
@@ -16,7 +17,7 @@ std::size_t ImageReader::bytes() const {
 
 void ImageReader::read(const std::string& file, std::byte* out) {
   const auto content = read_bytes(file, work_.file, "check the file's name and permissions");
-  const ImageSize stored = work_.decoder.open(file, content);
+  const ImageSize stored = work_.decoder.open(file, content, max_pixels_);
   const ImageSize wanted{record_.width, record_.height};
   const DecodedCrop decoded = work_.decoder.decode(
       middle_crop(stored, wanted, record_.short_side), wanted, DecodeScale::exact);

@@ -20,7 +20,8 @@ namespace lockstep::data {
 /// looked at. Used by one thread at a time.
 class ImageReader {
  public:
-  explicit ImageReader(const ImageRecord& record);
+  /// Files of more than `max_pixels` are refused.
+  explicit ImageReader(const ImageRecord& record, std::int64_t max_pixels = kDefaultMaxPixels);
 
   /// Of one sample.
   std::size_t bytes() const;
@@ -30,6 +31,7 @@ class ImageReader {
 
  private:
   ImageRecord record_;
+  std::int64_t max_pixels_;
   ImageWorkspace work_;
   std::vector<std::uint8_t> rgb_;  // of a grey sample
 };

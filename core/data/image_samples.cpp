@@ -75,6 +75,11 @@ void check(const ImageOptions& options) {
                  ConfigError,
                  "images: expected a smallest crop above 0 and at most 1, got {}",
                  options.resized_crop);
+  LOCKSTEP_CHECK(options.max_pixels >= 1 && options.max_pixels <= kMaxMaxPixels,
+                 ConfigError,
+                 "images: expected a limit of 1 to {} pixels, got {}",
+                 kMaxMaxPixels,
+                 options.max_pixels);
 }
 
 }  // namespace lockstep::data

@@ -37,7 +37,8 @@ struct ImageSampling {
   std::uint64_t seed;
 };
 
-/// Throws ConfigError: a size outside [1, 4096], a scale outside [0, 1].
+/// Throws ConfigError: a size outside [1, 4096], a scale outside [0, 1], a limit of pixels outside
+/// [1, kMaxMaxPixels].
 void check(const ImageOptions& options);
 
 }  // namespace lockstep::data

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <mutex>
 #include <numeric>
 
 #include "core/base/error.h"
 #include "core/data/image_crop.h"
 #include "core/data/image_folder.h"
+#include "core/data/image_header.h"
 #include "core/data/image_samples.h"
 #include "core/data/image_workspace.h"
 #include "core/data/input_file.h"
@@ -27,6 +29,7 @@ class Images final : public Dataset {
         rows_(std::move(rows)),
         label_of_(std::move(label_of)),
         sampling_(options, part),
+        max_pixels_(options.max_pixels),
         classes_(std::move(classes)),
         spec_(sampling_.spec(int(classes_.size()))) {
     hash_ = data::fingerprint(*folder_);
@@ -45,7 +48,7 @@ class Images final : public Dataset {
     const WorkspacePool::Lease work(workspaces_);
     const auto file =
         read_bytes(path, work->file, "check the file's permissions, or --skip-bad-samples");
-    const ImageSize stored = work->decoder.open(path, file);
+    const ImageSize stored = work->decoder.open(path, file, max_pixels_);
     const ImageSize wanted = sampling_.size();
     const bool trains = sampling_.part == ImagePart::train;
     const DecodedCrop decoded =
@@ -69,6 +72,11 @@ class Images final : public Dataset {
     return image_preprocessing(*this, "images", sampling_.rule.short_side);
   }
   std::uint64_t fingerprint() const override { return hash_; }
+  std::uint64_t decoding_bytes(int threads) const override {
+    const auto path = [&](std::int64_t index) { return folder_->path(rows_[std::size_t(index)]); };
+    std::call_once(looked_, [&] { largest_ = largest_decodings(size(), path, max_pixels_); });
+    return sum_of_largest(largest_, threads);
+  }
   ContentSample content_sample(std::uint64_t seed) const override {
     const auto path = [&](std::int64_t index) { return folder_->path(rows_[std::size_t(index)]); };
     return sample_files(size(), path, seed);
@@ -79,10 +87,13 @@ class Images final : public Dataset {
   std::vector<std::int64_t> rows_;
   std::vector<std::int32_t> label_of_;
   ImageSampling sampling_;
+  std::int64_t max_pixels_;
   std::vector<std::string> classes_;
   SampleSpec spec_;
   std::uint64_t hash_ = 0;
   mutable WorkspacePool workspaces_;
+  mutable std::once_flag looked_;
+  mutable std::vector<std::uint64_t> largest_;  // of decodings, once somebody asked
 };
 
 std::vector<std::int64_t> counting(std::int64_t count) {

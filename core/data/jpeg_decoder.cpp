@@ -17,9 +17,6 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kFull = 8;  // scales are counted in eighths, as the library does
-/// A file may say that it refines its pixels in thousands of passes; real ones have about ten.
-constexpr int kMostScans = 200;
-
 /// 64 pixels take at least a bit (arithmetic coding could do with less, on a blank picture).
 constexpr std::size_t kMostPixelsPerByte = 1024;
 
@@ -30,6 +27,8 @@ struct ErrorState {
   jpeg_error_mgr error{};
   std::jmp_buf jump{};
   char message[JMSG_LENGTH_MAX] = {};
+  int max_scans = 0;
+  bool too_many_scans = false;
 };
 
 [[noreturn]] void leave(j_common_ptr info) {
@@ -55,8 +54,8 @@ void on_message(j_common_ptr info, int level) {
 
 void on_progress(j_common_ptr info) {
   auto* state = reinterpret_cast<ErrorState*>(info->err);
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
-  std::snprintf(state->message, sizeof state->message, "more than %d scans", kMostScans);
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= state->max_scans) return;
+  state->too_many_scans = true;
   std::longjmp(state->jump, 1);
 }
 
@@ -84,14 +83,17 @@ class JpegDecoder final : public ImageDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  ImageSize open(const std::string& name, std::span<const std::byte> file) override {
+  ImageSize open(const std::string& name,
+                 std::span<const std::byte> file,
+                 std::int64_t max_pixels) override {
     name_ = name;
     file_ = file;
     jpeg_abort_decompress(&info_);
     state_.error.num_warnings = 0;
+    state_.too_many_scans = false;
     if (pixels_.size() > kKeptPixelBytes) pixels_ = {};
     if (!read_header()) fail();
-    check_image_size(name_, info_.image_width, info_.image_height);
+    check_image_size(name_, info_.image_width, info_.image_height, max_pixels);
     check_justified();
     if (!has_end(file_, position()))
       throw DataError(
@@ -99,7 +101,9 @@ class JpegDecoder final : public ImageDecoder {
                       name_,
                       file_.size()),
           kBadImageHint);
-    return {int(info_.image_width), int(info_.image_height)};
+    const ImageSize size{int(info_.image_width), int(info_.image_height)};
+    state_.max_scans = max_scans(size);
+    return size;
   }
 
   DecodedCrop decode(const Crop& crop, ImageSize target, DecodeScale allowed) override {
@@ -114,7 +118,7 @@ class JpegDecoder final : public ImageDecoder {
     // The library widens the columns to whole blocks; those in front are skipped again below.
     const auto channels = std::size_t(info_.output_components);
     stride_ = std::size_t(info_.output_width) * channels;
-    pixels_.resize(std::max(pixels_.size(), stride_ * std::size_t(part_.height)));
+    reserve_pixels(pixels_, stride_ * std::size_t(part_.height));
     if (!read_rows()) fail();
     jpeg_abort_decompress(&info_);
     if (inks) to_rgb();
@@ -211,6 +215,14 @@ class JpegDecoder final : public ImageDecoder {
   }
 
   [[noreturn]] void fail() {
+    if (state_.too_many_scans)
+      throw DataError(
+          fmt::format("{}: a JPEG of more than {} scans, the most that {}x{} pixels may have",
+                      name_,
+                      state_.max_scans,
+                      info_.image_width,
+                      info_.image_height),
+          "save the image anew with fewer scans, or train with --skip-bad-samples");
     // At the end of its input the library reads two bytes of its own.
     const std::size_t at = std::min(position(), file_.size());
     const std::string_view message = state_.message;

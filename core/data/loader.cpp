@@ -364,6 +364,10 @@ const std::set<std::int64_t>& Loader::skipped_samples() const { return state_->s
 std::string Loader::first_skipped() const { return state_->first_skipped(); }
 std::size_t Loader::memory_bytes() const { return state_->memory_bytes(); }
 
+int Loader::max_threads(const LoaderOptions& options) {
+  return std::max(1, staff_of(options.workers < 0 ? 1 : options.workers, options).most);
+}
+
 std::size_t Loader::memory_bytes(const Dataset& dataset, const LoaderOptions& options) {
   check(dataset, options);
   const Staff staff = staff_of(options.workers < 0 ? 1 : options.workers, options);

@@ -96,6 +96,8 @@ class Loader {
   /// next().
   const std::set<std::int64_t>& skipped_samples() const;
   std::string first_skipped() const;
+  /// Threads that may load at the same time with these options, counted as memory_bytes() does.
+  static int max_threads(const LoaderOptions& options);
   /// Bytes of the slots.
   std::size_t memory_bytes() const;
   /// Those that a loader of this data with these options would have; where the number of workers is

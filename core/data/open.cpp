@@ -76,7 +76,8 @@ ImageOptions image_options(const OpenOptions& options) {
           options.resized_crop,
           options.seed,
           options.validation_fraction,
-          options.trained};
+          options.trained,
+          options.max_pixels};
 }
 
 DataSplit open_images(const Source& source, const OpenOptions& options) {

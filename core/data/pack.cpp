@@ -94,12 +94,12 @@ struct Shrunk {
   std::exception_ptr error;
 };
 
-void decode(const std::string& path, int short_side, ImageWorkspace& work, Shrunk& to) {
+void decode(const std::string& path, const PackOptions& options, ImageWorkspace& work, Shrunk& to) {
   to.error = nullptr;
   try {
     const auto file = read_bytes(path, work.file, "check the file's permissions");
-    const ImageSize stored = work.decoder.open(path, file);
-    to.size = shrunk(stored, short_side);
+    const ImageSize stored = work.decoder.open(path, file, options.max_pixels);
+    to.size = shrunk(stored, options.short_side);
     const DecodedCrop decoded = work.decoder.decode(whole(stored), to.size, DecodeScale::quick);
     to.pixels.resize(std::size_t(to.size.width) * std::size_t(to.size.height) * 3);
     work.resampler.run(decoded.view, decoded.box, to.size, to.pixels.data());
@@ -174,10 +174,8 @@ class Packer {
   void decode_block(const ImageFolder& folder, std::int64_t first, std::int64_t count) {
     const auto part = [&](int thread) {
       for (std::int64_t i = thread; i < count; i += options_.threads)
-        decode(folder.path(first + i),
-               options_.short_side,
-               work_[std::size_t(thread)],
-               block_[std::size_t(i)]);
+        decode(
+            folder.path(first + i), options_, work_[std::size_t(thread)], block_[std::size_t(i)]);
     };
     std::vector<std::jthread> helpers;
     for (int t = 1; t < options_.threads; ++t) helpers.emplace_back(part, t);
@@ -234,6 +232,11 @@ PackReport pack_images(const std::string& folder,
                  "pack: expected 1 to {} threads, got {}",
                  kMostThreads,
                  options.threads);
+  LOCKSTEP_CHECK(options.max_pixels >= 1 && options.max_pixels <= kMaxMaxPixels,
+                 ConfigError,
+                 "pack: expected a limit of 1 to {} pixels, got {}",
+                 kMaxMaxPixels,
+                 options.max_pixels);
   const ImageFolders folders = scan_image_folders(folder);
   return Packer(file, options).run(folders);
 }

@@ -5,12 +5,15 @@
 #include <functional>
 #include <string>
 
+#include "core/data/image.h"
+
 namespace lockstep::data {
 
 struct PackOptions {
   int short_side = 256;  ///< larger pictures are shrunk to it, smaller ones stay
   int threads = 1;
-  bool skip_bad_samples = false;  ///< leave out what cannot be decoded
+  std::int64_t max_pixels = kDefaultMaxPixels;  ///< files with more are refused
+  bool skip_bad_samples = false;                ///< leave out what cannot be decoded
   /// Told now and then how many samples are done.
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
 };

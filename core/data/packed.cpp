@@ -126,8 +126,8 @@ class PackFile {
       PackEntry& entry = index_[i];
       std::memcpy(&entry, bytes.data() + i * entry_bytes(), entry_bytes());
       const std::uint64_t pixels = std::uint64_t{entry.height} * entry.width;
-      expect(pixels >= 1 && pixels <= std::uint64_t(kMaxImagePixels) &&
-                 entry.height <= std::uint64_t(kMaxImagePixels) && entry.bytes == pixels * 3 &&
+      expect(pixels >= 1 && pixels <= std::uint64_t(kMaxMaxPixels) &&
+                 entry.height <= std::uint64_t(kMaxMaxPixels) && entry.bytes == pixels * 3 &&
                  entry.label < header_.classes &&
                  entry.offset >= sizeof header_ + header_.names_bytes &&
                  entry.offset <= header_.index_offset &&

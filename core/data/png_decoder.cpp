@@ -23,7 +23,9 @@ class PngDecoder final : public ImageDecoder {
   PngDecoder(const PngDecoder&) = delete;
   PngDecoder& operator=(const PngDecoder&) = delete;
 
-  ImageSize open(const std::string& name, std::span<const std::byte> file) override {
+  ImageSize open(const std::string& name,
+                 std::span<const std::byte> file,
+                 std::int64_t max_pixels) override {
     close();
     name_ = name;
     file_ = file;
@@ -33,7 +35,8 @@ class PngDecoder final : public ImageDecoder {
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
     LOCKSTEP_CHECK(info_ != nullptr, OutOfMemory, "png: no memory for a decoder");
     if (!read_header()) fail();
-    check_image_size(name_, png_get_image_width(png_, info_), png_get_image_height(png_, info_));
+    check_image_size(
+        name_, png_get_image_width(png_, info_), png_get_image_height(png_, info_), max_pixels);
     check_justified();
     return {int(png_get_image_width(png_, info_)), int(png_get_image_height(png_, info_))};
   }
@@ -43,7 +46,7 @@ class PngDecoder final : public ImageDecoder {
     const std::size_t stride = png_get_rowbytes(png_, info_),
                       height = png_get_image_height(png_, info_);
     LOCKSTEP_ASSERT(stride == std::size_t(png_get_image_width(png_, info_)) * 3);
-    pixels_.resize(std::max(pixels_.size(), stride * height));
+    reserve_pixels(pixels_, stride * height);
     rows_.resize(height);
     for (std::size_t y = 0; y < height; ++y) rows_[y] = pixels_.data() + y * stride;
     if (!read_rows()) fail();

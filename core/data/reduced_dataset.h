@@ -29,6 +29,9 @@ class ReducedDataset final : public Dataset {
   }
   std::string describe() const override;
   std::vector<std::string> class_names() const override { return whole_->class_names(); }
+  std::uint64_t decoding_bytes(int threads) const override {
+    return whole_->decoding_bytes(threads);
+  }
   std::uint64_t fingerprint() const override;
   ContentSample content_sample(std::uint64_t seed) const override {
     return whole_->content_sample(seed);

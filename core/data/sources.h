@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/data/dataset.h"
+#include "core/data/image.h"
 #include "core/data/preprocessing.h"
 #include "core/data/table/table_options.h"
 
@@ -90,6 +91,7 @@ struct ImageOptions {
   double validation_fraction = 0;  ///< of a source without a validation part of its own
   /// See OpenOptions::trained: of its ImageRecord are size, short side and crop, not of `size`.
   const Preprocessing* trained = nullptr;
+  std::int64_t max_pixels = kDefaultMaxPixels;  ///< files with more are refused
 };
 
 /// JPEG and PNG files, told by their content, in a folder per class: DIR/train/CLASS/... beside
@@ -110,7 +112,8 @@ struct OpenOptions {
   /// Chooses validation rows and keys crops. Glyphs are the same for every seed, as mnist and
   /// cifar10 are, so that runs compare.
   std::uint64_t seed = 1;
-  int image_size = 224;         ///< of images and packed: see ImageOptions
+  int image_size = 224;                         ///< of images and packed: see ImageOptions
+  std::int64_t max_pixels = kDefaultMaxPixels;  ///< of images: see ImageOptions
   double resized_crop = 0;      ///< of images and packed; ConfigError for other sources
   std::int64_t context = 0;     ///< text, tokens: tokens of a sample
   std::int64_t vocabulary = 0;  ///< tokens: different tokens; 0: GPT-2's 50,257

@@ -33,6 +33,9 @@ class ZeroFilledDataset final : public Dataset {
   std::string describe() const override { return whole_->describe(); }
   std::vector<std::string> class_names() const override { return whole_->class_names(); }
   Preprocessing preprocessing() const override;
+  std::uint64_t decoding_bytes(int threads) const override {
+    return whole_->decoding_bytes(threads);
+  }
   std::uint64_t fingerprint() const override { return whole_->fingerprint(); }
 
  private:

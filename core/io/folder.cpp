@@ -27,7 +27,7 @@ const char* hint_for(int code) {
     case EROFS:
       return "choose a writable place with --out DIR";
     case ELOOP:
-      return "a symbolic link is not written through: remove it";
+      return "remove the link, or name the folder that it leads to";
     case EIO:
       return "the disk or the connection to it fails: look into the kernel's log";
     default:
@@ -51,7 +51,11 @@ fs::path parent_of(const fs::path& path) {
 
 void fail(const fs::path& path, const std::string& action, int code) {
   throw EnvironmentError(
-      fmt::format("{}: {}: {}", path.string(), action, std::generic_category().message(code)),
+      fmt::format("{}: {}: {}",
+                  path.string(),
+                  action,
+                  code == ELOOP ? "it is a symbolic link, or leads through a circle of them"
+                                : std::generic_category().message(code)),
       hint_for(code));
 }
 

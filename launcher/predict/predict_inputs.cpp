@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/data/image_reader.h"
 #include "core/data/table/table_inputs.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/error_meeting.h"
 #include "launcher/job.h"
-#include "launcher/predict/fields.h"
 #include "launcher/standard_output.h"
 
 namespace lockstep {
@@ -100,9 +100,9 @@ void PredictedInputs::attempt(const std::function<void()>& predict) {
 }
 
 void PredictedInputs::add_bad(const std::string& problem) {
-  constexpr int kMostCharacters = 1000;
+  constexpr std::size_t kMaxBytes = 1000;
   ++bad_;
-  print_warning(shown(problem, kMostCharacters), 0);
+  print_warning(printable(problem, kMaxBytes), 0);
 }
 
 void PredictedInputs::finish() const {
@@ -112,7 +112,7 @@ void PredictedInputs::finish() const {
 }
 
 void predict_images(const PredictionJob& job) {
-  data::ImageReader reader(*job.run.trained.image);
+  data::ImageReader reader(*job.run.trained.image, job.run.flags.max_pixels);
   SampleBatch batch(job, std::int64_t(job.files.size()));
   for (const NamedFile& file : job.files)
     job.inputs.attempt([&] {

@@ -6,12 +6,12 @@
 #include <iostream>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/error_meeting.h"
 #include "launcher/gpt_flags.h"
 #include "launcher/job.h"
-#include "launcher/predict/fields.h"
 #include "launcher/predict/predict_inputs.h"
 #include "launcher/standard_output.h"
 
@@ -40,7 +40,7 @@ std::string class_line(std::span<const float> outputs,
   const std::vector<std::size_t> ranking = largest(answers, top);
   const bool right = label >= 0 && ranking.front() == std::size_t(label);
   return fmt::format("{}  {}  {}",
-                     label < 0 ? "ignored" : shown(output_name(trained, std::size_t(label))),
+                     label < 0 ? "ignored" : printable(output_name(trained, std::size_t(label))),
                      label < 0 ? "-"
                      : right   ? "right"
                                : "wrong",
@@ -94,7 +94,8 @@ class LabelledBatch {
       return true;
     } catch (const DataError& problem) {
       if (!run_.flags.options.skip_bad_samples) throw;
-      print_warning(fmt::format("sample {} is skipped: {}", index, shown(problem.what(), 1000)), 0);
+      print_warning(fmt::format("sample {} is skipped: {}", index, printable(problem.what(), 1000)),
+                    0);
       return false;
     }
   }

@@ -8,8 +8,8 @@
 #include <ostream>
 
 #include "core/base/csv_field.h"
+#include "core/base/printable.h"
 #include "core/exec/answers.h"
-#include "launcher/predict/fields.h"
 #include "launcher/predict/json_line.h"
 
 namespace lockstep {
@@ -39,7 +39,7 @@ std::string answers_text(const data::Preprocessing& trained,
   std::string text;
   for (const std::size_t i : indices)
     text += fmt::format(
-        "{}{} {}", text.empty() ? "" : ", ", shown(output_name(trained, i)), form(answers[i]));
+        "{}{} {}", text.empty() ? "" : ", ", printable(output_name(trained, i)), form(answers[i]));
   return text;
 }
 
@@ -98,9 +98,9 @@ void PredictionWriter::write(const PredictionSource& source, std::span<const flo
 }
 
 std::string PredictionWriter::place(const PredictionSource& source) const {
-  std::string text = shown(name_of(source));
+  std::string text = printable(name_of(source));
   if (source.line > 0) text += fmt::format(":{}", source.line);
-  if (!source.id.empty()) text += fmt::format(" ({})", shown(source.id));
+  if (!source.id.empty()) text += fmt::format(" ({})", printable(source.id));
   return text;
 }
 
@@ -199,7 +199,7 @@ void PredictionWriter::write(const PredictionSource& source, const TextPredictio
   for (const std::size_t i : indices)
     next += fmt::format("{}'{}' {}",
                         next.empty() ? "" : ", ",
-                        shown(output_name(trained_, i)),
+                        printable(output_name(trained_, i)),
                         probability_text(answers[i]));
   out_ << place(source) << fmt::format("  {} tokens", text.tokens);
   if (text.loss)

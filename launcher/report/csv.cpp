@@ -44,7 +44,7 @@ void write_csv(std::span<const RunRecord> runs,
   for (std::size_t i = 0; i < kQuantities; ++i) piece += fmt::format(",{}", name_of(Quantity(i)));
   piece += ",text\n";
   for (const RunRecord& run : runs) {
-    const std::string name = csv_field(run.folder);
+    const std::string name = csv_name(run.folder);
     const std::string file = (std::filesystem::path(run.folder) / "metrics.jsonl").string();
     std::error_code ignored;
     if (!std::filesystem::exists(file, ignored)) continue;
@@ -53,7 +53,7 @@ void write_csv(std::span<const RunRecord> runs,
           std::back_inserter(piece), "{},{},{}", name, kind_words(line.kind), line.step);
       for (const double value : line.values)
         end = std::isnan(value) ? fmt::format_to(end, ",") : fmt::format_to(end, ",{}", value);
-      fmt::format_to(end, ",{}\n", csv_field(text_of(line)));
+      fmt::format_to(end, ",{}\n", csv_name(text_of(line)));
       if (piece.size() < kPiece) return;
       write(piece);
       piece.clear();

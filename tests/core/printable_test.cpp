@@ -53,6 +53,14 @@ TEST(Printable, NoCharacterIsCutInHalf) {
   }
 }
 
+TEST(Printable, OfALongNameTheStartFitsItsColumn) {
+  EXPECT_EQ(printable_start("short", 5), "short");
+  EXPECT_EQ(printable_start("too long", 5), "too l...");
+  EXPECT_EQ(printable_start("日本語日本語", 4), "日本語日...");
+  EXPECT_EQ(printable_start("\x1b[2J", 2), "\\x1b[...");
+  EXPECT_EQ(printable_start("", 0), "");
+}
+
 TEST(Printable, LinesStayLines) {
   EXPECT_EQ(printable_lines("a\tb\n\x1b]0;title\x07\n\nend\n"),
             "a\tb\n\\x1b]0;title\\x07\n\nend\n");

@@ -208,7 +208,8 @@ TEST(ImageDecoder, RefusesGiantsBeforeAllocating) {
     jpeg[at + 1] = char(60000 & 0xff);
   }
   EXPECT_THAT(error(jpeg),
-              HasSubstr("a file: the header says 60000x60000 pixels; expected at most 100000000"));
+              HasSubstr("a file: the header says 60000x60000 pixels, 3600000000 in all; expected "
+                        "at most 178956970"));
 
   std::string png = png_file(gradient(8, 8, 3));
   for (const std::size_t at : {16u, 20u}) png.replace(at, 4, std::string("\x00\x00\xea\x60", 4));
@@ -216,7 +217,53 @@ TEST(ImageDecoder, RefusesGiantsBeforeAllocating) {
   const auto sum = crc32(0, reinterpret_cast<const Bytef*>(png.data()) + 12, 17);
   for (int i = 0; i < 4; ++i) png[std::size_t(29 + i)] = char(sum >> (24 - 8 * i));
   EXPECT_THAT(error(png),
-              HasSubstr("a file: the header says 60000x60000 pixels; expected at most 100000000"));
+              HasSubstr("a file: the header says 60000x60000 pixels, 3600000000 in all; expected "
+                        "at most 178956970"));
+}
+
+TEST(ImageDecoder, TheLimitOfPixelsIsASetting) {
+  for (const std::string& file : {jpeg_file(gradient(20, 10, 3)), png_file(gradient(20, 10, 3))}) {
+    AnyImageDecoder decoder;
+    EXPECT_EQ(decoder.open("a file", bytes_of(file), 200), (ImageSize{20, 10}));
+    const std::string message =
+        error_of<DataError>([&] { decoder.open("a file", bytes_of(file), 199); });
+    EXPECT_THAT(message, HasSubstr("20x10"));
+    EXPECT_THAT(message, HasSubstr("--max-pixels 200"));
+  }
+}
+
+/// A progressive file with its first scan, of the means of blocks, `copies` times more: each goes
+/// through all pixels again.
+std::string with_more_scans(const std::string& file, int copies) {
+  const std::size_t scan = file.find("\xff\xda");
+  std::size_t end = scan + 2;  // of its data, in which 0xff is followed by 0
+  while ((end = file.find('\xff', end)) != file.npos && file[end + 1] == '\0') end += 2;
+  std::string more = file.substr(0, end);
+  for (int i = 0; i < copies; ++i) more += file.substr(scan, end - scan);
+  return more + file.substr(end);
+}
+
+TEST(JpegDecoder, RefusesMoreScansThanEncodersWrite) {
+  const std::string file = jpeg_file(gradient(64, 48, 3), 90, true);
+  EXPECT_EQ(decoded(with_more_scans(file, 20)).pixels, decoded(file).pixels);
+  const std::string message = error(with_more_scans(file, max_scans({64, 48})));
+  EXPECT_THAT(message, HasSubstr("a file: "));
+  EXPECT_THAT(message, HasSubstr("scans"));
+  EXPECT_THAT(message, HasSubstr("--skip-bad-samples"));
+  // The next file is none of that one's business.
+  AnyImageDecoder decoder;
+  const std::string bad = with_more_scans(file, 300);
+  EXPECT_THROW(
+      decoder.decode(whole(decoder.open("bad", bytes_of(bad))), {8, 8}, DecodeScale::exact),
+      DataError);
+  EXPECT_NO_THROW(
+      decoder.decode(whole(decoder.open("good", bytes_of(file))), {8, 8}, DecodeScale::exact));
+}
+
+TEST(JpegDecoder, ALargeImageMayHaveFewerScans) {
+  EXPECT_EQ(max_scans({640, 480}), 200);
+  EXPECT_EQ(max_scans({9900, 9900}), 40);
+  EXPECT_EQ(max_scans({65500, 16384}), 40);
 }
 
 }  // namespace

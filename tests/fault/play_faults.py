@@ -78,7 +78,10 @@ def table_line(row, verdicts):
     verdicts = [v for v in verdicts if not v.not_played]
     times = [v.seconds for v in verdicts if v.seconds is not None]
     slowest = f"{max(times):.2f} s" if times else "-"
-    codes = ",".join(sorted({str(v.code) for v in verdicts}, key=int))
+    # A run that did not end has none.
+    codes = ",".join("none" if code is None else str(code)
+                     for code in sorted({v.code for v in verdicts},
+                                        key=lambda code: (code is None, code or 0)))
     good = sum(not v.wrong for v in verdicts)
     return (f"| {number:2} | {name:20} | {len(verdicts):5} | {slowest:>8} "
             f"| {share([v.culprit for v in verdicts]):>7} | {codes:>9} "

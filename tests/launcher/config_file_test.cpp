@@ -97,6 +97,7 @@ TEST(ConfigFile, WrittenConfigurationRepeatsTheRun) {
        "--shards=4"},
       {"--data=images:photos",
        "--image-size=32",
+       "--max-pixels=1000000",
        "--val-fraction=0.1",
        "--augment=resized-crop:0.25,flip",
        "--skip-bad-samples"},

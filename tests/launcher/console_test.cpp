@@ -5,8 +5,11 @@
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <string>
 #include <termios.h>
 #include <thread>
@@ -172,6 +175,39 @@ TEST(OutputRelay, ASlowReaderGetsAll) {
   reader.join();
   close(ends[0]);
   EXPECT_EQ(all, expected);
+}
+
+TEST(Console, WhatIsWrongWithTheOutputWaitsForACopy) {
+  std::signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  const std::string file = ::testing::TempDir() + "lockstep_console_copy";
+  std::string said;
+  {
+    const Replaced replaced(ends[1]);
+    RunLog copy(file);
+    testing::internal::CaptureStderr();
+    {
+      Console console(Console::Kind::lines);
+      console.line("nobody reads this");
+      console.set_copy(&copy);
+      console.line("the copy has this");
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    copy.close();
+    std::ifstream input(file);
+    said.assign(std::istreambuf_iterator<char>(input), {});
+    // Of a command that keeps no copy.
+    testing::internal::CaptureStderr();
+    { Console(Console::Kind::lines).line("nor this"); }
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("standard output is lost"),
+              std::string::npos);
+  }
+  close(ends[1]);
+  std::filesystem::remove(file);
+  EXPECT_NE(said.find("standard output is lost"), std::string::npos) << said;
+  EXPECT_NE(said.find("the copy has this"), std::string::npos) << said;
 }
 
 TEST(Console, ATerminalThatIsStoppedDoesNotStopTraining) {

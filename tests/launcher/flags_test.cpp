@@ -133,6 +133,7 @@ TEST(Flags, Contradictions) {
   EXPECT_THAT(flag_error({"--model=mlp", "--data=csv:a", "--separator=.."}),
               HasSubstr("--separator '..': expected auto, tab or one character"));
   EXPECT_THAT(flag_error({"--image-size=32"}), HasSubstr("--image-size has no meaning"));
+  EXPECT_THAT(flag_error({"--max-pixels=32"}), HasSubstr("--max-pixels has no meaning"));
   EXPECT_THAT(flag_error({"--augment=resized-crop"}), HasSubstr("resized-crop has no meaning"));
   EXPECT_THAT(flag_error({"--data=images:x", "--augment=resized-crop:2"}),
               HasSubstr("expected a share of 0.001 to 1"));

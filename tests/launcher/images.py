@@ -88,6 +88,43 @@ class Images(ImageTest):
         self.expect_error(self.train_images("--val-fraction=0.1"), 2, "has a validation folder")
         self.expect_error(self.train(data="synthetic:8x8"), 2, "synthetic[:HxWxC[:CLASSES]]")
 
+    def test_a_file_of_too_many_pixels(self):
+        self.write("photos/train/dark/000.png", png(90, 60, lambda x, y: (x, y, 0)))
+        self.write("photos/train/light/001.png", png(90, 61, lambda x, y: (x, y, 0)))
+        self.expect_error(self.train_images("--max-pixels=5400", "--epochs=2"), 1,
+                          "photos/train/light/001.png", "90x61", "--max-pixels 5490")
+        result = self.train_images("--max-pixels=5490", "--out=run")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.expect_error(self.pack("--out=x", "--max-pixels=5400"), 1, "light/001.png", "90x61")
+        predict = [self.program, "predict", "--from=run", "photos/train/light/001.png"]
+        self.assertEqual(self.run_command(predict).returncode, 0)
+        self.expect_error(self.run_command([*predict, "--max-pixels=100"]), 1, "001.png", "90x61")
+        self.expect_error(self.train("--max-pixels=5", data="glyphs"), 2, "--max-pixels")
+        self.expect_error(self.train_images("--max-pixels=0"), 2, "--max-pixels")
+
+    def test_a_plan_counts_the_decoding_of_the_largest_files(self):
+        def planned(*flags):
+            result = self.run_command([self.program, "plan", "--json", "--model=mlp", "--ranks=1",
+                                       "--data=images:photos", "--image-size=16", *flags])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return json.loads(result.stdout)
+
+        small = planned("--workers=1")["categories"]["image_decoding"]
+        self.write("photos/train/dark/000.png", png(300, 200, lambda x, y: (0, 0, 0)))
+        one, two = planned("--workers=1"), planned("--workers=2")
+        pixels = 3 * 300 * 200
+        # Each of the two threads has one, and only one can have the largest.
+        self.assertGreater(one["categories"]["image_decoding"], pixels)
+        self.assertLess(one["categories"]["image_decoding"], pixels + small + 10000)
+        self.assertLess(two["categories"]["image_decoding"], pixels + 2 * small + 10000)
+        self.assertGreater(two["categories"]["image_decoding"],
+                           one["categories"]["image_decoding"])
+        self.assertEqual(two["limited_bytes"], one["limited_bytes"])
+        train = self.train_images("--workers=1", "--out=run")
+        self.assertEqual(train.returncode, 0, train.stderr)
+        self.assertEqual(self.summary("run")["memory"]["image_decoding"],
+                         one["categories"]["image_decoding"])
+
     def test_synthetic(self):
         result = self.train("--out=run", data="synthetic:8x8x3:4")
         self.assertEqual(result.returncode, 0, result.stderr)

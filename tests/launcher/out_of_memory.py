@@ -64,7 +64,8 @@ class Short(ProgramTest):
         planned, device = table.pop("planned"), table.pop("on the device")
         context = table.pop("context and libraries")
         self.assertEqual(sum(table.values()), planned)
-        self.assertEqual(planned - table["checkpoint snapshot"] - table["loader"], device)
+        on_host = table["checkpoint snapshot"] + table["loader"] + table["image decoding"]
+        self.assertEqual(planned - on_host, device)
         self.assertEqual(planned + context, total)
 
     def check_it_works(self, result, global_batch, run, *texts):

@@ -46,6 +46,10 @@ class BadUsage(ProgramTest):
     def test_unknown_key_in_configuration(self):
         config = self.write("c.toml", "momentun = 0.5\n")
         self.expect_error(self.train("--config", config), 2, "momentun", "did you mean momentum?")
+        config = self.write("d.toml", "config = 'c.toml'\n")
+        result = self.train("--config", config)
+        self.expect_error(result, 2, "config")
+        self.assertNotIn("did you mean", result.stderr)
 
     NO_DEVICE = "not built into this program|no NVIDIA driver|libcuda.so|no CUDA device is visible"
 
@@ -85,7 +89,21 @@ class BadUsage(ProgramTest):
         self.expect_error(self.train("--freeze=^fc"), 2, "no parameter matches '^fc'")
 
     def test_shapes_that_do_not_fit(self):
-        self.expect_error(self.train("--model", "convnet"), 2, "conv", ".cpp:")
+        result = self.train("--model", "convnet")
+        self.expect_error(result, 2, "conv", "core/nn/zoo.cpp:")
+        self.assertNotIn("/core/nn", result.stderr)  # nor where the program was built
+
+    def test_paths_that_are_empty(self):
+        """As of a variable that is not set."""
+        for flag in ("--out", "--init", "--resume", "--config"):
+            for spelling in ([flag, ""], [flag + "="]):
+                self.expect_error(self.train(*spelling), 2, flag)
+        self.assertFalse((self.folder / "runs").exists())
+        for command, flag in (("run", "--out"), ("pack", "--out"), ("report", "--csv"),
+                              ("report", "--out"), ("evaluate", "--from"), ("doctor", "--out")):
+            self.expect_error(self.run_command([self.program, command, flag, ""]), 2, flag)
+        config = self.write("c.toml", "out = ''\n")
+        self.expect_error(self.train("--config", config), 2, "--out")
 
 
 class BadData(ProgramTest):
@@ -151,7 +169,7 @@ class BadData(ProgramTest):
             weights[begin + 4:begin + 8] = struct.pack("<f", value)
             file = self.write("bad.safetensors", bytes(weights))
             self.expect_error(self.train("--hidden=8", "--init", file, "--out=refused"), 1,
-                              "bad.safetensors", "2.bias", str(value))
+                              "bad.safetensors", "2.bias[1]", str(value))
             self.assertFalse((self.folder / "refused").exists())
         skipped = self.train("--hidden=8", "--init", file, "--init-skip=^2.bias$", "--out=skipped")
         self.assertEqual(skipped.returncode, 0, skipped.stderr)

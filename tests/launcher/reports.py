@@ -284,6 +284,20 @@ class Reports(Reported):
         again = self.report("run", "--out=b.html", "--csv=all.csv", "--force")
         self.assertEqual(again.returncode, 0, again.stderr)
 
+    def test_no_field_of_the_table_is_a_formula(self):
+        run = self.trained("=cmd|x")
+        with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"step":61,"epoch":1,"skipped_step":"=1+1"}\n')
+        result = self.report("=cmd|x", "--csv=all.csv")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(self.folder / "all.csv", encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual({row["run"] for row in rows}, {"'=cmd|x"})
+        self.assertEqual(rows[-1]["text"], "'=1+1")
+        for row in rows:
+            for field in row.values():
+                self.assertFalse(field.startswith(("=", "@", "+")), field)
+
     def test_a_hundred_thousand_steps(self):
         run = self.trained("run")
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

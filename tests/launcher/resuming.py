@@ -193,6 +193,7 @@ class ResumedRun(Resuming):
             result = self.go_on("--steps=80")
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("changed    steps 60 then, 80 now", result.stdout)
+            self.assertIn("next checkpoint", result.stdout)
             self.assertEqual(self.summary()["resumed_at"], 60)
             decays = schedule == "cosine"
             self.assertEqual("decay over 60 steps then, 80 now" in result.stdout, decays)

@@ -88,6 +88,11 @@ class Words(ProgramTest):
             "lockstep evaluate --data cs": {"csv:"},
             "lockstep evaluate --data csv : folder/": {"folder/a.csv"},
             "lockstep evaluate --from -": {"folder"},
+            "lockstep evaluate --see": {"--seed"},  # of --init FILE
+            "lockstep predict --see": set(),
+            "lockstep evaluate --opti": set(),
+            "lockstep generate --lay": set(),
+            "lockstep plan --opti": {"--optimizer"},
             "lockstep generate --prec": {"--precision"},
             "lockstep predict --format -": {"table", "csv", "json"},
             "lockstep predict --from folder b": {"b.toml"},

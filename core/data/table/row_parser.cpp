@@ -189,7 +189,7 @@ void RowParser::check_new_category(std::size_t f, std::string_view text) const {
         fmt::format("if it names rows or is free text: --drop '{0}' or --id-column '{0}'", name));
   if (features_ == kMaxColumns)
     refuse_column(field,
-                  fmt::format("at most {} features, one for each category", kMaxColumns),
+                  fmt::format("at most {} categories and numeric columns in all", kMaxColumns),
                   "one more",
                   "drop columns of many different texts with --drop");
   if (!is_utf8(text)) table_.fail(field, "a text in UTF-8", shown(text), kNotUtf8Hint);

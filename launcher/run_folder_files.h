@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace lockstep {
+
+/// The first file of every run, and its mark: it is written over, never missing in between, so that
+/// a start killed at any moment leaves a folder in which the run can go on.
+inline constexpr const char* kHistoryFile = "history.jsonl";
+inline constexpr const char* kCheckpointsFolder = "checkpoints";
+/// What to do where the system refuses the output folder.
+inline constexpr const char* kOutputFolderHint = "choose a writable place with --out DIR";
+
+/// Of a run that has it, or of one that supervises it.
+bool is_lock(const std::filesystem::path& name);
+/// Or nothing at all.
+bool holds_only_locks(const std::filesystem::path& folder, std::error_code& error);
+
+/// Creates `folder` and its parents; appends those that were not there, outermost first. Throws
+/// EnvironmentError with the system's reason.
+void create_output_folder(const std::filesystem::path& folder,
+                          std::vector<std::filesystem::path>& created);
+/// Creates a folder runs/<local time> that no other run has, as that does; its path.
+std::string create_fresh_output_folder(std::vector<std::filesystem::path>& created);
+
+}  // namespace lockstep
