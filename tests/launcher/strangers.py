@@ -297,7 +297,8 @@ exec ip netns exec $host unshare --uts /bin/sh -c 'hostname $0; exec /bin/sh -c 
         self.assertTrue(ports, "on two hosts ranks are to talk by TCP")
         self.assertEqual(self.from_afar(ports), [], "a host that is none of the job's is let in")
         launchers = {port for pid in processes_with(str(self.folder / "run"))
-                     if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() in ("mpirun", "orterun")
+                     if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() in
+                     ("mpirun", "orterun", "prterun")
                      for port in self.open_ports(pid)}
         self.from_afar(sorted(launchers))
         self.wait_for_step(self.steps() + 300)
