@@ -10,6 +10,7 @@ option(LOCKSTEP_BENCHMARKS "Build the benchmarks, with the tests" ON)
 option(LOCKSTEP_ONEDNN "Products and convolutions of the CPU backend by oneDNN; OFF: by plain loops" ON)
 option(LOCKSTEP_MPI "Build for several ranks, which need MPI; OFF: for one" ON)
 option(LOCKSTEP_MPI_TESTS "Build the test programs that run under mpirun, with the tests" ON)
+option(LOCKSTEP_WERROR "Warnings are errors, as in .ci/run; compilers differ in what they warn of" OFF)
 option(LOCKSTEP_FUZZ "Build the parsers and their fuzzers alone, with clang's libFuzzer" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
@@ -38,12 +39,16 @@ lockstep_host_options(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE
   ${warnings}
-  $<$<COMPILE_LANGUAGE:CXX>:-Werror>
-  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>
+  $<$<COMPILE_LANGUAGE:C>:-Wall> $<$<COMPILE_LANGUAGE:C>:-Wextra>
   # GCC 12 takes fmt 9's fill character for an overflow.
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>
   # GCC 12 sees overlaps in std::string that cannot be (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+
+if(LOCKSTEP_WERROR)
+  target_compile_options(lockstep_warnings INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
+endif()
 
 # Bits are promised: a*b+c may become one FMA only where the code says so.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)

@@ -21,12 +21,16 @@ Words mpirun_words(int ranks, const LaunchSite& site, const std::string& output_
   Words words{site.mpirun, "-np", std::to_string(ranks)};
   // mpirun hands the folder to a shell on other hosts, and takes what follows a colon for options.
   // Another one goes without: the logs of the run have what the ranks say of themselves.
-  if (plain_for_shell(output_folder) && output_folder.find(':') == std::string::npos)
-    append(words, {"--output-filename", output_folder});
+  if (plain_for_shell(output_folder) && output_folder.find_first_of(":,") == std::string::npos) {
+    if (site.open_mpi >= 5)
+      append(words, {"--output", "dir=" + output_folder});
+    else
+      append(words, {"--output-filename", output_folder});
+  }
   if (!site.hosts.empty()) {
     append(words, {"--host", to_string(site.hosts)});
-    // Open MPI's way to write long lists of hosts shorter breaks at such names.
-    if (std::ranges::any_of(site.hosts, [](const Host& host) {
+    // Open MPI 4's way to write long lists of hosts shorter breaks at such names.
+    if (site.open_mpi < 5 && std::ranges::any_of(site.hosts, [](const Host& host) {
           return host.name.find_first_of("_@") != std::string::npos;
         }))
       append(words, {"--mca", "regx", "naive"});

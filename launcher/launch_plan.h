@@ -15,6 +15,7 @@ enum class Launcher { none, mpirun, srun };
 /// What is known of the machine when ranks are to be started.
 struct LaunchSite {
   std::string mpirun, srun;       ///< their paths; empty where there is none
+  int open_mpi = 0;               ///< the version of mpirun: 4, 5; 0: not known
   std::string program;            ///< path of this program
   std::string command = "train";  ///< of it, that ranks run
   Cores cores;
@@ -36,8 +37,8 @@ int allocated_tasks(const std::string& tasks_per_node);
 
 /// The command that starts `lockstep train` (or site.command) with `arguments` on `ranks` ranks.
 /// Raw output of each rank is copied below `output_folder` unless it is empty: mpirun writes
-/// 1/rank.0/stdout and stderr itself (not where the path has a colon), srun prefixes lines with the
-/// rank.
+/// JOB/rank.0/stdout and stderr itself (not where the path has a colon; JOB is 1 with Open MPI 4
+/// and a name with Open MPI 5), srun prefixes lines with the rank.
 ///
 /// Binding is the launchers' own, which know the topology (mpirun by hwloc): each rank to a core,
 /// and from three ranks on mpirun deals them to NUMA domains in turn. Nothing is bound where more

@@ -7,6 +7,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/device_choice.h"
+#include "launcher/mpirun_version.h"
 #include "launcher/rank_discovery.h"
 #include "launcher/self_start.h"
 #include "launcher/shell_text.h"
@@ -53,6 +54,7 @@ LaunchSite launch_site(const RunFlags& flags) {
         "lockstep run and scale start mpirun or srun; under them, use lockstep train");
   LaunchSite site;
   site.mpirun = find_program("mpirun", variables);
+  if (!site.mpirun.empty()) site.open_mpi = open_mpi_version_of(site.mpirun);
   site.srun = find_program("srun", variables);
   site.program = own_path();
   site.root = geteuid() == 0;

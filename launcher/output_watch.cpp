@@ -55,23 +55,23 @@ std::string ErrorOutput::take_line(const std::string& line) {
 
 std::string ErrorOutput::close_box() {
   const std::size_t known = by_launcher_.text.size();
-  std::string text;
-  for (const std::string& line : box_) text += line + "\n";
-  const bool about_the_end = text.find("the job has been aborted") != std::string::npos ||
-                             text.find("MPI_ABORT was invoked") != std::string::npos;
-  read_box();
-  const bool read = by_launcher_.text.size() != known;
+  const std::string text = fmt::format("{}\n", fmt::join(box_, "\n"));
+  // Where the lines break hangs on the version.
+  const std::string words = fmt::format("{} ", fmt::join(box_, " "));
   box_.clear();
-  return read || about_the_end ? std::string() : text;
+  static const std::regex kAboutTheEnd(
+      "the job has been aborted|MPI_ABORT was invoked|calling +\"abort\"");
+  read_box(words);
+  const bool read = by_launcher_.text.size() != known;
+  return read || std::regex_search(words, kAboutTheEnd) ? std::string() : text;
 }
 
-void ErrorOutput::read_box() {
-  std::string text;
-  for (const std::string& line : box_) text += line + " ";
+void ErrorOutput::read_box(const std::string& text) {
   static const std::regex kSignal(
       "process rank (\\d+) with PID \\d+ on node (\\S+) exited on signal (\\d+ \\([^)]*\\))");
+  // Open MPI 4 writes a process as [[43013,1],3], Open MPI 5 as [prterun-node7-17@1,3].
   static const std::regex kStatus(
-      "Process name: +\\[\\[\\d+,\\d+\\],(\\d+)\\] +Exit code: +(\\d+)");
+      "Process name: +\\[(?:\\[\\d+,\\d+\\]|[^, ]+),(\\d+)\\] +Exit code: +(\\d+)");
   static const std::regex kImproper("process rank (\\d+) with PID \\d+ on node (\\S+) exiting");
   static const std::regex kHost(
       "lost communication with .* Remote daemon: +\\[\\S+ on node (\\S+)");

@@ -35,7 +35,7 @@ class ErrorOutput {
  private:
   std::string take_line(const std::string& line);
   std::string close_box();
-  void read_box();
+  void read_box(const std::string& text);
   void read_line(const std::string& line);
 
   std::string rest_;                       // of a line that has not ended

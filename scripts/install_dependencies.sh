@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs, through apt-get, the Debian 12 packages that Lockstep needs and that are missing.
+# Installs, through apt-get, the packages of Debian 12 or later (or of an Ubuntu of their age) that
+# Lockstep needs and that are missing. Without apt-get it names them, also as dnf knows them.
 #
 #   scripts/install_dependencies.sh [--lint | --sanitizers | --fuzz | --slurm] [--dry-run]
 #
-#   --lint        also clang-format and clang-tidy
+#   --lint        also clang-format and clang-tidy, in the version that the source is formatted with
 #   --sanitizers  also lld, with which sanitizers' builds link in a third of the time
 #   --fuzz        also clang with libFuzzer
 #   --slurm       only Slurm and munge, without which the tests under Slurm are skipped
@@ -13,28 +14,41 @@
 # Needs root or sudo only where something is missing; a second run is over at once.
 set -euo pipefail
 
+# Between bars: the package to install, and those that will do as well.
 packages=(
   git cmake ninja-build g++ ccache
   openmpi-bin libopenmpi-dev         # the ranks
   libdnnl-dev                        # CPU kernels
   libfmt-dev nlohmann-json3-dev libcli11-dev
   zlib1g-dev libssl-dev              # gzip'd data sets, SHA-256
-  libjpeg62-turbo-dev libpng-dev     # images
+  'libjpeg-dev|libjpeg62-turbo-dev|libjpeg-turbo8-dev' libpng-dev  # images
   libprotobuf-dev protobuf-compiler  # TensorBoard's files
   libgtest-dev libgmock-dev libbenchmark-dev
   python3                            # the scripts read summary.json with it
+)
+# The same on Fedora and RHEL.
+dnf_packages=(
+  git cmake ninja-build gcc-c++ ccache
+  openmpi openmpi-devel
+  onednn-devel
+  fmt-devel json-devel cli11-devel
+  zlib-devel openssl-devel
+  libjpeg-turbo-devel libpng-devel
+  protobuf-devel protobuf-compiler
+  gtest-devel gmock-devel google-benchmark-devel
+  python3
 )
 dry_run=false
 
 for argument in "$@"; do
   case "$argument" in
-    --lint) packages+=(clang-format-14 clang-tidy-14) ;;
-    --sanitizers) packages+=(lld) ;;
-    --fuzz) packages+=(clang-14 libclang-rt-14-dev) ;;
-    --slurm) packages=(slurm-wlm munge) ;;
+    --lint) packages+=(clang-format-14 clang-tidy-14) dnf_packages+=(clang-tools-extra) ;;
+    --sanitizers) packages+=(lld) dnf_packages+=(lld) ;;
+    --fuzz) packages+=(clang-14 libclang-rt-14-dev) dnf_packages+=(clang compiler-rt) ;;
+    --slurm) packages=(slurm-wlm munge) dnf_packages=(slurm-slurmctld slurm-slurmd munge) ;;
     --dry-run) dry_run=true ;;
     -h | --help)
-      sed -n '3,13s/^# \{0,1\}//p' "$0"
+      sed -n '3,14s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)
@@ -45,16 +59,27 @@ for argument in "$@"; do
 done
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-  echo "install_dependencies.sh: no apt-get here; install the equivalents of: ${packages[*]}" >&2
+  cat >&2 <<MESSAGE
+install_dependencies.sh: no apt-get here, so that what is missing is yours to install:
+  Fedora, RHEL:   dnf install ${dnf_packages[*]}
+                  (then, for MPI: module load mpi)
+  Debian, Ubuntu: apt-get install ${packages[*]%%|*}
+CMake names what it does not find.
+MESSAGE
   exit 3
 fi
 
 # A package counts as present when it is fully installed, not when only its configuration is left.
 installed=$(dpkg-query --show --showformat='${db:Status-Status} ${binary:Package}\n' |
   sed -n 's/^installed \([^:]*\).*/\1/p')
+is_installed() { grep --quiet --line-regexp --fixed-strings -- "$1" <<<"$installed"; }
 missing=()
-for package in "${packages[@]}"; do
-  grep --quiet --line-regexp --fixed-strings -- "$package" <<<"$installed" || missing+=("$package")
+for entry in "${packages[@]}"; do
+  IFS='|' read -ra names <<<"$entry"
+  for name in "${names[@]}"; do
+    if is_installed "$name"; then continue 2; fi
+  done
+  missing+=("${names[0]}")
 done
 
 if ((${#missing[@]} == 0)); then
@@ -86,7 +111,7 @@ if ! apt update || ! apt install --yes --no-install-recommends "${missing[@]}"; 
   cat "$log" >&2
   cat >&2 <<MESSAGE
 install_dependencies.sh: apt-get could not install ${missing[*]}
-hint: its messages stand above; Lockstep is developed on Debian 12
+hint: its messages stand above; docs/systems.md names the systems that Lockstep is built on
 MESSAGE
   exit 3
 fi

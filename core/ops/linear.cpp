@@ -10,8 +10,9 @@ namespace {
 
 /// `shape` with another last extent.
 Shape with_features(const Shape& shape, std::int64_t features) {
-  std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
-  dims.back() = features;
+  const auto outer = shape.dims().first(std::size_t(shape.rank() - 1));
+  std::vector<std::int64_t> dims(outer.begin(), outer.end());
+  dims.push_back(features);
   return Shape(dims);
 }
 

@@ -13,6 +13,7 @@
 #include "core/exec/backend.h"
 #include "kernels/cuda/cuda_build.h"
 #include "launcher/doctor/watch.h"
+#include "launcher/program_output.h"
 
 namespace lockstep::doctor {
 
@@ -29,11 +30,8 @@ struct WriteTrial {
   double fsync_s = 0;
 };
 
-struct ToolResult {
+struct ToolResult : ProgramOutput {
   bool found = false;  ///< on PATH
-  bool timed_out = false;
-  int exit_code = 0;
-  std::string output;  ///< standard output and error, its first 64 KiB
 };
 
 /// What this program was built with.

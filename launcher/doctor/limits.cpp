@@ -73,7 +73,7 @@ Finding check_shared_memory(const Environment& environment) {
     return warn(kShared,
                 lacking + ": others have filled it",
                 "ls -la /dev/shm, and remove what no program uses any more: rm -r "
-                "/dev/shm/vader_segment.* /dev/shm/lockstep-*");
+                "/dev/shm/{vader,sm}_segment.* /dev/shm/lockstep-*");
   return warn(kShared, lacking + ": it is too small", remedy);
 }
 

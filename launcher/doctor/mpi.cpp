@@ -57,7 +57,7 @@ Finding check_mpi(const Environment& environment) {
         kMpi,
         fmt::format("mpirun cannot start two ranks: {}", first_words(result.output)),
         "mpirun -np 2 --oversubscribe hostname shows what it lacks; apt install --reinstall "
-        "openmpi-bin libopenmpi3 mends it (Debian)");
+        "openmpi-bin libopenmpi-dev mends it (Debian)");
   return pass(kMpi, "mpirun starts two ranks, and they find each other");
 }
 

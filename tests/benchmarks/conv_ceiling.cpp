@@ -18,12 +18,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/cpu/onednn/dnnl_versions.h"
 #include "tests/benchmarks/conv_layers.h"
 
 namespace {
@@ -65,7 +65,7 @@ class Network {
     // Not zero, and small enough never to overflow or to become denormal.
     const auto value = [](std::size_t i) { return 0.01f * float(i % 7); };
     void* data = result.get_data_handle();
-    if (desc.data_type() == memory::data_type::f32)
+    if (lockstep::dnnl_versions::type_of(desc) == memory::data_type::f32)
       for (std::size_t i = 0; i < desc.get_size() / sizeof(float); ++i)
         static_cast<float*>(data)[i] = value(i);
     else
@@ -76,7 +76,7 @@ class Network {
   }
 
   void add(const ConvLayer& layer, int batch, bool first) {
-    using dnnl::algorithm;
+    namespace dv = lockstep::dnnl_versions;
     const memory::dims strides{layer.stride, layer.stride};
     const memory::dims padding{layer.padding(), layer.padding()};
     const int out = layer.out_size();
@@ -84,20 +84,19 @@ class Network {
     const memory::dims w_dims{layer.out, layer.in, layer.kernel, layer.kernel};
     const auto w = any(w_dims, type_), dw = any(w_dims, memory::data_type::f32);
     const auto y = any({batch, layer.out, out, out}, type_);
-    const auto direct = algorithm::convolution_direct;
-    const dnnl::convolution_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, direct, x, w, y, strides, padding, padding}, engine_);
+    const auto forward =
+        dv::conv_forward(engine_, {x, w, y, strides, padding}, nullptr, dnnl::primitive_attr());
     forward_.push_back({dnnl::convolution_forward(forward),
                         {{DNNL_ARG_SRC, allocate(forward.src_desc())},
                          {DNNL_ARG_WEIGHTS, allocate(forward.weights_desc())},
                          {DNNL_ARG_DST, allocate(forward.dst_desc())}}});
-    const dnnl::convolution_backward_weights::primitive_desc weights(
-        {direct, x, dw, y, strides, padding, padding}, engine_, forward);
+    const auto weights = dv::conv_backward_weights(
+        engine_, {x, dw, y, strides, padding}, forward, dnnl::primitive_attr());
     const memory dy = allocate(weights.diff_dst_desc());
     Execution data;
     if (!first) {  // nobody needs the images' gradient
-      const dnnl::convolution_backward_data::primitive_desc desc(
-          {direct, x, w, y, strides, padding, padding}, engine_, forward);
+      const auto desc = dv::conv_backward_data(
+          engine_, {x, w, y, strides, padding}, forward, dnnl::primitive_attr());
       const memory its_dy =
           desc.diff_dst_desc() == weights.diff_dst_desc() ? dy : allocate(desc.diff_dst_desc());
       data = {dnnl::convolution_backward_data(desc),

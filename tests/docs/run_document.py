@@ -46,7 +46,9 @@ def environment(folder):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     return {**kept, "PATH": f"{folder}/bin:{kept['PATH']}", "CUDA_VISIBLE_DEVICES": "",
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
+            "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+            "PRTE_MCA_hwloc_default_binding_policy": "none"}
 
 
 def put_program(folder, program, steps):

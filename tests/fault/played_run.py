@@ -138,7 +138,7 @@ class Run:
                 name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
             except OSError:
                 continue
-            if name in ("mpirun", "orterun"):
+            if name in ("mpirun", "orterun", "prterun"):
                 return pid
         return None
 

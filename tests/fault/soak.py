@@ -89,7 +89,7 @@ class Soak:
                 in_job = b"OMPI_COMM_WORLD_RANK=" in pathlib.Path(f"/proc/{pid}/environ").read_bytes()
             except OSError:
                 continue
-            if name in ("mpirun", "orterun"):
+            if name in ("mpirun", "orterun", "prterun"):
                 launcher = pid
             elif in_job and pid_runs(pid, self.program):
                 ranks.append(pid)

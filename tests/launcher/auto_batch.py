@@ -20,7 +20,8 @@ class Auto(ProgramTest):
         result = self.run_command([self.program, "train", f"--ranks={self.ranks}", *FLAGS, *flags],
                                   {"OMPI_ALLOW_RUN_AS_ROOT": "1",
                                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                                   "OMPI_MCA_rmaps_base_oversubscribe": "1"})
+                                   "OMPI_MCA_rmaps_base_oversubscribe": "1",
+                                   "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"})
         self.assertEqual(result.returncode, code, result.stderr)
         return result
 

@@ -16,7 +16,8 @@ from program_test import TIMEOUT_S, ProgramTest, clean_environment, main
 
 MIB = 1 << 20
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
 RESNET = ("--model=resnet20", "--data=synthetic:32x32x3:10", "--workers=1")
 SMALL = (*RESNET, "--global-batch=24", "--micro-batch=12")
 LARGE = (*RESNET, "--global-batch=512", "--micro-batch=512")  # half a GiB or more

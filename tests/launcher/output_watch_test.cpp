@@ -44,6 +44,48 @@ TEST(ErrorOutput, MpirunNamesAnExitCode) {
   EXPECT_EQ(output.culprit().text, "rank 3 ended with exit code 9");
 }
 
+// Texts of Open MPI 5.0.7.
+TEST(ErrorOutput, PrterunNamesRanksAsWell) {
+  const auto box = [](const std::string& text) {
+    return kRule + "\n" + text + "\n" + kRule + "\n";
+  };
+  ErrorOutput status;
+  EXPECT_EQ(
+      shown_of(status,
+               box("prterun detected that one or more processes exited with non-zero status,\n"
+                   "thus causing the job to be terminated. The first process to do so was:\n\n"
+                   "   Process name: [prterun-node-7-17@1,3]\n   Exit code:    9")),
+      "");
+  EXPECT_EQ(status.culprit().text, "rank 3 ended with exit code 9");
+  ErrorOutput killed;
+  EXPECT_EQ(shown_of(killed,
+                     box("prterun noticed that process rank 1 with PID 53 on node vm exited on\n"
+                         "signal 9 (Killed).")),
+            "");
+  EXPECT_EQ(killed.culprit().text, "rank 1 on vm was ended by signal 9 (Killed)");
+  ErrorOutput aborted;
+  EXPECT_EQ(
+      shown_of(aborted,
+               box("prterun has exited due to process rank 1 with PID 0 on node vm calling\n"
+                   "\"abort\". This may have caused other processes in the application to be\n"
+                   "terminated by signals sent by prterun (as reported here).")),
+      "");
+  EXPECT_EQ(aborted.culprit().text, "");
+  ErrorOutput left;
+  EXPECT_EQ(shown_of(left,
+                     box("prterun has exited due to process rank 1 with PID 37 on node vm exiting\n"
+                         "improperly. There are three reasons this could occur:")),
+            "");
+  EXPECT_TRUE(left.deserted());
+  ErrorOutput lost;
+  EXPECT_EQ(shown_of(lost,
+                     box("PRTE has lost communication with a remote daemon.\n\n"
+                         "  HNP daemon   : [prterun-vm-46@0,0] on node vm\n"
+                         "  Remote daemon: [prterun-vm-46@0,1] on node b")),
+            "");
+  EXPECT_EQ(lost.culprit().text, "host b went away");
+}
+
 TEST(ErrorOutput, OtherBoxesAreShown) {
   ErrorOutput output;
   const std::string box = kRule + "\nThere are not enough slots available\n" + kRule + "\n";

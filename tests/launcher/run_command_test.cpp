@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "launcher/hosts.h"
 #include "launcher/launch_plan.h"
+#include "launcher/mpirun_version.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_flags.h"
 #include "launcher/run_standing.h"
@@ -176,6 +177,26 @@ TEST(LaunchCommand, NothingThatAShellWouldReadReachesAnotherHost) {
     EXPECT_THAT(text, Not(HasSubstr("--output-filename"))) << folder;
     EXPECT_THAT(text, HasSubstr("\"--mca\", \"regx\", \"naive\"")) << "names that break otherwise";
   }
+}
+
+TEST(LaunchCommand, OpenMpi5NamesTheFolderOfRawOutputInAnotherWay) {
+  LaunchSite five = site();
+  five.open_mpi = 5;
+  five.hosts = parse_hosts("a_1:2,b:1");
+  const std::vector<std::string> words = launch_command(Launcher::mpirun, 3, five, {}, "/out");
+  EXPECT_THAT(testing::PrintToString(words), HasSubstr("\"--output\", \"dir=/out\""));
+  EXPECT_THAT(words, Not(Contains("--output-filename")));
+  EXPECT_THAT(words, Not(Contains("regx"))) << "Open MPI 5 has no such framework";
+  EXPECT_THAT(launch_command(Launcher::mpirun, 2, five, {}, "/a,tag"), Not(Contains("--output")))
+      << "mpirun would take what follows the comma for another option";
+}
+
+TEST(LaunchCommand, TheVersionOfMpirun) {
+  EXPECT_EQ(open_mpi_version("mpirun (Open MPI) 4.1.4\n\nReport bugs to x"), 4);
+  EXPECT_EQ(open_mpi_version("mpirun (Open MPI) 5.0.7"), 5);
+  EXPECT_EQ(open_mpi_version("HYDRA build details:\n    Version: 4.0.2"), 0);
+  EXPECT_EQ(open_mpi_version(""), 0);
+  EXPECT_EQ(open_mpi_version_of("/no/such/mpirun"), 0);
 }
 
 TEST(RunFlags, OwnFlagsAndThoseOfTrain) {

@@ -31,7 +31,7 @@ LISTENING = "0A"
 LOG_EVERY = 100
 SIEGE_S = float(os.environ.get("SIEGE_SECONDS", 20))
 NOBODY = 65534
-LAUNCHERS = ("mpirun", "orterun")
+LAUNCHERS = ("mpirun", "orterun", "prterun")
 # A byte that ended jobs, nothing, much, and what scanners send.
 ATTACKS = (b"O", b"", os.urandom(4096), b"\xff" * 64, b"GET / HTTP/1.0\r\n\r\n",
            b"\x00\x00\x00\x00\x7f\xff\xff\xff" * 8)

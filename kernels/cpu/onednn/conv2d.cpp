@@ -7,6 +7,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/matrix_library.h"
 #include "kernels/cpu/onednn/dnnl_common.h"
+#include "kernels/cpu/onednn/dnnl_versions.h"
 #include "kernels/cpu/small_gemm.h"
 
 // Convolutions are oneDNN's, on NHWC activations. Its fast kernels want the weights in blocked
@@ -51,6 +52,10 @@ struct Problem {
     any_weight = {w, type, Tag::any};
     any_weight_grad = {w, memory::data_type::f32, Tag::any};
   }
+
+  dnnl_versions::Convolution with(const memory::desc& weight_layout) const {
+    return {x_layout, weight_layout, y_layout, strides, padding};
+  }
 };
 
 dnnl::primitive_attr own_scratchpad() {
@@ -62,22 +67,8 @@ dnnl::primitive_attr own_scratchpad() {
 dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p,
                                                        const memory::desc& weight,
                                                        bool bias) {
-  // The forward kernels do not depend on the kind; `training` also serves as the hint of backward.
-  const auto kind = dnnl::prop_kind::forward_training;
-  const auto algorithm = dnnl::algorithm::convolution_direct;
-  using Desc = dnnl::convolution_forward::desc;
-  const Desc desc =
-      bias ? Desc(kind,
-                  algorithm,
-                  p.x_layout,
-                  weight,
-                  p.bias_layout,
-                  p.y_layout,
-                  p.strides,
-                  p.padding,
-                  p.padding)
-           : Desc(kind, algorithm, p.x_layout, weight, p.y_layout, p.strides, p.padding, p.padding);
-  return {desc, own_scratchpad(), dnnl_engine()};
+  return dnnl_versions::conv_forward(
+      dnnl_engine(), p.with(weight), bias ? &p.bias_layout : nullptr, own_scratchpad());
 }
 
 /// The weight layout to try before oneDNN's own choice, measured on Zen 4 with oneDNN 2.6.3. Its
@@ -194,17 +185,10 @@ class ConvForward final : public PackedConv {
 class ConvBwdData final : public PackedConv {
  public:
   ConvBwdData(const Problem& p, const std::string& what) {
-    const dnnl::convolution_backward_data::primitive_desc desc(
-        {dnnl::algorithm::convolution_direct,
-         p.x_layout,
-         p.any_weight,
-         p.y_layout,
-         p.strides,
-         p.padding,
-         p.padding},
-        own_scratchpad(),
-        dnnl_engine(),
-        forward_desc(p, p.any_weight, false));
+    const auto desc = dnnl_versions::conv_backward_data(dnnl_engine(),
+                                                        p.with(p.any_weight),
+                                                        forward_desc(p, p.any_weight, false),
+                                                        own_scratchpad());
     create(what, p, desc, dnnl::convolution_backward_data(desc));
     product_.add(DNNL_ARG_DIFF_DST, p.y_layout);
     product_.add(DNNL_ARG_DIFF_SRC, p.x_layout);
@@ -229,17 +213,10 @@ class ConvBwdWeights final : public Kernel {
         accumulates_(spec.output_accumulates) {
     accumulates_.resize(2);
     const std::string what = describe(spec);
-    const dnnl::convolution_backward_weights::primitive_desc desc(
-        {dnnl::algorithm::convolution_direct,
-         p.x_layout,
-         p.any_weight_grad,
-         p.y_layout,
-         p.strides,
-         p.padding,
-         p.padding},
-        own_scratchpad(),
-        dnnl_engine(),
-        forward_desc(p, p.any_weight, false));
+    const auto desc = dnnl_versions::conv_backward_weights(dnnl_engine(),
+                                                           p.with(p.any_weight_grad),
+                                                           forward_desc(p, p.any_weight, false),
+                                                           own_scratchpad());
     const memory::desc packed = desc.diff_weights_desc();
     packed_bytes_ = aligned(packed.get_size());
     scratchpad_bytes_ = desc.scratchpad_desc().get_size();

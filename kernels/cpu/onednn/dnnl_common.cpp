@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/onednn/dnnl_common.h"
 
+#include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "core/base/error.h"
 
 namespace lockstep::cpu {
-namespace {
-
-template <typename Number>
-std::string list(const Number* values, int count) {
-  return fmt::format("{}", fmt::join(values, values + count, "x"));
-}
-
-}  // namespace
 
 const dnnl::engine& dnnl_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
@@ -33,23 +27,14 @@ void throw_translated(const std::string& what, const dnnl::error& error) {
 }
 
 std::string layout_name(const dnnl::memory::desc& layout) {
-  const dnnl_memory_desc_t& d = layout.data;
-  std::string name = fmt::format("dnnl.{}.{}", list(d.dims, d.ndims), list(d.padded_dims, d.ndims));
-  if (d.format_kind != dnnl_blocked) {
-    // Opaque to us; the bytes of its description are its identity.
-    const auto* bytes = reinterpret_cast<const unsigned char*>(&d.format_desc);
-    return fmt::format("{}.{}.{:02x}",
-                       name,
-                       int(d.format_kind),
-                       fmt::join(bytes, bytes + sizeof(d.format_desc), ""));
-  }
-  const dnnl_blocking_desc_t& b = d.format_desc.blocking;
-  return fmt::format("{}.{}.{}.{}.{}",
-                     name,
-                     list(b.strides, d.ndims),
-                     list(b.inner_blks, b.inner_nblks),
-                     list(b.inner_idxs, b.inner_nblks),
-                     d.extra.flags);
+  // What makes layouts equal is oneDNN's to say, and there are few of them in a process.
+  static std::mutex mutex;
+  static std::vector<dnnl::memory::desc> known;
+  const std::lock_guard lock(mutex);
+  const auto found = std::find(known.begin(), known.end(), layout);
+  const auto index = found - known.begin();
+  if (found == known.end()) known.push_back(layout);
+  return fmt::format("dnnl.{}", index);
 }
 
 DnnlStep::DnnlStep(std::string what, const dnnl::primitive& primitive)

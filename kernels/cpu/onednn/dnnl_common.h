@@ -26,8 +26,8 @@ auto translate(const std::string& what, Function function) {
   }
 }
 
-/// A name for a memory layout, equal for equal layouts and for no others: the format of a packed
-/// copy.
+/// A name for a memory layout, within this process equal for equal layouts and for no others: the
+/// format of a packed copy.
 std::string layout_name(const dnnl::memory::desc& layout);
 
 /// A oneDNN primitive with its arguments: memory objects are made at construction, addresses come

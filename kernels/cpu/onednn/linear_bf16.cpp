@@ -2,6 +2,7 @@
 #include "kernels/cpu/onednn/linear_bf16.h"
 
 #include "kernels/cpu/onednn/dnnl_common.h"
+#include "kernels/cpu/onednn/dnnl_versions.h"
 #include "kernels/cpu/small_gemm.h"
 
 namespace lockstep::cpu {
@@ -24,8 +25,7 @@ dnnl::matmul::primitive_desc product(const memory::desc& a,
     ops.append_sum(1.0f);
     attr.set_post_ops(ops);
   }
-  const auto desc = bias ? dnnl::matmul::desc(a, b, *bias, c) : dnnl::matmul::desc(a, b, c);
-  return {desc, attr, dnnl_engine()};
+  return dnnl_versions::matmul(dnnl_engine(), a, b, bias, c, attr);
 }
 
 memory::desc row_major(std::int64_t rows, std::int64_t columns, memory::data_type type) {
@@ -55,9 +55,12 @@ class PackedProduct final : public Kernel {
                 const memory::desc& c,
                 std::int64_t c_pitch,
                 const std::string& what)
-      : bias_(bias), rows_(c.dims()[0]), columns_(c.dims()[1]), pitch_(c_pitch) {
-    const memory::desc any(plain.dims(), kBf16, Tag::any);
-    const memory::desc bias_layout({1, c.dims()[1]}, kF32, Tag::ab);
+      : bias_(bias),
+        rows_(dnnl_versions::dims_of(c)[0]),
+        columns_(dnnl_versions::dims_of(c)[1]),
+        pitch_(c_pitch) {
+    const memory::desc any(dnnl_versions::dims_of(plain), kBf16, Tag::any);
+    const memory::desc bias_layout({1, columns_}, kF32, Tag::ab);
     const auto desc = product(a, any, bias ? &bias_layout : nullptr, c, false);
     const memory::desc packed = desc.weights_desc();
     packed_copy_ = {1, name + layout_name(packed), packed.get_size()};

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/onednn/dnnl_common.h"
+#include "kernels/cpu/onednn/dnnl_versions.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -18,7 +19,7 @@ std::function<void()> make_product(dnnl::memory::data_type type, std::int64_t si
     return dnnl::memory::desc({size, size}, type, tag);
   };
   const auto a = plain(dnnl::memory::format_tag::ab), any = plain(dnnl::memory::format_tag::any);
-  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, any, a), dnnl_engine());
+  const auto description = dnnl_versions::matmul(dnnl_engine(), a, any, nullptr, a, {});
   const auto zeros = [](const dnnl::memory::desc& layout) {
     const dnnl::memory memory(layout, dnnl_engine());
     std::fill_n(static_cast<std::byte*>(memory.get_data_handle()), layout.get_size(), std::byte{0});
