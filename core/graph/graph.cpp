@@ -2,7 +2,6 @@
 #include "core/graph/graph.h"
 
 #include "core/base/error.h"
-#include "core/base/source_place.h"
 
 namespace lockstep {
 
@@ -35,8 +34,9 @@ std::vector<ValueId> Graph::add_node(std::shared_ptr<const Operator> op,
   try {
     outputs = op->infer(types_of(inputs));
   } catch (const ShapeError& error) {
-    throw ShapeError(fmt::format("{} ('{}', asked for at {})", error.what(), path, place_of(where)),
-                     error.hint());
+    throw ShapeError(
+        fmt::format("{} ('{}', asked for at {}:{})", error.what(), path, where.file, where.line),
+        error.hint());
   }
   std::vector<ValueId> ids;
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -2,7 +2,6 @@
 #include "core/ops/batch_norm.h"
 
 #include "core/base/error.h"
-#include "core/base/source_place.h"
 #include "core/nn/builder.h"
 #include "core/ops/all_gather.h"
 
@@ -24,11 +23,13 @@ int Builder::running_statistic(const std::string& name,
 }
 
 Value Builder::batch_norm(Value x, const BatchNormOptions& o, SourceLoc where) {
-  LOCKSTEP_CHECK(x.shape().rank() == 2 || x.shape().rank() == 4,
-                 ShapeError,
-                 "batch_norm: expected an input [N, C] or [N, H, W, C], got {} (asked for at {})",
-                 x.type().to_string(),
-                 place_of(where));
+  LOCKSTEP_CHECK(
+      x.shape().rank() == 2 || x.shape().rank() == 4,
+      ShapeError,
+      "batch_norm: expected an input [N, C] or [N, H, W, C], got {} (asked for at {}:{})",
+      x.type().to_string(),
+      where.file,
+      where.line);
   const std::string path = layer_path(o.name, "batch_norm");
   const std::int64_t channels = x.shape()[-1];
   const Value gamma =

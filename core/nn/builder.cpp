@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "core/base/source_place.h"
 #include "core/ops/add.h"
 #include "core/ops/avg_pool2d.h"
 #include "core/ops/conv2d.h"
@@ -114,10 +113,11 @@ Value Builder::linear(Value x, const LinearOptions& options, SourceLoc where) {
       x.shape().rank() >= 2 && x.shape().rank() <= 3 && options.out_features >= 1,
       ShapeError,
       "linear: expected an input [N, features] or [N, T, features] and out_features of at least 1, "
-      "got {} and {} (asked for at {}); flatten() comes first for images",
+      "got {} and {} (asked for at {}:{}); flatten() comes first for images",
       x.type().to_string(),
       options.out_features,
-      place_of(where));
+      where.file,
+      where.line);
   const std::string path = layer_path(options.name, "linear");
   const double fan_in = double(std::max<std::int64_t>(1, x.shape()[-1]));
   const bool normal = options.normal_init > 0.0f;
@@ -137,12 +137,13 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
       ShapeError,
       "conv2d: expected an input [N, H, W, C] with C a multiple of groups, and kernel and "
       "out_channels of at least 1; got {}, groups={}, kernel={}, out_channels={} (asked "
-      "for at {})",
+      "for at {}:{})",
       x.type().to_string(),
       o.groups,
       o.kernel,
       o.out_channels,
-      place_of(where));
+      where.file,
+      where.line);
   const std::string path = layer_path(o.name, "conv2d");
   const std::int64_t in = x.shape()[3] / o.groups, k = o.kernel, out = o.out_channels;
   const double fan_in = double(in * k * k), fan_out = double(out * k * k);

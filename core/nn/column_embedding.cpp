@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "core/base/source_place.h"
 #include "core/nn/builder.h"
 
 namespace lockstep {
@@ -23,18 +22,20 @@ Value Builder::column_embedding(Value x, const ColumnEmbeddingOptions& o, Source
   LOCKSTEP_CHECK(graph_.value(x.id()).role == ValueRole::input,
                  ConfigError,
                  "column_embedding: expected the model's input, got {} of a layer (asked for at "
-                 "{}); it comes first in a model",
+                 "{}:{}); it comes first in a model",
                  x.type().to_string(),
-                 place_of(where));
+                 where.file,
+                 where.line);
   LOCKSTEP_CHECK(
       o.widths.empty() ||
           (o.widths.size() == columns.size() && *std::ranges::min_element(o.widths) >= 1),
       ConfigError,
       "column_embedding: expected {} widths of at least 1, one for each embedded column, "
-      "got {} (asked for at {})",
+      "got {} (asked for at {}:{})",
       columns.size(),
       fmt::join(o.widths, ", "),
-      place_of(where));
+      where.file,
+      where.line);
   const Init init{Init::Kind::normal, o.init_deviation};
   std::vector<ValueId> inputs{x.id()};
   std::vector<std::int64_t> features;

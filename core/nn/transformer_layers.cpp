@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/error.h"
-#include "core/base/source_place.h"
 #include "core/nn/builder.h"
 #include "core/ops/attention.h"
 #include "core/ops/embedding.h"
@@ -14,16 +13,18 @@ Value Builder::embedding(Value tokens, const EmbeddingOptions& o, SourceLoc wher
   LOCKSTEP_CHECK(o.vocabulary >= 1 && o.width >= 1 && o.positions >= 0,
                  ShapeError,
                  "embedding: expected a vocabulary and a width of at least 1, got {} and {} (asked "
-                 "for at {})",
+                 "for at {}:{})",
                  o.vocabulary,
                  o.width,
-                 place_of(where));
+                 where.file,
+                 where.line);
   LOCKSTEP_CHECK(tokens.type().dtype != DType::i32 || settings_.vocabulary <= o.vocabulary,
                  ShapeError,
-                 "embedding: a table of {} rows for data with {} tokens (asked for at {})",
+                 "embedding: a table of {} rows for data with {} tokens (asked for at {}:{})",
                  o.vocabulary,
                  settings_.vocabulary,
-                 place_of(where));
+                 where.file,
+                 where.line);
   const std::string path = layer_path(o.name, "embedding");
   const Init init{Init::Kind::normal, o.init_deviation};
   const Shape table{o.vocabulary, o.width};
