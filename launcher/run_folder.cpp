@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run_folder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -49,21 +50,19 @@ std::string time_stamp() {
   return text;
 }
 
-bool is_lock(const fs::path& name) { return name == RunLock::kRun || name == RunLock::kSupervisor; }
+bool is_lock(const std::string& name) {
+  return name == RunLock::kRun || name == RunLock::kSupervisor;
+}
 
 /// Or nothing at all.
-bool holds_only_locks(const fs::path& folder, std::error_code& error) {
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (!is_lock(entry.path().filename())) return false;
-  return !error;
+bool holds_only_locks(const fs::path& folder) {
+  return std::ranges::all_of(io::names_in(folder), is_lock);
 }
 
 /// What `lockstep run` makes before the ranks decide about the folder; or nothing at all.
 bool holds_only_raw_output(const fs::path& logs) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(logs, error))
-    if (entry.path().filename() != "output") return false;
-  return !error;
+  return std::ranges::all_of(io::names_in(logs),
+                             [](const std::string& name) { return name == "output"; });
 }
 
 // The first file of every run, and its mark: it is written over, never missing in between, so that
@@ -93,7 +92,8 @@ void create(const fs::path& folder, std::vector<fs::path>& created) {
   if (folder.has_parent_path() && folder.parent_path() != folder)
     create(folder.parent_path(), created);
   const bool made = fs::create_directory(folder, error);
-  if (error && !fs::is_directory(folder)) cannot_create(folder, error);
+  std::error_code unknown;
+  if (error && !fs::is_directory(folder, unknown)) cannot_create(folder, error);
   if (!made) return;
   created.push_back(folder);
   sync_parent(folder);
@@ -148,9 +148,8 @@ void check_begins_anew(const std::string& out) {
   const fs::path folder = fs::path(out) / kCheckpoints;
   if (!io::steps_in(folder).empty()) return;  // it goes on, or says why it cannot
   std::string kept;
-  std::error_code ignored;
   for (const char* result : {"summary.json", "model.safetensors"})
-    if (fs::exists(fs::path(out) / result, ignored)) kept = result;
+    if (io::name_exists(fs::path(out) / result)) kept = result;
   for (const std::string& name : io::names_in(folder))
     if (!name.starts_with(".step_")) kept = fmt::format("{}/{}", kCheckpoints, name);
   if (!kept.empty())
@@ -166,20 +165,16 @@ void RunFolder::check(const std::string& out, Existing existing) {
   std::error_code error;
   const fs::file_status status = fs::status(out, error);
   if (status.type() == fs::file_type::not_found) return;
-  const auto check_readable = [&] {
-    if (error)
-      throw EnvironmentError(
-          fmt::format("cannot read the output folder {}: {}", out, error.message()), kHint);
-  };
-  check_readable();
+  if (error)
+    throw EnvironmentError(
+        fmt::format("cannot read the output folder {}: {}", out, error.message()), kHint);
   LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
   if (existing == Existing::nothing) check_owner(out);
   bool empty = true;
-  for (const auto& entry : fs::directory_iterator(out, error))
-    empty = empty && is_of_a_start(entry.path(), existing);
-  check_readable();
+  for (const std::string& name : io::names_in(out))
+    empty = empty && is_of_a_start(fs::path(out) / name, existing);
   if (empty || existing == Existing::anything) return;
-  const bool run = fs::exists(fs::path(out) / kHistory, error);
+  const bool run = io::name_exists(fs::path(out) / kHistory);
   if (existing == Existing::own_run) {
     if (run) return check_begins_anew(out);
     throw ConfigError(fmt::format("the output folder {} holds no run that could go on", out),
@@ -219,7 +214,10 @@ RunFolder::~RunFolder() {
 
 void RunFolder::remove_created() {
   std::error_code ignored;
-  if (lock_ && holds_only_locks(path_, ignored)) fs::remove(file(RunLock::kRun), ignored);
+  try {
+    if (lock_ && holds_only_locks(path_)) fs::remove(file(RunLock::kRun), ignored);
+  } catch (const Error&) {  // it stays, and keeps nobody out
+  }
   for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder)
     fs::remove(*folder, ignored);
 }
@@ -241,26 +239,34 @@ void RunFolder::begin(const ResumeRecord* resumed) {
 }
 
 void RunFolder::remove_results() {
-  std::error_code ignored;
-  for (const char* result : {"summary.json", "model.safetensors", "profile.txt", "trace.json"})
-    fs::remove(fs::path(path_) / result, ignored);
   results_are_old_ = false;
+  for (const char* result : {"summary.json", "model.safetensors", "profile.txt", "trace.json"}) {
+    std::error_code error;
+    fs::remove(file(result), error);
+    if (error)
+      errors_.push_back(
+          fmt::format("{}: that of before cannot be removed: {}", file(result), error.message()));
+  }
 }
 
 void RunFolder::remove_earlier_run() {
   remove_results();
+  // What stays would be taken for this run's, should it be cut off.
+  if (!errors_.empty()) throw EnvironmentError(errors_.front(), kHint);
   std::error_code ignored;
   for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
   }
   const fs::path folder = file(kCheckpoints);
   for (const std::string& name : io::names_in(folder))
-    if (is_of_checkpoints(name)) fs::remove_all(folder / name, ignored);
+    if (is_of_checkpoints(name)) io::remove_tree(folder / name);
   fs::remove(folder, ignored);  // unless somebody else's files lie in it
   remove_tensorboard_files(file("tensorboard"));
 }
 
 void RunFolder::add_history(const std::string& line) {
   RunLog log(file(kHistory), goes_on_ ? RunLog::Open::append : RunLog::Open::empty);
+  // Without the mark no later start would take the folder for one of a run.
+  if (!log.error().empty() && !goes_on_) throw EnvironmentError(log.error(), kHint);
   goes_on_ = true;
   log.write_line(line);
   log.close();
