@@ -54,11 +54,7 @@ std::string config_of_run(const std::string& resume, const std::string& out) {
   const fs::path run = resume == "auto" ? out : resume;
   if (run.empty()) return {};
   std::vector<std::int64_t> steps;
-  try {
-    steps = io::steps_in(run / "checkpoints");
-  } catch (const EnvironmentError&) {
-    // What cannot be read is said where the run is opened.
-  }
+  if (is_folder(run / "checkpoints")) steps = io::steps_in(run / "checkpoints");
   std::ranges::reverse(steps);
   for (const std::int64_t step : steps) {
     const fs::path checkpoint = run / "checkpoints" / io::checkpoint_name(step);

@@ -54,8 +54,8 @@ WAYS = {
     "mmap": ERROR,
 }
 CODES = {1: (1, 3, 4), 2: (1, 3, 4, 5, 137)}
-SAID = re.compile(r"warning: (?!plays the)|could not write |was not written|not removed|passed over |^note ",
-                  re.MULTILINE)
+SAID = re.compile(r"warning: (?!plays the)|could not write |was not written|not removed|"
+                  r"passed over |^note ", re.MULTILINE)
 MOST = 150  # numbers of one call in one way; with more of them every k-th
 MOST_OF_RANKS = 4
 # How many faults of these --quick plays, out of all.
@@ -171,11 +171,11 @@ class Runs:
             play.wrong.append(f"exit code {code} with {len(errors)} errors")
         elif "hint: " not in err:
             play.wrong.append("an error without a hint")
-        # A temporary file may be called by the name that it is to have.
+        # A temporary file may be called by the name that it is to have, the folder here ".".
         names = [name for path in map(pathlib.Path, failed)
                  for name in (path.name, path.name.split(".")[0], path.parent.name) if name]
         here = any(path.rstrip("/.").endswith(folder.name) for path in failed)
-        if failed and not any(name in err for name in names) and not (here and "error: ." in err):
+        if failed and not here and not any(name in err for name in names):
             play.wrong.append(f"the error does not name {', '.join(failed)}")
 
     def repeat(self, play, folder, known, known_out):

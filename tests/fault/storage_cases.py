@@ -65,11 +65,15 @@ class Stage:
     def cut_off(self):
         """A run that was killed after it had saved, in the midst of what came then."""
         folder = self.folder / "cut_off"
-        folder.mkdir()
-        fault = f"{PACE['LOCKSTEP_FAULT']};rank=0,stage=training,step=7,phase=forward,do=kill"
-        code, out, err = self.start(self.train("table"), folder, {"LOCKSTEP_FAULT": fault})
-        if code != -9 or not list(folder.glob("run/checkpoints/step_*")):
-            raise SystemExit(f"the run to resume: {code}\n{out}{err}")
+        for sleep in ("0.05", "0.2", "1"):  # until a save was done by then
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            fault = PACE["LOCKSTEP_FAULT"].replace("0.01", sleep)
+            code, out, err = self.start(self.train("table"), folder, {
+                "LOCKSTEP_FAULT": f"{fault};rank=0,stage=training,step=7,phase=forward,do=kill"})
+            if code == -9 and list(folder.glob("run/checkpoints/step_*")):
+                return
+        raise SystemExit(f"the run to resume: {code}\n{out}{err}")
 
     def add_older_outputs(self):
         """Folders in which --force has something to write over."""
