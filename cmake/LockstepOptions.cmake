@@ -11,6 +11,7 @@ option(LOCKSTEP_ONEDNN "Products and convolutions of the CPU backend by oneDNN; 
 option(LOCKSTEP_MPI "Build for several ranks, which need MPI; OFF: for one" ON)
 option(LOCKSTEP_MPI_TESTS "Build the test programs that run under mpirun, with the tests" ON)
 option(LOCKSTEP_FUZZ "Build the parsers and their fuzzers alone, with clang's libFuzzer" OFF)
+option(LOCKSTEP_FUZZ_COVERAGE "With LOCKSTEP_FUZZ: replay inputs and record which lines ran, with clang" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 # Some presets compile the files of a target in groups, each as one unit (CMAKE_UNITY_BUILD), which
@@ -47,6 +48,11 @@ target_compile_options(lockstep_warnings INTERFACE
 
 # Bits are promised: a*b+c may become one FMA only where the code says so.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+
+if(LOCKSTEP_FUZZ_COVERAGE)
+  add_compile_options(-fprofile-instr-generate -fcoverage-mapping)
+  add_link_options(-fprofile-instr-generate)
+endif()
 
 if(LOCKSTEP_SANITIZE)
   # GCC 12 takes std::regex for uninitialised under sanitizers.

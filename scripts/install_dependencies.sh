@@ -6,7 +6,7 @@
 #
 #   --lint        also clang-format and clang-tidy
 #   --sanitizers  also lld, with which sanitizers' builds link in a third of the time
-#   --fuzz        also clang with libFuzzer
+#   --fuzz        also clang with libFuzzer and its tools for coverage
 #   --slurm       only Slurm and munge, without which the tests under Slurm are skipped
 #   --dry-run     print what is missing, one name a line, and install nothing
 #
@@ -30,7 +30,7 @@ for argument in "$@"; do
   case "$argument" in
     --lint) packages+=(clang-format-14 clang-tidy-14) ;;
     --sanitizers) packages+=(lld) ;;
-    --fuzz) packages+=(clang-14 libclang-rt-14-dev) ;;
+    --fuzz) packages+=(clang-14 libclang-rt-14-dev llvm-14) ;;
     --slurm) packages=(slurm-wlm munge) ;;
     --dry-run) dry_run=true ;;
     -h | --help)
