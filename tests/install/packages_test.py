@@ -71,25 +71,29 @@ def check_program(root, work):
     return needs
 
 
+def let_it_need(program, name, instead):
+    """The program asks for the library `instead` in the place of `name`; both names are of one length."""
+    content = program.read_bytes()
+    entry = b"\0" + name.encode() + b"\0"
+    expect(entry in content and len(name) == len(instead), f"{program} does not need {name}")
+    program.write_bytes(content.replace(entry, b"\0" + instead.encode() + b"\0"))
+
+
 def check_without_mpi(root, mpi, work):
     """As on a system without MPI: the program asks for a library that no system has."""
     absent = mpi.replace("mpi", "mpj")
     program = root / "libexec/lockstep"
-    program.write_bytes(program.read_bytes().replace(b"\0" + mpi.encode() + b"\0", b"\0" + absent.encode() + b"\0"))
+    let_it_need(program, mpi, absent)
     start = root / "bin/lockstep"
     start.write_text(start.read_text().replace(mpi, absent))
-    stand_in = root / "lib/lockstep/without_mpi"
-    (stand_in / mpi).rename(stand_in / absent)
+    (root / "lib/lockstep/without_mpi" / mpi).rename(root / "lib/lockstep/without_mpi" / absent)
 
     run(start, "train", "--ranks", "1", "--steps", "2", "--out", work / "alone")
     output = run(start, "train", "--steps", "2", "--out", work / "several", code=3,
                  OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
     expect("Open MPI" in output, output)
-    # Without the library in its place too, the starter names what is missing.
-    (stand_in / absent).unlink()
-    library = root / "lib/lockstep/libz.so.1"
-    library.rename(library.with_name("away"))
-    subprocess.run(["sed", "-i", "s/libz\\.so\\.1\\x00/libq.so.1\\x00/", str(program)], check=True)
+
+    let_it_need(program, "libz.so.1", "libq.so.1")
     output = run(start, "--version", code=3)
     expect("libq.so.1" in output and "hint:" in output, output)
 
