@@ -152,7 +152,15 @@ std::vector<std::string> canonical_arguments(const CLI::App& app,
       result.push_back(argument);
       continue;
     }
-    result.push_back(canonical_flag(app, argument));
+    std::string flag = canonical_flag(app, argument);
+    // CLI11 takes --out= for --out with the next argument as its value.
+    const bool is_empty = flag.find('=') == flag.size() - 1;
+    if (is_empty && wants_value(app, flag.substr(0, flag.size() - 1))) {
+      flag.pop_back();
+      result.push_back(std::move(flag));
+      flag.clear();
+    }
+    result.push_back(std::move(flag));
   }
   return result;
 }

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/io/run_log.h"
 #include "launcher/advice_words.h"
 #include "launcher/gpu_words.h"
 #include "launcher/ledger_json.h"
-#include "launcher/metrics_file.h"
 
 namespace lockstep {
 namespace {

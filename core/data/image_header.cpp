@@ -136,7 +136,7 @@ std::vector<std::uint64_t> largest_decodings(std::int64_t count,
                                              const std::function<std::string(std::int64_t)>& path,
                                              std::int64_t max_pixels) {
   const std::int64_t read = std::min(count, kReadHeaders);
-  std::vector<std::uint64_t> bytes(std::size_t(read));
+  std::vector<std::uint64_t> bytes(static_cast<std::size_t>(read));
   const auto look = [&](std::int64_t thread) {
     for (std::int64_t i = thread; i < read; i += kHeaderReaders) {
       // `count` is far below 2^50.

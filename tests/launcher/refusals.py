@@ -96,7 +96,7 @@ class BadUsage(ProgramTest):
     def test_paths_that_are_empty(self):
         """As of a variable that is not set."""
         for flag in ("--out", "--init", "--resume", "--config"):
-            for spelling in ([flag, ""], [flag + "="]):
+            for spelling in ([flag, ""], [flag + "="], [flag + "=", "--seed=3"]):
                 self.expect_error(self.train(*spelling), 2, flag)
         self.assertFalse((self.folder / "runs").exists())
         for command, flag in (("run", "--out"), ("pack", "--out"), ("report", "--csv"),
