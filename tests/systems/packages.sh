@@ -13,6 +13,7 @@
 #     archive                      Debian 12's, in Debian 13: without MPI, then with Open MPI 5
 #     archive-bookworm             the same with Open MPI 4
 #     wheel                        Debian 12's, by pip in Debian 13, as an ordinary user
+#     containers                   Debian 12's Containerfile, by buildah in Debian 12; lockstep.def is not built
 #
 # Needs root, debootstrap and the network. Prints what it checked; exit code 1 at the first step that fails.
 set -euo pipefail
@@ -22,7 +23,7 @@ root=()
 while [[ ${1:-} == -* ]]; do
   case "$1" in
     --root) root=(--root "${2:?--root needs a folder}") && shift 2 ;;
-    -h | --help) sed -n '3,19s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;;
+    -h | --help) sed -n '3,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;;
     *) echo "packages.sh: unknown option '$1' (known: --root)" >&2 && exit 2 ;;
   esac
 done
@@ -30,7 +31,7 @@ done
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 shift
-(($#)) || set -- make-bookworm debs-bookworm make-trixie debs-trixie archive archive-bookworm wheel
+(($#)) || set -- make-bookworm debs-bookworm make-trixie debs-trixie archive archive-bookworm wheel containers
 
 in_tree() { # SUITE COMMAND...: in a tree that holds git alone
   bash "$source/tests/systems/debian.sh" "${root[@]}" --suite "$1" --bind "$folder" "${@:2}"
@@ -43,6 +44,7 @@ run_step() {
     debs-bookworm | debs-trixie) in_tree "${1#debs-}" bash $check debs "$folder/${1#debs-}" ;;
     archive) in_tree trixie bash $check archive "$folder/bookworm" ;;
     archive-bookworm) in_tree bookworm bash $check archive "$folder/bookworm" ;;
+    containers) in_tree bookworm bash $check containers "$folder/bookworm" ;;
     wheel) in_tree trixie bash $check wheel "$folder/bookworm" ;;
     *) echo "packages.sh: unknown step '$1'" >&2 && return 2 ;;
   esac

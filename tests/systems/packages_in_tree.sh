@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What packages.sh runs inside of a bare tree, in a clone of the source:
 #
-#   bash tests/systems/packages_in_tree.sh make|debs|archive|wheel FOLDER
+#   bash tests/systems/packages_in_tree.sh make|debs|archive|wheel|containers FOLDER
 set -euo pipefail
 folder=$2
 work=$(mktemp -d)
@@ -176,6 +176,26 @@ USER
   ok "pip install $(packed "$(the 'lockstep-*.whl')") as an ordinary user, $(grep '^lockstep ' "$work/log")"
   ok "2 ranks: $(grep '^done' "$work/log")"
   ok "pip uninstall leaves no file"
+}
+
+# Builds the Containerfile with a debootstrap of the same Debian in the place of the registry's image.
+containers() {
+  install_packages buildah debootstrap
+  export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
+  local image container
+  image=$(sed -n 's/^FROM //p' "$folder/Containerfile")
+  debootstrap --variant=minbase "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$work/base" >"$work/log" ||
+    { tail -n 5 "$work/log" && fail "debootstrap"; }
+  cp /etc/apt/apt.conf.d/90host "$work/base/etc/apt/apt.conf.d/" 2>/dev/null || true
+  container=$(buildah from scratch)
+  buildah add --quiet "$container" "$work/base" / >/dev/null
+  buildah commit --quiet "$container" "docker.io/library/$image" >/dev/null
+  buildah build --pull-never --tag lockstep "$folder" >"$work/log" 2>&1 || { tail -n 20 "$work/log" && fail "Containerfile"; }
+  ok "buildah builds Containerfile, FROM $image (a debootstrap under that name)"
+  container=$(buildah from --pull-never localhost/lockstep)
+  buildah run "$container" -- lockstep train --ranks 2 --steps 10 --out /tmp/run >"$work/log" 2>&1 ||
+    { cat "$work/log" && fail "training in the container"; }
+  ok "in the container, 2 ranks: $(grep '^done' "$work/log")"
 }
 
 "$1"
