@@ -29,9 +29,8 @@ endif()
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME lockstep)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "data-parallel training of neural networks
- One process for each GPU or CPU core, started by mpirun, by Slurm or by the
- program itself. Weights have the same bits on any number of ranks.")
+set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "One process for each GPU or CPU core, started by mpirun, by Slurm or by the \
+program itself. Weights have the same bits on any number of ranks.")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 if(LOCKSTEP_MPI)
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS openmpi-bin)  # mpirun, which no library names
@@ -41,8 +40,8 @@ endif()
 # which no other field can say.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME liblockstep-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "data-parallel training of neural networks, for C++ programs
- Headers, static libraries and what find_package(Lockstep) of CMake reads.")
+set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "For C++ programs: headers, static libraries and what \
+find_package(Lockstep) of CMake reads.")
 set(needed
   "lockstep (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})"
   libfmt-dev nlohmann-json3-dev zlib1g-dev libjpeg-dev libpng-dev libssl-dev libprotobuf-dev)
