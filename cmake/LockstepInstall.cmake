@@ -18,30 +18,32 @@ foreach(library ${libraries})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${short_name})
 endforeach()
 
+# Two components: runtime is the program with its pages, development what C++ programs are compiled with.
 install(TARGETS lockstep_interface ${libraries} EXPORT LockstepLibraries
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 if(TARGET lockstep)
-  install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
   install(CODE "set(PROGRAM \"$<TARGET_FILE:lockstep>\")
     set(FOLDER \"${PROJECT_BINARY_DIR}/pages\")
     set(DATA \"${CMAKE_INSTALL_DATADIR}\")
-    set(MAN \"${CMAKE_INSTALL_MANDIR}\")")
-  install(SCRIPT cmake/LockstepInstallPages.cmake)
+    set(MAN \"${CMAKE_INSTALL_MANDIR}\")" COMPONENT runtime)
+  install(SCRIPT cmake/LockstepInstallPages.cmake COMPONENT runtime)
 endif()
 
 # Headers keep their folders, so that "core/graph/graph.h" reads the same here and installed.
-install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
+install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
+  FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
   # They include mpi.h and nccl.h, which users of the interface need not have.
   PATTERN "mpi_try.h" EXCLUDE REGEX "/nccl_(aborts|join|library|link|watch)\\.h$" EXCLUDE)
 install(FILES launcher/console.h launcher/fault_log.h launcher/job.h launcher/output_relay.h launcher/progress.h launcher/run_job.h
   launcher/time_left.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher)
-install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu)
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher COMPONENT development)
+install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu COMPONENT development)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
-install(EXPORT LockstepLibraries NAMESPACE Lockstep:: DESTINATION ${package_folder})
+install(EXPORT LockstepLibraries NAMESPACE Lockstep:: DESTINATION ${package_folder} COMPONENT development)
 configure_package_config_file(cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/LockstepConfig.cmake
   INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
@@ -50,4 +52,9 @@ install(FILES
   ${PROJECT_BINARY_DIR}/LockstepConfig.cmake
   ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
   cmake/FindOneDNN.cmake
-  DESTINATION ${package_folder})
+  DESTINATION ${package_folder} COMPONENT development)
+
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime FILES_MATCHING PATTERN "*.md" PATTERN "*.png")
+
+include(LockstepPackages)

@@ -3,12 +3,13 @@
 # Runs a command on another Debian: in a tree made by debootstrap that holds git and nothing else,
 # in a clone of what is committed here.
 #
-#   bash tests/systems/debian.sh [--suite trixie|bookworm] [--root DIR] [--mirror URL] [--keep] [COMMAND...]
+#   bash tests/systems/debian.sh [--suite trixie|bookworm] [--root DIR] [--mirror URL] [--keep] [--bind DIR] [COMMAND...]
 #
 #   --suite NAME   Debian 13, trixie (default), or Debian 12, bookworm
 #   --root DIR     where trees are kept between calls (default: ~/.cache/lockstep/systems)
 #   --mirror URL   of Debian (default: the one that apt uses here)
 #   --keep         go on in the tree of the last call with --keep: its packages and its build folder
+#   --bind DIR     is there under the same name, to read and to write
 #   COMMAND...     run in the clone (default: bash examples/quickstart.sh)
 #
 # The bare tree is made once, about a minute; every call copies it, and with --keep the copy stays. A
@@ -27,14 +28,15 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 suite=trixie
 root=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/systems
 mirror=
+bind=
 keep=false
 while (($#)); do
   case "$1" in
     -h | --help)
-      sed -n '3,19s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
-    --suite | --root | --mirror)
+    --suite | --root | --mirror | --bind)
       (($# > 1)) || fail "$1 needs a value"
       printf -v "${1#--}" %s "$2"
       shift 2
@@ -43,7 +45,7 @@ while (($#)); do
       keep=true
       shift
       ;;
-    -*) fail "unknown option '$1' (known: --suite, --root, --mirror, --keep)" ;;
+    -*) fail "unknown option '$1' (known: --suite, --root, --mirror, --keep, --bind)" ;;
     *) break ;;
   esac
 done
@@ -154,11 +156,11 @@ for name in TERM BUILD_JOBS CI LOCKSTEP_TEST_DATA http_proxy https_proxy no_prox
   [[ -z ${!name:-} ]] || variables+=("$name=${!name}")
 done
 
-# Run inside of the namespaces: TREE CACHE DATA WORDS... of the command with its variables.
+# Run inside of the namespaces: TREE CACHE DATA BIND WORDS... of the command with its variables.
 enter='
 set -e
-tree=$1 cache=$2 data=$3
-shift 3
+tree=$1 cache=$2 data=$3 bind=$4
+shift 4
 mount --make-rprivate /
 mount -t proc proc "$tree/proc"
 mount -t sysfs -o ro sysfs "$tree/sys"
@@ -168,12 +170,20 @@ if [ -n "$data" ]; then
   mkdir -p "$tree$data"
   mount --bind -o ro "$data" "$tree$data"
 fi
+if [ -n "$bind" ]; then
+  mkdir -p "$tree$bind"
+  mount --bind "$bind" "$tree$bind"
+fi
 [ ! -d /usr/local/share/ca-certificates ] || chroot "$tree" update-ca-certificates >/dev/null 2>&1 || true
 exec chroot "$tree" /usr/bin/env -i "$@"'
 
 data=
 [[ ! -d ${LOCKSTEP_TEST_DATA:-} ]] || data=$(cd "$LOCKSTEP_TEST_DATA" && pwd)
+if [[ -n $bind ]]; then
+  [[ -d $bind ]] || fail "--bind $bind: there is no such folder"
+  bind=$(cd "$bind" && pwd)
+fi
 code=0
-in_namespaces bash -c "$enter" enter "$work" "$root/$suite.ccache" "$data" "${variables[@]}" \
+in_namespaces bash -c "$enter" enter "$work" "$root/$suite.ccache" "$data" "$bind" "${variables[@]}" \
   bash -c 'cd /root/lockstep && exec "$@"' in-the-clone "$@" || code=$?
 exit $code
