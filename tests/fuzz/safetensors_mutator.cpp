@@ -154,10 +154,10 @@ Bytes bytes_of(const TensorFile& file, Random& random) {
   if (random.one_in(8)) header.append(random.below(9), ' ');  // writers align the data with these
   std::uint64_t bytes = header.size();
   if (random.one_in(16)) bytes = extreme_number(bytes, random);
-  Bytes result(sizeof bytes);
+  Bytes result(sizeof bytes + header.size() + file.data.size());
   std::memcpy(result.data(), &bytes, sizeof bytes);
-  result.insert(result.end(), header.begin(), header.end());
-  result.insert(result.end(), file.data.begin(), file.data.end());
+  const auto behind = std::copy(header.begin(), header.end(), result.begin() + sizeof bytes);
+  std::copy(file.data.begin(), file.data.end(), behind);
   return result;
 }
 
