@@ -104,6 +104,7 @@ copy_network() {
   if compgen -G '/usr/local/share/ca-certificates/*.crt' >/dev/null; then
     mkdir -p "$tree/usr/local/share/ca-certificates"
     cp /usr/local/share/ca-certificates/*.crt "$tree/usr/local/share/ca-certificates/"
+    chroot "$tree" update-ca-certificates >/dev/null 2>&1
   fi
   [[ ! -e /etc/pip.conf ]] || cp /etc/pip.conf "$tree/etc/pip.conf"
 }
@@ -168,7 +169,6 @@ if [ -n "$data" ]; then
   mkdir -p "$tree$data"
   mount --bind -o ro "$data" "$tree$data"
 fi
-[ ! -d /usr/local/share/ca-certificates ] || chroot "$tree" update-ca-certificates >/dev/null 2>&1 || true
 exec chroot "$tree" /usr/bin/env -i "$@"'
 
 data=
