@@ -46,7 +46,11 @@ std::string to_json(const StepRecord& record) {
                                 {"step_ms", record.step_ms.total},
                                 {"loader_samples_per_s", record.loader_samples_per_s}};
   add_parts(fields, record.step_ms);
-  if (record.device_ms) fields.push_back({"device", JsonText{device_ms_json(*record.device_ms)}});
+  if (record.device_ms) {
+    // Of a temporary, GCC 14 takes the other kinds of value for uninitialised.
+    const JsonText device{device_ms_json(*record.device_ms)};
+    fields.push_back({"device", device});
+  }
   fields.push_back({"noise_scale", record.noise_scale.value_or(kNull)});
   if (record.gpu) {
     const GpuValues& gpu = record.gpu->values;

@@ -106,6 +106,7 @@ copy_network() {
   if compgen -G '/usr/local/share/ca-certificates/*.crt' >/dev/null; then
     mkdir -p "$tree/usr/local/share/ca-certificates"
     cp /usr/local/share/ca-certificates/*.crt "$tree/usr/local/share/ca-certificates/"
+    chroot "$tree" update-ca-certificates >/dev/null 2>&1
   fi
   [[ ! -e /etc/pip.conf ]] || cp /etc/pip.conf "$tree/etc/pip.conf"
 }
@@ -174,7 +175,6 @@ if [ -n "$bind" ]; then
   mkdir -p "$tree$bind"
   mount --bind "$bind" "$tree$bind"
 fi
-[ ! -d /usr/local/share/ca-certificates ] || chroot "$tree" update-ca-certificates >/dev/null 2>&1 || true
 exec chroot "$tree" /usr/bin/env -i "$@"'
 
 data=
