@@ -12,6 +12,7 @@ option(LOCKSTEP_MPI "Build for several ranks, which need MPI; OFF: for one" ON)
 option(LOCKSTEP_MPI_TESTS "Build the test programs that run under mpirun, with the tests" ON)
 option(LOCKSTEP_WERROR "Warnings are errors, as in .ci/run; compilers differ in what they warn of" OFF)
 option(LOCKSTEP_FUZZ "Build the parsers and their fuzzers alone, with clang's libFuzzer" OFF)
+option(LOCKSTEP_FUZZ_COVERAGE "With LOCKSTEP_FUZZ: replay inputs and record which lines ran, with clang" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 # Some presets compile the files of a target in groups, each as one unit (CMAKE_UNITY_BUILD), which
@@ -70,6 +71,11 @@ foreach(language CXX CUDA)
   set(CMAKE_${language}_ARCHIVE_APPEND "<CMAKE_AR> qD <TARGET> <LINK_FLAGS> <OBJECTS>")
   set(CMAKE_${language}_ARCHIVE_FINISH "<CMAKE_RANLIB> -D <TARGET>")
 endforeach()
+
+if(LOCKSTEP_FUZZ_COVERAGE)
+  add_compile_options(-fprofile-instr-generate -fcoverage-mapping)
+  add_link_options(-fprofile-instr-generate)
+endif()
 
 if(LOCKSTEP_SANITIZE)
   # GCC 12 takes std::regex for uninitialised under sanitizers.

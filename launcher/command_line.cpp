@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/command_line.h"
 
+#include <cerrno>
 #include <iostream>
 #include <memory>
 #include <sstream>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "launcher/flag_synonyms.h"
 #include "launcher/help_format.h"
 
@@ -75,6 +77,8 @@ std::string parse_with_own_policies(CLI::App& app,
     return help_text(app);
   } catch (const CLI::ExtrasError&) {
     unexpected_argument(app, all_flags);
+  } catch (const CLI::FileError& error) {  // it was there a moment ago
+    throw DataError(prefix_of(app) + error.what(), read_hint(EIO));
   } catch (const CLI::Error& error) {
     throw ConfigError(prefix_of(app) + error.what(), all_flags);
   }

@@ -3,12 +3,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <new>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/base/machine.h"
 #include "core/base/printable.h"
 #include "launcher/job.h"
@@ -66,6 +68,10 @@ ErrorReport describe(const std::exception_ptr& error) {
     return {"out of memory on the host",
             "use a smaller --micro-batch or fewer ranks a host" + memory_words(),
             4};
+  } catch (const std::filesystem::filesystem_error& e) {
+    return {fmt::format("{}: {}", e.path1().string(), e.code().message()),
+            read_hint(e.code().value()),
+            int(ExitCode::environment)};
   } catch (const std::exception& e) {
     return {e.what(), {}, 1};
   } catch (...) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 #include "core/io/folder.h"
 #include "core/io/output_file.h"
@@ -46,15 +47,14 @@ void check(const ExportFlags& flags) {
   if (flags.to.empty())
     throw ConfigError("export: expected --to FILE",
                       "for example lockstep export --from runs/a --to model.safetensors");
-  std::error_code error;
-  if (fs::is_directory(flags.to, error))
+  if (is_folder(flags.to))
     throw ConfigError(fmt::format("export: --to {} is a folder", flags.to), "name a file in it");
   if (fs::path(flags.to).extension() != kSafetensorsEnding && !is_torch_name(flags.to))
     throw ConfigError(fmt::format("export: --to {} has no ending that is known", flags.to),
                       fmt::format("{} writes safetensors; {} write a state dict of PyTorch's",
                                   kSafetensorsEnding,
                                   fmt::join(kTorchEndings, ", ")));
-  if (!flags.force && fs::exists(flags.to, error))
+  if (!flags.force && is_there(flags.to))
     throw ConfigError(fmt::format("export: --to {} is there already", flags.to),
                       "choose another file, or write over it with --force");
 }
@@ -107,6 +107,13 @@ void write(const io::SafetensorsReader& from, const fs::path& to, bool force) {
   io::put_in_place(temporary, to, force);
 }
 
+/// ", 1.2 MB"; empty where the file system cannot say, which is no reason to fail.
+std::string size_text(const fs::path& file) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(file, error);
+  return error ? std::string() : fmt::format(", {:.1f} MB", double(bytes) * 1e-6);
+}
+
 /// Writes the record for whoever uses the weights, the same way as them.
 void write_record(const std::string& record, const ExportFlags& flags) {
   const fs::path to = record_file(flags.to);
@@ -144,8 +151,7 @@ int export_command(const std::vector<std::string>& arguments) {
                            weights.checkpoint ? fmt::format(", step {}", weights.step)
                                               : std::string(", the end of the run"))
             << fmt::format("tensors    {}, named as in {}\n", file.entries().size(), flavour(file))
-            << fmt::format(
-                   "output     {}, {:.1f} MB\n", flags.to, double(fs::file_size(flags.to)) * 1e-6)
+            << fmt::format("output     {}{}\n", flags.to, size_text(flags.to))
             << (record.empty() ? std::string()
                                : fmt::format("record     {}\n", record_file(flags.to).string()))
             << std::flush;

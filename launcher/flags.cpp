@@ -2,12 +2,11 @@
 #include "launcher/flags.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/base/suggest.h"
+#include "core/data/input_file.h"
 #include "launcher/command_line.h"
 #include "launcher/flag_synonyms.h"
 #include "launcher/init_folder.h"
@@ -26,9 +25,23 @@ class ConfigFile final : public CLI::ConfigBase {
  public:
   ConfigFile(const CLI::App& app, RawFlags& raw) : app_(app), raw_(raw) {}
 
-  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    const std::string text{std::istreambuf_iterator<char>(input), {}};
-    std::vector<TomlEntry> entries = read_toml(text);
+  /// Reads `file` for from_config(). Throws ConfigError where it is no configuration, and DataError
+  /// where it cannot be read.
+  void open(const std::string& file) {
+    LOCKSTEP_CHECK(is_there(file), ConfigError, "--config {}: no such file", file);
+    LOCKSTEP_CHECK(is_file(file), ConfigError, "--config {}: not a readable file", file);
+    constexpr std::uint64_t kMostBytes = 1 << 20;
+    LOCKSTEP_CHECK(data::input_file_size(file, "") <= kMostBytes,
+                   ConfigError,
+                   "--config {}: more than {} bytes, which is no configuration",
+                   file,
+                   kMostBytes);
+    text_ = data::read_text_file(file, "");
+  }
+
+  /// Of the text that open() has read: from the stream of CLI11 an error would have no name.
+  std::vector<CLI::ConfigItem> from_config(std::istream& /*input*/) const override {
+    std::vector<TomlEntry> entries = read_toml(text_);
     const std::string folder = take_working_folder(entries);
     const auto data = std::ranges::find(entries, "data", &TomlEntry::key);
     const std::string data_of_file = data == entries.end() ? "" : data->values.back();
@@ -66,24 +79,8 @@ class ConfigFile final : public CLI::ConfigBase {
   }
   const CLI::App& app_;
   RawFlags& raw_;
+  std::string text_;
 };
-
-std::string check_config_file(const std::string& file) {
-  std::error_code ignored;
-  LOCKSTEP_CHECK(
-      std::filesystem::exists(file, ignored), ConfigError, "--config {}: no such file", file);
-  LOCKSTEP_CHECK(std::filesystem::is_regular_file(file, ignored) && std::ifstream(file).good(),
-                 ConfigError,
-                 "--config {}: not a readable file",
-                 file);
-  constexpr std::uintmax_t kMostBytes = 1 << 20;
-  LOCKSTEP_CHECK(std::filesystem::file_size(file, ignored) <= kMostBytes,
-                 ConfigError,
-                 "--config {}: more than {} bytes, which is no configuration",
-                 file,
-                 kMostBytes);
-  return {};
-}
 
 }  // namespace
 
@@ -97,10 +94,16 @@ TrainFlags parse(const std::vector<std::string>& arguments,
   RawFlags raw;
   raw.file = source;
   declare_flags(app, raw);
+  const auto config_file = std::make_shared<ConfigFile>(app, raw);
   app.set_config("--config", "", "TOML file of these flags; the command line wins")
       ->type_name("FILE")
-      ->check(CLI::Validator([](std::string& file) { return check_config_file(file); }, ""));
-  app.config_formatter(std::make_shared<ConfigFile>(app, raw));
+      ->check(CLI::Validator(
+          [config_file](std::string& file) {
+            config_file->open(file);
+            return std::string();
+          },
+          ""));
+  app.config_formatter(config_file);
   const std::string help = parse_with_own_policies(app, arguments, "lists all flags");
   if (!help.empty()) {
     TrainFlags result;

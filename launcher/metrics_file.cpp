@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/metrics_file.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/io/run_log.h"
 
 namespace lockstep {
@@ -13,6 +15,13 @@ namespace {
 
 /// Far beyond any that a run writes.
 constexpr std::size_t kLongestLine = std::size_t{1} << 16;
+
+constexpr const char* kMetricsHint =
+    "free space or look after the disk; then the run can be resumed";
+
+[[noreturn]] void cannot_read(const std::string& file) {
+  throw EnvironmentError(fmt::format("{}: cannot be read", file), read_hint(EIO));
+}
 
 bool lies_before(const std::string& line, const ResumeRecord& resumed) {
   if (line.size() > kLongestLine) return false;
@@ -28,22 +37,22 @@ bool lies_before(const std::string& line, const ResumeRecord& resumed) {
 }  // namespace
 
 void keep_metrics_before(const std::string& file, const ResumeRecord& resumed) {
+  if (!is_there(file)) return;
   std::ifstream input(file);
-  if (!input) return;  // there is none yet
+  if (!input) cannot_read(file);
   const std::string temporary = file + ".tmp";
   RunLog output(temporary);
   for (std::string line; std::getline(input, line);)
     if (!input.eof() && lies_before(line, resumed)) output.write_line(line);
+  if (input.bad()) cannot_read(file);  // the end of what was read is not the file's
   output.close();
-  LOCKSTEP_CHECK(output.error().empty(), EnvironmentError, "{}", output.error());
+  if (!output.error().empty()) throw EnvironmentError(output.error(), kMetricsHint);
   std::error_code error;
   std::filesystem::rename(temporary, file, error);
-  LOCKSTEP_CHECK(!error,
-                 EnvironmentError,
-                 "{}: cannot be renamed from {}: {}",
-                 file,
-                 temporary,
-                 error.message());
+  if (error)
+    throw EnvironmentError(
+        fmt::format("{}: cannot be renamed from {}: {}", file, temporary, error.message()),
+        kMetricsHint);
 }
 
 }  // namespace lockstep

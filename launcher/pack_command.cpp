@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/data/pack.h"
 #include "launcher/command_line.h"
 #include "launcher/console.h"
@@ -52,10 +53,9 @@ data::PackOptions check(const PackFlags& flags) {
                       "for example lockstep pack --data images:photos --out photos.pack");
   if (flags.out.empty())
     throw ConfigError("pack: expected --out FILE", "the file becomes --data packed:FILE");
-  std::error_code error;
-  if (std::filesystem::is_directory(flags.out, error))
+  if (is_folder(flags.out))
     throw ConfigError(fmt::format("pack: --out {} is a folder", flags.out), "name a file in it");
-  if (!flags.force && std::filesystem::exists(flags.out, error))
+  if (!flags.force && is_there(flags.out))
     throw ConfigError(fmt::format("pack: --out {} is there already", flags.out),
                       "choose another file, or write over it with --force");
   data::PackOptions options;

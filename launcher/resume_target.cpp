@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/base/sha256.h"
 #include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
@@ -42,11 +43,9 @@ bool looks_whole(const fs::path& checkpoint) {
 }
 
 std::string config_in(const fs::path& folder) {
-  std::error_code error;
-  const bool ours =
-      fs::exists(folder / "history.jsonl", error) || fs::exists(folder / io::kManifestFile, error);
+  const bool ours = is_there(folder / "history.jsonl") || is_there(folder / io::kManifestFile);
   const fs::path file = folder / kConfigFile;
-  return ours && fs::is_regular_file(file, error) ? file.string() : std::string();
+  return ours && is_file(file) ? file.string() : std::string();
 }
 
 }  // namespace
@@ -55,11 +54,7 @@ std::string config_of_run(const std::string& resume, const std::string& out) {
   const fs::path run = resume == "auto" ? out : resume;
   if (run.empty()) return {};
   std::vector<std::int64_t> steps;
-  try {
-    steps = io::steps_in(run / "checkpoints");
-  } catch (const EnvironmentError&) {
-    // What cannot be read is said where the run is opened.
-  }
+  if (is_folder(run / "checkpoints")) steps = io::steps_in(run / "checkpoints");
   std::ranges::reverse(steps);
   for (const std::int64_t step : steps) {
     const fs::path checkpoint = run / "checkpoints" / io::checkpoint_name(step);
@@ -82,8 +77,7 @@ std::optional<data::Preprocessing> record_of_run(const std::string& resume,
   if (resume == "auto" && folders.size() == 1) return std::nullopt;  // it begins anew
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     const fs::path file = *folder / io::kPreprocessingFile;
-    std::error_code error;
-    if (!fs::is_regular_file(file, error)) continue;
+    if (!is_file(file)) continue;
     try {
       return io::read_preprocessing(file.string());
     } catch (const DataError&) {
@@ -94,13 +88,11 @@ std::optional<data::Preprocessing> record_of_run(const std::string& resume,
 }
 
 void settle_resume(TrainFlags& flags) {
-  std::error_code error;
   fs::path named = fs::path(flags.resume).lexically_normal();
   if (!named.has_filename()) named = named.parent_path();  // a slash at the end
-  LOCKSTEP_CHECK(
-      fs::is_directory(named, error), ConfigError, "--resume {}: no such folder", flags.resume);
+  LOCKSTEP_CHECK(is_folder(named), ConfigError, "--resume {}: no such folder", flags.resume);
   fs::path run = named;
-  if (fs::exists(named / "manifest.json", error)) {
+  if (is_there(named / "manifest.json")) {
     const fs::path folder = fs::absolute(named).parent_path();
     run = folder.filename() == "checkpoints" ? folder.parent_path() : fs::path();
   }
@@ -111,6 +103,7 @@ void settle_resume(TrainFlags& flags) {
       "goes on",
       flags.resume);
   if (flags.out.empty()) flags.out = run.string();
+  std::error_code error;
   flags.continues = !run.empty() && fs::equivalent(run, flags.out, error);
   if (flags.continues && named == run) flags.options.checkpoint.resume = "auto";
 }

@@ -51,7 +51,10 @@ RunFolder::~RunFolder() {
 
 void RunFolder::remove_created() {
   std::error_code ignored;
-  if (lock_ && holds_only_locks(path_, ignored)) fs::remove(file(RunLock::kRun), ignored);
+  try {
+    if (lock_ && holds_only_locks(path_)) fs::remove(file(RunLock::kRun), ignored);
+  } catch (const Error&) {  // it stays, and keeps nobody out
+  }
   for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder)
     fs::remove(*folder, ignored);
 }
@@ -73,26 +76,34 @@ void RunFolder::begin(const ResumeRecord* resumed) {
 }
 
 void RunFolder::remove_results() {
-  std::error_code ignored;
-  for (const char* result : {"summary.json", "model.safetensors", "profile.txt", "trace.json"})
-    fs::remove(fs::path(path_) / result, ignored);
   results_are_old_ = false;
+  for (const char* result : {"summary.json", "model.safetensors", "profile.txt", "trace.json"}) {
+    std::error_code error;
+    fs::remove(file(result), error);
+    if (error)
+      errors_.push_back(
+          fmt::format("{}: that of before cannot be removed: {}", file(result), error.message()));
+  }
 }
 
 void RunFolder::remove_earlier_run() {
   remove_results();
+  // What stays would be taken for this run's, should it be cut off.
+  if (!errors_.empty()) throw EnvironmentError(errors_.front(), kOutputFolderHint);
   std::error_code ignored;
   for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
   }
   const fs::path folder = file(kCheckpointsFolder);
   for (const std::string& name : io::names_in(folder))
-    if (is_of_checkpoints(name)) fs::remove_all(folder / name, ignored);
+    if (is_of_checkpoints(name)) io::remove_tree(folder / name);
   fs::remove(folder, ignored);  // unless somebody else's files lie in it
   remove_tensorboard_files(file("tensorboard"));
 }
 
 void RunFolder::add_history(const std::string& line) {
   RunLog log(file(kHistoryFile), goes_on_ ? RunLog::Open::append : RunLog::Open::empty);
+  // Without the mark no later start would take the folder for one of a run.
+  if (!log.error().empty() && !goes_on_) throw EnvironmentError(log.error(), kOutputFolderHint);
   goes_on_ = true;
   log.write_line(line);
   log.close();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What may be in the folder of a run that is to begin or to go on.
+#include <algorithm>
 #include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,10 +18,8 @@ namespace {
 
 /// What `lockstep run` makes before the ranks decide about the folder; or nothing at all.
 bool holds_only_raw_output(const fs::path& logs) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(logs, error))
-    if (entry.path().filename() != "output") return false;
-  return !error;
+  return std::ranges::all_of(io::names_in(logs),
+                             [](const std::string& name) { return name == "output"; });
 }
 
 /// Whether a run that was cut off before it wrote its configuration may have left `path`: then it
@@ -51,9 +50,8 @@ void check_begins_anew(const std::string& out) {
   const fs::path folder = fs::path(out) / kCheckpointsFolder;
   if (!io::steps_in(folder).empty()) return;  // it goes on, or says why it cannot
   std::string kept;
-  std::error_code ignored;
   for (const char* result : {"summary.json", "model.safetensors"})
-    if (fs::exists(fs::path(out) / result, ignored)) kept = result;
+    if (io::name_exists(fs::path(out) / result)) kept = result;
   for (const std::string& name : io::names_in(folder))
     if (!name.starts_with(".step_")) kept = fmt::format("{}/{}", kCheckpointsFolder, name);
   if (!kept.empty())
@@ -69,21 +67,17 @@ void RunFolder::check(const std::string& out, Existing existing) {
   std::error_code error;
   const fs::file_status status = fs::status(out, error);
   if (status.type() == fs::file_type::not_found) return;
-  const auto check_readable = [&] {
-    if (error)
-      throw EnvironmentError(
-          fmt::format("cannot read the output folder {}: {}", out, error.message()),
-          kOutputFolderHint);
-  };
-  check_readable();
+  if (error)
+    throw EnvironmentError(
+        fmt::format("cannot read the output folder {}: {}", out, error.message()),
+        kOutputFolderHint);
   LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
   if (existing == Existing::nothing) check_owner(out);
   bool empty = true;
-  for (const auto& entry : fs::directory_iterator(out, error))
-    empty = empty && is_of_a_start(entry.path(), existing);
-  check_readable();
+  for (const std::string& name : io::names_in(out))
+    empty = empty && is_of_a_start(fs::path(out) / name, existing);
   if (empty || existing == Existing::anything) return;
-  const bool run = fs::exists(fs::path(out) / kHistoryFile, error);
+  const bool run = io::name_exists(fs::path(out) / kHistoryFile);
   if (existing == Existing::own_run) {
     if (run) return check_begins_anew(out);
     throw ConfigError(fmt::format("the output folder {} holds no run that could go on", out),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run_folder_files.h"
 
+#include <algorithm>
 #include <ctime>
 #include <fmt/format.h>
+#include <system_error>
 
 #include "core/base/error.h"
 #include "core/io/folder.h"
@@ -35,12 +37,12 @@ void sync_parent(const fs::path& folder) {
 
 }  // namespace
 
-bool is_lock(const fs::path& name) { return name == RunLock::kRun || name == RunLock::kSupervisor; }
+bool is_lock(const std::string& name) {
+  return name == RunLock::kRun || name == RunLock::kSupervisor;
+}
 
-bool holds_only_locks(const fs::path& folder, std::error_code& error) {
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (!is_lock(entry.path().filename())) return false;
-  return !error;
+bool holds_only_locks(const fs::path& folder) {
+  return std::ranges::all_of(io::names_in(folder), is_lock);
 }
 
 void create_output_folder(const fs::path& folder, std::vector<fs::path>& created) {
@@ -51,7 +53,8 @@ void create_output_folder(const fs::path& folder, std::vector<fs::path>& created
   if (folder.has_parent_path() && folder.parent_path() != folder)
     create_output_folder(folder.parent_path(), created);
   const bool made = fs::create_directory(folder, error);
-  if (error && !fs::is_directory(folder)) cannot_create(folder, error);
+  std::error_code unknown;
+  if (error && !fs::is_directory(folder, unknown)) cannot_create(folder, error);
   if (!made) return;
   created.push_back(folder);
   sync_parent(folder);

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
 namespace lockstep {
@@ -16,9 +15,9 @@ inline constexpr const char* kCheckpointsFolder = "checkpoints";
 inline constexpr const char* kOutputFolderHint = "choose a writable place with --out DIR";
 
 /// Of a run that has it, or of one that supervises it.
-bool is_lock(const std::filesystem::path& name);
-/// Or nothing at all.
-bool holds_only_locks(const std::filesystem::path& folder, std::error_code& error);
+bool is_lock(const std::string& name);
+/// Or nothing at all. Throws EnvironmentError where the folder cannot be read.
+bool holds_only_locks(const std::filesystem::path& folder);
 
 /// Creates `folder` and its parents; appends those that were not there, outermost first. Throws
 /// EnvironmentError with the system's reason.

@@ -66,7 +66,9 @@ RunLock::RunLock(const std::string& folder, const std::string& name) : file_(fol
 }
 
 void RunLock::open_file() {
-  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  do {
+    descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  } while (descriptor_ < 0 && errno == EINTR);
   if (descriptor_ >= 0) return;
   const int error = errno;
   throw EnvironmentError(fmt::format("{}: cannot be created: {}", file_, std::strerror(error)),

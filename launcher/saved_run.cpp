@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/base/printable.h"
 #include "core/data/image_folder.h"
 #include "core/data/input_file.h"
@@ -35,11 +36,6 @@ namespace fs = std::filesystem;
 /// What is kept of a text and of tokens for validation where no flag says.
 constexpr double kTextFraction = 0.1;
 constexpr std::size_t kMaxWarning = 1000;  // bytes of what a file says
-
-bool is_there(const fs::path& file) {
-  std::error_code error;
-  return fs::exists(file, error);
-}
 
 /// The names that a version without records kept.
 std::vector<std::string> old_class_names(const fs::path& file) {
@@ -192,8 +188,7 @@ data::Preprocessing record_of(TrainFlags flags, bool has_fraction) {
   if (!has_fraction || flags.val_fraction == 1) flags.val_fraction = 0;
   if (flags.data.starts_with(kImages)) {
     const std::string folder = flags.data.substr(kImages.size());
-    std::error_code error;
-    if (!fs::is_directory(fs::path(folder) / "train", error) && data::has_validation_folder(folder))
+    if (!is_folder(fs::path(folder) / "train") && data::has_validation_folder(folder))
       flags.data = std::string(kImages) + data::scan_validation_folder(folder)->root;
   }
   return open_data(flags).train->preprocessing();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/io/checkpoint.h"
 #include "launcher/error_meeting.h"
 #include "launcher/rank_discovery.h"
@@ -13,11 +14,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_file(const fs::path& file) {
-  std::error_code error;
-  return fs::is_regular_file(file, error);
-}
 
 void expect_file(const fs::path& file) {
   if (!is_file(file))
@@ -53,8 +49,7 @@ void expect_folder(const fs::path& from) {
     throw ConfigError(typed + " is a file, expected the folder of a run or of a checkpoint",
                       is_run(near) ? "use --from " + near.string()
                                    : "name the folder that lockstep train --out has written");
-  std::error_code error;
-  if (!fs::is_directory(from, error) || is_run(from)) return;
+  if (!is_folder(from) || is_run(from)) return;
   if (is_run(near))
     throw ConfigError(typed + " is a part of a run, expected its folder or a checkpoint's",
                       "use --from " + near.string());

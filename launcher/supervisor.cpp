@@ -209,6 +209,7 @@ void SupervisorOutput::push() {
   err_.push();
   if (const auto trouble = out_.trouble()) tell(*trouble, err_);
   if (const auto trouble = err_.trouble()) tell(*trouble, out_);
+  write_log();
 }
 
 void SupervisorOutput::finish(int patience_ms) {
@@ -219,10 +220,16 @@ void SupervisorOutput::finish(int patience_ms) {
 }
 
 void SupervisorOutput::tell(const std::string& trouble, OutputRelay& other) {
-  const bool kept = !log_.empty() && access(log_.c_str(), W_OK) == 0;
   const std::string text = fmt::format("warning: {}; the ranks go on", trouble);
-  other.line(kept ? fmt::format("{}, and {} has what rank 0 says", text, log_) : text);
-  if (kept) RunLog(log_, RunLog::Open::append).write_line(text);
+  other.line(log_.empty() ? text : fmt::format("{}, and {} has what rank 0 says", text, log_));
+  if (!log_.empty()) untold_.push_back(text);
+}
+
+void SupervisorOutput::write_log() {
+  if (untold_.empty() || access(log_.c_str(), W_OK) != 0) return;
+  RunLog log(log_, RunLog::Open::append);
+  for (const std::string& text : untold_) log.write_line(text);
+  untold_.clear();
 }
 
 Ending supervise(const ChildPlan& plan, SupervisorSignals& signals, SupervisorOutput& output) {

@@ -46,10 +46,12 @@ class SupervisorOutput {
 
  private:
   void tell(const std::string& trouble, OutputRelay& other);
+  void write_log();
 
   OutputRelay out_{1, "standard output"};
   OutputRelay err_{2, "standard error"};
   std::string log_;
+  std::vector<std::string> untold_;  // lines for log_, which is not there yet
 };
 
 /// How a child has ended.

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/io/checkpoint_names.h"
 #include "parallel/exchanged_text.h"
 #include "parallel/run_settings.h"
@@ -56,10 +57,7 @@ fs::path normal(const std::string& typed) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-bool is_checkpoint(const fs::path& folder) {
-  std::error_code error;
-  return fs::exists(folder / io::kManifestFile, error);
-}
+bool is_checkpoint(const fs::path& folder) { return is_there(folder / io::kManifestFile); }
 
 /// Where rank 0 searches: in the run's own folder of checkpoints or in that of the named run.
 fs::path searched_folder(const CheckpointOptions& options) {

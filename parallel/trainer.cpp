@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/io/folder.h"
 #include "core/io/output_file.h"
 #include "core/io/preprocessing_file.h"
@@ -130,8 +131,7 @@ class Trainer::State {
   void check_columns(const data::Dataset& data) const {
     const data::Preprocessing now = data.preprocessing();
     const std::string file = start_->record.path + "/" + io::kPreprocessingFile;
-    std::error_code error;
-    if (now.table && std::filesystem::exists(file, error))
+    if (now.table && is_there(file))
       data::check_same_encoding(io::read_preprocessing(file), now, start_->record.path);
   }
 

@@ -7,7 +7,7 @@
 #
 #   --lint        also clang-format and clang-tidy, in the version that the source is formatted with
 #   --sanitizers  also lld, with which sanitizers' builds link in a third of the time
-#   --fuzz        also clang with libFuzzer
+#   --fuzz        also clang with libFuzzer and its tools for coverage
 #   --slurm       only Slurm and munge, without which the tests under Slurm are skipped
 #   --dry-run     print what is missing, one name a line, and install nothing
 #
@@ -44,7 +44,7 @@ for argument in "$@"; do
   case "$argument" in
     --lint) packages+=(clang-format-14 clang-tidy-14) dnf_packages+=(clang-tools-extra) ;;
     --sanitizers) packages+=(lld) dnf_packages+=(lld) ;;
-    --fuzz) packages+=(clang-14 libclang-rt-14-dev) dnf_packages+=(clang compiler-rt) ;;
+    --fuzz) packages+=(clang-14 libclang-rt-14-dev llvm-14) dnf_packages+=(clang compiler-rt llvm) ;;
     --slurm) packages=(slurm-wlm munge) dnf_packages=(slurm-slurmctld slurm-slurmd munge) ;;
     --dry-run) dry_run=true ;;
     -h | --help)

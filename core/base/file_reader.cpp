@@ -9,15 +9,30 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 
 namespace lockstep {
+namespace {
+
+[[noreturn]] void fail(const std::string& what, const char* action, int code) {
+  throw DataError(fmt::format("{}: {}: {}", what, action, std::strerror(code)), read_hint(code));
+}
+
+}  // namespace
 
 FileReader::FileReader(const std::filesystem::path& path) : path_(path) {
   const std::string file = path.string();
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  LOCKSTEP_CHECK(descriptor_ >= 0, DataError, "{}: cannot open: {}", file, std::strerror(errno));
+  do {
+    descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  } while (descriptor_ < 0 && errno == EINTR);
+  if (descriptor_ < 0) fail(file, "cannot open", errno);
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (::fstat(descriptor_, &status) != 0) {
+    const int code = errno;
+    ::close(descriptor_);
+    fail(file, "cannot read its size", code);
+  }
+  if (!S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     throw DataError(file + ": not a file: expected a regular file, no folder, pipe or device");
   }
@@ -41,7 +56,7 @@ void FileReader::read(const std::string& what,
     const ssize_t got =
         ::pread(descriptor_, to.data() + done, to.size() - done, off_t(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    LOCKSTEP_CHECK(got >= 0, DataError, "{}: cannot read: {}", what, std::strerror(errno));
+    if (got < 0) fail(what, "cannot read", errno);
     LOCKSTEP_CHECK(got > 0, DataError, "{}: ends {} bytes early", what, to.size() - done);
     done += std::size_t(got);
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/base/file_reader.h"
 #include "core/data/input_file.h"
 #include "core/data/preprocessing.h"
@@ -117,10 +118,8 @@ class Cifar10 final : public Dataset {
 }  // namespace
 
 DataSplit cifar10(const std::string& folder) {
-  std::error_code error;
-  if (!std::filesystem::exists(folder, error))
-    throw DataError(fmt::format("{}: no such folder", folder), kCifar10Hint);
-  if (!std::filesystem::is_directory(folder, error))
+  if (!is_there(folder)) throw DataError(fmt::format("{}: no such folder", folder), kCifar10Hint);
+  if (!is_folder(folder))
     throw DataError(fmt::format("{}: expected a folder, got a file", folder), kCifar10Hint);
   std::vector<std::string> train;
   for (int i = 1; i <= 5; ++i) train.push_back(fmt::format("data_batch_{}.bin", i));

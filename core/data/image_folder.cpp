@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 
 namespace lockstep::data {
@@ -145,6 +146,7 @@ std::uint64_t fingerprint(const ImageFolder& folder) {
   for (std::int64_t i = 0; i < folder.size(); i += step) {
     std::error_code error;
     const std::uint64_t bytes = fs::file_size(folder.path(i), error);
+    if (error) cannot_read(folder.path(i), error);
     hash = content_hash(&bytes, sizeof bytes, hash);
   }
   return hash;
@@ -184,25 +186,21 @@ constexpr const char* kValidationFolders[] = {"val", "validation", "test"};
 }  // namespace
 
 bool has_validation_folder(const std::string& folder) {
-  std::error_code error;
-  return std::ranges::any_of(kValidationFolders, [&](const char* name) {
-    return fs::is_directory(fs::path(folder) / name, error);
-  });
+  return std::ranges::any_of(kValidationFolders,
+                             [&](const char* name) { return is_folder(fs::path(folder) / name); });
 }
 
 std::shared_ptr<const ImageFolder> scan_validation_folder(const std::string& folder) {
-  std::error_code error;
   for (const char* name : kValidationFolders)
-    if (const fs::path part = fs::path(folder) / name; fs::is_directory(part, error))
+    if (const fs::path part = fs::path(folder) / name; is_folder(part))
       return std::make_shared<ImageFolder>(scan_image_folder(part.string()));
   return nullptr;
 }
 
 ImageFolders scan_image_folders(const std::string& folder) {
   ImageFolders result;
-  std::error_code error;
   const fs::path root(folder);
-  if (!fs::is_directory(root / "train", error)) {
+  if (!is_folder(root / "train")) {
     result.train = std::make_shared<ImageFolder>(scan_image_folder(folder));
     return result;
   }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 
 namespace lockstep::data {
 
@@ -22,10 +23,14 @@ namespace {
 class Descriptor {
  public:
   /// Without waiting, which opening a pipe would do.
-  Descriptor(const std::string& file, const std::string& hint)
-      : number_(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-    if (number_ < 0)
-      throw DataError(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)), hint);
+  Descriptor(const std::string& file, const std::string& hint) {
+    do {
+      number_ = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    } while (number_ < 0 && errno == EINTR);
+    if (number_ >= 0) return;
+    const int code = errno;
+    throw DataError(fmt::format("{}: cannot be read: {}", file, std::strerror(code)),
+                    code == EIO ? read_hint(code) : hint);
   }
   ~Descriptor() { ::close(number_); }
   Descriptor(const Descriptor&) = delete;
@@ -33,8 +38,13 @@ class Descriptor {
   int number() const { return number_; }
 
  private:
-  int number_;
+  int number_ = -1;
 };
+
+[[noreturn]] void cannot_read(const std::string& file, int code) {
+  throw DataError(fmt::format("{}: cannot be read: {}", file, std::strerror(code)),
+                  read_hint(code));
+}
 
 }  // namespace
 
@@ -43,17 +53,15 @@ std::uint64_t input_file_size(const std::string& file, const std::string& hint) 
   const fs::file_status status = fs::status(file, error);
   if (status.type() == fs::file_type::not_found)
     throw DataError(fmt::format("{}: no such file", file), hint);
-  LOCKSTEP_CHECK(status.type() != fs::file_type::none, DataError, "{}: {}", file, error.message());
+  if (status.type() == fs::file_type::none) cannot_read(file, error.value());
   if (status.type() == fs::file_type::directory)
     throw DataError(fmt::format("{}: expected a file, got a folder", file), hint);
   if (status.type() != fs::file_type::regular)
     throw DataError(fmt::format("{}: expected a regular file, got a device or pipe", file), hint);
   const std::uint64_t bytes = fs::file_size(file, error);
-  LOCKSTEP_CHECK(!error, DataError, "{}: {}", file, error.message());
+  if (error) cannot_read(file, error.value());
   errno = 0;
-  if (!std::ifstream(file, std::ios::binary))
-    throw DataError(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)),
-                    "check the file's permissions");
+  if (!std::ifstream(file, std::ios::binary)) cannot_read(file, errno);
   return bytes;
 }
 
@@ -80,7 +88,8 @@ std::span<const std::byte> read_bytes(const std::string& file,
                                       const std::string& hint) {
   const Descriptor descriptor(file, hint);
   struct stat status {};
-  LOCKSTEP_CHECK(fstat(descriptor.number(), &status) == 0 && S_ISREG(status.st_mode),
+  if (fstat(descriptor.number(), &status) != 0) cannot_read(file, errno);
+  LOCKSTEP_CHECK(S_ISREG(status.st_mode),
                  DataError,
                  "{}: expected a regular file, got a folder, device or pipe",
                  file);
@@ -96,13 +105,14 @@ std::span<const std::byte> read_bytes(const std::string& file,
   while (done < bytes) {
     const ssize_t got = ::read(descriptor.number(), buffer.data() + done, bytes - done);
     if (got < 0 && errno == EINTR) continue;
-    LOCKSTEP_CHECK(got > 0,
-                   DataError,
-                   "{}: expected {} bytes, could read {}: {}",
-                   file,
-                   bytes,
-                   done,
-                   got < 0 ? std::strerror(errno) : "the file became shorter");
+    const int code = got < 0 ? errno : 0;
+    if (got <= 0)
+      throw DataError(fmt::format("{}: expected {} bytes, could read {}: {}",
+                                  file,
+                                  bytes,
+                                  done,
+                                  got < 0 ? std::strerror(code) : "the file became shorter"),
+                      read_hint(code));
     done += std::size_t(got);
   }
   return {buffer.data(), bytes};

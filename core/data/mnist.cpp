@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/data/idx.h"
 #include "core/data/input_file.h"
 #include "core/data/preprocessing.h"
@@ -66,9 +67,8 @@ class Mnist final : public Dataset {
 /// `stem` or `stem`.gz, whichever is there; the plain one where both are.
 std::string find(const std::string& folder, const std::string& stem) {
   const fs::path plain = fs::path(folder) / stem;
-  std::error_code error;
   for (const std::string& candidate : {plain.string(), plain.string() + ".gz"})
-    if (fs::exists(candidate, error)) return candidate;
+    if (is_there(candidate)) return candidate;
   throw DataError(fmt::format("{}: neither this file nor {}.gz is there", plain.string(), stem),
                   kMnistHint);
 }
@@ -104,10 +104,8 @@ std::shared_ptr<const Dataset> part(const std::string& folder, const std::string
 }  // namespace
 
 DataSplit mnist(const std::string& folder) {
-  std::error_code error;
-  if (!fs::exists(folder, error))
-    throw DataError(fmt::format("{}: no such folder", folder), kMnistHint);
-  if (!fs::is_directory(folder, error))
+  if (!is_there(folder)) throw DataError(fmt::format("{}: no such folder", folder), kMnistHint);
+  if (!is_folder(folder))
     throw DataError(fmt::format("{}: expected a folder, got a file", folder), kMnistHint);
   return {part(folder, "train"), part(folder, "t10k")};
 }

@@ -33,7 +33,9 @@ class NewFile {
  public:
   explicit NewFile(std::string name)
       : name_(std::move(name)), temporary_(fmt::format("{}.tmp-{}", name_, getpid())) {
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    do {
+      descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (descriptor_ < 0 && errno == EINTR);
     if (descriptor_ < 0) fail("cannot create");
   }
   ~NewFile() {
@@ -61,22 +63,29 @@ class NewFile {
   std::uint64_t position() const { return position_; }
 
   void publish() {
-    if (fsync(descriptor_) != 0) fail("cannot write");
+    if (sync(descriptor_) != 0) fail("cannot write");
     if (::rename(temporary_.c_str(), name_.c_str()) != 0) fail("cannot create");
     complete_ = true;
     // The name is on disk when its folder is; some file systems cannot say, and need not.
     const fs::path parent = fs::path(name_).parent_path();
     const int folder = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_CLOEXEC);
-    if (folder < 0) return;
-    fsync(folder);
+    if (folder < 0) fail("cannot open the folder of");
+    const int code = sync(folder) == 0 ? 0 : errno;
     ::close(folder);
+    errno = code;
+    if (code != 0 && code != EINVAL) fail("cannot flush to the disk");
   }
 
  private:
+  static int sync(int descriptor) {
+    int result = 0;
+    do {
+      result = ::fsync(descriptor);
+    } while (result != 0 && errno == EINTR);
+    return result;
+  }
   [[noreturn]] void fail(const char* what) {
-    const int error = errno;
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (descriptor_ >= 0) ::unlink(temporary_.c_str());
+    const int error = errno;  // the destructor removes what is not complete
     throw EnvironmentError(fmt::format("{} {}: {}", what, name_, std::strerror(error)),
                            "choose a writable place with enough space");
   }

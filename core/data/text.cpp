@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <memory>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/base/utf8.h"
 #include "core/data/input_file.h"
 #include "core/data/sources.h"
@@ -84,7 +86,7 @@ void for_each_character(const std::string& file, const Use& use) {
     stream.read(piece.data() + kept, std::streamsize(kPiece));
     piece.resize(kept + std::size_t(stream.gcount()));
     more = bool(stream);
-    LOCKSTEP_CHECK(!stream.bad(), DataError, "{}: cannot be read", file);
+    if (stream.bad()) throw DataError(fmt::format("{}: cannot be read", file), read_hint(EIO));
     std::size_t at = 0;
     // A character at the end of a piece may go on in the next.
     while (at < piece.size() && (!more || at + 4 <= piece.size())) {

@@ -37,7 +37,12 @@ class InputFile {
     if (descriptor_ < 0 && errno == EIO) refuse(reason("cannot open"));
     if (descriptor_ < 0) fail(path, "cannot open", errno);  // which is no damage
     struct stat status {};
-    if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    if (::fstat(descriptor_, &status) != 0) {
+      const std::string why = reason("cannot read its size");
+      ::close(descriptor_);
+      refuse(why);
+    }
+    if (!S_ISREG(status.st_mode)) {
       ::close(descriptor_);
       refuse(name_ + ": is not a file");
     }
@@ -141,7 +146,7 @@ std::string read_manifest(const fs::path& checkpoint) {
                  DataError,
                  "{}: is no checkpoint: it does not exist",
                  name);
-  LOCKSTEP_CHECK(!error, EnvironmentError, "{}: cannot be read: {}", name, error.message());
+  if (error) fail(checkpoint, "cannot be read", error.value());
   LOCKSTEP_CHECK(
       fs::is_directory(folder), DataError, "{}: is no checkpoint: it is not a folder", name);
   const fs::path manifest = checkpoint / kManifestFile;

@@ -42,6 +42,20 @@ int sync_code(int descriptor) {
   return 0;
 }
 
+/// 0 or errno.
+int renamed(const fs::path& from, const fs::path& to, unsigned flags) {
+  return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0 ? 0 : errno;
+}
+
+/// 0 or errno: EEXIST where something has the name `to`.
+int moved_to_free_name(const fs::path& from, const fs::path& to) {
+  const int code = renamed(from, to, RENAME_NOREPLACE);
+  if (code != EINVAL && code != ENOSYS && code != EOPNOTSUPP) return code;
+  // In two steps where this kernel or file system does not do it in one.
+  if (::link(from.c_str(), to.c_str()) != 0) return errno;
+  return ::unlink(from.c_str()) == 0 ? 0 : errno;
+}
+
 fs::path parent_of(const fs::path& path) {
   const fs::path parent = path.parent_path();
   return parent.empty() ? fs::path(".") : parent;
@@ -118,11 +132,11 @@ void sync_folder(const fs::path& folder) {
 }
 
 void put_in_place(const fs::path& temporary, const fs::path& to, bool replace) {
-  const bool moved = replace ? ::rename(temporary.c_str(), to.c_str()) == 0
-                             : ::link(temporary.c_str(), to.c_str()) == 0;
-  const int code = errno;
-  if (!moved || !replace) ::unlink(temporary.c_str());
-  if (!moved) fail(to, "cannot create", code);
+  const int code = replace ? renamed(temporary, to, 0) : moved_to_free_name(temporary, to);
+  if (code != 0) {
+    ::unlink(temporary.c_str());
+    fail(to, "cannot create", code);
+  }
   sync_folder(to.has_parent_path() ? to.parent_path() : ".");
 }
 

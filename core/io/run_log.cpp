@@ -54,7 +54,9 @@ std::string json_object(std::span<const JsonField> fields, int indent) {
 RunLog::RunLog(const std::string& file, Open open) : file_(file) {
   // Always at the end: the launcher writes into rank 0's log as well.
   const int how = O_NOFOLLOW | O_APPEND | (open == Open::empty ? O_TRUNC : 0);
-  descriptor_ = ::open(file.c_str(), O_WRONLY | O_CREAT | how | O_CLOEXEC, 0666);
+  do {
+    descriptor_ = ::open(file.c_str(), O_WRONLY | O_CREAT | how | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EINTR);
   if (descriptor_ < 0) fail(errno);
 }
 
@@ -94,9 +96,12 @@ void RunLog::write_locked(std::string_view rest) {
 void RunLog::close() {
   const std::unique_lock lock = lock_for_a_while(*writing_);
   if (!lock || descriptor_ < 0) return;
+  int code = 0;
+  do {
+    code = ::fsync(descriptor_) == 0 ? 0 : errno;
+  } while (code == EINTR);
   // Devices and pipes cannot be flushed, which is no loss.
-  if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
-    fail(errno);
+  if (code != 0 && code != EINVAL && code != EROFS && code != ENOTSUP) fail(code);
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail(errno);
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/io/sharded_weights.h"
 #include "core/io/torch/torch_file.h"
 
@@ -33,10 +34,8 @@ class SafetensorsWeights final : public WeightSource {
 };
 
 std::string find_in_folder(const std::string& folder) {
-  std::error_code ignored;
   for (const char* name : kNamesInFolder)
-    if (fs::is_regular_file(fs::path(folder) / name, ignored))
-      return (fs::path(folder) / name).string();
+    if (is_file(fs::path(folder) / name)) return (fs::path(folder) / name).string();
   throw DataError(fmt::format("{}: a folder without {}", folder, fmt::join(kNamesInFolder, ", ")),
                   "name the file with the weights, or a folder with one of these");
 }
@@ -49,8 +48,7 @@ std::unique_ptr<WeightSource> open_weight_file(const std::string& file) {
 }
 
 std::unique_ptr<WeightSource> open_weights(const std::string& path) {
-  std::error_code ignored;
-  const std::string file = fs::is_directory(path, ignored) ? find_in_folder(path) : path;
+  const std::string file = is_folder(path) ? find_in_folder(path) : path;
   if (file.ends_with(kIndexEnding)) return std::make_unique<ShardedWeights>(file);
   return open_weight_file(file);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/data/image_folder.h"
 #include "core/data/input_file.h"
 
@@ -48,9 +49,13 @@ std::vector<std::string> matches_of(const std::string& pattern) {
 std::vector<NamedFile> find_files(const std::vector<std::string>& arguments) {
   std::vector<NamedFile> files;
   for (const std::string& argument : arguments) {
-    std::error_code error;
-    if (argument == "-" || fs::exists(argument, error)) {
-      add_path(argument, files);
+    try {
+      if (argument == "-" || is_there(argument)) {
+        add_path(argument, files);
+        continue;
+      }
+    } catch (const DataError& problem) {
+      files.push_back({argument, problem.what()});
       continue;
     }
     const bool pattern = argument.find_first_of("*?[") != std::string::npos;

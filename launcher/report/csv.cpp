@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "core/base/csv_field.h"
+#include "core/base/file_kind.h"
 
 namespace lockstep::report {
 namespace {
@@ -46,8 +47,7 @@ void write_csv(std::span<const RunRecord> runs,
   for (const RunRecord& run : runs) {
     const std::string name = csv_name(run.folder);
     const std::string file = (std::filesystem::path(run.folder) / "metrics.jsonl").string();
-    std::error_code ignored;
-    if (!std::filesystem::exists(file, ignored)) continue;
+    if (!is_there(file)) continue;
     read_metrics(file, [&](const MetricsLine& line) {
       auto end = fmt::format_to(
           std::back_inserter(piece), "{},{},{}", name, kind_words(line.kind), line.step);

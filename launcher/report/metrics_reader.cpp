@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <bitset>
 #include <cctype>
+#include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 
 namespace lockstep::report {
@@ -180,7 +182,7 @@ std::string without_nan(std::string_view line) {
 class Lines {
  public:
   explicit Lines(const std::string& file) : file_(file), input_(file, std::ios::binary) {
-    LOCKSTEP_CHECK(input_, DataError, "{} cannot be read", file);
+    if (!input_) cannot_read();
   }
   /// False at the end. Valid until the next call. `whole`: it ends with a newline. Of a line that
   /// is far too long, a part.
@@ -206,6 +208,9 @@ class Lines {
   }
 
  private:
+  [[noreturn]] void cannot_read() const {
+    throw DataError(fmt::format("{}: cannot be read", file_), read_hint(EIO));
+  }
   void refill() {
     std::copy(block_.begin() + std::ptrdiff_t(begin_),
               block_.begin() + std::ptrdiff_t(end_),
@@ -215,7 +220,7 @@ class Lines {
     if (end_ == block_.size()) block_.resize(2 * block_.size());
     input_.read(block_.data() + end_, std::streamsize(block_.size() - end_));
     end_ += std::size_t(input_.gcount());
-    LOCKSTEP_CHECK(!input_.bad(), DataError, "{} cannot be read", file_);
+    if (input_.bad()) cannot_read();
     at_end_ = input_.eof();
   }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 #include "core/io/strict_json.h"
 #include "launcher/host_facts.h"
@@ -113,10 +114,9 @@ void with_file(RunRecord& run,
                const Read& read,
                std::uint64_t most = kMostFileBytes) {
   const std::string file = (files::path(run.folder) / name).string();
-  std::error_code ignored;
-  if (!files::exists(file, ignored)) return;
   std::string text;
   try {
+    if (!is_there(file)) return;
     text = whole_text(file, most);
     return read(text, file);
   } catch (const NewerFormat&) {

@@ -2,11 +2,14 @@
 #include "launcher/report/run_record.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <sys/stat.h>
 
 #include "core/base/error.h"
+#include "core/base/file_kind.h"
 
 namespace lockstep::report {
 namespace {
@@ -131,7 +134,11 @@ class MetricsBuilder {
 
 std::string utc_of_last_change(const std::string& file) {
   struct stat status {};
-  if (::stat(file.c_str(), &status) != 0) return {};
+  if (::stat(file.c_str(), &status) != 0) {
+    const int code = errno;
+    throw DataError(fmt::format("{}: cannot look it up: {}", file, std::strerror(code)),
+                    read_hint(code));
+  }
   std::tm utc{};
   gmtime_r(&status.st_mtime, &utc);
   char text[32];
@@ -140,13 +147,12 @@ std::string utc_of_last_change(const std::string& file) {
 }
 
 void check_holds_run(const std::string& folder) {
-  std::error_code error;
-  const fs::file_status status = fs::status(folder, error);
-  if (status.type() == fs::file_type::not_found)
+  const fs::file_type kind = file_kind(folder);
+  if (kind == fs::file_type::not_found)
     throw DataError(fmt::format("{}: there is no such folder", folder),
                     "name the folder of a run, as train's --out did");
-  if (!fs::is_directory(status))
-    throw DataError(fmt::format("{} is no folder{}", folder, error ? ": " + error.message() : ""),
+  if (kind != fs::file_type::directory)
+    throw DataError(fmt::format("{} is no folder", folder),
                     "name the folder of a run, not a file in it");
   if (holds_run(folder)) return;
   throw DataError(
@@ -192,9 +198,8 @@ std::string RunRecord::environment_value(std::string_view key) const {
 }
 
 bool holds_run(const std::string& folder) {
-  std::error_code error;
   for (const char* name : {"metrics.jsonl", "config.toml", "history.jsonl"})
-    if (fs::exists(fs::path(folder) / name, error)) return true;
+    if (is_there(fs::path(folder) / name)) return true;
   return false;
 }
 
@@ -206,8 +211,7 @@ RunRecord read_run(const std::string& folder) {
   run.name = own_name(folder);
   read_run_files(run);
   const std::string file = (fs::path(folder) / "metrics.jsonl").string();
-  std::error_code ignored;
-  if (!fs::exists(file, ignored)) {
+  if (!is_there(file)) {
     run.notes.emplace_back("there is no metrics.jsonl: the run ended before its first step");
     return run;
   }

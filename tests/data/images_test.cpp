@@ -248,6 +248,20 @@ TEST_F(Images, RefusesLinksThatLeadNowhereOrBack) {
   EXPECT_EQ(error(), "");
 }
 
+// A folder that cannot be looked up is not one that is not there: its images would be missing, or
+// train/ and val/ be classes.
+TEST_F(Images, RefusesPartsThatCannotBeLookedUp) {
+  for (const std::string part : {"train", "val"}) {
+    for (const std::string other : {"train", "val"})
+      if (other != part) add(other + "/cat/1.jpg", photo());
+    if (part == "val") add("train/dog/1.jpg", photo());
+    fs::create_symlink(part, path(part));
+    EXPECT_THAT(error(), HasSubstr("/" + part + ": ")) << part;
+    fs::remove_all(path("train"));
+    fs::remove_all(path("val"));
+  }
+}
+
 TEST_F(Images, RefusesPipesWithoutWaiting) {
   add("cat/1.jpg", photo());
   ASSERT_EQ(mkfifo(path("cat/2.jpg").c_str(), 0600), 0);

@@ -3,7 +3,7 @@
 """Lets storage fail, call by call, under training, resuming, packing, reporting, predicting and
 exporting.
 
-storage.py PROGRAM SHIM [--quick] [--cases NAME,NAME] [--calls open,read] [--every K] [--jobs J]
+storage.py PROGRAM SHIM [--quick] [--cases "NAME;NAME"] [--calls open,read] [--every K] [--jobs J]
            [--log FILE]
 
 For each command line: its calls on files of the data and of the run are counted, then each is made
@@ -54,8 +54,8 @@ WAYS = {
     "mmap": ERROR,
 }
 CODES = {1: (1, 3, 4), 2: (1, 3, 4, 5, 137)}
-SAID = re.compile(r"warning: |could not write |was not written|not removed|passed over |^note ",
-                  re.MULTILINE)
+SAID = re.compile(r"warning: (?!plays the)|could not write |was not written|not removed|"
+                  r"passed over |^note ", re.MULTILINE)
 MOST = 150  # numbers of one call in one way; with more of them every k-th
 MOST_OF_RANKS = 4
 # How many faults of these --quick plays, out of all.
@@ -101,7 +101,7 @@ class Runs:
         return folder
 
     def count(self, case):
-        """{call: names of the files, in order} of the undisturbed command; what it leaves is kept."""
+        """{call: names of the files, in order}, undisturbed; what the command leaves is kept."""
         folder = self.place(case)
         code, out, err = self.disturbed(case, folder, {
             "FAIL_CALLS": ",".join(WAYS), "FAIL_AT": "0", "FAIL_LOG": f"{folder}.calls"})
@@ -171,11 +171,11 @@ class Runs:
             play.wrong.append(f"exit code {code} with {len(errors)} errors")
         elif "hint: " not in err:
             play.wrong.append("an error without a hint")
-        # A temporary file may be called by the name that it is to have.
+        # A temporary file may be called by the name that it is to have, the folder here ".".
         names = [name for path in map(pathlib.Path, failed)
                  for name in (path.name, path.name.split(".")[0], path.parent.name) if name]
         here = any(path.rstrip("/.").endswith(folder.name) for path in failed)
-        if failed and not any(name in err for name in names) and not (here and "error: ." in err):
+        if failed and not here and not any(name in err for name in names):
             play.wrong.append(f"the error does not name {', '.join(failed)}")
 
     def repeat(self, play, folder, known, known_out):
@@ -203,7 +203,7 @@ def plays_of(case, counts, arguments):
 
 
 def quick_plays_of(case, counts):
-    """The first call on each file fails with EIO; of other kinds of training some do in some way."""
+    """The first call on each file fails with EIO; of the commands in QUICK_SHARE, a few."""
     everything = list(plays_of(case, counts, argparse.Namespace(calls=None, every=1)))
     if case.name in QUICK_SHARE:
         return everything[::len(everything) // QUICK_SHARE[case.name]]
@@ -260,7 +260,8 @@ def main():
                 for wrong in play.wrong:
                     print(f"BUG {play.title()}: {play.outcome}: {wrong}", file=log, flush=True)
                 if play.wrong:
-                    print("   | " + play.text.strip().replace("\n", "\n   | "), file=log, flush=True)
+                    text = play.text.strip().replace("\n", "\n   | ")
+                    print(f"   | {text}", file=log, flush=True)
         print_table(counts, plays)
         wrong = sum(bool(play.wrong) for play in plays)
         print(f"{len(plays)} faults in {time.monotonic() - began:.0f} s, {wrong} BUG")

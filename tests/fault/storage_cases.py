@@ -13,7 +13,8 @@ from rows_of_files import picture
 
 STEPS = 8
 TRAIN = ["--global-batch=8", "--micro-batch=4", f"--steps={STEPS}", "--lr=0.05",
-         "--checkpoint-every=3", "--eval-every=4", "--checkpoint-keep=1", "--log-every=1", "--workers=1", "--ranks=1",
+         "--checkpoint-every=3", "--eval-every=4", "--checkpoint-keep=1", "--log-every=1",
+         "--workers=1", "--ranks=1",
          "--tensorboard=on", "--out=run"]
 MLP = ["--model=mlp", "--hidden=8", "--momentum=0.9"]
 DATA = {
@@ -46,7 +47,8 @@ class Stage:
 
     def write_data(self):
         (self.data / "table.csv").write_text("".join(ROWS.splitlines(True)[:61]))
-        (self.data / "tokens.bin").write_bytes(struct.pack("<400H", *(i * i % 11 for i in range(400))))
+        tokens = struct.pack("<400H", *(i * i % 11 for i in range(400)))
+        (self.data / "tokens.bin").write_bytes(tokens)
         for part, count in (("train", 16), ("val", 8)):
             for i in range(count):
                 path = self.data / f"photos/{part}/{'ab'[i % 2]}/{i:03}.png"
@@ -63,11 +65,15 @@ class Stage:
     def cut_off(self):
         """A run that was killed after it had saved, in the midst of what came then."""
         folder = self.folder / "cut_off"
-        folder.mkdir()
-        fault = f"{PACE['LOCKSTEP_FAULT']};rank=0,stage=training,step=7,phase=forward,do=kill"
-        code, out, err = self.start(self.train("table"), folder, {"LOCKSTEP_FAULT": fault})
-        if code != -9 or not list(folder.glob("run/checkpoints/step_*")):
-            raise SystemExit(f"the run to resume: {code}\n{out}{err}")
+        for sleep in ("0.05", "0.2", "1"):  # until a save was done by then
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            fault = PACE["LOCKSTEP_FAULT"].replace("0.01", sleep)
+            code, out, err = self.start(self.train("table"), folder, {
+                "LOCKSTEP_FAULT": f"{fault};rank=0,stage=training,step=7,phase=forward,do=kill"})
+            if code == -9 and list(folder.glob("run/checkpoints/step_*")):
+                return
+        raise SystemExit(f"the run to resume: {code}\n{out}{err}")
 
     def add_older_outputs(self):
         """Folders in which --force has something to write over."""
@@ -141,7 +147,8 @@ class Case:
     def again(self, folder):
         """The command that has to come to the end where this one was disturbed."""
         there = any((folder / name).exists() for name in self.outputs)
-        return [*self.arguments, "--force"] if there and "--force" not in self.arguments else self.arguments
+        forced = there and "--force" not in self.arguments
+        return [*self.arguments, "--force"] if forced else self.arguments
 
     def lost(self, folder, known):
         """What the undisturbed command leaves and this one did not."""
@@ -169,11 +176,12 @@ class PredictCase(Case):
 class TrainCase(Case):
     def __init__(self, name, arguments, *, begins=None, ranks=1, rank=0):
         """`rank`: whose calls fail."""
-        super().__init__(name, arguments, begins=begins)
+        super().__init__(name, arguments, begins=begins, outputs=["run/model.safetensors"])
         self.ranks, self.rank = ranks, rank
 
     def again(self, folder):
-        return [a for a in self.arguments if a != "--resume=auto"] + ["--resume=auto"]
+        anew = {"--force", "--resume=auto"} & set(self.arguments)
+        return self.arguments if anew else [*self.arguments, "--resume=auto"]
 
     def lost(self, folder, known):
         result = self.other_weights(folder, known)
@@ -184,6 +192,8 @@ class TrainCase(Case):
         for name in ("environment.json", "memory.json", "history.jsonl"):
             if not read(folder / "run" / name):
                 result.append(f"{name} is missing")
+        if more := self.checkpoints(folder) - self.checkpoints(known):
+            result.append(f"{', '.join(sorted(more))} of before")
         if self.metrics(folder) != self.metrics(known):
             result.append("metrics.jsonl has other records")
         if b"output  " not in (read(folder / "run/logs/rank_0.log") or b""):
@@ -193,16 +203,14 @@ class TrainCase(Case):
         return result
 
     def partial(self, folder, known, before):
-        result, run = [], folder / "run"
-        if (weights := read(run / "model.safetensors")) is not None and weights != read(
-                known / "run/model.safetensors"):
-            result.append("model.safetensors is partial")
+        run, wholes = folder / "run", [known, *([before] if before else [])]
+        result = super().partial(folder, known, before)
         for name in ("summary.json", "environment.json", "memory.json", "preprocessing.json"):
             try:
                 json.loads(read(run / name) or b"{}")
             except ValueError:
                 result.append(f"{name} is partial")
-        if self.weights(folder) not in (None, self.weights(known)):
+        if self.weights(folder) not in (None, *map(self.weights, wholes)):
             result.append("summary.json has other weights")
         return result
 
@@ -223,6 +231,10 @@ class TrainCase(Case):
         if self.weights(folder) != self.weights(known):
             result.append("weights_sha256 differs")
         return result
+
+    @staticmethod
+    def checkpoints(folder):
+        return {path.name for path in (folder / "run/checkpoints").glob("*")}
 
     @staticmethod
     def config(folder):
@@ -254,15 +266,15 @@ def cases(stage):
     """All command lines, by name."""
     pack = ["pack", f"--data=images:{stage.data}/photos", "--out=photos.pack", "--image-size=8"]
     export, report = ["export", "--from=run"], ["report", "run", "--out=r.html", "--csv=r.csv"]
+    resume = ["train", "--resume=auto", "--out=run"]  # all else is in config.toml
     two = ["--ranks=2", "--timeout=5"]
     found = [TrainCase(f"train {name}", stage.train(name)) for name in DATA]
     found += [
-        TrainCase("train --resume auto", stage.train("table", "--resume=auto"), begins="cut_off"),
+        TrainCase("train --resume auto", resume, begins="cut_off"),
         TrainCase("train --force", stage.train("table", "--force"), begins="done_packed"),
         *(TrainCase(f"train, rank {rank} of 2", stage.train("table", *two), ranks=2, rank=rank)
           for rank in (0, 1)),
-        TrainCase("train --resume auto, rank 0 of 2", stage.train("table", "--resume=auto", *two),
-                  begins="cut_off", ranks=2),
+        TrainCase("train --resume auto, rank 0 of 2", [*resume, *two], begins="cut_off", ranks=2),
         Case("pack", pack, outputs=["photos.pack"]),
         Case("pack --force", [*pack, "--force"], begins="other_pack", outputs=["photos.pack"]),
         Case("report", report, begins="done_table", outputs=["r.html", "r.csv"]),

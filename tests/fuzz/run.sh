@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds the fuzzers and runs them, from any folder; prints a line for each target.
 #
-#   bash tests/fuzz/run.sh [--seconds N] [--input-seconds N] [--jobs J] [--work DIR] [--minimise] [TARGET...]
+#   bash tests/fuzz/run.sh [--seconds N] [--input-seconds N] [--jobs J] [--work DIR] [--coverage] [--minimise]
+#                          [TARGET...]
 #
-#   --seconds N   for each target (default 60)
+#   --seconds N   for each target (default 60; an hour: 3600; 0: none, for --coverage alone)
 #   --input-seconds N  that an input may take by the clock (default 10); more where other programs
 #                 have the processor
 #   --jobs J      targets at the same time (default 1)
 #   --work DIR    where DIR/corpus/TARGET grows from run to run, DIR/findings takes inputs that are
 #                 findings, and DIR/logs what the fuzzers say (default build/fuzz/work)
+#   --coverage    then print which share of the parsers' files (parsers.txt) the inputs ran
 #   --minimise    run nothing: copy into tests/fuzz/corpus what of DIR/corpus covers more, smallest first
 #   TARGET        a file name in tests/fuzz without .cpp (default: all)
 #
@@ -18,13 +20,14 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-usage() { sed -n '3,18s/^# \{0,1\}//p' tests/fuzz/run.sh; }
+usage() { sed -n '3,20s/^# \{0,1\}//p' tests/fuzz/run.sh; }
 
 seconds=60
 input_seconds=10
 jobs=1
 work=build/fuzz/work
 minimise=false
+coverage=false
 targets=()
 while (($#)); do
   case "$1" in
@@ -33,6 +36,7 @@ while (($#)); do
       exit 0
       ;;
     --minimise) minimise=true ;;
+    --coverage) coverage=true ;;
     --seconds | --input-seconds | --jobs | --work)
       if (($# < 2)); then
         echo "run.sh: $1 needs a value" >&2
@@ -47,7 +51,7 @@ while (($#)); do
       shift
       ;;
     -*)
-      echo "run.sh: unknown option '$1' (known: --seconds, --input-seconds, --jobs, --work, --minimise)" >&2
+      echo "run.sh: unknown option '$1' (known: --seconds, --input-seconds, --jobs, --work, --coverage, --minimise)" >&2
       exit 2
       ;;
     *) targets+=("$1") ;;
@@ -56,13 +60,13 @@ while (($#)); do
 done
 
 scripts/install_dependencies.sh --fuzz
-scripts/build.sh fuzz fuzz_targets
+if $minimise || ((seconds > 0)); then scripts/build.sh fuzz fuzz_targets; fi
 programs=build/fuzz/tests/fuzz
 if ((${#targets[@]} == 0)); then
   for folder in tests/fuzz/corpus/*/; do targets+=("$(basename "$folder")"); done
 fi
 for target in "${targets[@]}"; do
-  if [[ ! -x $programs/fuzz_$target ]]; then
+  if ! grep --quiet "^$target " tests/fuzz/parsers.txt; then
     echo "run.sh: there is no target '$target'" >&2
     exit 2
   fi
@@ -101,14 +105,22 @@ fuzz_one() {
   ((status == 0)) || finding="exit $status, see $log"
   printf '%-18s %12s %8s %8s %8s  %s\n' \
     "$target" "${executions:--}" "${took:--}" "${edges:--}" "$inputs" "$finding" | tee "$work/logs/$target.row"
+  sed -n 's/^COUNTS: /  /p' "$log"  # what the target says at exit
 }
 export -f fuzz_one
 export work programs seconds input_seconds
 
-printf '%-18s %12s %8s %8s %8s  %s\n' target executions seconds edges inputs finding
-rm -f "$work"/logs/*.row
-printf '%s\n' "${targets[@]}" | xargs --max-procs="$jobs" -I{} bash -c 'fuzz_one {}'
-if grep --quiet 'exit [0-9]' "$work"/logs/*.row; then
-  echo "run.sh: there are findings in $work/findings" >&2
-  exit 1
+status=0
+if ((seconds > 0)); then
+  printf '%-18s %12s %8s %8s %8s  %s\n' target executions seconds edges inputs finding
+  rm -f "$work"/logs/*.row
+  printf '%s\n' "${targets[@]}" | xargs --max-procs="$jobs" -I{} bash -c 'fuzz_one {}'
+  if grep --quiet 'exit [0-9]' "$work"/logs/*.row; then
+    echo "run.sh: there are findings in $work/findings" >&2
+    status=1
+  fi
 fi
+if $coverage; then
+  bash tests/fuzz/coverage.sh "$work" "${targets[@]}" || status=1
+fi
+exit "$status"

@@ -257,6 +257,21 @@ TEST_F(ReportRecord, DamagedFilesAreLeftOutAndSaidSo) {
   }
 }
 
+// As on a disk that fails: what cannot be looked up is not absent.
+TEST_F(ReportRecord, FilesThatCannotBeLookedUp) {
+  for (const char* name :
+       {"config.toml", "environment.json", "history.jsonl", "summary.json", "memory.json"}) {
+    write("metrics.jsonl", step(1));
+    std::filesystem::create_symlink(name, root_ / "run" / name);
+    EXPECT_THAT(read_run(run()).notes, ElementsAre(HasSubstr(name)));
+    std::filesystem::remove(root_ / "run" / name);
+  }
+  write("config.toml", "lr = 1\n");
+  std::filesystem::remove(root_ / "run/metrics.jsonl");
+  std::filesystem::create_symlink("metrics.jsonl", root_ / "run/metrics.jsonl");
+  EXPECT_THAT(refusal(), HasSubstr("metrics.jsonl"));
+}
+
 TEST_F(ReportRecord, MembersOfOtherTypesAreAsIfAbsent) {
   write("metrics.jsonl",
         R"({"step":1,"loss":[1],"accuracy":{"x":1},"lr":true,"step_ms":"fast"})"

@@ -176,6 +176,44 @@ TEST_F(RunFolderTest, AFullDiskIsReportedAndNothingThrown) {
   EXPECT_TRUE(fs::exists(out() + "/summary.json"));
 }
 
+// Cut off, the new run would have the weights of the one before.
+TEST_F(RunFolderTest, AnEarlierResultThatCannotBeRemovedIsAnError) {
+  fs::create_directories(out() + "/model.safetensors/theirs");
+  RunFolder folder(out(), kAnything);
+  EXPECT_THROW(folder.begin(), EnvironmentError);
+  EXPECT_TRUE(fs::exists(out() + "/model.safetensors/theirs"));
+}
+
+// No later start would take the folder for one of a run, and go on from its checkpoints.
+TEST_F(RunFolderTest, AStartWithoutItsMarkIsRefused) {
+  fs::create_directories(out() + "/history.jsonl");
+  RunFolder folder(out(), kAnything);
+  folder.begin();
+  EXPECT_THROW(folder.add_history("{}"), EnvironmentError);
+}
+
+TEST_F(RunFolderTest, MetricsThatCannotBeReadAreKept) {
+  const fs::path metrics = fs::path(out()) / "metrics.jsonl";
+  fs::create_directories(metrics);  // opens, but cannot be read
+  RunFolder folder(out(), kAnything);
+  const ResumeRecord resumed;
+  try {
+    folder.begin(&resumed);
+    ADD_FAILURE() << "accepted";
+  } catch (const EnvironmentError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("metrics.jsonl"), HasSubstr("cannot be read")));
+    EXPECT_NE(error.hint(), "");
+  }
+}
+
+// A lookup that fails must not begin anew over results.
+TEST_F(RunFolderTest, ResultsThatCannotBeLookedUpAreKept) {
+  fs::create_directories(out());
+  std::ofstream(out() + "/history.jsonl") << "{}\n";
+  fs::create_symlink("model.safetensors", out() + "/model.safetensors");
+  EXPECT_THROW(RunFolder::check(out(), RunFolder::Existing::own_run), ConfigError);
+}
+
 TEST_F(RunFolderTest, WritesThroughNoLink) {
   const fs::path precious = root_ / "precious";
   for (const char* name : {"metrics.jsonl", "history.jsonl", "config.toml.tmp", "lock"}) {

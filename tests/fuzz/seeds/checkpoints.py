@@ -53,6 +53,20 @@ def write_safetensors() -> None:
     seed("bad_utf8", b'{"\xff":1}'.decode("latin-1"))
 
 
+def write_weight_index() -> None:
+    shard = safetensors({"a": tensor("F32", [2], 0, 8), "b": tensor("U8", [1], 8, 9)}, bytes(9))
+    both = {"a": "a.safetensors", "b": "b.safetensors"}
+    for name, index in {
+            "whole": {"metadata": {"total_size": 9}, "weight_map": both}, "empty": {"weight_map": {}},
+            "no_map": {"a": 1}, "map_is_list": {"weight_map": ["a.safetensors"]},
+            "unknown_tensor": {"weight_map": {"c": "a.safetensors"}}, "missing": {"weight_map": {"a": "c.safetensors"}},
+            "outside": {"weight_map": {"a": "../a.safetensors"}}, "absolute": {"weight_map": {"a": "/a.safetensors"}},
+            "nul": {"weight_map": {"a": "a.safetensors\0"}}, "number": {"weight_map": {"a": 1}},
+            "itself": {"weight_map": {"a": "x.index.json"}}, "folder": {"weight_map": {"a": "."}}}.items():
+        put("weight_index", name, json.dumps(index).encode() + b"%%" + shard)
+    put("weight_index", "broken_shard", json.dumps({"weight_map": both}).encode() + b"%%" + shard[:-1])
+
+
 def write_json() -> None:
     for name, text in {
             "values": '{"a":[1,-2,3.5,1e-300,null,true,"x\\u00e9\\ud83d\\ude00"],"b":{"c":{}}}',
@@ -122,8 +136,46 @@ def write_state() -> None:
     put("checkpoint_state", "truncated", text[:100])
 
 
+def write_checkpoint() -> None:
+    """Files of a whole checkpoint one after the other; see checkpoint_files.h."""
+    model = safetensors({"a": tensor("F32", [2, 3], 0, 24), "b": tensor("F32", [3], 24, 36)}, bytes(range(36)))
+    state = {"step": 1000, "samples": 256000, "wall_s": 12.5, "train_loss": 0.25, "evaluated": True,
+             "val_loss": 0.5, "val_accuracy": 0.9, "best_val_loss": None, "best_step": -1,
+             "settings": [["seed", "1"], ["model", "mlp"]]}
+    faults = {"skipped_steps": 3, "skipped_in_row": 1, "left_out": [[2, 4], [7, 8]], "rollbacks": 1,
+              "rollback_base": 500, "loss_mean": 0.5, "loss_variance": 0.25, "loss_count": 90,
+              "open_labels": 64.0, "open_loss": 0.5, "open_accuracy": 0.75}
+
+    def digest(content: bytes) -> str:
+        return hashlib.sha256(content).hexdigest()
+
+    def entry(content: bytes, parts: bool) -> dict:
+        ends = [{"end": 8, "sha256": digest(content[:8])}, {"tensor": "a", "end": len(content), "sha256": digest(content)}]
+        return {"bytes": len(content), "sha256": digest(content)} | ({"parts": ends} if parts else {})
+
+    def seed(name, state=state, step=1000, **changes):
+        files = {"config.toml": b"steps = 2\n", "model.safetensors": model, "optimizer.safetensors": model,
+                 "state.json": json.dumps(state, separators=(",", ":")).encode()}
+        listed = {name: entry(content, name.endswith(".safetensors")) for name, content in files.items()}
+        files["manifest.json"] = sealed(json.dumps({"version": 1, "step": step, "files": listed}, separators=(",", ":"))).encode()
+        files |= changes.get("files", {})
+        put("checkpoint", name, b"".join(b"%%" + name.encode() + b"\n" + content for name, content in files.items()
+                                         if content is not None))
+
+    seed("whole")
+    seed("faults", state | faults)
+    seed("other_step", state | {"step": 7}, step=7)
+    seed("steps_differ", state | {"step": 7})
+    seed("no_state", files={"state.json": None})
+    seed("no_manifest", files={"manifest.json": None})
+    seed("rotten", files={"model.safetensors": model[:-1] + b"x"})
+    seed("cut", files={"model.safetensors": model[:20]})
+
+
 def write() -> None:
     write_safetensors()
     write_json()
     write_manifest()
     write_state()
+    write_checkpoint()
+    write_weight_index()

@@ -83,6 +83,19 @@ def write_image() -> None:
         put("image", name, content)
 
 
+def write_pack_damage() -> None:
+    flip, set_byte, fill, exchange, copy, stuck, cut, insert, remove = range(9)
+    for name, file, damages in [
+            ("none", 0, []), ("flip", 0, [(flip, 7, 30000, 0)]), ("flip_twice", 1, [(flip, 3, 30000, 0)] * 2),
+            ("set", 1, [(set_byte, 9, 200, 0)]), ("fill", 3, [(fill, 0, 20000, 512)]),
+            ("exchange", 3, [(exchange, 0, 20000, 128)]), ("copy", 3, [(copy, 1, 40000, 64)]),
+            ("stuck", 2, [(stuck, 7, 0, 65535)]), ("cut", 0, [(cut, 0, 60000, 0)]),
+            ("insert", 1, [(insert, 0, 65535, 8)]), ("remove", 1, [(remove, 0, 65000, 32)]),
+            ("all", 3, [(kind, 1, 9000 + 1000 * kind, 16) for kind in range(6)])]:
+        put("pack_damage", name, bytes([file]) + b"".join(struct.pack("<BBHH", *damage) for damage in damages))
+
+
 def write() -> None:
     write_packed()
+    write_pack_damage()
     write_image()

@@ -39,6 +39,17 @@ def write_config_toml() -> None:
         put("config_toml", name, text)
 
 
+def write_network() -> None:
+    whole = ("ranks_per_host = 8\ninside_latency_us = 2\ninside_bandwidth_GBps = 450\n"
+             "between_latency_us = 5\nbetween_bandwidth_GBps = 400\n")
+    for name, text in {
+            "whole": whole, "alone": "ranks_per_host = 1\nbetween_latency_us = 5\nbetween_bandwidth_GBps = 1e-6\n",
+            "missing": "ranks_per_host = 8\n", "unknown": whole + "latency = 1\n", "nan": whole.replace("450", "nan"),
+            "zero": whole.replace("400", "0"), "fraction": whole.replace("= 8", "= 1.5"), "list": whole.replace("450", "[1, 2]"),
+            "huge": whole.replace("450", "1e999"), "negative": whole.replace("= 2", "= -2")}.items():
+        put("network", name, text)
+
+
 def write_environment() -> None:
     for name, text in {
             "own": "LOCKSTEP_RANK=0\nLOCKSTEP_WORLD_SIZE=1\nLOCKSTEP_LOCAL_RANK=0\nLOCKSTEP_PLAN=poison\nLOCKSTEP_SYNC=1\n",
@@ -95,6 +106,7 @@ def write_data_source() -> None:
 def write() -> None:
     write_flags()
     write_config_toml()
+    write_network()
     write_environment()
     write_hosts()
     write_name_patterns()
