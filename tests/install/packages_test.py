@@ -157,7 +157,7 @@ def debs(source, build, work):
     deb = the(work / "made", "lockstep_*.deb").name
     for file in ("Containerfile", "lockstep.def"):
         text = (work / "made" / file).read_text()
-        expect(deb in text and "@" not in text, text)
+        expect(deb in text and not re.search("@[A-Z]+@", text), text)
 
 
 def main(what, source, build, work):

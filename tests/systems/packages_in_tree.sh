@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # What packages.sh runs inside of a bare tree, in a clone of the source:
 #
-#   bash tests/systems/packages_in_tree.sh make|debs|archive|wheel|containers FOLDER
+#   bash tests/systems/packages_in_tree.sh make|debs|archive|wheel|containers FOLDER [CMAKE_OPTION...]
 set -euo pipefail
-folder=$2
+step=$1 folder=$2
+shift 2
 work=$(mktemp -d)
 chmod 755 "$work"
 
@@ -52,7 +53,7 @@ trains_equally() { # PROGRAM...
 
 make() {
   bash scripts/install_dependencies.sh
-  cmake --preset release -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_TESTS=OFF
+  cmake --preset release -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_TESTS=OFF "$@"
   cmake --build build/release --target lockstep --parallel "${BUILD_JOBS:-$(nproc)}"
   rm -rf "$folder"
   scripts/make_packages.sh build/release "$folder"
@@ -198,4 +199,4 @@ containers() {
   ok "in the container, 2 ranks: $(grep '^done' "$work/log")"
 }
 
-"$1"
+"$step" "$@"
