@@ -103,7 +103,10 @@ Console::Kind console_kind() {
 Console::Console(Kind kind) : kind_(kind), output_(STDOUT_FILENO, "standard output") {}
 
 Console::~Console() {
-  if (!trouble_.empty()) print_warning(trouble_, 0);
+  try {
+    if (!trouble_.empty()) print_warning(trouble_, 0);
+  } catch (...) {  // no memory for a warning
+  }
 }
 
 void Console::line(std::string_view text) {

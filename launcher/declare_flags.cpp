@@ -123,7 +123,8 @@ void declare_data(FlagGroup group, RawFlags& raw) {
   group.whole("--max-pixels",
               raw.max_pixels,
               1,
-              "images: a file of more pixels is refused, before memory is taken for them",
+              "images, and files to predict: one of more pixels is refused, before memory is taken "
+              "for them",
               data::kMaxMaxPixels);
   group.whole("--context", raw.context, 1, "text, tokens: context length of gpt, in tokens")
       ->default_str("256, gpt2-*: 1024");

@@ -69,7 +69,8 @@ ErrorReport describe(const std::exception_ptr& error) {
             "use a smaller --micro-batch or fewer ranks a host" + memory_words(),
             4};
   } catch (const std::filesystem::filesystem_error& e) {
-    return {fmt::format("{}: {}", e.path1().string(), e.code().message()),
+    return {e.path1().empty() ? std::string(e.what())
+                              : fmt::format("{}: {}", e.path1().string(), e.code().message()),
             read_hint(e.code().value()),
             int(ExitCode::environment)};
   } catch (const std::exception& e) {

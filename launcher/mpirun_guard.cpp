@@ -3,10 +3,19 @@
 
 #include <algorithm>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "parallel/listener_guard.h"
+
+// Of all architectures; headers older than Linux 5.6 lack them.
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
 
 namespace lockstep {
 namespace {
@@ -43,6 +52,8 @@ std::vector<std::uint64_t> strangers_at(std::span<const TcpSocket> table,
     if (one.state != TcpSocket::State::connected || !holds(sockets, one.inode)) continue;
     if (!listens_at(one)) continue;
     const TcpSocket* const other = other_end(table, one);
+    // Closed: nobody is behind it, and what it has sent is still to be read.
+    if (other != nullptr && other->inode == 0) continue;
     const bool here = one.remote.is_loopback() ||
                       std::ranges::find(own_addresses, one.remote) != own_addresses.end();
     if (other != nullptr ? other->user != user : !here) strangers.push_back(one.inode);
@@ -57,8 +68,13 @@ MpirunGuard::~MpirunGuard() {
   if (process_ >= 0) close(process_);
 }
 
-int MpirunGuard::take(int descriptor) const {
-  return int(syscall(SYS_pidfd_getfd, process_, descriptor, 0));
+/// A descriptor of the launcher's socket, or -1. Its number may be another's by now.
+int MpirunGuard::take(const OpenSockets& sockets, std::uint64_t inode) const {
+  const int copy = int(syscall(SYS_pidfd_getfd, process_, descriptor_of(sockets, inode), 0));
+  struct stat status {};
+  if (copy < 0 || (fstat(copy, &status) == 0 && status.st_ino == inode)) return copy;
+  close(copy);
+  return -1;
 }
 
 void MpirunGuard::look() {
@@ -73,14 +89,14 @@ void MpirunGuard::look() {
   for (const TcpSocket& socket : table) {
     if (!socket.is_open_to_others() || !holds(sockets, socket.inode)) continue;
     if (std::ranges::find(guarded_, socket.inode) != guarded_.end()) continue;
-    const int listener = take(descriptor_of(sockets, socket.inode));
+    const int listener = take(sockets, socket.inode);
     if (listener < 0) continue;
     admit_only(listener, own);
     close(listener);
     guarded_.push_back(socket.inode);
   }
   for (const std::uint64_t inode : strangers_at(table, sockets, geteuid(), own)) {
-    const int connection = take(descriptor_of(sockets, inode));
+    const int connection = take(sockets, inode);
     if (connection < 0) continue;
     shutdown(connection, SHUT_RDWR);
     close(connection);

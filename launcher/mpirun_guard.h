@@ -41,7 +41,7 @@ class MpirunGuard {
  private:
   using Clock = std::chrono::steady_clock;
 
-  int take(int descriptor) const;
+  int take(const OpenSockets& sockets, std::uint64_t inode) const;
 
   pid_t launcher_;
   int process_;                         // of pidfd_open(2), or -1

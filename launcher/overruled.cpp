@@ -59,8 +59,7 @@ bool data_overrules(const CommandLine& typed,
   if (!data) return false;
   const bool table = data->starts_with("csv:"), tokens = has_tokens(*data);
   const bool files = data->starts_with("images:") || data->starts_with("packed:");
-  if (flag == "--image-size") return !files;
-  if (flag == "--max-pixels") return !data->starts_with("images:");
+  if (flag == "--image-size" || flag == "--max-pixels") return !files;
   if (is_table_flag(flag)) return !table;
   if (flag == "--augment")
     return table || tokens || (!files && value.find("resized-crop") != value.npos);

@@ -192,8 +192,7 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.stands_in = raw.stands_in;
   if (!files && !raw.stands_in)
     refuse(app, {"--image-size"}, chosen, "it belongs to images:DIR and packed:FILE");
-  if (!raw.data.starts_with("images:"))
-    refuse(app, {"--max-pixels"}, chosen, "it belongs to images:DIR");
+  if (!files) refuse(app, {"--max-pixels"}, chosen, "it belongs to images:DIR and packed:FILE");
   const bool split = table || app.count("--val-fraction") > 0;
   flags.val_fraction = split ? raw.val_fraction : 0;
   flags.image_size = int(std::min<std::int64_t>(raw.image_size, std::numeric_limits<int>::max()));

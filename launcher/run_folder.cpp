@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run_folder.h"
 
+#include <exception>
 #include <filesystem>
 #include <sys/stat.h>
 
@@ -53,7 +54,7 @@ void RunFolder::remove_created() {
   std::error_code ignored;
   try {
     if (lock_ && holds_only_locks(path_)) fs::remove(file(RunLock::kRun), ignored);
-  } catch (const Error&) {  // it stays, and keeps nobody out
+  } catch (const std::exception&) {  // it stays, and keeps nobody out
   }
   for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder)
     fs::remove(*folder, ignored);

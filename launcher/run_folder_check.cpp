@@ -18,7 +18,9 @@ namespace {
 
 /// What `lockstep run` makes before the ranks decide about the folder; or nothing at all.
 bool holds_only_raw_output(const fs::path& logs) {
-  return std::ranges::all_of(io::names_in(logs),
+  std::error_code error;
+  return fs::is_directory(logs, error) &&
+         std::ranges::all_of(io::names_in(logs),
                              [](const std::string& name) { return name == "output"; });
 }
 
@@ -73,10 +75,11 @@ void RunFolder::check(const std::string& out, Existing existing) {
         kOutputFolderHint);
   LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
   if (existing == Existing::nothing) check_owner(out);
+  if (existing == Existing::anything) return;
   bool empty = true;
   for (const std::string& name : io::names_in(out))
     empty = empty && is_of_a_start(fs::path(out) / name, existing);
-  if (empty || existing == Existing::anything) return;
+  if (empty) return;
   const bool run = io::name_exists(fs::path(out) / kHistoryFile);
   if (existing == Existing::own_run) {
     if (run) return check_begins_anew(out);

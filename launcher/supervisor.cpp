@@ -221,7 +221,8 @@ void SupervisorOutput::finish(int patience_ms) {
 
 void SupervisorOutput::tell(const std::string& trouble, OutputRelay& other) {
   const std::string text = fmt::format("warning: {}; the ranks go on", trouble);
-  other.line(log_.empty() ? text : fmt::format("{}, and {} has what rank 0 says", text, log_));
+  const bool kept = !log_.empty() && access(log_.c_str(), W_OK) == 0;
+  other.line(kept ? fmt::format("{}, and {} has what rank 0 says", text, log_) : text);
   if (!log_.empty()) untold_.push_back(text);
 }
 
@@ -229,7 +230,7 @@ void SupervisorOutput::write_log() {
   if (untold_.empty() || access(log_.c_str(), W_OK) != 0) return;
   RunLog log(log_, RunLog::Open::append);
   for (const std::string& text : untold_) log.write_line(text);
-  untold_.clear();
+  if (log.error().empty()) untold_.clear();
 }
 
 Ending supervise(const ChildPlan& plan, SupervisorSignals& signals, SupervisorOutput& output) {

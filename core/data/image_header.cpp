@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <exception>
 #include <numeric>
 #include <span>
+#include <system_error>
 #include <thread>
 
 #include "core/base/error.h"
@@ -137,19 +140,26 @@ std::vector<std::uint64_t> largest_decodings(std::int64_t count,
                                              std::int64_t max_pixels) {
   const std::int64_t read = std::min(count, kReadHeaders);
   std::vector<std::uint64_t> bytes(static_cast<std::size_t>(read));
-  const auto look = [&](std::int64_t thread) {
-    for (std::int64_t i = thread; i < read; i += kHeaderReaders) {
-      // `count` is far below 2^50.
-      const std::optional<ImageHeader> header = read_image_header(path(i * count / read));
-      if (header && std::int64_t{header->size.width} * header->size.height <= max_pixels)
-        bytes[std::size_t(i)] = header->decoding_bytes;
+  std::atomic<std::int64_t> next = 0;
+  const auto look = [&] {
+    try {
+      for (std::int64_t i = next++; i < read; i = next++) {
+        // `count` is far below 2^50.
+        const std::optional<ImageHeader> header = read_image_header(path(i * count / read));
+        if (header && std::int64_t{header->size.width} * header->size.height <= max_pixels)
+          bytes[std::size_t(i)] = header->decoding_bytes;
+      }
+    } catch (const std::exception&) {  // no memory: the rest is not known
     }
   };
   {
     std::vector<std::jthread> helpers;
-    for (int t = 1; t < std::min<std::int64_t>(kHeaderReaders, read); ++t)
-      helpers.emplace_back(look, t);
-    look(0);
+    try {
+      for (int t = 1; t < std::min<std::int64_t>(kHeaderReaders, read); ++t)
+        helpers.emplace_back(look);
+    } catch (const std::system_error&) {  // no more threads: those that there are do it
+    }
+    look();
   }
   std::ranges::sort(bytes, std::ranges::greater{});
   bytes.resize(std::min(bytes.size(), std::size_t(Loader::kMaxWorkers)));

@@ -69,11 +69,11 @@ class NewFile {
     // The name is on disk when its folder is; some file systems cannot say, and need not.
     const fs::path parent = fs::path(name_).parent_path();
     const int folder = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_CLOEXEC);
-    if (folder < 0) fail("cannot open the folder of");
+    if (folder < 0) return;
     const int code = sync(folder) == 0 ? 0 : errno;
     ::close(folder);
     errno = code;
-    if (code != 0 && code != EINVAL) fail("cannot flush to the disk");
+    if (code == EIO || code == ENOSPC || code == EDQUOT) fail("cannot flush to the disk");
   }
 
  private:

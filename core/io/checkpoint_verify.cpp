@@ -38,8 +38,10 @@ class InputFile {
     if (descriptor_ < 0) fail(path, "cannot open", errno);  // which is no damage
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0) {
+      const int code = errno;
       const std::string why = reason("cannot read its size");
       ::close(descriptor_);
+      if (code != EIO) fail(path, "cannot read its size", code);  // which is no damage
       refuse(why);
     }
     if (!S_ISREG(status.st_mode)) {

