@@ -24,7 +24,7 @@ if(Git_FOUND AND EXISTS ${PROJECT_SOURCE_DIR}/.git)
     execute_process(COMMAND ${GIT_EXECUTABLE} -C ${PROJECT_SOURCE_DIR} rev-parse --git-path ${file}
       OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
     cmake_path(ABSOLUTE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
-    if(EXISTS ${path})
+    if(NOT IS_DIRECTORY "${path}" AND EXISTS "${path}")
       set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
     endif()
   endforeach()

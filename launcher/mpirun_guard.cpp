@@ -91,15 +91,15 @@ void MpirunGuard::look() {
     if (std::ranges::find(guarded_, socket.inode) != guarded_.end()) continue;
     const int listener = take(sockets, socket.inode);
     if (listener < 0) continue;
-    admit_only(listener, own);
+    if (admit_only(listener, own)) guarded_.push_back(socket.inode);
     close(listener);
-    guarded_.push_back(socket.inode);
   }
   for (const std::uint64_t inode : strangers_at(table, sockets, geteuid(), own)) {
     const int connection = take(sockets, inode);
     if (connection < 0) continue;
     shutdown(connection, SHUT_RDWR);
     close(connection);
+    next_ = now + kWhileOpening;  // who was cut off may come again at once
   }
 }
 

@@ -32,8 +32,8 @@ class MpirunGuard {
   MpirunGuard(const MpirunGuard&) = delete;
   MpirunGuard& operator=(const MpirunGuard&) = delete;
 
-  /// Looks where it is time to: often as long as the launcher may still open its ports, once a
-  /// second later.
+  /// Looks where it is time to: often as long as the launcher may still open its ports and behind
+  /// every stranger, once a second later.
   void look();
   /// Milliseconds until the next look.
   int pause_ms() const;

@@ -183,7 +183,7 @@ def signalled(name, whom, when):
             send(victim, number)
             return True
 
-        run = play(theatre, ranks, None, "--steps=100000", "--checkpoint-every=5000",
+        run = play(theatre, ranks, None, "--steps=100000000", "--checkpoint-every=5000",
                    "--eval-every=300" if when == "evaluation" else "--eval-every=0", acts=[act])
         verdict = Verdict(f"{name} to {whom}, {when}", ranks)
         look_at_end(verdict, theatre, run)

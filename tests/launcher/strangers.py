@@ -12,6 +12,7 @@ StrangersOfHosts  a run on two hosts and a stranger on a third, all played by ne
 
 A siege takes SIEGE_SECONDS of the environment, or 20.
 """
+import ctypes
 import json
 import os
 import pathlib
@@ -126,6 +127,7 @@ class Holders:
 
     def __init__(self, text):
         self.text, self.pids, self.ended, self.seen = text, [], threading.Event(), set()
+        self.told_by, self.told = os.pipe()
         self.thread = threading.Thread(target=self.go_on, daemon=True)
 
     def __enter__(self):
@@ -135,6 +137,8 @@ class Holders:
     def __exit__(self, *_):
         self.ended.set()
         self.thread.join()
+        for descriptor in (self.told_by, self.told):
+            os.close(descriptor)
         for pid in self.pids:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -153,30 +157,45 @@ class Holders:
                     self.pids += [self.hold(port) for _ in range(self.EACH)]
             time.sleep(0.01)
 
-    @staticmethod
-    def hold(port):
+    def hold(self, port):
+        parent = os.getpid()
         child = os.fork()
         if child != 0:
             return child
         try:
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-            while True:
-                Holders.stay(port)
-                time.sleep(0.2)
+            while os.getppid() == parent:
+                self.stay(port)
+                time.sleep(0.05)
         finally:
             os._exit(1)
 
-    @staticmethod
-    def stay(port):
+    def stay(self, port):
         with socket.socket() as stranger:
+            stranger.settimeout(2)  # for the parent's end
             try:
                 # As bytes: what Python would load for a text may not be nobody's to read.
                 stranger.connect((b"127.0.0.1", port))
                 stranger.sendall(bytes(7))
-                stranger.recv(1)
+                os.write(self.told, b"h")
             except OSError:
-                pass  # the port is closed, or the connection was cut
+                return  # the port is closed
+            try:
+                stranger.recv(1)
+                os.write(self.told, b"c")
+            except TimeoutError:
+                pass
+            except OSError:
+                os.write(self.told, b"c")
+
+    def tale(self):
+        """Of all attackers: an h for each connection held, a c for each that was cut off."""
+        os.set_blocking(self.told_by, False)
+        try:
+            return os.read(self.told_by, 1 << 16)
+        except BlockingIOError:
+            return b""
 
 
 class StrangersTest(ProgramTest):
@@ -297,7 +316,9 @@ class StrangersWhoStay(StrangersTest):
                 self.assertIsNone(run.poll(), self.said())
                 time.sleep(0.2)
             self.wait_for_step(self.steps() + 300)
-            self.assertTrue(holders.pids, "nobody was attacked")
+            tale = holders.tale()
+            self.assertIn(b"h", tale, "nobody was attacked")
+            self.assertIn(b"c", tale, "nobody was cut off")
             run.send_signal(signal.SIGTERM)
             self.assertEqual(run.wait(60), 75, self.said())
             self.assertTrue(list((self.folder / "run/checkpoints").glob("step_*/manifest.json")))
@@ -313,7 +334,9 @@ class StrangersWhoStay(StrangersTest):
                 self.assertLess(time.monotonic(), deadline, self.said())
                 time.sleep(0.1)
             self.wait_for_step(self.steps() + 300)
-            self.assertTrue(holders.pids, "nobody was attacked")
+            tale = holders.tale()
+            self.assertIn(b"h", tale, "nobody was attacked")
+            self.assertIn(b"c", tale, "nobody was cut off")
             run.send_signal(signal.SIGTERM)
             self.assertEqual(run.wait(60), 75, self.said())
 
@@ -408,6 +431,20 @@ exec ip netns exec $host unshare --uts /bin/sh -c 'hostname $0; exec /bin/sh -c 
         self.expect_the_watchdog_is_on(run)
 
 
+def can_be_another_user():
+    """And whether this system lets a process reach its child's sockets, as Lockstep does."""
+    if os.geteuid() != 0:
+        return False
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        process = call(434, child.pid, 0)  # pidfd_open
+        return process >= 0 and call(438, process, 0, 0) >= 0  # pidfd_getfd
+    finally:
+        child.kill()
+        child.wait()
+
+
 def can_make_hosts():
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("unshare"):
         return False
@@ -418,8 +455,8 @@ def can_make_hosts():
 
 
 if __name__ == "__main__":
-    if sys.argv[-1] == "StrangersWhoStay" and os.geteuid() != 0:
-        print("needs root, to be another user")
+    if sys.argv[-1] == "StrangersWhoStay" and not can_be_another_user():
+        print("needs root, to be another user, and pidfd_getfd(2)")
         sys.exit(77)
     if sys.argv[-1] == "StrangersOfHosts" and not can_make_hosts():
         print("needs root and network namespaces (ip netns)")

@@ -58,7 +58,13 @@ else
   # compiled with checks: their locks are atomics that the checks do not see.
   export TSAN_OPTIONS="die_after_fork=0 halt_on_error=1 second_deadlock_stack=1 suppressions=$here/tsan.supp"
 fi
-[[ $filter ]] && selection+=(--tests-regex "$filter")
+if [[ $filter ]]; then
+  if [[ $preset == tsan ]]; then
+    echo "sanitizers.sh: --filter goes with asan alone: of tsan only the chosen tests are built" >&2
+    exit 2
+  fi
+  selection+=(--tests-regex "$filter")
+fi
 
 # .ci/run configures the same folder without them.
 "${run[@]}" cmake --preset "$preset" -DLOCKSTEP_MPI_TESTS=ON >/dev/null
