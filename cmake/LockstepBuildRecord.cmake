@@ -142,7 +142,7 @@ else()
   set(gcc_version "")
 endif()
 lockstep_dependency(GCC-runtime "${gcc_version}" "GPL-3.0-or-later WITH GCC-exception-3.1" linked https://gcc.gnu.org
-  libstdc++ libgcc_s libgomp)
+  libstdc++ libgcc_s libgomp libasan libubsan libtsan)
 set(glibc_version "")
 foreach(folder ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
   lockstep_defined(major ${folder}/features.h __GLIBC__)
