@@ -108,8 +108,10 @@ std::size_t PackedCopies::bytes() const {
 
 std::size_t PackedCopies::bytes_of(int parameter) const {
   std::size_t sum = 0;
-  for (const auto& [key, number] : numbers_)
-    if (key.first == parameter) sum += entries_[std::size_t(number)].bytes;
+  for (auto at = numbers_.lower_bound({parameter, ""});
+       at != numbers_.end() && at->first.first == parameter;
+       ++at)
+    sum += entries_[std::size_t(at->second)].bytes;
   return sum;
 }
 
