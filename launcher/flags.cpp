@@ -30,12 +30,12 @@ class ConfigFile final : public CLI::ConfigBase {
   void open(const std::string& file) {
     LOCKSTEP_CHECK(is_there(file), ConfigError, "--config {}: no such file", file);
     LOCKSTEP_CHECK(is_file(file), ConfigError, "--config {}: not a readable file", file);
-    constexpr std::uint64_t kMostBytes = 1 << 20;
-    LOCKSTEP_CHECK(data::input_file_size(file, "") <= kMostBytes,
+    constexpr std::uint64_t kMaxBytes = 1 << 20;
+    LOCKSTEP_CHECK(data::input_file_size(file, "") <= kMaxBytes,
                    ConfigError,
                    "--config {}: more than {} bytes, which is no configuration",
                    file,
-                   kMostBytes);
+                   kMaxBytes);
     text_ = data::read_text_file(file, "");
   }
 

@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kKilled = std::chrono::seconds(2);  // until a killed process is gone
-constexpr std::size_t kMostOutput = std::size_t(1) << 16;
+constexpr std::size_t kMaxOutput = std::size_t(1) << 16;
 
 /// Reads until the other side is closed or `end`; false: the time is over.
 bool drain(int from, std::string& into, Clock::time_point end) {
@@ -27,7 +27,7 @@ bool drain(int from, std::string& into, Clock::time_point end) {
     char buffer[4096];
     const ssize_t count = ::read(from, buffer, sizeof buffer);
     if (count <= 0) return true;
-    if (into.size() < kMostOutput) into.append(buffer, std::size_t(count));
+    if (into.size() < kMaxOutput) into.append(buffer, std::size_t(count));
   }
 }
 

@@ -66,9 +66,9 @@ DecodedCrop AnyImageDecoder::decode(const Crop& crop, ImageSize target, DecodeSc
 }
 
 int max_scans(ImageSize size) {
-  constexpr std::int64_t kMost = 200, kLeast = 40, kMaxPixelsOfScans = 4'000'000'000;
+  constexpr std::int64_t kMaxScans = 200, kMinScans = 40, kMaxScannedPixels = 4'000'000'000;
   const std::int64_t pixels = std::max<std::int64_t>(1, std::int64_t{size.width} * size.height);
-  return int(std::clamp(kMaxPixelsOfScans / pixels, kLeast, kMost));
+  return int(std::clamp(kMaxScannedPixels / pixels, kMinScans, kMaxScans));
 }
 
 void reserve_pixels(std::vector<std::uint8_t>& pixels, std::size_t bytes) {

@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 /// With more buffers, every two are compared no longer: tens of milliseconds.
-constexpr std::size_t kMostCompared = 4'096;
+constexpr std::size_t kMaxCompared = 4'096;
 
 /// Where a buffer lies, and when: steps first to last, bytes begin to end.
 struct Placed {
@@ -194,7 +194,7 @@ class ArenaSearch {
 }  // namespace
 
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers) {
-  if (buffers.size() > kMostCompared) {
+  if (buffers.size() > kMaxCompared) {
     ArenaPlan forward = place_in_time(buffers, false), backward = place_in_time(buffers, true);
     return backward.bytes < forward.bytes ? backward : forward;
   }

@@ -14,7 +14,7 @@ namespace {
 using data::Task;
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMostName = 40;
+constexpr std::size_t kMaxName = 40;
 
 std::string percentage(double part) {
   return std::isnan(part) ? "-" : fmt::format("{:.2f}%", part * 100);
@@ -23,7 +23,7 @@ std::string percentage(double part) {
 std::string class_table(const EvaluationReport& report) {
   std::vector<std::string> names{report.task == Task::multi_label ? "label" : "class"};
   for (const ClassMetrics& one : report.metrics->classes)
-    names.push_back(printable_start(one.name, kMostName));
+    names.push_back(printable_start(one.name, kMaxName));
   std::size_t width = 0;
   for (const std::string& name : names) width = std::max(width, name.size());
   std::string text = fmt::format("{:<{}}  {:>9}  {:>8}  {:>9}  {:>8}\n",
@@ -45,8 +45,8 @@ std::string class_table(const EvaluationReport& report) {
   }
   for (const Confusion& pair : report.metrics->confusions)
     text += fmt::format("confused   {} with {}: {} samples\n",
-                        printable_start(pair.label, kMostName),
-                        printable_start(pair.predicted, kMostName),
+                        printable_start(pair.label, kMaxName),
+                        printable_start(pair.predicted, kMaxName),
                         pair.samples);
   return text;
 }
@@ -97,7 +97,7 @@ std::string evaluation_text(const EvaluationReport& report) {
   if (!metrics) return text;
   for (const TargetMetrics& target : metrics->targets)
     text += fmt::format("target     {}  R2 {:.4f}  RMSE {:.6g}  MAE {:.6g}\n",
-                        printable_start(target.name, kMostName),
+                        printable_start(target.name, kMaxName),
                         target.r2,
                         target.rmse,
                         target.mae);
