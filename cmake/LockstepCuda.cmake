@@ -1,13 +1,18 @@
 # Whether the CUDA backend is built, and for which devices: LOCKSTEP_HAS_CUDA, and where it is not,
 # LOCKSTEP_NO_CUDA_BECAUSE. With it LOCKSTEP_HAS_NCCL: whether ranks may speak through NCCL.
-set(LOCKSTEP_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where its tools are found), ON, OFF")
+set(LOCKSTEP_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where a GPU answers), ON, OFF")
 set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(LOCKSTEP_HAS_CUDA OFF)
 set(LOCKSTEP_HAS_NCCL OFF)
 set(LOCKSTEP_NO_CUDA_BECAUSE "")
+execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET)
+string(REGEX MATCH "(^|\n)GPU [0-9]+:" LOCKSTEP_GPU_ANSWERS "${gpus}")
 if(LOCKSTEP_CUDA STREQUAL "OFF")
   set(LOCKSTEP_NO_CUDA_BECAUSE "LOCKSTEP_CUDA=OFF")
+elseif(LOCKSTEP_CUDA STREQUAL "AUTO" AND NOT LOCKSTEP_GPU_ANSWERS)
+  # Compiling for GPUs takes longer than all else together.
+  set(LOCKSTEP_NO_CUDA_BECAUSE "nvidia-smi listed no GPU where it was configured, and LOCKSTEP_CUDA was not ON")
 else()
   include(CheckLanguage)
   check_language(CUDA)
@@ -41,8 +46,7 @@ if(NOT LOCKSTEP_NO_CUDA_BECAUSE)
   # The devices of this machine alone ("native"), where it has some. Otherwise machine code for A100
   # and H100, and PTX from which drivers make code for later devices.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET)
-    if(gpus MATCHES "(^|\n)GPU [0-9]+:")
+    if(LOCKSTEP_GPU_ANSWERS)
       set(CMAKE_CUDA_ARCHITECTURES native)
     else()
       set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
