@@ -19,6 +19,9 @@ set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,unde
 # reads their headers once. So names in anonymous namespaces must differ within a library and within
 # a test program, and beside our own namespace testing, GoogleTest's is `::testing`.
 
+# Code that no step runs, which is half of all: the compiler takes two thirds of the time for it so.
+set(LOCKSTEP_COLD_CODE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
