@@ -25,12 +25,12 @@ constexpr const char* kMetricsHint =
 
 bool lies_before(const std::string& line, const ResumeRecord& resumed) {
   if (line.size() > kLongestLine) return false;
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
+  const auto record = nlohmann::json::parse(line, nullptr, false);
+  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
     return false;
-  const auto step = json["step"].get<std::int64_t>();
-  if (json.contains("val_loss") && step == resumed.step) return resumed.evaluated;
-  if (json.contains("rollback") && step == resumed.step) return false;
+  const auto step = record["step"].get<std::int64_t>();
+  if (record.contains("val_loss") && step == resumed.step) return resumed.evaluated;
+  if (record.contains("rollback") && step == resumed.step) return false;
   return step <= resumed.step;
 }
 

@@ -2,6 +2,9 @@
 #include "launcher/mpirun_guard.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -62,15 +65,19 @@ std::vector<std::uint64_t> strangers_at(std::span<const TcpSocket> table,
 }
 
 MpirunGuard::MpirunGuard(pid_t launcher)
-    : launcher_(launcher), process_(int(syscall(SYS_pidfd_open, launcher, 0))) {}
+    : launcher_(launcher), process_(int(syscall(SYS_pidfd_open, launcher, 0))) {
+  if (process_ < 0) refused_ = errno;
+}
 
 MpirunGuard::~MpirunGuard() {
   if (process_ >= 0) close(process_);
 }
 
 /// A descriptor of the launcher's socket, or -1. Its number may be another's by now.
-int MpirunGuard::take(const OpenSockets& sockets, std::uint64_t inode) const {
+int MpirunGuard::take(const OpenSockets& sockets, std::uint64_t inode) {
   const int copy = int(syscall(SYS_pidfd_getfd, process_, descriptor_of(sockets, inode), 0));
+  // Others, such as EBADF, come of a socket or launcher that is gone.
+  if (copy < 0 && (errno == EPERM || errno == ENOSYS)) refused_ = errno;
   struct stat status {};
   if (copy < 0 || (fstat(copy, &status) == 0 && status.st_ino == inode)) return copy;
   close(copy);
@@ -107,6 +114,17 @@ int MpirunGuard::pause_ms() const {
   if (process_ < 0) return int(kLater.count());
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next_ - Clock::now());
   return std::clamp(int(left.count()) + 1, 1, int(kLater.count()));
+}
+
+std::optional<std::string> MpirunGuard::refusal() {
+  // Without a descriptor the launcher has ended (ESRCH), or the kernel does not know the call.
+  if (warned_ || refused_ == 0 || refused_ == ESRCH) return std::nullopt;
+  warned_ = true;
+  return fmt::format(
+      "warning: mpirun's port stays open to other users and hosts, since the kernel refused "
+      "pidfd_getfd ({}): a container needs the capability SYS_PTRACE for it, or a network of its "
+      "own (docs/security.md)",
+      std::strerror(refused_));
 }
 
 }  // namespace lockstep

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <sys/types.h>
 #include <vector>
 
@@ -24,7 +26,8 @@ std::vector<std::uint64_t> strangers_at(std::span<const TcpSocket> table,
 /// message stops its work. Here the kernel is told to drop what comes to it from other hosts
 /// (admit_only()), and connections of other users of this host are shut down when seen. The
 /// launcher must be a child of this process, since its sockets are reached through
-/// pidfd_getfd(2); where the kernel (before 5.6) or a container refuses that, nothing is done.
+/// pidfd_getfd(2); where the kernel (before 5.6) or a container refuses that, nothing is done, and
+/// refusal() says so.
 class MpirunGuard {
  public:
   explicit MpirunGuard(pid_t launcher);
@@ -37,14 +40,18 @@ class MpirunGuard {
   void look();
   /// Milliseconds until the next look.
   int pause_ms() const;
+  /// A warning where the kernel refuses to hand over the launcher's sockets; once.
+  std::optional<std::string> refusal();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  int take(const OpenSockets& sockets, std::uint64_t inode) const;
+  int take(const OpenSockets& sockets, std::uint64_t inode);
 
   pid_t launcher_;
-  int process_;                         // of pidfd_open(2), or -1
+  int process_;      // of pidfd_open(2), or -1
+  int refused_ = 0;  // errno of a call that the kernel refused
+  bool warned_ = false;
   std::vector<std::uint64_t> guarded_;  // listeners, by inode
   Clock::time_point started_ = Clock::now(), next_ = started_;
 };

@@ -69,7 +69,7 @@ class Supervision {
       guard_.emplace(child_);
     }
     while (!reap()) {
-      if (guard_) guard_->look();
+      guard();
       ask_to_stop();
       wait();
       if (!idle || launcher_hung_ || !(idle->hangs() || does_not_end_the_others())) continue;
@@ -96,6 +96,12 @@ class Supervision {
 
  private:
   enum class Stage { running, asked, terminated, killed };
+
+  void guard() {
+    if (!guard_) return;
+    guard_->look();
+    if (const auto warning = guard_->refusal()) output_.err().line(*warning);
+  }
 
   bool reap() { return waitpid(child_, &status_, WNOHANG) == child_; }
 

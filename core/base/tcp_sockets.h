@@ -15,7 +15,7 @@ namespace lockstep {
 
 /// The TCP sockets of processes, as Linux lists them under /proc. Of what cannot be read there is
 /// nothing, and no list grows beyond kMaxTcpSockets.
-constexpr std::size_t kMaxTcpSockets = 1 << 16;
+constexpr std::size_t kMaxTcpSockets = 1 << 20;
 
 /// A line of /proc/PID/net/tcp or tcp6.
 struct TcpSocket {

@@ -4,8 +4,7 @@
 
 #include "core/data/sources.h"
 #include "core/data/table/table_inputs.h"
-#include "core/io/preprocessing_file.h"
-#include "tests/data/data_fixture.h"
+#include "tests/data/table_fixture.h"
 
 namespace lockstep::data {
 namespace {
@@ -17,25 +16,7 @@ using testing::IsEmpty;
 
 using Floats = std::vector<float>;
 
-/// The record as another process reads it from the run's folder.
-Preprocessing kept(const Dataset& dataset) {
-  return io::parse_preprocessing(io::to_json(dataset.preprocessing()), "kept");
-}
-
-class EmbeddedTableTest : public DataFixture {
- protected:
-  std::shared_ptr<const Dataset> train(const std::string& text,
-                                       const TableOptions& options = {}) const {
-    return csv(write("table.csv", text), options).train;
-  }
-  std::shared_ptr<const Dataset> evaluate(const std::string& text,
-                                          const Preprocessing& trained) const {
-    return csv(write("other.csv", text), {}, 1.0, 1, &trained).validation;
-  }
-  std::string evaluation_refusal(const std::string& text, const Preprocessing& trained) const {
-    return error_of<DataError>([&] { evaluate(text, trained); });
-  }
-};
+class EmbeddedTableTest : public TableFixture {};
 
 /// size, town of `towns` different texts, kind; the town of every tenth row is missing where
 /// `gaps`.
