@@ -50,9 +50,11 @@ string(REPLACE "${PROJECT_SOURCE_DIR}" "." LOCKSTEP_BUILD_FLAGS "${LOCKSTEP_BUIL
 string(REGEX REPLACE "([\\\"])" "\\\\\\1" LOCKSTEP_BUILD_FLAGS "${LOCKSTEP_BUILD_FLAGS}")  # for a string of C++
 string(REGEX REPLACE "  +" " " LOCKSTEP_BUILD_FLAGS "${LOCKSTEP_BUILD_FLAGS}")
 string(STRIP "${LOCKSTEP_BUILD_FLAGS}" LOCKSTEP_BUILD_FLAGS)
-foreach(isa avx2 avx512)
+set(LOCKSTEP_LOOP_FLAGS "")
+foreach(isa ${LOCKSTEP_LOOP_ISAS})
   get_property(flags GLOBAL PROPERTY LOCKSTEP_LOOP_FLAGS_${isa})
-  list(JOIN flags " " LOCKSTEP_LOOP_FLAGS_${isa})
+  list(JOIN flags " " flags)
+  string(APPEND LOCKSTEP_LOOP_FLAGS "{\"${isa}\", \"${flags}\"}, ")
 endforeach()
 
 # lockstep_dependency(NAME VERSION LICENSE HOW HOME FILES...): HOW is linked, headers (code of headers alone) or

@@ -50,6 +50,16 @@ if(NOT LOCKSTEP_FUZZ)
   endif()
 endif()
 
+# NEON in place of AVX2: headers alone.
+if("neon" IN_LIST LOCKSTEP_LOOP_ISAS AND NOT LOCKSTEP_FUZZ)
+  find_path(SIMDE_INCLUDE_DIR simde/x86/avx2.h)
+  if(NOT SIMDE_INCLUDE_DIR)
+    string(APPEND LOCKSTEP_MISSING "  - SIMDe 0.7 or later (simde/x86/avx2.h)\n")
+    list(APPEND LOCKSTEP_MISSING_APT libsimde-dev)
+    list(APPEND LOCKSTEP_MISSING_DNF simde-devel)
+  endif()
+endif()
+
 if(LOCKSTEP_MISSING)
   list(JOIN LOCKSTEP_MISSING_APT " " apt)
   list(JOIN LOCKSTEP_MISSING_DNF " " dnf)

@@ -19,6 +19,13 @@ set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,unde
 # reads their headers once. So names in anonymous namespaces must differ within a library and within
 # a test program, and beside our own namespace testing, GoogleTest's is `::testing`.
 
+# Instruction sets that the CPU backend's own loops are compiled for, the baseline first.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(LOCKSTEP_LOOP_ISAS neon)
+else()
+  set(LOCKSTEP_LOOP_ISAS avx2 avx512)
+endif()
+
 # Code that no step runs, which is half of all: the compiler takes two thirds of the time for it so.
 set(LOCKSTEP_COLD_CODE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 

@@ -38,6 +38,8 @@ dnf_packages=(
   gtest-devel gmock-devel google-benchmark-devel
   python3
 )
+# On arm64 the CPU backend's loops take NEON through it.
+[[ $(uname -m) != aarch64 ]] || packages+=(libsimde-dev) dnf_packages+=(simde-devel)
 dry_run=false
 
 for argument in "$@"; do

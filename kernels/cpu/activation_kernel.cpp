@@ -88,7 +88,7 @@ class GeluGradientKernel final : public Kernel {
 
  private:
   std::unique_ptr<Kernel> product_;
-  decltype(&avx2::gelu_erf_bwd<T>) gradient_;
+  decltype(&baseline::gelu_erf_bwd<T>) gradient_;
   std::int64_t elems_;
   T* gradient_buffer_ = nullptr;
   const T* x_ = nullptr;

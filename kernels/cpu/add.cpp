@@ -15,7 +15,7 @@ class AddKernel final : public BoundKernel {
   void run(const RunState&) override { add_(output<T>(0), input<T>(0), input<T>(1), elems_); }
 
  private:
-  decltype(&avx2::add<T>) add_ = LOCKSTEP_CHOOSE(add<T>);
+  decltype(&baseline::add<T>) add_ = LOCKSTEP_CHOOSE(add<T>);
   std::int64_t elems_;
 };
 
@@ -29,8 +29,8 @@ class AddGradientsKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
-  decltype(&avx2::add_onto) add_onto_ = LOCKSTEP_CHOOSE(add_onto);
+  decltype(&baseline::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
+  decltype(&baseline::add_onto) add_onto_ = LOCKSTEP_CHOOSE(add_onto);
   std::int64_t elems_;
 };
 

@@ -78,7 +78,7 @@ class AttentionKernel final : public BoundKernel {
     return parts.bytes();
   }
 
-  decltype(&avx2::attention<T>) attention_ = LOCKSTEP_CHOOSE(attention<T>);
+  decltype(&baseline::attention<T>) attention_ = LOCKSTEP_CHOOSE(attention<T>);
   AttentionShape shape_;
   KeyedDropout dropout_;
   bool drops_;
@@ -121,7 +121,7 @@ class AttentionBwdKernel final : public BoundKernel {
     return parts.bytes();
   }
 
-  decltype(&avx2::attention_bwd<T>) attention_bwd_ = LOCKSTEP_CHOOSE(attention_bwd<T>);
+  decltype(&baseline::attention_bwd<T>) attention_bwd_ = LOCKSTEP_CHOOSE(attention_bwd<T>);
   AttentionShape shape_;
   KeyedDropout dropout_;
   bool drops_;

@@ -15,7 +15,7 @@ class AvgPool2dKernel final : public BoundKernel {
   void run(const RunState&) override { avg_pool_(output<T>(0), input<T>(0), shape_); }
 
  private:
-  decltype(&avx2::avg_pool<T>) avg_pool_ = LOCKSTEP_CHOOSE(avg_pool<T>);
+  decltype(&baseline::avg_pool<T>) avg_pool_ = LOCKSTEP_CHOOSE(avg_pool<T>);
   PoolShape shape_;
 };
 
@@ -26,7 +26,7 @@ class AvgPool2dBwdKernel final : public BoundKernel {
   void run(const RunState&) override { avg_pool_bwd_(output<T>(0), input<T>(0), shape_); }
 
  private:
-  decltype(&avx2::avg_pool_bwd<T>) avg_pool_bwd_ = LOCKSTEP_CHOOSE(avg_pool_bwd<T>);
+  decltype(&baseline::avg_pool_bwd<T>) avg_pool_bwd_ = LOCKSTEP_CHOOSE(avg_pool_bwd<T>);
   PoolShape shape_;
 };
 

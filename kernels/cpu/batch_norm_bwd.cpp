@@ -113,11 +113,12 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
     }
   }
 
-  decltype(&avx2::sum_products<T>) sum_products_ = LOCKSTEP_CHOOSE(sum_products<T>);
-  decltype(&avx2::sum_products_relu<T>) sum_products_relu_ = LOCKSTEP_CHOOSE(sum_products_relu<T>);
-  decltype(&avx2::sum_products_residual<T>) sum_products_residual_ =
+  decltype(&baseline::sum_products<T>) sum_products_ = LOCKSTEP_CHOOSE(sum_products<T>);
+  decltype(&baseline::sum_products_relu<T>) sum_products_relu_ =
+      LOCKSTEP_CHOOSE(sum_products_relu<T>);
+  decltype(&baseline::sum_products_residual<T>) sum_products_residual_ =
       LOCKSTEP_CHOOSE(sum_products_residual<T>);
-  decltype(&avx2::add_to_f64) add_to_f64_ = LOCKSTEP_CHOOSE(add_to_f64);
+  decltype(&baseline::add_to_f64) add_to_f64_ = LOCKSTEP_CHOOSE(add_to_f64);
   BatchNormGroups groups_;
   bool relu_ = false, residual_ = false, two_uses_ = false;
   bool adds_dgamma_, adds_dbeta_;
@@ -199,8 +200,8 @@ class BatchNormBwdDataKernel final : public BoundKernel {
     std::copy_n(saved + 3 * channels, channels, shift + 2 * columns);
   }
 
-  decltype(&avx2::batch_norm_bwd<T>) batch_norm_bwd_ = LOCKSTEP_CHOOSE(batch_norm_bwd<T>);
-  decltype(&avx2::batch_norm_bwd_relu<T>) batch_norm_bwd_relu_ =
+  decltype(&baseline::batch_norm_bwd<T>) batch_norm_bwd_ = LOCKSTEP_CHOOSE(batch_norm_bwd<T>);
+  decltype(&baseline::batch_norm_bwd_relu<T>) batch_norm_bwd_relu_ =
       LOCKSTEP_CHOOSE(batch_norm_bwd_relu<T>);
   BatchNormGroups groups_;
   bool relu_;

@@ -77,8 +77,8 @@ class BatchNormMomentsKernel final : public BoundKernel {
     }
   }
 
-  decltype(&avx2::sum_deviations<T>) sum_deviations_ = LOCKSTEP_CHOOSE(sum_deviations<T>);
-  decltype(&avx2::join_block) join_block_ = LOCKSTEP_CHOOSE(join_block);
+  decltype(&baseline::sum_deviations<T>) sum_deviations_ = LOCKSTEP_CHOOSE(sum_deviations<T>);
+  decltype(&baseline::join_block) join_block_ = LOCKSTEP_CHOOSE(join_block);
   BatchNormGroups groups_;
 };
 

@@ -113,9 +113,9 @@ class BatchNormNormalizeKernel final : public BoundKernel {
     return weight;
   }
 
-  decltype(&avx2::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
-  decltype(&avx2::affine_relu<T>) affine_relu_ = LOCKSTEP_CHOOSE(affine_relu<T>);
-  decltype(&avx2::affine_add_relu<T>) affine_add_relu_ = LOCKSTEP_CHOOSE(affine_add_relu<T>);
+  decltype(&baseline::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
+  decltype(&baseline::affine_relu<T>) affine_relu_ = LOCKSTEP_CHOOSE(affine_relu<T>);
+  decltype(&baseline::affine_add_relu<T>) affine_add_relu_ = LOCKSTEP_CHOOSE(affine_add_relu<T>);
   BatchNormGroups groups_;
   std::int64_t parts_;
   float eps_;
@@ -151,9 +151,9 @@ class BatchNormInferenceKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
-  decltype(&avx2::affine_relu<T>) affine_relu_ = LOCKSTEP_CHOOSE(affine_relu<T>);
-  decltype(&avx2::affine_add_relu<T>) affine_add_relu_ = LOCKSTEP_CHOOSE(affine_add_relu<T>);
+  decltype(&baseline::affine<T>) affine_ = LOCKSTEP_CHOOSE(affine<T>);
+  decltype(&baseline::affine_relu<T>) affine_relu_ = LOCKSTEP_CHOOSE(affine_relu<T>);
+  decltype(&baseline::affine_add_relu<T>) affine_add_relu_ = LOCKSTEP_CHOOSE(affine_add_relu<T>);
   BatchNormGroups groups_;
   float eps_;
   bool relu_, residual_;

@@ -34,7 +34,7 @@ class BinaryCrossEntropyKernel final : public BoundKernel {
     sum = accumulates_[i] && state.accumulate ? sum + float(value) : float(value);
   }
 
-  decltype(&avx2::binary_cross_entropy) loop_ = LOCKSTEP_CHOOSE(binary_cross_entropy);
+  decltype(&baseline::binary_cross_entropy) loop_ = LOCKSTEP_CHOOSE(binary_cross_entropy);
   std::int64_t samples_, labels_;
   bool with_gradient_;
   std::vector<bool> accumulates_;

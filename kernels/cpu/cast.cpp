@@ -14,7 +14,7 @@ class RoundToBf16Kernel final : public BoundKernel {
   void run(const RunState&) override { round_to_bf16_(output<Bf16>(0), input(0), elems_); }
 
  private:
-  decltype(&avx2::round_to_bf16) round_to_bf16_ = LOCKSTEP_CHOOSE(round_to_bf16);
+  decltype(&baseline::round_to_bf16) round_to_bf16_ = LOCKSTEP_CHOOSE(round_to_bf16);
   std::int64_t elems_;
 };
 
@@ -24,7 +24,7 @@ class WidenToF32Kernel final : public BoundKernel {
   void run(const RunState&) override { widen_to_f32_(output(0), input<Bf16>(0), elems_); }
 
  private:
-  decltype(&avx2::widen_to_f32) widen_to_f32_ = LOCKSTEP_CHOOSE(widen_to_f32);
+  decltype(&baseline::widen_to_f32) widen_to_f32_ = LOCKSTEP_CHOOSE(widen_to_f32);
   std::int64_t elems_;
 };
 

@@ -33,7 +33,7 @@ class ColumnEmbeddingKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::column_embedding<T>) embed_ = LOCKSTEP_CHOOSE(column_embedding<T>);
+  decltype(&baseline::column_embedding<T>) embed_ = LOCKSTEP_CHOOSE(column_embedding<T>);
   std::vector<ops::ColumnRun> runs_;
   std::vector<ColumnSource> sources_;
   ColumnRows rows_;
@@ -57,7 +57,7 @@ class ColumnEmbeddingBwdKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::column_embedding_bwd<T>) add_ = LOCKSTEP_CHOOSE(column_embedding_bwd<T>);
+  decltype(&baseline::column_embedding_bwd<T>) add_ = LOCKSTEP_CHOOSE(column_embedding_bwd<T>);
   ColumnSource source_;
   ColumnRows rows_;
   std::int64_t elems_;

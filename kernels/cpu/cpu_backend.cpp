@@ -155,10 +155,10 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  decltype(&cpu::avx2::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
-  decltype(&cpu::avx2::squared_norm) squared_norm_ = LOCKSTEP_CHOOSE(squared_norm);
-  decltype(&cpu::avx2::hash) hash_ = LOCKSTEP_CHOOSE(hash);
-  decltype(&cpu::avx2::update_statistic) update_statistic_ = LOCKSTEP_CHOOSE(update_statistic);
+  decltype(&cpu::baseline::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
+  decltype(&cpu::baseline::squared_norm) squared_norm_ = LOCKSTEP_CHOOSE(squared_norm);
+  decltype(&cpu::baseline::hash) hash_ = LOCKSTEP_CHOOSE(hash);
+  decltype(&cpu::baseline::update_statistic) update_statistic_ = LOCKSTEP_CHOOSE(update_statistic);
 };
 
 }  // namespace

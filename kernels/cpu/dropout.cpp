@@ -21,7 +21,7 @@ class DropoutKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::dropout<T>) loop_ = LOCKSTEP_CHOOSE(dropout<T>);
+  decltype(&baseline::dropout<T>) loop_ = LOCKSTEP_CHOOSE(dropout<T>);
   KeyedDropout dropout_;
   std::int64_t samples_;
   std::int64_t sample_elems_ = 0;

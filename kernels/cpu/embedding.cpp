@@ -25,7 +25,7 @@ class EmbeddingKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::embedding<T>) embedding_ = LOCKSTEP_CHOOSE(embedding<T>);
+  decltype(&baseline::embedding<T>) embedding_ = LOCKSTEP_CHOOSE(embedding<T>);
   EmbeddingShape shape_;
   bool positions_;
 };
@@ -43,7 +43,7 @@ class EmbeddingBwdTokensKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::embedding_bwd_tokens<T>) add_ = LOCKSTEP_CHOOSE(embedding_bwd_tokens<T>);
+  decltype(&baseline::embedding_bwd_tokens<T>) add_ = LOCKSTEP_CHOOSE(embedding_bwd_tokens<T>);
   EmbeddingShape shape_;
   std::int64_t elems_;
   bool accumulates_;
@@ -64,7 +64,8 @@ class EmbeddingBwdPositionsKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::embedding_bwd_positions<T>) sum_ = LOCKSTEP_CHOOSE(embedding_bwd_positions<T>);
+  decltype(&baseline::embedding_bwd_positions<T>) sum_ =
+      LOCKSTEP_CHOOSE(embedding_bwd_positions<T>);
   EmbeddingShape shape_;
   std::int64_t elems_;
   bool accumulates_;

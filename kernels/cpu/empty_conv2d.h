@@ -54,7 +54,7 @@ class EmptyConv final : public Kernel {
   std::vector<bool> accumulates_;
   float *output_ = nullptr, *db_ = nullptr;
   const float *bias_ = nullptr, *dy_ = nullptr;
-  decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
+  decltype(&baseline::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
 };
 
 /// Whether any tensor of the convolution has no elements.

@@ -18,7 +18,7 @@ class GeluKernel final : public BoundKernel {
   void run(const RunState&) override { gelu_(output<T>(0), input<T>(0), elems_); }
 
  private:
-  decltype(&avx2::gelu_erf<T>) gelu_;
+  decltype(&baseline::gelu_erf<T>) gelu_;
   std::int64_t elems_;
 };
 
@@ -32,7 +32,7 @@ class GeluBwdKernel final : public BoundKernel {
   void run(const RunState&) override { gelu_bwd_(output<T>(0), input<T>(0), input<T>(1), elems_); }
 
  private:
-  decltype(&avx2::gelu_erf_bwd<T>) gelu_bwd_;
+  decltype(&baseline::gelu_erf_bwd<T>) gelu_bwd_;
   std::int64_t elems_;
 };
 

@@ -23,7 +23,7 @@ class GlobalAvgPoolKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::sum_positions<T>) sum_positions_ = LOCKSTEP_CHOOSE(sum_positions<T>);
+  decltype(&baseline::sum_positions<T>) sum_positions_ = LOCKSTEP_CHOOSE(sum_positions<T>);
   PooledExtents x_;
 };
 
@@ -36,7 +36,7 @@ class GlobalAvgPoolBwdKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::spread_positions<T>) spread_positions_ = LOCKSTEP_CHOOSE(spread_positions<T>);
+  decltype(&baseline::spread_positions<T>) spread_positions_ = LOCKSTEP_CHOOSE(spread_positions<T>);
   PooledExtents x_;
 };
 

@@ -32,7 +32,7 @@ class LayerNormKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::layer_norm<T>) layer_norm_ = LOCKSTEP_CHOOSE(layer_norm<T>);
+  decltype(&baseline::layer_norm<T>) layer_norm_ = LOCKSTEP_CHOOSE(layer_norm<T>);
   bool bias_, residual_;
   float eps_;
   std::int64_t rows_, width_;
@@ -67,7 +67,7 @@ class LayerNormBwdKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::layer_norm_bwd<T>) layer_norm_bwd_ = LOCKSTEP_CHOOSE(layer_norm_bwd<T>);
+  decltype(&baseline::layer_norm_bwd<T>) layer_norm_bwd_ = LOCKSTEP_CHOOSE(layer_norm_bwd<T>);
   bool bias_, residual_, adds_gamma_, adds_beta_;
   std::int64_t rows_, width_;
 };

@@ -48,8 +48,8 @@ class SmallLinear final : public Kernel {
   SmallGemm gemm_;
   const float* weight_ = nullptr;
   float* packed_ = nullptr;
-  decltype(&avx2::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
-  decltype(&avx2::transpose_to_panels) transpose_ = LOCKSTEP_CHOOSE(transpose_to_panels);
+  decltype(&baseline::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
+  decltype(&baseline::transpose_to_panels) transpose_ = LOCKSTEP_CHOOSE(transpose_to_panels);
 };
 
 class SmallLinearBwdData final : public Kernel {
@@ -71,7 +71,7 @@ class SmallLinearBwdData final : public Kernel {
 
  private:
   SmallGemm gemm_;
-  decltype(&avx2::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
+  decltype(&baseline::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
 };
 
 class SmallLinearBwdWeights final : public Kernel {
@@ -105,8 +105,8 @@ class SmallLinearBwdWeights final : public Kernel {
   std::vector<bool> accumulates_;
   SmallGemm gemm_;
   float* db_ = nullptr;
-  decltype(&avx2::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
-  decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
+  decltype(&baseline::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
+  decltype(&baseline::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
 };
 
 /// Rows of [N, ..., features].

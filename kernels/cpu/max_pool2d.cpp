@@ -17,7 +17,7 @@ class MaxPool2dKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::max_pool<T>) max_pool_ = LOCKSTEP_CHOOSE(max_pool<T>);
+  decltype(&baseline::max_pool<T>) max_pool_ = LOCKSTEP_CHOOSE(max_pool<T>);
   PoolShape shape_;
 };
 
@@ -30,7 +30,7 @@ class MaxPool2dBwdKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::max_pool_bwd<T>) max_pool_bwd_ = LOCKSTEP_CHOOSE(max_pool_bwd<T>);
+  decltype(&baseline::max_pool_bwd<T>) max_pool_bwd_ = LOCKSTEP_CHOOSE(max_pool_bwd<T>);
   PoolShape shape_;
 };
 

@@ -36,8 +36,8 @@ class NormalizeKernel final : public BoundKernel {
   }
 
  private:
-  decltype(&avx2::affine_f32<T>) affine_f32_ = LOCKSTEP_CHOOSE(affine_f32<T>);
-  decltype(&avx2::affine_u8<T>) affine_u8_ = LOCKSTEP_CHOOSE(affine_u8<T>);
+  decltype(&baseline::affine_f32<T>) affine_f32_ = LOCKSTEP_CHOOSE(affine_f32<T>);
+  decltype(&baseline::affine_u8<T>) affine_u8_ = LOCKSTEP_CHOOSE(affine_u8<T>);
   std::vector<float> scale_, shift_;  // whole repetitions of the channels
   std::int64_t elems_;
   bool is_u8_;

@@ -8,7 +8,7 @@
 namespace lockstep::cpu {
 namespace {
 
-using RegressionLoop = decltype(&avx2::squared_error);
+using RegressionLoop = decltype(&baseline::squared_error);
 
 /// What the losses differ in.
 struct RegressionLossParts {

@@ -15,7 +15,7 @@ class ReluKernel final : public BoundKernel {
   void run(const RunState&) override { relu_(output<T>(0), input<T>(0), elems_); }
 
  private:
-  decltype(&avx2::relu<T>) relu_ = LOCKSTEP_CHOOSE(relu<T>);
+  decltype(&baseline::relu<T>) relu_ = LOCKSTEP_CHOOSE(relu<T>);
   std::int64_t elems_;
 };
 
@@ -26,7 +26,7 @@ class ReluBwdKernel final : public BoundKernel {
   void run(const RunState&) override { relu_bwd_(output<T>(0), input<T>(0), input<T>(1), elems_); }
 
  private:
-  decltype(&avx2::relu_bwd<T>) relu_bwd_ = LOCKSTEP_CHOOSE(relu_bwd<T>);
+  decltype(&baseline::relu_bwd<T>) relu_bwd_ = LOCKSTEP_CHOOSE(relu_bwd<T>);
   std::int64_t elems_;
 };
 

@@ -15,7 +15,7 @@ class ScaleKernel final : public BoundKernel {
   void run(const RunState&) override { scale_(output<T>(0), input<T>(0), factor_, elems_); }
 
  private:
-  decltype(&avx2::scale<T>) scale_ = LOCKSTEP_CHOOSE(scale<T>);
+  decltype(&baseline::scale<T>) scale_ = LOCKSTEP_CHOOSE(scale<T>);
   float factor_;
   std::int64_t elems_;
 };

@@ -44,7 +44,7 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
     sum = accumulates_[i] && state.accumulate ? sum + float(value) : float(value);
   }
 
-  decltype(&avx2::cross_entropy<T>) cross_entropy_ = LOCKSTEP_CHOOSE(cross_entropy<T>);
+  decltype(&baseline::cross_entropy<T>) cross_entropy_ = LOCKSTEP_CHOOSE(cross_entropy<T>);
   std::int64_t rows_, classes_, pitch_, tokens_;
   float label_smoothing_;
   std::optional<std::int32_t> ignored_;

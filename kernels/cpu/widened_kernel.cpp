@@ -89,9 +89,9 @@ class WidenedKernel final : public Kernel {
     return converted;
   }
 
-  decltype(&avx2::widen_to_f32) widen_to_f32_ = LOCKSTEP_CHOOSE(widen_to_f32);
-  decltype(&avx2::round_to_bf16) round_to_bf16_ = LOCKSTEP_CHOOSE(round_to_bf16);
-  decltype(&avx2::round_to_f32) round_to_f32_ = LOCKSTEP_CHOOSE(round_to_f32);
+  decltype(&baseline::widen_to_f32) widen_to_f32_ = LOCKSTEP_CHOOSE(widen_to_f32);
+  decltype(&baseline::round_to_bf16) round_to_bf16_ = LOCKSTEP_CHOOSE(round_to_bf16);
+  decltype(&baseline::round_to_f32) round_to_f32_ = LOCKSTEP_CHOOSE(round_to_f32);
   int weight_input_;
   std::int64_t weight_elems_ = 0;
   std::size_t bytes_ = 0;  // of all converted values

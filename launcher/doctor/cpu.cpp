@@ -127,8 +127,12 @@ Finding check_cores(const Environment& environment, int gpus) {
 
 Finding check_cpu(const Environment& environment) {
   const std::string info = environment.read("/proc/cpuinfo");
-  const std::string name = value_in(info, "model name"), flags = value_in(info, "flags");
-  if (!has_flag(flags, "avx2") || !has_flag(flags, "fma"))
+  const bool arm = !value_in(info, "CPU implementer").empty();  // such processors have no name here
+  const std::string name = arm ? "arm64, implementer " + value_in(info, "CPU implementer") +
+                                     ", part " + value_in(info, "CPU part")
+                               : value_in(info, "model name");
+  const std::string flags = value_in(info, arm ? "Features" : "flags");
+  if (!arm && (!has_flag(flags, "avx2") || !has_flag(flags, "fma")))
     return fail(kCpu,
                 name + " has no AVX2, which Lockstep needs",
                 "use another processor; in a virtual machine pass the host's through (qemu: -cpu "
@@ -136,7 +140,9 @@ Finding check_cpu(const Environment& environment) {
   const bool amx = has_flag(flags, "amx_bf16"), bf16 = amx || has_flag(flags, "avx512_bf16");
   std::string text = fmt::format("{}: {}{}",
                                  name,
-                                 has_flag(flags, "avx512f") ? "AVX-512" : "AVX2, no AVX-512",
+                                 arm                          ? "NEON"
+                                 : has_flag(flags, "avx512f") ? "AVX-512"
+                                                              : "AVX2, no AVX-512",
                                  amx    ? ", bf16 (AMX)"
                                  : bf16 ? ", bf16 (AVX-512)"
                                         : ", no bf16 products");

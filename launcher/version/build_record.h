@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -30,12 +31,13 @@ struct BuildRecord {
   std::string commit;   ///< as HostFacts's
   std::string time;     ///< of the commit, or SOURCE_DATE_EPOCH: "2026-01-31T12:00:00Z"
   std::string build_type;
-  std::string compiler;                  ///< "GNU 12.2.0"
-  std::string system;                    ///< "Linux x86_64"
-  std::string flags;                     ///< of the compiler, all sources
-  std::string avx2_flags, avx512_flags;  ///< further ones of the CPU loops of each set
-  std::string mpi_version;               ///< "Open MPI 4.1.4"; empty: built without
-  std::string nccl_version;              ///< "2.28.9"; empty: built without
+  std::string compiler;  ///< "GNU 12.2.0"
+  std::string system;    ///< "Linux x86_64"
+  std::string flags;     ///< of the compiler, all sources
+  /// Of each instruction set of the CPU loops, its name and further flags.
+  std::vector<std::pair<std::string, std::string>> loop_flags;
+  std::string mpi_version;   ///< "Open MPI 4.1.4"; empty: built without
+  std::string nccl_version;  ///< "2.28.9"; empty: built without
   std::vector<Dependency> dependencies;
 };
 

@@ -43,8 +43,8 @@ void find_out(Json& json, const char* name, const std::function<std::string()>& 
 }
 
 Json cpu_json(const BuildRecord& record) {
-  Json json{{"library", cpu::matrix_library()},
-            {"instruction_sets", {{"avx2", record.avx2_flags}, {"avx512", record.avx512_flags}}}};
+  Json json{{"library", cpu::matrix_library()}};
+  for (const auto& [isa, flags] : record.loop_flags) json["instruction_sets"][isa] = flags;
   find_out(json, "used", [] { return std::string(name_of(cpu::isa())); });
   find_out(json, "bf16_products", [] { return std::string(name_of(cpu::bf16_products())); });
   return json;

@@ -15,8 +15,8 @@ void for_each_isa(Body body) {
   struct Restore {
     ~Restore() { cpu::use_isa(cpu::best_isa()); }
   } restore;
-  for (cpu::Isa isa : {cpu::Isa::avx2, cpu::Isa::avx512}) {
-    if (isa > cpu::best_isa()) continue;
+  for (cpu::Isa isa : {cpu::Isa::neon, cpu::Isa::avx2, cpu::Isa::avx512}) {
+    if (isa < cpu::baseline_isa() || isa > cpu::best_isa()) continue;
     SCOPED_TRACE(std::string(cpu::name_of(isa)));
     cpu::use_isa(isa);
     body();

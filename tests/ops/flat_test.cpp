@@ -56,12 +56,11 @@ TEST(SquaredNorm, IsTheSumOfItsBlocksWhereverTheyLie) {
 }
 
 TEST(SquaredNorm, InstructionSetsAgreeToTheBit) {
-  if (cpu::isa() != cpu::Isa::avx512) GTEST_SKIP() << "needs AVX-512";
   for (std::int64_t n : kLengths) {
     const std::vector<float> v = floats(n, 3);
-    EXPECT_EQ(cpu::avx2::squared_norm(v.data(), n, kNormBlock),
-              cpu::avx512::squared_norm(v.data(), n, kNormBlock))
-        << n;
+    std::vector<double> norms;
+    for_each_isa([&] { norms.push_back(LOCKSTEP_CHOOSE(squared_norm)(v.data(), n, kNormBlock)); });
+    for (const double norm : norms) EXPECT_EQ(norm, norms[0]) << n;
   }
 }
 
@@ -94,31 +93,28 @@ TEST(RunningStatistic, MovesTowardsTheWeightedSum) {
   });
 }
 
-/// Both instruction sets compute C(m, n) as one chain over k, so they must agree to the bit, in
-/// every shape and with every stride.
+/// Each instruction set computes C(m, n) as one chain over k, so they agree to the bit, in every
+/// shape and with every stride.
 TEST(SmallGemm, InstructionSetsAgreeToTheBit) {
-  if (cpu::isa() != cpu::Isa::avx512) GTEST_SKIP() << "needs AVX-512";
-  for (std::int64_t m : {1, 2, 5, 6, 7, 12, 13, 25})
-    for (std::int64_t n : {1, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 70})
-      for (std::int64_t k : {0, 1, 10}) {
-        const std::vector<float> a = floats(m * k + 1, 8), b = floats(k * (n + 3) + 1, 9);
-        const std::vector<float> bias = floats(n, 10), c = floats(m * (n + 2), 11);
-        std::vector<float> narrow = c, wide = c;
-        cpu::SmallGemm g{
-            m, n, k, a.data(), 1, m, b.data(), n + 3, narrow.data(), n + 2, bias.data()};
-        cpu::avx2::small_gemm(g, true);
-        g.c = wide.data();
-        cpu::avx512::small_gemm(g, true);
-        ASSERT_EQ(narrow, wide) << m << " " << n << " " << k;
-        for (std::int64_t i = 0; i < m; ++i)
-          for (std::int64_t j = 0; j < n + 2; ++j) {
-            float sum = j < n ? bias[std::size_t(j)] : 0;
-            for (std::int64_t l = 0; j < n && l < k; ++l)
-              sum = std::fma(a[std::size_t(l * m + i)], b[std::size_t(l * (n + 3) + j)], sum);
-            const std::size_t at = std::size_t(i * (n + 2) + j);
-            ASSERT_EQ(wide[at], j < n ? c[at] + sum : c[at]) << m << " " << n << " " << k;
-          }
-      }
+  for_each_isa([] {
+    for (std::int64_t m : {1, 2, 5, 6, 7, 12, 13, 25})
+      for (std::int64_t n : {1, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 70})
+        for (std::int64_t k : {0, 1, 10}) {
+          const std::vector<float> a = floats(m * k + 1, 8), b = floats(k * (n + 3) + 1, 9);
+          const std::vector<float> bias = floats(n, 10), before = floats(m * (n + 2), 11);
+          std::vector<float> c = before;
+          LOCKSTEP_CHOOSE(small_gemm)
+          ({m, n, k, a.data(), 1, m, b.data(), n + 3, c.data(), n + 2, bias.data()}, true);
+          for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t j = 0; j < n + 2; ++j) {
+              float sum = j < n ? bias[std::size_t(j)] : 0;
+              for (std::int64_t l = 0; j < n && l < k; ++l)
+                sum = std::fma(a[std::size_t(l * m + i)], b[std::size_t(l * (n + 3) + j)], sum);
+              const std::size_t at = std::size_t(i * (n + 2) + j);
+              ASSERT_EQ(c[at], j < n ? before[at] + sum : before[at]) << m << " " << n << " " << k;
+            }
+        }
+  });
 }
 
 /// Rows that end in a part of a block, sums long enough for C to be fetched ahead, and B as plain

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/isa.h"
+#include "tests/ops/each_isa.h"
 #include "tests/ops/hash_cases.h"
 
 namespace lockstep::test {
@@ -89,15 +89,12 @@ TEST(ReplicaHash, EveryBitOfTheMixDependsOnEveryBit) {
   }
 }
 
-TEST(CpuHash, FollowsTheFormulaWithBothInstructionSets) {
-  const cpu::Isa best = cpu::best_isa();
-  for (const cpu::Isa isa : {cpu::Isa::avx2, best}) {
-    cpu::use_isa(isa);
+TEST(CpuHash, FollowsTheFormulaWithAllInstructionSets) {
+  for_each_isa([] {
     const auto backend = make_cpu_backend();
     expect_hashes_of_the_formula(*backend);
     expect_hashes_of_many_ranges(*backend);
-  }
-  cpu::use_isa(best);
+  });
 }
 
 // What lies between ranges, as padding does, has no part in it.

@@ -32,7 +32,7 @@ class WindowsConv : public BoundKernel {
   }
 
   ConvolutionWindows windows_;
-  decltype(&avx2::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
+  decltype(&baseline::small_gemm) product_ = LOCKSTEP_CHOOSE(small_gemm);
 };
 
 class ConvForward final : public WindowsConv {
@@ -75,7 +75,7 @@ class ConvForward final : public WindowsConv {
   std::int64_t panels() const { return panels_elems(windows_.depth(), windows_.filters); }
 
   bool bias_;
-  decltype(&avx2::transpose_to_panels) transpose_ = LOCKSTEP_CHOOSE(transpose_to_panels);
+  decltype(&baseline::transpose_to_panels) transpose_ = LOCKSTEP_CHOOSE(transpose_to_panels);
 };
 
 class ConvBwdData final : public WindowsConv {
@@ -135,7 +135,7 @@ class ConvBwdWeights final : public WindowsConv {
  private:
   bool bias_;
   std::vector<bool> accumulates_;
-  decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
+  decltype(&baseline::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
 };
 
 }  // namespace

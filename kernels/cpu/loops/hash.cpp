@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/exec/replica_hash.h"  // of which only constants are used: see Note [Loops for two ...]
+#include "core/exec/replica_hash.h"  // of which only constants are used: see Note [Loops for several ...]
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/loops/simd.h"
 

@@ -2,15 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#if defined(__aarch64__)
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx2.h>
+#include <simde/x86/fma.h>
+#else
 #include <immintrin.h>
+#endif
 
 #include "kernels/cpu/bf16.h"
 
 /// Vectors of fp32 as wide as the instruction set that the including file is compiled for; see
-/// Note [Loops for two instruction sets] in isa.h. `Vec` has +, -, *, / and comparisons from the
-/// compiler. Partial loads read and partial stores write `count` elements, 0 <= count <= kLanes,
-/// and touch no memory beyond them. Loads of bf16 widen exactly, stores round to nearest even and
-/// keep NaN, in integer arithmetic: the conversions of AVX512_BF16 would flush subnormals.
+/// Note [Loops for several instruction sets] in isa.h. `Vec` has +, -, *, / and comparisons from
+/// the compiler. Partial loads read and partial stores write `count` elements, 0 <= count <=
+/// kLanes, and touch no memory beyond them. Loads of bf16 widen exactly, stores round to nearest
+/// even and keep NaN, in integer arithmetic: the conversions of AVX512_BF16 would flush subnormals.
 #ifndef LOCKSTEP_ISA
 #error "only files of kernels/cpu/loops include this header"
 #endif
@@ -141,7 +147,19 @@ using VecF64 = __m256d;
 LOCKSTEP_INLINE VecF64 zero_f64() { return _mm256_setzero_pd(); }
 LOCKSTEP_INLINE VecF64 load_f64(const double* from) { return _mm256_loadu_pd(from); }
 LOCKSTEP_INLINE void store(double* to, VecF64 v) { _mm256_storeu_pd(to, v); }
-LOCKSTEP_INLINE VecF64 fma(VecF64 a, VecF64 b, VecF64 c) { return _mm256_fmadd_pd(a, b, c); }
+LOCKSTEP_INLINE VecF64 fma(VecF64 a, VecF64 b, VecF64 c) {
+#if defined(__aarch64__)
+  // SIMDe 0.8 multiplies and adds four lanes with two roundings, but two lanes with one.
+  return _mm256_insertf128_pd(
+      _mm256_castpd128_pd256(_mm_fmadd_pd(
+          _mm256_castpd256_pd128(a), _mm256_castpd256_pd128(b), _mm256_castpd256_pd128(c))),
+      _mm_fmadd_pd(
+          _mm256_extractf128_pd(a, 1), _mm256_extractf128_pd(b, 1), _mm256_extractf128_pd(c, 1)),
+      1);
+#else
+  return _mm256_fmadd_pd(a, b, c);
+#endif
+}
 /// Reads kLanes / 2 fp32 values.
 LOCKSTEP_INLINE VecF64 load_widened(const float* from) {
   return _mm256_cvtps_pd(_mm_loadu_ps(from));

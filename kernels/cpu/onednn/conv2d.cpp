@@ -263,7 +263,7 @@ class ConvBwdWeights final : public Kernel {
   DnnlStep product_, unpack_, unpack_adding_;
   const T* dy_ = nullptr;
   float* db_ = nullptr;
-  decltype(&avx2::column_sums<T>) sums_ = LOCKSTEP_CHOOSE(column_sums<T>);
+  decltype(&baseline::column_sums<T>) sums_ = LOCKSTEP_CHOOSE(column_sums<T>);
 };
 
 }  // namespace

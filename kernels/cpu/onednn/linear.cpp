@@ -108,7 +108,7 @@ class LargeLinearBwdWeights final : public Kernel {
   LargeGemm gemm_;
   const float *x_ = nullptr, *dy_ = nullptr;
   float *dw_ = nullptr, *db_ = nullptr;
-  decltype(&avx2::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
+  decltype(&baseline::column_sums<float>) sums_ = LOCKSTEP_CHOOSE(column_sums<float>);
 };
 
 bool use_bf16_products(const LinearExtents& e) {

@@ -149,7 +149,7 @@ class WeightGradient final : public Kernel {
   std::size_t scratchpad_bytes_ = 0;
   const Bf16* dy_ = nullptr;
   float* db_ = nullptr;
-  decltype(&avx2::column_sums<Bf16>) sums_ = LOCKSTEP_CHOOSE(column_sums<Bf16>);
+  decltype(&baseline::column_sums<Bf16>) sums_ = LOCKSTEP_CHOOSE(column_sums<Bf16>);
 };
 
 }  // namespace
