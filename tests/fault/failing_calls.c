@@ -341,7 +341,7 @@ int close(int fd) {
   CALL("close", int, (int), fd);
 }
 int fclose(FILE* stream) {
-  const int failed = stream != NULL && fails_on(CLOSE, fileno(stream)), code = errno;
+  const int failed = fails_on(CLOSE, fileno(stream)), code = errno;
   static int (*next)(FILE*);
   if (next == NULL) next = NEXT(int (*)(FILE*), "fclose");
   const int result = next(stream);

@@ -51,7 +51,9 @@ TensorFile fresh_file() {
 std::optional<std::uint64_t> needed_bytes(const Json& entry) {
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape"))
     return std::nullopt;
-  const auto type = std::find(std::begin(kTypeNames), std::end(kTypeNames), entry["dtype"]);
+  if (!entry["dtype"].is_string()) return std::nullopt;
+  const auto name = entry["dtype"].get<std::string>();
+  const auto type = std::find(std::begin(kTypeNames), std::end(kTypeNames), name);
   const auto index = std::size_t(type - std::begin(kTypeNames));
   if (index >= std::size(kTypeBytes) || !entry["shape"].is_array()) return std::nullopt;
   std::uint64_t bytes = kTypeBytes[index];
