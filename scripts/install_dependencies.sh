@@ -3,12 +3,13 @@
 # Installs, through apt-get, the packages of Debian 12 or later (or of an Ubuntu of their age) that
 # Lockstep needs and that are missing. Without apt-get it names them, also as dnf knows them.
 #
-#   scripts/install_dependencies.sh [--lint | --sanitizers | --fuzz | --slurm] [--dry-run]
+#   scripts/install_dependencies.sh [--lint | --sanitizers | --fuzz | --slurm | --systems] [--dry-run]
 #
 #   --lint        also clang-format and clang-tidy, in the version that the source is formatted with
 #   --sanitizers  also lld, with which sanitizers' builds link in a third of the time
 #   --fuzz        also clang with libFuzzer and its tools for coverage
 #   --slurm       only Slurm and munge, without which the tests under Slurm are skipped
+#   --systems     only debootstrap, with which tests/systems/debian.sh makes another Debian
 #   --dry-run     print what is missing, one name a line, and install nothing
 #
 # Needs root or sudo only where something is missing; a second run is over at once.
@@ -48,13 +49,14 @@ for argument in "$@"; do
     --sanitizers) packages+=(lld) dnf_packages+=(lld) ;;
     --fuzz) packages+=(clang-14 libclang-rt-14-dev llvm-14) dnf_packages+=(clang compiler-rt llvm) ;;
     --slurm) packages=(slurm-wlm munge) dnf_packages=(slurm-slurmctld slurm-slurmd munge) ;;
+    --systems) packages=(debootstrap) dnf_packages=(debootstrap) ;;
     --dry-run) dry_run=true ;;
     -h | --help)
-      sed -n '3,14s/^# \{0,1\}//p' "$0"
+      sed -n '3,15s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)
-      echo "install_dependencies.sh: unknown option '$argument' (known: --lint, --sanitizers, --fuzz, --slurm, --dry-run)" >&2
+      echo "install_dependencies.sh: unknown option '$argument' (known: --lint, --sanitizers, --fuzz, --slurm, --systems, --dry-run)" >&2
       exit 2
       ;;
   esac
