@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "kernels/cuda/activity_join.h"
 #include "kernels/cuda/device_tools.h"
+#include "kernels/cuda/libraries/cuda_versions.h"
 
 #define LOCKSTEP_CUPTI_FUNCTIONS(FUNCTION)         \
   FUNCTION(cuptiActivityDisable)                   \
@@ -191,17 +192,17 @@ void Session::read(const CUpti_Activity& record) {
       break;
     }
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-      const auto& kernel = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
+      const auto& kernel = reinterpret_cast<const CuptiKernel&>(record);
       take(kernel, kernel.name != nullptr ? kernel.name : "kernel");
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
-      const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
+      const auto& copy = reinterpret_cast<const CuptiCopy&>(record);
       take(copy, copy_name(copy.copyKind));
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET:
-      take(reinterpret_cast<const CUpti_ActivityMemset4&>(record), "fill");
+      take(reinterpret_cast<const CuptiFill&>(record), "fill");
       break;
     default:
       break;
