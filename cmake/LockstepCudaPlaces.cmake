@@ -81,6 +81,27 @@ function(lockstep_cuda_header variable header check)
   set(${variable}_REFUSED "${refused}" PARENT_SCOPE)
 endfunction()
 
+# lockstep_cuda_library_folders(OUT): definitions for library_places.cpp: the folders of libraries of the toolkit, where
+# CUPTI is beside the others or, as installers put it, in extras; and those beside the headers that were found.
+function(lockstep_cuda_library_folders out)
+  set(beside "")
+  foreach(name CUBLAS CUDNN CUPTI NCCL)
+    if(LOCKSTEP_HAS_CUDA AND ${name}_INCLUDE_DIR AND NOT ${name}_INCLUDE_DIR MATCHES "^/usr(/local)?/include")
+      foreach(part lib64 lib)
+        cmake_path(SET folder NORMALIZE ${${name}_INCLUDE_DIR}/../${part})
+        if(IS_DIRECTORY ${folder})
+          list(APPEND beside ${folder})
+        endif()
+      endforeach()
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES beside)
+  list(JOIN beside ":" beside)
+  set(${out}
+    "LOCKSTEP_CUDA_TOOLKIT_FOLDERS=\"${CUDAToolkit_LIBRARY_DIR}:${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/lib64\""
+    "LOCKSTEP_CUDA_HEADER_FOLDERS=\"${beside}\"" PARENT_SCOPE)
+endfunction()
+
 # The checks of folders. CUDAToolkit_VERSION_MAJOR is wanted of what is made for one CUDA.
 function(lockstep_check_cublas out folder)
   lockstep_defined(major ${folder}/cublas_api.h CUBLAS_VER_MAJOR)

@@ -15,7 +15,7 @@ struct Buffer {
   size_t bytes, used;
 };
 
-static struct FakeCupti fake = {.version = 130000};
+static struct FakeCupti fake = {.version = CUPTI_API_VERSION};
 static CUpti_BuffersCallbackRequestFunc request;
 static CUpti_BuffersCallbackCompleteFunc complete;
 static uint64_t marks[MOST_MARKS];
