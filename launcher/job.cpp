@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/gpu_binding.h"
 #include "launcher/job.h"
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "launcher/device_choice.h"
 #include "launcher/error_meeting.h"
+#include "launcher/gpu_binding.h"
 #include "launcher/job_network.h"
 #include "launcher/join_watch.h"
 #include "launcher/rank_discovery.h"
@@ -140,6 +142,8 @@ void Job::open_device(const std::string& device) {
   try {
     const DeviceChoice choice =
         device == "cpu" ? DeviceChoice{} : choose_device(device, probe_cuda(), local);
+    // Before the driver's threads and pinned memory: both go where this thread is.
+    if (choice.cuda) bind_to_gpu(cuda_device_id(choice.ordinal), env().started.has_value());
     backend = choice.cuda ? make_cuda_backend(choice.ordinal) : make_cpu_backend();
     own.cuda = choice.cuda;
     own.shared_nccl = env().nccl == "shared";

@@ -55,7 +55,7 @@ std::string hint_of(const CudaLibraries& found, const std::string& name) {
 Finding no_gpu(const Environment& environment, const std::string& what) {
   const std::string text = fmt::format("{}: {}", what, zero_text(environment));
   const std::string elsewhere =
-      "go to a machine that has GPUs, or ask Slurm for a job with some: srun --gpus-per-task=1 ...";
+      "go to a machine that has GPUs, or ask Slurm for a job with some: srun --gpus-per-node=8 ...";
   if (environment.device == "cuda") return fail(kDriver, text, "use --device cpu; or " + elsewhere);
   return warn(kDriver, text, "--device cpu says that this is meant; for GPUs " + elsewhere);
 }

@@ -131,7 +131,7 @@ TEST(DoctorGpu, CgroupKeepsTheDeviceAway) {
     machine.write(file, "denied by cgroup\n");
   expect_line(machine, "devices", Verdict::fail, "cgroup of this process", "DeviceAllow=");
   machine.set("SLURM_JOB_ID", "42");
-  expect_line(machine, "devices", Verdict::fail, "Slurm's cgroup", "--gpus-per-task=1");
+  expect_line(machine, "devices", Verdict::fail, "Slurm's cgroup", "srun --gpus-per-node=8");
   machine.unset("SLURM_JOB_ID");
   machine.write("/.dockerenv", "");
   expect_line(machine, "devices", Verdict::fail, "cgroup of this Docker container", "--gpus all");
