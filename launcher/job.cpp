@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/gpu_binding.h"
 #include "launcher/job.h"
 
 #include <algorithm>

@@ -25,12 +25,12 @@ struct CudaLibrary {
 
 /// What the backend computes with.
 struct CudaLibraries {
-  std::string versions;             ///< "CUDA 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0"
-  std::string no_compiler_because;  ///< NVRTC is not found, for cuDNN; empty: it is
+  std::string versions;                 ///< "CUDA 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0"
+  std::string no_compiler_because;      ///< NVRTC is not found, for cuDNN; empty: it is
   std::vector<CudaLibrary> files = {};  ///< cuBLASLt, cuDNN, NVRTC, CUPTI (built with its header)
 };
-/// Opens them. Throws EnvironmentError: cuBLASLt or cuDNN is missing, or of another version than was
-/// built against; the backend is not built in.
+/// Opens them. Throws EnvironmentError: cuBLASLt or cuDNN is missing, or of another version than
+/// was built against; the backend is not built in.
 CudaLibraries cuda_libraries();
 
 namespace cuda {

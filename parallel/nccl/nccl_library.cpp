@@ -38,11 +38,10 @@ std::string why_refused(void* library) {
 cuda::LibraryName nccl_name(const std::string& file) {
   return {.file = file.empty() ? fmt::format("libnccl.so.{}", NCCL_MAJOR) : file,
           .version = version_text(NCCL_VERSION_CODE),
-          .how_to_install = cuda::how_to_install("nccl",
-                                                 cuda_build().runtime_version / 1000,
-                                                 version_text(kOldest),
-                                                 "libnccl2") +
-                            ", on every host",
+          .how_to_install =
+              cuda::how_to_install(
+                  "nccl", cuda_build().runtime_version / 1000, version_text(kOldest), "libnccl2") +
+              ", on every host",
           .refuse = why_refused};
 }
 

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "kernels/cuda/cuda_build.h"
 #include "kernels/cuda/libraries/convolution_graph.h"
 #include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
 #include "kernels/cuda/libraries/cudnn_choice.h"
-#include "kernels/cuda/cuda_build.h"
 #include "kernels/cuda/library_versions.h"
 #include "kernels/cuda/matrix_product.h"
 
@@ -123,15 +123,15 @@ TEST(CudaLibraries, ACudnnOfAnotherCudaIsRefused) {
   const std::string text = refusal_of(name, other);
   // An older one than the header's is refused for that.
   const bool too_old = CUDNN_MINOR > (kOld ? 20 : 19);
-  EXPECT_THAT(text,
-              AllOf(HasSubstr(other),
-                    HasSubstr(too_old ? fmt::format("{}.{} or later of 9 is wanted",
-                                                    CUDNN_MAJOR,
-                                                    CUDNN_MINOR)
-                                      : fmt::format("is made for CUDA {}, and for CUDA {} is wanted",
-                                                    kOld ? 13 : 12,
-                                                    kOld ? 12 : 13)),
-                    HasSubstr(fmt::format("nvidia-cudnn-cu{}>=", CUDART_VERSION / 1000))));
+  EXPECT_THAT(
+      text,
+      AllOf(
+          HasSubstr(other),
+          HasSubstr(too_old ? fmt::format("{}.{} or later of 9 is wanted", CUDNN_MAJOR, CUDNN_MINOR)
+                            : fmt::format("is made for CUDA {}, and for CUDA {} is wanted",
+                                          kOld ? 13 : 12,
+                                          kOld ? 12 : 13)),
+          HasSubstr(fmt::format("nvidia-cudnn-cu{}>=", CUDART_VERSION / 1000))));
 }
 
 TEST(CudaLibraries, ACublasLtOfAnotherVersionIsRefused) {

@@ -40,16 +40,14 @@ int version_part(const CublasLt& library, libraryPropertyType part) {
 }  // namespace
 
 LibraryName cublaslt_name() {
-  return {
-      .file = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
-      .version = fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH),
-      .how_to_install = how_to_install("cublas",
-                                       CUDART_VERSION / 1000,
-                                       fmt::format("{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR),
-                                       fmt::format("libcublas-{}-{}",
-                                                   CUDART_VERSION / 1000,
-                                                   CUDART_VERSION % 1000 / 10)),
-      .refuse = why_refused};
+  return {.file = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+          .version = fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH),
+          .how_to_install = how_to_install(
+              "cublas",
+              CUDART_VERSION / 1000,
+              fmt::format("{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR),
+              fmt::format("libcublas-{}-{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)),
+          .refuse = why_refused};
 }
 
 CublasLt load_cublaslt(const DynamicLibrary& library) {

@@ -69,13 +69,11 @@ Cudnn load_cudnn(const DynamicLibrary& library) {
 }
 
 LibraryName nvrtc_name() {
-  return {.file = fmt::format("libnvrtc.so.{}", kCudaMajor),
-          .version = fmt::format("CUDA {}", kCudaMajor),
-          .how_to_install =
-              how_to_install("cuda-nvrtc",
-                             kCudaMajor,
-                             "",
-                             fmt::format("cuda-nvrtc-{}-{}", kCudaMajor, kCudaMinor))};
+  return {
+      .file = fmt::format("libnvrtc.so.{}", kCudaMajor),
+      .version = fmt::format("CUDA {}", kCudaMajor),
+      .how_to_install = how_to_install(
+          "cuda-nvrtc", kCudaMajor, "", fmt::format("cuda-nvrtc-{}-{}", kCudaMajor, kCudaMinor))};
 }
 
 const Compiler& compiler() {

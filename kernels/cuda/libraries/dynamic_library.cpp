@@ -26,9 +26,10 @@ std::string file_of(void* library) {
 }
 
 std::string hint_for(const LibraryName& name) {
-  return fmt::format("{}; or name the folder that holds {} in LOCKSTEP_CUDA_PATH or LD_LIBRARY_PATH",
-                     name.how_to_install,
-                     name.file);
+  return fmt::format(
+      "{}; or name the folder that holds {} in LOCKSTEP_CUDA_PATH or LD_LIBRARY_PATH",
+      name.how_to_install,
+      name.file);
 }
 
 }  // namespace

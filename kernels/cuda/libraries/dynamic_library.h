@@ -46,8 +46,8 @@ struct LibraryVersion {
   int major = 0, minor = 0;
 };
 
-/// "is version 9.1, and 9.19 or later of 9 is wanted" unless `found` is of the major version that was
-/// built against, and no older; empty where it is.
+/// "is version 9.1, and 9.19 or later of 9 is wanted" unless `found` is of the major version that
+/// was built against, and no older; empty where it is.
 std::string why_unfit(LibraryVersion found, LibraryVersion built);
 
 /// The address of `name` in a library of dlopen; null where it has none.

@@ -49,9 +49,8 @@ void add_packages(Texts& found, const fs::path& prefix, const std::string& pytho
   std::erase_if(versions, [](const std::string& folder) {
     return !fs::path(folder).filename().string().starts_with("python3");
   });
-  std::ranges::stable_partition(versions, [&](const std::string& folder) {
-    return fs::path(folder).filename() == python;
-  });
+  std::ranges::stable_partition(
+      versions, [&](const std::string& folder) { return fs::path(folder).filename() == python; });
   std::error_code none;
   for (const std::string& version : versions)
     for (const char* name : {"site-packages", "dist-packages"})
