@@ -1,6 +1,7 @@
 # Whether the CUDA backend is built, and for which devices: LOCKSTEP_HAS_CUDA, and where it is not,
 # LOCKSTEP_NO_CUDA_BECAUSE. With it LOCKSTEP_HAS_NCCL: whether ranks may speak through NCCL.
 include(LockstepCudaPlaces)
+include(LockstepNvcc)
 set(LOCKSTEP_CUDA_PATH "" CACHE STRING
   "Folders between colons where NVIDIA's headers and libraries are looked for first; empty: the environment's")
 set(LOCKSTEP_OLDEST_CUDA 12.4)
@@ -38,6 +39,7 @@ else()
   endif()
   if(NOT CMAKE_CUDA_COMPILER)
     set(LOCKSTEP_NO_CUDA_BECAUSE "no nvcc was found that works")
+    lockstep_explain_nvcc(details)
   elseif(NOT CUDAToolkit_FOUND)
     set(LOCKSTEP_NO_CUDA_BECAUSE "${CMAKE_CUDA_COMPILER} has no CUDA toolkit around it")
   elseif(CUDAToolkit_VERSION VERSION_LESS LOCKSTEP_OLDEST_CUDA)

@@ -19,6 +19,7 @@
 #include "launcher/job_network.h"
 #include "launcher/join_watch.h"
 #include "launcher/rank_discovery.h"
+#include "launcher/version/loaded_libraries.h"
 #include "parallel/exchange_trial.h"
 #include "parallel/fault_player.h"
 #include "parallel/mpi_communicator.h"
@@ -65,6 +66,14 @@ int local_rank(const RankDiscovery& discovery, Communicator& communicator, const
                                    : ranks_before(cards, communicator.rank());
 }
 
+/// ", /usr/lib/libmpi.so.40.30.4 (Open MPI v4.1.4, ...)"; empty: it is not found among the loaded.
+std::string mpi_in_use() {
+  for (const LoadedLibrary& library : loaded_libraries())
+    if (library.name.starts_with("libmpi.so"))
+      return fmt::format(", {} ({})", library.file, library.version);
+  return {};
+}
+
 /// As far as this rank goes; empty: nothing.
 std::string own_reason_against_nccl() {
   if (env().nccl == "off") return "LOCKSTEP_NCCL=off";
@@ -102,7 +111,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   const std::vector<OwnListener> before = own_listeners();
   s.mpi.emplace();
   s.plain = make_mpi_communicator(*s.mpi);
-  check_against_mpi(s.discovery, s.plain->rank(), s.plain->size());
+  check_against_mpi(s.discovery, s.plain->rank(), s.plain->size(), mpi_in_use);
   s.network = gather_network(*s.plain);
   const auto transports = variables.find("OMPI_MCA_btl");
   const std::string open =
