@@ -25,7 +25,7 @@ Nccl load_nccl(const cuda::DynamicLibrary& library) {
 // The way of counting changed with 2.9.
 int major_of(int code) { return code < 10000 ? code / 1000 : code / 10000; }
 
-std::string why_refused(void* library) {
+std::string refuse_nccl(void* library) {
   auto* const ask = cuda::function_of<decltype(ncclGetVersion)>(library, "ncclGetVersion");
   int found = 0;
   if (ask == nullptr) return "is no NCCL: it lacks ncclGetVersion";
@@ -42,7 +42,7 @@ cuda::LibraryName nccl_name(const std::string& file) {
               cuda::how_to_install(
                   "nccl", cuda_build().runtime_version / 1000, version_text(kOldest), "libnccl2") +
               ", on every host",
-          .refuse = why_refused};
+          .refuse = refuse_nccl};
 }
 
 std::string why_unfit_nccl(int code) {

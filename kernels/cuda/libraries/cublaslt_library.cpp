@@ -21,7 +21,7 @@ std::string hint_for(cublasStatus_t status) {
 }
 
 /// Of all statuses, none has a meaning before the library is known to be the right one.
-std::string why_refused(void* library) {
+std::string refuse_cublaslt(void* library) {
   auto* const ask = function_of<decltype(cublasLtGetProperty)>(library, "cublasLtGetProperty");
   LibraryVersion found;
   if (ask == nullptr) return "is no cuBLASLt: it lacks cublasLtGetProperty";
@@ -47,7 +47,7 @@ LibraryName cublaslt_name() {
               CUDART_VERSION / 1000,
               fmt::format("{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR),
               fmt::format("libcublas-{}-{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)),
-          .refuse = why_refused};
+          .refuse = refuse_cublaslt};
 }
 
 CublasLt load_cublaslt(const DynamicLibrary& library) {

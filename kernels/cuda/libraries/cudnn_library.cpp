@@ -25,7 +25,7 @@ std::string hint_for(cudnnStatus_t status) {
 
 constexpr int kCudaMajor = CUDART_VERSION / 1000, kCudaMinor = CUDART_VERSION % 1000 / 10;
 
-std::string why_refused(void* library) {
+std::string refuse_cudnn(void* library) {
   auto* const ask = function_of<decltype(cudnnGetProperty)>(library, "cudnnGetProperty");
   auto* const ask_cuda =
       function_of<decltype(cudnnGetCudartVersion)>(library, "cudnnGetCudartVersion");
@@ -57,7 +57,7 @@ LibraryName cudnn_name() {
                                            kCudaMajor,
                                            fmt::format("{}.{}", CUDNN_MAJOR, CUDNN_MINOR),
                                            fmt::format("cudnn9-cuda-{}", kCudaMajor)),
-          .refuse = why_refused};
+          .refuse = refuse_cudnn};
 }
 
 Cudnn load_cudnn(const DynamicLibrary& library) {

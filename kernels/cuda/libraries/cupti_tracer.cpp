@@ -60,7 +60,7 @@ Cupti load_cupti(const DynamicLibrary& library) {
   return functions;
 }
 
-std::string why_refused(void* library) {
+std::string refuse_cupti(void* library) {
   auto* const ask = function_of<decltype(cuptiGetVersion)>(library, "cuptiGetVersion");
   std::uint32_t found = 0;
   if (ask == nullptr) return "is no CUPTI: it lacks cuptiGetVersion";
@@ -334,7 +334,7 @@ LibraryName cupti_name() {
           .version = cupti_version_text(CUPTI_API_VERSION),
           .how_to_install = how_to_install(
               "cuda-cupti", kMajor, "", fmt::format("cuda-cupti-{}-{}", kMajor, kMinor)),
-          .refuse = why_refused};
+          .refuse = refuse_cupti};
 }
 
 std::unique_ptr<DeviceTracer> make_cupti_tracer(const LibraryName& name, NamedStreams streams) {

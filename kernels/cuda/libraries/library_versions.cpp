@@ -22,12 +22,12 @@ std::string library_versions() {
 
 namespace {
 
-CudaLibrary nvrtc() {
+CudaLibrary found_nvrtc() {
   const Compiler& found = compiler();
   return {"NVRTC", "", found.file, found.why_none, found.hint};
 }
 
-CudaLibrary cupti() {
+CudaLibrary found_cupti() {
   try {
     return {"CUPTI", "", tracer_file(), "", ""};
   } catch (const EnvironmentError& error) {
@@ -45,8 +45,8 @@ CudaLibraries cuda_libraries() {
   found.files.push_back(
       {"cuBLASLt", cuda::cublaslt_version(), cuda::cublaslt_file().path(), "", ""});
   found.files.push_back({"cuDNN", cuda::cudnn_version(), cuda::cudnn_file().path(), "", ""});
-  found.files.push_back(cuda::nvrtc());
-  if (cuda::has_tracer()) found.files.push_back(cuda::cupti());
+  found.files.push_back(cuda::found_nvrtc());
+  if (cuda::has_tracer()) found.files.push_back(cuda::found_cupti());
   return found;
 }
 
