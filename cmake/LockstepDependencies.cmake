@@ -11,7 +11,9 @@ macro(lockstep_need name title)
   find_package(${name} ${NEED_FIND} QUIET)
   if(NOT ${name}_FOUND)
     set(line "${title}")
-    if(${name}_VERSION)
+    if(${name}_FOUND_INSTEAD)
+      string(APPEND line " (found: ${${name}_FOUND_INSTEAD})")
+    elseif(${name}_VERSION)
       string(APPEND line " (found: ${${name}_VERSION})")
     endif()
     if(NEED_WITHOUT)
@@ -39,6 +41,11 @@ if(NOT LOCKSTEP_FUZZ)
     lockstep_need(OpenMP "OpenMP of the compiler" APT libgomp1 DNF libgomp FIND COMPONENTS CXX)
   endif()
   if(LOCKSTEP_MPI)
+    # Of a package that programs need, mpirun is there, and what compilers need is not.
+    find_program(mpirun NAMES mpirun mpiexec NO_CACHE)
+    if(mpirun)
+      set(MPI_FOUND_INSTEAD "${mpirun}, but no mpi.h and library that go with it")
+    endif()
     lockstep_need(MPI "MPI with its headers" APT libopenmpi-dev openmpi-bin DNF openmpi-devel FIND COMPONENTS CXX
       WITHOUT "-DLOCKSTEP_MPI=OFF (one rank alone)")
   endif()
@@ -68,6 +75,10 @@ if(LOCKSTEP_MISSING)
     "Fedora, RHEL:   dnf install ${dnf}\n"
     "What is installed in a folder of its own is found through CMAKE_PREFIX_PATH, also as an "
     "environment variable; on Fedora and RHEL MPI is found after: module load mpi")
+endif()
+
+if(NOT LOCKSTEP_FUZZ AND LOCKSTEP_MPI)
+  include(LockstepMpiCheck)
 endif()
 
 # Images are decoded in part, which libjpeg-turbo can and the original library cannot.

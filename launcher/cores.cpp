@@ -20,22 +20,6 @@ std::string read_line(const std::string& file) {
   return line;
 }
 
-/// Hardware threads that the mask allows. The kernel refuses sets smaller than its own.
-std::vector<int> allowed_threads() {
-  for (int capacity = 1024; capacity <= 1 << 20; capacity *= 2) {
-    cpu_set_t* set = CPU_ALLOC(std::size_t(capacity));
-    if (set == nullptr) break;
-    const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(capacity));
-    const bool known = sched_getaffinity(0, bytes, set) == 0;
-    std::vector<int> threads;
-    for (int cpu = 0; known && cpu < capacity; ++cpu)
-      if (CPU_ISSET_S(std::size_t(cpu), bytes, set)) threads.push_back(cpu);
-    CPU_FREE(set);
-    if (known) return threads;
-  }
-  return {};
-}
-
 double quota_of(double quota, double period) {
   return quota > 0 && period > 0 ? quota / period : 0;
 }
@@ -66,6 +50,22 @@ double least_quota(const std::string& mount, std::string path, Read read) {
 }
 
 }  // namespace
+
+std::vector<int> allowed_threads() {
+  // The kernel refuses sets smaller than its own.
+  for (int capacity = 1024; capacity <= 1 << 20; capacity *= 2) {
+    cpu_set_t* set = CPU_ALLOC(std::size_t(capacity));
+    if (set == nullptr) break;
+    const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(capacity));
+    const bool known = sched_getaffinity(0, bytes, set) == 0;
+    std::vector<int> threads;
+    for (int cpu = 0; known && cpu < capacity; ++cpu)
+      if (CPU_ISSET_S(std::size_t(cpu), bytes, set)) threads.push_back(cpu);
+    CPU_FREE(set);
+    if (known) return threads;
+  }
+  return {};
+}
 
 int count_cores(const std::vector<int>& threads, const std::string& root) {
   std::set<std::string> cores;

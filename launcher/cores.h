@@ -15,6 +15,9 @@ struct Cores {
 /// Reads the affinity mask, the topology and the cgroup's CPU quota (versions 1 and 2), at least 1.
 Cores available_cores();
 
+/// Hardware threads that this thread's affinity mask allows, ascending.
+std::vector<int> allowed_threads();
+
 /// The cores that these hardware threads belong to, by the topology below `root` + /sys.
 int count_cores(const std::vector<int>& threads, const std::string& root = {});
 

@@ -15,9 +15,11 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "launcher/device_choice.h"
 #include "launcher/error_meeting.h"
+#include "launcher/gpu_binding.h"
 #include "launcher/job_network.h"
 #include "launcher/join_watch.h"
 #include "launcher/rank_discovery.h"
+#include "launcher/version/loaded_libraries.h"
 #include "parallel/exchange_trial.h"
 #include "parallel/fault_player.h"
 #include "parallel/mpi_communicator.h"
@@ -64,6 +66,14 @@ int local_rank(const RankDiscovery& discovery, Communicator& communicator, const
                                    : ranks_before(cards, communicator.rank());
 }
 
+/// ", /usr/lib/libmpi.so.40.30.4 (Open MPI v4.1.4, ...)"; empty: it is not found among the loaded.
+std::string mpi_in_use() {
+  for (const LoadedLibrary& library : loaded_libraries())
+    if (library.name.starts_with("libmpi.so"))
+      return fmt::format(", {} ({})", library.file, library.version);
+  return {};
+}
+
 /// As far as this rank goes; empty: nothing.
 std::string own_reason_against_nccl() {
   if (env().nccl == "off") return "LOCKSTEP_NCCL=off";
@@ -101,7 +111,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   const std::vector<OwnListener> before = own_listeners();
   s.mpi.emplace();
   s.plain = make_mpi_communicator(*s.mpi);
-  check_against_mpi(s.discovery, s.plain->rank(), s.plain->size());
+  check_against_mpi(s.discovery, s.plain->rank(), s.plain->size(), mpi_in_use);
   s.network = gather_network(*s.plain);
   const auto transports = variables.find("OMPI_MCA_btl");
   const std::string open =
@@ -140,6 +150,8 @@ void Job::open_device(const std::string& device) {
   try {
     const DeviceChoice choice =
         device == "cpu" ? DeviceChoice{} : choose_device(device, probe_cuda(), local);
+    // Before the driver's threads and pinned memory: both go where this thread is.
+    if (choice.cuda) bind_to_gpu(cuda_device_id(choice.ordinal), env().started.has_value());
     backend = choice.cuda ? make_cuda_backend(choice.ordinal) : make_cpu_backend();
     own.cuda = choice.cuda;
     own.shared_nccl = env().nccl == "shared";

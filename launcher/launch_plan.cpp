@@ -84,6 +84,9 @@ std::vector<std::string> launch_command(Launcher launcher,
              std::to_string(ranks),
              "--kill-on-bad-exit=1",
              "--label"};
+  // From Slurm 22.05 on, srun does not take it from the allocation.
+  if (launcher == Launcher::srun && site.cpus_per_task > 0)
+    words.push_back(fmt::format("--cpus-per-task={}", site.cpus_per_task));
   append(words, {site.program, site.command});
   for (const std::string& argument : arguments) {
     // mpirun would take a lone colon for the start of another program.

@@ -22,6 +22,7 @@ struct LaunchSite {
   int gpus = 0;                   ///< of this host, that ranks would work on; 0: they work on cores
   bool root = false;              ///< mpirun needs a permission
   bool slurm_allocation = false;  ///< mpirun and srun know the hosts themselves
+  int cpus_per_task = 0;          ///< of the allocation; 0: it does not say
   std::vector<Host> hosts;        ///< empty: this one, or those of the allocation
   std::string ssh = "ssh";
   /// Of this process: LOCKSTEP_* ones are carried to other hosts.
@@ -44,7 +45,9 @@ int allocated_tasks(const std::string& tasks_per_node);
 /// and from three ranks on mpirun deals them to NUMA domains in turn. Nothing is bound where more
 /// ranks than cores share a host, or where a mask or quota hides cores from this process, since
 /// mpirun would bind to hidden ones; nor are ranks on GPUs. Under Slurm the site's own
-/// configuration binds.
+/// configuration binds. On other hosts, where nobody knows yet what ranks will work on, they are
+/// bound to cores; one on a GPU then leaves its core for the threads beside that GPU, see Note
+/// [Processors of a rank on a GPU].
 std::vector<std::string> launch_command(Launcher launcher,
                                         int ranks,
                                         const LaunchSite& site,

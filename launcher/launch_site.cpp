@@ -71,8 +71,12 @@ LaunchSite launch_site(const RunFlags& flags) {
     const int tasks = per_node == variables.end() ? 0 : allocated_tasks(per_node->second);
     site.cores.count = std::max({1, tasks, tasks == 0 ? discovery.slurm_tasks_unused : 0});
   }
+  if (const auto cpus = variables.find("SLURM_CPUS_PER_TASK"); cpus != variables.end())
+    site.cpus_per_task = allocated_tasks(cpus->second);  // a plain number
   for (const auto& [name, value] : variables)
-    if (name.starts_with("LOCKSTEP_")) site.carried_variables.push_back(name);
+    // The Python environment may hold NVIDIA's libraries.
+    if (name.starts_with("LOCKSTEP_") || name == "VIRTUAL_ENV" || name == "CONDA_PREFIX")
+      site.carried_variables.push_back(name);
   site.carried_variables.insert(site.carried_variables.end(),
                                 {"LOCKSTEP_STARTED", "LOCKSTEP_RESTARTED"});
   return site;

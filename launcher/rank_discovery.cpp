@@ -221,20 +221,25 @@ int launched_rank(const VariableMap& variables) {
   return 0;
 }
 
-void check_against_mpi(const RankDiscovery& discovery, int mpi_rank, int mpi_size) {
+void check_against_mpi(const RankDiscovery& discovery,
+                       int mpi_rank,
+                       int mpi_size,
+                       const std::function<std::string()>& library) {
   const bool sizes_agree = discovery.size == 0 || discovery.size == mpi_size;
   if (discovery.rank == mpi_rank && sizes_agree) return;
-  throw EnvironmentError(fmt::format("{} says rank {} of {}, but MPI says rank {} of {}",
-                                     discovery.source,
-                                     discovery.rank,
-                                     discovery.size,
-                                     mpi_rank,
-                                     mpi_size),
-                         mpi_size == 1 && discovery.size > 1
-                             ? "the launcher and the MPI library do not fit each other: use the "
-                               "mpirun of the Open MPI "
-                               "that Lockstep was built with"
-                             : "unset rank variables that were set by hand");
+  throw EnvironmentError(
+      fmt::format("{} says rank {} of {}, but MPI says rank {} of {}",
+                  discovery.source,
+                  discovery.rank,
+                  discovery.size,
+                  mpi_rank,
+                  mpi_size),
+      mpi_size == 1 && discovery.size > 1
+          ? fmt::format("the launcher and the MPI library do not fit each other: "
+                        "use the mpirun of the MPI that Lockstep was built with"
+                        "{}",
+                        library ? library() : std::string())
+          : "unset rank variables that were set by hand");
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "core/base/env.h"
@@ -46,7 +47,11 @@ RankDiscovery discover_rank(const VariableMap& variables);
 int launched_rank(const VariableMap& variables);
 
 /// What MPI says once it is initialised is the authority.
-/// Throws EnvironmentError naming both where the variables said something else.
-void check_against_mpi(const RankDiscovery& discovery, int mpi_rank, int mpi_size);
+/// Throws EnvironmentError naming both where the variables said something else; `library` tells the
+/// MPI that this process has, ", /usr/lib/libmpi.so.40 (Open MPI v4.1.4)".
+void check_against_mpi(const RankDiscovery& discovery,
+                       int mpi_rank,
+                       int mpi_size,
+                       const std::function<std::string()>& library = {});
 
 }  // namespace lockstep

@@ -39,6 +39,7 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_CLEAR", &Env::clear},
     Entry{"LOCKSTEP_GRAPH", &Env::graph},
     Entry{"LOCKSTEP_NCCL", &Env::nccl},
+    Entry{"LOCKSTEP_CUDA_PATH", &Env::cuda_path},
     Entry{"LOCKSTEP_FAULT", &Env::fault},
 };
 

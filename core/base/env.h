@@ -45,6 +45,8 @@ struct Env {
   /// LOCKSTEP_NCCL: "off" sends gradients of GPUs through MPI, "shared" uses NCCL even where ranks
   /// share a GPU, for tests.
   std::optional<std::string> nccl;
+  /// LOCKSTEP_CUDA_PATH: folders, between colons, where NVIDIA's libraries are looked for first.
+  std::optional<std::string> cuda_path;
   /// LOCKSTEP_FAULT: faults to play, for tests; see core/base/fault_plan.h.
   std::optional<std::string> fault;
 };

@@ -111,7 +111,8 @@ struct AddDoubles {
 /// it: every slice adds its share of the tiles, then slices are added. These are sums, of which no
 /// summand waits for the one before and none is divided, as joining by Chan's formula has it.
 /// moments: [groups, 3, channels].
-__global__ void join_moments_kernel(float* moments, const double* partial, BatchNormTiles tiles) {
+__global__ void __launch_bounds__(kBlock)
+    join_moments_kernel(float* moments, const double* partial, BatchNormTiles tiles) {
   const std::int64_t channels = tiles.channels, blocks = ceil_div(channels, kJoinChannels);
   const std::int64_t group = blockIdx.x / blocks;
   const int lane = int(threadIdx.x) % kJoinChannels, slice = int(threadIdx.x) / kJoinChannels;

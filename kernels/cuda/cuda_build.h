@@ -14,13 +14,23 @@ struct CudaFacts {
 };
 CudaFacts cuda_build();
 
-/// What the backend computes with, as it is found on this machine.
-struct CudaLibraries {
-  std::string versions;             ///< "CUDA 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0"
-  std::string no_compiler_because;  ///< NVRTC is not found, for cuDNN; empty: it is
+/// A library that a process opens, as it is found on this machine.
+struct CudaLibrary {
+  std::string name;            ///< "cuDNN"
+  std::string version;         ///< "9.19.0"; empty: it is not said
+  std::string file;            ///< links followed; empty: none that will do is found
+  std::string absent_because;  ///< then: what was found and wanted
+  std::string hint;            ///< then: what to do
 };
-/// Opens them. Throws EnvironmentError: one is missing, or of another version than was built
-/// against; the backend is not built in.
+
+/// What the backend computes with.
+struct CudaLibraries {
+  std::string versions;                 ///< "CUDA 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0"
+  std::string no_compiler_because;      ///< NVRTC is not found, for cuDNN; empty: it is
+  std::vector<CudaLibrary> files = {};  ///< cuBLASLt, cuDNN, NVRTC, CUPTI (built with its header)
+};
+/// Opens them. Throws EnvironmentError: cuBLASLt or cuDNN is missing, or of another version than
+/// was built against; the backend is not built in.
 CudaLibraries cuda_libraries();
 
 namespace cuda {

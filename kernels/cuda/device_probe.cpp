@@ -39,7 +39,9 @@ DeviceProbe none_visible(const DeviceFacts& facts) {
   if (facts.slurm_without_gpu)
     return {0,
             fmt::format("no CUDA device is visible{}: Slurm gave this job none", installed),
-            "ask for GPUs: sbatch --gpus-per-task=1, or srun --gres=gpu:1"};
+            "ask for GPUs: sbatch --gpus-per-node=8 (not --gpus-per-task, which may keep ranks "
+            "from each "
+            "other's GPUs)"};
   return {0,
           fmt::format("no CUDA device is visible{}", installed),
           "nvidia-smi -L lists what the driver sees; or use --device cpu"};

@@ -18,6 +18,11 @@ using NamedStreams = std::vector<std::pair<void*, std::string>>;
 /// cannot be opened, or is of another version.
 std::unique_ptr<DeviceTracer> make_tracer(NamedStreams streams = {});
 
+/// Whether this was built with CUPTI's header.
+bool has_tracer();
+/// The file of the CUPTI that make_tracer() takes. Opens it. Throws as make_tracer().
+std::string tracer_file();
+
 /// Ranges through NVTX 3, domain "lockstep". Null where no tool is attached to this process.
 std::unique_ptr<RangeMarker> make_range_marker();
 

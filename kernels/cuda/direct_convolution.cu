@@ -19,8 +19,8 @@ __device__ inline std::int64_t at(
 }
 
 template <typename T>
-__global__ void direct_forward_kernel(
-    ConvolutionSpec s, T* y, const T* x, const T* weight, const float* bias) {
+__global__ void __launch_bounds__(kBlock)
+    direct_forward_kernel(ConvolutionSpec s, T* y, const T* x, const T* weight, const float* bias) {
   const std::int64_t in = s.c / s.groups, out = s.k / s.groups;
   const std::int64_t elems = s.n * s.out_h * s.out_w * s.k;
   for (std::int64_t e = global_thread(); e < elems; e += all_threads()) {
@@ -42,10 +42,8 @@ __global__ void direct_forward_kernel(
 }
 
 template <typename T>
-__global__ void direct_data_gradient_kernel(ConvolutionSpec s,
-                                            T* dx,
-                                            const T* dy,
-                                            const T* weight) {
+__global__ void __launch_bounds__(kBlock)
+    direct_data_gradient_kernel(ConvolutionSpec s, T* dx, const T* dy, const T* weight) {
   const std::int64_t in = s.c / s.groups, out = s.k / s.groups;
   const std::int64_t elems = s.n * s.h * s.w * s.c;
   for (std::int64_t e = global_thread(); e < elems; e += all_threads()) {

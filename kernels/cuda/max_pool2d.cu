@@ -52,7 +52,7 @@ __global__ void max_pool_kernel(
 }
 
 template <typename T, int N>
-__global__ void max_pool_bwd_kernel(
+__global__ void __launch_bounds__(kBlock) max_pool_bwd_kernel(
     T* dx, const T* dy, const std::uint8_t* winner, PoolShape s, Divisor groups) {
   for_each_in_lines<N>(s.y.input,
                        s.x.input,

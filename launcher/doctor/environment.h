@@ -72,10 +72,12 @@ struct Environment {
   /// They may throw Error.
   std::function<DevicePeaks()> measure_cpu;
   std::function<DevicePeaks(int ordinal)> measure_gpu;
-  /// Opens cuBLASLt, cuDNN and NVRTC; may throw Error. Empty: built without them.
+  /// Opens cuBLASLt, cuDNN, NVRTC and CUPTI; may throw Error. Empty: built without them.
   std::function<CudaLibraries()> cuda_libraries;
   /// Opens NCCL; an empty text where this program was built without it.
   std::function<std::string()> nccl_version;
+  /// The file that it is taken from.
+  std::function<std::string()> nccl_file;
 
   /// The file's text; empty where it cannot be read.
   std::string read(const std::string& path) const;

@@ -101,7 +101,8 @@ Finding closed(const Environment& environment, const DeviceNode& node) {
   if (node.error == EPERM && environment.has("SLURM_JOB_ID"))
     return fail(kDevices,
                 what + ": Slurm's cgroup keeps this job from GPUs that it did not ask for",
-                "ask for them: sbatch --gpus-per-task=1, or srun --gpus-per-task=1 ...");
+                "ask for them: sbatch --gpus-per-node=8, or srun --gpus-per-node=8 ... (not "
+                "--gpus-per-task, which may keep ranks from each other's GPUs)");
   if (node.error == EPERM && !container.kind.empty())
     return fail(kDevices,
                 what + fmt::format(": the cgroup of this {} container does not allow the device",
@@ -157,7 +158,8 @@ Finding none_visible(const Environment& environment, const GpuFacts& facts) {
   if (in_slurm_without_gpu(environment))
     return fail(kDevices,
                 "0 GPUs are visible: Slurm gave this job none",
-                "ask for them: sbatch --gpus-per-task=1, or srun --gpus-per-task=1 ...");
+                "ask for them: sbatch --gpus-per-node=8, or srun --gpus-per-node=8 ... (not "
+                "--gpus-per-task, which may keep ranks from each other's GPUs)");
   if (!has_gpus) return no_nodes(environment);
   const bool uvm = std::ranges::any_of(
       facts.nodes, [](const DeviceNode& node) { return node.path == "/dev/nvidia-uvm"; });

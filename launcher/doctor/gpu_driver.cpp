@@ -27,10 +27,35 @@ std::string zero_text(const Environment& environment) {
              : "the number of devices is 0, and training runs on the processor's cores";
 }
 
+/// "; taken: cuDNN 9.19.0 from /usr/lib/libcudnn.so.9.19.0, ...", and what --profile lacks.
+std::string files_text(const CudaLibraries& found) {
+  std::string taken, missing;
+  for (const CudaLibrary& library : found.files) {
+    if (!library.file.empty())
+      taken += fmt::format("{}{}{}{} from {}",
+                           taken.empty() ? "; taken: " : ", ",
+                           library.name,
+                           library.version.empty() ? "" : " ",
+                           library.version,
+                           library.file);
+    else if (library.name == "CUPTI")
+      missing = fmt::format(
+          "; --profile takes no kernel times: {} ({})", library.absent_because, library.hint);
+  }
+  return taken + missing;
+}
+
+std::string hint_of(const CudaLibraries& found, const std::string& name) {
+  for (const CudaLibrary& library : found.files)
+    if (library.name == name && !library.hint.empty()) return library.hint;
+  return "install NVRTC of this CUDA toolkit (cuda-nvrtc in NVIDIA's packages), or add the folder "
+         "that holds libnvrtc to LOCKSTEP_CUDA_PATH or LD_LIBRARY_PATH";
+}
+
 Finding no_gpu(const Environment& environment, const std::string& what) {
   const std::string text = fmt::format("{}: {}", what, zero_text(environment));
   const std::string elsewhere =
-      "go to a machine that has GPUs, or ask Slurm for a job with some: srun --gpus-per-task=1 ...";
+      "go to a machine that has GPUs, or ask Slurm for a job with some: srun --gpus-per-node=8 ...";
   if (environment.device == "cuda") return fail(kDriver, text, "use --device cpu; or " + elsewhere);
   return warn(kDriver, text, "--device cpu says that this is meant; for GPUs " + elsewhere);
 }
@@ -146,7 +171,7 @@ Finding check_runtime(const Environment& environment, const GpuFacts& facts) {
     return fail(kRuntime,
                 fmt::format("this program is built without CUDA ({}): it cannot use the GPUs",
                             build.absent_because),
-                "install the CUDA toolkit 13.0 or later and cuDNN 9, then: cmake --preset release "
+                "install the CUDA toolkit 12.4 or later and cuDNN 9, then: cmake --preset release "
                 "-DLOCKSTEP_CUDA=ON && cmake --build --preset release");
   if (!build.absent_because.empty())
     return none(kRuntime,
@@ -178,16 +203,16 @@ Finding check_libraries(const Environment& environment, const GpuFacts& facts) {
   if (!environment.cuda_libraries) return none(kLibraries, "not looked at");
   try {
     const CudaLibraries found = environment.cuda_libraries();
+    const std::string text = found.versions + files_text(found);
     Finding finding =
         found.no_compiler_because.empty()
-            ? pass(kLibraries, found.versions)
+            ? pass(kLibraries, text)
             : warn(kLibraries,
                    fmt::format("{}; but cuDNN cannot compile kernels, and may have none for a "
                                "convolution, which is far slower then: {}",
-                               found.versions,
+                               text,
                                found.no_compiler_because),
-                   "install NVRTC of this CUDA toolkit (cuda-nvrtc in NVIDIA's packages), or add "
-                   "the folder that holds libnvrtc to LD_LIBRARY_PATH");
+                   hint_of(found, "NVRTC"));
     finding.trait = found.versions;
     return finding;
   } catch (const Error& error) {

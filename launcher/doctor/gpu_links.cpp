@@ -126,10 +126,17 @@ Finding check_nccl(const Environment& environment, const GpuFacts& facts) {
   const std::string without = "; until then LOCKSTEP_NCCL=off sends gradients through MPI";
   try {
     const std::string version = environment.nccl_version();
-    if (!version.empty()) return pass(kNccl, version);
+    const std::string file = environment.nccl_file ? environment.nccl_file() : std::string();
+    if (!version.empty()) {
+      Finding finding = pass(kNccl, file.empty() ? version : version + " from " + file);
+      finding.trait = version;
+      return finding;
+    }
     return warn(kNccl,
                 "not built in: ranks exchange gradients through host memory and MPI",
-                "install NCCL for this CUDA toolkit (libnccl-dev), and build again");
+                "install NCCL 2.26 or later for this CUDA toolkit (pip install nvidia-nccl-cu13, "
+                "or apt-get "
+                "install libnccl-dev), and build again");
   } catch (const EnvironmentError& error) {
     return fail(kNccl, error.what(), error.hint() + without);
   }

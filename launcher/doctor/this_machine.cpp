@@ -89,6 +89,7 @@ Environment this_machine() {
   machine.tcp_sockets = [] { return tcp_sockets("self"); };
   machine.interfaces = network_interfaces;
   machine.nccl_version = nccl_version;
+  machine.nccl_file = nccl_file;
   machine.has_onednn = cpu_backend_has_onednn();
   machine.measure_cpu = [] { return make_cpu_backend()->measure_peaks(); };
   if (cuda.absent_because.empty()) {

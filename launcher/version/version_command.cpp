@@ -62,7 +62,19 @@ Json cuda_json() {
       fmt::format("{}.{}", facts.runtime_version / 1000, facts.runtime_version % 1000 / 10);
   json["architectures"] = facts.architectures;
   NvidiaLibrary("", "libcuda.so.1");  // stays open
-  find_out(json, "found", [] { return cuda_libraries().versions; });
+  CudaLibraries found;
+  find_out(json, "found", [&] {
+    found = cuda_libraries();
+    return found.versions;
+  });
+  for (const CudaLibrary& library : found.files) {
+    Json& entry = json["libraries"][library.name];
+    if (!library.version.empty()) entry["version"] = library.version;
+    if (!library.file.empty())
+      entry["file"] = library.file;
+    else
+      entry["error"] = library.absent_because;
+  }
   return json;
 }
 
@@ -72,6 +84,7 @@ Json backends_json(const BuildRecord& record) {
   if (!record.nccl_version.empty()) {
     nccl["headers"] = record.nccl_version;
     find_out(nccl, "found", nccl_version);
+    if (nccl.contains("found")) find_out(nccl, "file", nccl_file);
   }
   return {{"cpu", cpu_json(record)}, {"cuda", cuda_json()}, {"mpi", mpi}, {"nccl", nccl}};
 }

@@ -51,5 +51,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
 /// "2.28.9", of the library that is opened. Empty where this was built without NCCL. Throws
 /// EnvironmentError: it cannot be opened, or is not the one that this was built for.
 std::string nccl_version();
+/// The file of that library. Throws as nccl_version(); empty where that is.
+std::string nccl_file();
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "core/base/error.h"
+#include "kernels/cuda/cuda_build.h"
+#include "kernels/cuda/libraries/package_names.h"
 #include "parallel/nccl/nccl_communicator.h"
 
 namespace lockstep {
@@ -23,32 +25,50 @@ Nccl load_nccl(const cuda::DynamicLibrary& library) {
 // The way of counting changed with 2.9.
 int major_of(int code) { return code < 10000 ? code / 1000 : code / 10000; }
 
+std::string refuse_nccl(void* library) {
+  auto* const ask = cuda::function_of<decltype(ncclGetVersion)>(library, "ncclGetVersion");
+  int found = 0;
+  if (ask == nullptr) return "is no NCCL: it lacks ncclGetVersion";
+  if (ask(&found) != ncclSuccess) found = 0;
+  return why_unfit_nccl(found);
+}
+
 }  // namespace
 
 cuda::LibraryName nccl_name(const std::string& file) {
   return {.file = file.empty() ? fmt::format("libnccl.so.{}", NCCL_MAJOR) : file,
           .version = version_text(NCCL_VERSION_CODE),
           .how_to_install =
-              fmt::format("install NCCL {} on every host", version_text(NCCL_VERSION_CODE))};
+              cuda::how_to_install(
+                  "nccl", cuda_build().runtime_version / 1000, version_text(kOldest), "libnccl2") +
+              ", on every host",
+          .refuse = refuse_nccl};
 }
 
-const Nccl& open_nccl(const std::string& file) {
-  static std::map<std::string, Nccl> opened;
+std::string why_unfit_nccl(int code) {
+  if (major_of(code) == NCCL_MAJOR && code >= kOldest) return {};
+  return fmt::format("is version {}, and {} or later of {} is wanted",
+                     version_text(code),
+                     version_text(kOldest),
+                     NCCL_MAJOR);
+}
+
+const OpenNccl& open_nccl_file(const std::string& file) {
+  static std::map<std::string, OpenNccl> opened;
   const auto known = opened.find(file);
   if (known != opened.end()) return known->second;
-  return opened.emplace(file, load_nccl(cuda::DynamicLibrary(nccl_name(file)))).first->second;
+  const cuda::DynamicLibrary library(nccl_name(file));
+  return opened.emplace(file, OpenNccl{load_nccl(library), library.path()}).first->second;
 }
+
+const Nccl& open_nccl(const std::string& file) { return open_nccl_file(file).functions; }
 
 int checked_version(const Nccl& nccl, const cuda::LibraryName& name) {
   int found = 0;
   if (nccl.ncclGetVersion(&found) != ncclSuccess) found = 0;
-  if (major_of(found) == NCCL_MAJOR && found >= kOldest) return found;
-  throw EnvironmentError(fmt::format("{} is version {}, but {} was built against, and {} is the "
-                                     "oldest that will do",
-                                     name.file,
-                                     version_text(found),
-                                     name.version,
-                                     version_text(kOldest)),
+  const std::string why = why_unfit_nccl(found);
+  if (why.empty()) return found;
+  throw EnvironmentError(fmt::format("{} {}", name.file, why),
                          name.how_to_install + "; LOCKSTEP_NCCL=off does without");
 }
 
@@ -65,5 +85,7 @@ std::string error_text(const Nccl& nccl, ncclResult_t status, ncclComm_t comm) {
 }
 
 std::string nccl_version() { return version_text(checked_version(open_nccl(), nccl_name())); }
+
+std::string nccl_file() { return open_nccl_file({}).path; }
 
 }  // namespace lockstep

@@ -36,9 +36,19 @@ struct Nccl {
 /// `file`: empty means libnccl.so.2.
 cuda::LibraryName nccl_name(const std::string& file = {});
 
+struct OpenNccl {
+  Nccl functions;
+  std::string path;  ///< of the file, links followed
+};
+
 /// The library, opened by the first call and kept. Throws EnvironmentError where that fails, at
 /// every call. In one thread.
 const Nccl& open_nccl(const std::string& file = {});
+const OpenNccl& open_nccl_file(const std::string& file = {});
+
+/// "is version 2.25.1, and 2.26.0 or later of 2 is wanted", of a code as NCCL_VERSION_CODE; empty
+/// where that will do.
+std::string why_unfit_nccl(int code);
 
 /// What ncclGetVersion() says: a code as NCCL_VERSION_CODE. Throws EnvironmentError: another major
 /// version than was built against, or older than 2.26.

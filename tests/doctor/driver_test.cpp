@@ -18,7 +18,7 @@ TEST(DoctorGpu, NoGpuExplainsTheZero) {
   expect_line(machine, "driver", Verdict::warn, "number of devices is 0", "--device cpu");
   EXPECT_EQ(machine.find("devices").verdict, Verdict::none);
   machine.environment.device = "cuda";
-  expect_line(machine, "driver", Verdict::fail, "no NVIDIA GPU", "srun --gpus-per-task=1");
+  expect_line(machine, "driver", Verdict::fail, "no NVIDIA GPU", "srun --gpus-per-node=8");
   machine.environment.device = "cpu";
   for (const Finding& finding : machine.examine())
     EXPECT_LT(finding.verdict, Verdict::warn) << finding.subject << ": " << finding.text;

@@ -74,6 +74,7 @@ FakeMachine::FakeMachine() : folder_(temporary_folder()) {
     if (nccl.empty()) throw EnvironmentError("libnccl.so.2: not found", "install NCCL 2");
     return nccl == "none" ? std::string() : nccl;
   };
+  environment.nccl_file = [] { return std::string("/usr/lib/libnccl.so.2"); };
   environment.measure_cpu = [this] { return cpu_peaks; };
   environment.measure_gpu = [this](int) { return gpu_peaks; };
   for (const char* address : kAddresses) {

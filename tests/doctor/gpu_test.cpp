@@ -11,12 +11,15 @@
 namespace lockstep::doctor {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(DoctorGpu, NcclThatIsMissing) {
   FakeMachine machine;
   machine.nccl = "";
   expect_line(machine, "NCCL", Verdict::fail, "libnccl.so.2: not found", "LOCKSTEP_NCCL=off");
+  machine.nccl = "2.28.9";
+  EXPECT_EQ(machine.find("NCCL").text, "2.28.9 from /usr/lib/libnccl.so.2");
   machine.nccl = "none";
   expect_line(machine, "NCCL", Verdict::warn, "through host memory and MPI", "libnccl-dev");
 }
@@ -27,6 +30,26 @@ TEST(DoctorGpu, LibrariesThatAreMissing) {
   expect_line(machine, "CUDA libraries", Verdict::warn, "libnvrtc.so.13 cannot", "LD_LIBRARY_PATH");
   machine.libraries.versions = "";
   expect_line(machine, "CUDA libraries", Verdict::fail, "libcudnn.so.9: not found", "install it");
+}
+
+TEST(DoctorGpu, TheFilesOfLibrariesAreNamed) {
+  FakeMachine machine;
+  machine.libraries.files = {{"cuDNN", "9.19.0", "/venv/nvidia/cudnn/lib/libcudnn.so.9", "", ""},
+                             {"NVRTC", "", "/usr/lib/libnvrtc.so.13", "", ""},
+                             {"CUPTI", "", "", "libcupti.so.13: none", "pip install it"}};
+  const std::string text = machine.find("CUDA libraries").text;
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("CUDA 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0; taken: cuDNN 9.19.0 from "
+                      "/venv/nvidia/cudnn/lib/libcudnn.so.9, NVRTC from "
+                      "/usr/lib/libnvrtc.so.13"),
+            HasSubstr("--profile takes no kernel times: libcupti.so.13: none (pip install")));
+  // Where they are is no difference between ranks; what they are is.
+  EXPECT_EQ(machine.find("CUDA libraries").trait, machine.libraries.versions);
+  machine.libraries.files[1] = {
+      "NVRTC", "", "", "no libnvrtc.so.13", "pip install nvidia-cuda-nvrtc"};
+  machine.libraries.no_compiler_because = "no libnvrtc.so.13";
+  expect_line(machine, "CUDA libraries", Verdict::warn, "no libnvrtc", "nvidia-cuda-nvrtc");
 }
 
 TEST(DoctorGpu, AWholeMachinePasses) {
@@ -131,7 +154,7 @@ TEST(DoctorGpu, CgroupKeepsTheDeviceAway) {
     machine.write(file, "denied by cgroup\n");
   expect_line(machine, "devices", Verdict::fail, "cgroup of this process", "DeviceAllow=");
   machine.set("SLURM_JOB_ID", "42");
-  expect_line(machine, "devices", Verdict::fail, "Slurm's cgroup", "--gpus-per-task=1");
+  expect_line(machine, "devices", Verdict::fail, "Slurm's cgroup", "srun --gpus-per-node=8");
   machine.unset("SLURM_JOB_ID");
   machine.write("/.dockerenv", "");
   expect_line(machine, "devices", Verdict::fail, "cgroup of this Docker container", "--gpus all");

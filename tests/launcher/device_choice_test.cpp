@@ -199,7 +199,7 @@ TEST(DeviceProbe, SlurmGaveNone) {
   DeviceFacts job = facts();
   job.slurm_without_gpu = true;
   EXPECT_THAT(explain_devices(job).reason, HasSubstr("Slurm gave this job none"));
-  EXPECT_THAT(explain_devices(job).hint, HasSubstr("--gpus-per-task"));
+  EXPECT_THAT(explain_devices(job).hint, HasSubstr("--gpus-per-node="));
 }
 
 TEST(DeviceProbe, BrokenDevice) {

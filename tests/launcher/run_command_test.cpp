@@ -145,6 +145,13 @@ TEST(LaunchCommand, Srun) {
                           "1"));
 }
 
+TEST(LaunchCommand, SrunTakesTheCpusOfTheAllocation) {
+  LaunchSite allocation = site();
+  allocation.cpus_per_task = 8;
+  EXPECT_THAT(testing::PrintToString(launch_command(Launcher::srun, 3, allocation, {}, "/out")),
+              HasSubstr("\"--cpus-per-task=8\", \"/opt/lockstep\""));
+}
+
 TEST(LaunchCommand, TasksOfAnAllocation) {
   EXPECT_EQ(allocated_tasks("2(x3),1"), 7);
   EXPECT_EQ(allocated_tasks("4"), 4);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "kernels/cuda/cuda_build.h"
 #include "kernels/cuda/libraries/convolution_graph.h"
 #include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
@@ -71,6 +72,19 @@ TEST(CudaLibraries, VersionsAreNamedTogether) {
                         cudnn_version()));
 }
 
+TEST(CudaLibraries, TheFilesThatAreTakenAreNamed) {
+  LOCKSTEP_NEEDS(cublaslt_name());
+  LOCKSTEP_NEEDS(cudnn_name());
+  const CudaLibraries found = cuda_libraries();
+  ASSERT_GE(found.files.size(), 3u);
+  EXPECT_EQ(found.files[0].name, "cuBLASLt");
+  EXPECT_EQ(found.files[1].name, "cuDNN");
+  EXPECT_EQ(found.files[2].name, "NVRTC");
+  for (const CudaLibrary& library : found.files)
+    EXPECT_NE(library.file.empty(), library.absent_because.empty()) << library.name;
+  EXPECT_THAT(found.files[1].file, AllOf(StartsWith("/"), HasSubstr("libcudnn.so.9")));
+}
+
 TEST(CudaLibraries, AMissingFileIsNamedWithTheWantedVersionAndTheRemedy) {
   const LibraryName missing{"libnobody_has_this.so.9", "9.19.0", "install cuDNN 9 for CUDA 13"};
   EXPECT_THAT(environment_error([&] { DynamicLibrary library(missing); }),
@@ -90,15 +104,44 @@ TEST(CudaLibraries, AnotherLibraryUnderTheNameLacksAFunction) {
 }
 
 TEST(CudaLibraries, OlderAndOtherMajorVersionsAreRefused) {
-  const LibraryName name{"libcudnn.so.9", "9.19.0", "install cuDNN 9 for CUDA 13"};
-  check_version(name, {9, 19}, {9, 19});
-  check_version(name, {9, 20}, {9, 19});
-  for (const LibraryVersion other : {LibraryVersion{10, 20}, LibraryVersion{9, 18}})
-    EXPECT_THAT(environment_error([&] {
-                  check_version(name, other, {9, 19});
-                }),
-                AllOf(HasSubstr(fmt::format("is version {}.{}", other.major, other.minor)),
-                      HasSubstr("9.19.0 was built against")));
+  EXPECT_EQ(why_unfit({9, 19}, {9, 19}), "");
+  EXPECT_EQ(why_unfit({9, 20}, {9, 19}), "");
+  EXPECT_EQ(why_unfit({9, 18}, {9, 19}), "is version 9.18, and 9.19 or later of 9 is wanted");
+  EXPECT_EQ(why_unfit({10, 20}, {9, 19}), "is version 10.20, and 9.19 or later of 9 is wanted");
+}
+
+/// What is said of the stand-in `file` in the place of the library `name`.
+std::string refusal_of(LibraryName name, const char* file) {
+  name.file = file;
+  return environment_error([&] { DynamicLibrary library(name); });
+}
+
+TEST(CudaLibraries, ACudnnOfAnotherCudaIsRefused) {
+  constexpr bool kOld = CUDART_VERSION / 1000 == 12;
+  const char* const other = kOld ? STAND_IN_9_20_CUDA13 : STAND_IN_9_19_CUDA12;
+  LibraryName name = cudnn_name();
+  const std::string text = refusal_of(name, other);
+  // An older one than the header's is refused for that.
+  const bool too_old = CUDNN_MINOR > (kOld ? 20 : 19);
+  EXPECT_THAT(
+      text,
+      AllOf(
+          HasSubstr(other),
+          HasSubstr(too_old ? fmt::format("{}.{} or later of 9 is wanted", CUDNN_MAJOR, CUDNN_MINOR)
+                            : fmt::format("is made for CUDA {}, and for CUDA {} is wanted",
+                                          kOld ? 13 : 12,
+                                          kOld ? 12 : 13)),
+          HasSubstr(fmt::format("nvidia-cudnn-cu{}>=", CUDART_VERSION / 1000))));
+}
+
+TEST(CudaLibraries, ACublasLtOfAnotherVersionIsRefused) {
+  EXPECT_THAT(refusal_of(cublaslt_name(), STAND_IN_9_20_CUDA13),
+              AllOf(HasSubstr("is version 9.20"),
+                    HasSubstr(fmt::format("{}.{} or later of {} is wanted",
+                                          CUBLAS_VER_MAJOR,
+                                          CUBLAS_VER_MINOR,
+                                          CUBLAS_VER_MAJOR)),
+                    HasSubstr("nvidia-cublas")));
 }
 
 TEST(CudaLibraries, StatusesAreNamed) {
@@ -176,9 +219,9 @@ TEST(CudaLibraries, ChoicesComeBackFromTheirTexts) {
 }
 
 TEST(CudaLibraries, NvrtcIsOpenedForCudnn) {
-  const LibraryName nvrtc{fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000), "", ""};
-  LOCKSTEP_NEEDS(nvrtc);
-  EXPECT_EQ(why_no_compiler(), "");
+  LOCKSTEP_NEEDS(nvrtc_name());
+  EXPECT_EQ(compiler().why_none, "");
+  EXPECT_THAT(compiler().file, HasSubstr("libnvrtc.so"));
 }
 
 TEST(CudaLibraries, CudnnTakesTheDescriptionsOfConvolutions) {

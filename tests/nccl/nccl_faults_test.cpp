@@ -96,7 +96,7 @@ TEST_F(NcclFaults, DifferentVersionsAreNamedWithTheirRanks) {
 
 TEST_F(NcclFaults, VersionsThatWillNotDoAreRefused) {
   fake().version = 22507;
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("2.25.7"), HasSubstr("2.26.0 is the oldest")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("2.25.7"), HasSubstr("2.26.0 or later of 2 is wanted")));
   fake().version = 30000;
   EXPECT_THAT(refusal(), HasSubstr("is version 3.0.0"));
 }

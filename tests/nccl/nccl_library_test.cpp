@@ -39,7 +39,7 @@ TEST(NcclLibrary, OneThatIsNotThereIsNamed) {
       FAIL() << "there is no such library";
     } catch (const EnvironmentError& error) {
       EXPECT_THAT(error.what(), HasSubstr("libnccl-missing.so.2 (built against 2."));
-      EXPECT_THAT(error.hint(), HasSubstr("install NCCL 2."));
+      EXPECT_THAT(error.hint(), HasSubstr("nvidia-nccl-cu"));
     }
   }
 }

@@ -45,7 +45,9 @@ struct Sink final : DeviceActivitySink {
 };
 
 LibraryName fake_name() {
-  return {.file = FAKE_CUPTI, .version = "13.0", .how_to_install = "install the played CUPTI"};
+  LibraryName name = cupti_name();
+  name.file = FAKE_CUPTI;
+  return name;
 }
 
 class CuptiTracer : public ::testing::Test {
@@ -57,7 +59,7 @@ class CuptiTracer : public ::testing::Test {
   void SetUp() override {
     ASSERT_NE(library_, nullptr) << dlerror();
     fake() = {};
-    fake().version = 130000;
+    fake().version = FAKE_CUPTI_VERSION;
   }
   FakeCupti& fake() { return *find<FakeCupti*()>("fake_cupti")(); }
   void kernel(const char* name, std::uint32_t stream = 7, std::uint64_t ns = 1000) {
@@ -218,13 +220,14 @@ TEST_F(CuptiTracer, AMissingLibraryAndAnotherVersionAreNamed) {
   missing.file = "libnobody_has_this.so.13";
   EXPECT_THAT(error_of(missing),
               AllOf(HasSubstr("libnobody_has_this.so.13"),
-                    HasSubstr("install CUPTI of the CUDA toolkit 13"),
+                    HasSubstr("pip install nvidia-cuda-cupti"),
                     HasSubstr("LD_LIBRARY_PATH")));
-  fake().version = 28;  // of CUDA 12.9
+  fake().version = 18;  // of CUDA 11.8
   LibraryName old = fake_name();
   const std::filesystem::path path(FAKE_CUPTI);
   old.file = (path.parent_path() / "." / path.filename()).string();
-  EXPECT_THAT(error_of(old), AllOf(HasSubstr("is version 0.0"), HasSubstr("13.0")));
+  EXPECT_THAT(error_of(old),
+              AllOf(HasSubstr("is version 11 (interface 18)"), HasSubstr("or later of CUDA 1")));
 }
 
 TEST(ActivityJoin, MemoryForWhatWaitsIsBounded) {

@@ -15,7 +15,7 @@ struct Buffer {
   size_t bytes, used;
 };
 
-static struct FakeCupti fake = {.version = 130000};
+static struct FakeCupti fake = {.version = CUPTI_API_VERSION};
 static CUpti_BuffersCallbackRequestFunc request;
 static CUpti_BuffersCallbackCompleteFunc complete;
 static uint64_t marks[MOST_MARKS];
@@ -28,8 +28,8 @@ static struct Buffer open_buffers[2];
 static struct Buffer swapped; /* full, behind the next one */
 
 union DeviceRecord {
-  CUpti_ActivityKernel10 kernel;
-  CUpti_ActivityMemcpy6 copy;
+  CUpti_ActivityKernel9 kernel;
+  CUpti_ActivityMemcpy5 copy;
 };
 static struct {
   union DeviceRecord record;
@@ -127,7 +127,7 @@ static void add_call(const void* record, size_t bytes) {
 
 static void add_kernel(const char* name, uint32_t stream, uint64_t begin, uint64_t end) {
   if (fake.enabled == 0) return;
-  CUpti_ActivityKernel10 kernel;
+  CUpti_ActivityKernel9 kernel;
   memset(&kernel, 0, sizeof kernel);
   kernel.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
   kernel.correlationId = ++calls;
@@ -157,7 +157,7 @@ static void add_kernels_of_pop(void) {
 void fake_cupti_untimed_kernel(void) { add_kernel("untimed", 7, 0, 0); }
 
 void fake_cupti_copy(uint64_t ns) {
-  CUpti_ActivityMemcpy6 copy;
+  CUpti_ActivityMemcpy5 copy;
   memset(&copy, 0, sizeof copy);
   copy.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
   copy.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
@@ -224,9 +224,9 @@ static size_t size_of(const CUpti_Activity* record) {
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
       return sizeof(CUpti_ActivityExternalCorrelation);
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-      return sizeof(CUpti_ActivityKernel10);
+      return sizeof(CUpti_ActivityKernel9);
     case CUPTI_ACTIVITY_KIND_MEMCPY:
-      return sizeof(CUpti_ActivityMemcpy6);
+      return sizeof(CUpti_ActivityMemcpy5);
     default:
       return sizeof(CUpti_ActivityAPI);
   }

@@ -11,7 +11,7 @@
 #define FAKE_CUPTI_AHEAD_NS 5000000000000LL
 
 struct FakeCupti {
-  int version;        /* 130000 */
+  int version;        /* as CUPTI_API_VERSION */
   int enable_status;  /* of cuptiActivityEnable */
   int kernels_by_pop; /* so many happen at each pop, a microsecond each */
   int two_streams;    /* another stream has the same kernels at the same time */

@@ -13,10 +13,18 @@ endfunction()
 
 set(LOCKSTEP_HAS_CUDA ON)
 file(REMOVE_RECURSE ${WORK})
+set(CUDAToolkit_VERSION_MAJOR 13)
 foreach(header whole/include/cupti.h whole/include/nvtx3/nvToolsExt.h
     extras/extras/CUPTI/include/cupti.h extras/include/cuda.h bare/include/cuda.h)
   file(WRITE ${WORK}/${header} "")
 endforeach()
+foreach(folder whole/include extras/extras/CUPTI/include)
+  file(WRITE ${WORK}/${folder}/cupti_version.h "#define CUPTI_API_VERSION 130000\n")
+endforeach()
+# Python environments of this machine have no part in it.
+set(ENV{PATH} "")
+unset(ENV{VIRTUAL_ENV})
+unset(ENV{CONDA_PREFIX})
 
 set(CUDAToolkit_INCLUDE_DIRS "")
 expect("absent/cupti_tracer.cpp;absent/nvtx_ranges.cpp")

@@ -48,7 +48,7 @@ class ProfileAgreement : public ::testing::Test {
     ASSERT_NE(library, nullptr) << dlerror();
     fake_ = reinterpret_cast<FakeCupti* (*)()>(dlsym(library, "fake_cupti"))();
     *fake_ = {};
-    fake_->version = 130000;
+    fake_->version = FAKE_CUPTI_VERSION;
     fake_->kernels_by_pop = 1;
   }
   bool is_first() const { return world_.rank() == 0; }

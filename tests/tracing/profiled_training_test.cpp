@@ -37,7 +37,7 @@ class ProfiledTraining : public ::testing::Test {
     ASSERT_NE(library, nullptr) << dlerror();
     fake_ = reinterpret_cast<FakeCupti* (*)()>(dlsym(library, "fake_cupti"))();
     *fake_ = {};
-    fake_->version = 130000;
+    fake_->version = FAKE_CUPTI_VERSION;
     fake_->kernels_by_pop = 2;
   }
   FakeCupti* fake_ = nullptr;

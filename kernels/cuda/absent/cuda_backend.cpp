@@ -12,7 +12,7 @@ DeviceProbe probe_cuda() {
   return {
       0,
       "the CUDA backend is not built into this program (" LOCKSTEP_NO_CUDA_BECAUSE ")",
-      "install the CUDA toolkit 13.0 or later, with nvcc on PATH, and cuDNN 9, and build again; or "
+      "install the CUDA toolkit 12.4 or later, with nvcc on PATH, and cuDNN 9, and build again; or "
       "use --device cpu"};
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/error.h"
+#include "kernels/cuda/libraries/package_names.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -19,6 +20,17 @@ std::string hint_for(cublasStatus_t status) {
   }
 }
 
+/// Of all statuses, none has a meaning before the library is known to be the right one.
+std::string refuse_cublaslt(void* library) {
+  auto* const ask = function_of<decltype(cublasLtGetProperty)>(library, "cublasLtGetProperty");
+  LibraryVersion found;
+  if (ask == nullptr) return "is no cuBLASLt: it lacks cublasLtGetProperty";
+  if (ask(MAJOR_VERSION, &found.major) != CUBLAS_STATUS_SUCCESS ||
+      ask(MINOR_VERSION, &found.minor) != CUBLAS_STATUS_SUCCESS)
+    found = {};
+  return why_unfit(found, {CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR});
+}
+
 int version_part(const CublasLt& library, libraryPropertyType part) {
   int value = 0;
   check(library.cublasLtGetProperty(part, &value), "cuBLASLt: version");
@@ -28,11 +40,14 @@ int version_part(const CublasLt& library, libraryPropertyType part) {
 }  // namespace
 
 LibraryName cublaslt_name() {
-  return {
-      .file = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
-      .version = fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH),
-      .how_to_install = fmt::format(
-          "install cuBLAS {} (of the CUDA toolkit {})", CUBLAS_VER_MAJOR, CUDART_VERSION / 1000)};
+  return {.file = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+          .version = fmt::format("{}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH),
+          .how_to_install = how_to_install(
+              "cublas",
+              CUDART_VERSION / 1000,
+              fmt::format("{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR),
+              fmt::format("libcublas-{}-{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)),
+          .refuse = refuse_cublaslt};
 }
 
 CublasLt load_cublaslt(const DynamicLibrary& library) {
@@ -40,18 +55,17 @@ CublasLt load_cublaslt(const DynamicLibrary& library) {
 #define LOCKSTEP_FIND(name) library.find(functions.name, #name);
   LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_FIND)
 #undef LOCKSTEP_FIND
-  LibraryVersion found;
-  // Of all statuses, none has a meaning before the library is known to be the right one.
-  if (functions.cublasLtGetProperty(MAJOR_VERSION, &found.major) != CUBLAS_STATUS_SUCCESS ||
-      functions.cublasLtGetProperty(MINOR_VERSION, &found.minor) != CUBLAS_STATUS_SUCCESS)
-    found = {};
-  check_version(library.name(), found, {CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR});
   return functions;
 }
 
 const CublasLt& cublaslt() {
-  static const CublasLt functions = load_cublaslt(DynamicLibrary(cublaslt_name()));
+  static const CublasLt functions = load_cublaslt(cublaslt_file());
   return functions;
+}
+
+const DynamicLibrary& cublaslt_file() {
+  static const DynamicLibrary library(cublaslt_name());
+  return library;
 }
 
 std::string cublaslt_version() {

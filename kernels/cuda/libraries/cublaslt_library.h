@@ -39,11 +39,13 @@ struct CublasLt {
 
 LibraryName cublaslt_name();
 
-/// Finds every function of `library` and checks its version. Throws EnvironmentError.
+/// Finds every function of `library`. Throws EnvironmentError.
 CublasLt load_cublaslt(const DynamicLibrary& library);
 
 /// cuBLASLt, opened by the first call. Throws EnvironmentError where that fails, at every call.
 const CublasLt& cublaslt();
+/// Its file, opened by the first call of either. Throws as cublaslt().
+const DynamicLibrary& cublaslt_file();
 
 /// "13.1.0"
 std::string cublaslt_version();

@@ -5,6 +5,8 @@
 #include <map>
 
 #include "core/base/error.h"
+#include "kernels/cuda/libraries/cublaslt_library.h"
+#include "kernels/cuda/libraries/package_names.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -21,17 +23,23 @@ std::string hint_for(cudnnStatus_t status) {
   }
 }
 
-/// cuDNN looks for it where the dynamic linker does, but finds one that is open already.
-std::string open_compiler() {
-  const int major = CUDART_VERSION / 1000;
-  try {
-    DynamicLibrary library({.file = fmt::format("libnvrtc.so.{}", major),
-                            .version = fmt::format("CUDA {}", major),
-                            .how_to_install = fmt::format("install NVRTC of CUDA {}", major)});
-    return {};
-  } catch (const EnvironmentError& error) {
-    return error.what();
-  }
+constexpr int kCudaMajor = CUDART_VERSION / 1000, kCudaMinor = CUDART_VERSION % 1000 / 10;
+
+std::string refuse_cudnn(void* library) {
+  auto* const ask = function_of<decltype(cudnnGetProperty)>(library, "cudnnGetProperty");
+  auto* const ask_cuda =
+      function_of<decltype(cudnnGetCudartVersion)>(library, "cudnnGetCudartVersion");
+  if (ask == nullptr || ask_cuda == nullptr) return "is no cuDNN: it lacks cudnnGetProperty";
+  LibraryVersion found;
+  if (ask(MAJOR_VERSION, &found.major) != CUDNN_STATUS_SUCCESS ||
+      ask(MINOR_VERSION, &found.minor) != CUDNN_STATUS_SUCCESS)
+    found = {};
+  const std::string why = why_unfit(found, {CUDNN_MAJOR, CUDNN_MINOR});
+  if (!why.empty()) return why;
+  const int cuda = int(ask_cuda() / 1000);
+  return cuda == kCudaMajor
+             ? std::string()
+             : fmt::format("is made for CUDA {}, and for CUDA {} is wanted", cuda, kCudaMajor);
 }
 
 int version_part(const Cudnn& library, libraryPropertyType part) {
@@ -45,8 +53,11 @@ int version_part(const Cudnn& library, libraryPropertyType part) {
 LibraryName cudnn_name() {
   return {.file = fmt::format("libcudnn.so.{}", CUDNN_MAJOR),
           .version = fmt::format("{}.{}.{}", CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL),
-          .how_to_install =
-              fmt::format("install cuDNN {} for CUDA {}", CUDNN_MAJOR, CUDART_VERSION / 1000)};
+          .how_to_install = how_to_install("cudnn",
+                                           kCudaMajor,
+                                           fmt::format("{}.{}", CUDNN_MAJOR, CUDNN_MINOR),
+                                           fmt::format("cudnn9-cuda-{}", kCudaMajor)),
+          .refuse = refuse_cudnn};
 }
 
 Cudnn load_cudnn(const DynamicLibrary& library) {
@@ -54,31 +65,43 @@ Cudnn load_cudnn(const DynamicLibrary& library) {
 #define LOCKSTEP_FIND(name) library.find(functions.name, #name);
   LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_FIND)
 #undef LOCKSTEP_FIND
-  LibraryVersion found;
-  if (functions.cudnnGetProperty(MAJOR_VERSION, &found.major) != CUDNN_STATUS_SUCCESS ||
-      functions.cudnnGetProperty(MINOR_VERSION, &found.minor) != CUDNN_STATUS_SUCCESS)
-    found = {};
-  check_version(library.name(), found, {CUDNN_MAJOR, CUDNN_MINOR});
-  const int cuda = int(functions.cudnnGetCudartVersion() / 1000);
-  if (cuda != CUDART_VERSION / 1000)
-    throw EnvironmentError(fmt::format("{} is made for CUDA {}, but this program for CUDA {}",
-                                       library.name().file,
-                                       cuda,
-                                       CUDART_VERSION / 1000),
-                           library.name().how_to_install);
   return functions;
 }
 
-const std::string& why_no_compiler() {
-  static const std::string why = open_compiler();
-  return why;
+LibraryName nvrtc_name() {
+  return {
+      .file = fmt::format("libnvrtc.so.{}", kCudaMajor),
+      .version = fmt::format("CUDA {}", kCudaMajor),
+      .how_to_install = how_to_install(
+          "cuda-nvrtc", kCudaMajor, "", fmt::format("cuda-nvrtc-{}-{}", kCudaMajor, kCudaMinor))};
+}
+
+const Compiler& compiler() {
+  static const Compiler found = [] {
+    Compiler result;
+    try {
+      result.file = DynamicLibrary(nvrtc_name()).path();
+    } catch (const EnvironmentError& error) {
+      result.why_none = error.what();
+      result.hint = error.hint();
+    }
+    return result;
+  }();
+  return found;
+}
+
+const DynamicLibrary& cudnn_file() {
+  static const DynamicLibrary library = [] {
+    // cuDNN looks for both where the dynamic linker does, but finds what is open already.
+    compiler();
+    cublaslt_file();
+    return DynamicLibrary(cudnn_name());
+  }();
+  return library;
 }
 
 const Cudnn& cudnn() {
-  static const Cudnn functions = [] {
-    why_no_compiler();
-    return load_cudnn(DynamicLibrary(cudnn_name()));
-  }();
+  static const Cudnn functions = load_cudnn(cudnn_file());
   return functions;
 }
 
@@ -97,7 +120,7 @@ std::string words_of(cudnnStatus_t status) {
       "{}{}{}", cudnn().cudnnGetErrorString(status), details[0] ? ", " : "", details.data());
   const bool wants_compiler = status == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED ||
                               status == CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING;
-  if (wants_compiler && !why_no_compiler().empty()) words += "; " + why_no_compiler();
+  if (wants_compiler && !compiler().why_none.empty()) words += "; " + compiler().why_none;
   return words;
 }
 

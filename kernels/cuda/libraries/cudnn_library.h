@@ -35,19 +35,26 @@ struct Cudnn {
 
 LibraryName cudnn_name();
 
-/// Finds every function of `library` and checks its version and the CUDA version it is made for.
-/// Throws EnvironmentError.
+/// Finds every function of `library`. Throws EnvironmentError.
 Cudnn load_cudnn(const DynamicLibrary& library);
 
 /// cuDNN, opened by the first call. Throws EnvironmentError where that fails, at every call.
 const Cudnn& cudnn();
+/// Its file, opened by the first call of either. Throws as cudnn().
+const DynamicLibrary& cudnn_file();
 
 /// "9.19.0"
 std::string cudnn_version();
 
-/// Why kernels that cuDNN compiles while the program runs cannot be had: NVRTC is not installed,
-/// which cudnn() opens for it. Empty where it is there.
-const std::string& why_no_compiler();
+/// NVRTC, by which cuDNN compiles some kernels while the program runs, and which cudnn() opens for
+/// it.
+struct Compiler {
+  std::string file;      ///< empty: not found
+  std::string why_none;  ///< why not
+  std::string hint;      ///< what to do then
+};
+const Compiler& compiler();
+LibraryName nvrtc_name();
 
 /// "CUDNN_STATUS_NOT_SUPPORTED, ...", with the reason that cuDNN gave last.
 std::string words_of(cudnnStatus_t status);

@@ -14,6 +14,8 @@
 #include "core/base/error.h"
 #include "kernels/cuda/activity_join.h"
 #include "kernels/cuda/device_tools.h"
+#include "kernels/cuda/libraries/cuda_versions.h"
+#include "kernels/cuda/libraries/package_names.h"
 
 #define LOCKSTEP_CUPTI_FUNCTIONS(FUNCTION)         \
   FUNCTION(cuptiActivityDisable)                   \
@@ -55,13 +57,20 @@ Cupti load_cupti(const DynamicLibrary& library) {
 #define LOCKSTEP_FIND(name) library.find(functions.name, #name);
   LOCKSTEP_CUPTI_FUNCTIONS(LOCKSTEP_FIND)
 #undef LOCKSTEP_FIND
-  std::uint32_t found = 0;
-  if (functions.cuptiGetVersion(&found) != CUPTI_SUCCESS) found = 0;
-  const auto version = [](int number) {
-    return LibraryVersion{number / 10000, number / 100 % 100};
-  };
-  check_version(library.name(), version(int(found)), version(CUPTI_API_VERSION));
   return functions;
+}
+
+std::string refuse_cupti(void* library) {
+  auto* const ask = function_of<decltype(cuptiGetVersion)>(library, "cuptiGetVersion");
+  std::uint32_t found = 0;
+  if (ask == nullptr) return "is no CUPTI: it lacks cuptiGetVersion";
+  if (ask(&found) != CUPTI_SUCCESS) found = 0;
+  constexpr std::uint32_t kBuilt = CUPTI_API_VERSION;
+  if (cupti_cuda_major(found) == cupti_cuda_major(kBuilt) && found >= kBuilt) return {};
+  return fmt::format("is version {}, and {} or later of CUDA {} is wanted",
+                     cupti_version_text(found),
+                     cupti_version_text(kBuilt),
+                     cupti_cuda_major(kBuilt));
 }
 
 std::string hint_for(CUptiResult status) {
@@ -191,17 +200,17 @@ void Session::read(const CUpti_Activity& record) {
       break;
     }
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-      const auto& kernel = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
+      const auto& kernel = reinterpret_cast<const CuptiKernel&>(record);
       take(kernel, kernel.name != nullptr ? kernel.name : "kernel");
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
-      const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
+      const auto& copy = reinterpret_cast<const CuptiCopy&>(record);
       take(copy, copy_name(copy.copyKind));
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET:
-      take(reinterpret_cast<const CUpti_ActivityMemset4&>(record), "fill");
+      take(reinterpret_cast<const CuptiFill&>(record), "fill");
       break;
     default:
       break;
@@ -320,15 +329,21 @@ class CuptiTracer final : public DeviceTracer {
 }  // namespace
 
 LibraryName cupti_name() {
-  return {.file = fmt::format("libcupti.so.{}", CUPTI_API_VERSION / 10000),
-          .version = fmt::format("{}.{}", CUPTI_API_VERSION / 10000, CUPTI_API_VERSION / 100 % 100),
-          .how_to_install =
-              fmt::format("install CUPTI of the CUDA toolkit {}", CUPTI_API_VERSION / 10000)};
+  constexpr int kMajor = CUDA_VERSION / 1000, kMinor = CUDA_VERSION % 1000 / 10;
+  return {.file = fmt::format("libcupti.so.{}", kMajor),
+          .version = cupti_version_text(CUPTI_API_VERSION),
+          .how_to_install = how_to_install(
+              "cuda-cupti", kMajor, "", fmt::format("cuda-cupti-{}-{}", kMajor, kMinor)),
+          .refuse = refuse_cupti};
 }
 
 std::unique_ptr<DeviceTracer> make_cupti_tracer(const LibraryName& name, NamedStreams streams) {
   return std::make_unique<CuptiTracer>(session_of(name), std::move(streams));
 }
+
+bool has_tracer() { return true; }
+
+std::string tracer_file() { return DynamicLibrary(cupti_name()).path(); }
 
 std::unique_ptr<DeviceTracer> make_tracer(NamedStreams streams) {
   return make_cupti_tracer(cupti_name(), std::move(streams));

@@ -20,7 +20,8 @@ std::optional<std::uint64_t> free_without_context(int ordinal) {
   char address[32] = {};
   if (cudaDeviceGetPCIBusId(address, sizeof address, ordinal) != cudaSuccess) return std::nullopt;
   try {
-    const DynamicLibrary library({"libnvidia-ml.so.1", "NVML", "install the NVIDIA driver"});
+    // The driver's own, which is where the dynamic linker looks or nowhere.
+    const DynamicLibrary library({"libnvidia-ml.so.1", "NVML", "install the NVIDIA driver"}, {});
     int (*start)() = nullptr;
     int (*stop)() = nullptr;
     int (*find)(const char*, void**) = nullptr;

@@ -14,10 +14,13 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Backend&, co
   throw EnvironmentError(
       "NCCL: not built into this program, as the build found no nccl.h, or no CUDA backend to go "
       "with it",
-      "install NCCL 2.26 or later for the CUDA toolkit that this is built with (libnccl-dev), or "
-      "say where its header is with -DNCCL_INCLUDE_DIR=FOLDER, and build again");
+      "install NCCL 2.26 or later for the CUDA toolkit that this is built with (pip install "
+      "nvidia-nccl-cu13, or apt-get install libnccl-dev; docs/gpu.md says where it is looked for), "
+      "and build again");
 }
 
 std::string nccl_version() { return {}; }
+
+std::string nccl_file() { return {}; }
 
 }  // namespace lockstep

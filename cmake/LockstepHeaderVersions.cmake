@@ -1,0 +1,12 @@
+# lockstep_defined(OUT HEADER NAME): the value of a header's #define, without quotes; empty where there is none.
+function(lockstep_defined out header name)
+  set(value "")
+  if(EXISTS ${header})
+    file(STRINGS ${header} lines REGEX "^[ \t]*#[ \t]*define[ \t]+${name}[ \t]")
+    if(lines)
+      list(GET lines 0 line)
+      string(REGEX REPLACE "^[ \t]*#[ \t]*define[ \t]+${name}[ \t]+\"?([^ \t\"]*).*" "\\1" value "${line}")
+    endif()
+  endif()
+  set(${out} "${value}" PARENT_SCOPE)
+endfunction()

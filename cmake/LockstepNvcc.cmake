@@ -1,0 +1,25 @@
+# lockstep_explain_nvcc(OUT): lines that say why no nvcc works: which one was tried, what it said, what to do.
+function(lockstep_explain_nvcc out)
+  set(remedy "  install the CUDA toolkit ${LOCKSTEP_OLDEST_CUDA} or later (apt-get install cuda-toolkit of NVIDIA's repository), or name its nvcc: -DCMAKE_CUDA_COMPILER=...\n")
+  set(nvcc "$ENV{CUDACXX}")
+  if(NOT nvcc)
+    find_program(nvcc nvcc NO_CACHE PATHS /usr/local/cuda/bin)
+  endif()
+  if(NOT nvcc)
+    set(${out} "  nvcc is neither on PATH nor in /usr/local/cuda/bin nor in CUDACXX\n${remedy}" PARENT_SCOPE)
+    return()
+  endif()
+  # Into one folder of the build, whatever nvcc is: it may not even start.
+  set(work ${CMAKE_BINARY_DIR}/CMakeFiles/lockstep_nvcc)
+  file(WRITE ${work}/empty.cu "int main() { return 0; }\n")
+  execute_process(COMMAND ${nvcc} -c ${work}/empty.cu -o ${work}/empty.o WORKING_DIRECTORY ${work}
+    RESULT_VARIABLE result OUTPUT_VARIABLE text ERROR_VARIABLE text TIMEOUT 120)
+  string(STRIP "${text}" text)
+  string(SUBSTRING "${text}" 0 800 text)
+  string(REPLACE "\n" "\n      " text "${text}")
+  if(result EQUAL 0)
+    set(text "it compiles an empty program, but does not link one: its folder of libraries lacks libcudart_static.a or libcudadevrt.a")
+  endif()
+  set(${out} "  ${nvcc} does not work (${result}): ${text}\n${remedy}  where it refuses ${CMAKE_CXX_COMPILER} ${CMAKE_CXX_COMPILER_VERSION}, name an older compiler: -DCMAKE_CUDA_HOST_COMPILER=...\n"
+    PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that every compiled CUDA kernel can be launched: registers times threads fit a multiprocessor.
+
+    python3 tests/registers/kernel_registers.py FILE... [--list]
+
+FILE is an object, archive or program with kernels in it. A kernel may be launched with as many threads a block as
+its __launch_bounds__ say, or with 1,024 where it has none. A multiprocessor has 65,536 registers, dealt to warps in
+units of 256, and 48 KiB of shared memory that a kernel may have without asking. Prints one line for each kernel and
+architecture that cannot be launched; exit code 1 where there is one, 2 where a file holds no kernel at all.
+
+Machine code lies in such files as ELF files of NVIDIA's (machine 190), uncompressed unless nvcc is told otherwise.
+"""
+import argparse
+import pathlib
+import struct
+import sys
+
+REGISTERS = 65536      # of a multiprocessor, of all kinds of GPU that Lockstep runs on
+MOST_THREADS = 1024    # of a block
+SHARED_BYTES = 48 << 10
+WARP = 32
+UNIT = 256             # registers are dealt to a warp in units of so many
+EM_CUDA = 190
+MAX_THREADS, REGISTER_COUNT, REQUIRED_THREADS = 0x05, 0x2F, 0x10  # attributes of .nv.info
+
+
+class Cubin:
+    """One ELF file of machine code within `data`, from `start` on."""
+
+    def __init__(self, data, start):
+        self.data = memoryview(data)[start:]
+        (table,) = struct.unpack_from("<Q", self.data, 0x28)
+        flags, = struct.unpack_from("<I", self.data, 0x30)
+        entry, count, names = struct.unpack_from("<HHH", self.data, 0x3A)
+        # The architecture moved with the version of the format that CUDA 13 writes.
+        self.architecture = (flags >> 8) & 0xFF if self.data[8] >= 8 else flags & 0xFF
+        rows = [struct.unpack_from("<IIQQQQIIQQ", self.data, table + i * entry) for i in range(count)]
+        texts = self.body(rows[names])
+        self.sections = [(texts[row[0]:texts.index(b"\0", row[0])].decode(), row) for row in rows]
+
+    def body(self, row):
+        return bytes(self.data[row[4]:row[4] + row[5]])
+
+    def attributes(self, row):
+        """The attributes of a section .nv.info as (number, bytes)."""
+        body, at = self.body(row), 0
+        while at + 4 <= len(body):
+            form, number, size = struct.unpack_from("<BBH", body, at)
+            value = body[at + 4:at + 4 + size] if form == 4 else body[at + 2:at + 4]
+            at += 4 + (size if form == 4 else 0)
+            yield number, value
+
+    def symbols(self):
+        """Names by their index."""
+        by_name = dict(self.sections)
+        table, texts = self.body(by_name[".symtab"]), self.body(by_name[".strtab"])
+        names = [struct.unpack_from("<I", table, at)[0] for at in range(0, len(table), 24)]
+        return [texts[name:texts.index(b"\0", name)].decode() for name in names]
+
+    def kernels(self):
+        """(name, registers a thread, threads a block or None, bytes of static shared memory) of each."""
+        by_name = dict(self.sections)
+        registers = {}
+        symbols = self.symbols()
+        for number, value in self.attributes(by_name[".nv.info"]):
+            if number == REGISTER_COUNT:
+                symbol, count = struct.unpack("<II", value)
+                registers[symbols[symbol]] = count
+        for section, row in self.sections:
+            if not section.startswith(".nv.info."):
+                continue
+            name, threads = section[len(".nv.info."):], None
+            if ".text." + name not in by_name or name not in registers:
+                continue
+            for number, value in self.attributes(row):
+                if number in (MAX_THREADS, REQUIRED_THREADS):
+                    x, y, z = struct.unpack("<III", value)
+                    threads = x * y * z
+            shared = by_name.get(".nv.shared." + name)
+            yield name, registers[name], threads, shared[5] if shared else 0
+
+
+def cubins(data):
+    start = data.find(b"\x7fELF")
+    while start >= 0:
+        if len(data) >= start + 64 and struct.unpack_from("<H", data, start + 18)[0] == EM_CUDA:
+            yield Cubin(data, start)
+        start = data.find(b"\x7fELF", start + 4)
+
+
+def problem(registers, threads, shared):
+    """Why such a kernel cannot be launched; None where it can."""
+    most = threads or MOST_THREADS
+    warps = -(-most // WARP)
+    used = warps * -(-registers * WARP // UNIT) * UNIT
+    if most > MOST_THREADS:
+        return f"launch bounds of {most} threads, and {MOST_THREADS} is the most of a block"
+    if used > REGISTERS:
+        kind = "launch bounds of" if threads else "no launch bounds, so up to"
+        return f"{registers} registers and {kind} {most} threads take {used} of {REGISTERS} registers"
+    if shared > SHARED_BYTES:
+        return f"{shared} bytes of static shared memory, and {SHARED_BYTES} may be had"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="+", type=pathlib.Path)
+    parser.add_argument("--list", action="store_true", help="print every kernel")
+    options = parser.parse_args()
+    code = count = 0
+    for file in options.files:
+        found = {}
+        for cubin in cubins(file.read_bytes()):
+            for kernel in cubin.kernels():
+                found[(kernel[0], cubin.architecture)] = kernel[1:]
+        if not found:
+            print(f"{file}: no kernels are found in it", file=sys.stderr)
+            return 2
+        count += len(found)
+        for (name, architecture), (registers, threads, shared) in sorted(found.items()):
+            why = problem(registers, threads, shared)
+            if why:
+                print(f"{file}: {name} for sm_{architecture}: {why}")
+                code = 1
+            elif options.list:
+                print(f"{name} sm_{architecture} registers={registers} threads={threads or '-'} shared={shared}")
+    if code == 0:
+        print(f"{count} kernels can be launched")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
