@@ -48,7 +48,7 @@ if(LOCKSTEP_HAS_CUDA)
     libcount_calls.so=count_calls)
 endif()
 
-if(TARGET lockstep_kernels_cuda_emulated)
+if(TARGET lockstep_kernels_cuda_emulated AND NOT LOCKSTEP_SANITIZE)
   # The emulated device stands ahead of what the launcher would take.
   add_executable(lockstep_emulated ${PROJECT_SOURCE_DIR}/launcher/main.cpp)
   target_link_libraries(lockstep_emulated PRIVATE
@@ -64,5 +64,21 @@ if(TARGET lockstep_kernels_cuda_emulated)
   endif()
   lockstep_kit(gpu_kit_emulated lockstep=lockstep_emulated cuda_ops_test=cuda_ops_test_emulated
     agreement_test=agreement_test_emulated operator_rates=operator_rates_emulated
-    nccl_probe=nccl_probe_emulated)
+    nccl_probe=nccl_probe_emulated libfake_nccl.so=fake_nccl)
+endif()
+
+# run.sh and run_tests.py, without a GPU.
+function(lockstep_kit_test name timeout)
+  add_test(NAME gpu.Kit${name}
+    COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/gpu/kit_test.py ${name} ${ARGN})
+  set_tests_properties(gpu.Kit${name} PROPERTIES LABELS cpu TIMEOUT ${timeout})
+endfunction()
+lockstep_kit_test(NoGpu 60)
+lockstep_kit_test(Stages 180)
+lockstep_kit_test(Tests 120)
+if(TARGET nccl_probe_emulated)
+  lockstep_kit_test(Probe 180 $<TARGET_FILE:nccl_probe_emulated>)
+endif()
+if(TARGET lockstep_emulated)
+  lockstep_kit_test(Emulated 900 ${PROJECT_BINARY_DIR})
 endif()

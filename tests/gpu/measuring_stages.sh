@@ -12,11 +12,11 @@ find_library() {
 
 # Counts calls with a library of our own, as Nsight Systems may not be there.
 stage_one_launch() {
-  local lockstep counter cupti
-  lockstep=$(program lockstep) || return
+  local folder counter cupti
+  folder=$(lockstep_alone) || return
   counter=$(program libcount_calls.so) || return
   cupti=$(find_library libcupti.so.13)
-  with_libraries "$GPU_KIT_PYTHON" -B tests/gpu/one_launch.py "$lockstep" "$counter" ${cupti:+--cupti "$cupti"}
+  "$GPU_KIT_PYTHON" -B tests/gpu/one_launch.py "$folder/lockstep" "$counter" ${cupti:+--cupti "$cupti"}
 }
 
 stage_rates() {
@@ -35,32 +35,25 @@ stage_torch_rates() {
   "$GPU_KIT_PYTHON" -B tests/gpu/torch_rates.py "$work/rates.json" --json "$work/torch-rates.json"
 }
 
-# lockstep_folder: one in which `lockstep` is the program, as scripts of tests/benchmarks expect.
-lockstep_folder() {
-  local lockstep
-  lockstep=$(program lockstep) || return
-  dirname "$lockstep"
-}
-
 stage_exchange_cost() {
   local build flags=(--pairs 5 --ranks 1,2)
-  build=$(lockstep_folder) || return
+  build=$(lockstep_alone) || return
   if ! $GPU_KIT_MPI; then flags=(--pairs 5 --ranks 1); fi
   if $GPU_KIT_QUICK; then flags+=(--pairs 2 --models mlp,convnet); fi
-  with_libraries "$GPU_KIT_PYTHON" -B tests/benchmarks/exchange_cost.py --device cuda --build "$build" "${flags[@]}"
+  "$GPU_KIT_PYTHON" -B tests/benchmarks/exchange_cost.py --device cuda --build "$build" "${flags[@]}"
 }
 
 # stage_compare CASE: training against PyTorch. What runs both prints the tables; what goes wrong
 # comes last.
 stage_compare() {
   local build code=0 flags=(--repetitions 2) more=()
-  build=$(lockstep_folder) || return
+  build=$(lockstep_alone) || return
   # Minutes each: their own windows are what the medians are of.
   [[ $1 != resnet50 && $1 != gpt2-124m ]] || flags=(--repetitions 1)
   if $GPU_KIT_QUICK; then flags=(--repetitions 1 --modes compiled,graph,compiled-graph --quick); fi
   read -ra more <<<"$GPU_KIT_COMPARE"
   "$GPU_KIT_PYTHON" -B tests/benchmarks/compare_pytorch.py --device cuda --python "$GPU_KIT_PYTHON" \
-    --build "$build" --libraries "$GPU_KIT_LIBRARIES" --cases "$1" "${flags[@]}" "${more[@]}" \
+    --build "$build" --cases "$1" "${flags[@]}" "${more[@]}" \
     2>"$work/compare-$1.err" || code=$?
   [[ ! -s $work/compare-$1.err ]] || sed 's/^/    /' "$work/compare-$1.err"
   return $code

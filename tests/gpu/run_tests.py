@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a GoogleTest program once, and its tests to the end even where one hangs or crashes.
 
-  run_tests.py [--filter F] [--test-seconds N] [--start-seconds N] [--under COMMAND] PROGRAM
+  run_tests.py [--filter F] [--test-seconds N] [--start-seconds N] [--libraries PATH] [--under COMMAND] PROGRAM
 
 On a GPU a start costs seconds, as all kernels are loaded, so that all tests share one process. A
 test that takes longer than --test-seconds is ended, a test in which the process dies is named, and
 a new process runs the tests behind it; so it does behind a failure after which the GPU's context is
-of no more use. --start-seconds limits the time to the first test. COMMAND stands before the
+of no more use. --start-seconds limits the time to the first test. PATH is the
+program's LD_LIBRARY_PATH, which Python keeps without. COMMAND stands before the
 program, as `compute-sanitizer --tool memcheck --error-exitcode 99`. Prints what the program prints
 and, last, a line "result: ...". Exit code 1 where any test failed, was skipped or was not reached.
 Asked to end (SIGTERM), it ends the program and says how far it came.
@@ -49,9 +50,13 @@ def end(process):
     process.wait()
 
 
-def start(command):
+def environment(options):
+    return {**os.environ, **({"LD_LIBRARY_PATH": options.libraries} if options.libraries else {})}
+
+
+def start(command, options):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            errors="replace", start_new_session=True)
+                            errors="replace", start_new_session=True, env=environment(options))
 
 
 def lines_of(process):
@@ -67,11 +72,11 @@ def lines_of(process):
     return lines
 
 
-def names_of(program, wanted):
-    listed = subprocess.run([program, "--gtest_list_tests", f"--gtest_filter={wanted}"],
-                            capture_output=True, text=True, timeout=120, check=False)
+def names_of(options):
+    listed = subprocess.run([options.program, "--gtest_list_tests", f"--gtest_filter={options.filter}"],
+                            capture_output=True, text=True, timeout=120, check=False, env=environment(options))
     if listed.returncode != 0:
-        sys.exit(f"run_tests: {program} lists no tests (exit code {listed.returncode}):\n"
+        sys.exit(f"run_tests: {options.program} lists no tests (exit code {listed.returncode}):\n"
                  f"{listed.stdout[-1000:]}{listed.stderr[-1000:]}")
     names, suite = [], ""
     for line in listed.stdout.splitlines():
@@ -100,7 +105,7 @@ class Run:
         before, left = len(self.outcomes), self.left()
         command = [*shlex.split(self.options.under), self.options.program,
                    "--gtest_filter=" + (":".join(left) if before else self.options.filter)]
-        self.process = start(command)
+        self.process = start(command, self.options)
         code, test, broken = self.follow(lines_of(self.process))
         if test is not None and code is not None:
             self.outcomes[test] = f"crashed ({describe(code)})"
@@ -161,11 +166,12 @@ def main():
     parser.add_argument("--filter", default="*")
     parser.add_argument("--test-seconds", type=float, default=120)
     parser.add_argument("--start-seconds", type=float, default=120)
+    parser.add_argument("--libraries", default="")
     parser.add_argument("--under", default="")
     parser.add_argument("program")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, asked)
-    names = names_of(options.program, options.filter)
+    names = names_of(options)
     if not names:
         sys.exit(f"run_tests: no test of {options.program} has a name as {options.filter}")
     run, note = Run(options, names), ""

@@ -72,7 +72,18 @@ stage_build() { cmake --build "$GPU_KIT_BUILD" --target gpu_kit; }
 run_tests() {
   local file
   file=$(program "${!#}") || return
-  with_libraries "$GPU_KIT_PYTHON" -B tests/gpu/run_tests.py "${@:1:$#-1}" "$file"
+  "$GPU_KIT_PYTHON" -B tests/gpu/run_tests.py --libraries "$GPU_KIT_LIBRARIES" "${@:1:$#-1}" "$file"
+}
+
+# lockstep_alone: prints a folder with a program `lockstep`, which has the libraries of the kit, for
+# scripts in Python, which themselves must not have them.
+lockstep_alone() {
+  local lockstep folder=$work/programs
+  lockstep=$(program lockstep) || return
+  mkdir -p "$folder"
+  printf '#!/bin/sh\nLD_LIBRARY_PATH=%q exec %q "$@"\n' "$GPU_KIT_LIBRARIES" "$lockstep" >"$folder/lockstep"
+  chmod +x "$folder/lockstep"
+  echo "$folder"
 }
 
 # fresh_seed: operator tests draw other inputs than the last time.

@@ -165,7 +165,7 @@ END
 
 # What the device holds against the plan, and what CUDA graphs add to it.
 stage_memory() {
-  local lockstep
-  lockstep=$(program lockstep) || return
-  with_libraries "$GPU_KIT_PYTHON" -B tests/gpu/memory_use.py "$lockstep" "$work/memory"
+  local folder
+  folder=$(lockstep_alone) || return
+  "$GPU_KIT_PYTHON" -B tests/gpu/memory_use.py "$folder/lockstep" "$work/memory"
 }
