@@ -4,7 +4,7 @@
 
   kit_test.py NoGpu|Stages|Tests
   kit_test.py Probe NCCL_PROBE
-  kit_test.py Emulated BUILD
+  kit_test.py Emulated|Bundle BUILD
 """
 import os
 import pathlib
@@ -134,7 +134,6 @@ class Stages(KitCase):
             self.assertIn("result: 1 of 3", logs.extractfile("logs/hangs.log").read().decode())
 
     def test_ends_within_its_seconds(self):
-        begin = time.monotonic()
         run = self.run_kit(*self.stages, "--seconds", "17", "--only", "good,looks,late,fails")
         self.assertEqual(run.returncode, 1)
         self.assertEqual(self.rows()["late"][0], "not run")
@@ -251,6 +250,41 @@ class Emulated(KitCase):
         self.assertEqual(rows["graph-bits"][1], "the same bits with and without graphs: 6 of 6")
         if "nccl-probe" in stages:
             self.assertEqual(rows["nccl-probe"][1], "9 of 9 steps")
+
+
+class Bundle(KitCase):
+    """An unpacked archive, of programs with the emulated device."""
+
+    def run_bundle(self, *options):
+        run = subprocess.run([str(self.kit / "run.sh"), "--out", str(self.out), *options], capture_output=True,
+                             text=True, timeout=500, check=False, cwd="/",
+                             env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"})
+        return run
+
+    def test_runs_from_where_it_is_unpacked(self):
+        made = subprocess.run(["bash", str(HERE / "bundle.sh"), "--no-build", "--emulated", "--build", ARGUMENTS[0],
+                               "--out", str(self.folder)], capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        archive, = self.folder.glob("lockstep-gpu-*-emulated.tar.gz")
+        self.assertLess(archive.stat().st_size, 60 * 2 ** 20)
+        with tarfile.open(archive) as packed:
+            packed.extractall(self.folder)
+        self.kit = self.folder / "lockstep-gpu"
+        run = self.run_bundle("--only", "attention")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertEqual(self.rows(), {"attention": ("passed", "4 of 4 tests passed")})
+        self.assertIn("kit: bundle, commit ", (self.out / "RESULTS.md").read_text())
+        self.assertIn("libraries that programs lack: none", run.stdout)
+        # It neither builds nor asks for what only a checkout has.
+        names = [line.split()[0] for line in (self.kit / "programs.txt").read_text().splitlines()]
+        self.assertIn("cuda_ops_test", names)
+        # The same archive for a GPU, where none answers.
+        executable(self.folder / "bin/nvidia-smi", NO_GPU)
+        facts = self.kit / "kit.txt"
+        facts.write_text(facts.read_text().replace("device emulated", "device gpu"))
+        run = self.run_bundle()
+        self.assertEqual(run.returncode, 3, run.stderr)
+        self.assertIn("no GPU answers here", run.stderr)
 
 
 if __name__ == "__main__":

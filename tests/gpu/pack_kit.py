@@ -33,7 +33,8 @@ exec bash "$(dirname "$(readlink -f "$0")")/tests/gpu/run.sh" "$@"
 # Of Open MPI 4: what is relative to its prefix. PMIx has other names for it from version to version.
 MPI_ENVIRONMENT = """# Sourced with the folder as argument: Open MPI, moved there.
 export OPAL_PREFIX=$1 PMIX_PREFIX=$1/pmix PMIX_INSTALL_PREFIX=$1/pmix
-export PATH=$1/bin:$PATH OMPI_MCA_btl=self,vader,tcp OMPI_MCA_pml=ob1 OMPI_MCA_mtl=^ofi,psm,psm2
+export PATH=$1/bin:$PATH OMPI_MCA_plm=isolated OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,tcp
+export PMIX_MCA_pcompress_base_silence_warning=1
 """
 # Of networks and debuggers that one machine does not need.
 NO_PLUGIN = re.compile(r"_(ofi|ucx|psm2?|usnic|openib|libnl|ucc|hcoll|monitoring|memkind|lustre|gpfs|cuda)\b")

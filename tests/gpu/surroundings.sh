@@ -106,14 +106,18 @@ find_mpi() {
   local packed=$GPU_KIT_ROOT/mpi stand_in=$GPU_KIT_ROOT/lib/lockstep/without_mpi
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   GPU_KIT_MPI=false
-  if ! command -v mpirun >/dev/null && [[ -e $packed/environment.sh ]]; then
+  # A bundle's programs were built with its own.
+  if [[ -e $packed/environment.sh ]]; then
     # shellcheck source=/dev/null
     source "$packed/environment.sh" "$packed"
-    GPU_KIT_LIBRARIES=$packed/lib:$GPU_KIT_LIBRARIES
+    GPU_KIT_LIBRARIES=$packed/lib${GPU_KIT_LIBRARIES:+:$GPU_KIT_LIBRARIES}
   fi
   if command -v mpirun >/dev/null; then GPU_KIT_MPI=true; fi
   # Programs that need MPI's library start without it on one rank.
-  if ! $GPU_KIT_MPI && [[ -d $stand_in ]]; then GPU_KIT_LIBRARIES=$stand_in:$GPU_KIT_LIBRARIES; fi
+  if [[ -d $stand_in ]]; then
+    GPU_KIT_MPI=false
+    GPU_KIT_LIBRARIES=$stand_in${GPU_KIT_LIBRARIES:+:$GPU_KIT_LIBRARIES}
+  fi
   export GPU_KIT_MPI GPU_KIT_LIBRARIES
 }
 
@@ -139,7 +143,7 @@ describe_surroundings() {
   echo "system: $(sed -n 's/^PRETTY_NAME=//p' /etc/os-release), $(uname -sr), $(nproc) cores"
   echo "kit: $GPU_KIT_KIND, commit $GPU_KIT_COMMIT"
   echo "python: $GPU_KIT_PYTHON, $("$GPU_KIT_PYTHON" --version 2>&1)"
-  for library in libcudart.so.13 libcublasLt.so.13 libcudnn.so.9 libnccl.so.2 libnvrtc.so.13 libcupti.so.13; do
+  for library in libcublasLt.so.13 libcudnn.so.9 libnccl.so.2 libnvrtc.so.13 libcupti.so.13; do
     found=''
     for folder in ${GPU_KIT_LIBRARIES//:/ }; do
       if [[ -z $found && -e $folder/$library ]]; then found=$folder; fi

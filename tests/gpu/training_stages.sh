@@ -9,7 +9,7 @@ train() {
   if $small; then sizes=(--steps 3 --global-batch 8 --micro-batch 2); fi
   shift
   rm -rf "$out"
-  with_libraries timeout 200 "$lockstep" train --out "$out" --eval-every 0 --log-every 0 \
+  with_libraries timeout --foreground 200 "$lockstep" train --out "$out" --eval-every 0 --log-every 0 \
     --checkpoint-every 0 --device cuda "${sizes[@]}" "$@"
 }
 
