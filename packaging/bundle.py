@@ -80,9 +80,10 @@ def copy_licenses(libraries, folder):
     return unknown
 
 
-def make_without_mpi(program, mpi, folder):
-    """A library that has all names that the program takes of MPI; any call but whether MPI runs ends the process."""
-    rows = re.findall(r" U (\S+)", output_of("nm", "--dynamic", "--undefined-only", program))
+def make_without_mpi(programs, mpi, folder):
+    """A library that has all names that the programs take of MPI; any call but whether MPI runs ends the process."""
+    rows = [row for program in programs
+            for row in re.findall(r" U (\S+)", output_of("nm", "--dynamic", "--undefined-only", program))]
     names = sorted({row.split("@")[0] for row in rows if re.match(r"(P?MPIX?_|ompi_)", row)})
     source = (PACKAGING / "without_mpi.c").read_text()
     for name in names:
@@ -110,7 +111,7 @@ def main(root):
         shutil.copyfile(file, folder / name)
         (folder / name).chmod(0o644)
     if mpi:
-        make_without_mpi(program, mpi, folder / "without_mpi")
+        make_without_mpi([program], mpi, folder / "without_mpi")
     glibc = "{}.{}".format(*newest_glibc([program, *folder.rglob("*.so*")]))
 
     start = (PACKAGING / "start.sh").read_text().replace("@GLIBC@", glibc).replace("@MPI@", mpi)

@@ -8,13 +8,14 @@
 
 #include "core/grad/differentiate.h"
 #include "core/io/safetensors.h"
+#include "tests/agreement/goldens_folder.h"
 #include "tests/agreement/graph_runner.h"
 #include "tests/support/test_backend.h"
 
 namespace lockstep::test {
 
 inline const io::SafetensorsReader& goldens() {
-  static const io::SafetensorsReader reader(LOCKSTEP_GOLDENS "/operators.safetensors");
+  static const io::SafetensorsReader reader(goldens_folder() + "/operators.safetensors");
   return reader;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/io/load_weights.h"
 #include "core/io/safetensors.h"
+#include "tests/agreement/goldens_folder.h"
 #include "tests/agreement/model_run.h"
 #include "tests/reference/formula.h"
 
@@ -60,7 +61,7 @@ std::vector<ModelCase> model_cases() {
 class GoldenModel {
  public:
   explicit GoldenModel(const std::string& name)
-      : file_(std::string(LOCKSTEP_GOLDENS "/") + name + ".safetensors") {}
+      : file_(goldens_folder() + "/" + name + ".safetensors") {}
 
   /// Each of `actual` (step or class) against the golden tensor.
   template <typename T>
@@ -135,7 +136,7 @@ void check_training(const ModelCase& test_case, const std::string& kind) {
 /// statistics, and a linear layer behind flattened images. The tolerance is that of sums of
 /// n = 576 terms, the longest there are.
 TEST(AgreementWeights, PytorchsFileGivesItsLogits) {
-  const std::string folder = LOCKSTEP_GOLDENS "/init/";
+  const std::string folder = goldens_folder() + "/init/";
   const auto golden =
       io::SafetensorsReader(folder + "convnet_logits.safetensors").read<double>("logits");
   Model model({"convnet", {.name = "convnet"}, {1, 12, 12}, 4, 0.1f, 0.1f, 1.0f}, Sgd{});

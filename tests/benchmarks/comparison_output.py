@@ -41,6 +41,9 @@ def processor():
 def commit():
     git = subprocess.run(["git", "-C", str(PROJECT), "rev-parse", "--short", "HEAD"],
                          capture_output=True, text=True)
+    kit = PROJECT / "kit.txt"  # of a bundle, which has no history
+    if git.returncode != 0 and kit.exists():
+        return dict(line.split(" ", 1) for line in kit.read_text().splitlines())["commit"]
     return git.stdout.strip() or "unknown"
 
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a library of matrix products is asked for and may misunderstand: types of biases and of
+// gradients that differ from those of the factors. With factors whose sums are known, in the sizes
+// of GPT-2, to the bit.
+#include <algorithm>
+
+#include "core/ops/linear.h"
+#include "tests/ops/bf16_variant.h"
+#include "tests/ops/cuda_fixture.h"
+#include "tests/ops/op_case.h"
+
+namespace lockstep::test {
+namespace {
+
+class CudaLibraryProducts : public CudaTest {
+ protected:
+  /// `of_device` on a GPU, `emulated` elsewhere, where products are plain loops.
+  std::int64_t size(std::int64_t of_device, std::int64_t emulated) {
+    const bool slow = backend().device_class().find("emulated") != std::string::npos;
+    return slow ? emulated : of_device;
+  }
+  std::vector<HostTensor> run(const OpCase& test_case) {
+    return run_kernel(
+        test_case,
+        [this](const KernelSpec& spec) { return backend().make_kernel(spec); },
+        TestMemory{backend()});
+  }
+  std::string chosen() { return "chosen:\n" + backend().choices(); }
+};
+
+HostTensor bf16_filled(const Shape& shape, float value) {
+  const auto elems = std::size_t(TensorType{shape, DType::f32}.elems());
+  return rounded_to_bf16(f32_tensor(shape, std::vector<float>(elems, value)));
+}
+
+TEST_F(CudaLibraryProducts, ABiasBehindABf16ProductIsReadAsFp32) {
+  const std::int64_t rows = size(1024, 32), in = size(768, 64), out = size(3072, 96);
+  const HostTensor bias = random_f32({out}, 3);
+  for (const auto activation : {ops::Activation::none, ops::Activation::relu}) {
+    const HostTensor y =
+        run({.name = "nothing but the bias",
+             .op = std::make_shared<ops::Linear>(true, activation),
+             .inputs = {bf16_filled({rows, in}, 0), random_f32({out, in}, 2), bias},
+             .parameters = {1, 2}})[0];
+    const std::vector<double> actual = y.to_double(), expected = rounded_to_bf16(bias).to_double();
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      const double b = expected[i % std::size_t(out)];
+      ASSERT_EQ(actual[i], activation == ops::Activation::relu ? std::max(b, 0.0) : b)
+          << "row " << i / std::size_t(out) << ", column " << i % std::size_t(out) << "\n"
+          << chosen();
+    }
+  }
+}
+
+// A sum that bf16 does not hold, of one summand for each row.
+TEST_F(CudaLibraryProducts, GradientsOfBf16AreSummedAndStoredInFp32) {
+  const std::int64_t rows = size(65537, 4097), in = size(768, 32), out = size(768, 32);
+  const auto outputs = run({.name = "ones",
+                            .op = std::make_shared<ops::LinearBwdWeights>(true),
+                            .inputs = {bf16_filled({rows, in}, 1), bf16_filled({rows, out}, 1)}});
+  for (std::size_t output = 0; output < outputs.size(); ++output)
+    for (const double sum : outputs[output].to_double())
+      ASSERT_EQ(sum, double(rows)) << (output == 0 ? "weights\n" : "biases\n") << chosen();
+}
+
+}  // namespace
+}  // namespace lockstep::test
