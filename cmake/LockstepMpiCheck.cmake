@@ -34,3 +34,9 @@ if(headers AND starter AND NOT header_kind STREQUAL starter_kind)
     "update-alternatives --config mpirun); or the headers of ${starter}: -DMPI_CXX_COMPILER=... of its mpicxx; or neither: "
     "-DLOCKSTEP_MPI=OFF (one rank alone)")
 endif()
+
+# Of tests that start more ranks than there are cores: MPICH's mpiexec does so unasked.
+set(LOCKSTEP_MPIEXEC_OPTIONS --oversubscribe)
+if(starter MATCHES "^MPICH")
+  set(LOCKSTEP_MPIEXEC_OPTIONS "")
+endif()
