@@ -20,8 +20,12 @@ void append(Words& words, const Words& more) {
 Words mpirun_words(int ranks, const LaunchSite& site, const std::string& output_folder) {
   Words words{site.mpirun, "-np", std::to_string(ranks)};
   // mpirun hands the folder to a shell on other hosts, and takes what follows a colon for options.
-  // Another one goes without: the logs of the run have what the ranks say of themselves.
-  if (plain_for_shell(output_folder) && output_folder.find_first_of(":,") == std::string::npos) {
+  // Another one goes without: the logs of the run have what the ranks say of themselves. So do
+  // several hosts under Open MPI 5, each of which would make the folder that they share (PMIx calls
+  // what the second finds an error, and its output is lost).
+  const bool shared = site.open_mpi >= 5 && site.hosts.size() > 1;
+  if (!shared && plain_for_shell(output_folder) &&
+      output_folder.find_first_of(":,") == std::string::npos) {
     if (site.open_mpi >= 5)
       append(words, {"--output", "dir=" + output_folder});
     else

@@ -285,11 +285,19 @@ class Supervised(SupervisedTest):
         self.assertEqual([p.name for p in (self.folder / "run").iterdir()], ["notes"])
 
     def make_ssh(self):
-        """Plays ssh to hosts that are this machine, until those that a file `gone` names are gone."""
+        """Plays ssh to hosts that are this machine, until those that a file `gone` names are gone.
+
+        Each has its name and its folder for temporary files: Open MPI 5's daemons are told apart by them."""
         ssh = self.write("ssh", f"""#!/bin/bash
 while [[ $1 == -* ]]; do [[ $1 == -o ]] && shift; shift; done
 grep -sqw "$1" {self.folder}/gone && exit 255
+host=${{1#*@}}
 shift
+export TMPDIR={self.folder}/tmp_$host
+mkdir -p $TMPDIR
+if unshare --uts true 2>/dev/null; then
+  exec unshare --uts bash -c "echo $host >/proc/sys/kernel/hostname; $*"
+fi
 exec bash -c "$*"
 """)
         ssh.chmod(0o755)
