@@ -171,7 +171,8 @@ Finding check_runtime(const Environment& environment, const GpuFacts& facts) {
     return fail(kRuntime,
                 fmt::format("this program is built without CUDA ({}): it cannot use the GPUs",
                             build.absent_because),
-                "install the CUDA toolkit 12.4 or later and cuDNN 9, then: cmake --preset release "
+                "install the CUDA toolkit 12.4 or later and cuDNN 9.1 or later, then: cmake "
+                "--preset release "
                 "-DLOCKSTEP_CUDA=ON && cmake --build --preset release");
   if (!build.absent_because.empty())
     return none(kRuntime,

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "kernels/cuda/libraries/dynamic_library.h"
+#include "kernels/cuda/libraries/library_file.h"
 #include "kernels/cuda/libraries/package_names.h"
 
 namespace lockstep::cuda {
@@ -160,6 +161,22 @@ TEST_F(LibraryPlacesTest, TheFirstThatWillDoIsTaken) {
   EXPECT_EQ(minor, 20);
 }
 
+TEST_F(LibraryPlacesTest, AfterOneThatHadToBeAskedNoOtherIsTriedWhereThatIsUnsafe) {
+  LibraryPlaces places;
+  places.chosen = {at("old"), at("right")};
+  put("old", STAND_IN_9_1_CUDA13);
+  put("right", STAND_IN_9_20_CUDA13);
+  LibraryName name = stand_in();
+  name.asked_once = true;
+  try {
+    DynamicLibrary library(name, places);
+    FAIL() << "the second was tried";
+  } catch (const EnvironmentError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("is version 9.1"), HasSubstr("had to be opened")));
+    EXPECT_THAT(error.hint(), HasSubstr("LOCKSTEP_CUDA_PATH"));
+  }
+}
+
 TEST_F(LibraryPlacesTest, AllThatWereRefusedAreNamedWithWhatIsWantedAndTheRemedy) {
   LibraryPlaces places;
   places.virtual_env = at("env");
@@ -185,6 +202,50 @@ TEST_F(LibraryPlacesTest, OneThatIsNowhereIsNamedWithTheLinkersWords) {
                     HasSubstr("No such file"),
                     HasSubstr("pip install 'nvidia-cudnn-cu13>=9.19'"),
                     Not(HasSubstr("none that will do"))));
+}
+
+TEST_F(LibraryPlacesTest, VersionsAreReadWithoutOpening) {
+  const std::string library = put("site/nvidia/cudnn/lib");
+  const auto write = [&](const std::string& file, const std::string& text) {
+    fs::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << text;
+  };
+  EXPECT_EQ(defined_beside(library, "cudnn_version.h", "CUDNN_MINOR"), std::nullopt);
+  EXPECT_EQ(cuda_of_package(library, "nvidia_cudnn"), std::nullopt);
+  write("site/nvidia/cudnn/include/cudnn_version.h",
+        "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR  19\n#define CUDNN_NAME x\n");
+  write("site/nvidia_cudnn_cu12-9.19.0.56.dist-info/METADATA", "");
+  EXPECT_EQ(defined_beside(library, "cudnn_version.h", "CUDNN_MINOR"), 19);
+  EXPECT_EQ(defined_beside(library, "cudnn_version.h", "CUDNN_NAME"), std::nullopt);
+  EXPECT_EQ(defined_beside(library, "cudnn_version.h", "CUDNN_PATCHLEVEL"), std::nullopt);
+  EXPECT_EQ(cuda_of_package(library, "nvidia_cudnn"), 12);
+  EXPECT_EQ(cuda_of_package(library, "nvidia_nccl"), std::nullopt);
+
+  EXPECT_EQ(version_in_name("/usr/lib/libcudnn.so.9"), std::nullopt);
+  const auto found = version_in_name("/usr/lib/libcudnn.so.9.19.0");
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->major, 9);
+  EXPECT_EQ(found->minor, 19);
+}
+
+TEST_F(LibraryPlacesTest, AFileThatIsRefusedByWhatLiesBesideItIsNotOpened) {
+  LibraryPlaces places;
+  places.chosen = {at("old"), at("right")};
+  const std::string old = put("old");  // is no library: opening it would say so
+  put("right", STAND_IN_9_20_CUDA13);
+  LibraryName name = stand_in();
+  name.refuse_file = [&](const std::string& file) {
+    return file == fs::canonical(old) ? std::string("is old") : std::string();
+  };
+  EXPECT_THAT(DynamicLibrary(name, places).path(), HasSubstr("/right/"));
+  places.chosen.pop_back();
+  try {
+    DynamicLibrary library(name, places);
+    FAIL() << "there is none left";
+  } catch (const EnvironmentError& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr(old + " is old"), Not(HasSubstr("cannot be opened: "))));
+  }
 }
 
 TEST(PackageNames, AreThoseOfThePythonIndex) {

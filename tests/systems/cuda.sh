@@ -8,7 +8,7 @@
 #   VERSION           12.4, or 13.0 and later
 #   --root DIR        where toolkits and builds are kept between calls (default: ~/.cache/lockstep/systems)
 #   --architecture N  that kernels are compiled for (default: 90, H100 and H200)
-#   --cudnn V         of cuDNN (default: the oldest 9 for CUDA 12.4, the newest for CUDA 13)
+#   --cudnn V         of cuDNN (default: 9.1.0.70, the oldest, for CUDA 12.4, the newest for CUDA 13)
 #   --nccl V          of NCCL (default: 2.26.2 for CUDA 12.4, the newest for CUDA 13)
 #   --mirror URL      of Debian (default: the one that apt uses here)
 #   --toolkit         make the toolkit and print its folder, nothing more
@@ -109,7 +109,7 @@ make_toolkit() {
   if ((major == 12)); then
     packages=("nvidia-cuda-nvcc-cu12==$version.*" "nvidia-cuda-runtime-cu12==$version.*" "nvidia-cuda-cccl-cu12==$version.*"
       "nvidia-cuda-cupti-cu12==$version.*" "nvidia-cuda-nvrtc-cu12==$version.*" "nvidia-nvtx-cu12==$version.*"
-      "nvidia-cublas-cu12==$version.*" "nvidia-cudnn-cu12==${cudnn:-9.0.0.312}" "nvidia-nccl-cu12==${nccl:-2.26.2}")
+      "nvidia-cublas-cu12==$version.*" "nvidia-cudnn-cu12==${cudnn:-9.1.0.70}" "nvidia-nccl-cu12==${nccl:-2.26.2}")
   else
     packages=("nvidia-cuda-nvcc==$version.*" "nvidia-cuda-crt==$version.*" "nvidia-nvvm==$version.*"
       "nvidia-cuda-runtime==$version.*" nvidia-cuda-cccl "nvidia-cuda-cupti==$version.*" "nvidia-cuda-nvrtc==$version.*"

@@ -18,7 +18,7 @@ endforeach()
 
 function(write_cudnn folder major)
   file(WRITE ${folder}/cudnn_graph.h "")
-  file(WRITE ${folder}/cudnn_version.h "#define CUDNN_MAJOR ${major}\n")
+  file(WRITE ${folder}/cudnn_version.h "#define CUDNN_MAJOR ${major}\n#define CUDNN_MINOR 1\n")
 endfunction()
 
 # expect(FOLDER WORDS...): cuDNN's header is found in FOLDER (NOTFOUND: nowhere); refusals say each word.
@@ -64,7 +64,7 @@ set(LOCKSTEP_CUDA_PATH ${WORK}/packages)
 expect(${WORK}/packages/nvidia/cudnn/include)
 # An older one there is refused, and the next place has its turn.
 write_cudnn(${WORK}/packages/nvidia/cudnn/include 8)
-expect(${WORK}/toolkit/include "cuDNN 8 is found, 9 is wanted")
+expect(${WORK}/toolkit/include "cuDNN 8.1 is found, 9.1 or later (9.x) is wanted")
 
 # The other checks.
 function(expect_check check folder words)

@@ -9,11 +9,11 @@
 namespace lockstep {
 
 DeviceProbe probe_cuda() {
-  return {
-      0,
-      "the CUDA backend is not built into this program (" LOCKSTEP_NO_CUDA_BECAUSE ")",
-      "install the CUDA toolkit 12.4 or later, with nvcc on PATH, and cuDNN 9, and build again; or "
-      "use --device cpu"};
+  return {0,
+          "the CUDA backend is not built into this program (" LOCKSTEP_NO_CUDA_BECAUSE ")",
+          "install the CUDA toolkit 12.4 or later, with nvcc on PATH, and cuDNN 9.1 or later, and "
+          "build again; or "
+          "use --device cpu"};
 }
 
 std::string cuda_device_id(int) { return {}; }

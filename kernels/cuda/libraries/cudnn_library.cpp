@@ -6,24 +6,47 @@
 
 #include "core/base/error.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
+#include "kernels/cuda/libraries/library_file.h"
 #include "kernels/cuda/libraries/package_names.h"
 
 namespace lockstep::cuda {
 namespace {
 
+/// CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED, which the first headers of cuDNN 9 lack.
+constexpr int kSublibraryLoadingFailed = 1008;
+
 std::string hint_for(cudnnStatus_t status) {
-  switch (status) {
-    case CUDNN_STATUS_NOT_INITIALIZED:
-    case CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED:
-    case CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH:
-      return "cuDNN's libraries must lie in one folder and be of one version; the driver must be "
-             "one that they support";
-    default:
-      return "CUDNN_LOGLEVEL_DBG=3 CUDNN_LOGDEST_DBG=stderr make cuDNN say more";
-  }
+  const bool parts = status == CUDNN_STATUS_NOT_INITIALIZED ||
+                     status == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH ||
+                     int(status) == kSublibraryLoadingFailed;
+  return parts ? "cuDNN's libraries must lie in one folder and be of one version; the driver must "
+                 "be one that they support"
+               : "CUDNN_LOGLEVEL_DBG=3 CUDNN_LOGDEST_DBG=stderr make cuDNN say more";
 }
 
 constexpr int kCudaMajor = CUDART_VERSION / 1000, kCudaMinor = CUDART_VERSION % 1000 / 10;
+
+/// Empty where it is no other.
+std::string why_other_cuda(int cuda) {
+  if (cuda == kCudaMajor) return {};
+  return fmt::format("is made for CUDA {}, and for CUDA {} is wanted", cuda, kCudaMajor);
+}
+
+/// Of the file alone: cuDNN's parts, once they are open, serve whatever cuDNN is opened next.
+std::string refuse_cudnn_file(const std::string& file) {
+  std::optional<LibraryVersion> found = version_in_name(file);
+  const auto major = defined_beside(file, "cudnn_version.h", "CUDNN_MAJOR");
+  const auto minor = defined_beside(file, "cudnn_version.h", "CUDNN_MINOR");
+  if (!found && major && minor) found = LibraryVersion{*major, *minor};
+  const std::string why = found ? why_unfit(*found, {CUDNN_MAJOR, CUDNN_MINOR}) : std::string();
+  if (!why.empty()) return why;
+  std::optional<int> cuda = cuda_of_package(file, "nvidia_cudnn");
+  if (!cuda) {
+    const auto toolkit = defined_beside(file, "cuda_runtime_api.h", "CUDART_VERSION");
+    if (toolkit) cuda = *toolkit / 1000;
+  }
+  return why_other_cuda(cuda.value_or(kCudaMajor));
+}
 
 std::string refuse_cudnn(void* library) {
   auto* const ask = function_of<decltype(cudnnGetProperty)>(library, "cudnnGetProperty");
@@ -36,10 +59,7 @@ std::string refuse_cudnn(void* library) {
     found = {};
   const std::string why = why_unfit(found, {CUDNN_MAJOR, CUDNN_MINOR});
   if (!why.empty()) return why;
-  const int cuda = int(ask_cuda() / 1000);
-  return cuda == kCudaMajor
-             ? std::string()
-             : fmt::format("is made for CUDA {}, and for CUDA {} is wanted", cuda, kCudaMajor);
+  return why_other_cuda(int(ask_cuda() / 1000));
 }
 
 int version_part(const Cudnn& library, libraryPropertyType part) {
@@ -57,7 +77,9 @@ LibraryName cudnn_name() {
                                            kCudaMajor,
                                            fmt::format("{}.{}", CUDNN_MAJOR, CUDNN_MINOR),
                                            fmt::format("cudnn9-cuda-{}", kCudaMajor)),
-          .refuse = refuse_cudnn};
+          .refuse_file = refuse_cudnn_file,
+          .refuse = refuse_cudnn,
+          .asked_once = true};
 }
 
 Cudnn load_cudnn(const DynamicLibrary& library) {

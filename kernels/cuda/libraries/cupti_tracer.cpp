@@ -15,6 +15,7 @@
 #include "kernels/cuda/activity_join.h"
 #include "kernels/cuda/device_tools.h"
 #include "kernels/cuda/libraries/cuda_versions.h"
+#include "kernels/cuda/libraries/library_file.h"
 #include "kernels/cuda/libraries/package_names.h"
 
 #define LOCKSTEP_CUPTI_FUNCTIONS(FUNCTION)         \
@@ -60,17 +61,28 @@ Cupti load_cupti(const DynamicLibrary& library) {
   return functions;
 }
 
-std::string refuse_cupti(void* library) {
-  auto* const ask = function_of<decltype(cuptiGetVersion)>(library, "cuptiGetVersion");
-  std::uint32_t found = 0;
-  if (ask == nullptr) return "is no CUPTI: it lacks cuptiGetVersion";
-  if (ask(&found) != CUPTI_SUCCESS) found = 0;
+/// Empty where the interface `found` will do.
+std::string why_unfit_cupti(std::uint32_t found) {
   constexpr std::uint32_t kBuilt = CUPTI_API_VERSION;
   if (cupti_cuda_major(found) == cupti_cuda_major(kBuilt) && found >= kBuilt) return {};
   return fmt::format("is version {}, and {} or later of CUDA {} is wanted",
                      cupti_version_text(found),
                      cupti_version_text(kBuilt),
                      cupti_cuda_major(kBuilt));
+}
+
+std::string refuse_cupti_file(const std::string& file) {
+  const auto found = defined_beside(file, "cupti_version.h", "CUPTI_API_VERSION");
+  return found && *found > 0 ? why_unfit_cupti(std::uint32_t(*found)) : std::string();
+}
+
+std::string refuse_cupti(void* library) {
+  auto* const ask = function_of<decltype(cuptiGetVersion)>(library, "cuptiGetVersion");
+  std::uint32_t found = 0;
+  if (ask == nullptr) return "is no CUPTI: it lacks cuptiGetVersion";
+  // Without a driver, CUPTI 13.5 does not say; the name has the right CUDA in any case.
+  if (ask(&found) != CUPTI_SUCCESS) return {};
+  return why_unfit_cupti(found);
 }
 
 std::string hint_for(CUptiResult status) {
@@ -334,6 +346,7 @@ LibraryName cupti_name() {
           .version = cupti_version_text(CUPTI_API_VERSION),
           .how_to_install = how_to_install(
               "cuda-cupti", kMajor, "", fmt::format("cuda-cupti-{}-{}", kMajor, kMinor)),
+          .refuse_file = refuse_cupti_file,
           .refuse = refuse_cupti};
 }
 

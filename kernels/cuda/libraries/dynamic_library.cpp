@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <filesystem>
 #include <link.h>
+#include <set>
 #include <system_error>
 
 #include "core/base/error.h"
@@ -16,13 +17,18 @@ std::string last_error() {
   return text ? text : "unknown error";
 }
 
+/// Links followed, where there is such a file.
+std::string real_path(const std::string& path) {
+  std::error_code none;
+  const std::filesystem::path file = std::filesystem::canonical(path, none);
+  return file.empty() ? path : file.string();
+}
+
 /// The file of an open library, links followed.
 std::string file_of(void* library) {
   link_map* map = nullptr;
   if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
-  std::error_code none;
-  const std::filesystem::path file = std::filesystem::canonical(map->l_name, none);
-  return file.empty() ? map->l_name : file.string();
+  return real_path(map->l_name);
 }
 
 std::string hint_for(const LibraryName& name) {
@@ -36,23 +42,45 @@ std::string hint_for(const LibraryName& name) {
 
 DynamicLibrary::DynamicLibrary(const LibraryName& name, const LibraryPlaces& places) : name_(name) {
   std::string linker, refused;
+  std::set<std::string> seen;
+  const auto refuse = [&](const std::string& file, const std::string& why) {
+    if (seen.insert(file).second) refused += fmt::format("; {} {}", file, why);
+  };
+  const auto refusal_of_file = [&](const std::string& file) {
+    return name.refuse_file ? name.refuse_file(file) : std::string();
+  };
   for (const std::string& candidate : library_candidates(name.file, places)) {
-    void* const library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      // The linker finds nothing where it looks: not worth a word if something else is refused.
-      if (candidate == name.file)
-        linker = last_error();
-      else
-        refused += fmt::format("; {} cannot be opened: {}", candidate, last_error());
+    // What the linker looks for is known when it has been found.
+    const bool is_path = candidate.find('/') != std::string::npos;
+    const std::string real = is_path ? real_path(candidate) : std::string();
+    if (seen.contains(real)) continue;
+    std::string why = is_path ? refusal_of_file(real) : std::string();
+    if (!why.empty()) {
+      refuse(real, why);
       continue;
     }
-    const std::string why = name.refuse ? name.refuse(library) : std::string();
+    void* const library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      if (is_path)
+        refuse(real, "cannot be opened: " + last_error());
+      else
+        linker = last_error();  // not worth a word if something else is refused
+      continue;
+    }
+    const std::string file = file_of(library);
+    if (!is_path) why = refusal_of_file(file);
+    const bool is_asked = why.empty() && name.refuse;
+    if (is_asked) why = name.refuse(library);
     if (why.empty()) {
       library_ = library;
       return;
     }
-    refused += fmt::format("; {} {}", file_of(library), why);
+    refuse(file, why);
+    const bool asked = is_asked && name.asked_once;
     dlclose(library);
+    if (!asked) continue;
+    refused += "; it had to be opened to see that, after which no other can be";
+    break;
   }
   if (!refused.empty())
     throw EnvironmentError(fmt::format("{} (built against {}): none that will do is found{}",
