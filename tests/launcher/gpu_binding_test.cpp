@@ -70,8 +70,8 @@ TEST(GpuBinding, TheMaskOfTheProcessIsSet) {
   put("/sys/bus/pci/devices/0000:1b:00.0/local_cpulist", std::to_string(mine[1]));
   const std::string last = std::to_string(mine[1]);
   EXPECT_EQ(in_child([&] {
-              return bind_to_gpu("0000:1B:00.0", false, root) + " " +
-                     doctor::list_text(allowed_threads());
+              const std::string said = bind_to_gpu("0000:1B:00.0", false, root);
+              return said + " " + doctor::list_text(allowed_threads());
             }),
             last + " " + last);
   // Bound to a core, by a launcher of our own it is widened again; by another it stays.
