@@ -121,7 +121,8 @@ class Part {
     check(cudaMemset(to_, 0xff, bytes), "cudaMemset");
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
-  /// That a transfer brought what fill(first) gave it, and NCCL met no error behind the host's back.
+  /// That a transfer brought what fill(first) gave it, and NCCL met no error behind the host's
+  /// back.
   void expect(float first, const char* what) const {
     check(cudaStreamSynchronize(stream_), what);
     ncclResult_t met = ncclSuccess;
