@@ -49,10 +49,11 @@ if(LOCKSTEP_HAS_CUDA)
 endif()
 
 if(TARGET lockstep_kernels_cuda_emulated AND NOT LOCKSTEP_SANITIZE)
-  # The emulated device stands ahead of what the launcher would take.
+  # The emulated device stands ahead of what the launcher would take, whole, as nobody has asked for
+  # it when the linker comes by.
   add_executable(lockstep_emulated ${PROJECT_SOURCE_DIR}/launcher/main.cpp)
-  target_link_libraries(lockstep_emulated PRIVATE
-    lockstep_kernels_cuda_emulated lockstep_launcher lockstep_warnings)
+  target_link_libraries(lockstep_emulated PRIVATE -Wl,--whole-archive lockstep_kernels_cuda_emulated
+    -Wl,--no-whole-archive lockstep_launcher lockstep_warnings)
   if(TARGET lockstep_nccl_emulated)
     add_executable(nccl_probe_emulated gpu/nccl_probe.cpp gpu/nccl_probe_emulated.cpp)
     target_include_directories(nccl_probe_emulated PRIVATE ${PROJECT_SOURCE_DIR})

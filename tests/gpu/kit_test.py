@@ -233,6 +233,7 @@ class Probe(KitCase):
     def test_a_failed_replay_is_found(self):
         run = self.probe("fails_at_replay=1")
         self.assertEqual(run.returncode, 1, run.stdout)
+        self.assertIn("FAILED: the graph is replayed: replayed all-gather: remote process exited", run.stdout)
 
 
 class Emulated(KitCase):

@@ -121,9 +121,13 @@ class Part {
     check(cudaMemset(to_, 0xff, bytes), "cudaMemset");
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
-  /// That a transfer brought what fill(first) gave it.
+  /// That a transfer brought what fill(first) gave it, and NCCL met no error behind the host's
+  /// back.
   void expect(float first, const char* what) const {
     check(cudaStreamSynchronize(stream_), what);
+    ncclResult_t met = ncclSuccess;
+    require(nccl_.ncclCommGetAsyncError(comm_, &met), "ncclCommGetAsyncError");
+    require(met, what);
     std::vector<float> values(kElems);
     const std::size_t bytes = kElems * sizeof(float);
     check(cudaMemcpy(values.data(), to_, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
@@ -211,9 +215,9 @@ void probe(const std::string& library, Steps& steps) {
     check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
     return std::string(properties.name);
   });
+  Part first(*nccl), second(*nccl);
   std::size_t free_before = 0, free_joined = 0, total = 0;
   check(cudaMemGetInfo(&free_before, &total), "cudaMemGetInfo");
-  Part first(*nccl), second(*nccl);
   steps.run("a communicator joins without blocking", [&] { return first.join(), ""; });
   steps.run("a second communicator joins", [&] { return second.join(), ""; });
   steps.run("an all-gather, and a send and receive to itself", [&] {

@@ -140,7 +140,7 @@ unresolved() {
 describe_surroundings() {
   local library folder found missing
   echo "device: $GPU_KIT_DEVICE_NAME"
-  echo "system: $(sed -n 's/^PRETTY_NAME=//p' /etc/os-release), $(uname -sr), $(nproc) cores"
+  echo "system: $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release), $(uname -sr), $(nproc) cores"
   echo "kit: $GPU_KIT_KIND, commit $GPU_KIT_COMMIT"
   echo "python: $GPU_KIT_PYTHON, $("$GPU_KIT_PYTHON" --version 2>&1)"
   for library in libcublasLt.so.13 libcudnn.so.9 libnccl.so.2 libnvrtc.so.13 libcupti.so.13; do
