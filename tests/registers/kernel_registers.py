@@ -61,6 +61,8 @@ class Cubin:
     def kernels(self):
         """(name, registers a thread, threads a block or None, bytes of static shared memory) of each."""
         by_name = dict(self.sections)
+        if ".nv.info" not in by_name:  # a file without kernels, as CUDA 12 writes it
+            return
         registers = {}
         symbols = self.symbols()
         for number, value in self.attributes(by_name[".nv.info"]):
