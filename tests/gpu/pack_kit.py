@@ -67,13 +67,12 @@ def copy_programs(listed, folder):
 
 
 def libraries_of(files):
-    """({soname: file} of all that they need but the system's, MPI's own soname or '')"""
-    libraries, mpi = {}, ""
+    """({soname: file} of all that they need but the system's, sonames of MPI itself: of C first)"""
+    libraries, mpi = {}, set()
     for file in files:
-        found, name = bundle.carried_libraries(file)
-        libraries.update(found)
-        mpi = mpi or name
-    return libraries, mpi
+        libraries.update(bundle.carried_libraries(file)[0])
+        mpi.update(name for name in bundle.needed_by(file) if bundle.MPI.match(name))
+    return libraries, sorted(mpi)
 
 
 def open_mpi():
@@ -99,9 +98,10 @@ def pack_mpi(paths, mpi, folder):
             copy(plugin, folder / plugins.relative_to(prefix) / plugin.name)
             files.append(plugin)
     known = dict(re.findall(r"^\s*(\S+) .*=> (/\S+)$", bundle.output_of("/sbin/ldconfig", "-p"), re.MULTILINE))
-    library = pathlib.Path(known[mpi]).resolve()
-    copy(library, folder / "lib" / mpi)
-    files.append(library)
+    for name in mpi:
+        library = pathlib.Path(known[name]).resolve()
+        copy(library, folder / "lib" / name)
+        files.append(library)
     # The PMIx of the distribution is a package of its own, with plugins.
     if pmix := known.get("libpmix.so.2"):
         home = pathlib.Path(pmix).resolve().parents[1]
@@ -152,7 +152,7 @@ def main():
             sources[name] = file
         sources.update({file.name: file for file in of_mpi})
     elif mpi:
-        bundle.make_without_mpi(files, mpi, folder / "lib/lockstep/without_mpi")
+        bundle.make_without_mpi(files, mpi[0], folder / "lib/lockstep/without_mpi")
     for name, file in libraries.items():
         copy(file, folder / "lib/lockstep" / name)
     for file in sorted(folder.rglob("*.so*")):

@@ -124,7 +124,7 @@ stage_attention() {
 stage_models() {
   local code=0 flags=(--test-seconds 120)
   # The large models would take minutes on the emulated device.
-  if $small; then flags+=(--filter '-*resnet*:*vgg*'); fi
+  if $small; then flags+=(--filter='-*resnet*:*vgg*'); fi
   run_tests "${flags[@]}" agreement_test || code=$?
   if [[ $GPU_KIT_DEVICE == gpu ]]; then run_tests --test-seconds 60 kernel_times_test || code=$?; fi
   return $code
