@@ -6,7 +6,7 @@
 #
 #   --preset NAME    release (default), debug, asan-ubsan or tsan
 #   --label REGEX    only tests with such a CTest label; given twice, tests with both
-#   --exclude REGEX  not the tests with such a label (default: gpu, unless a --label names it)
+#   --exclude REGEX  not the tests with such a label (default: gpu and kit, unless a --label names them)
 #   --filter REGEX   only tests whose name matches
 #
 # Of the test programs that start ranks one runs at a time, of the tests that have the built program
@@ -44,10 +44,10 @@ while (($#)); do
   esac
 done
 
-# Tests for a GPU run where they are asked for by name.
+# Tests for a GPU, and those of its kit (tests/gpu), which take minutes, run where they are asked for by name.
 if [[ -z $exclude ]]; then
-  exclude=gpu
-  [[ " ${selection[*]} " == *gpu* ]] && exclude='^$'
+  exclude='^(gpu|kit)$'
+  [[ " ${selection[*]} " == *gpu* || " ${selection[*]} " == *kit* ]] && exclude='^$'
 fi
 
 scripts/install_dependencies.sh
