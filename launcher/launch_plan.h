@@ -16,6 +16,7 @@ enum class Launcher { none, mpirun, srun };
 struct LaunchSite {
   std::string mpirun, srun;       ///< their paths; empty where there is none
   int open_mpi = 0;               ///< the version of mpirun: 4, 5; 0: not known
+  std::string other_mpi;          ///< whose mpirun it is, if not Open MPI's: "MPICH"
   std::string program;            ///< path of this program
   std::string command = "train";  ///< of it, that ranks run
   Cores cores;

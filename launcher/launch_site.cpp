@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unistd.h>
+#include <utility>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -23,8 +24,16 @@ Launcher choose_launcher(const RunFlags& flags, const LaunchSite& site, int rank
   }
   if (flags.launcher == "srun")
     throw EnvironmentError("--launcher srun: srun is not in PATH", "use --launcher mpirun");
-  if (!site.mpirun.empty()) return Launcher::mpirun;
+  if (!site.mpirun.empty() && site.other_mpi.empty()) return Launcher::mpirun;
   if (flags.launcher == "auto" && ranks == 1 && site.hosts.empty()) return Launcher::none;
+  if (!site.other_mpi.empty())
+    throw EnvironmentError(
+        fmt::format("{} is that of {}, and lockstep starts ranks by Open MPI's or by srun",
+                    site.mpirun,
+                    site.other_mpi),
+        fmt::format("start them yourself: mpiexec -n {} lockstep train ...; or put Open MPI's "
+                    "mpirun first on PATH, if Lockstep was built with it",
+                    ranks));
   throw EnvironmentError("mpirun is not in PATH", "on Debian: apt install openmpi-bin");
 }
 
@@ -54,7 +63,11 @@ LaunchSite launch_site(const RunFlags& flags) {
         "lockstep run and scale start mpirun or srun; under them, use lockstep train");
   LaunchSite site;
   site.mpirun = find_program("mpirun", variables);
-  if (!site.mpirun.empty()) site.open_mpi = open_mpi_version_of(site.mpirun);
+  if (!site.mpirun.empty()) {
+    MpirunVersion version = mpirun_version_of(site.mpirun);
+    site.open_mpi = version.open_mpi;
+    site.other_mpi = std::move(version.other);
+  }
   site.srun = find_program("srun", variables);
   site.program = own_path();
   site.root = geteuid() == 0;

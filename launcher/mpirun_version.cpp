@@ -8,23 +8,28 @@
 
 namespace lockstep {
 
-int open_mpi_version(std::string_view printed) {
+MpirunVersion mpirun_version(std::string_view printed) {
   constexpr std::string_view kName = "(Open MPI) ";
+  MpirunVersion version;
   const std::size_t name = printed.find(kName);
-  if (name == std::string_view::npos) return 0;
-  printed.remove_prefix(name + kName.size());
-  int version = 0;
-  std::from_chars(printed.data(), printed.data() + printed.size(), version);
+  if (name != std::string_view::npos) {
+    printed.remove_prefix(name + kName.size());
+    std::from_chars(printed.data(), printed.data() + printed.size(), version.open_mpi);
+  } else if (printed.find("Intel(R) MPI") != std::string_view::npos) {
+    version.other = "Intel MPI";
+  } else if (printed.find("HYDRA") != std::string_view::npos) {
+    version.other = "MPICH";  // or one that is made of it
+  }
   return version;
 }
 
-int open_mpi_version_of(const std::string& mpirun) {
+MpirunVersion mpirun_version_of(const std::string& mpirun) {
   constexpr double kSeconds = 10;
   try {
     const ProgramOutput answer = run_program({mpirun, "--version"}, kSeconds);
-    return answer.exit_code == 0 ? open_mpi_version(answer.output) : 0;
+    return answer.exit_code == 0 ? mpirun_version(answer.output) : MpirunVersion{};
   } catch (const EnvironmentError&) {
-    return 0;  // who starts it says why
+    return {};  // who starts it says why
   }
 }
 

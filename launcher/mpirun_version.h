@@ -6,10 +6,16 @@
 
 namespace lockstep {
 
-/// 4 of "mpirun (Open MPI) 4.1.4", which mpirun --version prints; 0 where it is not Open MPI's.
-int open_mpi_version(std::string_view printed);
+/// Whose mpirun it is.
+struct MpirunVersion {
+  int open_mpi = 0;   ///< 4 of "mpirun (Open MPI) 4.1.4"; 0 where it is not Open MPI's
+  std::string other;  ///< "MPICH", "Intel MPI", whose options are others; empty: not known
+};
 
-/// The same of the program at this path, which is started for it; 0 where it does not answer.
-int open_mpi_version_of(const std::string& mpirun);
+/// From what mpirun --version prints.
+MpirunVersion mpirun_version(std::string_view printed);
+
+/// Of the program at this path, which is started for it; nothing where it does not answer.
+MpirunVersion mpirun_version_of(const std::string& mpirun);
 
 }  // namespace lockstep

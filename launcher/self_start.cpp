@@ -48,10 +48,14 @@ StartConditions start_conditions(const std::string& device,
   conditions.discovery = discovery;
   conditions.cores = available_cores();
   conditions.gpus = usable_gpus(device);
-  if (MpiSession::built_in())
-    conditions.mpirun = find_program("mpirun", variables);
-  else
+  if (!MpiSession::built_in())
     conditions.no_mpirun = "this program was built without MPI (-DLOCKSTEP_MPI=OFF)";
+  else if (!MpiSession::is_open_mpi())
+    conditions.no_mpirun =
+        "this program's MPI is not Open MPI, whose mpirun alone lockstep starts (mpiexec -n 2 "
+        "lockstep train ...)";
+  else
+    conditions.mpirun = find_program("mpirun", variables);
   conditions.program = own_path();
   conditions.started_already = env().started.has_value();
   conditions.root = geteuid() == 0;

@@ -54,6 +54,14 @@ void throw_mpi_error(int code, const char* call) {
 
 bool MpiSession::built_in() { return true; }
 
+bool MpiSession::is_open_mpi() {
+#ifdef OPEN_MPI
+  return true;
+#else
+  return false;
+#endif
+}
+
 void MpiSession::set_variables() {
   constexpr int kKeepWhatTheUserChose = 0;
   setenv(kTcpVariable, kTcpSends, kKeepWhatTheUserChose);

@@ -29,6 +29,8 @@ class MpiSession {
 
   /// Whether this program was built with MPI. Without it there is one rank.
   static bool built_in();
+  /// Whether it is Open MPI, or made of it, whose mpirun lockstep knows to start; MPICH is not.
+  static bool is_open_mpi();
   /// What the constructor sets in the environment, for callers that start threads before it: these
   /// may read the environment meanwhile.
   static void set_variables();

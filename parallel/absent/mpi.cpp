@@ -20,6 +20,7 @@ MpiSession::MpiSession() { refuse(); }
 MpiSession::~MpiSession() = default;
 void MpiSession::set_variables() {}
 bool MpiSession::built_in() { return false; }
+bool MpiSession::is_open_mpi() { return false; }
 bool MpiSession::running() { return false; }
 bool MpiSession::reaches_gpus() { return false; }
 

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "launcher/hosts.h"
 #include "launcher/launch_plan.h"
+#include "launcher/launch_site.h"
 #include "launcher/mpirun_version.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_flags.h"
@@ -199,11 +200,30 @@ TEST(LaunchCommand, OpenMpi5NamesTheFolderOfRawOutputInAnotherWay) {
 }
 
 TEST(LaunchCommand, TheVersionOfMpirun) {
-  EXPECT_EQ(open_mpi_version("mpirun (Open MPI) 4.1.4\n\nReport bugs to x"), 4);
-  EXPECT_EQ(open_mpi_version("mpirun (Open MPI) 5.0.7"), 5);
-  EXPECT_EQ(open_mpi_version("HYDRA build details:\n    Version: 4.0.2"), 0);
-  EXPECT_EQ(open_mpi_version(""), 0);
-  EXPECT_EQ(open_mpi_version_of("/no/such/mpirun"), 0);
+  EXPECT_EQ(mpirun_version("mpirun (Open MPI) 4.1.4\n\nReport bugs to x").open_mpi, 4);
+  EXPECT_EQ(mpirun_version("mpirun (Open MPI) 5.0.7").open_mpi, 5);
+  EXPECT_EQ(mpirun_version("mpirun (Open MPI) 5.0.7").other, "");
+  EXPECT_EQ(mpirun_version("HYDRA build details:\n    Version: 4.0.2").open_mpi, 0);
+  EXPECT_EQ(mpirun_version("HYDRA build details:\n    Version: 4.0.2").other, "MPICH");
+  EXPECT_EQ(mpirun_version("Intel(R) MPI Library for Linux* OS, Version 2021.11").other,
+            "Intel MPI");
+  EXPECT_EQ(mpirun_version("").open_mpi, 0);
+  EXPECT_EQ(mpirun_version_of("/no/such/mpirun").open_mpi, 0);
+}
+
+TEST(ChooseLauncher, MpirunOfAnotherMpiStartsNothing) {
+  LaunchSite here = site();
+  here.srun.clear();
+  here.other_mpi = "MPICH";
+  RunFlags flags;
+  try {
+    choose_launcher(flags, here, 4);
+    FAIL() << "expected an error";
+  } catch (const EnvironmentError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/usr/bin/mpirun is that of MPICH"));
+    EXPECT_THAT(error.hint(), HasSubstr("mpiexec -n 4 lockstep train"));
+  }
+  EXPECT_EQ(choose_launcher(flags, here, 1), Launcher::none);
 }
 
 TEST(RunFlags, OwnFlagsAndThoseOfTrain) {
