@@ -103,7 +103,7 @@ TEST(Communicator, MpiErrorsAreThrown) {
     FAIL() << "a root that does not exist was accepted";
   } catch (const CommError& error) {
     EXPECT_THAT(error.what(), HasSubstr("MPI_Bcast"));
-    EXPECT_THAT(error.what(), HasSubstr("MPI_ERR_ROOT"));
+    EXPECT_THAT(error.what(), AnyOf(HasSubstr("MPI_ERR_ROOT"), HasSubstr("Invalid root")));
     EXPECT_FALSE(error.hint().empty());
   }
   const auto part = world.split(0, 0);
