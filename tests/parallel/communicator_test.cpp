@@ -17,6 +17,7 @@ using testing::check_all_reduce;
 using testing::check_blocking;
 using testing::check_everything;
 using ::testing::Each;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 TEST(Communicator, SelfDoesEverythingAlone) {
