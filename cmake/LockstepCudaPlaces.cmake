@@ -97,8 +97,12 @@ function(lockstep_cuda_library_folders out)
   endforeach()
   list(REMOVE_DUPLICATES beside)
   list(JOIN beside ":" beside)
+  set(toolkit "${CUDAToolkit_LIBRARY_DIR}")
+  if(CUDAToolkit_LIBRARY_ROOT)
+    string(APPEND toolkit ":${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/lib64")
+  endif()
   set(${out}
-    "LOCKSTEP_CUDA_TOOLKIT_FOLDERS=\"${CUDAToolkit_LIBRARY_DIR}:${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/lib64\""
+    "LOCKSTEP_CUDA_TOOLKIT_FOLDERS=\"${toolkit}\""
     "LOCKSTEP_CUDA_HEADER_FOLDERS=\"${beside}\"" PARENT_SCOPE)
 endfunction()
 

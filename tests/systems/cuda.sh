@@ -17,7 +17,7 @@
 # The toolkit is put together from NVIDIA's packages of the Python index, in ROOT/cuda-VERSION/toolkit.
 # Those of CUDA 12 hold neither nvcc nor the static runtime: those of 12.4 come from Debian 13's nvidia-cuda-toolkit
 # and nvidia-cuda-dev, unpacked and not installed. cuBLAS (CUDA 12), cuDNN and NCCL stay in a Python environment beside it,
-# ROOT/cuda-VERSION/python, where CMake and the program have to find them by VIRTUAL_ENV.
+# ROOT/cuda-VERSION/python, where CMake and the program have to find them by LOCKSTEP_CUDA_PATH.
 # The build goes on where an earlier call was stopped. Needs network, pip, ninja, and the libraries that
 # every build of Lockstep needs.
 set -euo pipefail
@@ -149,8 +149,10 @@ if $toolkit_only; then
   exit
 fi
 
-export VIRTUAL_ENV=$python
-unset CONDA_PREFIX LOCKSTEP_CUDA_PATH CUDA_HOME CUDA_PATH LIBRARY_PATH LD_LIBRARY_PATH
+# Ahead of cuDNN and NCCL that the system may have.
+LOCKSTEP_CUDA_PATH=$(echo "$python"/lib/python3*/site-packages)
+export LOCKSTEP_CUDA_PATH
+unset VIRTUAL_ENV CONDA_PREFIX CUDA_HOME CUDA_PATH LIBRARY_PATH LD_LIBRARY_PATH
 build=$folder/build
 # Warnings are errors, as in .ci/run.
 [[ -e $build/build.ninja ]] ||
