@@ -9,6 +9,7 @@
 import os
 import pathlib
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -95,6 +96,14 @@ class NoGpu(KitCase):
         self.assertEqual(run.returncode, 3, run.stderr)
         self.assertIn("no GPU answers here: NVIDIA-SMI has failed", run.stderr)
         self.assertFalse((self.out / "RESULTS.md").exists())
+        # bash and what it needs alone are on the path.
+        for tool in ("bash", "dirname", "sed", "git", "mkdir", "grep"):
+            os.symlink(shutil.which(tool), self.folder / "bin" / tool)
+        (self.folder / "bin/nvidia-smi").unlink()
+        run = subprocess.run([shutil.which("bash"), str(HERE / "run.sh"), "--build", str(self.folder / "build")],
+                             capture_output=True, text=True, check=False, env={"PATH": str(self.folder / "bin")})
+        self.assertIn("no GPU answers here: nvidia-smi was not found", run.stderr)
+        self.assertEqual(run.returncode, 3)
 
     def test_refuses_what_it_does_not_know(self):
         for options, words in ((["--second", "5"], "unknown option '--second'"),
