@@ -63,7 +63,7 @@ program() {
   [[ -z $file || $file == /* ]] || file=$(dirname "$GPU_KIT_PROGRAMS")/$file
   if [[ -z $file || ! -e $file ]]; then
     echo "not measured: $1 was not built" >&2
-    return 3
+    return 75
   fi
   echo "$file"
 }
