@@ -9,6 +9,7 @@
 import os
 import pathlib
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -25,13 +26,14 @@ NO_GPU = "#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n"
 # Stages that behave as bad ones do.
 STAGES = r"""#!/usr/bin/env bash
 case $1 in
-  --list) printf '%s gpu\n' 'good 1 60' 'hangs 1 2' 'deaf 1 2' 'crashes 1 60' 'fails 1 60' 'lacks 1 60' 'looks 1 60' 'late 500 600' ;;
+  --list) printf '%s gpu\n' 'good 1 60' 'hangs 1 2' 'deaf 1 2' 'crashes 1 60' 'fails 1 60' 'refused 1 60' 'lacks 1 60' 'looks 1 60' 'late 500 600' ;;
   good) echo 'result: 3 of 3' ;;
   hangs) echo 'result: 1 of 3' && sleep 100 ;;
   deaf) trap '' TERM && for i in $(seq 1000); do sleep 0.1; done ;;
   crashes) kill -SEGV $$ ;;
-  fails) echo 'result: 2 of 3; failed: third' && exit 1 ;;
-  lacks) echo 'not measured: no PyTorch' && exit 3 ;;
+  fails) echo 'result: 4 of 4' && echo 'result: 2 of 3; failed: third' && exit 1 ;;
+  refused) exit 3 ;;
+  lacks) echo 'not measured: no PyTorch' && exit 75 ;;
   looks) cp "$OUT/RESULTS.md" "$OUT/seen.md" && tar tzf "$OUT/logs.tar.gz" >"$OUT/seen.logs" ;;
   late) echo 'result: it was begun' ;;
 esac
@@ -95,6 +97,14 @@ class NoGpu(KitCase):
         self.assertEqual(run.returncode, 3, run.stderr)
         self.assertIn("no GPU answers here: NVIDIA-SMI has failed", run.stderr)
         self.assertFalse((self.out / "RESULTS.md").exists())
+        # bash and what it needs alone are on the path.
+        for tool in ("bash", "dirname", "sed", "git", "mkdir", "grep"):
+            os.symlink(shutil.which(tool), self.folder / "bin" / tool)
+        (self.folder / "bin/nvidia-smi").unlink()
+        run = subprocess.run([shutil.which("bash"), str(HERE / "run.sh"), "--build", str(self.folder / "build")],
+                             capture_output=True, text=True, check=False, env={"PATH": str(self.folder / "bin")})
+        self.assertIn("no GPU answers here: nvidia-smi was not found", run.stderr)
+        self.assertEqual(run.returncode, 3)
 
     def test_refuses_what_it_does_not_know(self):
         for options, words in ((["--second", "5"], "unknown option '--second'"),
@@ -121,7 +131,8 @@ class Stages(KitCase):
         self.assertEqual(run.returncode, 1, run.stderr)
         self.assertEqual(self.rows(), {
             "good": ("passed", "3 of 3"), "hangs": ("CUT OFF", "after 2 s; 1 of 3"), "deaf": ("CUT OFF", "after 2 s"),
-            "crashes": ("CRASHED (signal 11)", ""), "fails": ("FAILED (1)", "2 of 3; failed: third"),
+            "crashes": ("CRASHED (signal 11)", ""), "fails": ("FAILED (1)", "4 of 4; 2 of 3; failed: third"),
+            "refused": ("FAILED (3)", ""),
             "lacks": ("not measured", "not measured: no PyTorch"), "looks": ("passed", ""),
             "late": ("not run", self.rows()["late"][1])})
         self.assertRegex(self.rows()["late"][1], r"^\d+ s were left, 512 are needed$")
@@ -151,7 +162,7 @@ class Stages(KitCase):
                          {"good": "passed", "fails": "FAILED (1)", "lacks": "not measured"})
         self.assertNotIn("--- good", run.stdout)
         self.assertIn("--- fails", run.stdout)
-        self.run_kit(*self.stages, "--skip", "hangs,deaf,crashes,fails,late")
+        self.run_kit(*self.stages, "--skip", "hangs,deaf,crashes,fails,refused,late")
         self.assertEqual(list(self.rows()), ["good", "lacks", "looks"])
 
 

@@ -30,9 +30,12 @@ stage_rates() {
 stage_torch_rates() {
   if [[ ! -s $work/rates.json ]]; then
     echo "not measured: the stage rates left no rates.json"
-    return 3
+    return 75
   fi
-  "$GPU_KIT_PYTHON" -B tests/gpu/torch_rates.py "$work/rates.json" --json "$work/torch-rates.json"
+  local code=0
+  "$GPU_KIT_PYTHON" -B tests/gpu/torch_rates.py "$work/rates.json" --json "$work/torch-rates.json" || code=$?
+  # Its own word for it.
+  return $((code == 3 ? 75 : code))
 }
 
 stage_exchange_cost() {
@@ -66,7 +69,7 @@ sanitize() {
   local own=(--kernel-name kns=lockstep) clear=1
   if [[ -z $GPU_KIT_SANITIZER ]]; then
     echo "not measured: compute-sanitizer was not found"
-    return 3
+    return 75
   fi
   if [[ $1 == initcheck ]]; then own=() clear=0; fi
   LOCKSTEP_CLEAR=$clear run_tests --filter "$2" --test-seconds 300 \

@@ -5,7 +5,7 @@
 #   stages.sh --list | NAME
 #
 # --list: lines of "name, seconds it needs at least, seconds it gets at most, where it runs: both (on
-# a GPU and on the emulated device), gpu, checkout". Exit codes of a stage: 0, it passed; 3, something
+# a GPU and on the emulated device), gpu, checkout". Exit codes of a stage: 0, it passed; 75, something
 # that it needs is missing, and it says what; 4, it does not work here, for a reason that is no
 # fault of ours; others, it failed. What a stage prints last as "result: ..." stands in the table.
 set -euo pipefail

@@ -44,6 +44,10 @@ find_device() {
     export GPU_KIT_DEVICE_NAME="emulated device"
     return 0
   fi
+  if ! command -v nvidia-smi >/dev/null; then
+    echo "run.sh: no GPU answers here: nvidia-smi was not found" >&2
+    return 3
+  fi
   if ! answer=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1); then
     echo "run.sh: no GPU answers here: $answer" >&2
     return 3
@@ -59,7 +63,7 @@ program() {
   [[ -z $file || $file == /* ]] || file=$(dirname "$GPU_KIT_PROGRAMS")/$file
   if [[ -z $file || ! -e $file ]]; then
     echo "not measured: $1 was not built" >&2
-    return 3
+    return 75
   fi
   echo "$file"
 }
