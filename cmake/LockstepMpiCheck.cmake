@@ -8,10 +8,11 @@ foreach(folder ${MPI_CXX_INCLUDE_DIRS})
   lockstep_defined(mpich ${folder}/mpi.h MPICH_VERSION)
   if(NOT major STREQUAL "")
     set(headers "Open MPI ${major}.${minor}")
+    set(header ${folder}/mpi.h)
     break()
   elseif(NOT mpich STREQUAL "")
-    string(REGEX MATCH "^[0-9]+" major "${mpich}")
     set(headers "MPICH ${mpich}")
+    set(header ${folder}/mpi.h)
     break()
   endif()
 endforeach()
@@ -28,7 +29,7 @@ endif()
 string(REGEX MATCH "^[^0-9]*[0-9]+" header_kind "${headers}")
 string(REGEX MATCH "^[^0-9]*[0-9]+" starter_kind "${starter}")
 if(headers AND starter AND NOT header_kind STREQUAL starter_kind)
-  message(FATAL_ERROR "two kinds of MPI: ${folder}/mpi.h is of ${headers}, but ${MPIEXEC_EXECUTABLE} is of ${starter}, "
+  message(FATAL_ERROR "two kinds of MPI: ${header} is of ${headers}, but ${MPIEXEC_EXECUTABLE} is of ${starter}, "
     "whose ranks would each be alone.\n"
     "Wanted: both of one. Either the mpirun of ${headers}: -DMPIEXEC_EXECUTABLE=... and first on PATH (module load, or "
     "update-alternatives --config mpirun); or the headers of ${starter}: -DMPI_CXX_COMPILER=... of its mpicxx; or neither: "

@@ -66,7 +66,7 @@ enum class Bf16Products {
   avx512_bf16,  ///< vdpbf16ps
   widened,      ///< fp32 products of widened values: no faster than fp32
 };
-/// Asks what the matrix library, which computes them, may use; `widened` where isa() is avx2.
+/// Asks what the matrix library, which computes them, may use; `widened` where isa() is not avx512.
 Bf16Products bf16_products();
 std::string_view name_of(Bf16Products products);
 

@@ -134,9 +134,8 @@ Finding check_nccl(const Environment& environment, const GpuFacts& facts) {
     }
     return warn(kNccl,
                 "not built in: ranks exchange gradients through host memory and MPI",
-                "install NCCL 2.26 or later for this CUDA toolkit (pip install nvidia-nccl-cu13, "
-                "or apt-get "
-                "install libnccl-dev), and build again");
+                "install NCCL 2.26 or later for this CUDA toolkit (pip install nvidia-nccl-cu12 or "
+                "-cu13, or apt-get install libnccl-dev), and build again");
   } catch (const EnvironmentError& error) {
     return fail(kNccl, error.what(), error.hint() + without);
   }

@@ -60,7 +60,8 @@ section() {
   local log=$work/logs/$2.log
   [[ -s $log ]] || return 0
   printf '\n### %s\n\n' "$1"
-  grep --text --invert-match '^result: ' "$log" | head -n 400
+  # sed reads to the end: who closes a pipe early ends the other side, and this script with it.
+  grep --text --invert-match '^result: ' "$log" | sed -n '1,400p' || true
 }
 
 # write_results: the table of all rows so far, whole at every moment, and all logs.

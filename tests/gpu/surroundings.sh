@@ -116,7 +116,10 @@ find_mpi() {
     source "$packed/environment.sh" "$packed"
     GPU_KIT_LIBRARIES=$packed/lib${GPU_KIT_LIBRARIES:+:$GPU_KIT_LIBRARIES}
   fi
-  if command -v mpirun >/dev/null; then GPU_KIT_MPI=true; fi
+  # A bundle without it was built without MPI: another mpirun does not fit its programs.
+  if [[ $GPU_KIT_KIND != bundle || -e $packed/environment.sh ]] && command -v mpirun >/dev/null; then
+    GPU_KIT_MPI=true
+  fi
   # Programs that need MPI's library start without it on one rank.
   if [[ -d $stand_in ]]; then
     GPU_KIT_MPI=false

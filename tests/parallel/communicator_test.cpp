@@ -13,11 +13,11 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AnyOf;
 using testing::check_all_reduce;
 using testing::check_blocking;
 using testing::check_everything;
 using ::testing::Each;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 TEST(Communicator, SelfDoesEverythingAlone) {

@@ -65,7 +65,7 @@ for folder in core ops parallel; do
   [[ $folder != parallel ]] || labels=mpi
   # Of a program that is not built there is one test, NAME_NOT_BUILT.
   ctest --test-dir "$build/tests/$folder" --parallel "$(nproc)" --label-regex "^$labels\$" --tests-regex "$filter" \
-    --exclude-regex '_NOT_BUILT$' --output-on-failure
+    --exclude-regex '_NOT_BUILT$' --output-on-failure $([[ $filter != . ]] || echo --no-tests=error)
 done
 
 for ranks in 1 2; do

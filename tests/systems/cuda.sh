@@ -156,8 +156,7 @@ unset VIRTUAL_ENV CONDA_PREFIX CUDA_HOME CUDA_PATH LIBRARY_PATH LD_LIBRARY_PATH
 build=$folder/build
 # Warnings are errors, as in .ci/run.
 [[ -e $build/build.ninja ]] ||
-  cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O2 \
-    -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=10 \
+  cmake --preset release -S "$source" -B "$build" \
     -DLOCKSTEP_CUDA=ON -DLOCKSTEP_WERROR=ON -DLOCKSTEP_BENCHMARKS=OFF \
     -DCMAKE_CUDA_COMPILER="$toolkit/bin/nvcc" -DCMAKE_CUDA_ARCHITECTURES="$architecture"
 if (($#)); then
@@ -165,7 +164,7 @@ if (($#)); then
 fi
 cmake --build "$build" --parallel "${BUILD_JOBS:-$(nproc)}" \
   --target lockstep cuda_libraries_test nccl_library_test cupti_tracer_test
-"$build/launcher/lockstep" --version --json
+"$build/lockstep" --version --json
 for test in cuda_libraries_test nccl_library_test cupti_tracer_test; do
   "$(find "$build/tests" -name $test -type f | head -1)" --gtest_brief=1
 done

@@ -58,7 +58,7 @@ set(ENV{PATH} "${path}")
 write_program(${WORK}/other/mpirun "echo 'HYDRA build details:'; echo '    Version:                                 4.0.2'")
 if(MPI)
   expect_refusal(two_mpis -D LOCKSTEP_CUDA=OFF -D MPIEXEC_EXECUTABLE=${WORK}/other/mpirun
-    WORDS "two kinds of MPI" "mpi.h is of Open MPI" "${WORK}/other/mpirun is of MPICH 4.0.2" -DMPIEXEC_EXECUTABLE=
+    WORDS "two kinds of MPI" "include/mpi.h is of Open MPI" "${WORK}/other/mpirun is of MPICH 4.0.2" -DMPIEXEC_EXECUTABLE=
       LOCKSTEP_MPI=OFF)
 endif()
 
@@ -75,7 +75,7 @@ expect_refusal(two_onednns -D LOCKSTEP_CUDA=OFF -D OneDNN_INCLUDE_DIR=${WORK}/dn
 # An nvcc that does not work, and none.
 write_program(${WORK}/nvcc/nvcc "echo 'nvcc fatal   : libnvvm is missing' >&2; exit 1")
 set(ENV{CUDACXX} ${WORK}/nvcc/nvcc)
-expect_refusal(broken_nvcc -D LOCKSTEP_CUDA=ON
+expect_refusal(broken_nvcc -D LOCKSTEP_CUDA=ON -D LOCKSTEP_MPI=OFF -D LOCKSTEP_ONEDNN=OFF
   WORDS "no nvcc was found that works" "${WORK}/nvcc/nvcc does not work (1): nvcc fatal : libnvvm is missing"
     "CUDA toolkit 12.4 or later" -DCMAKE_CUDA_COMPILER=)
 unset(ENV{CUDACXX})

@@ -15,7 +15,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Backend&, co
       "NCCL: not built into this program, as the build found no nccl.h, or no CUDA backend to go "
       "with it",
       "install NCCL 2.26 or later for the CUDA toolkit that this is built with (pip install "
-      "nvidia-nccl-cu13, or apt-get install libnccl-dev; docs/gpu.md says where it is looked for), "
+      "nvidia-nccl-cu12 or -cu13, or apt-get install libnccl-dev; docs/gpu.md says where it is "
+      "looked for), "
       "and build again");
 }
 
