@@ -66,7 +66,10 @@ class CpuBuffer final : public DeviceBuffer {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend() { cpu::use_one_thread(); }
+  CpuBackend() {
+    cpu::check_matrix_library();
+    cpu::use_one_thread();
+  }
 
   std::string device_class() const override {
     return fmt::format("cpu, {}, bf16 products {}, {}",

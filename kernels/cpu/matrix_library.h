@@ -19,6 +19,10 @@ namespace lockstep::cpu {
 /// "oneDNN 2.6.3": part of the device class, since bits depend on it.
 std::string matrix_library();
 
+/// Throws EnvironmentError: the library that was loaded is older than the one that this program was
+/// built with, or of another major version.
+void check_matrix_library();
+
 /// Makes what the library starts on the calling thread run on this thread alone, for good.
 void use_one_thread();
 

@@ -2,6 +2,8 @@
 #   cmake -D WORK=... -P find_tools_test.cmake
 cmake_minimum_required(VERSION 3.25)
 
+list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/../../cmake)
+
 function(expect sources)
   include(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../cmake/LockstepCudaTools.cmake)
   if(NOT LOCKSTEP_CUDA_TOOL_SOURCES STREQUAL sources)

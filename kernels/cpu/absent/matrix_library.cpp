@@ -11,6 +11,8 @@ namespace lockstep::cpu {
 
 std::string matrix_library() { return "no matrix library"; }
 
+void check_matrix_library() {}
+
 void use_one_thread() {}
 
 Bf16Products library_bf16_products() { return Bf16Products::widened; }

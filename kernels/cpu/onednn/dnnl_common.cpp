@@ -2,7 +2,6 @@
 #include "kernels/cpu/onednn/dnnl_common.h"
 
 #include <algorithm>
-#include <dlfcn.h>
 #include <mutex>
 #include <utility>
 
@@ -10,40 +9,8 @@
 
 namespace lockstep::cpu {
 
-namespace {
-
-/// Of another major version, structures differ under the names that the linker compares; an older
-/// minor one may lack functions.
-void check_library() {
-  const dnnl_version_t& found = *dnnl_version();
-  if (found.major == DNNL_VERSION_MAJOR && found.minor >= DNNL_VERSION_MINOR) return;
-  Dl_info place{};
-  // A function's address may be that of the program's own table of calls.
-  void* const function = dlsym(RTLD_DEFAULT, "dnnl_version");
-  const bool known = function != nullptr && dladdr(function, &place) != 0;
-  throw EnvironmentError(
-      fmt::format("oneDNN: {} is version {}.{}.{}, and {}.{} or later of {} is wanted, which this "
-                  "program was built with",
-                  known ? place.dli_fname : "the library",
-                  found.major,
-                  found.minor,
-                  found.patch,
-                  DNNL_VERSION_MAJOR,
-                  DNNL_VERSION_MINOR,
-                  DNNL_VERSION_MAJOR),
-      fmt::format("have LD_LIBRARY_PATH (and LD_PRELOAD) lead to oneDNN {} (apt-get install "
-                  "libdnnl{}), or build Lockstep with this one",
-                  DNNL_VERSION_MAJOR,
-                  DNNL_VERSION_MAJOR));
-}
-
-}  // namespace
-
 const dnnl::engine& dnnl_engine() {
-  static const dnnl::engine engine = [] {
-    check_library();
-    return dnnl::engine(dnnl::engine::kind::cpu, 0);
-  }();
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
 

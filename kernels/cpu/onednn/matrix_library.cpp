@@ -2,6 +2,8 @@
 #include "kernels/cpu/matrix_library.h"
 
 #include <algorithm>
+#include <dlfcn.h>
+#include <fmt/format.h>
 #include <omp.h>
 #include <vector>
 
@@ -39,6 +41,31 @@ std::function<void()> make_product(dnnl::memory::data_type type, std::int64_t si
 std::string matrix_library() {
   const dnnl_version_t* version = dnnl_version();
   return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+}
+
+void check_matrix_library() {
+  // Of another major version, structures differ under the names that the linker compares; an older
+  // minor one may lack functions.
+  const dnnl_version_t& found = *dnnl_version();
+  if (found.major == DNNL_VERSION_MAJOR && found.minor >= DNNL_VERSION_MINOR) return;
+  Dl_info place{};
+  // A function's address may be that of the program's own table of calls.
+  void* const function = dlsym(RTLD_DEFAULT, "dnnl_version");
+  const bool known = function != nullptr && dladdr(function, &place) != 0;
+  throw EnvironmentError(
+      fmt::format("oneDNN: {} is version {}.{}.{}, and {}.{} or later of {} is wanted, which this "
+                  "program was built with",
+                  known ? place.dli_fname : "the library",
+                  found.major,
+                  found.minor,
+                  found.patch,
+                  DNNL_VERSION_MAJOR,
+                  DNNL_VERSION_MINOR,
+                  DNNL_VERSION_MAJOR),
+      fmt::format("have LD_LIBRARY_PATH (and LD_PRELOAD) lead to oneDNN {} (apt-get install "
+                  "libdnnl{}), or build Lockstep with this one",
+                  DNNL_VERSION_MAJOR,
+                  DNNL_VERSION_MAJOR));
 }
 
 void use_one_thread() {

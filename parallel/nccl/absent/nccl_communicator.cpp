@@ -15,9 +15,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Backend&, co
       "NCCL: not built into this program, as the build found no nccl.h, or no CUDA backend to go "
       "with it",
       "install NCCL 2.26 or later for the CUDA toolkit that this is built with (pip install "
-      "nvidia-nccl-cu12 or -cu13, or apt-get install libnccl-dev; docs/gpu.md says where it is "
-      "looked for), "
-      "and build again");
+      "nvidia-nccl-cu12 or -cu13, or apt-get install libnccl-dev), and build again; "
+      "-DNCCL_INCLUDE_DIR=... names the folder of its nccl.h where it is not found");
 }
 
 std::string nccl_version() { return {}; }
