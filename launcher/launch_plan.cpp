@@ -20,17 +20,12 @@ void append(Words& words, const Words& more) {
 Words mpirun_words(int ranks, const LaunchSite& site, const std::string& output_folder) {
   Words words{site.mpirun, "-np", std::to_string(ranks)};
   // mpirun hands the folder to a shell on other hosts, and takes what follows a colon for options.
-  // Another one goes without: the logs of the run have what the ranks say of themselves. So do
-  // several hosts under Open MPI 5, each of which would make the folder that they share (PMIx calls
-  // what the second finds an error, and its output is lost).
-  const bool shared = site.open_mpi >= 5 && site.hosts.size() > 1;
-  if (!shared && plain_for_shell(output_folder) &&
-      output_folder.find_first_of(":,") == std::string::npos) {
-    if (site.open_mpi >= 5)
-      append(words, {"--output", "dir=" + output_folder});
-    else
-      append(words, {"--output-filename", output_folder});
-  }
+  // Another one goes without: the logs of the run have what the ranks say of themselves. So does
+  // Open MPI 5, whose daemon, where two streams of a rank come at once, takes the folder that it
+  // made for the first as an error (PMIX_ERR_EXISTS, 5.0.7) and loses what the second says.
+  if (site.open_mpi < 5 && plain_for_shell(output_folder) &&
+      output_folder.find(':') == std::string::npos)
+    append(words, {"--output-filename", output_folder});
   if (!site.hosts.empty()) {
     append(words, {"--host", to_string(site.hosts)});
     // Open MPI 4's way to write long lists of hosts shorter breaks at such names.

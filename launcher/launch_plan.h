@@ -39,8 +39,8 @@ int allocated_tasks(const std::string& tasks_per_node);
 
 /// The command that starts `lockstep train` (or site.command) with `arguments` on `ranks` ranks.
 /// Raw output of each rank is copied below `output_folder` unless it is empty: mpirun writes
-/// JOB/rank.0/stdout and stderr itself (not where the path has a colon, nor on several hosts under
-/// Open MPI 5; JOB is 1 with Open MPI 4 and a name with 5), srun prefixes lines with the rank.
+/// 1/rank.0/stdout and stderr itself (not where the path has a colon, and not Open MPI 5's), srun
+/// prefixes lines with the rank.
 ///
 /// Binding is the launchers' own, which know the topology (mpirun by hwloc): each rank to a core,
 /// and from three ranks on mpirun deals them to NUMA domains in turn. Nothing is bound where more

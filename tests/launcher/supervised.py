@@ -135,10 +135,10 @@ class Supervised(SupervisedTest):
         self.assertIn("2 restarts", out)
         self.assertRegex(err, r"rank \d on \S+ was ended by signal 9")
         self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
-        for start in (1, 2, 3):
-            # The folder between is named by mpirun: "1" with Open MPI 4.
-            [raw] = (self.folder / f"run/logs/output/{start}").glob("*/rank.0/stdout")
-            self.assertIn("told by", raw.read_text())
+        if "(Open MPI) 4" in self.run_command(["mpirun", "--version"]).stdout:  # 5 keeps no raw output
+            for start in (1, 2, 3):
+                raw = self.folder / f"run/logs/output/{start}/1/rank.0/stdout"
+                self.assertIn("told by", raw.read_text())
 
     def test_a_killed_launcher_leaves_no_ranks(self):
         process = self.run_supervised()
