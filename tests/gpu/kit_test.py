@@ -202,7 +202,7 @@ class Tests(KitCase):
 
     def test_says_how_far_it_came_when_it_is_ended(self):
         program = executable(self.folder / "program", PROGRAM)
-        run = subprocess.run(["timeout", "10", sys.executable, "-B", str(HERE / "run_tests.py"), "--filter",
+        run = subprocess.run(["timeout", "5", sys.executable, "-B", str(HERE / "run_tests.py"), "--filter",
                               "S.a:S.hangs:S.d", str(program)], capture_output=True, text=True, check=False,
                              env={**os.environ, "STARTS": str(self.folder / "starts")}, timeout=60)
         self.assertEqual(self.result(run),

@@ -39,6 +39,7 @@ class Asked(Exception):
 
 
 def asked(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # timeout(1) sends it twice, the second time to the group
     raise Asked
 
 

@@ -13,7 +13,7 @@ namespace {
 
 TEST(CpuBackend, NamesItsDeviceClass) {
   EXPECT_THAT(make_cpu_backend()->device_class(),
-              testing::MatchesRegex("cpu, avx(2|512), bf16 products [a-z0-9_]+, "
+              testing::MatchesRegex("cpu, (avx2|avx512|neon), bf16 products [a-z0-9_]+, "
                                     "(oneDNN [23]\\.[0-9]+\\.[0-9]+|no matrix library)"));
 }
 
