@@ -80,7 +80,7 @@ TEST_F(NcclFaults, ALibraryThatOneRankLacksIsNamedOnAll) {
   const std::string text = refusal(options);
   EXPECT_THAT(text, HasSubstr(fmt::format("rank {} (", mpi_world().size() - 1)));
   EXPECT_THAT(text, HasSubstr("libnccl-missing.so.2 (built against 2."));
-  EXPECT_THAT(text, HasSubstr("| install NCCL 2."));
+  EXPECT_THAT(text, HasSubstr("nvidia-nccl-cu"));
   EXPECT_THAT(text, HasSubstr("LD_LIBRARY_PATH"));
 }
 
