@@ -37,9 +37,10 @@ install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
   # They include mpi.h and nccl.h, which users of the interface need not have.
   PATTERN "mpi_try.h" EXCLUDE REGEX "/nccl_(aborts|join|library|link|watch)\\.h$" EXCLUDE)
-install(FILES launcher/console.h launcher/fault_log.h launcher/job.h launcher/output_relay.h launcher/progress.h launcher/run_job.h
-  launcher/time_left.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher COMPONENT development)
+foreach(header console output_relay progress time_left)
+  install(FILES launcher/output/${header}.h
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher/output COMPONENT development)
+endforeach()
 install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu COMPONENT development)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)

@@ -15,3 +15,10 @@ function(lockstep_library name)
     $<BUILD_INTERFACE:lockstep_warnings>)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ${name})
 endfunction()
+
+# lockstep_group(NAME LIBRARIES...): all of these, and what they depend on, under one name.
+function(lockstep_group name)
+  add_library(${name} INTERFACE)
+  target_link_libraries(${name} INTERFACE ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ${name})
+endfunction()

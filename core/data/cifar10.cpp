@@ -15,10 +15,10 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::int64_t kSize = 32;
-constexpr std::int64_t kPlane = kSize * kSize;
+constexpr std::int64_t kCifarSize = 32;
+constexpr std::int64_t kPlane = kCifarSize * kCifarSize;
 constexpr std::int64_t kRecord = 1 + 3 * kPlane;  // bytes: label, red, green, blue
-constexpr int kClasses = 10;
+constexpr int kCifarClasses = 10;
 // Mean and deviation of the training pixels in [0, 1], as everyone rounds them.
 constexpr float kCifar10Mean[] = {0.4914f, 0.4822f, 0.4465f};
 constexpr float kCifar10Deviation[] = {0.2470f, 0.2435f, 0.2616f};
@@ -42,9 +42,9 @@ class Cifar10 final : public Dataset {
       ends_.push_back(size() + std::int64_t(bytes.size()) / kRecord);
       hash_ = content_hash(bytes.data(), bytes.size(), hash_);
     }
-    spec_.input = {{kSize, kSize, 3}, DType::u8};
+    spec_.input = {{kCifarSize, kCifarSize, 3}, DType::u8};
     spec_.target = {{}, DType::i32};
-    spec_.classes = kClasses;
+    spec_.classes = kCifarClasses;
     for (int c = 0; c < 3; ++c) {
       spec_.scale.push_back(1.0f / 255.0f / kCifar10Deviation[c]);
       spec_.shift.push_back(-kCifar10Mean[c] / kCifar10Deviation[c]);
@@ -81,7 +81,7 @@ class Cifar10 final : public Dataset {
         "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
   }
   Preprocessing preprocessing() const override {
-    return image_preprocessing(*this, "cifar10", int(kSize));
+    return image_preprocessing(*this, "cifar10", int(kCifarSize));
   }
   std::uint64_t fingerprint() const override { return hash_; }
 
@@ -99,7 +99,7 @@ class Cifar10 final : public Dataset {
   }
 
   static void check_label(const std::string& path, int label, std::int64_t record) {
-    LOCKSTEP_CHECK(label < kClasses,
+    LOCKSTEP_CHECK(label < kCifarClasses,
                    DataError,
                    "{}: expected a label of 0 to 9 at byte {}, record {}, got {}",
                    path,

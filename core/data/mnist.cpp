@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSize = 28;
-constexpr int kClasses = 10;
+constexpr std::int64_t kMnistSize = 28;
+constexpr int kMnistClasses = 10;
 // Mean and deviation of the training pixels in [0, 1], as everyone rounds them.
 constexpr float kMnistMean = 0.1307f;
 constexpr float kMnistDeviation = 0.3081f;
@@ -28,9 +28,9 @@ class Mnist final : public Dataset {
  public:
   Mnist(const std::string& folder, IdxFile images, IdxFile labels)
       : folder_(folder), images_(std::move(images)), labels_(std::move(labels)) {
-    spec_.input = {{kSize, kSize, 1}, DType::u8};
+    spec_.input = {{kMnistSize, kMnistSize, 1}, DType::u8};
     spec_.target = {{}, DType::i32};
-    spec_.classes = kClasses;
+    spec_.classes = kMnistClasses;
     spec_.scale = {1.0f / 255.0f / kMnistDeviation};
     spec_.shift = {-kMnistMean / kMnistDeviation};
     hash_ = content_hash(images_.data.data(), images_.data.size());
@@ -43,7 +43,7 @@ class Mnist final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
-    constexpr std::int64_t kBytes = kSize * kSize;
+    constexpr std::int64_t kBytes = kMnistSize * kMnistSize;
     std::memcpy(input, images_.data.data() + index * kBytes, std::size_t(kBytes));
     const auto label = std::int32_t(labels_.data[std::size_t(index)]);
     std::memcpy(target, &label, sizeof label);
@@ -52,7 +52,7 @@ class Mnist final : public Dataset {
     return fmt::format("mnist:{}, {} images of 28x28x1 in 10 classes", folder_, size());
   }
   Preprocessing preprocessing() const override {
-    return image_preprocessing(*this, "mnist", int(kSize));
+    return image_preprocessing(*this, "mnist", int(kMnistSize));
   }
   std::uint64_t fingerprint() const override { return hash_; }
 
@@ -77,7 +77,7 @@ std::shared_ptr<const Dataset> part(const std::string& folder, const std::string
   const std::string image_file = find(folder, name + "-images-idx3-ubyte");
   const std::string label_file = find(folder, name + "-labels-idx1-ubyte");
   IdxFile images = read_idx(image_file, 3, kMnistHint);
-  LOCKSTEP_CHECK(images.dims[1] == kSize && images.dims[2] == kSize,
+  LOCKSTEP_CHECK(images.dims[1] == kMnistSize && images.dims[2] == kMnistSize,
                  DataError,
                  "{}: expected images of 28x28, got {}x{}",
                  image_file,
@@ -92,7 +92,7 @@ std::shared_ptr<const Dataset> part(const std::string& folder, const std::string
                  image_file,
                  labels.dims[0]);
   for (std::size_t i = 0; i < labels.data.size(); ++i)
-    LOCKSTEP_CHECK(int(labels.data[i]) < kClasses,
+    LOCKSTEP_CHECK(int(labels.data[i]) < kMnistClasses,
                    DataError,
                    "{}: expected labels 0 to 9, got {} for image {}",
                    label_file,

@@ -9,7 +9,7 @@
 #include "core/data/dataset.h"
 #include "core/data/image.h"
 #include "core/data/preprocessing.h"
-#include "core/data/table/table_options.h"
+#include "core/data/table_options.h"
 
 namespace lockstep::data {
 

@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/random.h"
-#include "core/data/image_samples.h"
+#include "core/data/images/image_samples.h"
 #include "core/data/input_file.h"
 #include "core/data/sources.h"
 

@@ -3,7 +3,7 @@
 
 #include "core/base/csv_field.h"
 #include "core/base/error.h"
-#include "core/data/image_reader.h"
+#include "core/data/images/image_reader.h"
 #include "core/data/table/table_inputs.h"
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"

@@ -2,16 +2,10 @@
 #include "core/grad/differentiate.h"
 
 #include "core/base/error.h"
+#include "core/graph/gradient_builder.h"
 #include "core/ops/add.h"
 
 namespace lockstep {
-
-std::vector<ValueId> GradientBuilder::emit(const Node& forward,
-                                           std::shared_ptr<const Operator> op,
-                                           std::vector<ValueId> inputs) {
-  return graph_.add_node(
-      std::move(op), std::move(inputs), forward.path, forward.where, NodePhase::backward);
-}
 
 namespace {
 

@@ -10,7 +10,7 @@ std::string_view name_of(OpKind kind) {
 #define LOCKSTEP_OP(Type, stem) \
   case OpKind::stem:            \
     return #stem;
-#include "core/ops/op_list.inc"
+#include "core/graph/op_list.inc"
 #undef LOCKSTEP_OP
   }
   throw InternalError("unknown operator kind");

@@ -17,10 +17,10 @@ struct Node;
 using ValueId = std::int32_t;
 inline constexpr ValueId kNoValue = -1;
 
-/// One enumerator for each line of core/ops/op_list.inc.
+/// One enumerator for each line of core/graph/op_list.inc.
 enum class OpKind : std::uint16_t {
 #define LOCKSTEP_OP(Type, stem) stem,
-#include "core/ops/op_list.inc"
+#include "core/graph/op_list.inc"
 #undef LOCKSTEP_OP
 };
 

@@ -6,13 +6,13 @@
 
 #include "core/base/error.h"
 #include "core/ops/add.h"
-#include "core/ops/avg_pool2d.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/dropout.h"
-#include "core/ops/global_avg_pool.h"
 #include "core/ops/linear.h"
-#include "core/ops/max_pool2d.h"
 #include "core/ops/normalize.h"
+#include "core/ops/pooling/avg_pool2d.h"
+#include "core/ops/pooling/global_avg_pool.h"
+#include "core/ops/pooling/max_pool2d.h"
 #include "core/ops/relu.h"
 #include "core/ops/reshape.h"
 

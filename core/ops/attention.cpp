@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/grad/differentiate.h"
+#include "core/graph/gradient_builder.h"
 
 namespace lockstep::ops {
 namespace {

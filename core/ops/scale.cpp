@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/scale.h"
 
-#include "core/grad/differentiate.h"
+#include "core/graph/gradient_builder.h"
 
 namespace lockstep::ops {
 

@@ -5,7 +5,7 @@
 
 #include "core/graph/rewrite.h"
 #include "core/ops/linear.h"
-#include "core/ops/softmax_cross_entropy.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
 
 namespace lockstep {
 namespace {

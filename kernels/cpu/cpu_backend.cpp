@@ -10,14 +10,14 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/host_memory.h"
 #include "core/exec/conclude.h"
+#include "core/host/host_memory.h"
 #include "core/ops/all_ops.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/matrix_library.h"
-#include "kernels/cpu/optimizers.h"
+#include "kernels/cpu/optimizers/optimizers.h"
 #include "kernels/cpu/peaks.h"
 
 namespace lockstep {
@@ -98,7 +98,7 @@ class CpuBackend final : public Backend {
 #define LOCKSTEP_OP(Type, stem) \
   case OpKind::stem:            \
     return cpu::make_##stem##_kernel(op_cast<ops::Type>(spec.op), spec);
-#include "core/ops/op_list.inc"
+#include "core/graph/op_list.inc"
 #undef LOCKSTEP_OP
       default:
         break;

@@ -13,7 +13,7 @@ namespace lockstep::cpu {
 #define LOCKSTEP_VIEW_OP(Type, stem)
 #define LOCKSTEP_OP(Type, stem) \
   std::unique_ptr<Kernel> make_##stem##_kernel(const ops::Type& op, const KernelSpec& spec);
-#include "core/ops/op_list.inc"
+#include "core/graph/op_list.inc"
 #undef LOCKSTEP_OP
 
 }  // namespace lockstep::cpu

@@ -5,7 +5,7 @@
 
 #include "core/exec/kernel.h"
 #include "core/ops/activation.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/device.h"
 
 namespace lockstep::cuda {
 

@@ -3,7 +3,7 @@
 #include "core/exec/communicator.h"
 #include "core/ops/all_gather.h"
 #include "kernels/cuda/bound_kernel.h"
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/device/cuda_check.h"
 #include "kernels/cuda/kernel_list.h"
 
 // No kernel of its own: one part is copied on the compute stream, several are gathered by the

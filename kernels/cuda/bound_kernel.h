@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/exec/kernel.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/device.h"
 
 namespace lockstep::cuda {
 

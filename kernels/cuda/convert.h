@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/base/shape.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/device.h"
 
 /// What products in bf16 need around them. Pointers are aligned to 16 bytes; everything is enqueued
 /// on the device's compute stream.

@@ -7,15 +7,15 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/ops/all_ops.h"
-#include "kernels/cuda/block_program.h"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/cuda_graph.h"
-#include "kernels/cuda/device_tools.h"
-#include "kernels/cuda/flat.h"
-#include "kernels/cuda/free_memory.h"
+#include "kernels/cuda/device/cuda_check.h"
+#include "kernels/cuda/device/cuda_graph.h"
+#include "kernels/cuda/device/device_tools.h"
+#include "kernels/cuda/device/free_memory.h"
+#include "kernels/cuda/device/library_versions.h"
+#include "kernels/cuda/device/peaks.h"
 #include "kernels/cuda/kernel_list.h"
-#include "kernels/cuda/library_versions.h"
-#include "kernels/cuda/peaks.h"
+#include "kernels/cuda/step/block_program.h"
+#include "kernels/cuda/step/flat.h"
 
 namespace lockstep {
 namespace {
@@ -204,7 +204,7 @@ class CudaBackend final : public Backend {
 #define LOCKSTEP_OP(Type, stem) \
   case OpKind::stem:            \
     return cuda::make_##stem##_kernel(op_cast<ops::Type>(spec.op), spec, device_);
-#include "core/ops/op_list.inc"
+#include "core/graph/op_list.inc"
 #undef LOCKSTEP_OP
       default:
         break;

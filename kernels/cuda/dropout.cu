@@ -6,7 +6,7 @@
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/group_access.cuh"
 #include "kernels/cuda/kernel_list.h"
-#include "kernels/cuda/step_counters.cuh"
+#include "kernels/cuda/step/step_counters.cuh"
 
 // Dropout. Four neighbouring elements of a sample share one call of Philox, about 80 instructions.
 // A thread computes 16 bytes of the output where samples are multiples of that, otherwise the

@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 #include <utility>
 
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/device/cuda_check.h"
 
 // Note [How own kernels are written]
 //

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/relu.h"
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/block_program.h"
-#include "kernels/cuda/block_step.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/kernel_list.h"
+#include "kernels/cuda/step/block_program.h"
+#include "kernels/cuda/step/block_step.cuh"
 
 // map() of elementwise.cuh; few fp32 elements are a step of a block program, with the same bits.
 // Bytes: each tensor once. Bound by memory.

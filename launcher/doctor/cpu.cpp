@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "launcher/cores.h"
+#include "core/host/cores.h"
+#include "core/host/cpu_list.h"
 #include "launcher/doctor/host.h"
 
 namespace lockstep::doctor {
@@ -43,7 +44,7 @@ std::pair<int, int> numa_nodes(const Environment& environment, const std::vector
   for (const std::string& name : environment.list("/sys/devices/system/node")) {
     if (!name.starts_with("node")) continue;
     const std::vector<int> node =
-        parse_list(environment.read_line("/sys/devices/system/node/" + name + "/cpulist"));
+        parse_cpu_list(environment.read_line("/sys/devices/system/node/" + name + "/cpulist"));
     if (node.empty()) continue;
     ++all;
     touched += std::ranges::any_of(
@@ -73,7 +74,7 @@ std::string speed_remedy(const Environment& environment) {
 }  // namespace
 
 std::vector<int> allowed_threads(const Environment& environment) {
-  return parse_list(value_in(environment.read("/proc/self/status"), "Cpus_allowed_list"));
+  return parse_cpu_list(value_in(environment.read("/proc/self/status"), "Cpus_allowed_list"));
 }
 
 int usable_cores(const Environment& environment, const std::vector<int>& threads) {
@@ -85,9 +86,10 @@ int usable_cores(const Environment& environment, const std::vector<int>& threads
 Finding check_affinity(const Environment& environment) {
   const std::vector<int> threads = allowed_threads(environment);
   const std::vector<int> online =
-      parse_list(environment.read_line("/sys/devices/system/cpu/online"));
+      parse_cpu_list(environment.read_line("/sys/devices/system/cpu/online"));
   const auto [touched, nodes] = numa_nodes(environment, threads);
-  std::string text = fmt::format("CPUs {} of {}", list_text(threads), list_text(online));
+  std::string text =
+      fmt::format("CPUs {} of {}", format_cpu_list(threads), format_cpu_list(online));
   if (nodes > 0)
     text += fmt::format(", on {} of {} NUMA node{}", touched, nodes, nodes > 1 ? "s" : "");
   if (const double limit = quota(environment); limit > 0)

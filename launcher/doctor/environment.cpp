@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
-#include "launcher/self_start.h"
+#include "launcher/processes/program_path.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -104,34 +104,6 @@ Container container_of(const Environment& environment) {
   if (groups.find("kubepods") != std::string::npos) return kubernetes;
   if (groups.find("docker") != std::string::npos) return docker;
   return {};
-}
-
-std::vector<int> parse_list(const std::string& text) {
-  std::vector<int> numbers;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    int first = 0, last = 0;
-    const char* const end = part.data() + part.size();
-    const auto [stop, error] = std::from_chars(part.data(), end, first);
-    if (error != std::errc()) continue;
-    last = first;
-    if (stop != end && *stop == '-') std::from_chars(stop + 1, end, last);
-    for (int i = first; i <= last && numbers.size() < 65536; ++i) numbers.push_back(i);
-  }
-  return numbers;
-}
-
-std::string list_text(const std::vector<int>& numbers) {
-  std::string text;
-  for (std::size_t i = 0; i < numbers.size();) {
-    std::size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text +=
-        last == i ? fmt::format("{}", numbers[i]) : fmt::format("{}-{}", numbers[i], numbers[last]);
-    i = last + 1;
-  }
-  return text;
 }
 
 std::string bytes_text(double bytes) {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/base/env.h"
-#include "core/base/tcp_sockets.h"
 #include "core/exec/backend.h"
-#include "kernels/cuda/cuda_build.h"
+#include "core/host/tcp_sockets.h"
+#include "kernels/cuda/device/cuda_build.h"
 #include "launcher/doctor/watch.h"
-#include "launcher/program_output.h"
+#include "launcher/processes/program_output.h"
 
 namespace lockstep::doctor {
 
@@ -107,11 +107,6 @@ struct Container {
   std::string memlock_setting;
 };
 Container container_of(const Environment& environment);
-
-/// "0-3,8" as 0, 1, 2, 3, 8; what is no number is left out.
-std::vector<int> parse_list(const std::string& text);
-/// "0-3,8"
-std::string list_text(const std::vector<int>& numbers);
 
 /// "1.5 GiB"
 std::string bytes_text(double bytes);

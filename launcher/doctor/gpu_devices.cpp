@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "launcher/doctor/gpu.h"
-#include "launcher/nvidia/nvidia_abi.h"
+#include "launcher/gpu_monitor/nvidia_abi.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/host/cpu_list.h"
 #include "launcher/doctor/gpu.h"
 #include "launcher/doctor/host.h"
 
@@ -30,7 +31,7 @@ bool is_far(const Environment& environment, const Gpu& gpu) {
       environment.read_line("/sys/bus/pci/devices/" + gpu.address + "/numa_node");
   if (node.empty() || node.starts_with('-')) return false;  // -1: the machine has one
   const std::vector<int> near =
-      parse_list(environment.read_line("/sys/devices/system/node/node" + node + "/cpulist"));
+      parse_cpu_list(environment.read_line("/sys/devices/system/node/node" + node + "/cpulist"));
   const std::vector<int> threads = allowed_threads(environment);
   return !near.empty() && !threads.empty() && std::ranges::none_of(near, [&](int cpu) {
     return std::ranges::find(threads, cpu) != threads.end();
@@ -91,7 +92,7 @@ Finding check_topology(const Environment& environment, const GpuFacts& facts) {
     return warn(kTopology,
                 fmt::format("GPU {} is on another NUMA node than this rank's CPUs ({})",
                             first.ordinal,
-                            list_text(allowed_threads(environment))),
+                            format_cpu_list(allowed_threads(environment))),
                 "mpirun --map-by numa --bind-to numa ... (srun: --gpu-bind=closest)");
   std::string text = first.nvlinks_up > 0 ? fmt::format("{} NVLinks a GPU", first.nvlinks_up)
                                           : std::string("no NVLink");

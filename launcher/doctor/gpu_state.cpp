@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "launcher/doctor/gpu.h"
-#include "launcher/nvidia/nvidia_abi.h"
+#include "launcher/gpu_monitor/nvidia_abi.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "launcher/doctor/nvml.h"
-#include "launcher/nvidia/nvidia_abi.h"
-#include "launcher/nvidia/nvidia_library.h"
+#include "launcher/gpu_monitor/nvidia_abi.h"
+#include "launcher/gpu_monitor/nvidia_library.h"
 
 namespace lockstep::doctor {
 namespace {

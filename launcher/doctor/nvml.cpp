@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/nvidia/nvidia_abi.h"
-#include "launcher/nvidia/nvidia_library.h"
+#include "launcher/gpu_monitor/nvidia_abi.h"
+#include "launcher/gpu_monitor/nvidia_library.h"
 
 namespace lockstep::doctor {
 namespace {

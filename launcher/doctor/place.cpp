@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/machine.h"
+#include "core/host/cpu_list.h"
+#include "core/host/machine.h"
 #include "launcher/doctor/host.h"
 
 namespace lockstep::doctor {
@@ -31,7 +32,7 @@ Place place_of(const Environment& environment, const GpuFacts& facts) {
   Place place;
   const std::string host = host_name();
   std::copy_n(host.begin(), std::min(host.size(), sizeof place.host - 1), place.host);
-  put_list(place.threads, list_text(allowed_threads(environment)));
+  put_list(place.threads, format_cpu_list(allowed_threads(environment)));
   std::string gpus;
   for (const Gpu& gpu : facts.gpus) gpus += (gpus.empty() ? "" : ",") + gpu.id;
   put_list(place.gpus, gpus);
@@ -49,7 +50,7 @@ void settle(Environment& environment, std::span<const Place> places, int rank) {
     if (place.host != host) continue;
     environment.local_rank += int(other) < rank;
     ++environment.ranks_here;
-    const std::vector<int> more = parse_list(place.threads);
+    const std::vector<int> more = parse_cpu_list(place.threads);
     threads.insert(threads.end(), more.begin(), more.end());
     std::istringstream entries(place.gpus);
     for (std::string entry; std::getline(entries, entry, ',');) gpus.insert(entry);

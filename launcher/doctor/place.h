@@ -12,7 +12,7 @@ namespace lockstep::doctor {
 /// entry.
 struct Place {
   char host[64] = {};
-  char threads[1024] = {};  ///< that it may use, as list_text() writes them
+  char threads[1024] = {};  ///< that it may use, as format_cpu_list() writes them
   char gpus[1024] = {};     ///< Gpu::id of those that it sees, with commas between them
 };
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "launcher/host_facts.h"
+#include "launcher/processes/host_facts.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/cuda_build.h"
+#include "kernels/cuda/device/cuda_build.h"
 #include "launcher/doctor/environment.h"
-#include "launcher/self_start.h"
-#include "parallel/nccl/nccl_communicator.h"
+#include "launcher/processes/program_path.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
 
 namespace lockstep::doctor {
 namespace {

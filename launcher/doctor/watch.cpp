@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "parallel/quiet_thread.h"
+#include "core/base/quiet_thread.h"
 
 namespace lockstep::doctor {
 namespace {

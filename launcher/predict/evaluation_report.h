@@ -6,7 +6,7 @@
 
 #include "core/data/preprocessing.h"
 #include "launcher/predict/evaluation_metrics.h"
-#include "parallel/train_records.h"
+#include "parallel/monitor/train_records.h"
 
 namespace lockstep {
 

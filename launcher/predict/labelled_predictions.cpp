@@ -9,7 +9,7 @@
 #include "core/data/zero_filled_dataset.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/predict/predict_inputs.h"
-#include "parallel/exchanged_text.h"
+#include "parallel/comm/exchanged_text.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/data/dataset.h"
-#include "launcher/job.h"
-#include "launcher/saved_run.h"
+#include "launcher/predict/saved_run.h"
+#include "parallel/session/job.h"
 
 namespace lockstep {
 

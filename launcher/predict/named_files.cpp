@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file_kind.h"
-#include "core/data/image_folder.h"
+#include "core/data/images/image_folder.h"
 #include "core/data/input_file.h"
 
 namespace lockstep {

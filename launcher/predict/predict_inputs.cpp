@@ -8,12 +8,12 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/data/image_reader.h"
+#include "core/data/images/image_reader.h"
 #include "core/data/table/table_inputs.h"
 #include "core/exec/batch_predictor.h"
-#include "launcher/error_meeting.h"
-#include "launcher/job.h"
-#include "launcher/standard_output.h"
+#include "launcher/output/standard_output.h"
+#include "parallel/session/error_meeting.h"
+#include "parallel/session/job.h"
 
 namespace lockstep {
 namespace {

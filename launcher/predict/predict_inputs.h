@@ -8,7 +8,7 @@
 
 #include "launcher/predict/named_files.h"
 #include "launcher/predict/prediction_writer.h"
-#include "launcher/saved_run.h"
+#include "launcher/predict/saved_run.h"
 
 namespace lockstep {
 

@@ -9,11 +9,11 @@
 #include "core/base/printable.h"
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
-#include "launcher/error_meeting.h"
-#include "launcher/gpt_flags.h"
-#include "launcher/job.h"
+#include "launcher/output/standard_output.h"
 #include "launcher/predict/predict_inputs.h"
-#include "launcher/standard_output.h"
+#include "launcher/settings/gpt_flags.h"
+#include "parallel/session/error_meeting.h"
+#include "parallel/session/job.h"
 
 namespace lockstep {
 namespace {

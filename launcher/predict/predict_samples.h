@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "launcher/saved_run.h"
+#include "launcher/predict/saved_run.h"
 
 namespace lockstep {
 

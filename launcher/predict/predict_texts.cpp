@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "core/base/error.h"
-#include "core/data/token_windows.h"
+#include "core/data/text/token_windows.h"
 #include "core/exec/batch_predictor.h"
+#include "launcher/output/standard_output.h"
 #include "launcher/predict/predict_inputs.h"
-#include "launcher/standard_output.h"
-#include "launcher/token_text.h"
+#include "launcher/predict/token_text.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <iterator>
 
-#include "core/base/bytes_words.h"
+#include "core/base/number_format.h"
 
 namespace lockstep::report {
 namespace {

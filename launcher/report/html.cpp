@@ -4,7 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
-#include "launcher/console.h"
+#include "core/base/number_format.h"
 
 namespace lockstep::report {
 namespace {

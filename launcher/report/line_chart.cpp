@@ -3,7 +3,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
-#include "core/base/bytes_words.h"
+#include "core/base/number_format.h"
 #include "launcher/report/chart.h"
 #include "launcher/report/chart_frame.h"
 #include "launcher/report/html.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "core/base/bytes_words.h"
+#include "core/base/number_format.h"
 #include "launcher/report/html.h"
 #include "launcher/report/sections.h"
 

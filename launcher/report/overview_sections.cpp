@@ -4,7 +4,7 @@
 #include <map>
 #include <string_view>
 
-#include "launcher/console.h"
+#include "core/base/number_format.h"
 #include "launcher/report/html.h"
 #include "launcher/report/sections.h"
 

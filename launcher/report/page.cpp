@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <vector>
 
-#include "launcher/host_facts.h"
+#include "launcher/processes/host_facts.h"
 #include "launcher/report/html.h"
 #include "launcher/report/sections.h"
 #include "launcher/report/style.h"

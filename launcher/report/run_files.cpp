@@ -10,9 +10,9 @@
 #include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 #include "core/io/strict_json.h"
-#include "launcher/host_facts.h"
+#include "launcher/processes/host_facts.h"
 #include "launcher/report/run_record.h"
-#include "launcher/toml_reader.h"
+#include "launcher/settings/toml_reader.h"
 
 namespace lockstep::report {
 namespace {

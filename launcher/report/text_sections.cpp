@@ -3,7 +3,7 @@
 #include <ctime>
 #include <fmt/format.h>
 
-#include "launcher/console.h"
+#include "core/base/number_format.h"
 #include "launcher/report/html.h"
 #include "launcher/report/sections.h"
 

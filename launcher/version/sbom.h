@@ -5,7 +5,7 @@
 #include <span>
 
 #include "launcher/version/build_record.h"
-#include "launcher/version/loaded_libraries.h"
+#include "parallel/session/loaded_libraries.h"
 
 namespace lockstep {
 

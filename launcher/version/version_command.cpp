@@ -9,14 +9,14 @@
 #include "core/base/error.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/matrix_library.h"
-#include "kernels/cuda/cuda_build.h"
-#include "launcher/command_line.h"
-#include "launcher/host_facts.h"
-#include "launcher/nvidia/nvidia_library.h"
+#include "kernels/cuda/device/cuda_build.h"
+#include "launcher/gpu_monitor/nvidia_library.h"
+#include "launcher/processes/host_facts.h"
+#include "launcher/settings/command_line.h"
 #include "launcher/version/build_record.h"
-#include "launcher/version/loaded_libraries.h"
 #include "launcher/version/sbom.h"
-#include "parallel/nccl/nccl_communicator.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
+#include "parallel/session/loaded_libraries.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/io/weights.h"
 #include "core/nn/trace.h"
 #include "core/nn/zoo.h"
-#include "parallel/optimizer_step.h"
+#include "core/step/optimizer_step.h"
 #include "tests/reference/formula.h"
 #include "tests/support/test_backend.h"
 
@@ -46,13 +46,12 @@ class Model {
     };
     training_.bind(memory(0), *backend_, packed_);
     evaluation_.bind(memory(1), *backend_, packed_);
-    TrainOptions options;
-    options.optimizer = optimizer;
     lr_ = learning_rate(optimizer);
     update_ = std::make_unique<OptimizerStep>(*backend_,
                                               training_.graph(),
                                               space_,
-                                              options,
+                                              optimizer,
+                                              DecayRule(),
                                               parameters_->as<float>(),
                                               gradients_->as<float>(),
                                               packed_.rounded());

@@ -4,18 +4,18 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/add.h"
-#include "core/ops/avg_pool2d.h"
 #include "core/ops/batch_norm.h"
-#include "core/ops/binary_cross_entropy.h"
 #include "core/ops/cast.h"
 #include "core/ops/conv2d.h"
-#include "core/ops/global_avg_pool.h"
 #include "core/ops/linear.h"
-#include "core/ops/max_pool2d.h"
-#include "core/ops/regression_losses.h"
+#include "core/ops/losses/binary_cross_entropy.h"
+#include "core/ops/losses/regression_losses.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
+#include "core/ops/pooling/avg_pool2d.h"
+#include "core/ops/pooling/global_avg_pool.h"
+#include "core/ops/pooling/max_pool2d.h"
 #include "core/ops/relu.h"
 #include "core/ops/scale.h"
-#include "core/ops/softmax_cross_entropy.h"
 #include "tests/agreement/golden_case.h"
 
 namespace lockstep::test {

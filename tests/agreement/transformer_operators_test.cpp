@@ -6,7 +6,7 @@
 #include "core/ops/embedding.h"
 #include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
-#include "core/ops/softmax_cross_entropy.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
 #include "tests/agreement/golden_case.h"
 
 namespace lockstep::test {

@@ -6,15 +6,15 @@
 #include <string>
 
 #include "core/ops/add.h"
-#include "core/ops/avg_pool2d.h"
 #include "core/ops/batch_norm.h"
 #include "core/ops/dropout.h"
-#include "core/ops/global_avg_pool.h"
-#include "core/ops/max_pool2d.h"
+#include "core/ops/losses/regression_losses.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
 #include "core/ops/normalize.h"
-#include "core/ops/regression_losses.h"
+#include "core/ops/pooling/avg_pool2d.h"
+#include "core/ops/pooling/global_avg_pool.h"
+#include "core/ops/pooling/max_pool2d.h"
 #include "core/ops/relu.h"
-#include "core/ops/softmax_cross_entropy.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/benchmarks/operator_benchmark.h"
 

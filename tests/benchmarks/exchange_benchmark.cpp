@@ -11,9 +11,9 @@
 #include <functional>
 #include <vector>
 
-#include "parallel/gradient_exchange.h"
-#include "parallel/mpi_communicator.h"
-#include "parallel/mpi_try.h"
+#include "parallel/comm/mpi_communicator.h"
+#include "parallel/comm/mpi_try.h"
+#include "parallel/exchange/gradient_exchange.h"
 #include "tests/support/null_backend.h"
 
 namespace lockstep {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/data/images/pack.h"
 #include "core/data/loader.h"
-#include "core/data/pack.h"
 #include "core/data/sources.h"
 #include "tests/support/image_files.h"
 

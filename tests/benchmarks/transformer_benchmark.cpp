@@ -14,8 +14,8 @@
 #include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
 #include "core/ops/scale.h"
-#include "core/ops/softmax_cross_entropy.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/benchmarks/operator_run.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/host_memory.h"
+#include "core/host/host_memory.h"
 
 #include <filesystem>
 #include <fmt/format.h>

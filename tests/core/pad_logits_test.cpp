@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/linear.h"
-#include "core/ops/softmax_cross_entropy.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
 #include "tests/core/trace_helpers.h"
 
 namespace lockstep {

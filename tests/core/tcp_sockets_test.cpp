@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/tcp_sockets.h"
+#include "core/host/tcp_sockets.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

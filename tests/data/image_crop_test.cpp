@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/image_crop.h"
+#include "core/data/images/image_crop.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

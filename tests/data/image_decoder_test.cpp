@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/image_decoder.h"
+#include "core/data/images/image_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 
 #include "core/base/error.h"
-#include "core/data/image_crop.h"
+#include "core/data/images/image_crop.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/image_files.h"
 

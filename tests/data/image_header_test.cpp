@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/image_header.h"
+#include "core/data/images/image_header.h"
 
 #include <filesystem>
 #include <fstream>

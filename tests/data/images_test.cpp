@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "core/data/image_folder.h"
-#include "core/data/image_reader.h"
+#include "core/data/images/image_folder.h"
+#include "core/data/images/image_reader.h"
+#include "core/data/images/pack.h"
 #include "core/data/loader.h"
-#include "core/data/pack.h"
 #include "core/data/preprocessing.h"
 #include "core/data/sources.h"
 #include "tests/data/data_fixture.h"

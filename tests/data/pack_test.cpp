@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/pack.h"
+#include "core/data/images/pack.h"
 
 #include <filesystem>
 
 #include "core/base/error.h"
+#include "core/data/images/pack_format.h"
 #include "core/data/input_file.h"
-#include "core/data/pack_format.h"
 #include "core/data/sources.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/image_files.h"

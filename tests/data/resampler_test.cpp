@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/resampler.h"
+#include "core/data/images/resampler.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

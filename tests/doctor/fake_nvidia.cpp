@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/nvidia/nvidia_abi.h"
+#include "launcher/gpu_monitor/nvidia_abi.h"
 
 namespace {
 

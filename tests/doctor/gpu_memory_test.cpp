@@ -8,9 +8,9 @@
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "launcher/error_meeting.h"
-#include "launcher/out_of_memory.h"
-#include "parallel/self_communicator.h"
+#include "launcher/advice/out_of_memory.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/session/error_meeting.h"
 #include "tests/doctor/fake_machine.h"
 #include "tests/support/metered_backend.h"
 

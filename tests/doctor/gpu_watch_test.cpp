@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The watch of a GPU, on a machine whose NVML is played by a library in a folder.
-#include "launcher/gpu_watch.h"
+#include "launcher/gpu_monitor/gpu_watch.h"
 
 #include <cmath>
 #include <gmock/gmock.h>
@@ -10,9 +10,9 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "launcher/job.h"
-#include "launcher/nvidia/gpu_sampler.h"
-#include "parallel/trainer.h"
+#include "launcher/gpu_monitor/gpu_sampler.h"
+#include "parallel/session/job.h"
+#include "parallel/training/trainer.h"
 #include "tests/doctor/fake_machine.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled where the toolkit's headers are, and nothing more: what Lockstep and the faked
 // libraries take the ABIs of libcuda.so.1 and libnvidia-ml.so.1 to be, against the real ones.
-#include "launcher/nvidia/nvidia_abi.h"
+#include "launcher/gpu_monitor/nvidia_abi.h"
 
 #include <cstddef>
 #include <cuda.h>

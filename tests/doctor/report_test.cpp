@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <gmock/gmock.h>
 
+#include "core/host/cpu_list.h"
 #include "tests/doctor/fake_machine.h"
 
 namespace lockstep::doctor {
@@ -117,8 +118,8 @@ TEST(DoctorReport, FitsAScreenAtItsWorst) {
 }
 
 TEST(DoctorReport, NumbersAndLists) {
-  EXPECT_THAT(parse_list("0-2,8, x"), ElementsAre(0, 1, 2, 8));
-  EXPECT_EQ(list_text({0, 1, 2, 8, 10, 11}), "0-2,8,10-11");
+  EXPECT_THAT(parse_cpu_list("0-2,8, x"), ElementsAre(0, 1, 2, 8));
+  EXPECT_EQ(format_cpu_list({0, 1, 2, 8, 10, 11}), "0-2,8,10-11");
   EXPECT_EQ(bytes_text(1.5 * (1 << 30)), "1.5 GiB");
   EXPECT_EQ(bytes_text(64 << 20), "64 MiB");
 }

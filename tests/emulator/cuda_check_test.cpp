@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of an error code of CUDA: which GPU, what it was about, the cause by name, what to
 // do and the exit code.
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/device/cuda_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

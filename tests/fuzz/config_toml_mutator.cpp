@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "core/base/error.h"
-#include "launcher/flags.h"
-#include "launcher/raw_flags.h"
-#include "launcher/toml_reader.h"
+#include "launcher/settings/flags.h"
+#include "launcher/settings/raw_flags.h"
+#include "launcher/settings/toml_reader.h"
 #include "tests/fuzz/mutation.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Environment variables, NAME=VALUE a line: Lockstep's own and those of launchers.
 #include "core/base/env.h"
-#include "launcher/rank_discovery.h"
+#include "parallel/session/rank_discovery.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace lockstep;

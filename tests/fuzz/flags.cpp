@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command lines of train and run, an argument a line; what train accepts is accepted again as a
 // configuration file and means the same.
-#include "launcher/flags.h"
+#include "launcher/settings/flags.h"
 
-#include "launcher/run_flags.h"
+#include "launcher/launch/run_flags.h"
 #include "tests/fuzz/input_file.h"
 
 using namespace lockstep;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists of hosts, on the command line and in a file.
-#include "launcher/hosts.h"
+#include "launcher/launch/hosts.h"
 
 #include "tests/fuzz/input_file.h"
 

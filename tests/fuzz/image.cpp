@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <zlib.h>
 
-#include "core/data/image_crop.h"
-#include "core/data/image_decoder.h"
-#include "core/data/resampler.h"
+#include "core/data/images/image_crop.h"
+#include "core/data/images/image_decoder.h"
+#include "core/data/images/resampler.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace lockstep;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // metrics.jsonl of a run that goes on: what is kept of it once is kept again.
-#include "launcher/metrics_file.h"
+#include "launcher/output/metrics_file.h"
 
 #include <fstream>
 #include <iterator>

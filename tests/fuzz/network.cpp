@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of --network: what is taken are numbers that a forecast can use.
-#include "parallel/network.h"
+#include "parallel/cost/network.h"
 
 #include <cmath>
 
-#include "launcher/network_file.h"
+#include "launcher/plan/network_file.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace lockstep;

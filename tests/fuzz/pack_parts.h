@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/data/images/pack_format.h"
 #include "core/data/input_file.h"
-#include "core/data/pack_format.h"
 
 namespace lockstep::fuzz {
 

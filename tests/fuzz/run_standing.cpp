@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a supervisor reads of a run's folder, which may hold anything: summary.json.
-#include "launcher/run_standing.h"
+#include "launcher/launch/run_standing.h"
 
 #include <cmath>
 

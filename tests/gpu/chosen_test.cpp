@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "core/ops/linear.h"
-#include "kernels/cuda/algorithm_book.h"
+#include "kernels/cuda/device/algorithm_book.h"
 #include "tests/benchmarks/operator_run.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/support/cuda_emulator/library_limits.h"

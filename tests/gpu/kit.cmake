@@ -51,7 +51,7 @@ endif()
 if(TARGET lockstep_kernels_cuda_emulated AND NOT LOCKSTEP_SANITIZE)
   # The emulated device stands ahead of what the launcher would take, whole, as nobody has asked for
   # it when the linker comes by.
-  add_executable(lockstep_emulated ${PROJECT_SOURCE_DIR}/launcher/main.cpp)
+  add_executable(lockstep_emulated ${PROJECT_SOURCE_DIR}/launcher/commands/main.cpp)
   target_link_libraries(lockstep_emulated PRIVATE -Wl,--whole-archive lockstep_kernels_cuda_emulated
     -Wl,--no-whole-archive lockstep_launcher lockstep_warnings)
   if(TARGET lockstep_nccl_emulated)

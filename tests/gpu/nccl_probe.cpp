@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "parallel/nccl/nccl_communicator.h"
-#include "parallel/nccl/nccl_library.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
+#include "parallel/comm/nccl/nccl_library.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
   rates_test.py PROGRAM OP_LIST
 
-OP_LIST is core/ops/op_list.inc. What becomes of the numbers is torch_rates.py's, whose answer
+OP_LIST is core/graph/op_list.inc. What becomes of the numbers is torch_rates.py's, whose answer
 without a device is asked for as well.
 """
 import collections

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/embedding.h"
 #include "core/ops/layer_norm.h"
-#include "core/ops/softmax_cross_entropy.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
 #include "tests/gpu/rates.h"
 
 namespace lockstep::rates {

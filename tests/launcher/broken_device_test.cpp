@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "core/base/machine.h"
-#include "launcher/error_meeting.h"
-#include "parallel/self_communicator.h"
+#include "core/host/machine.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/session/error_meeting.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/runtime_api.h"
 #include "tests/support/cuda_emulator/streams.h"

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/flags.h"
+#include "launcher/settings/flags.h"
 #include "tests/launcher/flag_errors.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/device_choice.h"
+#include "parallel/session/device_choice.h"
 
 #include <gmock/gmock.h>
 #include <vector>

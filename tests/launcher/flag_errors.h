@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "launcher/flags.h"
+#include "launcher/settings/flags.h"
 
 namespace lockstep {
 

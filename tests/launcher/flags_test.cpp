@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/flags.h"
+#include "launcher/settings/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

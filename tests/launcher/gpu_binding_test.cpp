@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/gpu_binding.h"
+#include "parallel/session/gpu_binding.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "launcher/cores.h"
+#include "core/host/cores.h"
+#include "core/host/cpu_list.h"
 #include "launcher/doctor/environment.h"
 
 namespace lockstep {
@@ -66,25 +67,25 @@ TEST(GpuBinding, TheMaskOfTheProcessIsSet) {
     std::filesystem::create_directories(std::filesystem::path(root + file).parent_path());
     std::ofstream(root + file) << text << '\n';
   };
-  put("/sys/devices/system/cpu/online", doctor::list_text(mine));
+  put("/sys/devices/system/cpu/online", format_cpu_list(mine));
   put("/sys/bus/pci/devices/0000:1b:00.0/local_cpulist", std::to_string(mine[1]));
   const std::string last = std::to_string(mine[1]);
   EXPECT_EQ(in_child([&] {
               const std::string said = bind_to_gpu("0000:1B:00.0", false, root);
-              return said + " " + doctor::list_text(allowed_threads());
+              return said + " " + format_cpu_list(allowed_threads());
             }),
             last + " " + last);
   // Bound to a core, by a launcher of our own it is widened again; by another it stays.
-  put("/sys/bus/pci/devices/0000:1b:00.0/local_cpulist", doctor::list_text(mine));
+  put("/sys/bus/pci/devices/0000:1b:00.0/local_cpulist", format_cpu_list(mine));
   const auto bound_first = [&](bool own_launch) {
     return in_child([&] {
       put("/sys/bus/pci/devices/0000:2b:00.0/local_cpulist", std::to_string(mine[0]));
       bind_to_gpu("0000:2b:00.0", false, root);
       bind_to_gpu("0000:1b:00.0", own_launch, root);
-      return doctor::list_text(allowed_threads());
+      return format_cpu_list(allowed_threads());
     });
   };
-  EXPECT_EQ(bound_first(true), doctor::list_text(mine));
+  EXPECT_EQ(bound_first(true), format_cpu_list(mine));
   EXPECT_EQ(bound_first(false), std::to_string(mine[0]));
   std::filesystem::remove_all(root);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/gpu_words.h"
+#include "launcher/advice/gpu_words.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job_network.h"
+#include "parallel/session/job_network.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

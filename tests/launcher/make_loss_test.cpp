@@ -4,9 +4,9 @@
 
 #include "core/base/error.h"
 #include "core/nn/trace.h"
-#include "core/ops/regression_losses.h"
-#include "core/ops/softmax_cross_entropy.h"
-#include "launcher/open_data.h"
+#include "core/ops/losses/regression_losses.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
+#include "launcher/settings/open_data.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/mpirun_guard.h"
+#include "launcher/launch/mpirun_guard.h"
 
 #include <csignal>
 #include <cstddef>

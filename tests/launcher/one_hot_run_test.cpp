@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "core/io/preprocessing_file.h"
-#include "launcher/commands.h"
-#include "launcher/train_run.h"
+#include "launcher/commands/commands.h"
+#include "launcher/commands/train_run.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/out_of_memory.h"
+#include "launcher/advice/out_of_memory.h"
 
 #include <filesystem>
 #include <fstream>
@@ -10,10 +10,10 @@
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "launcher/error_meeting.h"
-#include "launcher/memory_text.h"
-#include "launcher/memory_users.h"
-#include "parallel/self_communicator.h"
+#include "launcher/advice/memory_text.h"
+#include "launcher/advice/memory_users.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/session/error_meeting.h"
 #include "tests/support/metered_backend.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/output_watch.h"
+#include "launcher/launch/output_watch.h"
 
 #include <filesystem>
 #include <fstream>

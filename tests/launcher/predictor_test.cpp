@@ -11,8 +11,8 @@
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "launcher/job.h"
-#include "parallel/trainer.h"
+#include "parallel/session/job.h"
+#include "parallel/training/trainer.h"
 
 namespace lockstep {
 namespace {

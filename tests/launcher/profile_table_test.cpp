@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/profile_table.h"
+#include "launcher/output/profile_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

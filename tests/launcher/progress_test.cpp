@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/progress.h"
+#include "launcher/output/progress.h"
 
 #include <cmath>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/rank_discovery.h"
+#include "parallel/session/rank_discovery.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a resumed run has its settings from, on a disk that fails: a loop of links stands for it.
-#include "launcher/resume_target.h"
+#include "launcher/settings/resume_target.h"
 
 #include <gtest/gtest.h>
 

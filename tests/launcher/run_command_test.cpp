@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run_command.h"
+#include "launcher/commands/run_command.h"
 
 #include <filesystem>
 #include <fstream>
@@ -7,13 +7,13 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "launcher/hosts.h"
-#include "launcher/launch_plan.h"
-#include "launcher/launch_site.h"
-#include "launcher/mpirun_version.h"
-#include "launcher/restart_policy.h"
-#include "launcher/run_flags.h"
-#include "launcher/run_standing.h"
+#include "launcher/launch/hosts.h"
+#include "launcher/launch/launch_plan.h"
+#include "launcher/launch/launch_site.h"
+#include "launcher/launch/mpirun_version.h"
+#include "launcher/launch/restart_policy.h"
+#include "launcher/launch/run_flags.h"
+#include "launcher/launch/run_standing.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run_folder.h"
+#include "launcher/output/run_folder.h"
 
 #include <cmath>
 #include <csignal>

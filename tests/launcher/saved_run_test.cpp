@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What commands that use a saved run say of its kernels.
-#include "launcher/saved_run.h"
+#include "launcher/predict/saved_run.h"
 
 #include <gmock/gmock.h>
 

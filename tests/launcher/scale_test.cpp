@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "launcher/network_file.h"
-#include "launcher/scale_flags.h"
-#include "launcher/scale_machine.h"
-#include "launcher/scale_report.h"
-#include "launcher/scale_runs.h"
+#include "launcher/plan/network_file.h"
+#include "launcher/scale/scale_flags.h"
+#include "launcher/scale/scale_machine.h"
+#include "launcher/scale/scale_report.h"
+#include "launcher/scale/scale_runs.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/self_start.h"
+#include "launcher/launch/self_start.h"
 
 #include <filesystem>
 #include <fstream>

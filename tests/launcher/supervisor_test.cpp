@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/supervisor.h"
+#include "launcher/launch/supervisor.h"
 
 #include <chrono>
 #include <csignal>
@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "launcher/child_process.h"
-#include "launcher/idle_launcher.h"
-#include "launcher/segment_folder.h"
+#include "launcher/launch/idle_launcher.h"
+#include "launcher/launch/segment_folder.h"
+#include "launcher/processes/child_process.h"
 
 namespace lockstep {
 namespace {

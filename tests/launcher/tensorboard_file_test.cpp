@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/tensorboard_file.h"
+#include "launcher/output/tensorboard_file.h"
 
 #include <bit>
 #include <csignal>

@@ -7,7 +7,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "launcher/tensorboard_file.h"
+#include "launcher/output/tensorboard_file.h"
 #include "tests/support/replaced_new.h"
 
 namespace lockstep {

@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "kernels/cuda/cuda_build.h"
+#include "kernels/cuda/device/cuda_build.h"
+#include "kernels/cuda/device/library_versions.h"
 #include "kernels/cuda/libraries/convolution_graph.h"
 #include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
 #include "kernels/cuda/libraries/cudnn_choice.h"
-#include "kernels/cuda/library_versions.h"
-#include "kernels/cuda/matrix_product.h"
+#include "kernels/cuda/linear/matrix_product.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -53,11 +53,11 @@ forbid "core knows no device library and no MPI" "$mpi|$onednn|$cuda|$nccl" core
 forbid "core depends on nothing above it" "kernels/|parallel/|launcher/|examples/" core
 forbid "kernels depend on core alone" "parallel/|launcher/|examples/" kernels
 forbid "parallel knows no backend and no program" "kernels/|launcher/|examples/" parallel \
-  -- '^parallel/nccl'
+  -- '^parallel/(comm/nccl|session)/'
 forbid "oneDNN stays in kernels/cpu/onednn" "$onednn" \
   kernels parallel launcher examples include -- '^kernels/cpu/onednn/'
 forbid "CUDA stays in kernels/cuda and the NCCL communicator" "$cuda|$nccl" \
-  kernels parallel launcher examples include -- '^(kernels/cuda|parallel/nccl)'
+  kernels parallel launcher examples include -- '^(kernels/cuda|parallel/comm/nccl)/'
 forbid "MPI stays in parallel" "$mpi" kernels launcher examples include
 forbid "nothing but tests includes tests" "tests/" \
   core kernels parallel launcher examples include

@@ -9,7 +9,7 @@ trap 'rm -rf "$tree"' EXIT
 
 mkdir -p "$tree"/{core/ops,kernels/cpu,parallel,launcher,include}
 echo '#include "core/ops/relu.h"' >"$tree/kernels/cpu/relu.cpp"
-echo '#include <mpi.h>' >"$tree/parallel/mpi_communicator.cpp"
+echo '#include <mpi.h>' >"$tree/parallel/comm/mpi_communicator.cpp"
 echo 'add_flag("--seed"); // LOCKSTEP_SYNC' >"$tree/launcher/train.cpp"
 echo 'use `--seed` with LOCKSTEP_SYNC=1' >"$tree/README.md"
 bash "$check" "$tree" || { echo "self_test.sh: a clean tree is not clean" >&2; exit 1; }
@@ -30,8 +30,8 @@ expect_finding core/ops/a.h core/ops/a.h '#include <mpi.h>'
 expect_finding core/ops/a.cpp core/ops/a.cpp '#include "oneapi/dnnl/dnnl.hpp"'
 expect_finding core/ops/a.cpp core/ops/a.cpp '  # include <cuda_runtime.h>'
 expect_finding core/ops/a.cpp core/ops/a.cpp '#include <nccl.h>'
-expect_finding core/ops/a.cpp core/ops/a.cpp '#include "parallel/schedule.h"'
-expect_finding kernels/cpu/a.cpp kernels/cpu/a.cpp '#include "parallel/schedule.h"'
+expect_finding core/ops/a.cpp core/ops/a.cpp '#include "parallel/batch/schedule.h"'
+expect_finding kernels/cpu/a.cpp kernels/cpu/a.cpp '#include "parallel/batch/schedule.h"'
 expect_finding kernels/a.cpp kernels/a.cpp '#include <dnnl.hpp>'
 expect_finding kernels/cpu/a.cpp kernels/cpu/a.cpp '#include <mpi.h>'
 expect_finding parallel/a.cpp parallel/a.cpp '#include "kernels/cpu/cpu_backend.h"'

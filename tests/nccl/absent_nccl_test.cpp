@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "parallel/nccl/nccl_communicator.h"
-#include "parallel/self_communicator.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
+#include "parallel/comm/self_communicator.h"
 #include "tests/support/null_backend.h"
 
 namespace lockstep {

@@ -11,10 +11,10 @@
 #include <memory>
 #include <string_view>
 
-#include "parallel/mpi_communicator.h"
-#include "parallel/mpi_session.h"
-#include "parallel/watchdog.h"
-#include "parallel/watched_communicator.h"
+#include "parallel/comm/mpi_communicator.h"
+#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/watched_communicator.h"
+#include "parallel/watchdog/watchdog.h"
 #include "tests/nccl/nccl_fixture.h"
 #include "tests/parallel/small_runs.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 Communicator* world = nullptr;
 
-/// As launcher/job.cpp puts it together.
+/// As parallel/session/job.cpp puts it together.
 class WatchedContext final : public RankContext {
  public:
   WatchedContext(const MpiSession& session, const std::string& folder)

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
-#include "parallel/nccl/nccl_communicator.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
 #include "tests/nccl/fake_nccl.h"
 #include "tests/support/cuda_emulator/runtime_api.h"
 #include "tests/support/cuda_emulator/streams.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/nccl/nccl_library.h"
+#include "parallel/comm/nccl/nccl_library.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "parallel/nccl/nccl_communicator.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
 
 namespace lockstep {
 namespace {

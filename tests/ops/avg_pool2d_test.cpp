@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/avg_pool2d.h"
+#include "core/ops/pooling/avg_pool2d.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/binary_cross_entropy.h"
+#include "core/ops/losses/binary_cross_entropy.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

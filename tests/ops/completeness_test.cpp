@@ -11,7 +11,7 @@ TEST(OpList, EveryKernelOperatorHasATest) {
 #define LOCKSTEP_OP(Type, stem)                   \
   EXPECT_NE(find_op_suite(OpKind::stem), nullptr) \
       << #stem << " has no LOCKSTEP_OP_TEST in tests/ops";
-#include "core/ops/op_list.inc"
+#include "core/graph/op_list.inc"
 #undef LOCKSTEP_OP
 }
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/device_probe.h"
+#include "kernels/cuda/device/device_probe.h"
 
 namespace lockstep::test {
 

@@ -56,7 +56,7 @@ class CudaKernel : public CudaTest {
 #define LOCKSTEP_VIEW_OP(Type, stem)
 #define LOCKSTEP_OP(Type, stem) \
   TEST_F(CudaKernel, stem) { check(OpKind::stem); }
-#include "core/ops/op_list.inc"
+#include "core/graph/op_list.inc"
 #undef LOCKSTEP_OP
 
 }  // namespace

@@ -3,7 +3,7 @@
 // rows of every number of threads.
 #include <cmath>
 
-#include "core/ops/softmax_cross_entropy.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
 

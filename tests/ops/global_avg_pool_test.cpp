@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/global_avg_pool.h"
+#include "core/ops/pooling/global_avg_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/max_pool2d.h"
+#include "core/ops/pooling/max_pool2d.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "core/ops/avg_pool2d.h"
+#include "core/ops/pooling/avg_pool2d.h"
 #include "kernels/cpu/kernel_list.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/pool_cases.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/optimizers.h"
+#include "kernels/cpu/optimizers/optimizers.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

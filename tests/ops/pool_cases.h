@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/ops/pool2d.h"
+#include "core/ops/pooling/pool2d.h"
 
 namespace lockstep::test {
 

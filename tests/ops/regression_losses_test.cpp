@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/regression_losses.h"
+#include "core/ops/losses/regression_losses.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

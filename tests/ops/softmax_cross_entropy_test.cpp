@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/softmax_cross_entropy.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernel_list.h"
-#include "kernels/cpu/losses.h"
+#include "kernels/cpu/losses/losses.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "parallel/mpi_session.h"
+#include "parallel/comm/mpi_session.h"
 
 namespace lockstep {
 namespace {

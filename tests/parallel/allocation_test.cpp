@@ -13,8 +13,8 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "parallel/replica.h"
-#include "parallel/training_feed.h"
+#include "parallel/batch/training_feed.h"
+#include "parallel/replica/replica.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"

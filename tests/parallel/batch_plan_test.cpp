@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/batch_plan.h"
+#include "parallel/batch/batch_plan.h"
 
 #include <functional>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which checkpoints stay while the disk is slow or takes nothing.
-#include "parallel/checkpointing.h"
+#include "parallel/training/checkpointing.h"
 
 #include <chrono>
 #include <filesystem>

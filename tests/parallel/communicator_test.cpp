@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
-#include "parallel/mpi_communicator.h"
-#include "parallel/mpi_session.h"
-#include "parallel/mpi_try.h"
-#include "parallel/self_communicator.h"
+#include "parallel/comm/mpi_communicator.h"
+#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi_try.h"
+#include "parallel/comm/self_communicator.h"
 #include "tests/parallel/communicator_checks.h"
 #include "tests/support/mpi_world.h"
 

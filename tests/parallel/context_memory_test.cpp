@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "parallel/memory_plan.h"
-#include "parallel/self_communicator.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/memory/memory_plan.h"
 #include "tests/parallel/context_near.h"
 #include "tests/parallel/small_runs.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/cost_model.h"
+#include "parallel/cost/cost_model.h"
 
 #include <chrono>
 #include <cmath>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "parallel/exchange_plan.h"
+#include "parallel/exchange/exchange_plan.h"
 
 namespace lockstep {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "parallel/replica.h"
-#include "parallel/trainer.h"
-#include "parallel/training_feed.h"
+#include "parallel/batch/training_feed.h"
+#include "parallel/replica/replica.h"
+#include "parallel/training/trainer.h"
 #include "tests/parallel/late_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/support/device_context.h"

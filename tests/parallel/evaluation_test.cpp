@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluations of data some of which cannot be read: what is left of them, to the bit.
-#include "parallel/evaluation.h"
+#include "parallel/training/evaluation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "parallel/memory_table.h"
-#include "parallel/program_set.h"
-#include "parallel/trainer.h"
+#include "parallel/replica/memory_table.h"
+#include "parallel/replica/program_set.h"
+#include "parallel/training/trainer.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/support/device_context.h"

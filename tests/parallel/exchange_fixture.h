@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/random.h"
-#include "parallel/gradient_exchange.h"
+#include "parallel/exchange/gradient_exchange.h"
 
 namespace lockstep::testing {
 

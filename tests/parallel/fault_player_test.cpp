@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/fault_player.h"
+#include "core/step/fault_player.h"
 
 #include <gtest/gtest.h>
 

@@ -8,9 +8,9 @@
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "parallel/replica.h"
-#include "parallel/self_communicator.h"
-#include "parallel/trainer.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/replica/replica.h"
+#include "parallel/training/trainer.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/foreign_connections.h"
+#include "parallel/watchdog/foreign_connections.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

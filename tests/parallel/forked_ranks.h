@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "parallel/self_communicator.h"
+#include "parallel/comm/self_communicator.h"
 
 namespace lockstep::testing {
 

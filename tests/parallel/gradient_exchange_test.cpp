@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange over MPI, on as many ranks as the test is run with.
-#include "parallel/gradient_exchange.h"
+#include "parallel/exchange/gradient_exchange.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <limits>
 
 #include "core/base/error.h"
-#include "parallel/self_communicator.h"
+#include "parallel/comm/self_communicator.h"
 #include "tests/parallel/exchange_fixture.h"
 #include "tests/support/mpi_world.h"
 #include "tests/support/null_backend.h"

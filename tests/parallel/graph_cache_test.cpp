@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/graph_cache.h"
+#include "core/step/graph_cache.h"
 
 #include <functional>
 #include <gmock/gmock.h>

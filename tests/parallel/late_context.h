@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "parallel/rank_context.h"
-#include "parallel/staged_communicator.h"
+#include "parallel/comm/rank_context.h"
+#include "parallel/comm/staged_communicator.h"
 #include "tests/support/late_backend.h"
 #include "tests/support/mpi_world.h"
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/level_plan.h"
+#include "parallel/exchange/level_plan.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <numeric>
 
 #include "core/base/random.h"
-#include "parallel/exchange_plan.h"
+#include "parallel/comm/ranks_per_host.h"
+#include "parallel/exchange/exchange_plan.h"
 #include "tests/parallel/naive_tree.h"
 
 namespace lockstep {

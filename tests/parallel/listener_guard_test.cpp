@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where this host has an address besides loopback, that plays another host.
-#include "parallel/listener_guard.h"
+#include "parallel/watchdog/listener_guard.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "parallel/watch_channel.h"
+#include "parallel/watchdog/watch_channel.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A proposed change fits, and is the cheapest of its kind.
-#include "parallel/memory_fix.h"
+#include "parallel/memory/memory_fix.h"
 
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "parallel/batch_plan.h"
+#include "parallel/batch/batch_plan.h"
 #include "tests/parallel/small_runs.h"
 
 namespace lockstep {

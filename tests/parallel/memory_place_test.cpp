@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that share a device: that they know it, and that what they read of its free memory does not
 // depend on who is late.
-#include "parallel/memory_place.h"
+#include "parallel/replica/memory_place.h"
 
 #include <atomic>
 #include <chrono>
@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "core/base/fixed_text.h"
-#include "core/base/machine.h"
 #include "core/exec/dry_backend.h"
-#include "parallel/memory_room.h"
+#include "core/host/machine.h"
+#include "parallel/memory/memory_room.h"
 #include "tests/parallel/shared_folder.h"
 
 namespace lockstep {

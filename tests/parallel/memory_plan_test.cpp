@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is planned is what a replica then reserves, computes and sends, to the byte.
-#include "parallel/memory_plan.h"
+#include "parallel/memory/memory_plan.h"
 
 #include <atomic>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include "core/base/error.h"
 #include "core/exec/profiler.h"
-#include "parallel/replica.h"
-#include "parallel/training_feed.h"
-#include "parallel/training_run.h"
+#include "parallel/batch/training_feed.h"
+#include "parallel/replica/replica.h"
+#include "parallel/training/training_run.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"

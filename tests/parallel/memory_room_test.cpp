@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks with different memory have room for.
-#include "parallel/memory_room.h"
+#include "parallel/memory/memory_room.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The micro-batch that is measured: it fits, every rank takes the same, and the global batch stays.
-#include "parallel/micro_batch_choice.h"
+#include "parallel/memory/micro_batch_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "parallel/micro_batch_timer.h"
+#include "parallel/memory/micro_batch_timer.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"

@@ -6,8 +6,8 @@
 
 #include "core/base/error.h"
 #include "core/data/sampler.h"
-#include "parallel/replica.h"
-#include "parallel/training_feed.h"
+#include "parallel/batch/training_feed.h"
+#include "parallel/replica/replica.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/parallel/small_table.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replicas that must be equal and are not: found within the promised steps, named alike on every
 // rank, and never where all is well.
-#include "parallel/replica_check.h"
+#include "parallel/replica/replica_check.h"
 
 #include <chrono>
 #include <filesystem>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/io/checkpoint_names.h"
-#include "parallel/training_run.h"
+#include "parallel/training/training_run.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"
 

@@ -8,7 +8,7 @@
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "launcher/out_of_memory.h"
+#include "launcher/advice/out_of_memory.h"
 #include "tests/support/metered_backend.h"
 #include "tests/support/mpi_world.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that is stopped and goes on, on whatever number of ranks, ends with the bits of one that
 // was never disturbed.
-#include "parallel/resume.h"
+#include "parallel/training/resume.h"
 
 #include <array>
 #include <atomic>

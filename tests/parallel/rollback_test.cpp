@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "core/io/checkpoint.h"
-#include "parallel/step_log.h"
-#include "parallel/training_feed.h"
+#include "parallel/batch/training_feed.h"
+#include "parallel/monitor/step_log.h"
 #include "tests/parallel/late_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_table.h"

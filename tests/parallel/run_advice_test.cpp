@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What advice follows from where the time of a run went.
-#include "parallel/run_advice.h"
+#include "parallel/monitor/run_advice.h"
 
 #include <gtest/gtest.h>
 

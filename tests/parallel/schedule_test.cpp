@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/schedule.h"
+#include "parallel/batch/schedule.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>

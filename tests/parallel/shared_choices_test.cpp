@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks whose libraries would choose different algorithms run rank 0's, and give the bits of rank 0
 // alone; where one cannot, all of them say so.
-#include "parallel/shared_choices.h"
+#include "parallel/replica/shared_choices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/trace.h"
-#include "parallel/micro_batch_choice.h"
-#include "parallel/self_communicator.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/memory/micro_batch_choice.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/library_limits.h"
 #include "tests/support/mpi_world.h"

@@ -9,9 +9,9 @@
 
 #include "core/nn/zoo.h"
 #include "core/plan/flat_space.h"
-#include "parallel/replica.h"
-#include "parallel/self_communicator.h"
-#include "parallel/training_feed.h"
+#include "parallel/batch/training_feed.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/replica/replica.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/streams.h"
 #include "tests/support/mpi_world.h"

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "core/data/sources.h"
-#include "core/data/token_windows.h"
+#include "core/data/text/token_windows.h"
 #include "core/nn/zoo.h"
-#include "parallel/trainer.h"
+#include "parallel/training/trainer.h"
 #include "tests/support/device_context.h"
 
 namespace lockstep::testing {

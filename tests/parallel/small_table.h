@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "parallel/trainer.h"
+#include "parallel/training/trainer.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/spike_watch.h"
+#include "parallel/monitor/spike_watch.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "parallel/training_feed.h"
+#include "parallel/batch/training_feed.h"
 
 namespace lockstep {
 namespace {

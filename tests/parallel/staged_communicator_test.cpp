@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators of devices, over MPI.
-#include "parallel/staged_communicator.h"
+#include "parallel/comm/staged_communicator.h"
 
 #include <functional>
 #include <gmock/gmock.h>

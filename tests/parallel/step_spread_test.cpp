@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/step_spread.h"
+#include "parallel/monitor/step_spread.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which ranks are called slow, from times that are made up.
-#include "parallel/straggler_scores.h"
+#include "parallel/monitor/straggler_scores.h"
 
 #include <algorithm>
 #include <cmath>

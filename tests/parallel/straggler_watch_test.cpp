@@ -7,7 +7,7 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "parallel/trainer.h"
+#include "parallel/training/trainer.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/data/ignore_label.h"
-#include "parallel/self_communicator.h"
+#include "parallel/comm/self_communicator.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is left of an exception when another rank throws it.
-#include "parallel/told_error.h"
+#include "parallel/comm/told_error.h"
 
 #include <gtest/gtest.h>
 #include <new>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a Trainer refuses or stops at, on several ranks: the same error everywhere, and no hang.
-#include "parallel/trainer.h"
+#include "parallel/training/trainer.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
@@ -9,8 +9,8 @@
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "parallel/replica.h"
-#include "parallel/training_feed.h"
+#include "parallel/batch/training_feed.h"
+#include "parallel/replica/replica.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"

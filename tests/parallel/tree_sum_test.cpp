@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/tree_sum.h"
+#include "parallel/exchange/tree_sum.h"
 
 #include <gtest/gtest.h>
 #include <optional>

@@ -4,11 +4,11 @@
 #include <bit>
 #include <gtest/gtest.h>
 
-#include "parallel/cost_model.h"
-#include "parallel/dry_communicator.h"
-#include "parallel/gradient_exchange.h"
-#include "parallel/level_plan.h"
-#include "parallel/watched_communicator.h"
+#include "core/step/dry_communicator.h"
+#include "parallel/comm/watched_communicator.h"
+#include "parallel/cost/cost_model.h"
+#include "parallel/exchange/gradient_exchange.h"
+#include "parallel/exchange/level_plan.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/exchange_fixture.h"
 #include "tests/support/mpi_world.h"

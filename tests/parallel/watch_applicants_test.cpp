@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/watch_applicants.h"
+#include "parallel/watchdog/watch_applicants.h"
 
 #include <cstring>
 #include <gtest/gtest.h>

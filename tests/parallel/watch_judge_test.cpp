@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/watch_judge.h"
+#include "parallel/watchdog/watch_judge.h"
 
 #include <gtest/gtest.h>
 #include <string>
 
-#include "parallel/watch_verdict.h"
+#include "parallel/watchdog/watch_verdict.h"
 
 namespace lockstep {
 namespace {

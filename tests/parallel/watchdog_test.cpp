@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watchdogs of forked processes, which die, freeze, hang and leave.
-#include "parallel/watchdog.h"
+#include "parallel/watchdog/watchdog.h"
 
 #include <filesystem>
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 
-#include "parallel/watch_channel.h"
+#include "parallel/watchdog/watch_channel.h"
 #include "tests/parallel/forked_ranks.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/watched_communicator.h"
+#include "parallel/comm/watched_communicator.h"
 
 #include <chrono>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "parallel/collective_ledger.h"
+#include "parallel/comm/collective_ledger.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {

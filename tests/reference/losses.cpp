@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/binary_cross_entropy.h"
-#include "core/ops/regression_losses.h"
-#include "core/ops/softmax_cross_entropy.h"
+#include "core/ops/losses/binary_cross_entropy.h"
+#include "core/ops/losses/regression_losses.h"
+#include "core/ops/losses/softmax_cross_entropy.h"
 
 namespace lockstep::test {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <functional>
 
-#include "core/ops/avg_pool2d.h"
-#include "core/ops/max_pool2d.h"
+#include "core/ops/pooling/avg_pool2d.h"
+#include "core/ops/pooling/max_pool2d.h"
 
 namespace lockstep::test {
 namespace {

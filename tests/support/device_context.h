@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "parallel/rank_context.h"
-#include "parallel/staged_communicator.h"
+#include "parallel/comm/rank_context.h"
+#include "parallel/comm/staged_communicator.h"
 #include "tests/support/test_backend.h"
 
 namespace lockstep::testing {

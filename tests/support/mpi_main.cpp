@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "core/exec/communicator.h"
-#include "parallel/mpi_communicator.h"
-#include "parallel/mpi_session.h"
+#include "parallel/comm/mpi_communicator.h"
+#include "parallel/comm/mpi_session.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep::testing {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/device_probe.h"
+#include "kernels/cuda/device/device_probe.h"
 #include "tests/support/test_backend.h"
 
 namespace lockstep::testing {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "kernels/cuda/device_tools.h"
+#include "kernels/cuda/device/device_tools.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "core/base/error.h"
-#include "kernels/cuda/activity_join.h"
+#include "kernels/cuda/device/activity_join.h"
 extern "C" {
 #include "tests/tracing/fake_cupti.h"
 }

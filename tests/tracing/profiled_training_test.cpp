@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "parallel/profile_trace.h"
+#include "parallel/monitor/profile_trace.h"
 #include "tests/tracing/small_training.h"
 extern "C" {
 #include "tests/tracing/fake_cupti.h"

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/data/sources.h"
-#include "parallel/self_communicator.h"
-#include "parallel/trainer.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/training/trainer.h"
 #include "tests/support/device_context.h"
 
 namespace lockstep::testing {

@@ -9,7 +9,7 @@
 
 #include "core/data/preprocessing.h"
 #include "core/data/table/row_reader.h"
-#include "core/data/table/table_options.h"
+#include "core/data/table_options.h"
 
 namespace lockstep::data {
 

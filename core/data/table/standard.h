@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/data/preprocessing.h"
-#include "core/data/table/table_options.h"
 #include "core/data/table/table_rows.h"
+#include "core/data/table_options.h"
 
 namespace lockstep::data {
 

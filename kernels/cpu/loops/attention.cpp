@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention/attention.h"
 
 #include "kernels/cpu/loops/attention_parts.h"
 

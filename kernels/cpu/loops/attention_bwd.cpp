@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/loops/attention_parts.h"
 
 // Blocks of keys meet blocks of queries, keys outermost: their gradients and those of the values

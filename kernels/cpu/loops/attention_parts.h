@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/loops/philox.h"
 #include "kernels/cpu/loops/simd_math.h"
 #include "kernels/cpu/loops/simd_reduce.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/batch_norm.h"
+#include "kernels/cpu/batch_norm/batch_norm.h"
 
 #include "kernels/cpu/loops/simd.h"
 

@@ -2,7 +2,7 @@
 // Losses whose target has the shape of the prediction.
 #include "kernels/cpu/loops/simd_math.h"
 #include "kernels/cpu/loops/simd_reduce.h"
-#include "kernels/cpu/losses.h"
+#include "kernels/cpu/losses/losses.h"
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/losses.h"
+#include "kernels/cpu/losses/losses.h"
 
 #include "kernels/cpu/loops/columns.h"
 #include "kernels/cpu/loops/simd_math.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/loops/pool_range.h"
 #include "kernels/cpu/loops/simd_int.h"
-#include "kernels/cpu/pooling.h"
+#include "kernels/cpu/pooling/pooling.h"
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
 namespace {

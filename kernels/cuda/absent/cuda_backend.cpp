@@ -3,8 +3,8 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include "core/base/error.h"
-#include "kernels/cuda/cuda_build.h"
-#include "kernels/cuda/device_probe.h"
+#include "kernels/cuda/device/cuda_build.h"
+#include "kernels/cuda/device/device_probe.h"
 
 namespace lockstep {
 

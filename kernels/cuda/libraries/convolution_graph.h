@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/convolution.h"
+#include "kernels/cuda/convolution/convolution.h"
 #include "kernels/cuda/libraries/cudnn_descriptor.h"
 
 namespace lockstep::cuda {

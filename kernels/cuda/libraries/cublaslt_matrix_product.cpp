@@ -2,11 +2,11 @@
 #include <array>
 
 #include "core/base/error.h"
-#include "kernels/cuda/algorithm_key.h"
+#include "kernels/cuda/device/algorithm_key.h"
 #include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
-#include "kernels/cuda/matrix_product.h"
-#include "kernels/cuda/product_helpers.h"
+#include "kernels/cuda/linear/matrix_product.h"
+#include "kernels/cuda/linear/product_helpers.h"
 
 // Note [Row-major products in cuBLASLt]
 //

@@ -4,11 +4,11 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/algorithm_key.h"
-#include "kernels/cuda/convolution.h"
+#include "kernels/cuda/convolution/convolution.h"
+#include "kernels/cuda/device/algorithm_key.h"
 #include "kernels/cuda/libraries/convolution_graph.h"
 #include "kernels/cuda/libraries/cudnn_plan.h"
-#include "kernels/cuda/product_helpers.h"
+#include "kernels/cuda/linear/product_helpers.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/device.h"
 #include "kernels/cuda/libraries/dynamic_library.h"
 
 #define LOCKSTEP_CUDNN_FUNCTIONS(FUNCTION) \

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cuda/algorithm_key.h"
+#include "kernels/cuda/device/algorithm_key.h"
 #include "kernels/cuda/libraries/cudnn_choice.h"
 
 // A proposal of cuDNN's is taken apart into its engine and knobs and put together again, also where

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "kernels/cuda/activity_join.h"
-#include "kernels/cuda/device_tools.h"
+#include "kernels/cuda/device/activity_join.h"
+#include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/libraries/cuda_versions.h"
 #include "kernels/cuda/libraries/library_file.h"
 #include "kernels/cuda/libraries/package_names.h"

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "core/exec/device_tracer.h"
-#include "kernels/cuda/device_tools.h"
+#include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/libraries/dynamic_library.h"
 
 namespace lockstep::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/free_memory.h"
+#include "kernels/cuda/device/free_memory.h"
 
 #include <cuda_runtime.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/library_versions.h"
+#include "kernels/cuda/device/library_versions.h"
 
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "kernels/cuda/cuda_build.h"
-#include "kernels/cuda/device_tools.h"
+#include "kernels/cuda/device/cuda_build.h"
+#include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
 #include "kernels/cuda/libraries/cudnn_library.h"
 

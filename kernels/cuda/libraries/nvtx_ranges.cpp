@@ -3,7 +3,7 @@
 #include <nvtx3/nvToolsExt.h>
 #include <vector>
 
-#include "kernels/cuda/device_tools.h"
+#include "kernels/cuda/device/device_tools.h"
 
 namespace lockstep::cuda {
 namespace {

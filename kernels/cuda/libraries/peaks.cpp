@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/peaks.h"
+#include "kernels/cuda/device/peaks.h"
 
 #include <algorithm>
 #include <bit>
 #include <vector>
 
 #include "core/base/random.h"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/matrix_product.h"
+#include "kernels/cuda/device/cuda_check.h"
+#include "kernels/cuda/linear/matrix_product.h"
 
 namespace lockstep::cuda {
 namespace {

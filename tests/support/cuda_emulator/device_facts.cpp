@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/cuda_build.h"
-#include "kernels/cuda/device_probe.h"
-#include "kernels/cuda/free_memory.h"
+#include "kernels/cuda/device/cuda_build.h"
+#include "kernels/cuda/device/device_probe.h"
+#include "kernels/cuda/device/free_memory.h"
 #include "tests/support/cuda_emulator/device_memory.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/cuda/algorithm_key.h"
+#include "kernels/cuda/device/algorithm_key.h"
 
 namespace lockstep::cuda {
 

@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/shape.h"
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/device/cuda_check.h"
 #include "tests/support/cuda_emulator/stream_queue.h"
 
 /// Tensors of the emulated device as its libraries' twins read and write them.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/library_versions.h"
+#include "kernels/cuda/device/library_versions.h"
 
-#include "kernels/cuda/cuda_build.h"
+#include "kernels/cuda/device/cuda_build.h"
 
 namespace lockstep::cuda {
 

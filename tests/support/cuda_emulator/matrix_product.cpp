@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/matrix_product.h"
+#include "kernels/cuda/linear/matrix_product.h"
 
 #include <cmath>
 
-#include "kernels/cuda/product_helpers.h"
+#include "kernels/cuda/linear/product_helpers.h"
 #include "tests/support/cuda_emulator/emulated_algorithm.h"
 #include "tests/support/cuda_emulator/host_values.h"
 #include "tests/support/cuda_emulator/library_limits.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/peaks.h"
+#include "kernels/cuda/device/peaks.h"
 
 namespace lockstep::cuda {
 

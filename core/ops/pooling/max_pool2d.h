@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/ops/pooling/pool2d.h"
+
+namespace lockstep::ops {
+
+/// y = the largest value of each window; padding never wins, the first of equal values does.
+/// Shapes: x: [N, H, W, C] f32 -> y: [N, P, Q, C] f32, winner: [N, P, Q, C] u8, the position
+/// r * kernel_w + s of the winner in its window.
+class MaxPool2d final : public OpBase<OpKind::max_pool2d> {
+ public:
+  explicit MaxPool2d(const Pool2dAttrs& attrs) : attrs_(attrs) {}
+  const Pool2dAttrs& attrs() const { return attrs_; }
+
+  std::string attributes() const override { return to_string(attrs_); }
+  std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
+  std::vector<ValueId> gradient(GradientBuilder& builder,
+                                const Node& node,
+                                std::span<const ValueId> output_grads) const override;
+
+ private:
+  Pool2dAttrs attrs_;
+};
+
+/// dx = sum of dy over the windows that each element won, in window order.
+/// Shapes: dy: [N, P, Q, C] f32, winner: [N, P, Q, C] u8 -> dx: [N, H, W, C] f32.
+class MaxPool2dBwd final : public OpBase<OpKind::max_pool2d_bwd> {
+ public:
+  MaxPool2dBwd(const Pool2dAttrs& attrs, const Shape& input) : attrs_(attrs), input_(input) {}
+  const Pool2dAttrs& attrs() const { return attrs_; }
+
+  std::string attributes() const override;
+  std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
+
+ private:
+  Pool2dAttrs attrs_;
+  Shape input_;
+};
+
+}  // namespace lockstep::ops

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/step/optimizer_step.h"
+
+#include "core/base/error.h"
+#include "core/base/name_patterns.h"
+
+namespace lockstep {
+namespace {
+
+float decay_of(const Parameter& parameter,
+               const Optimizer& optimizer,
+               bool decay_all,
+               const NamePatterns& no_decay) {
+  if (parameter.normalisation_or_bias && !decay_all) return 0.0f;
+  return no_decay.match(parameter.name) ? 0.0f : weight_decay(optimizer);
+}
+
+/// Padding between tensors is zero and stays zero under every optimizer, so that neighbours with
+/// equal settings become one range.
+void append(std::vector<FlatRange>& ranges, const FlatRange& range) {
+  if (!ranges.empty()) {
+    FlatRange& last = ranges.back();
+    const std::int64_t end = last.offset + last.elems;
+    if (range.offset - end < kSegmentAlignment && range.offset >= end &&
+        last.weight_decay == range.weight_decay && last.lr_scale == range.lr_scale) {
+      last.elems = range.offset + range.elems - last.offset;
+      return;
+    }
+  }
+  ranges.push_back(range);
+}
+
+}  // namespace
+
+OptimizerStep::OptimizerStep(Backend& backend,
+                             const Graph& graph,
+                             const FlatSpace& space,
+                             const Optimizer& optimizer,
+                             const DecayRule& decay,
+                             float* parameters,
+                             const float* gradients,
+                             std::uint16_t* rounded)
+    : backend_(backend),
+      optimizer_(optimizer),
+      parameters_(parameters),
+      gradients_(gradients),
+      rounded_(rounded),
+      ranges_of_bucket_(space.buckets.size()) {
+  validate(optimizer_);
+  const NamePatterns no_decay("no-decay", decay.excluded);
+  for (const Segment& segment : space.segments) {
+    const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
+    if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;
+    append(ranges_of_bucket_[std::size_t(segment.bucket)],
+           {segment.offset,
+            segment.elems,
+            decay_of(parameter, optimizer_, decay.all, no_decay),
+            1.0f});
+  }
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter& parameter = graph.parameters()[i];
+    const Segment& segment = space.of(int(i));
+    if (parameter.kind == ParameterKind::trained && !parameter.frozen)
+      tensors_.push_back({segment.offset, segment.elems, 0.0f, 1.0f});
+    else if (parameter.kind == ParameterKind::running_statistic)
+      statistics_.push_back({segment.offset,
+                             segment.elems,
+                             space.of(parameter.weight_parameter).offset,
+                             parameter.momentum});
+  }
+  backend.reserve_norms(tensors_);
+  for (int i = 0; i < lockstep::state_arrays(optimizer_); ++i)
+    state_.push_back(backend.allocate(std::size_t(space.elems) * 4, "optimizer state"));
+}
+
+void OptimizerStep::conclude(StepSums sums, StepOutcome* outcome) {
+  sums.gradients = gradients_;
+  sums.tensors = tensors_;
+  backend_.conclude_step(sums, outcome);
+}
+
+void OptimizerStep::update_bucket(int bucket,
+                                  std::int64_t step,
+                                  float lr,
+                                  const StepOutcome* outcome,
+                                  const StepCounters* counters) {
+  const auto& ranges = ranges_of_bucket_[std::size_t(bucket)];
+  if (ranges.empty()) return;
+  if (const auto* sgd = std::get_if<Sgd>(&optimizer_)) {
+    backend_.sgd_update({.params = parameters_,
+                         .grads = gradients_,
+                         .momentum_buffer = state_.empty() ? nullptr : state_[0]->as<float>(),
+                         .rounded = rounded_,
+                         .lr = lr,
+                         .momentum = sgd->momentum,
+                         .nesterov = sgd->nesterov,
+                         .first = step == 0,
+                         .outcome = outcome,
+                         .counters = counters},
+                        ranges);
+    return;
+  }
+  const auto& adamw = std::get<AdamW>(optimizer_);
+  backend_.adamw_update({.params = parameters_,
+                         .grads = gradients_,
+                         .first_moment = state_[0]->as<float>(),
+                         .second_moment = state_[1]->as<float>(),
+                         .rounded = rounded_,
+                         .lr = lr,
+                         .beta1 = adamw.beta1,
+                         .beta2 = adamw.beta2,
+                         .eps = adamw.eps,
+                         .t = std::uint64_t(step) + 1,
+                         .outcome = outcome,
+                         .counters = counters},
+                        ranges);
+}
+
+StepCounters OptimizerStep::counters(std::int64_t step, float lr) const {
+  StepCounters counters{.step = std::uint64_t(step), .lr = lr, .first = step == 0 ? 1u : 0u};
+  if (const auto* adamw = std::get_if<AdamW>(&optimizer_))
+    correct_bias(counters, adamw->beta1, adamw->beta2);
+  return counters;
+}
+
+void OptimizerStep::update_running_statistics(const StepOutcome* outcome) {
+  backend_.update_running_statistics(parameters_, gradients_, statistics_, outcome);
+}
+
+std::vector<FlatArray> OptimizerStep::state_arrays() {
+  const bool sgd = std::holds_alternative<Sgd>(optimizer_);
+  const char* names[] = {sgd ? "momentum_buffer" : "exp_avg", "exp_avg_sq"};
+  std::vector<FlatArray> arrays;
+  for (std::size_t i = 0; i < state_.size(); ++i)
+    arrays.push_back({names[i], state_[i]->as<float>()});
+  return arrays;
+}
+
+std::size_t OptimizerStep::state_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& buffer : state_) sum += buffer->bytes();
+  return sum;
+}
+
+}  // namespace lockstep

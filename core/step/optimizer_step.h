@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/exec/backend.h"
+#include "core/graph/graph.h"
+#include "core/optim/optimizer.h"
+#include "core/plan/flat_space.h"
+#include "core/step/flat_array.h"
+
+namespace lockstep {
+
+/// Which parameters decay.
+struct DecayRule {
+  bool all = false;                   ///< norms' parameters and biases, too
+  std::vector<std::string> excluded;  ///< NamePatterns of parameters that do not
+};
+
+/// Applies exchanged gradients to the flat parameters: clipping, one fused update per bucket, and
+/// the running statistics. Holds the optimizer's state arrays.
+class OptimizerStep {
+ public:
+  /// `rounded`: where updates write the parameters rounded to bf16; null: nowhere.
+  /// Throws ConfigError: a no-decay pattern is no regular expression. OutOfMemory.
+  OptimizerStep(Backend& backend,
+                const Graph& graph,
+                const FlatSpace& space,
+                const Optimizer& optimizer,
+                const DecayRule& decay,
+                float* parameters,
+                const float* gradients,
+                std::uint16_t* rounded);
+
+  /// Backend::conclude_step() with the trained parameters' gradients as `sums.tensors`, in
+  /// declaration order; the caller fills the other members but `gradients`.
+  void conclude(StepSums sums, StepOutcome* outcome);
+
+  /// Update number `step` (from 0) of one bucket's trained parameters, as `outcome` (in device
+  /// memory; null: none) has it. `counters`: see SgdUpdate.
+  void update_bucket(int bucket,
+                     std::int64_t step,
+                     float lr,
+                     const StepOutcome* outcome,
+                     const StepCounters* counters);
+  /// What updates of that number and rate find in device memory.
+  StepCounters counters(std::int64_t step, float lr) const;
+  /// After the last bucket: value += momentum * (sum - weight * value), unless `outcome` is bad.
+  void update_running_statistics(const StepOutcome* outcome);
+
+  std::size_t state_bytes() const;
+  /// The optimizer's arrays under PyTorch's names: "momentum_buffer", or "exp_avg" and
+  /// "exp_avg_sq". Laid out as the parameters are.
+  std::vector<FlatArray> state_arrays();
+
+ private:
+  Backend& backend_;
+  Optimizer optimizer_;
+  float* parameters_;
+  const float* gradients_;
+  std::uint16_t* rounded_;
+  std::vector<std::vector<FlatRange>> ranges_of_bucket_;
+  std::vector<FlatRange> tensors_;  // in declaration order, for the norm
+  std::vector<RunningStatistic> statistics_;
+  std::vector<std::unique_ptr<DeviceBuffer>> state_;
+};
+
+}  // namespace lockstep

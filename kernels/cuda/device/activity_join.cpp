@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/device/activity_join.h"
+
+#include "core/exec/busy_time.h"
+
+namespace lockstep::cuda {
+
+// All that waits here may come at once and still be counted as busy.
+static_assert(ActivityJoin::kMostWaiting <= BusyTime::kMostApart / 2);
+
+ActivityJoin::ActivityJoin(DeviceActivitySink& sink) : sink_(sink), marks_(kCalls) {
+  waiting_.reserve(kMostWaiting);
+}
+
+bool ActivityJoin::hand_on(std::uint32_t call, DeviceActivity& activity) {
+  const Marked& marked = marks_[call % kCalls];
+  if (marked.call != call) return false;
+  activity.mark = marked.mark;
+  sink_.take(activity);
+  return true;
+}
+
+void ActivityJoin::take(std::uint32_t call, DeviceActivity activity) {
+  if (hand_on(call, activity)) return;
+  if (waiting_.size() == kMostWaiting) {
+    settle();
+    if (waiting_.size() > kMostWaiting / 2) give_up(waiting_.size() - kMostWaiting / 2);
+  }
+  waiting_.emplace_back(call, activity);
+}
+
+void ActivityJoin::settle() {
+  std::erase_if(waiting_, [this](Waiting& entry) { return hand_on(entry.first, entry.second); });
+}
+
+void ActivityJoin::finish() {
+  settle();
+  give_up(waiting_.size());
+}
+
+void ActivityJoin::give_up(std::size_t count) {
+  const auto end = waiting_.begin() + std::ptrdiff_t(count);
+  for (auto i = waiting_.begin(); i != end; ++i) sink_.take(i->second);
+  waiting_.erase(waiting_.begin(), end);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/device/algorithm_book.h"
+
+namespace lockstep::cuda {
+
+/// What every kernel of a process shares: its GPU, and the stream on which programs run. Owned by
+/// the backend, which outlives its kernels.
+struct Device {
+  int ordinal = 0;
+  int multiprocessors = 1;
+  std::string name;           ///< "NVIDIA H100 80GB HBM3"
+  cudaStream_t compute = {};  ///< everything that a program does is enqueued here, in order
+  bool tf32 = false;          ///< fp32 products may round their factors to tf32
+  /// Never null; what libraries' kernels run.
+  std::shared_ptr<AlgorithmBook> algorithms = std::make_shared<AlgorithmBook>();
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/error.h"
+#include "core/ops/linear.h"
+#include "kernels/cuda/activation_kernel.h"
+#include "kernels/cuda/bound_kernel.h"
+#include "kernels/cuda/kernel_list.h"
+#include "kernels/cuda/linear/column_sums.h"
+#include "kernels/cuda/linear/linear_extents.h"
+#include "kernels/cuda/linear/matrix_product.h"
+#include "kernels/cuda/linear/product_helpers.h"
+#include "kernels/cuda/linear/small_linear.h"
+
+// Gradients of fully connected layers: the library's matrix products, as linear.cu; small ones in
+// fp32 are steps of a block program.
+//
+// Note [Gradients of biases]
+//
+// The sums of dy's columns are taken by the weight gradient's product, which reads dy anyway, where
+// dy is bf16 and the library has such a product. Their order is the library's, which promises the
+// same bits in every run for all its routines, and for cublasLtMatmul whatever else runs on the
+// device ("Results reproducibility" in cuBLAS' manual). It cannot add them to what is there: then
+// they go through the workspace. DGELU_BGRAD would round them to bf16, as what it is behind.
+// Elsewhere column_sums() reads dy again.
+namespace lockstep::cuda {
+namespace {
+
+class LinearBwdDataKernel final : public BoundKernel {
+ public:
+  LinearBwdDataKernel(const LinearExtents& e,
+                      ops::Activation before,
+                      const KernelSpec& spec,
+                      const Device& device)
+      : BoundKernel(device), e_(e), before_(before), type_(spec.inputs[0].dtype) {
+    if (e.empty()) return;
+    if (type_ == DType::bf16) copies_.push_back(bf16_copy(1, spec.inputs[1], e.padded_out));
+    MatrixProductSpec product{
+        .m = e.rows, .n = e.in, .k = e.padded_out, .factors = type_, .result = type_};
+    if (type_ == DType::bf16 && before == ops::Activation::gelu_tanh) {
+      product.epilogue = MatrixEpilogue::gelu_tanh_gradient;
+      product_ = make_matrix_product(device, product, describe(spec));
+      product.epilogue = MatrixEpilogue::none;
+    }
+    gradient_in_product_ = product_ != nullptr;
+    if (!product_) product_ = make_matrix_product(device, product, describe(spec));
+  }
+
+  std::size_t workspace_bytes() const override {
+    return product_ ? product_->workspace_bytes() : 0;
+  }
+  std::vector<PackedCopy> packed_copies() const override { return copies_; }
+  void pack(int) override { pack_weight(device(), e_, packed<void>(0), input(1)); }
+  void run(const RunState&) override {
+    const std::int64_t elems = e_.rows * e_.in;
+    if (!product_) {
+      const std::size_t bytes = std::size_t(elems) * size_in_bytes(type_);
+      return check(cudaMemsetAsync(output<void>(0), 0, bytes, stream()), "linear_bwd_data");
+    }
+    product_->run({.a = input<void>(0),
+                   .b = type_ == DType::bf16 ? packed<void>(0) : input<void>(1),
+                   .c = output<void>(0),
+                   .slope_at = gradient_in_product_ ? input<void>(2) : nullptr,
+                   .workspace = workspace<void>()});
+    if (before_ != ops::Activation::none && !gradient_in_product_)
+      apply_gelu_gradient(device(), before_, output<void>(0), input<void>(2), type_, elems);
+  }
+
+ private:
+  LinearExtents e_;
+  ops::Activation before_;
+  DType type_;
+  bool gradient_in_product_ = false;
+  std::vector<PackedCopy> copies_;
+  std::unique_ptr<MatrixProduct> product_;
+};
+
+class LinearBwdWeightsKernel final : public BoundKernel {
+ public:
+  LinearBwdWeightsKernel(const LinearExtents& e,
+                         bool bias,
+                         const KernelSpec& spec,
+                         const Device& device)
+      : BoundKernel(device),
+        e_(e),
+        bias_(bias),
+        type_(spec.inputs[0].dtype),
+        output_accumulates_(spec.output_accumulates) {
+    if (e.empty()) return;
+    MatrixProductSpec product{.m = e.out,
+                              .n = e.in,
+                              .k = e.rows,
+                              .transpose_a = true,
+                              .factors = type_,
+                              .result = DType::f32,
+                              .a_pitch = e.padded_out};
+    if (bias && type_ == DType::bf16) {
+      product.epilogue = MatrixEpilogue::sums_of_a;
+      product_ = make_matrix_product(device, product, describe(spec));
+      product.epilogue = MatrixEpilogue::none;
+    }
+    sums_in_product_ = product_ != nullptr;
+    if (!product_) product_ = make_matrix_product(device, product, describe(spec));
+  }
+
+  std::size_t workspace_bytes() const override {
+    if (!bias_) return sums_offset();
+    return sums_offset() + (sums_in_product_ ? std::size_t(e_.out) * sizeof(float)
+                                             : column_sums_workspace(e_.rows, e_.out));
+  }
+  void run(const RunState& state) override {
+    const bool accumulate = accumulates(output_accumulates_, 0, state);
+    const bool adds_sums = accumulates(output_accumulates_, 1, state);
+    void* sums = nullptr;
+    if (sums_in_product_) sums = adds_sums ? workspace<void>(sums_offset()) : output<void>(1);
+    if (product_)
+      product_->run({.a = input<void>(1),
+                     .b = input<void>(0),
+                     .c = output(0),
+                     .sums = sums,
+                     .accumulate = accumulate,
+                     .workspace = workspace<void>()});
+    else if (!accumulate)
+      check(cudaMemsetAsync(output(0), 0, std::size_t(e_.in * e_.out) * sizeof(float), stream()),
+            "linear_bwd_weights");
+    if (!bias_) return;
+    if (!sums_in_product_)
+      column_sums(device(),
+                  {.values = input<void>(1),
+                   .type = type_,
+                   .rows = e_.rows,
+                   .columns = e_.out,
+                   .sums = output(1),
+                   .accumulate = adds_sums,
+                   .workspace = workspace<void>(sums_offset())});
+    else if (adds_sums)
+      store_gradient(device(), output(1), sums, DType::f32, e_.out, true);
+  }
+
+ private:
+  std::size_t sums_offset() const { return product_ ? aligned(product_->workspace_bytes()) : 0; }
+
+  LinearExtents e_;
+  bool bias_;
+  DType type_;
+  bool sums_in_product_ = false;
+  std::vector<bool> output_accumulates_;
+  std::unique_ptr<MatrixProduct> product_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op,
+                                                    const KernelSpec& spec,
+                                                    const Device& device) {
+  const LinearExtents e{rows_of(spec.inputs[0]),
+                        spec.outputs[0].shape[-1],
+                        spec.inputs[1].shape[0],
+                        spec.inputs[0].shape[-1]};
+  if (auto small = make_small_linear_bwd_data(e, op.before(), spec, device)) return small;
+  return std::make_unique<LinearBwdDataKernel>(e, op.before(), spec, device);
+}
+
+std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeights& op,
+                                                       const KernelSpec& spec,
+                                                       const Device& device) {
+  const LinearExtents e{rows_of(spec.inputs[0]),
+                        spec.inputs[0].shape[-1],
+                        spec.outputs[0].shape[0],
+                        spec.inputs[1].shape[-1]};
+  if (auto small = make_small_linear_bwd_weights(e, op.bias(), spec, device)) return small;
+  return std::make_unique<LinearBwdWeightsKernel>(e, op.bias(), spec, device);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/base/shape.h"
+#include "kernels/cuda/device/device.h"
+
+namespace lockstep::cuda {
+
+/// What a product does beside multiplying, inside the library's kernel. P: op(A) op(B).
+enum class MatrixEpilogue : std::uint8_t {
+  none,
+  bias,                 ///< C = P + bias[n], to every row
+  bias_gelu_tanh,       ///< C = gelu_tanh(P + bias); see ops::Gelu
+  bias_gelu_tanh_kept,  ///< the same, and kept = P + bias
+  gelu_tanh_gradient,   ///< C = P gelu_tanh'(slope_at); see ops::GeluBwd
+  sums_of_a,            ///< C = P, and sums[m] = sum over k of op(A)[m, k]
+};
+
+constexpr bool has_bias(MatrixEpilogue epilogue) {
+  return epilogue == MatrixEpilogue::bias || epilogue == MatrixEpilogue::bias_gelu_tanh ||
+         epilogue == MatrixEpilogue::bias_gelu_tanh_kept;
+}
+/// Whether there is another matrix like C, `kept` or `slope_at`.
+constexpr bool has_second_matrix(MatrixEpilogue epilogue) {
+  return epilogue == MatrixEpilogue::bias_gelu_tanh_kept ||
+         epilogue == MatrixEpilogue::gelu_tanh_gradient;
+}
+
+/// C = epilogue(op(A) op(B)) + (accumulate ? C : 0), row-major, without gaps but for A's:
+///   op(A): [m, k], A stored as [m, k], or [k, m] where transpose_a;
+///   op(B): [k, n], B stored as [k, n], or [n, k] where transpose_b;
+///   C, kept, slope_at: [m, n]; bias: [n]; sums: [m].
+/// A and B have one type, f32 or bf16; C is that type or f32; the bias is f32 or of C's type, sums
+/// are of C's. Sums over k are fp32; what is stored as bf16 is rounded once. All extents >= 1.
+struct MatrixProductSpec {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  DType factors = DType::f32;
+  DType result = DType::f32;
+  MatrixEpilogue epilogue = MatrixEpilogue::none;
+  DType bias = DType::f32;   ///< type of the epilogue's bias
+  std::int64_t a_pitch = 0;  ///< elements from a row of A, as stored, to the next; 0: no gaps
+};
+
+struct MatrixArguments {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const void* bias = nullptr;
+  void* kept = nullptr;
+  const void* slope_at = nullptr;
+  void* sums = nullptr;
+  bool accumulate = false;    ///< to C, never to sums; without an epilogue or with sums_of_a
+  void* workspace = nullptr;  ///< aligned to kWorkspaceAlignment
+};
+
+/// One product with its algorithm, which is chosen at construction or stands in device.algorithms,
+/// and gives the same bits in every run. cuBLASLt on a device; plain loops in the emulator.
+class MatrixProduct {
+ public:
+  virtual ~MatrixProduct() = default;
+  virtual std::size_t workspace_bytes() const = 0;
+  /// Enqueues it on the device's compute stream.
+  virtual void run(const MatrixArguments& arguments) = 0;
+};
+
+/// `what` names the operator in errors. Null where the library has no algorithm with this epilogue
+/// (then do its work behind a product without one); throws Error where it has none without, and
+/// EnvironmentError where device.algorithms names one that cannot run here.
+std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
+                                                   const MatrixProductSpec& spec,
+                                                   const std::string& what);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/range_table.cuh"
+#include "kernels/cuda/step/flat.h"
+#include "kernels/cuda/step/ordered_sum.cuh"
+#include "kernels/cuda/step/squared_norms.cuh"
+#include "kernels/cuda/step/step_outcome.cuh"
+
+// Work on flat arrays.
+//   - Sums of squares: squared_norms.cuh. The sums of a range's blocks are added one after another
+//     by one thread, which others feed through shared memory. Bytes an element: 4. Bound by memory;
+//     the last step by the latency of one fp64 addition for every 16 KiB of the longest range.
+//   - add: elementwise.cuh's; element by element where an address is no multiple of 16. Bytes an
+//     element: 12. Bound by memory.
+//   - Running statistics: a launch for as many as its arguments hold; a thread updates every
+//     kBlock-th element of a tile, 4 bytes at a time. Bytes an element: 12. Bound by the launch: a
+//     model has some ten thousand elements of them.
+namespace lockstep::cuda {
+namespace {
+
+struct AddTwo {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+
+__global__ void add_unaligned_kernel(float* out,
+                                     const float* a,
+                                     const float* b,
+                                     std::int64_t elems) {
+  for (std::int64_t i = global_thread(); i < elems; i += all_threads()) out[i] = a[i] + b[i];
+}
+
+constexpr std::int64_t kStatisticTile = 4 * kBlock;
+
+/// A RunningStatistic in so few bytes that a table has room for many.
+struct StatisticRange {
+  std::int64_t offset, weight;
+  std::int32_t elems;
+  float momentum;
+};
+
+__global__ void update_statistics_kernel(float* values,
+                                         const float* sums,
+                                         const __grid_constant__ RangeTable<StatisticRange> table,
+                                         const StepOutcome* outcome) {
+  if (forbids_updates(outcome)) return;
+  const auto place = table.place_of(std::int32_t(blockIdx.x));
+  const StatisticRange& range = place.range;
+  const std::int64_t begin = place.tile * kStatisticTile;
+  const std::int64_t end =
+      begin + kStatisticTile < range.elems ? begin + kStatisticTile : range.elems;
+  float* const value = values + range.offset;
+  const float* const sum = sums + range.offset;
+  const float weight = sums[range.weight];
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x)
+    value[i] = value[i] + range.momentum * (sum[i] - weight * value[i]);
+}
+
+constexpr int kNormThreads = 64;  // of a launch: few, so that small models use all
+constexpr std::int64_t kNormTile = kNormThreads / kNormTeam * kNormBlock;
+
+struct NormRange {
+  std::int64_t offset, elems;
+  std::int64_t partial;  ///< number of its first block among those of all ranges
+};
+
+/// partials[b] = the sum of the squares of block b.
+__global__ void __launch_bounds__(kNormThreads)
+    block_norms_kernel(double* partials,
+                       const float* values,
+                       const __grid_constant__ RangeTable<NormRange> table,
+                       bool aligned) {
+  const auto place = table.place_of(std::int32_t(blockIdx.x));
+  const std::int64_t offset = place.range.offset, elems = place.range.elems;
+  const std::int64_t block =
+      place.tile * (kNormThreads / kNormTeam) + std::int64_t(threadIdx.x / kNormTeam);
+  const double sum =
+      squared_norm_of_block(values + offset, elems, block, aligned && offset % kOwnNormLanes == 0);
+  if (threadIdx.x % kNormTeam == 0 && block * kNormBlock < elems)
+    partials[place.range.partial + block] = sum;
+}
+
+/// Blocks of consecutive ranges: those of range i are [first[i], first[i + 1]).
+struct RangeBlocks {
+  static constexpr int kMost = 256;
+  std::int64_t first[kMost + 1];
+};
+
+/// A block a range.
+__global__ void add_norms_kernel(double* result,
+                                 const double* partials,
+                                 const __grid_constant__ RangeBlocks ranges) {
+  const double sum = ordered_sum(
+      partials, ranges.first[blockIdx.x], ranges.first[blockIdx.x + 1], dynamic_shared<double>());
+  if (threadIdx.x == 0) result[blockIdx.x] = sum;
+}
+
+}  // namespace
+
+void add(const Device& device, float* out, const float* a, const float* b, std::int64_t elems) {
+  if (aligned_to_packs(out, a, b))
+    map("flat_add", AddTwo{}, out, elems, device.compute, a, b);
+  else
+    launch("flat_add", cover(elems), device.compute, add_unaligned_kernel, out, a, b, elems);
+}
+
+void update_running_statistics(const Device& device,
+                               float* values,
+                               const float* sums,
+                               std::span<const RunningStatistic> statistics,
+                               const StepOutcome* outcome) {
+  for_each_table<StatisticRange>(
+      statistics,
+      kStatisticTile,
+      [](const RunningStatistic& s) {
+        LOCKSTEP_ASSERT(s.elems <= INT32_MAX);
+        return StatisticRange{s.offset, s.weight, std::int32_t(s.elems), s.momentum};
+      },
+      [&](const RangeTable<StatisticRange>& table) {
+        launch("running_statistics",
+               {.grid = dim3(unsigned(table.tiles()))},
+               device.compute,
+               update_statistics_kernel,
+               values,
+               sums,
+               table,
+               outcome);
+      });
+}
+
+std::size_t squared_norms_workspace(std::span<const FlatRange> ranges) {
+  std::int64_t blocks = 0;
+  for (const FlatRange& range : ranges) blocks += ceil_div(range.elems, kNormBlock);
+  return std::size_t(blocks) * sizeof(double);
+}
+
+void squared_norms(const Device& device,
+                   const float* values,
+                   std::span<const FlatRange> ranges,
+                   double* result,
+                   void* workspace) {
+  auto* const partials = static_cast<double*>(workspace);
+  std::int64_t blocks = 0;
+  for_each_table<NormRange>(
+      ranges,
+      kNormTile,
+      [&](const FlatRange& range) {
+        const std::int64_t first = blocks;
+        blocks += ceil_div(range.elems, kNormBlock);
+        return NormRange{range.offset, range.elems, first};
+      },
+      [&](const RangeTable<NormRange>& table) {
+        launch("block_norms",
+               {.grid = dim3(unsigned(table.tiles())), .block = dim3(kNormThreads)},
+               device.compute,
+               block_norms_kernel,
+               partials,
+               values,
+               table,
+               aligned_to_packs(values));
+      });
+  std::int64_t first = 0;
+  for (std::size_t done = 0; done < ranges.size(); done += RangeBlocks::kMost) {
+    const auto part =
+        ranges.subspan(done, std::min(ranges.size() - done, std::size_t{RangeBlocks::kMost}));
+    RangeBlocks table{};
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      table.first[i] = first;
+      table.first[i + 1] = first += ceil_div(part[i].elems, kNormBlock);
+    }
+    launch("add_norms",
+           {.grid = dim3(unsigned(part.size())), .shared_bytes = kOrderedSumBytes},
+           device.compute,
+           add_norms_kernel,
+           result + done,
+           partials,
+           table);
+  }
+}
+
+void add_in_order(const Device& device, const double* values, std::int64_t count, double* result) {
+  RangeBlocks whole{};
+  whole.first[1] = count;
+  launch("add_in_order",
+         {.shared_bytes = kOrderedSumBytes},
+         device.compute,
+         add_norms_kernel,
+         result,
+         values,
+         whole);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/advice/out_of_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <fmt/format.h>
+#include <optional>
+
+#include "core/base/env.h"
+#include "core/base/number_format.h"
+#include "launcher/advice/memory_text.h"
+#include "launcher/advice/memory_users.h"
+#include "parallel/replica/exchange_trial.h"
+
+namespace lockstep {
+namespace {
+
+/// More than there is, and little enough to be multiplied by a number of ranks.
+constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 50;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+/// Of the free memory, what may be gone when the proposed command runs.
+constexpr std::uint64_t kNoiseShare = 64;
+/// Of what was planned for and is not there, what a proposal saves at least.
+constexpr std::uint64_t kSavedShare = 8;
+
+constexpr std::size_t kMostUsers = 4;
+constexpr std::uint64_t kLeastUser = 64 * kMiB;
+
+std::uint64_t without_share(std::uint64_t bytes, std::uint64_t share) {
+  return bytes - bytes / share;
+}
+
+/// What every rank tells the others.
+struct NeedCard {
+  std::uint64_t needed = 0;  ///< MemoryTarget::needed() of its own plan in its own room
+  std::uint64_t over_limit = 0;
+};
+
+/// Negative: so much is left.
+double excess(std::uint64_t needed, const MemoryRoom& room) {
+  return room.bytes ? double(needed) - double(*room.bytes) : -HUGE_VAL;
+}
+
+/// Not an Error: nobody may take it for advice that does not apply.
+struct TooLate {};
+
+/// As `request`, which throws TooLate when it is compiled after `deadline`.
+PlanRequest until(PlanRequest request, std::chrono::steady_clock::time_point deadline) {
+  request.model = [model = std::move(request.model), deadline](Builder& nn, Value input) {
+    if (std::chrono::steady_clock::now() > deadline) throw TooLate{};
+    return model(nn, input);
+  };
+  return request;
+}
+
+/// Why there is no fix within `target` and the limit of `request`.
+std::string missing_words(const PlanRequest& request,
+                          const MemoryTarget& target,
+                          const MemoryAdvice& advice) {
+  const LeastMemory& least = *advice.least;
+  const std::uint64_t limit = request.options.memory_limit;
+  std::uint64_t needed = least.needed;
+  std::uint64_t missing = needed - std::min(needed, target.bytes);
+  if (limit > 0 && least.plan.limited_bytes > limit + missing) {
+    needed = least.plan.limited_bytes;
+    missing = needed - limit;
+  }
+  return fmt::format(
+      "even a micro-batch of {} with full recompute, which takes the least, takes {}, {} too "
+      "much; what would help: {} more memory, {}",
+      least.micro_batch,
+      bytes_words(double(needed)),
+      bytes_words(double(missing)),
+      bytes_words(double(missing)),
+      other_words(advice));
+}
+
+/// Under a launcher of its own, the program is not asked how many ranks there are.
+std::string words_of(const MemoryFix& fix, const PlanRequest& request) {
+  return fix_words(fix, request.options.global_batch, env().started.has_value());
+}
+
+}  // namespace
+
+TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::string model)
+    : context_(context),
+      request_(std::move(request)),
+      model_(std::move(model)),
+      rooms_(memory_rooms(context, bytes_of_collectives(context, request_.options))) {}
+
+MemoryTarget TrainingMemory::room_target() const {
+  const MemoryRoom& least = *std::ranges::min_element(
+      rooms_, {}, [](const MemoryRoom& room) { return room.bytes.value_or(kUnlimited); });
+  MemoryTarget target = target_in(least);
+  target.snapshot_sharers = least.sharers;  // also where it is another host's
+  return target;
+}
+
+MemoryTarget TrainingMemory::target_in(const MemoryRoom& room) const {
+  return {.bytes = room.bytes.value_or(kUnlimited),
+          .host = request_.on_host,
+          .snapshot_sharers = room.with_first ? room.sharers : 0,
+          .sharers = room.sharers};
+}
+
+std::vector<std::uint64_t> TrainingMemory::needs_of(const MemoryTable& table) const {
+  std::vector<std::uint64_t> needs;
+  for (const MemoryRoom& room : rooms_) needs.push_back(target_in(room).needed(table));
+  return needs;
+}
+
+std::size_t TrainingMemory::tightest(const std::vector<std::uint64_t>& needs) const {
+  std::size_t found = 0;
+  for (std::size_t rank = 1; rank < rooms_.size(); ++rank)
+    if (excess(needs[rank], rooms_[rank]) > excess(needs[found], rooms_[found])) found = rank;
+  return found;
+}
+
+MemoryPlan TrainingMemory::require_room() const {
+  MemoryPlan plan;
+  NeedCard own;
+  std::exception_ptr over_limit;
+  try {
+    plan = plan_memory(context_.backend(), request_);
+    // Of a GPU that ranks share, what is gone is not this one's alone.
+    if (!request_.on_host && rooms_[own_rank()].sharers > 1)
+      plan.table[MemoryCategory::context] = std::nullopt;
+    own.needed = target_in(rooms_[own_rank()]).needed(plan.table);
+  } catch (const OutOfMemory&) {
+    over_limit = std::current_exception();
+    own.over_limit = 1;
+  }
+  std::vector<NeedCard> cards(rooms_.size());
+  context_.host_communicator().all_gather(&own, cards.data(), sizeof own);
+  if (over_limit) std::rethrow_exception(over_limit);
+  std::vector<std::uint64_t> needs;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    // Unlike kernels: what they want need not be the same everywhere.
+    if (cards[rank].over_limit != 0)
+      throw ExplainedOutOfMemory(
+          fmt::format("memory: {} exceeds the --memory-limit on rank {}", model_, rank),
+          "see the message of that rank, whose kernels take more memory than those of others",
+          {},
+          {int(rank), rooms_[rank].host});
+    needs.push_back(cards[rank].needed);
+  }
+  const std::size_t rank = tightest(needs);
+  const MemoryRoom& room = rooms_[rank];
+  if (excess(needs[rank], room) <= 0) return plan;
+  MemoryTarget target = target_in(room);
+  target.more = needs[rank] - std::min(needs[rank], target.needed(plan.table));
+  throw ExplainedOutOfMemory(
+      fmt::format("memory: {} takes {} ({} bytes) of a rank, {} more than the room that there is: "
+                  "{}",
+                  model_,
+                  bytes_words(double(needs[rank])),
+                  needs[rank],
+                  bytes_words(double(needs[rank] - *room.bytes)),
+                  to_string(room)),
+      room_hint(request_, target),
+      details(plan, room),
+      {room.rank, room.host});
+}
+
+std::string TrainingMemory::room_hint(const PlanRequest& request,
+                                      const MemoryTarget& target) const {
+  MemoryTarget cautious = target;
+  cautious.bytes = without_share(target.bytes, kNoiseShare);
+  MemoryAdvice advice = advise(context_.backend(), request, cautious);
+  if (!advice.fix && advice.least->needed <= target.bytes)
+    advice = advise(context_.backend(), request, target);
+  return advice.fix ? words_of(*advice.fix, request) : missing_words(request, target, advice);
+}
+
+/// What to do about an error that something has thrown which was planned as `plan`.
+std::string TrainingMemory::hint_for(const PlanRequest& request,
+                                     const MemoryPlan& plan,
+                                     const std::string& otherwise) const {
+  const std::vector<std::uint64_t> needs = needs_of(plan.table);
+  const std::size_t rank = tightest(needs);
+  const std::uint64_t limit = request.options.memory_limit;
+  const bool over_limit = limit > 0 && plan.limited_bytes > limit;
+  if (over_limit || excess(needs[rank], rooms_[rank]) > 0)
+    return room_hint(request, target_in(rooms_[rank]));
+  // There seemed to be room: how much is missing is not known.
+  MemoryTarget target = target_in(rooms_[own_rank()]);
+  target.bytes = without_share(needs[own_rank()], kSavedShare);
+  const MemoryAdvice advice = advise(context_.backend(), request, target);
+  return advice.fix ? words_of(*advice.fix, request) : otherwise;
+}
+
+std::string TrainingMemory::details(const MemoryPlan& plan, const MemoryRoom& room) const {
+  std::string text = "  memory of rank 0 as planned\n";
+  text += memory_table_text(plan.table, {.on_host = request_.on_host});
+  text += fmt::format("  free at the start      {}\n", to_string(room));
+  if (room.kept > 0)
+    text += fmt::format("                         and {} that stay free for {}\n",
+                        bytes_words(double(room.kept)),
+                        request_.on_host ? "what no plan counts" : "collectives");
+  const DeviceMemory now = context_.backend().memory();
+  if (now.free)
+    text += fmt::format("  free now               {} of {}{}\n",
+                        bytes_words(double(*now.free)),
+                        bytes_words(double(now.total)),
+                        now.own ? fmt::format(", and {} of this process's address space",
+                                              bytes_words(double(*now.own)))
+                                : "");
+  const std::vector<MemoryUser> users =
+      request_.on_host ? largest_processes(kMostUsers, kLeastUser, context_.size() == 1)
+                       : gpu_processes(now.pool);
+  return text + fmt::format("  others there           {}\n",
+                            users.empty() ? "nobody who holds much of it" : to_string(users));
+}
+
+void TrainingMemory::rethrow_explained() const {
+  try {
+    throw;
+  } catch (const ExplainedOutOfMemory&) {
+    throw;
+  } catch (const OutOfMemory& error) {
+    const auto* const known = dynamic_cast<const Culprit*>(&error);
+    std::optional<ExplainedOutOfMemory> explained;
+    try {
+      using Clock = std::chrono::steady_clock;
+      const bool alone = context_.size() == 1;
+      const PlanRequest bounded =
+          until(request_, alone ? Clock::time_point::max() : Clock::now() + kAdviceTime);
+      const MemoryPlan plan = plan_least(context_.backend(), bounded);
+      std::string hint = error.hint();
+      try {
+        hint = hint_for(bounded, plan, error.hint());
+      } catch (const TooLate&) {
+      }
+      explained.emplace(
+          error.what(), hint, details(plan, rooms_[own_rank()]), known ? *known : Culprit{});
+    } catch (...) {
+      // Without memory for that, or with a device that is lost, what is known must do.
+    }
+    if (explained) throw *explained;
+    throw;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "parallel/comm/rank_context.h"
+#include "parallel/memory/memory_fix.h"
+#include "parallel/memory/memory_room.h"
+#include "parallel/session/explained_out_of_memory.h"
+
+namespace lockstep {
+
+/// Where a training gets its memory, and what to say where that lacks.
+class TrainingMemory {
+ public:
+  /// Asks every rank what it has room for: collective, before anything is reserved. `context`
+  /// must outlive this.
+  TrainingMemory(RankContext& context, PlanRequest request, std::string model);
+
+  /// What the request left open.
+  void settle(const TrainOptions& options) { request_.options = options; }
+
+  /// Throws ExplainedOutOfMemory where a rank's plan does not fit what is free there; all ranks do,
+  /// alike, and name the one that lacks most. Throws OutOfMemory where a plan exceeds the
+  /// memory_limit. Collective. Returns rank 0's plan.
+  MemoryPlan require_room() const;
+
+  /// The room of the rank that has the least, beyond any device where none says. Equal on all
+  /// ranks.
+  MemoryTarget room_target() const;
+
+  /// To be called while an OutOfMemory is being handled: throws it again, explained where it is
+  /// not, and as it is where memory does not suffice for that. Not collective: where others may
+  /// wait for this rank, it looks for a change that fits no longer than kAdviceTime.
+  [[noreturn]] void rethrow_explained() const;
+
+ private:
+  static constexpr std::chrono::seconds kAdviceTime{1};
+
+  std::size_t own_rank() const { return std::size_t(context_.rank()); }
+  MemoryTarget target_in(const MemoryRoom& room) const;
+  /// What rank 0's table counts for every rank.
+  std::vector<std::uint64_t> needs_of(const MemoryTable& table) const;
+  /// Where `needs` of the ranks exceed their rooms most or come closest to that.
+  std::size_t tightest(const std::vector<std::uint64_t>& needs) const;
+  std::string details(const MemoryPlan& plan, const MemoryRoom& room) const;
+  /// What to do where `request` does not fit `target`, of which some may be gone when it is tried.
+  std::string room_hint(const PlanRequest& request, const MemoryTarget& target) const;
+  /// `otherwise` where nothing helps that computes the same.
+  std::string hint_for(const PlanRequest& request,
+                       const MemoryPlan& plan,
+                       const std::string& otherwise) const;
+
+  RankContext& context_;
+  PlanRequest request_;
+  std::string model_;
+  std::vector<MemoryRoom> rooms_;  // by rank
+};
+
+}  // namespace lockstep

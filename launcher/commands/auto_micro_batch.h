@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "launcher/settings/flags.h"
+#include "parallel/memory/memory_fix.h"
+#include "parallel/session/job.h"
+
+namespace lockstep {
+
+/// What `--micro-batch auto` stands for in this run: in `flags.options`, sets the micro-batch, and
+/// recompute with its memory-limit where it is brought in, to those of the checkpoint that
+/// `flags.options.checkpoint` says to go on from, otherwise to what choose_micro_batch() finds for
+/// `request` in `room`. Returns why, for people. Collective. Throws what choose_micro_batch() and
+/// find_resume_point() throw.
+std::string settle_micro_batch(Job& job,
+                               const PlanRequest& request,
+                               const MemoryTarget& room,
+                               TrainFlags& flags);
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/commands/command_table.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/suggest.h"
+#include "launcher/bench/bench_command.h"
+#include "launcher/commands/commands.h"
+#include "launcher/commands/completion_command.h"
+#include "launcher/commands/doctor_command.h"
+#include "launcher/commands/man_command.h"
+#include "launcher/commands/pack_command.h"
+#include "launcher/commands/plan_command.h"
+#include "launcher/commands/report_command.h"
+#include "launcher/commands/run_command.h"
+#include "launcher/commands/scale_command.h"
+#include "launcher/commands/train_command.h"
+#include "launcher/settings/command_line.h"
+#include "launcher/version/version_command.h"
+
+namespace lockstep {
+namespace {
+
+constexpr Command kAllCommands[] = {
+    {"train", "trains a model of the zoo on a data source", train_command},
+    {"run", "starts the ranks of a training and restarts them after a failure", run_command},
+    {"plan", "what a training would need and what fits, without running it", plan_command},
+    {"scale",
+     "runs a training on several numbers of ranks and predicts further ones",
+     scale_command},
+    {"bench", "measures a part: all-reduce, a model's step, or the loader", bench_command},
+    {"evaluate", "loss and accuracy of a saved run", evaluate_command},
+    {"predict", "what a saved run says of files: images, tables, texts", predict_command},
+    {"generate", "text that a saved gpt continues", generate_command},
+    {"export",
+     "weights of a run or checkpoint as one file for PyTorch: safetensors or .pth",
+     export_command},
+    {"report", "one HTML file about a run, or comparing several", report_command},
+    {"doctor", "looks at the machine and says what to mend", doctor_command},
+    {"pack", "writes an image folder as one file that loads faster", pack_command},
+    {"help", "the flags of a command: lockstep help train", help_command},
+    {"completion", "a script with which bash, zsh or fish completes words", completion_command},
+    {"man", "", man_command},
+    {"--version", "", version_command},
+};
+
+}  // namespace
+
+std::span<const Command> all_commands() { return kAllCommands; }
+
+const Command& find_command(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Command& command : kAllCommands) {
+    if (command.name == name) return command;
+    names.push_back(command.name);
+  }
+  const std::string best = nearest(name, names);
+  throw ConfigError(fmt::format("unknown command '{}'", name),
+                    best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");
+}
+
+void declare_program(CLI::App& app) {
+  app.description(
+      "Trains neural networks data-parallel, with the same bits on any number of ranks.");
+  app.add_flag_callback(
+      "--version", [] {}, "print the version");
+  app.add_flag_callback(
+      "--json",
+      [] {},
+      "behind --version: one JSON object about the build, the libraries it has loaded, and an SBOM "
+      "(SPDX)");
+  for (const Command& command : kAllCommands)
+    if (!command.summary.empty())
+      app.add_subcommand(std::string(command.name), std::string(command.summary))
+          ->group("Commands");
+  app.footer(
+      "Exit codes: 0 done, 1 error, 2 usage, 3 environment, 4 out of memory, 5 a rank died, is "
+      "frozen or stuck, or never joined, 6 replicas differ, 7 loss not finite, 75 stopped by a "
+      "signal, with a checkpoint to go on from.\n"
+      "lockstep help COMMAND lists the flags of a command.");
+}
+
+int help_command(const std::vector<std::string>& arguments) {
+  CLI::App app("Prints the flags of a command, as COMMAND --help does.", "lockstep help");
+  std::vector<std::string> words;
+  app.add_option("COMMAND", words, "as lockstep help train, or lockstep help bench model");
+  if (print_help(parse_command_line(app, arguments))) return 0;
+  if (words.empty()) {
+    CLI::App program("", "lockstep");
+    declare_program(program);
+    print_help(help_text(program));
+    return 0;
+  }
+  const Command& command = find_command(words[0]);
+  std::vector<std::string> rest(words.begin() + 1, words.end());
+  rest.emplace_back("--help");
+  return command.run(rest);
+}
+
+}  // namespace lockstep

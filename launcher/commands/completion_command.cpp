@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/commands/completion_command.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "core/base/error.h"
+#include "launcher/commands/completion_scripts.h"
+#include "launcher/settings/command_line.h"
+#include "launcher/settings/flag_values.h"
+
+namespace lockstep {
+
+int completion_command(const std::vector<std::string>& arguments) {
+  CLI::App app(
+      "Prints a script with which a shell completes commands, flags, and values of flags. Where "
+      "Lockstep is installed, the shells find theirs by themselves.",
+      "lockstep completion");
+  std::string shell;
+  app.add_option("SHELL", shell, "as source <(lockstep completion bash)")
+      ->type_name("bash|zsh|fish")
+      ->check(one_of("completion", {"bash", "zsh", "fish"}));
+  if (print_help(parse_command_line(app, arguments))) return 0;
+  if (shell.empty())
+    throw ConfigError("completion: expected the name of a shell", "bash, zsh or fish");
+  const std::vector<DeclaredCommand> commands = declared_commands();
+  std::cout << (shell == "bash"  ? bash_completion(commands)
+                : shell == "zsh" ? zsh_completion(commands)
+                                 : fish_completion(commands))
+            << std::flush;
+  return 0;
+}
+
+}  // namespace lockstep

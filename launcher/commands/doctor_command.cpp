@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/commands/doctor_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/host/machine.h"
+#include "launcher/doctor/examine.h"
+#include "launcher/doctor/place.h"
+#include "launcher/doctor/report.h"
+#include "launcher/settings/command_line.h"
+#include "launcher/settings/flag_values.h"
+#include "parallel/session/job.h"
+#include "parallel/session/rank_discovery.h"
+
+namespace lockstep {
+namespace {
+
+/// One subject's time, far more than any takes that answers.
+constexpr std::chrono::seconds kLimit(60);
+constexpr int kAnswering = 2;  // ranks that check_mpi() starts
+
+struct DoctorFlags {
+  std::string device = "auto";
+  std::string out = "runs";
+  std::string ranks = "1";
+  bool json = false;
+  bool answer = false;
+};
+
+void declare(CLI::App& app, DoctorFlags& flags) {
+  app.add_flag("--json", flags.json, "prints one JSON object instead of lines");
+  app.add_option("--device", flags.device, "what a run would use; cuda: a missing GPU is a failure")
+      ->type_name("auto|cpu|cuda")
+      ->capture_default_str()
+      ->check(one_of("--device", {"auto", "cpu", "cuda"}));
+  app.add_option("--ranks", flags.ranks, "how many a run on this host would have")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number("--ranks", 1, 1 << 20));
+  app.add_option("--out", flags.out, "the folder that a run would write to")
+      ->type_name("DIR")
+      ->capture_default_str();
+  // A rank that the doctor itself starts, to see whether MPI connects it.
+  app.add_flag("--answer", flags.answer)->group("");
+}
+
+void find_place(Communicator& ranks,
+                doctor::Environment& environment,
+                const doctor::GpuFacts& facts) {
+  const doctor::Place own = place_of(environment, facts);
+  std::vector<doctor::Place> places(std::size_t(ranks.size()));
+  ranks.all_gather(&own, places.data(), sizeof own);
+  settle(environment, places, ranks.rank());
+}
+
+std::vector<doctor::RankReport> gather_reports(Communicator& ranks, const doctor::RankReport& own) {
+  const std::string message = to_message(own);
+  const std::size_t bytes = message.size();
+  std::vector<std::size_t> sizes(std::size_t(ranks.size()));
+  ranks.all_gather(&bytes, sizes.data(), sizeof bytes);
+  std::size_t total = 0;
+  for (const std::size_t size : sizes) total += size;
+  std::string all(total, ' ');
+  ranks.all_gather_v(message.data(), all.data(), sizes);
+  std::vector<doctor::RankReport> reports;
+  std::size_t offset = 0;
+  for (const std::size_t size : sizes) {
+    reports.push_back(doctor::from_message(all.substr(offset, size)));
+    offset += size;
+  }
+  return reports;
+}
+
+void print(const doctor::Report& report, bool json) {
+  if (json)
+    std::cout << to_json(report).dump(
+        2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  else
+    std::cout << to_text(report);
+  std::cout << (json ? "\n" : "") << std::flush;
+}
+
+/// Where something hangs the process says what it has found and ends: it can do no more.
+void watch(doctor::Environment& environment, bool json, int rank) {
+  environment.watch = std::make_shared<doctor::Watch>(kLimit, [json, rank](doctor::Findings found) {
+    if (rank >= 0)
+      found.back().text = fmt::format("rank {} on {}: {}", rank, host_name(), found.back().text);
+    print(doctor::merge({{std::max(rank, 0), host_name(), std::move(found)}}), json);
+    _exit(int(ExitCode::environment));
+  });
+}
+
+doctor::GpuFacts look_at_gpus(const doctor::Environment& environment) {
+  return environment.device == "cpu" ? doctor::GpuFacts{} : read_gpus(environment);
+}
+
+/// One rank's view, where MPI does not connect it to others.
+int examine_alone(doctor::Environment& environment,
+                  bool json,
+                  const std::optional<doctor::Finding>& mpi) {
+  watch(environment, json, -1);
+  doctor::Findings findings = examine(environment, look_at_gpus(environment));
+  environment.watch->stop();
+  for (doctor::Finding& finding : findings)
+    if (mpi && finding.subject == mpi->subject) finding = *mpi;
+  const doctor::Report report = doctor::merge({{0, host_name(), std::move(findings)}});
+  print(report, json);
+  return int(exit_code(report));
+}
+
+int examine_together(Job& job, doctor::Environment& environment, bool json) {
+  Communicator& ranks = job.plain_communicator();
+  watch(environment, json, ranks.rank());
+  // Before anybody computes: contexts of other ranks would count as memory of others.
+  const doctor::GpuFacts facts = look_at_gpus(environment);
+  environment.watch->pause();
+  find_place(ranks, environment, facts);
+  environment.mpi_runs = true;
+  doctor::Findings findings = examine(environment, facts);
+  environment.watch->stop();
+  const doctor::Report report =
+      doctor::merge(gather_reports(ranks, {ranks.rank(), host_name(), std::move(findings)}));
+  if (ranks.rank() == 0) print(report, json);
+  ranks.barrier();  // mpirun may end the others' output with the first that leaves
+  return int(exit_code(report));
+}
+
+/// Of a rank that the doctor started: whether it is connected with the other.
+int answer(std::optional<Job>& job) {
+  if (!job || job->plain_communicator().size() != kAnswering) return int(ExitCode::environment);
+  job->plain_communicator().barrier();
+  return 0;
+}
+
+}  // namespace
+
+int doctor_command(const std::vector<std::string>& arguments) {
+  CLI::App app("Looks at this machine as a run would find it, and says what to do about the rest.",
+               "lockstep doctor");
+  DoctorFlags flags;
+  declare(app, flags);
+  if (print_help(parse_command_line(app, arguments))) return 0;
+  doctor::Environment environment = doctor::this_machine();
+  environment.device = flags.device;
+  environment.out = flags.out;
+  environment.ranks = environment.ranks_here = int(to_whole_number(flags.ranks));
+  std::optional<Job> job;
+  try {
+    if (discover_rank(environment.variables).size != 1) job.emplace(0, nullptr);
+  } catch (const EnvironmentError& error) {
+    if (flags.answer || launched_rank(environment.variables) > 0) throw;
+    const std::string remedy = error.hint().empty() ? "mpirun -np 2 lockstep doctor" : error.hint();
+    return examine_alone(environment, flags.json, doctor::fail("MPI", error.what(), remedy));
+  }
+  if (flags.answer) return answer(job);
+  return job ? examine_together(*job, environment, flags.json)
+             : examine_alone(environment, flags.json, std::nullopt);
+}
+
+}  // namespace lockstep

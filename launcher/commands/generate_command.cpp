@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <numeric>
+
+#include "core/base/error.h"
+#include "core/base/random.h"
+#include "core/exec/batch_predictor.h"
+#include "launcher/commands/commands.h"
+#include "launcher/output/standard_output.h"
+#include "launcher/predict/saved_run.h"
+#include "launcher/predict/token_text.h"
+#include "launcher/settings/flag_values.h"
+#include "launcher/settings/gpt_flags.h"
+#include "parallel/session/job.h"
+
+namespace lockstep {
+namespace {
+
+struct Sampling {
+  double temperature = 0.8;
+  std::size_t top_k = 0;  ///< 0: all tokens
+  std::uint64_t seed = 1;
+};
+
+/// Draws token number `position` from softmax(logits / temperature) over the top_k likeliest; the
+/// likeliest itself at temperature 0.
+std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::uint64_t position) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(
+      order, [&](auto a, auto b) { return logits[std::size_t(a)] > logits[std::size_t(b)]; });
+  if (sampling.temperature == 0) return order[0];
+  if (sampling.top_k > 0) order.resize(std::min(order.size(), sampling.top_k));
+  std::vector<double> weights;
+  for (const std::int32_t token : order)
+    weights.push_back(
+        std::exp((double(logits[std::size_t(token)]) - double(logits[std::size_t(order[0])])) /
+                 sampling.temperature));
+  RandomStream random(random_key(sampling.seed, "generate"), position);
+  double left = double(random.uniform()) * std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    left -= weights[i];
+    if (left < 0) return order[i];
+  }
+  return order.back();
+}
+
+void generate(const SavedRun& run,
+              const std::string& prompt,
+              std::int64_t count,
+              const Sampling& how) {
+  LOCKSTEP_CHECK(is_gpt(run.flags.model.name),
+                 ConfigError,
+                 "lockstep generate is for gpt, this run's model is {}",
+                 run.flags.model.name);
+  EncodedText encoded = encode_text(prompt, run.trained);
+  LOCKSTEP_CHECK(encoded.problem.empty(), ConfigError, "--prompt: {}", encoded.problem);
+  std::vector<std::int32_t> tokens = std::move(encoded.tokens);
+  LOCKSTEP_CHECK(
+      !tokens.empty(), ConfigError, "--prompt: at least one token is needed to go on from");
+  const std::int64_t context =
+      std::min(run.flags.model.context, std::int64_t(tokens.size()) + count);
+  Job job(0, nullptr);
+  job.open_device(run.device);
+  LOCKSTEP_CHECK(
+      job.size() == 1, ConfigError, "lockstep generate runs on one rank, not {}", job.size());
+  data::SampleSpec spec;
+  spec.input = spec.target = {{context}, DType::i32};
+  spec.classes = run.trained.samples.classes;
+  BatchPredictor predictor(
+      job.backend(), model_of(run, spec), spec, 1, run.flags.options.precision, run.weights);
+  warn_of_slow_operators(job.backend());
+  const auto print = [&](std::int32_t token) {
+    std::cout << (run.trained.class_names.empty() ? std::to_string(token) + " "
+                                                  : run.trained.class_names[std::size_t(token)]);
+    flush_output();
+  };
+  for (const std::int32_t token : tokens) print(token);
+  std::vector<std::int32_t> window(static_cast<std::size_t>(context));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::size_t seen = std::min(tokens.size(), window.size());
+    std::copy(tokens.end() - std::ptrdiff_t(seen), tokens.end(), window.begin());
+    // What stands behind the last token is not looked at: attention is causal.
+    std::fill(window.begin() + std::ptrdiff_t(seen), window.end(), 0);
+    const std::vector<float>& logits = predictor.run(window.data());
+    const auto vocabulary = std::size_t(run.trained.samples.classes);
+    tokens.push_back(draw(
+        std::span(logits).subspan((seen - 1) * vocabulary, vocabulary), how, std::uint64_t(i)));
+    print(tokens.back());
+  }
+  std::cout << "\n";
+}
+
+}  // namespace
+
+int generate_command(const std::vector<std::string>& arguments) {
+  CLI::App app("Lets a saved run's gpt continue a prompt.", "lockstep generate");
+  std::string prompt = "\n", count = "500", top_k = "0";
+  Sampling sampling;
+  app.add_option("--prompt", prompt, "text to go on from; token numbers where tokens have no text");
+  app.add_option("--tokens", count, "tokens to generate")
+      ->capture_default_str()
+      ->check(whole_number("--tokens", 1, 1 << 24));
+  app.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
+      ->capture_default_str()
+      ->check(real_number("--temperature", 0, 1000));
+  app.add_option("--top-k", top_k, "draw from the K likeliest tokens; 0: from all")
+      ->capture_default_str()
+      ->check(whole_number("--top-k", 0, 1 << 24));
+  app.add_option("--sample-seed", sampling.seed, "key of the draws")->capture_default_str();
+  const SavedRun run = open_saved_run(app, arguments);
+  if (run.weights.empty()) return 0;
+  const bool starts_lines = std::ranges::count(run.trained.class_names, prompt) > 0;
+  if (app.count("--prompt") == 0 && !starts_lines)
+    prompt = run.trained.class_names.empty() ? "0" : run.trained.class_names.front();
+  sampling.top_k = std::size_t(to_whole_number(top_k));
+  generate(run, prompt, to_whole_number(count), sampling);
+  return 0;
+}
+
+}  // namespace lockstep

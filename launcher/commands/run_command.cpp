@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/commands/run_command.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/number_format.h"
+#include "launcher/launch/launch_plan.h"
+#include "launcher/launch/launch_site.h"
+#include "launcher/launch/process_limits.h"
+#include "launcher/launch/restart_policy.h"
+#include "launcher/launch/run_flags.h"
+#include "launcher/launch/run_standing.h"
+#include "launcher/launch/segment_folder.h"
+#include "launcher/launch/self_start.h"
+#include "launcher/launch/supervisor.h"
+#include "launcher/output/console.h"
+#include "launcher/output/run_folder.h"
+#include "launcher/output/run_lock.h"
+#include "launcher/processes/shell_text.h"
+#include "launcher/settings/command_line.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Verdict = RestartPolicy::Verdict;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+class Run {
+ public:
+  explicit Run(const RunFlags& flags)
+      : flags_(flags),
+        output_(flags.train.out + "/logs/rank_0.log"),
+        site_(launch_site(flags)),
+        policy_(flags.max_restarts, flags.backoff_s) {
+    RunFolder::check(out(), existing_folder(flags_.train));
+    ranks_ = choose_ranks(flags_.train, site_.devices());
+    launcher_ = choose_launcher(flags_, site_, ranks_);
+    if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
+    std::error_code ignored;  // the lock says it better
+    fs::create_directories(out(), ignored);
+    lock_.emplace(out(), RunLock::kSupervisor);
+    if (may_go_on()) standing_ = glance_at(out(), standing_);
+  }
+
+  int supervise_all() {
+    const double trained_before = standing_.trained_s;
+    int code = 0;
+    Verdict verdict;
+    do {
+      const Ending ending = start_once();
+      Attempt attempt{.exit_code = ending.exit_code,
+                      .stop_asked = ending.stop_asked,
+                      .out_of_grace = ending.out_of_grace,
+                      .first = starts_ == 1};
+      attempt.trained = history_time() != history_before_;
+      begun_here_ |= attempt.trained;
+      const Standing before = standing_;
+      // Reading every byte of a checkpoint is for those that a restart would begin from.
+      const bool over = ending.exit_code == 0 || was_stopped(attempt);
+      if (may_go_on()) standing_ = over ? glance_at(out(), before) : verify_in(out(), before);
+      attempt.progress = standing_.step > before.step;
+      verdict = policy_.next(attempt);
+      code = verdict == Verdict::stopped ? int(ExitCode::requeue) : ending.exit_code;
+      const bool failed = verdict == Verdict::failed || verdict == Verdict::exhausted;
+      if (failed) say_share(trained_before);
+      report(ending, verdict);  // who failed is said last
+      if (failed) return code;
+      if (verdict == Verdict::restart) code = pause_and_prepare(code);
+    } while (verdict == Verdict::restart && !signals_.requested());
+    say_share(trained_before);
+    return code;
+  }
+
+ private:
+  /// One line of our own, between those of the ranks.
+  void say(const std::string& text) { output_.out().line("lockstep run: " + text); }
+
+  void say_share(double trained_before) {
+    const double elapsed = seconds_since(begun_);
+    const double trained = std::max(0.0, standing_.trained_s - trained_before);
+    say(fmt::format("{} restarts, {:.1f}% of {} was training that counts",
+                    policy_.restarts(),
+                    100 * std::min(1.0, trained / elapsed),
+                    duration(elapsed)));
+  }
+
+  Ending start_once() {
+    ++starts_;
+    history_before_ = history_time();
+    ChildPlan child;
+    child.output_folder = output_folder();
+    child.inherits_output = launcher_ == Launcher::none;
+    child.labelled = launcher_ == Launcher::srun;
+    child.ranks_are_children =
+        launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
+    child.grace_s = flags_.grace_s;
+    std::vector<std::string> arguments = train_arguments(flags_, goes_on());
+    if (launcher_ == Launcher::none) {
+      arguments.insert(arguments.end(), {"--ranks", "1"});
+    } else {
+      const bool bar = !child.labelled && console_kind() == Console::Kind::terminal;
+      child.variables["LOCKSTEP_STARTED"] = bar ? "terminal" : "plain";
+    }
+    child.variables["LOCKSTEP_RESTARTED"] = starts_ > 1 ? "1" : "";
+    child.command = launch_command(launcher_, ranks_, site_, arguments, child.output_folder);
+    say(fmt::format("starting {} rank{} under {}{}{}",
+                    ranks_,
+                    ranks_ == 1 ? "" : "s",
+                    launcher_ == Launcher::srun     ? "srun"
+                    : launcher_ == Launcher::mpirun ? "mpirun"
+                                                    : "no launcher",
+                    site_.hosts.empty() ? "" : " on " + to_string(site_.hosts),
+                    standing_.step < 0 ? "" : fmt::format(", from step {}", standing_.step)));
+    std::optional<SegmentFolder> segments;
+    if (child.ranks_are_children) segments.emplace(child);
+    const Ending ending = supervise(child, signals_, output_);
+    if (child.variables["LOCKSTEP_STARTED"] == "terminal") output_.out().pass("\r\033[K");
+    return ending;
+  }
+
+  const std::string& out() const { return flags_.train.out; }
+
+  /// The flags say what to begin from, other than the newest checkpoint.
+  bool begins_elsewhere() const {
+    return flags_.train.force || (!flags_.train.resume.empty() && flags_.train.resume != "auto");
+  }
+
+  /// What --out holds is this run's.
+  bool may_go_on() const { return begun_here_ || !begins_elsewhere(); }
+
+  /// With --resume auto, whatever the first start was told to begin from. The checkpoint that was
+  /// named to begin from is given up only for one that is in --out.
+  bool goes_on() const {
+    return may_go_on() && (!begins_elsewhere() || flags_.train.force || standing_.step >= 0);
+  }
+
+  /// OUT/logs/output/N, of which N numbers all starts of this run. Created by who writes there.
+  std::string output_folder() const {
+    const fs::path folder = fs::absolute(out()) / "logs/output";
+    std::error_code ignored;
+    for (int number = 1;; ++number) {
+      const fs::path path = folder / std::to_string(number);
+      if (!fs::exists(path, ignored)) return path.string();
+    }
+  }
+
+  /// Rank 0 writes there once in a start, when the run is accepted.
+  fs::file_time_type history_time() const {
+    std::error_code error;
+    return fs::last_write_time(fs::path(out()) / "history.jsonl", error);
+  }
+
+  void report(const Ending& ending, Verdict verdict) {
+    if (verdict == Verdict::done) return;
+    if (verdict == Verdict::stopped) {
+      if (ending.exit_code != int(ExitCode::requeue))
+        say(fmt::format("the ranks were ended {}",
+                        ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
+                                            : std::string("while they started")));
+      const std::string how =
+          begins_elsewhere() ? resume_command("run", out(), flags_.own) : "the same command";
+      say(standing_.step < 0
+              ? std::string("stopped, before the first checkpoint")
+              : fmt::format("stopped; the run goes on from step {} with {}", standing_.step, how));
+      return;
+    }
+    const ReportedCulprit& culprit = ending.culprit;
+    output_.err().line(
+        fmt::format("lockstep run: the ranks ended with exit code {}; first of them:\n{}{}",
+                    ending.exit_code,
+                    culprit.text.empty() ? "nobody said why" : culprit.text,
+                    culprit.hint.empty() ? "" : "\nhint: " + culprit.hint));
+  }
+
+  /// Returns `code`, or 75 where a stop was asked for meanwhile.
+  int pause_and_prepare(int code) {
+    do {
+      const double pause = policy_.pause();
+      say(fmt::format("restart {} in {:g} s", policy_.restarts(), pause));
+      signals_.wait(pause);
+      if (signals_.requested()) return int(ExitCode::requeue);
+      if (flags_.hosts.empty()) return code;
+    } while (!find_hosts());
+    return code;
+  }
+
+  /// Leaves out hosts that are gone. False where none answers, which is one more failed attempt.
+  /// Throws EnvironmentError: that was the last one.
+  bool find_hosts() {
+    site_.hosts = answering_hosts(flags_.hosts, flags_.ssh);
+    if (site_.hosts.empty()) {
+      const std::string text = fmt::format("none of the hosts {} answers", to_string(flags_.hosts));
+      if (policy_.next({.exit_code = int(ExitCode::environment)}) != Verdict::restart)
+        throw EnvironmentError(text);
+      say(text);
+      return false;
+    }
+    TrainFlags train = flags_.train;
+    site_.cores.count = slots_of(site_.hosts);
+    if (train.ranks > site_.cores.count) train.ranks = 0;
+    ranks_ = choose_ranks(train, site_.devices());
+    if (site_.hosts.size() < flags_.hosts.size())
+      say(fmt::format("only {} answer", to_string(site_.hosts)));
+    return true;
+  }
+
+  const RunFlags& flags_;
+  SupervisorSignals signals_;
+  SupervisorOutput output_;
+  LaunchSite site_;
+  Launcher launcher_ = Launcher::none;
+  int ranks_ = 1;
+  RestartPolicy policy_;
+  Standing standing_;
+  int starts_ = 0;
+  bool begun_here_ = false;  // --out holds what one of our starts has begun
+  Clock::time_point begun_ = Clock::now();
+  fs::file_time_type history_before_;
+  std::optional<RunLock> lock_;
+};
+
+}  // namespace
+
+int run_command(const std::vector<std::string>& arguments) {
+  env();
+  const RunFlags flags = parse_run_flags(arguments);
+  if (print_help(flags.help)) return 0;
+  return Run(flags).supervise_all();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/commands/train_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/host/machine.h"
+#include "core/nn/trace.h"
+#include "launcher/advice/out_of_memory.h"
+#include "launcher/commands/auto_micro_batch.h"
+#include "launcher/gpu_monitor/gpu_watch.h"
+#include "launcher/launch/self_start.h"
+#include "launcher/output/live_facts.h"
+#include "launcher/output/run_output.h"
+#include "launcher/plan/plan_request.h"
+#include "launcher/settings/open_data.h"
+#include "launcher/settings/other_settings.h"
+#include "parallel/batch/batch_plan.h"
+#include "parallel/batch/fingerprint.h"
+#include "parallel/session/error_meeting.h"
+#include "parallel/session/rank_stop.h"
+#include "parallel/session/shared_folder.h"
+#include "parallel/training/trainer.h"
+
+namespace lockstep {
+namespace {
+
+/// What all ranks learn from rank 0: a text, or the error it met instead.
+struct Notice {
+  int exit_code = 0;
+  char text[4096] = {};
+  char hint[512] = {};
+};
+
+void fill(char* to, std::size_t capacity, const std::string& text) {
+  std::memcpy(to, text.data(), std::min(text.size(), capacity - 1));
+}
+
+/// Creates the folder on rank 0 and returns its path everywhere. Where rank 0 fails, every rank
+/// throws the same error.
+std::string create_folder(Job& job, const TrainFlags& flags, std::unique_ptr<RunFolder>& folder) {
+  Notice notice;
+  if (job.rank() == 0) {
+    try {
+      folder = std::make_unique<RunFolder>(flags.out, existing_folder(flags));
+      fill(notice.text, sizeof notice.text, folder->path());
+    } catch (...) {
+      const ErrorReport report = describe(std::current_exception());
+      notice.exit_code = report.exit_code;
+      fill(notice.text, sizeof notice.text, report.message);
+      fill(notice.hint, sizeof notice.hint, report.hint);
+    }
+  }
+  job.host_communicator().broadcast(&notice, sizeof notice, 0);
+  if (notice.exit_code != 0) throw Error(notice.text, notice.hint, ExitCode(notice.exit_code));
+  return notice.text;
+}
+
+/// Elements. Throws what the model has against the data's shape, and patterns that freeze nothing.
+ParameterCount count_parameters(const PlanRequest& request) {
+  Builder::Settings settings;
+  settings.mode = Mode::evaluation;
+  settings.freeze = request.options.freeze;
+  const Graph graph = trace(request.model, request.loss, request.data.train->spec(), settings);
+  ParameterCount count;
+  for (const Parameter& parameter : graph.parameters()) {
+    if (parameter.kind != ParameterKind::trained) continue;
+    count.all += parameter.shape.elems();
+    if (parameter.frozen) count.frozen += parameter.shape.elems();
+  }
+  return count;
+}
+
+/// Before the collectives that measuring takes, in which ranks with other flags would not be.
+void agree_on_measuring(Job& job, const TrainFlags& flags, const data::Dataset& data) {
+  const TrainOptions& options = flags.options;
+  Fingerprint asked{{"micro-batch", flags.measures_micro_batch ? "auto" : "given"}};
+  if (flags.measures_micro_batch)
+    asked.insert(asked.end(),
+                 {{"global-batch", std::to_string(options.global_batch)},
+                  {"memory-limit", std::to_string(options.memory_limit)},
+                  {"recompute", std::string(name_of(options.recompute))},
+                  {"model", flags.model.name}});
+  compare_fingerprints(job.host_communicator(), asked);
+  LOCKSTEP_CHECK(!flags.measures_micro_batch || options.global_batch <= data.size(),
+                 ConfigError,
+                 "batch: global-batch {} is larger than the {} training samples",
+                 options.global_batch,
+                 data.size());
+}
+
+/// What a run is made of, once its flags are accepted.
+struct RunParts {
+  const PlanRequest& request;
+  const ParameterCount& parameters;
+  TrainingMemory& memory;
+};
+
+/// What a run in `folder` adds to the options that were planned.
+void complete_options(TrainOptions& options,
+                      Job& job,
+                      const TrainFlags& flags,
+                      const data::SampleSpec& samples,
+                      const std::string& folder) {
+  options.checkpoint.texts = {{"config.toml", to_toml(flags)}};
+  options.stop = stop_asked;
+  // What the source draws and what a loss is made of, which options do not say.
+  options.settings = {{"augment of the source", flags.options.augmentation.to_string()}};
+  const Fingerprint loss = loss_settings(flags, samples);
+  options.settings.insert(options.settings.end(), loss.begin(), loss.end());
+  // Before, an earlier run's log must stay; rank 0 opens its own with the folder.
+  options.accepted = [&job, folder](bool resumed) {
+    if (job.rank() > 0) open_rank_log(job, folder, resumed);
+  };
+}
+
+/// The part of the other ranks after training.
+int finish_rank(Job& job, const TrainSummary& summary) {
+  RunLog& log = job.fault_log().log();
+  log.close();
+  if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
+  if (!summary.stopped) return 0;
+  return int(summary.saved ? ExitCode::requeue : ExitCode::error);
+}
+
+int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
+  TrainFlags& flags = settings.flags;
+  std::unique_ptr<RunFolder> folder;
+  const std::string path = create_folder(job, flags, folder);
+  check_shared_folder(job.host_communicator(), path);
+  flags.options.checkpoint.folder = path + "/checkpoints";
+  const MemoryTarget room = parts.memory.room_target();
+  PlanRequest request = parts.request;
+  request.options = training_options(flags);
+  std::string micro_batch_words;
+  if (flags.measures_micro_batch) {
+    micro_batch_words = settle_micro_batch(job, request, room, flags);
+    request.options = training_options(flags);
+  }
+  TrainOptions& options = request.options;
+  parts.memory.settle(options);
+  const MemoryPlan plan = parts.memory.require_room();
+  // On a terminal somebody watches, and waits for nothing else.
+  const bool watched = settings.console == Console::Kind::terminal && options.log_every > 0;
+  const LiveFacts facts = live_facts(job, plan, options.precision, watched, room.bytes);
+  complete_options(options, job, flags, request.data.train->spec(), path);
+  std::optional<GpuWatch> gpu_watch;
+  if (job.gpu()) {  // on all ranks or on none
+    gpu_watch.emplace(GpuWatch::Settings{.device = *job.gpu()});
+    gpu_watch->follow(options, job.host_communicator());
+  }
+  Trainer trainer(job, request.model, request.loss, options);
+
+  std::optional<RunOutput> output;
+  if (folder) {
+    output.emplace(job,
+                   settings,
+                   *folder,
+                   RunStart{request.data, parts.parameters, plan, facts, micro_batch_words});
+    output->observe(trainer);
+  }
+  TrainSummary summary;
+  try {
+    summary = trainer.fit(request.data);
+  } catch (const OtherSettings& error) {
+    throw in_flags(error, flags);
+  } catch (...) {
+    if (output) output->clear_bar();
+    throw;
+  }
+  return output ? output->finish(trainer, summary) : finish_rank(job, summary);
+}
+
+}  // namespace
+
+int run_training(Job& job, const TrainRequest& asked) {
+  TrainRequest settings = asked;
+  TrainFlags& flags = settings.flags;
+  check_launched_ranks(flags, job.size());
+  job.open_device(flags.device);
+  const bool on_host = job.backend().memory().pool.empty();
+  const PlanRequest request = request_for(flags, open_data(flags), job.size(), on_host);
+  const ParameterCount parameters = count_parameters(request);
+  plan_batch(flags.options, job.size());  // before a folder is made
+  validate(flags.options);
+
+  agree_on_measuring(job, flags, *request.data.train);
+  TrainingMemory memory(job, request, flags.model.name);
+  try {
+    return train_in_folder(job, settings, {request, parameters, memory});
+  } catch (const OutOfMemory&) {
+    memory.rethrow_explained();  // the memory of the run is free again
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/launch/hosts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <poll.h>
+#include <sstream>
+#include <string_view>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/host/machine.h"
+#include "launcher/processes/shell_text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kProbeSeconds = 10;
+/// As many as a --ranks may be.
+constexpr std::int64_t kMostSlots = 65536;
+
+int slots_from(const std::string& text, const std::string& entry) {
+  int slots = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, slots);
+  LOCKSTEP_CHECK(error == std::errc() && stop == end && slots >= 1,
+                 ConfigError,
+                 "--hosts: '{}': expected a number of ranks from 1, got '{}'",
+                 entry,
+                 text);
+  return slots;
+}
+
+/// Hosts in the order of their first mention.
+struct HostList {
+  std::vector<Host> hosts;
+  std::map<std::string, std::size_t> places;
+  std::int64_t slots = 0;
+};
+
+void add(HostList& list, const std::string& name, int slots, const std::string& entry) {
+  const bool plain =
+      plain_for_shell(name) && name[0] != '-' && name.find_first_of(",:/=+%") == std::string::npos;
+  LOCKSTEP_CHECK(plain,
+                 ConfigError,
+                 "--hosts: '{}': expected NAME or NAME:RANKS, where a name has letters, digits, "
+                 "'.', '-', '_' and perhaps USER@ in front",
+                 entry);
+  list.slots += slots;
+  LOCKSTEP_CHECK(list.slots <= kMostSlots,
+                 ConfigError,
+                 "--hosts: '{}': more than {} ranks in all",
+                 entry,
+                 kMostSlots);
+  const auto [place, added] = list.places.emplace(name, list.hosts.size());
+  if (added)
+    list.hosts.push_back({name, slots});
+  else
+    list.hosts[place->second].slots += slots;
+}
+
+/// "a", "a:2", "a 2", "a slots=2 max_slots=4"
+void add_entry(HostList& hosts, const std::string& entry) {
+  std::istringstream words(entry);
+  std::string name, word;
+  if (!(words >> name)) return;
+  int slots = 1;
+  const std::size_t colon = name.rfind(':');
+  if (colon != std::string::npos) slots = slots_from(name.substr(colon + 1), entry);
+  while (words >> word) {
+    if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) continue;
+    slots = slots_from(word.starts_with("slots=") ? word.substr(6) : word, entry);
+  }
+  add(hosts, name.substr(0, colon), slots, entry);
+}
+
+bool is_this_host(const std::string& name) {
+  const std::string own = host_name();
+  return name == "localhost" || name == "127.0.0.1" || name == own ||
+         name == own.substr(0, own.find('.')) || name.substr(0, name.find('.')) == own;
+}
+
+pid_t start_probe(const std::string& ssh, const std::string& host) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  setpgid(0, 0);
+  const int null = open("/dev/null", O_RDWR);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, stream);
+  execlp(ssh.c_str(),
+         ssh.c_str(),
+         "-o",
+         "BatchMode=yes",
+         "-o",
+         "ConnectTimeout=5",
+         host.c_str(),
+         "true",
+         nullptr);
+  _exit(127);
+}
+
+/// Whether the probe succeeded by `deadline`; otherwise it is killed.
+bool await_probe(pid_t pid, std::chrono::steady_clock::time_point deadline) {
+  if (pid < 0) return false;
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      kill(-pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      return false;
+    }
+    poll(nullptr, 0, 10);
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(const std::string& text) {
+  HostList list;
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(text, ignored)) {
+    std::ifstream file(text);
+    for (std::string line; std::getline(file, line);)
+      add_entry(list, line.substr(0, line.find('#')));
+  } else {
+    LOCKSTEP_CHECK(text.find('/') == std::string::npos,
+                   ConfigError,
+                   "--hosts {}: no such file, and no list of hosts such as a:2,b:2",
+                   text);
+    std::istringstream entries(text);
+    for (std::string entry; std::getline(entries, entry, ',');) add_entry(list, entry);
+  }
+  LOCKSTEP_CHECK(!list.hosts.empty(), ConfigError, "--hosts {} names no host", text);
+  return std::move(list.hosts);
+}
+
+std::string to_string(const std::vector<Host>& hosts) {
+  std::string text;
+  for (const Host& host : hosts)
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", host.name, host.slots);
+  return text;
+}
+
+int slots_of(const std::vector<Host>& hosts) {
+  int slots = 0;
+  for (const Host& host : hosts) slots += host.slots;
+  return slots;
+}
+
+std::vector<Host> answering_hosts(const std::vector<Host>& hosts, const std::string& ssh) {
+  std::vector<pid_t> probes;
+  for (const Host& host : hosts)
+    probes.push_back(is_this_host(host.name) ? 0 : start_probe(ssh, host.name));
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::milliseconds(std::int64_t(kProbeSeconds * 1000));
+  std::vector<Host> result;
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    if (probes[i] == 0 || await_probe(probes[i], deadline)) result.push_back(hosts[i]);
+  return result;
+}
+
+}  // namespace lockstep

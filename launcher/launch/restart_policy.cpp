@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/launch/restart_policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+bool would_happen_again(const Attempt& attempt) {
+  switch (attempt.exit_code) {
+    case int(ExitCode::usage):
+    case int(ExitCode::loss_not_finite):
+      return true;
+    case int(ExitCode::error):
+    case int(ExitCode::environment):
+    case int(ExitCode::out_of_memory):
+      return attempt.first && !attempt.trained;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool was_stopped(const Attempt& attempt) {
+  if (attempt.exit_code == int(ExitCode::requeue)) return true;
+  return attempt.exit_code != 0 && attempt.stop_asked &&
+         (attempt.out_of_grace || attempt.exit_code > 128);
+}
+
+RestartPolicy::Verdict RestartPolicy::next(const Attempt& attempt) {
+  if (attempt.exit_code == 0) return Verdict::done;
+  if (was_stopped(attempt)) return Verdict::stopped;
+  if (attempt.stop_asked || would_happen_again(attempt)) return Verdict::failed;
+  if (attempt.progress) without_progress_ = 0;
+  if (without_progress_ >= max_restarts_) return Verdict::exhausted;
+  ++without_progress_;
+  ++restarts_;
+  return Verdict::restart;
+}
+
+double RestartPolicy::pause() const {
+  constexpr double kLongestSeconds = 300;
+  return std::min(std::max(kLongestSeconds, backoff_s_),
+                  backoff_s_ * std::exp2(std::max(0, without_progress_ - 1)));
+}
+
+}  // namespace lockstep

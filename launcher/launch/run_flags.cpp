@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/launch/run_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "launcher/settings/command_line.h"
+#include "launcher/settings/flag_values.h"
+
+namespace lockstep {
+namespace {
+
+bool is_flag(const std::string& argument, std::string_view name) {
+  return argument == name || argument.starts_with(std::string(name) + "=");
+}
+
+struct Raw {
+  std::string ranks = "auto", hosts;
+  std::int64_t max_restarts = 3;
+};
+
+void declare(CLI::App& app, RunFlags& flags, Raw& raw) {
+  app.add_option("--launcher",
+                 flags.launcher,
+                 "who starts the ranks; auto: srun inside a Slurm "
+                 "allocation, otherwise mpirun")
+      ->type_name("auto|mpirun|srun")
+      ->capture_default_str()
+      ->check(one_of("--launcher", {"auto", "mpirun", "srun"}));
+  app.add_option("--ranks", raw.ranks, "auto: as many as cores or slots and the batch allow")
+      ->type_name("auto|N")
+      ->capture_default_str()
+      ->check(whole_number_or("--ranks", "auto", 1, 65536));
+  app.add_option("--hosts", raw.hosts, "hosts and their ranks: a file with one a line, or the list")
+      ->type_name("FILE|a:2,b:2");
+  app.add_option("--ssh", flags.ssh, "program that reaches another host")
+      ->type_name("PROGRAM")
+      ->capture_default_str();
+  app.add_option("--max-restarts", raw.max_restarts, "in a row without a newer checkpoint")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number("--max-restarts", 0, 1000000));
+  app.add_option("--backoff", flags.backoff_s, "pause before a restart; doubles up to 5 minutes")
+      ->type_name("SECONDS")
+      ->capture_default_str()
+      ->check(real_number("--backoff", 0, 86400));
+  app.add_option("--grace", flags.grace_s, "time to stop with a checkpoint before ranks are killed")
+      ->type_name("SECONDS")
+      ->capture_default_str()
+      ->check(real_number("--grace", 0, 86400));
+  app.allow_extras();
+  app.footer(
+      "All other flags are those of lockstep train (lockstep train --help); --out is "
+      "required.");
+}
+
+}  // namespace
+
+RunFlags parse_run_flags(const std::vector<std::string>& arguments) {
+  CLI::App app(
+      "Starts the ranks of a training, restarts them after a failure, and hands on the "
+      "wish to stop.",
+      "lockstep run");
+  RunFlags flags;
+  Raw raw;
+  declare(app, flags, raw);
+  const bool word = !arguments.empty() && arguments[0] == "train";
+  flags.help = parse_command_line(
+      app, {arguments.begin() + (word ? 1 : 0), arguments.end()}, "lists its flags");
+  if (!flags.help.empty()) return flags;
+  flags.max_restarts = int(raw.max_restarts);
+  flags.arguments = app.remaining();
+  for (const CLI::Option* option : app.get_options())
+    if (option->count() > 0)
+      flags.own.insert(flags.own.end(), {option->get_name(), option->results().back()});
+  if (app.count("--hosts") > 0) flags.hosts = parse_hosts(raw.hosts);
+  std::vector<std::string> checked = train_arguments(flags, false);
+  checked.insert(checked.end(), {"--ranks", raw.ranks});
+  flags.train = parse_train_flags(checked);
+  if (flags.train.out.empty())
+    throw ConfigError("run needs --out DIR", "the folder in which a restart finds its checkpoints");
+  return flags;
+}
+
+std::vector<std::string> train_arguments(const RunFlags& flags, bool go_on) {
+  std::vector<std::string> result;
+  bool says_where_from = false, says_where_to = false;
+  for (const std::string& argument : flags.arguments) {
+    const bool force = is_flag(argument, "--force");
+    if (go_on && force) continue;
+    says_where_to |= is_flag(argument, "--out");
+    says_where_from |= force || is_flag(argument, "--resume");
+    result.push_back(argument);
+  }
+  // Of a flag given twice, the last counts.
+  if (go_on || !says_where_from) result.insert(result.end(), {"--resume", "auto"});
+  if (go_on && !says_where_to) result.insert(result.end(), {"--out", flags.train.out});
+  result.insert(result.end(), {"--ranks", "auto"});
+  return result;
+}
+
+}  // namespace lockstep

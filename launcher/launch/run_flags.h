@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/launch/hosts.h"
+#include "launcher/settings/flags.h"
+
+namespace lockstep {
+
+/// What `lockstep run` was asked to do.
+struct RunFlags {
+  std::string launcher = "auto";
+  std::vector<Host> hosts;
+  std::string ssh = "ssh";
+  int max_restarts = 3;
+  double backoff_s = 5;
+  double grace_s = 60;
+  std::vector<std::string> arguments;  ///< those of train, as typed
+  std::vector<std::string> own;        ///< those of run, which no config.toml holds
+  TrainFlags train;
+  /// Not empty: the user asked for this text instead of a run.
+  std::string help;
+};
+
+/// Parses the arguments behind `lockstep run`; what it does not know are flags of train. Throws
+/// ConfigError: as parse_train_flags(), no --out.
+RunFlags parse_run_flags(const std::vector<std::string>& arguments);
+
+/// The flags of train for a start: as typed, and --resume auto unless --resume or --force was
+/// given; where the run in flags.train.out is to `go_on`, --resume auto, that --out and no --force.
+/// The launcher alone says the number of ranks.
+std::vector<std::string> train_arguments(const RunFlags& flags, bool go_on);
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/env.h"
+#include "launcher/launch/output_watch.h"
+#include "launcher/launch/supervisor_signals.h"
+#include "launcher/output/output_relay.h"
+
+namespace lockstep {
+
+/// A launcher with its ranks, as a child process.
+struct ChildPlan {
+  std::vector<std::string> command;  ///< the first is a path
+  VariableMap variables;             ///< beside those of this process
+  /// Standard output stays that of this process: of a child that bears the loss of its reader, as
+  /// a rank does and mpirun does not.
+  bool inherits_output = false;
+  /// Its lines begin with the rank ("1: ", srun --label): they are cut off and each rank's copied
+  /// to a file below `output_folder`.
+  bool labelled = false;
+  std::string output_folder;
+  bool ranks_are_children = false;  ///< of the launcher, all of them: it is to end after them
+  double grace_s = 60;              ///< from the wish to stop until SIGTERM
+  /// From the first error of a rank until a launcher that does not end the others is killed: mpirun
+  /// 4.1 hangs where a stranger holds a connection to it.
+  double after_error_s = 20;
+};
+
+/// Standard output and error of a supervising process. What it and its children say passes through
+/// here, so that no reader that stops or leaves stops them.
+class SupervisorOutput {
+ public:
+  /// `log`: a file that gets a line about an output that has failed, once it is there; empty: none.
+  explicit SupervisorOutput(std::string log = {}) : log_(std::move(log)) {}
+
+  OutputRelay& out() { return out_; }
+  OutputRelay& err() { return err_; }
+  /// Writes what the readers take, and tells of one that is lost on what is left.
+  void push();
+  /// Waits for readers as long as they read.
+  void finish(int patience_ms);
+
+ private:
+  void tell(const std::string& trouble, OutputRelay& other);
+  void write_log();
+
+  OutputRelay out_{1, "standard output"};
+  OutputRelay err_{2, "standard error"};
+  std::string log_;
+  std::vector<std::string> untold_;  // lines for log_, which is not there yet
+};
+
+/// How a child has ended.
+struct Ending {
+  /// 128 + signal where a signal ended it, as shells have it; 5 where a rank left the job without a
+  /// word, whatever mpirun makes of it.
+  int exit_code = 0;
+  bool stop_asked = false;    ///< by a signal to this process
+  bool out_of_grace = false;  ///< ... and it had to be ended, or was to be ended at once
+  ReportedCulprit culprit;    ///< where exit_code is neither 0 nor 75
+};
+
+/// Runs a launcher in a process group of its own and waits until it and all its descendants on
+/// this host are gone: what a killed launcher left behind is killed, and mpirun where it hangs
+/// after the end of its ranks or after an error of one (exit code 137). Whichever of
+/// SupervisorSignals comes is handed on as SIGUSR1, which mpirun and srun forward to every rank,
+/// and repeated every second, since ranks that are still starting ignore it; further ones change
+/// nothing. After the grace time, and at the second SIGINT, SIGTERM follows and 5 s later SIGKILL.
+/// Where this process dies, the child gets SIGTERM. Throws EnvironmentError: the child cannot be
+/// started.
+Ending supervise(const ChildPlan& plan, SupervisorSignals& signals, SupervisorOutput& output);
+
+}  // namespace lockstep

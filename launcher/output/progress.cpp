@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/output/progress.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include "core/host/process_memory.h"
+#include "launcher/advice/advice_words.h"
+#include "launcher/advice/gpu_words.h"
+#include "parallel/session/error_meeting.h"
+
+namespace lockstep {
+namespace {
+
+/// Milliseconds with three significant digits, so that microsecond steps show as well.
+std::string milliseconds(double ms) {
+  if (ms >= 100) return fmt::format("{:.0f} ms", ms);
+  if (ms >= 10) return fmt::format("{:.1f} ms", ms);
+  if (ms >= 1) return fmt::format("{:.2f} ms", ms);
+  return fmt::format("{:.3g} ms", ms);
+}
+
+std::string accuracy(double share) {
+  return share < 0 ? std::string() : fmt::format("  acc {:.2f}%", 100 * share);
+}
+
+}  // namespace
+
+std::string step_line(const StepRecord& record) {
+  return fmt::format("step {}/{}  epoch {:.2f}  loss {:.4f}{}  lr {:.4g}  {} samples/s  {}",
+                     record.step,
+                     record.steps,
+                     record.epoch,
+                     record.loss,
+                     accuracy(record.accuracy),
+                     record.lr,
+                     with_thousands(record.samples_per_s),
+                     milliseconds(record.step_ms.total));
+}
+
+namespace {
+
+/// "310 GFLOP/s", "1.24 TFLOP/s"
+std::string flops_rate(double a_second) {
+  constexpr const char* kUnits[] = {
+      "FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"};
+  std::size_t unit = 0;
+  for (; a_second >= 999.5 && unit + 1 < std::size(kUnits); ++unit) a_second /= 1000;
+  return fmt::format("{:.{}f} {}",
+                     a_second,
+                     a_second >= 99.95   ? 0
+                     : a_second >= 9.995 ? 1
+                                         : 2,
+                     kUnits[unit]);
+}
+
+/// Of all ranks; empty where it is not known.
+std::string flops_words(const StepRecord& record, const LiveFacts& facts) {
+  if (facts.flops_per_step <= 0 || record.step_ms.total <= 0) return {};
+  const double rate = facts.flops_per_step / (record.step_ms.total / 1000);
+  std::string text = flops_rate(rate);
+  if (facts.peak_flops > 0) text += fmt::format(", {:.0f}% of peak", 100 * rate / facts.peak_flops);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> live_parts(const StepRecord& record,
+                                    const LiveFacts& facts,
+                                    double seconds_left,
+                                    std::uint64_t memory_bytes) {
+  std::vector<std::string> parts{duration(seconds_left) + " left",
+                                 fmt::format("loss {:.4f}", record.loss),
+                                 with_thousands(record.samples_per_s) + " samples/s"};
+  if (std::string flops = flops_words(record, facts); !flops.empty()) parts.push_back(flops);
+  if (memory_bytes == 0) return parts;
+  std::string memory = bytes_words(double(memory_bytes));
+  if (facts.planned_bytes > 0) memory += " of " + bytes_words(double(facts.planned_bytes));
+  parts.push_back(std::move(memory));
+  return parts;
+}
+
+std::string plain_line(const StepRecord& record, const LiveFacts& facts, double seconds_left) {
+  constexpr std::size_t kColumns = 119;
+  std::vector<std::string> parts{step_line(record)};
+  if (record.step < record.steps) parts.push_back(duration(seconds_left) + " left");
+  if (std::string flops = flops_words(record, facts); !flops.empty()) parts.push_back(flops);
+  return parts[0].size() > kColumns ? parts[0] : parts_within(kColumns, parts);
+}
+
+std::string evaluation_line(const EvaluationRecord& record) {
+  std::string line = fmt::format("validation at step {} (epoch {:.2f}): loss {:.4f}{}  ({:.1f} s)",
+                                 record.step,
+                                 record.epoch,
+                                 record.val_loss,
+                                 accuracy(record.val_accuracy),
+                                 record.seconds);
+  if (record.skipped_samples > 0)
+    line += fmt::format(", without {} bad samples", with_thousands(double(record.skipped_samples)));
+  return line;
+}
+
+std::string slow_rank_line(const SlowRankRecord& record) {
+  return fmt::format(
+      "[rank {0} {1}] warning: rank {0} is slower than the others: score {2:.1f} in {3} ({4} a "
+      "micro-batch, median {5})",
+      record.rank,
+      record.host,
+      record.score,
+      record.phase,
+      milliseconds(record.ms),
+      milliseconds(record.median_ms));
+}
+
+void Progress::on_start(const ResumeRecord* resumed) {
+  left_.go_on_from(resumed != nullptr ? resumed->step : 0);
+}
+
+void Progress::on_step(const StepRecord& record) {
+  left_.on_step(record);
+  if (!console_.shows_bar()) {
+    console_.line(plain_line(record, facts_, left_.seconds()));
+    return;
+  }
+  console_.line(step_line(record));
+  const double share = double(record.step) / double(std::max<std::int64_t>(1, record.steps));
+  console_.bar(share, live_parts(record, facts_, left_.seconds(), memory_bytes()));
+}
+
+/// What rank 0's process holds, looked at once a second: that takes as long as a small step.
+std::uint64_t Progress::memory_bytes() {
+  const auto now = std::chrono::steady_clock::now();
+  if (facts_.planned_bytes == 0 || now < next_look_at_memory_) return memory_bytes_;
+  next_look_at_memory_ = now + std::chrono::seconds(1);
+  return memory_bytes_ = resident_memory().total();
+}
+
+void Progress::on_evaluation(const EvaluationRecord& record) {
+  left_.on_evaluation(record);
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_evaluation_line_) return;
+  next_evaluation_line_ = now + std::chrono::seconds(1);
+  console_.line(evaluation_line(record));
+}
+
+void Progress::on_checkpoint(const CheckpointRecord& record) {
+  for (const std::string& line : record.not_removed)
+    print_warning("old checkpoint not removed: " + line, 0);
+  if (!record.error.empty()) {
+    print_warning(fmt::format("the checkpoint of step {} was not written, the ones before stay: {}",
+                              record.step,
+                              record.error),
+                  0);
+    return;
+  }
+  console_.line(fmt::format("checkpoint at step {}: {}  ({:.1f} s; training stood still {})",
+                            record.step,
+                            record.path,
+                            record.seconds,
+                            milliseconds(record.stall_ms)));
+}
+
+void Progress::on_slow_rank(const SlowRankRecord& record) { console_.line(slow_rank_line(record)); }
+void Progress::on_skip(const SkipRecord& record) {
+  console_.line(fmt::format("step {} left out: {}", record.step, record.cause));
+}
+
+void Progress::on_rollback(const RollbackRecord& record) {
+  left_.go_on_from(record.step);
+  console_.line(fmt::format(
+      "rollback from step {} (loss {:.4g}, mean before {:.4g}, spread {:.3g}) to step {}: "
+      "{}; batches {} to {} are left out",
+      record.spike_step,
+      record.loss,
+      record.mean,
+      record.spread,
+      record.step,
+      record.path,
+      record.left_out.first,
+      record.left_out.last - 1));
+}
+
+namespace {
+
+Ledger own_ledger(const TrainSummary& summary) {
+  return summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
+}
+
+/// Below this, what a run cost and what would speed it up says nothing of a longer one.
+constexpr double kBriefSeconds = 5;
+
+/// Takes a line of the end.
+using Tell = std::function<void(std::string_view)>;
+
+void print_result(Console& console, const TrainSummary& summary, bool brief) {
+  std::string done = fmt::format("done       {} steps, {} samples in {:.1f} s of training",
+                                 with_thousands(double(summary.steps)),
+                                 with_thousands(double(summary.samples)),
+                                 summary.wall_s);
+  if (brief && summary.evaluated)
+    done +=
+        fmt::format(", validation loss {:.4f}{}", summary.val_loss, accuracy(summary.val_accuracy));
+  console.line(done);
+  if (brief || !summary.evaluated) return;
+  if (summary.val_accuracy >= 0)
+    console.line(fmt::format("val accuracy           {:.2f}%", 100 * summary.val_accuracy));
+  console.line(fmt::format("val loss               {:.4f}", summary.val_loss));
+}
+
+/// What the result lacks.
+void print_losses(Console& console, const TrainSummary& summary) {
+  if (summary.skipped_samples > 0)
+    console.line(fmt::format("bad samples            {} skipped{}",
+                             with_thousands(double(summary.skipped_samples)),
+                             summary.first_skipped.empty()
+                                 ? std::string(" on other ranks")
+                                 : "; the first: " + summary.first_skipped));
+  if (summary.skipped_steps > 0)
+    console.line(fmt::format("skipped steps          {}, not finite",
+                             with_thousands(double(summary.skipped_steps))));
+  if (summary.rollbacks > 0)
+    console.line(fmt::format("rollbacks              {}", summary.rollbacks));
+}
+
+/// Where ranks differ: those that wait least and most; rank 0 may be the one the others wait for.
+std::string exposed_of_ranks(const TrainSummary& summary) {
+  if (summary.ledgers.size() < 2) return {};
+  const auto share = [](const RankLedger& rank) { return rank.ledger.share(LedgerPart::exchange); };
+  const auto [least, most] = std::ranges::minmax_element(summary.ledgers, {}, share);
+  return fmt::format(" on rank 0; {:.1f}% on rank {} to {:.1f}% on rank {}",
+                     100 * share(*least),
+                     least->rank,
+                     100 * share(*most),
+                     most->rank);
+}
+
+void tell_speed(const Tell& tell, const TrainSummary& summary) {
+  tell(fmt::format("speed                  {} samples/s", with_thousands(summary.samples_per_s)));
+  tell(
+      fmt::format("data                   {} samples/s could be loaded (workers a rank: {}); "
+                  "training waited {:.1f}%",
+                  with_thousands(summary.loader_samples_per_s),
+                  summary.loader_workers,
+                  100 * own_ledger(summary).share(LedgerPart::data)));
+}
+
+/// What ranks had to do with each other.
+void tell_ranks(const Tell& tell, const TrainSummary& summary) {
+  // On a GPU the host waits for no exchange.
+  const bool by_device = summary.device_steps > 0;
+  const double exposed = by_device ? summary.device_times.share(DevicePart::exchange)
+                                   : own_ledger(summary).share(LedgerPart::exchange);
+  const double steps = double(std::max<std::int64_t>(1, summary.steps));
+  tell(fmt::format(
+      "exposed communication  {} a step, {:.1f}% of it{}",
+      milliseconds(1000 * exposed * summary.wall_s / steps),
+      100 * exposed,
+      by_device ? ", by rank 0's GPU's clock in logged steps" : exposed_of_ranks(summary)));
+  tell("noise scale            " + summary.noise_scale_words);
+  if (summary.slowest_rank >= 0)
+    tell(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
+                     summary.slowest_rank,
+                     summary.slowest_host,
+                     summary.slowest_score,
+                     summary.slowest_phase));
+}
+
+void tell_memory(const Tell& tell, const TrainSummary& summary) {
+  std::string memory = fmt::format("memory                 planned {} (arena {})",
+                                   bytes_words(double(summary.memory_planned_bytes)),
+                                   bytes_words(double(summary.activation_bytes)));
+  if (const auto below = double(summary.memory_baseline_bytes); below > 0)
+    memory += fmt::format("; measured {} at most, above {} of program, libraries and mapped files",
+                          bytes_words(std::max(0.0, double(summary.peak_memory_bytes) - below)),
+                          bytes_words(below));
+  tell(memory);
+}
+
+void tell_costs(const Tell& tell, const TrainSummary& summary) {
+  tell_speed(tell, summary);
+  tell_ranks(tell, summary);
+  if (summary.checkpoints > 0)
+    tell(fmt::format(
+        "checkpoints            {}; training stood still {:.2f}% of the time, {} at most",
+        summary.checkpoints,
+        100 * summary.checkpoint_stall_share,
+        milliseconds(summary.checkpoint_stall_ms)));
+  if (const std::string graphs = graph_use_words(summary.graph_use); !graphs.empty())
+    tell("graphs                 " + graphs);
+  tell_memory(tell, summary);
+  for (const std::string& line : gpu_lines(summary.gpus)) tell(line);
+  if (summary.device_steps > 0) tell(gpu_phases_line(summary.device_times, summary.device_steps));
+  for (const std::string& line : advice_lines(summary.advice)) tell(line);
+}
+
+}  // namespace
+
+void Progress::on_end(const TrainSummary& summary) {
+  const bool brief = summary.wall_s < kBriefSeconds;
+  print_result(console_, summary, brief);
+  print_losses(console_, summary);
+  tell_costs([&](std::string_view line) { brief ? console_.copy_line(line) : console_.line(line); },
+             summary);
+  console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
+}
+
+}  // namespace lockstep

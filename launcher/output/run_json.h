@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "parallel/monitor/train_records.h"
+
+namespace lockstep {
+
+/// A line of metrics.jsonl, without its end. Numbers that were not computed are null.
+std::string to_json(const StepRecord& record);
+std::string to_json(const EvaluationRecord& record);
+std::string to_json(const CheckpointRecord& record);
+std::string to_json(const SkipRecord& record);
+std::string to_json(const RollbackRecord& record);
+
+/// summary.json.
+std::string to_json(const TrainSummary& summary);
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "launcher/output/train_request.h"
+#include "parallel/monitor/train_records.h"
+
+namespace lockstep {
+
+/// environment.json: program, command line, machine and ranks of a run; `micro_batch_words` is why
+/// `--micro-batch auto` took its size, or empty.
+std::string environment_json(Job& job,
+                             const TrainRequest& settings,
+                             const std::string& micro_batch_words);
+
+/// One line of history.jsonl: how a process of the run began. `resumed`: null where with step 1.
+std::string history_json(Job& job, const TrainRequest& settings, const ResumeRecord* resumed);
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/output/console.h"
+#include "launcher/settings/flags.h"
+
+namespace lockstep {
+
+/// What a training run needs to know beside its flags.
+struct TrainRequest {
+  TrainFlags flags;
+  std::vector<std::string> arguments;  ///< as typed, for environment.json
+  Console::Kind console = Console::Kind::lines;
+  std::string notice;  ///< a line to print before the others; may be empty
+};
+
+}  // namespace lockstep

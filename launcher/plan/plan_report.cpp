@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/plan/plan_report.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/base/number_format.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Without the device, what its libraries want comes on top.
+std::string at_least(const PlanReport& report) {
+  return report.subject.complete ? "" : "at least ";
+}
+
+std::string flops_words(double flops) {
+  constexpr const char* kUnits[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
+  std::size_t unit = 0;
+  for (; flops >= 1000 && unit + 1 < std::size(kUnits); ++unit) flops /= 1000;
+  return fmt::format("{:.3g} {}", flops, kUnits[unit]);
+}
+
+std::string head(const PlanReport& report) {
+  const TrainFlags& flags = report.flags;
+  const MemoryPlan& plan = report.plan;
+  std::string text = fmt::format(
+      "model      {}, {} parameters{}\n",
+      flags.model.name,
+      with_thousands(double(plan.parameters)),
+      plan.frozen == 0 ? ""
+                       : fmt::format(", {} of them frozen", with_thousands(double(plan.frozen))));
+  text += fmt::format("data       {}{}\n",
+                      report.data,
+                      flags.stands_in ? " (no --data: what the model is made for)" : "");
+  text += fmt::format("batch      {}\n", plan.batch.to_string());
+  text += fmt::format("optimizer  {}\n", to_string(flags.options.optimizer));
+  text += fmt::format("engine     --precision {} --recompute {}{}\n",
+                      name_of(flags.options.precision),
+                      name_of(flags.options.recompute),
+                      report.fits_nothing ? ", which fits nothing: what comes closest" : "");
+  text += fmt::format("device     {}\n", report.device);
+  if (!report.note.empty()) text += fmt::format("           {}\n", report.note);
+  return text;
+}
+
+std::string table_text(const PlanReport& report) {
+  const MemoryPlan& plan = report.plan;
+  const double least = std::max(1.0, double(plan.arena_lower_bound));
+  return "\nmemory of rank 0\n" +
+         memory_table_text(plan.table,
+                           report.subject,
+                           fmt::format("  arena {}, {:.2f}% above the least that this order allows",
+                                       bytes_words(double(plan.table.arena_bytes)),
+                                       100 * (double(plan.table.arena_bytes) / least - 1)));
+}
+
+std::string layers_text(const MemoryPlan& plan) {
+  std::string text = fmt::format("\n  {:<32} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n",
+                                 "layer",
+                                 "parameters",
+                                 "gradients",
+                                 "optimizer",
+                                 "packed",
+                                 "activations",
+                                 "workspace",
+                                 "FLOPs");
+  for (const LayerMemory& row : plan.layers) {
+    const auto cell = [](std::uint64_t bytes) {
+      return bytes == 0 ? std::string("-") : bytes_words(double(bytes));
+    };
+    text += fmt::format("  {:<32} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n",
+                        row.layer,
+                        cell(row.parameters),
+                        cell(row.gradients),
+                        cell(row.optimizer_state),
+                        cell(row.packed_copies),
+                        cell(row.activations + row.input),
+                        cell(row.workspace),
+                        row.flops == 0 ? "-" : flops_words(row.flops));
+  }
+  return text +
+         "  activations and workspace as they lie in the arena when most is live; FLOPs of "
+         "one micro-batch\n";
+}
+
+std::string step_text(const MemoryPlan& plan) {
+  return fmt::format("\nstep       {} over all ranks; {} sent by rank 0\n",
+                     flops_words(plan.flops_per_step),
+                     plan.exchange_bytes_per_step == 0
+                         ? std::string("nothing")
+                         : bytes_words(double(plan.exchange_bytes_per_step)));
+}
+
+std::string rows_text(const PlanReport& report) {
+  const std::uint64_t limit = report.flags.options.memory_limit;
+  std::string text =
+      fmt::format("\n  {:>11}  {:>24}  {:>24}\n  {:>11}  {:>11} {:>12}  {:>11} {:>12}\n",
+                  "",
+                  "--recompute none",
+                  "--recompute all",
+                  "micro-batch",
+                  "arena",
+                  "device",
+                  "arena",
+                  "device");
+  const auto cell = [&](std::size_t bytes) {
+    return bytes_words(double(bytes)) + (limit > 0 && bytes > limit ? "*" : "");
+  };
+  for (const MicroBatchRow& row : report.rows)
+    text += fmt::format("  {:>11}  {:>11} {:>12}  {:>11} {:>12}\n",
+                        row.micro_batch,
+                        bytes_words(double(row.none.arena_bytes)),
+                        cell(row.none.limited_bytes),
+                        bytes_words(double(row.all.arena_bytes)),
+                        cell(row.all.limited_bytes));
+  text += fmt::format("  device: {}all that is reserved there, which --memory-limit limits{}\n",
+                      at_least(report),
+                      limit > 0 ? "; * does not fit" : "");
+  return text;
+}
+
+std::string largest_words(const PlanReport& report,
+                          const LargestMicroBatch& largest,
+                          const std::optional<LeastMemory>& least) {
+  if (largest.micro_batch == 0)
+    return fmt::format("none (a micro-batch of {}, which takes the least, takes {}{})",
+                       least->micro_batch,
+                       at_least(report),
+                       bytes_words(double(least->needed)));
+  return fmt::format("{}{} ({}{}{})",
+                     report.subject.complete ? "" : "at most ",
+                     largest.micro_batch,
+                     at_least(report),
+                     bytes_words(double(largest.bytes)),
+                     largest.limited ? "" : "; the batch has no larger one");
+}
+
+std::string limit_text(const PlanReport& report) {
+  const TrainOptions& options = report.flags.options;
+  const double limit = double(options.memory_limit), needed = double(report.plan.limited_bytes);
+  std::string text =
+      fmt::format("\nlimit      {}: micro-batch {} takes {}{}, {}\n",
+                  bytes_words(limit),
+                  report.plan.batch.micro_batch,
+                  at_least(report),
+                  bytes_words(needed),
+                  needed > limit ? fmt::format("{} too much", bytes_words(needed - limit))
+                  : report.subject.complete ? std::string("and fits")
+                                            : std::string("and may fit"));
+  text += fmt::format("largest    micro-batch with --recompute {}: {}\n",
+                      name_of(options.recompute),
+                      largest_words(report, *report.largest, report.least));
+  if (options.recompute != Recompute::automatic)
+    text +=
+        fmt::format("           micro-batch with --recompute auto: {}\n",
+                    largest_words(report, *report.largest_recomputing, report.least_recomputing));
+  if (report.advice && report.advice->fix)
+    text +=
+        fmt::format("so         {}\n", fix_words(*report.advice->fix, options.global_batch, true));
+  return text;
+}
+
+Json json_of(const std::optional<std::uint64_t>& bytes) {
+  return bytes ? Json(*bytes) : Json(nullptr);
+}
+
+Json json_of(const MicroBatchMemory& memory) {
+  return {{"arena_bytes", memory.arena_bytes}, {"limited_bytes", memory.limited_bytes}};
+}
+
+Json json_of(const LayerMemory& row) {
+  return {{"layer", row.layer},
+          {"parameters", row.parameters},
+          {"gradients", row.gradients},
+          {"optimizer_state", row.optimizer_state},
+          {"packed_copies", row.packed_copies},
+          {"activations", row.activations},
+          {"workspace", row.workspace},
+          {"input", row.input},
+          {"flops", row.flops}};
+}
+
+}  // namespace
+
+std::string to_text(const PlanReport& report, bool layers) {
+  std::string text = head(report) + table_text(report);
+  if (layers) text += layers_text(report.plan);
+  text += step_text(report.plan) + rows_text(report);
+  if (report.largest) text += limit_text(report);
+  if (report.forecast) text += to_text(*report.forecast);
+  return text;
+}
+
+std::string to_json(const PlanReport& report, bool layers) {
+  const TrainOptions& options = report.flags.options;
+  const MemoryPlan& plan = report.plan;
+  Json categories = Json::object();
+  for (std::size_t i = 0; i < kMemoryCategories; ++i)
+    categories[std::string(name_of(MemoryCategory(i)))] = json_of(plan.table.bytes[i]);
+  Json rows = Json::array();
+  for (const MicroBatchRow& row : report.rows)
+    rows.push_back(
+        {{"micro_batch", row.micro_batch}, {"none", json_of(row.none)}, {"all", json_of(row.all)}});
+  Json json{{"model", report.flags.model.name},
+            {"parameters", plan.parameters},
+            {"data", report.data},
+            {"device", report.device},
+            {"note", report.note},
+            {"precision", name_of(options.precision)},
+            {"recompute", name_of(options.recompute)},
+            {"global_batch", plan.batch.global_batch},
+            {"micro_batch", plan.batch.micro_batch},
+            {"ranks", plan.batch.ranks},
+            {"shards", plan.batch.shards},
+            {"arena_bytes", plan.table.arena_bytes},
+            {"arena_lower_bound_bytes", plan.arena_lower_bound},
+            {"categories", std::move(categories)},
+            {"planned_bytes", plan.table.planned()},
+            {"total_bytes", plan.table.total()},
+            {"limited_bytes", plan.limited_bytes},
+            {"fixed_bytes", plan.fixed_bytes},
+            {"complete", report.subject.complete}};
+  json["memory_limit"] = options.memory_limit > 0 ? Json(options.memory_limit) : Json(nullptr);
+  json["largest_micro_batch"] = report.largest ? Json(report.largest->micro_batch) : Json(nullptr);
+  json["largest_micro_batch_recompute"] =
+      report.largest_recomputing ? Json(report.largest_recomputing->micro_batch) : Json(nullptr);
+  json["flops_per_step"] = plan.flops_per_step;
+  json["exchange_bytes_per_step"] = plan.exchange_bytes_per_step;
+  json["micro_batches"] = std::move(rows);
+  if (report.forecast) json["forecast"] = to_json(*report.forecast);
+  if (layers) {
+    Json list = Json::array();
+    for (const LayerMemory& row : plan.layers) list.push_back(json_of(row));
+    json["layers"] = std::move(list);
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/predict/saved_run.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "core/base/file_kind.h"
+#include "core/base/printable.h"
+#include "core/data/images/image_folder.h"
+#include "core/data/input_file.h"
+#include "core/io/checkpoint.h"
+#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint_state.h"
+#include "core/io/preprocessing_file.h"
+#include "core/io/strict_json.h"
+#include "launcher/predict/saved_weights.h"
+#include "launcher/predict/split_arguments.h"
+#include "launcher/settings/command_line.h"
+#include "launcher/settings/open_data.h"
+#include "parallel/batch/batch_plan.h"
+#include "parallel/comm/exchanged_text.h"
+#include "parallel/comm/told_error.h"
+#include "parallel/session/error_meeting.h"
+#include "parallel/session/rank_discovery.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What is kept of a text and of tokens for validation where no flag says.
+constexpr double kTextFraction = 0.1;
+constexpr std::size_t kMaxWarning = 1000;  // bytes of what a file says
+
+/// The names that a version without records kept.
+std::vector<std::string> old_class_names(const fs::path& file) {
+  constexpr int kMaxDepth = 2;
+  const auto json =
+      io::parse_strict_json(data::read_text_file(file.string(), ""), file.string(), kMaxDepth);
+  try {
+    return json.at("names").get<std::vector<std::string>>();
+  } catch (const nlohmann::json::exception& wrong) {
+    throw DataError(fmt::format("{}: {}", file.string(), wrong.what()));
+  }
+}
+
+/// The record of a run in `folder` whose flags are `own`.
+data::Preprocessing find_record(const fs::path& folder, const TrainFlags& own) {
+  if (const fs::path file = folder / io::kPreprocessingFile; is_there(file))
+    return io::read_preprocessing(file.string());
+  const fs::path classes = folder / "classes.json";
+  if (!is_there(classes))
+    throw EnvironmentError(
+        fmt::format("{}: no such file", (folder / io::kPreprocessingFile).string()),
+        "it says how the model's samples are made; copy it with the weights");
+  data::Preprocessing record = open_data(own).train->preprocessing();
+  LOCKSTEP_CHECK(record.class_names == old_class_names(classes),
+                 DataError,
+                 "{}: the run was made by a version that kept no preprocessing record, and the "
+                 "classes of its data, {}, are others now",
+                 folder.string(),
+                 own.data);
+  return record;
+}
+
+bool typed(const std::vector<std::string>& flags, std::string_view name) {
+  return std::ranges::any_of(flags, [&](const std::string& flag) {
+    return flag == name || flag.starts_with(std::string(name) + "=");
+  });
+}
+
+constexpr std::string_view kSeed = "--seed";
+
+/// Flags of train that mean nothing once a model is trained.
+constexpr std::string_view kOfTraining[] = {"--init-skip",
+                                            "--freeze",
+                                            "--ranks",
+                                            "--profile",
+                                            "--steps",
+                                            "--epochs",
+                                            "--out",
+                                            "--samples",
+                                            "--lr",
+                                            "--optimizer",
+                                            "--force",
+                                            "--config",
+                                            "--resume",
+                                            "--resume-override"};
+
+/// What is fixed where a run says what the model is and how its samples are made.
+constexpr std::string_view kOfTheModel[] = {"--init",
+                                            "--model",
+                                            "--hidden",
+                                            "--stem",
+                                            "--layers",
+                                            "--heads",
+                                            "--width",
+                                            "--bias",
+                                            "--tied-head",
+                                            "--gelu",
+                                            "--image-size",
+                                            "--task",
+                                            "--label-column",
+                                            "--drop",
+                                            "--id-column",
+                                            "--categorical"};
+
+void refuse(const std::vector<std::string>& flags,
+            const std::string& command,
+            std::span<const std::string_view> refused) {
+  for (const std::string_view flag : refused)
+    LOCKSTEP_CHECK(!typed(flags, flag),
+                   ConfigError,
+                   "{} has no meaning with {}: the model is taken as it is",
+                   flag,
+                   command);
+}
+
+void refuse_other_model(const std::vector<std::string>& flags, const std::string& command) {
+  refuse(flags, command, kOfTraining);
+  refuse(flags, command, kOfTheModel);
+  LOCKSTEP_CHECK(!typed(flags, kSeed),
+                 ConfigError,
+                 "--seed cannot be combined with {} --from: the run's own seed has chosen its "
+                 "validation part, and another would choose training samples as well",
+                 command);
+}
+
+/// "validation data content" in the settings of the newest checkpoint; empty: there is none.
+std::string validation_content(const fs::path& folder) {
+  try {
+    fs::path checkpoint = folder;
+    if (!is_there(folder / io::kManifestFile)) {
+      const std::vector<std::int64_t> steps = io::steps_in(folder / "checkpoints");
+      if (steps.empty()) return {};
+      checkpoint = folder / "checkpoints" / io::checkpoint_name(steps.back());
+    }
+    const std::string file = (checkpoint / io::kStateFile).string();
+    const io::CheckpointState state = io::parse_state(file, data::read_text_file(file, ""));
+    for (const auto& [key, value] : state.settings)
+      if (key == "validation data content") return value;
+  } catch (const Error&) {
+    // Whoever wants the checkpoint itself says what is wrong with it.
+  }
+  return {};
+}
+
+/// With the --data of `run.flags`, which came without --val-fraction.
+void take_all_unless_own(SavedRun& run, TrainFlags own, const fs::path& folder) {
+  run.flags.val_fraction = 1;
+  if (source_kind(own.data) != source_kind(run.flags.data)) return;
+  own.data = run.flags.data;
+  run.with_other_data = std::move(own);
+  run.validation_content = validation_content(folder);
+}
+
+/// Of the run or checkpoint `folder`.
+SavedRun open_run(const fs::path& folder,
+                  const std::vector<std::string>& flags,
+                  const std::string& command) {
+  SavedRun run;
+  run.weights = SavedWeights{folder}.file().string();
+  refuse_other_model(flags, command);
+  const std::string config = (folder / "config.toml").string();
+  const TrainFlags own = parse_saved_flags(config, {});
+  run.trained = find_record(folder, own);
+  run.flags = parse_saved_flags(config, flags);
+  run.flags.model.context = own.model.context;
+  LOCKSTEP_CHECK(run.flags.context <= own.model.context,
+                 ConfigError,
+                 "--context {} is longer than the {} positions of the run's model",
+                 run.flags.context,
+                 own.model.context);
+  run.names_data = typed(flags, "--data");
+  if (run.names_data && !typed(flags, "--val-fraction")) take_all_unless_own(run, own, folder);
+  if (typed(flags, "--device")) run.device = run.flags.device;
+  return run;
+}
+
+/// The record of data that nothing was trained on: their training part's, where they have one.
+data::Preprocessing record_of(TrainFlags flags, bool has_fraction) {
+  constexpr std::string_view kImages = "images:";
+  if (!has_fraction || flags.val_fraction == 1) flags.val_fraction = 0;
+  if (flags.data.starts_with(kImages)) {
+    const std::string folder = flags.data.substr(kImages.size());
+    if (!is_folder(fs::path(folder) / "train") && data::has_validation_folder(folder))
+      flags.data = std::string(kImages) + data::scan_validation_folder(folder)->root;
+  }
+  return open_data(flags).train->preprocessing();
+}
+
+SavedRun open_weights_file(const std::vector<std::string>& flags, const std::string& command) {
+  std::error_code error;
+  refuse(flags, command, kOfTraining);
+  SavedRun run;
+  run.flags = parse_train_flags(flags);
+  for (const char* needed : {"--model", "--data"})
+    if (!typed(flags, needed) && !fs::is_directory(run.flags.options.init, error))
+      throw ConfigError(
+          fmt::format("{} of --init {} needs {}", command, run.flags.options.init, needed),
+          command + " --init FILE --model NAME --data SOURCE");
+  const bool has_fraction = typed(flags, "--val-fraction");
+  run.weights = run.flags.options.init;
+  run.trained = record_of(run.flags, has_fraction);
+  run.names_data = true;
+  run.is_trained_here = false;
+  if (!has_fraction) run.flags.val_fraction = 1;
+  run.device = run.flags.device;
+  return run;
+}
+
+SavedRun open_found(const SavedRunRequest& request, const fs::path& folder) {
+  SavedRun run = request.from.empty() ? open_weights_file(request.flags, request.command)
+                                      : open_run(folder, request.flags, request.command);
+  if (run.flags.measures_micro_batch)
+    run.flags.options.micro_batch = default_micro_batch(run.flags.options.global_batch);
+  return run;
+}
+
+/// The checkpoint that rank 0 finds below `from`, as a path from there.
+std::string find_together(Job& job, const fs::path& from) {
+  const auto look = [&] {
+    try {
+      const std::string found = find_weights(from).folder.lexically_relative(from).string();
+      return told_text(nlohmann::json{{"below", found}});
+    } catch (...) {
+      return told_text(told_error(std::current_exception()));
+    }
+  };
+  const nlohmann::json found = nlohmann::json::parse(
+      broadcast_text(job.host_communicator(), job.rank() == 0 ? look() : std::string()));
+  if (found.contains("error")) throw_told(found);
+  return found["below"].get<std::string>();
+}
+
+/// The run's own part of --data, of which `all` was opened, where these are the run's data; null:
+/// they are others, nobody knows, or it is no smaller, as where the source has a validation part.
+std::shared_ptr<const data::Dataset> open_own_part(const SavedRun& run, const data::Dataset& all) {
+  const TrainFlags& own = *run.with_other_data;
+  TrainFlags flags = run.flags;
+  flags.val_fraction = own.val_fraction;
+  std::shared_ptr<const data::Dataset> part, as_trained;
+  try {
+    part = open_data(flags, &run.trained).validation;
+    as_trained = open_data(own, &run.trained).validation;
+  } catch (const Error&) {
+    return nullptr;  // too few samples for such a part: they are not the run's
+  }
+  if (!part || !as_trained || part->size() >= all.size()) return nullptr;
+  const int rank = launched_rank(process_variables());
+  if (run.validation_content.empty()) {
+    print_warning(
+        fmt::format("the run has no checkpoint that tells whether it was trained on --data "
+                    "{}, of which all is taken; if it was, take the run's validation part "
+                    "with --val-fraction {}",
+                    own.data,
+                    own.val_fraction > 0 ? own.val_fraction : kTextFraction),
+        rank);
+    return nullptr;
+  }
+  if (fmt::format("{:016x}", as_trained->fingerprint()) != run.validation_content) return nullptr;
+  print_warning(fmt::format("the run was trained on --data {}: its validation part alone is taken; "
+                            "--val-fraction 1 takes all",
+                            own.data),
+                rank);
+  return part;
+}
+
+}  // namespace
+
+std::vector<std::string_view> refused_train_flags(WeightsFile file) {
+  std::vector<std::string_view> flags(std::begin(kOfTraining), std::end(kOfTraining));
+  if (file == WeightsFile::allowed) return flags;
+  flags.insert(flags.end(), std::begin(kOfTheModel), std::end(kOfTheModel));
+  flags.push_back(kSeed);
+  return flags;
+}
+
+SavedRunRequest parse_saved_run(CLI::App& app,
+                                const std::vector<std::string>& arguments,
+                                WeightsFile file) {
+  std::string folder;
+  app.add_option("--from", folder, "folder of a run, or of a checkpoint")->type_name("DIR");
+  app.footer(
+      "Flags of lockstep train about data and precision (--data, --micro-batch, --precision, ...) "
+      "overrule those of the run.");
+  const SplitArguments split = split_arguments(app, arguments);
+  app.allow_extras();  // declares that flags of train are taken, for completion
+  if (print_help(parse_command_line(app, split.own, "lists its flags"))) return {.help = true};
+  const bool from_file =
+      folder.empty() && file == WeightsFile::allowed && typed(split.train, "--init");
+  LOCKSTEP_CHECK(!folder.empty() || from_file, ConfigError, "{} needs --from DIR", app.get_name());
+  return {.command = app.get_name(), .from = folder, .flags = split.train};
+}
+
+WatchLimits watch_limits(const SavedRunRequest& request) {
+  try {
+    if (request.from.empty()) return parse_train_flags(request.flags).watch;
+    return parse_saved_flags((fs::path(request.from) / "config.toml").string(), request.flags)
+        .watch;
+  } catch (const Error&) {
+    return {};  // said where the run is opened
+  }
+}
+
+SavedRun open_saved_run(Job& job, const SavedRunRequest& request) {
+  if (request.from.empty()) return open_found(request, {});
+  const fs::path from = request.from;
+  const std::string below = find_together(job, from);
+  return open_found(request, below == "." ? from : from / below);
+}
+
+SavedRun open_saved_run(CLI::App& app,
+                        const std::vector<std::string>& arguments,
+                        WeightsFile file) {
+  const SavedRunRequest request = parse_saved_run(app, arguments, file);
+  if (request.help) return {};
+  return open_found(request, request.from.empty() ? fs::path() : find_weights(request.from).folder);
+}
+
+std::shared_ptr<const data::Dataset> open_labelled(const SavedRun& run) {
+  const data::DataSplit data = open_data(run.flags, &run.trained);
+  if (data.validation == nullptr || data.validation->size() == 0)
+    throw ConfigError(fmt::format("--data {} has no validation part", run.flags.data),
+                      run.flags.data.starts_with("synthetic")
+                          ? "synthetic samples are noise, for measuring speed"
+                          : "--val-fraction makes one");
+  if (run.with_other_data)
+    if (const auto own = open_own_part(run, *data.validation)) return own;
+  return data.validation;
+}
+
+void warn_of_slow_operators(const Backend& backend) {
+  for (const std::string& notice : backend.notices()) print_warning(notice, 0);
+}
+
+void warn_of_skipped(const data::Dataset& data) {
+  const data::SkippedRecords skipped = data.skipped_records();
+  for (const std::string& what : skipped.first)
+    print_warning(fmt::format("skipped: {}", printable(what, kMaxWarning)), 0);
+  if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
+    print_warning(fmt::format("skipped: {} more", more), 0);
+}
+
+ModelFunction model_of(const SavedRun& run, const data::SampleSpec& spec) {
+  nn::ModelSpec model = run.flags.model;
+  model.outputs = spec.classes > 0 ? spec.classes : spec.target.elems();
+  return nn::make_model(model);
+}
+
+}  // namespace lockstep

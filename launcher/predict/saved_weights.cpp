@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/predict/saved_weights.h"
+
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/file_kind.h"
+#include "core/io/checkpoint.h"
+#include "parallel/session/error_meeting.h"
+#include "parallel/session/rank_discovery.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+void expect_file(const fs::path& file) {
+  if (!is_file(file))
+    throw EnvironmentError(fmt::format("{}: no such file", file.string()),
+                           "--from is the folder of a run (lockstep train --out DIR) that has "
+                           "ended or has a checkpoint, or a checkpoint's own");
+}
+
+bool is_run(const fs::path& folder) { return is_file(folder / "config.toml"); }
+
+/// The newest run that lies in `folder`; empty: none does.
+fs::path newest_run(const fs::path& folder) {
+  fs::path newest;
+  fs::file_time_type at{};
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code unknown;
+    const fs::file_time_type written = fs::last_write_time(entry->path() / "config.toml", unknown);
+    if (unknown || (!newest.empty() && written <= at)) continue;
+    newest = entry->path();
+    at = written;
+  }
+  return newest;
+}
+
+/// Throws where `from` is none of a run's or a checkpoint's folder, but something near one is.
+void expect_folder(const fs::path& from) {
+  const std::string typed = "--from " + from.string();
+  const fs::path beside = (fs::path(from) / "").parent_path().parent_path();
+  const fs::path near = beside.empty() ? fs::path(".") : beside;
+  if (is_file(from))
+    throw ConfigError(typed + " is a file, expected the folder of a run or of a checkpoint",
+                      is_run(near) ? "use --from " + near.string()
+                                   : "name the folder that lockstep train --out has written");
+  if (!is_folder(from) || is_run(from)) return;
+  if (is_run(near))
+    throw ConfigError(typed + " is a part of a run, expected its folder or a checkpoint's",
+                      "use --from " + near.string());
+  if (const fs::path newest = newest_run(from); !newest.empty())
+    throw ConfigError(typed + " is no run, but holds some",
+                      fmt::format("use one of them; the newest: --from {}", newest.string()));
+}
+
+}  // namespace
+
+SavedWeights find_weights(const fs::path& from) {
+  expect_folder(from);
+  SavedWeights result{from};
+  if (is_file(from / "manifest.json")) {
+    result.checkpoint = true;
+    result.step = io::verify_checkpoint(from).step;
+  } else if (!is_file(from / "model.safetensors")) {
+    std::vector<std::string> passed_over;
+    const auto newest = io::newest_checkpoint(from / "checkpoints", passed_over);
+    for (const std::string& reason : passed_over)
+      print_warning("passed over " + reason, launched_rank(process_variables()));
+    if (newest) result = {newest->path, true, newest->state.step};
+  }
+  expect_file(result.folder / "config.toml");
+  expect_file(result.file());
+  return result;
+}
+
+}  // namespace lockstep

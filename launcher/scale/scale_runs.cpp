@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/scale/scale_runs.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/error.h"
+#include "launcher/launch/launch_site.h"
+#include "launcher/launch/segment_folder.h"
+#include "launcher/launch/self_start.h"
+#include "launcher/launch/supervisor.h"
+#include "launcher/processes/program_path.h"
+#include "parallel/session/rank_discovery.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// From the wish to stop until a run is killed: it is not going to be counted.
+constexpr double kGraceSeconds = 5;
+
+std::string shell_words(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_word(word);
+  return text;
+}
+
+/// The last line that names an error.
+std::string error_in(const std::string& log) {
+  std::ifstream stream(log);
+  std::string found;
+  for (std::string line; std::getline(stream, line);)
+    if (const std::size_t at = line.find("error: "); at != line.npos) found = line.substr(at + 7);
+  return found;
+}
+
+/// Ends the job whose number sbatch has written, or says that people have to.
+void cancel_job(const std::string& number_file, int ranks, SupervisorOutput& output) {
+  std::ifstream stream(number_file);
+  std::string number;
+  std::getline(stream, number);
+  number = number.substr(0, number.find(';'));
+  if (number.empty()) {
+    output.err().line(
+        fmt::format("warning: sbatch was stopped before it told a job's number: "
+                    "scancel --me --name lockstep-scale-{} ends one that it submitted",
+                    ranks));
+    return;
+  }
+  const std::string scancel = find_program("scancel", process_variables());
+  if (!scancel.empty()) {
+    SupervisorSignals unasked;
+    ChildPlan child;
+    child.command = {scancel, number};
+    child.grace_s = kGraceSeconds;
+    if (supervise(child, unasked, output).exit_code == 0) return;
+  }
+  output.err().line(fmt::format("warning: job {0} was not cancelled: scancel {0}", number));
+}
+
+}  // namespace
+
+std::string shell_word(const std::string& text) {
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+std::string job_script(int ranks, const std::vector<std::string>& words, const std::string& log) {
+  return fmt::format(
+      "#!/bin/sh\n"
+      "#SBATCH --job-name=lockstep-scale-{0}\n"
+      "#SBATCH --ntasks={0}\n"
+      "#SBATCH --output=/dev/null\n"
+      "exec {1} >{2} 2>&1\n",
+      ranks,
+      shell_words(words),
+      shell_word(log));
+}
+
+ScaleRuns::ScaleRuns(const ScaleFlags& flags) : flags_(flags), site_(launch_site(flags.run)) {
+  if (flags.sbatch) {
+    sbatch_ = find_program("sbatch", process_variables());
+    LOCKSTEP_CHECK(!sbatch_.empty() && !site_.srun.empty(),
+                   EnvironmentError,
+                   "--launcher sbatch: sbatch or srun is not in PATH");
+    launcher_ = Launcher::srun;
+  } else {
+    launcher_ = choose_launcher(flags.run, site_, flags.ranks.back());
+  }
+}
+
+std::string ScaleRuns::launcher_name() const {
+  if (flags_.sbatch) return "sbatch";
+  return launcher_ == Launcher::srun     ? "srun"
+         : launcher_ == Launcher::mpirun ? "mpirun"
+                                         : "no launcher";
+}
+
+std::vector<std::string> ScaleRuns::command(const Experiment& experiment,
+                                            const std::string& folder,
+                                            const std::string& log) const {
+  std::vector<std::string> arguments = train_arguments(flags_, experiment, folder);
+  if (launcher_ == Launcher::none) arguments.insert(arguments.end(), {"--ranks", "1"});
+  const std::vector<std::string> words =
+      launch_command(launcher_, experiment.ranks, site_, arguments, {});
+  if (!flags_.sbatch)
+    return {"/bin/sh", "-c", "exec " + shell_words(words) + " >" + shell_word(log) + " 2>&1"};
+  const std::string script = log + ".sbatch";
+  std::ofstream stream(script);
+  stream << job_script(experiment.ranks, words, fs::absolute(log).string());
+  stream.close();
+  LOCKSTEP_CHECK(stream.good(), EnvironmentError, "{}: cannot be written", script);
+  return {"/bin/sh",
+          "-c",
+          fmt::format("exec {} --parsable --wait {} >{}",
+                      shell_word(sbatch_),
+                      shell_word(script),
+                      shell_word(log + ".job"))};
+}
+
+std::string ScaleRuns::start(const Experiment& experiment,
+                             const std::string& folder,
+                             const std::string& log,
+                             SupervisorSignals& signals,
+                             SupervisorOutput& output) const {
+  ChildPlan child;
+  child.command = command(experiment, folder, log);
+  child.grace_s = kGraceSeconds;
+  child.ranks_are_children =
+      launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
+  if (launcher_ != Launcher::none) child.variables["LOCKSTEP_STARTED"] = "plain";
+  std::optional<SegmentFolder> segments;
+  if (child.ranks_are_children) segments.emplace(child);
+  const Ending ending = supervise(child, signals, output);
+  if (flags_.sbatch && ending.stop_asked) cancel_job(log + ".job", experiment.ranks, output);
+  if (ending.exit_code == 0) return {};
+  const std::string why = error_in(log);
+  return fmt::format("{} ranks, {}: exit code {}{}{}; see {}",
+                     experiment.ranks,
+                     name_of(experiment.mode),
+                     ending.exit_code,
+                     why.empty() ? "" : ": ",
+                     why,
+                     log);
+}
+
+}  // namespace lockstep

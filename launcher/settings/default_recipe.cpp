@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/settings/default_recipe.h"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep {
+namespace {
+
+struct Row {
+  std::string_view models;  // begin with this
+  DefaultRecipe recipe;
+};
+
+constexpr DefaultRecipe with_cosine(const Optimizer& optimizer, float clip_norm = 0) {
+  return {optimizer, "cosine", "auto", clip_norm};
+}
+
+/// GPT-3's (Brown et al. 2020, table 2.1 and appendix B), which nanoGPT uses as well.
+constexpr DefaultRecipe gpt2(float lr) {
+  return with_cosine(AdamW{.lr = lr, .beta2 = 0.95f, .weight_decay = 0.1f}, 1.0f);
+}
+
+// The first row that fits counts.
+// - ResNets: He et al. 2015 with a cosine in place of the steps; the rate is for a batch of 256.
+// - VGGs: torchvision's reference training.
+// - gpt: nanoGPT's training of small models of characters.
+const std::array<Row, 9> kRows{{
+    {"mlp", {Sgd{}}},
+    {"resnet", with_cosine(Sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-4f})},
+    {"vgg", with_cosine(Sgd{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f})},
+    {"gpt2-124m", gpt2(6e-4f)},
+    {"gpt2-355m", gpt2(3e-4f)},
+    {"gpt2-774m", gpt2(2.5e-4f)},
+    {"gpt2-", gpt2(2e-4f)},
+    {"gpt", with_cosine(AdamW{.lr = 1e-3f, .beta2 = 0.99f, .weight_decay = 0.1f}, 1.0f)},
+    {"", with_cosine(Sgd{.lr = 0.02f, .momentum = 0.9f, .weight_decay = 5e-4f})},
+}};
+
+}  // namespace
+
+const DefaultRecipe& default_recipe(std::string_view name) {
+  return std::ranges::find_if(kRows, [&](const Row& row) { return name.starts_with(row.models); })
+      ->recipe;
+}
+
+}  // namespace lockstep

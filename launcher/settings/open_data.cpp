@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/settings/open_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/data/preprocessing.h"
+#include "core/data/sources.h"
+
+namespace lockstep {
+
+namespace {
+
+data::DataSplit open_source(const TrainFlags& flags, const data::Preprocessing* trained) {
+  return data::open(flags.data,
+                    {.validation_fraction = flags.val_fraction,
+                     .seed = flags.options.seed,
+                     .image_size = flags.image_size,
+                     .max_pixels = flags.max_pixels,
+                     .resized_crop = flags.options.augmentation.resized_crop,
+                     .context = flags.context,
+                     .vocabulary = flags.vocabulary,
+                     .ignore_index = flags.ignore_index,
+                     .table = flags.table,
+                     .trained = trained});
+}
+
+/// What --loss auto is.
+std::string loss_of(const data::SampleSpec& samples) {
+  if (samples.classes > 0) return "cross-entropy";
+  return samples.multi_label ? "bce" : "mse";
+}
+
+std::string targets_of(const data::SampleSpec& samples) {
+  if (samples.input.dtype == DType::i32) return "tokens";
+  if (samples.classes > 0) return fmt::format("{} classes", samples.classes);
+  return fmt::format(
+      "{} {} a sample", samples.target.elems(), samples.multi_label ? "labels" : "numbers");
+}
+
+/// Throws where its targets are not what the loss compares with.
+void check_targets(const TrainFlags& flags, const data::SampleSpec& samples) {
+  const std::string& loss = flags.loss;
+  if (loss == "auto") return;
+  const bool fits = loss == "cross-entropy" ? samples.classes > 0
+                    : loss == "bce"         ? samples.multi_label
+                                            : samples.classes == 0;
+  if (fits) return;
+  const char* const expected = loss == "cross-entropy" ? "classes or tokens"
+                               : loss == "bce"         ? "several labels a sample"
+                                                       : "numbers";
+  throw ConfigError(fmt::format("--loss {} cannot be combined with --data {}: it expects {} as "
+                                "targets, got {}",
+                                loss,
+                                flags.data,
+                                expected,
+                                targets_of(samples)),
+                    fmt::format("use --loss {}, or leave --loss out", loss_of(samples)));
+}
+
+}  // namespace
+
+std::string_view source_kind(std::string_view data) { return data.substr(0, data.find(':')); }
+
+data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* trained) {
+  if (!flags.data_from_file) return open_source(flags, trained);
+  try {
+    return open_source(flags, trained);
+  } catch (const DataError& error) {
+    std::error_code ignored;
+    const std::string path = flags.data.substr(flags.data.find(':') + 1);
+    if (std::filesystem::exists(path, ignored)) throw;
+    throw DataError(error.what(),
+                    fmt::format("the run's config.toml names it: --data {}:PATH says where it "
+                                "lies now",
+                                source_kind(flags.data)));
+  }
+}
+
+std::string format_data(const data::Dataset& data) {
+  constexpr std::size_t kMaxListed = 8;
+  std::vector<std::string> columns;
+  const data::Preprocessing record = data.preprocessing();
+  if (record.table)
+    for (const data::ColumnRecord& column : record.table->columns)
+      if (column.embedded)
+        columns.push_back(fmt::format("{} ({} categories in {} values)",
+                                      column.name,
+                                      column.category_count(),
+                                      embedding_width(column.category_count())));
+  if (columns.empty()) return data.describe();
+  const std::size_t listed = std::min(columns.size(), kMaxListed);
+  return fmt::format(
+      "{}; embedded: {}{}",
+      data.describe(),
+      fmt::join(columns.begin(), columns.begin() + std::ptrdiff_t(listed), ", "),
+      listed == columns.size() ? "" : fmt::format(" and {} more columns", columns.size() - listed));
+}
+
+LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples) {
+  check_targets(flags, samples);
+  const std::string loss = flags.loss == "auto" ? loss_of(samples) : flags.loss;
+  LOCKSTEP_CHECK(loss == "cross-entropy" || flags.label_smoothing == 0,
+                 ConfigError,
+                 "--label-smoothing has no meaning with --loss {}: it belongs to cross-entropy",
+                 loss);
+  if (loss == "mse") return mean_squared_error;
+  if (loss == "mae") return l1_loss;
+  if (loss == "bce") return binary_cross_entropy_with_logits;
+  if (loss == "huber")
+    return [delta = flags.huber_delta](Builder& nn, Value prediction, Value target) {
+      return nn.huber_loss(prediction, target, delta);
+    };
+  const float smoothing = flags.label_smoothing;
+  const auto ignored = samples.ignore_index;
+  return [smoothing, ignored](Builder& nn, Value logits, Value labels) {
+    return nn.softmax_cross_entropy(logits, labels, smoothing, ignored);
+  };
+}
+
+Fingerprint loss_settings(const TrainFlags& flags, const data::SampleSpec& samples) {
+  Fingerprint settings{{"label-smoothing", fmt::format("{}", flags.label_smoothing)}};
+  // Only where they are not the default: checkpoints from before do not have them.
+  if (flags.loss != "auto" && flags.loss != loss_of(samples))
+    settings.emplace_back("loss", flags.loss);
+  if (flags.loss == "huber")
+    settings.emplace_back("huber-delta", fmt::format("{}", flags.huber_delta));
+  return settings;
+}
+
+}  // namespace lockstep

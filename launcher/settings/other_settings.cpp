@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/settings/other_settings.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/data/input_file.h"
+#include "core/host/machine.h"
+#include "launcher/processes/host_facts.h"
+#include "launcher/settings/open_data.h"
+#include "launcher/settings/resume_target.h"
+#include "launcher/settings/table_flags.h"
+#include "launcher/settings/toml_reader.h"
+#include "launcher/settings/working_folder.h"
+#include "parallel/batch/run_settings.h"
+
+namespace lockstep {
+namespace {
+
+using Settings = std::map<std::string, std::string>;
+using Keys = std::vector<std::string>;
+
+/// Flag and value, as a configuration file has them.
+Settings settings_of(const std::string& toml) {
+  std::vector<TomlEntry> entries = read_toml(toml);
+  const std::string folder = take_working_folder(entries);
+  Settings settings;
+  for (const TomlEntry& entry : entries)
+    settings[entry.key] = fmt::format("{}", fmt::join(entry.values, ","));
+  for (const char* path : {"data", "init"})
+    if (const auto entry = settings.find(path); entry != settings.end())
+      entry->second = path == std::string_view("data") ? data_found_from(folder, entry->second)
+                                                       : file_found_from(folder, entry->second);
+  return settings;
+}
+
+Settings settings_in(const std::string& checkpoint) {
+  try {
+    return settings_of(data::read_text_file(checkpoint + "/config.toml", ""));
+  } catch (const Error&) {
+    return {};  // a checkpoint of a program that is not this one
+  }
+}
+
+/// Those that say what the samples are.
+Keys data_flags() {
+  Keys flags{"data", "val-fraction", "image-size", "context", "vocabulary", "ignore-index"};
+  for (const std::string_view flag : table_flags()) flags.emplace_back(flag.substr(2));
+  return flags;
+}
+
+/// Flags that a key of the library's stands for. The first says which of the others there are.
+const Keys& flags_of(const std::string& key) {
+  static const Keys kData = data_flags();
+  static const std::map<std::string, Keys> kFlags{
+      {"model",
+       {"model",
+        "hidden",
+        "stem",
+        "dropout",
+        "layers",
+        "heads",
+        "width",
+        "bias",
+        "tied-head",
+        "gelu"}},
+      {"optimizer",
+       {"optimizer", "lr", "momentum", "nesterov", "weight-decay", "beta1", "beta2", "eps"}},
+      {"lr-schedule",
+       {"lr-schedule", "warmup-steps", "min-lr", "decay-steps", "step-every", "step-factor"}},
+      {"data content", kData},
+      {"validation data content", kData},
+      {std::string(kDataSample), kData},
+      {"init", {"init"}},
+      {"augment of the source", {"augment"}},
+      {"fusion in bf16", {"fusion"}}};
+  static const Keys kNone;
+  const auto found = kFlags.find(key);
+  return found == kFlags.end() ? kNone : found->second;
+}
+
+std::string line(const std::string& flag, const std::string& then, const std::string& now) {
+  const auto shown = [](const std::string& value) { return value.empty() ? "nothing" : value; };
+  return fmt::format("--{} {} then, {} now", flag, shown(then), shown(now));
+}
+
+std::string value_or_absent(const Settings& settings, const std::string& key) {
+  const auto entry = settings.find(key);
+  return entry == settings.end() ? "absent" : entry->second;
+}
+
+/// What differs of `flags`. Where the first does, others that only one side has follow from it; but
+/// sources of one kind have the same flags.
+Keys lines_of(const Keys& flags, const Settings& then, const Settings& now) {
+  Keys lines;
+  if (then.empty() || flags.empty()) return lines;
+  const std::string first_then = value_or_absent(then, flags[0]);
+  const std::string first_now = value_or_absent(now, flags[0]);
+  const bool other_first = flags[0] == "data" ? source_kind(first_then) != source_kind(first_now)
+                                              : first_then != first_now;
+  for (const std::string& flag : flags) {
+    const bool follows =
+        flag != flags[0] && other_first && then.contains(flag) != now.contains(flag);
+    if (value_or_absent(then, flag) != value_or_absent(now, flag) && !follows)
+      lines.push_back(line(flag, value_or_absent(then, flag), value_or_absent(now, flag)));
+  }
+  return lines;
+}
+
+/// What to say of a hash for which no flag answers.
+std::string words_of_hash(const std::string& key, const Settings& then, const Settings& now) {
+  if (key == "model")
+    return then.empty() ? "the model is another one"
+                        : fmt::format(
+                              "the model has the same flags, but this version of the program, {}, "
+                              "makes another of them or of the data",
+                              lockstep_version());
+  return fmt::format("the content of {}--data {} has changed",
+                     key == "validation data content" ? "the validation part of " : "",
+                     value_or_absent(now, "data"));
+}
+
+/// What to do.
+std::string hint_of(const OtherSettings& error, const TrainFlags& flags) {
+  const std::string own = error.checkpoint() + "/config.toml";
+  std::error_code ignored;
+  const bool by_itself =
+      std::filesystem::equivalent(config_of_run(flags.resume, flags.out), own, ignored);
+  const std::string same = by_itself
+                               ? "without flags but --resume and --out the run goes on with its "
+                                 "own settings; "
+                               : fmt::format(
+                                     "with --resume, --out and --config {} alone the run "
+                                     "goes on with its own settings; ",
+                                     own);
+  if (error.can_override()) return same + "--resume-override takes those of now";
+  return same + fmt::format(
+                    "--resume-override cannot take another optimizer, or momentum where "
+                    "there was none, since the checkpoint has the state of its own: a new "
+                    "run from its weights is --init {}/model.safetensors --out DIR",
+                    error.checkpoint());
+}
+
+}  // namespace
+
+ConfigError in_flags(const OtherSettings& error, const TrainFlags& flags) {
+  const Settings then = settings_in(error.checkpoint()), now = settings_of(to_toml(flags));
+  Keys lines, hashes;
+  const auto add = [&](const std::string& text) {
+    if (std::ranges::find(lines, text) == lines.end()) lines.push_back(text);
+  };
+  for (const SettingDifference& difference : error.differences()) {
+    const Keys& parts = flags_of(difference.key);
+    const Keys found = lines_of(parts, then, now);
+    std::ranges::for_each(found, add);
+    const bool hash = is_hash(difference.key);
+    if (found.empty() && hash) hashes.push_back(difference.key);
+    if (found.empty() && !hash)
+      add(line(parts.size() == 1 ? parts[0] : difference.key, difference.then, difference.now));
+  }
+  // The model and what is drawn of the data follow from other settings as well.
+  const bool explained = !lines.empty();
+  for (const std::string& key : hashes)
+    if (!explained && (key != "model" || hashes.size() == 1)) add(words_of_hash(key, then, now));
+  return ConfigError(fmt::format("{}: the run was made with other settings: {}",
+                                 error.checkpoint(),
+                                 fmt::join(lines, "; ")),
+                     hint_of(error, flags));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/batch/batch_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/base/error.h"
+#include "parallel/batch/schedule.h"
+
+namespace lockstep {
+namespace {
+
+void check_signs(const TrainOptions& o) {
+  LOCKSTEP_CHECK(
+      o.global_batch >= 1, ConfigError, "global-batch: must be at least 1, got {}", o.global_batch);
+  LOCKSTEP_CHECK(
+      o.micro_batch >= 0, ConfigError, "micro-batch: must be at least 1, got {}", o.micro_batch);
+  LOCKSTEP_CHECK(
+      o.accumulation >= 0, ConfigError, "accumulation: must be at least 1, got {}", o.accumulation);
+  LOCKSTEP_CHECK(o.shards >= 0, ConfigError, "shards: must be at least 1, got {}", o.shards);
+}
+
+std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
+  LOCKSTEP_CHECK(o.accumulation <= o.global_batch / ranks,
+                 ConfigError,
+                 "batch: accumulation {} on {} ranks is more than global-batch {} holds",
+                 o.accumulation,
+                 ranks,
+                 o.global_batch);
+  if (o.accumulation == 0)
+    return o.micro_batch > 0 ? o.micro_batch : default_micro_batch(o.global_batch);
+  const std::int64_t parts = o.accumulation * ranks;
+  if (o.micro_batch > 0) {
+    if (o.micro_batch * parts != o.global_batch)
+      throw ConfigError(
+          fmt::format(
+              "batch: micro-batch {} x accumulation {} x {} ranks = {}, but global-batch is {}",
+              o.micro_batch,
+              o.accumulation,
+              ranks,
+              o.micro_batch * parts,
+              o.global_batch),
+          "give two of the three and the third follows");
+    return o.micro_batch;
+  }
+  if (o.global_batch % parts != 0)
+    throw ConfigError(
+        fmt::format("batch: global-batch {} does not divide into accumulation {} x {} "
+                    "ranks",
+                    o.global_batch,
+                    o.accumulation,
+                    ranks),
+        fmt::format("--global-batch {} would",
+                    std::max<std::int64_t>(1, o.global_batch / parts) * parts));
+  return o.global_batch / parts;
+}
+
+void form_groups(const TrainOptions& o, BatchPlan& plan) {
+  if (o.batch_norm.kind == BatchNormPolicy::Kind::local) return;
+  if (o.batch_norm.kind == BatchNormPolicy::Kind::sync) {
+    plan.cluster = plan.ranks;
+    return;
+  }
+  const std::int64_t group = o.batch_norm.group, micro = plan.micro_batch;
+  if (group <= micro) {
+    if (micro % group != 0)
+      throw ConfigError(
+          fmt::format(
+              "batch-norm: groups of {} samples do not divide a micro-batch of {}", group, micro),
+          fmt::format("--micro-batch {} would hold whole groups",
+                      (micro + group - 1) / group * group));
+    plan.group_size = group == micro ? 0 : group;
+    return;
+  }
+  const std::int64_t cluster = group / micro;
+  if (group % micro != 0 || plan.ranks % cluster != 0)
+    throw ConfigError(
+        fmt::format(
+            "batch-norm: a group of {} samples needs {} ranks with micro-batches of {} each, "
+            "and the number of ranks, {}, to be a multiple of that",
+            group,
+            group % micro == 0 ? fmt::format("{}", cluster)
+                               : fmt::format("{:.2f}", double(group) / double(micro)),
+            micro,
+            plan.ranks),
+        group <= plan.global_batch
+            ? fmt::format("--micro-batch {} forms the group on every number of ranks", group)
+            : fmt::format("--batch-norm group:{}, or a larger global-batch", micro));
+  plan.cluster = int(cluster);
+}
+
+void check_ranks(const BatchPlan& plan, bool default_shards) {
+  if (plan.global_batch < plan.ranks)
+    throw ConfigError(fmt::format("batch: global-batch {} is smaller than the number of ranks, {}",
+                                  plan.global_batch,
+                                  plan.ranks),
+                      fmt::format("--global-batch {} or fewer ranks", plan.ranks));
+  if (plan.micro_batches < plan.ranks)
+    throw ConfigError(
+        fmt::format("batch: global-batch {} makes {} micro-batches of {}, too few for {} ranks",
+                    plan.global_batch,
+                    plan.micro_batches,
+                    plan.micro_batch,
+                    plan.ranks),
+        fmt::format("--micro-batch {}", plan.global_batch / plan.ranks));
+  if (plan.shards < plan.ranks || plan.shards > plan.micro_batches)
+    throw ConfigError(
+        fmt::format("shards: must be between the ranks, {}, and the micro-batches, {}; "
+                    "got {}",
+                    plan.ranks,
+                    plan.micro_batches,
+                    plan.shards),
+        default_shards
+            ? fmt::format(
+                  "--shards {}: by default there are at most {}", plan.ranks, kDefaultShards)
+            : std::string("leave --shards out for the default"));
+}
+
+}  // namespace
+
+std::string BatchPlan::to_string() const {
+  return fmt::format("global batch {} = {} micro-batches of {} on {} rank{}, {} shards",
+                     global_batch,
+                     micro_batches,
+                     micro_batch,
+                     ranks,
+                     ranks == 1 ? "" : "s",
+                     shards);
+}
+
+std::int64_t default_micro_batch(std::int64_t global_batch) {
+  constexpr std::int64_t kMost = 32, kLeast = 16, kParts = 8;
+  if (global_batch > kMost * (kParts - 1)) return kMost;
+  const auto parts =
+      std::bit_floor(std::uint64_t(std::clamp<std::int64_t>(global_batch / kLeast, 2, kParts)));
+  return (global_batch - 1) / std::int64_t(parts) + 1;
+}
+
+std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
+                                     std::int64_t training_samples,
+                                     std::int64_t validation_samples) {
+  const std::int64_t micro = plan.micro_batch;
+  std::vector<std::int64_t> sizes{plan.global_batch % micro,
+                                  training_samples % plan.global_batch % micro,
+                                  validation_samples % micro};
+  std::erase(sizes, 0);
+  return sizes;
+}
+
+int evaluation_shards(const BatchPlan& plan) { return std::max(kDefaultShards, plan.shards); }
+
+BatchPlan plan_batch(const TrainOptions& o, int ranks) {
+  check_signs(o);
+  BatchPlan plan;
+  plan.global_batch = o.global_batch;
+  plan.ranks = ranks;
+  if (o.global_batch < ranks) check_ranks(plan, o.shards == 0);
+  LOCKSTEP_CHECK(o.micro_batch <= o.global_batch,
+                 ConfigError,
+                 "batch: micro-batch {} is larger than global-batch {}",
+                 o.micro_batch,
+                 o.global_batch);
+  plan.micro_batch = derive_micro_batch(o, ranks);
+  plan.micro_batches = (o.global_batch - 1) / plan.micro_batch + 1;
+  form_groups(o, plan);
+  plan.shards = o.shards > 0 ? o.shards : default_shards(plan.micro_batches, plan.cluster);
+  check_ranks(plan, o.shards == 0);
+  if (plan.shards % plan.cluster != 0)
+    throw ConfigError(
+        fmt::format("shards: {} is no multiple of the {} ranks that form a batch-norm "
+                    "group",
+                    plan.shards,
+                    plan.cluster),
+        "leave --shards out for the default");
+  return plan;
+}
+
+}  // namespace lockstep

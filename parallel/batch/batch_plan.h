@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/batch/train_options.h"
+
+namespace lockstep {
+
+/// The batch numbers of a run, consistent with each other.
+struct BatchPlan {
+  std::int64_t global_batch = 0;
+  std::int64_t micro_batch = 0;
+  std::int64_t micro_batches = 0;  ///< M = ceil(global / micro)
+  int shards = 0;                  ///< V
+  int ranks = 1;
+  int cluster = 1;              ///< ranks that form one batch-norm group; 1: groups are local
+  std::int64_t group_size = 0;  ///< samples in a local group; 0: the micro-batch
+
+  /// "global batch 256 = 8 micro-batches of 32 on 2 ranks, 8 shards"
+  std::string to_string() const;
+};
+
+/// The micro-batch where neither it nor an accumulation is given: 32 samples, or fewer where that
+/// would make fewer than 8 micro-batches, which leaves ranks without work. There are at least 2,
+/// and more only of 16 samples and up: local batch norm loses accuracy with fewer (Wu and He 2018,
+/// table 2).
+std::int64_t default_micro_batch(std::int64_t global_batch);
+
+/// Derives what the options leave open, for `ranks` ranks. Micro-batch and shards do not depend on
+/// the ranks, but for two cases that say so: `accumulation` without a micro-batch, and batch norm
+/// `sync`.
+/// Throws ConfigError: numbers below 1 or that contradict each other (all of them named), fewer
+/// micro-batches or shards than ranks, a batch-norm group that cannot be formed, with what would
+/// form it.
+BatchPlan plan_batch(const TrainOptions& options, int ranks);
+
+/// Sizes of the short last micro-batches: of a global batch, of an epoch's last batch, and of the
+/// evaluation of `validation_samples` (0: there is none).
+std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
+                                     std::int64_t training_samples,
+                                     std::int64_t validation_samples);
+
+/// Shards of an evaluation: the same on any number of ranks, and at least one for each.
+int evaluation_shards(const BatchPlan& plan);
+
+}  // namespace lockstep

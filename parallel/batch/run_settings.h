@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/data/dataset.h"
+#include "core/nn/builder.h"
+#include "parallel/batch/batch_plan.h"
+#include "parallel/batch/fingerprint.h"
+#include "parallel/batch/train_options.h"
+
+namespace lockstep {
+
+/// Everything that decides what a run trains and how it is executed, whatever the number of ranks:
+/// compared across ranks at the start, and kept in checkpoints. `schedule` has its decay_steps.
+Fingerprint run_settings(const TrainOptions& options,
+                         const BatchPlan& batch,
+                         std::int64_t steps,
+                         const LrSchedule& schedule,
+                         const data::DataSplit& data,
+                         const std::string& device_class);
+
+/// Keys of content_settings().
+inline constexpr const char* kDataSample = "data sample";
+inline constexpr const char* kDataWritten = "data written";
+
+/// The content samples of the data (Dataset::content_sample), for checkpoints: "data sample", a
+/// hash, and "data written", a time, where a source has them. On one rank.
+Fingerprint content_settings(const data::DataSplit& data, std::uint64_t seed);
+
+/// Hash of the traced graph: operators, attributes and parameters; not of places in source files,
+/// of fusion, or of how batch-norm groups lie on ranks. Throws as trace().
+std::string model_hash(const ModelFunction& model,
+                       const LossFunction& loss,
+                       const data::SampleSpec& samples,
+                       const TrainOptions& options,
+                       const BatchPlan& batch);
+
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/data/augment.h"
+#include "core/nn/builder.h"
+#include "core/optim/lr_schedule.h"
+#include "core/optim/optimizer.h"
+#include "core/plan/recompute.h"
+#include "parallel/batch/reduction.h"
+
+namespace lockstep {
+
+struct StepRecord;
+struct TrainSummary;
+
+/// When buckets are exchanged: during the last backward, or all after it.
+enum class Overlap : std::uint8_t { on, off };
+
+/// What follows where loss or gradients of a step are not finite; its update never happens.
+enum class OnNonfinite : std::uint8_t {
+  stop,  ///< NonFiniteError, naming the rank and the first operator, found by a replay
+  skip   ///< the step is left out and counted; too many in a row stop the run
+};
+/// What follows where the loss jumps far above its running spread.
+enum class OnSpike : std::uint8_t {
+  ignore,
+  rollback  ///< back to the last checkpoint by every_steps, leaving out batches up to the spike
+};
+
+/// When and where a run saves checkpoints (core/io/checkpoint.h), and which one it goes on from.
+struct CheckpointOptions {
+  std::string folder = {};       ///< of checkpoints, the same one on every node; empty: none
+  std::int64_t every_steps = 0;  ///< 0: not by steps
+  double every_seconds = 0;      ///< by rank 0's clock; 0: not by time
+  int keep = 2;                  ///< newest that stay, beside the best by validation loss
+  /// "auto": from the newest in `folder` that verifies, from the start where there is none; or the
+  /// path of a checkpoint, or of a run whose newest it is to be; empty: from the start.
+  std::string resume = {};
+  /// Goes on although settings differ that the checkpoint was made with.
+  bool resume_override = false;
+  /// Small files that every checkpoint holds: name and content.
+  std::map<std::string, std::string> texts = {};
+};
+
+/// Everything that decides what a run computes. 0 means "derive it" where a default says so.
+struct TrainOptions {
+  // batch
+  std::int64_t global_batch = 256;
+  std::int64_t micro_batch = 0;  ///< samples a rank computes at once; 0: default_micro_batch()
+  std::int64_t accumulation =
+      0;           ///< micro-batches per rank and step; checked, or derives micro_batch
+  int shards = 0;  ///< leaves of the reduction tree; 0: default_shards()
+  // length: exactly one is given
+  double epochs = 0;
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  // optimizer
+  Optimizer optimizer = Sgd{};
+  LrSchedule lr_schedule = {};
+  float clip_norm = 0;                     ///< 0: no clipping
+  std::vector<std::string> no_decay = {};  ///< regular expressions searched in parameter names, in
+                                           ///< addition to biases and norms
+  bool decay_all = false;                  ///< biases and norms decay as well
+  // model
+  BatchNormPolicy batch_norm = {};
+  /// A file or folder whose weights the run starts from instead of the seed's; empty: none. See
+  /// io::load_weights().
+  std::string init = {};
+  std::vector<std::string> init_skip = {};  ///< of these the seed's are taken all the same
+  /// Regular expressions searched in parameter names: these keep their values (no gradient, no
+  /// update, no weight decay). Batch norm's running statistics follow the data all the same.
+  std::vector<std::string> freeze = {};
+  // engine
+  Precision precision = Precision::fp32;
+  bool fuse = true;  ///< apply the passes of core/plan/fuse.h and pad_logits.h
+  Recompute recompute = Recompute::none;
+  std::uint64_t memory_limit = 0;  ///< bytes of a rank on its device; 0: none
+  std::uint64_t seed = 1;
+  Reduction reduction = Reduction::reproducible;
+  Overlap overlap = Overlap::on;
+  double bucket_mb = 0;    ///< MiB; 0: as the device likes it, see DeviceTraits
+  bool use_graphs = true;  ///< on a device that takes graphs: see GraphUse
+  // data
+  data::Augmentation augmentation = {};
+  int workers = -1;               ///< -1: auto
+  bool skip_bad_samples = false;  ///< see data::LoaderOptions
+  // faults
+  OnNonfinite on_nonfinite = OnNonfinite::stop;
+  OnSpike on_spike = OnSpike::ignore;
+  /// Steps between two comparisons of replicas, beside those at the start and at the end; 0: none
+  /// at all. See ReplicaCheck.
+  std::int64_t check_replicas_every = 100;
+  /// Called on every rank once the run is accepted, before its first step; `resumed`: it goes on
+  /// from a checkpoint. May be empty.
+  std::function<void(bool resumed)> accepted = {};
+  // observation, in steps; 0: never. eval_every -1: after every steps-per-epoch steps; each but 0:
+  // at the end of the run as well
+  std::int64_t log_every = 50;
+  std::int64_t eval_every = -1;
+  /// Steps between two that the noise scale is measured in (NoiseScale); 0: none.
+  std::int64_t noise_scale_every = 25;
+  bool profile = false;  ///< time every operator and tell observers at the end
+  CheckpointOptions checkpoint = {};
+  /// What the program adds to the records of observers; each may be empty. On rank 0 to a step's;
+  std::function<void(StepRecord& record)> complete_step = {};
+  /// and on every rank to the summary, where all of them come in order, behind the last step of the
+  /// run: it may be collective. Not where the run is stopped early, on any rank.
+  std::function<void(TrainSummary& summary)> complete_summary = {};
+  /// Asked by every rank between steps and between the micro-batches of an evaluation: true on any
+  /// of them ends fit() early, after a checkpoint. Empty: nobody stops the run.
+  std::function<bool()> stop = {};
+  /// Further settings, key and value, that decide what is trained and that ranks and checkpoints
+  /// are to compare.
+  std::vector<std::pair<std::string, std::string>> settings = {};
+};
+
+/// Throws ConfigError naming the setting that no run can have: a length that is missing, given
+/// twice or out of range, numbers that are not finite, and what optimizer and schedule refuse.
+/// Batch numbers are plan_batch()'s.
+void validate(const TrainOptions& options);
+
+}  // namespace lockstep

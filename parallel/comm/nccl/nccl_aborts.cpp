@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/nccl/nccl_aborts.h"
+
+#include <chrono>
+#include <exception>
+
+#include "core/base/quiet_thread.h"
+
+namespace lockstep {
+namespace {
+
+constexpr auto kMostWait = std::chrono::seconds(5);
+
+}  // namespace
+
+NcclAborts::NcclAborts() : under_way_(std::make_shared<UnderWay>()) {}
+
+NcclAborts::~NcclAborts() {
+  std::unique_lock lock(under_way_->mutex);
+  under_way_->changed.wait_for(lock, kMostWait, [this] { return under_way_->count == 0; });
+}
+
+void NcclAborts::start(const Nccl& nccl, ncclComm_t comm) noexcept {
+  const auto count = [](UnderWay& under_way, int change) {
+    const std::lock_guard lock(under_way.mutex);
+    under_way.count += change;
+    under_way.changed.notify_all();
+  };
+  count(*under_way_, 1);
+  try {
+    start_quiet_thread([abort = nccl.ncclCommAbort, comm, under_way = under_way_, count] {
+      abort(comm);
+      count(*under_way, -1);
+    }).detach();
+  } catch (const std::exception&) {
+    count(*under_way_, -1);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/nccl/nccl_link.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds, std::chrono::milliseconds;
+
+constexpr auto kJoinPoll = milliseconds(5);
+constexpr auto kLeaveLimit = std::chrono::seconds(10);
+
+/// Between two looks at a call that is under way: most take some tens of microseconds, the first of
+/// a kind, which connects to other ranks, much longer.
+class Pause {
+ public:
+  void wait() {
+    if (Clock::now() < begin_ + kShort) return std::this_thread::yield();
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(2 * sleep_, microseconds(1000));
+  }
+
+ private:
+  static constexpr microseconds kShort{300};
+  const Clock::time_point begin_ = Clock::now();
+  microseconds sleep_{50};
+};
+
+}  // namespace
+
+void NcclFailure::keep(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (!any()) text_ = text;
+  any_.store(true, std::memory_order_release);
+}
+
+void NcclFailure::throw_if_any() const {
+  if (!any()) return;
+  const std::lock_guard lock(mutex_);
+  throw CommError(text_, nccl_network_hint());
+}
+
+const char* nccl_network_hint() {
+  return "look for the first error in every rank's log: a rank or its host may be gone; "
+         "NCCL_DEBUG=WARN makes NCCL say more; where it takes a network that does not reach the "
+         "other hosts, NCCL_SOCKET_IFNAME=<interface> names the one that does; a firewall must let "
+         "the hosts' ports through";
+}
+
+NcclLink::~NcclLink() {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return;
+  if (std::uncaught_exceptions() > exceptions_ || failure_.any())
+    give_up();
+  else
+    finish();
+}
+
+std::string NcclLink::join(const ncclUniqueId& id, double limit_s) {
+  const std::lock_guard lock(mutex_);
+  const auto end = Clock::now() + std::chrono::duration<double>(limit_s);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclResult_t status = nccl_.ncclCommInitRankConfig(&comm_, size_, id, rank_, &config);
+  while (status == ncclInProgress && comm_ != nullptr && Clock::now() < end) {
+    std::this_thread::sleep_for(kJoinPoll);
+    status = async_status();
+  }
+  if (status == ncclSuccess) return {};
+  const std::string text =
+      status == ncclInProgress
+          ? fmt::format("not all of the {} ranks had joined after {} s", size_, limit_s)
+          : error_text(nccl_, status, comm_);
+  give_up();
+  return text;
+}
+
+void NcclLink::look() {
+  const std::lock_guard lock(mutex_);
+  look_locked();
+}
+
+void NcclLink::look_aside() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) look_locked();
+}
+
+void NcclLink::look_locked() {
+  if (comm_ == nullptr) return;
+  if (failure_.any()) return give_up();
+  const ncclResult_t status = async_status();
+  if (status != ncclSuccess && status != ncclInProgress)
+    fail(status, "what had been asked for before");
+}
+
+void NcclLink::abort() {
+  const std::lock_guard lock(mutex_);
+  give_up();
+}
+
+// Not from two threads at once: where a call has ended, asking frees what NCCL did it with.
+ncclResult_t NcclLink::async_status() const {
+  ncclResult_t status = ncclSuccess;
+  const ncclResult_t asked = nccl_.ncclCommGetAsyncError(comm_, &status);
+  return asked != ncclSuccess ? asked : status;
+}
+
+std::string NcclLink::describe(ncclResult_t status, const char* what) const {
+  return fmt::format(
+      "rank {} of {}: NCCL: {}: {}", rank_, size_, what, error_text(nccl_, status, comm_));
+}
+
+void NcclLink::require_alive() {
+  if (failure_.any()) give_up();
+  failure_.throw_if_any();
+  LOCKSTEP_CHECK(comm_ != nullptr,
+                 CommError,
+                 "rank {} of {}: NCCL: the communicator has been given up",
+                 rank_,
+                 size_);
+}
+
+void NcclLink::settle(std::unique_lock<std::mutex>& lock, ncclResult_t status, const char* what) {
+  for (Pause pause; status == ncclInProgress; status = async_status()) {
+    lock.unlock();
+    pause.wait();
+    lock.lock();
+    require_alive();
+  }
+  if (status == ncclSuccess) return;
+  fail(status, what);
+  failure_.throw_if_any();
+}
+
+void NcclLink::fail(ncclResult_t status, const char* what) {
+  failure_.keep(describe(status, what));
+  give_up();
+}
+
+void NcclLink::give_up() {
+  if (comm_ != nullptr) aborts_.start(nccl_, std::exchange(comm_, nullptr));
+}
+
+void NcclLink::finish() {
+  const auto end = Clock::now() + kLeaveLimit;
+  ncclResult_t status = nccl_.ncclCommFinalize(comm_);
+  for (Pause pause; status == ncclInProgress && Clock::now() < end; status = async_status())
+    pause.wait();
+  if (status == ncclSuccess)
+    nccl_.ncclCommDestroy(std::exchange(comm_, nullptr));
+  else
+    give_up();
+}
+
+}  // namespace lockstep

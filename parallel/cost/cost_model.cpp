@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/cost/cost_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "parallel/batch/batch_plan.h"
+#include "parallel/exchange/exchange_plan.h"
+#include "parallel/exchange/whole_gather.h"
+#include "parallel/replica/replica_parts.h"
+
+namespace lockstep {
+namespace {
+
+double rounds(int parts) { return double(std::bit_width(unsigned(parts) - 1)); }
+
+Link slowed_by(double slowness, const Link& link) {
+  return {link.latency_s * slowness, link.bytes_per_s / slowness};
+}
+
+/// Ranks as a network sees them.
+class Exchange {
+ public:
+  Exchange(const Workload& work,
+           const Network& network,
+           const CostParameters& parameters,
+           const RankShare& share)
+      : reduction_(work.reduction),
+        inside_(slowed_by(parameters.slowness_inside, network.inside)),
+        between_(slowed_by(parameters.slowness_between, network.between)),
+        q_(share.subtrees),
+        n_(share.ranks),
+        two_levels_(share.two_levels) {
+    ranks_in_host_ = std::min(share.ranks, network.ranks_per_host);
+    hosts_ = (share.ranks - 1) / ranks_in_host_ + 1;
+  }
+
+  bool gathers_whole(double bytes) const {
+    return bytes <= double(GradientExchange::kSmallBucketBytes) &&
+           bytes * q_ * n_ <= double(WholeGather::kMostBytes);
+  }
+
+  double seconds(double bytes) const {
+    if (n_ == 1) return 0;
+    const double inside = ranks_in_host_ - 1, outside = n_ - ranks_in_host_;
+    // Of one byte that every rank sends to every other.
+    const double to_each =
+        inside / inside_.bytes_per_s + ranks_in_host_ * outside / between_.bytes_per_s;
+    const double rounds_s =
+        rounds(ranks_in_host_) * inside_.latency_s + rounds(hosts_) * between_.latency_s;
+    if (gathers_whole(bytes)) return rounds_s + q_ * bytes * to_each;
+    if (reduction_ == Reduction::fast) {
+      const double slowest =
+          std::max(1 / inside_.bytes_per_s, hosts_ > 1 ? 1 / between_.bytes_per_s : 0);
+      return 2 * rounds_s + 2 * bytes * (n_ - 1) / n_ * slowest;
+    }
+    if (two_levels_) return on_two_levels(bytes);
+    return 2 * (inside * inside_.latency_s + outside * between_.latency_s) +
+           (1 + q_) * bytes / n_ * to_each;
+  }
+
+ private:
+  double on_two_levels(double bytes) const {
+    const double others = ranks_in_host_ - 1, other_hosts = hosts_ - 1;
+    return 2 * (others * inside_.latency_s + other_hosts * between_.latency_s) +
+           (1 + q_) * bytes * others / ranks_in_host_ / inside_.bytes_per_s +
+           2 * bytes * other_hosts / hosts_ / between_.bytes_per_s;
+  }
+
+  Reduction reduction_;
+  Link inside_, between_;
+  double q_, n_;
+  bool two_levels_;
+  int ranks_in_host_ = 1, hosts_ = 1;
+};
+
+}  // namespace
+
+StepCost predict(const Workload& work,
+                 const Machine& machine,
+                 const CostParameters& parameters,
+                 const RankShare& share) {
+  LOCKSTEP_ASSERT(share.ranks >= 1 && machine.network.ranks_per_host >= 1);
+  const double in_host = std::min(share.ranks, machine.network.ranks_per_host);
+  const int cores = machine.on_gpus ? 0 : machine.cores;
+  const double crowd = cores > 0 ? std::max(1.0, in_host / cores) : 1;
+  const double filled = cores > 1 ? std::min(1.0, (in_host - 1) / (cores - 1)) : 0;
+  const double slowed = crowd * (1 + (parameters.contention - 1) * filled);
+
+  StepCost cost;
+  cost.compute_s = slowed * (parameters.fixed_s + parameters.per_sample_s * share.samples);
+  const double backward_s = slowed * parameters.per_sample_s *
+                            std::min(work.micro_batch, share.samples) * work.backward_share;
+  const Exchange exchange(work, machine.network, parameters, share);
+  double hidden_end = 0, after = 0;  // from the start of the last backward; behind its end
+  for (const BucketWork& bucket : work.buckets) {
+    const double seconds = exchange.seconds(bucket.bytes) * crowd;
+    cost.communication_s += seconds;
+    if (work.overlap == Overlap::off || exchange.gathers_whole(bucket.bytes))
+      after += seconds;
+    else
+      hidden_end = std::max(hidden_end, bucket.ready * backward_s) + seconds;
+  }
+  const double at_best =
+      std::min(cost.communication_s, after + std::max(0.0, hidden_end - backward_s));
+  cost.exposed_s = at_best + (1 - parameters.overlap) * (cost.communication_s - at_best);
+  if (share.ranks > 1) cost.exposed_s += parameters.imbalance * cost.compute_s / crowd;
+  return cost;
+}
+
+LinksUsed links_used(const Network& network, std::span<const MeasuredStep> steps) {
+  LinksUsed used;
+  for (const MeasuredStep& step : steps) {
+    used.inside |= step.share.ranks > 1 && network.ranks_per_host > 1;
+    used.between |= step.share.ranks > network.ranks_per_host;
+  }
+  return used;
+}
+
+RankShare share_of(const TrainOptions& options, int ranks, int ranks_per_host) {
+  const BatchPlan batch = plan_batch(options, ranks);
+  const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
+  const ExchangeSize size =
+      exchange_size(schedule.shards, schedule.shards_of_rank, 0, options.reduction);
+  const std::int64_t most = std::min(batch.global_batch, schedule.most_rounds * batch.micro_batch);
+  const bool two_levels =
+      has_host_levels(schedule.shards, schedule.shards_of_rank, ranks_per_host, options.reduction);
+  return {ranks, double(most), double(size.nodes) / ranks, two_levels};
+}
+
+}  // namespace lockstep

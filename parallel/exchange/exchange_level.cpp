@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/exchange/exchange_level.h"
+
+namespace lockstep {
+
+ExchangeLevel::ExchangeLevel(Backend& backend,
+                             Communicator& communicator,
+                             LevelMembers members,
+                             float* gradients,
+                             int bucket_count)
+    : backend_(backend),
+      gradients_(gradients),
+      ranks_(communicator.size()),
+      members_per_host_(members == LevelMembers::across_hosts ? 1 : communicator.ranks_per_node()),
+      exchange_comm_(&communicator),
+      gather_comm_(&communicator) {
+  const bool in_order = communicator.in_stream_order();
+  if (ranks_ > 1 && (members != LevelMembers::all || !in_order)) {
+    const int rank = communicator.rank(), per_host = communicator.ranks_per_node();
+    const int color = members == LevelMembers::all    ? 0
+                      : members == LevelMembers::host ? rank / per_host
+                                                      : rank % per_host;
+    for (auto& own : own_comms_)
+      if (!own_comms_[0] || !in_order) own = communicator.split(color, rank);
+    exchange_comm_ = own_comms_[0].get();
+    gather_comm_ = own_comms_[in_order ? 0 : 1].get();
+  }
+  member_ = exchange_comm_->rank();
+  members_ = exchange_comm_->size();
+  to_.resize(std::size_t(members_));
+  from_.resize(std::size_t(members_));
+  if (members_ == 1) return;
+  // How many buckets are under way at once depends on the moment, and each may still hold the
+  // request of the step before while it starts its next.
+  exchange_comm_->reserve_requests(2 * bucket_count);
+  gather_comm_->reserve_requests(2 * bucket_count);
+}
+
+void ExchangeLevel::begin(const LevelPlan& plan, std::span<float* const> own) {
+  plan_ = &plan;
+  own_.assign(own.begin(), own.end());
+  operands_.resize(std::size_t(plan.nodes()));
+  terms_.resize(operands_.size());
+}
+
+CommBlock ExchangeLevel::piece(std::int64_t elems, int member) const {
+  return chunks_of(elems, plan_->first_chunk + member * plan_->chunks, plan_->chunks, ranks_);
+}
+
+void ExchangeLevel::count(int member, std::int64_t elems) {
+  const std::uint64_t bytes = std::uint64_t(elems) * sizeof(float);
+  sent_.all += bytes;
+  if (member / members_per_host_ != member_ / members_per_host_) sent_.network += bytes;
+}
+
+void ExchangeLevel::start_all_to_all(Bucket bucket,
+                                     float* receive,
+                                     std::vector<CommRequestPtr>& requests) {
+  const std::int64_t stride = chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
+  const std::int64_t own_piece = piece(bucket.elems, member_).elems;
+  for (int layer = 0; layer < plan_->layers; ++layer) {
+    const bool sends = layer < int(own_.size());
+    for (int m = 0, received = 0; m < members_; ++m) {
+      CommBlock &to = to_[std::size_t(m)], &from = from_[std::size_t(m)];
+      to = from = {};
+      if (m == member_) continue;  // What it has itself it adds where it is.
+      if (sends) to = piece(bucket.elems, m);
+      if (layer < plan_->nodes_of(m)) from = {(received + layer) * stride, own_piece};
+      received += plan_->nodes_of(m);
+      count(m, to.elems);
+    }
+    const float* send = sends ? own_[std::size_t(layer)] : gradients_;
+    requests.push_back(exchange_comm_->start_all_to_all(send + bucket.offset, to_, receive, from_));
+  }
+}
+
+void ExchangeLevel::sum(Bucket bucket, float* receive) {
+  const std::int64_t stride = chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
+  const CommBlock own_piece = piece(bucket.elems, member_);
+  const std::int64_t begin = bucket.offset + own_piece.offset;
+  std::size_t operand = 0;
+  for (int m = 0; m < members_; ++m)
+    for (int node = 0; node < plan_->nodes_of(m); ++node, ++operand) {
+      if (m == member_) {
+        operands_[operand] = own_[std::size_t(node)] + begin;
+      } else {
+        operands_[operand] = receive;
+        receive += stride;
+      }
+    }
+  to_terms(plan_->finish, operands_, terms_);
+  backend_.sum_tree(terms_, gradients_ + begin, own_piece.elems);
+}
+
+CommRequestPtr ExchangeLevel::start_all_gather(Bucket bucket) {
+  for (int m = 0; m < members_; ++m) from_[std::size_t(m)] = piece(bucket.elems, m);
+  for (int m = 0; m < members_; ++m)
+    if (m != member_) count(m, from_[std::size_t(member_)].elems);
+  return gather_comm_->start_all_gather(gradients_ + bucket.offset, from_);
+}
+
+CommRequestPtr ExchangeLevel::start_all_reduce(Bucket bucket) {
+  sent_.all += std::uint64_t(bucket.elems) * sizeof(float) * 2 * std::uint64_t(ranks_ - 1) /
+               std::uint64_t(ranks_);
+  return exchange_comm_->start_all_reduce(gradients_ + bucket.offset, bucket.elems);
+}
+
+}  // namespace lockstep

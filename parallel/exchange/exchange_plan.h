@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/exec/backend.h"
+#include "core/exec/communicator.h"
+#include "parallel/batch/schedule.h"
+#include "parallel/exchange/gradient_exchange.h"
+#include "parallel/exchange/level_plan.h"
+#include "parallel/exchange/tree_sum.h"
+
+namespace lockstep {
+
+/// What an exchange's memory follows from.
+struct ExchangeSize {
+  int nodes = 0;      ///< that all ranks are left with
+  int own_nodes = 0;  ///< of those, this rank's
+  int depth = 0;      ///< LocalTree::depth of this rank
+};
+
+/// How the ranks of one schedule share the work of the reduction tree. Equal on every rank but for
+/// `local` and `size`, and what is in `by_host`. Made once for each kind of batch (whole, tail) and
+/// kept.
+struct ExchangePlan {
+  int shards = 0;
+  std::vector<ShardRange> owners;  ///< with `shards`: what the plan was made for
+  LocalTree local;                 ///< of this rank
+  ExchangeSize size;
+  LevelPlan all;                   ///< over all ranks: the nodes that they are left with
+  bool equal_counts = false;       ///< every rank has as many
+  std::vector<LevelPlan> by_host;  ///< see make_host_levels()
+};
+
+/// With Reduction::fast each rank adds up all that it has, whatever the tree says.
+ExchangePlan make_exchange_plan(int shards,
+                                std::span<const ShardRange> owners,
+                                int rank,
+                                int ranks_per_host,
+                                Reduction reduction);
+
+/// The size of that plan, in less time: memory is reserved for many plans, one of which is made.
+ExchangeSize exchange_size(int shards,
+                           std::span<const ShardRange> owners,
+                           int rank,
+                           Reduction reduction);
+
+/// Whether that plan's `by_host` has levels, in less time. False with Reduction::fast.
+bool has_host_levels(int shards,
+                     std::span<const ShardRange> owners,
+                     int ranks_per_host,
+                     Reduction reduction);
+
+/// The leaves of `finish` as Backend::sum_tree() takes them. operands: [nodes], terms: [nodes].
+void to_terms(const FinishTree& finish,
+              std::span<float* const> operands,
+              std::span<TreeTerm> terms);
+
+/// `count` chunks of a bucket from number `first` on, of one for each rank: equal sizes in units of
+/// 64 bytes, the last ones shorter.
+CommBlock chunks_of(std::int64_t elems, int first, int count, int ranks);
+
+}  // namespace lockstep

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/exchange/gradient_exchange.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/step/fault_player.h"
+#include "parallel/exchange/chunk_exchange.h"
+#include "parallel/exchange/exchange_plan.h"
+#include "parallel/exchange/pending_sums.h"
+#include "parallel/exchange/whole_gather.h"
+
+namespace lockstep {
+namespace {
+
+// Plans kept: whole and last batches of a few data sets.
+constexpr std::size_t kMostPlans = 8;
+
+Bucket extent_of(const std::vector<Bucket>& buckets) {
+  LOCKSTEP_ASSERT(!buckets.empty());
+  std::int64_t end = buckets.front().offset;
+  for (const Bucket& bucket : buckets) {
+    LOCKSTEP_ASSERT(bucket.offset >= end && bucket.elems >= 0);
+    end = bucket.offset + bucket.elems;
+  }
+  return {buckets.front().offset, end - buckets.front().offset};
+}
+
+bool same(const ShardRange& a, const ShardRange& b) {
+  return a.first == b.first && a.last == b.last;
+}
+
+}  // namespace
+
+class GradientExchange::State {
+ public:
+  State(Backend& backend,
+        Communicator& communicator,
+        Reduction reduction,
+        std::vector<Bucket> buckets,
+        float* gradients,
+        int max_shards)
+      : backend_(backend),
+        reduction_(reduction),
+        rank_(communicator.rank()),
+        ranks_(communicator.size()),
+        ranks_per_host_(communicator.ranks_per_node()),
+        buckets_(std::move(buckets)),
+        chunk_index_(buckets_.size()),
+        stage_(buckets_.size(), Stage::finished),
+        sums_(backend, gradients, extent_of(buckets_)),
+        gather_(backend, communicator, sums_, gradients),
+        chunks_(backend, communicator, reduction, sums_, gradients, int(buckets_.size())) {
+    reserve_for_schedules(max_shards);
+    plans_.reserve(kMostPlans);
+    if (ranks_ == 1 || !communicator.in_stream_order()) return;
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      in_stream_.push_back({backend.make_event(), backend.make_event()});
+  }
+
+  void set_position(Position* position) { position_ = position; }
+
+  void begin_step(const Schedule& schedule) {
+    for (Stage stage : stage_) LOCKSTEP_ASSERT(stage == Stage::finished);
+    halved_ = -1;
+    LOCKSTEP_ASSERT(int(schedule.shards_of_rank.size()) == ranks_);
+    plan_ = &plan_for(schedule);
+    sums_.begin(plan_->local);
+    std::ranges::fill(stage_, Stage::open);
+    if (ranks_ == 1) return;
+    gather_.begin(*plan_);
+    chunks_.begin(*plan_, largest_chunked(plan_->size));
+  }
+
+  void finish_shard() { sums_.push(); }
+
+  bool in_stream_order() const { return ranks_ == 1 || !in_stream_.empty(); }
+  ShardPlace place() const { return sums_.place(); }
+  void shard_was_replayed() { sums_.was_replayed(); }
+  void buckets_were_replayed(const SentBytes& bytes) {
+    std::ranges::fill(stage_, Stage::finished);
+    bytes_replayed_ += bytes;
+  }
+  void undo_capture(const ShardPlace& place, const SentBytes& sent_before) {
+    sums_.undo_capture(place);
+    std::ranges::fill(stage_, Stage::open);
+    bytes_replayed_ += sent_before - sent();
+    if (ranks_ == 1) return;
+    chunks_.drop_started();
+    chunks_.begin(*plan_, largest_chunked(plan_->size));
+  }
+
+  void start_bucket(int index) {
+    LOCKSTEP_ASSERT(stage_.at(std::size_t(index)) == Stage::open);
+    const Bucket bucket = buckets_[std::size_t(index)];
+    if (in_stream_.empty() && !plan_->local.merges.empty()) sums_.push_last(bucket);
+    stage_[std::size_t(index)] = Stage::started;
+    if (ranks_ == 1 || bucket.elems == 0) return;
+    if (take_fault(FaultKind::skip_bucket) != nullptr) {
+      stage_[std::size_t(index)] = Stage::skipped;
+      return;
+    }
+    if (take_fault(FaultKind::halve_count) != nullptr) halved_ = index;
+    if (!in_stream_.empty()) return start_in_stream(index);
+    if (gather_.takes(plan_->size, bucket.elems)) return;
+    stage_[std::size_t(index)] = Stage::in_chunks;
+    chunk_index_[std::size_t(index)] = chunks_.started();
+    chunks_.start(exchanged_part(index));
+  }
+
+  bool in_flight() const { return !chunks_.idle(); }
+  void progress() {
+    if (!chunks_.idle()) chunks_.progress();
+  }
+
+  void finish_bucket(int index) {
+    Stage& stage = stage_.at(std::size_t(index));
+    LOCKSTEP_ASSERT(stage != Stage::open && stage != Stage::finished);
+    const Bucket bucket = exchanged_part(index);
+    if (stage == Stage::in_stream) {
+      backend_.wait_for(*in_stream_[std::size_t(index)].summed);
+    } else if (ranks_ > 1 && bucket.elems > 0) {
+      std::optional<CollectiveScope> scope;
+      if (position_ != nullptr)
+        scope.emplace(*position_,
+                      CollectiveNote{.name = "exchange",
+                                     .bytes = bucket.elems * std::int64_t(sizeof(float)),
+                                     .bucket = index});
+      const auto begin = std::chrono::steady_clock::now();
+      if (stage == Stage::started) gather_.finish(bucket);
+      while (stage == Stage::in_chunks && !chunks_.complete(chunk_index_[std::size_t(index)]))
+        chunks_.progress();
+      exposed_ += std::chrono::steady_clock::now() - begin;
+    }
+    stage = Stage::finished;
+  }
+
+  int bucket_count() const { return int(buckets_.size()); }
+  std::size_t pending_sum_bytes() const { return sums_.bytes(); }
+  std::size_t communication_bytes() const { return gather_.bytes() + chunks_.bytes(); }
+  SentBytes sent() const {
+    SentBytes sum = bytes_replayed_;
+    sum += gather_.sent();
+    return sum += chunks_.sent();
+  }
+  double exposed_seconds() const { return std::chrono::duration<double>(exposed_).count(); }
+
+ private:
+  enum class Stage : std::uint8_t { open, started, in_chunks, in_stream, skipped, finished };
+
+  /// Of one bucket, where collectives stand in stream order.
+  struct InStream {
+    std::unique_ptr<DeviceEvent> computed, summed;
+  };
+
+  /// Everything that the bucket needs, behind what has been asked of the compute stream.
+  void start_in_stream(int index) {
+    const InStream& events = in_stream_[std::size_t(index)];
+    backend_.record(*events.computed);
+    const StreamScope scope(backend_, DeviceStream::communication);
+    backend_.wait_for(*events.computed);
+    const Bucket bucket = exchanged_part(index);
+    if (!plan_->local.merges.empty()) sums_.push_last(bucket);
+    if (gather_.takes(plan_->size, buckets_[std::size_t(index)].elems)) {
+      gather_.finish(bucket);
+    } else {
+      chunks_.start(bucket);
+      LOCKSTEP_ASSERT(chunks_.idle());
+    }
+    backend_.record(*events.summed);
+    stage_[std::size_t(index)] = Stage::in_stream;
+  }
+
+  /// The bucket, or what a planned fault leaves of it.
+  Bucket exchanged_part(int index) const {
+    Bucket bucket = buckets_[std::size_t(index)];
+    if (index == halved_) bucket.elems /= 2;
+    return bucket;
+  }
+
+  const ExchangePlan& plan_for(const Schedule& schedule) {
+    for (const auto& plan : plans_)
+      if (plan->shards == schedule.shards &&
+          std::ranges::equal(plan->owners, schedule.shards_of_rank, same))
+        return *plan;
+    if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
+    plans_.push_back(std::make_unique<ExchangePlan>(make_exchange_plan(
+        schedule.shards, schedule.shards_of_rank, rank_, ranks_per_host_, reduction_)));
+    reserve(plans_.back()->size, 1);  // Does nothing for plans that the constructor looked at.
+    return *plans_.back();
+  }
+
+  std::int64_t largest_chunked(const ExchangeSize& size) const {
+    std::int64_t largest = 0;
+    for (const Bucket& bucket : buckets_)
+      if (!gather_.takes(size, bucket.elems)) largest = std::max(largest, bucket.elems);
+    return largest;
+  }
+
+  void reserve(const ExchangeSize& size, int buckets_in_flight) {
+    sums_.reserve(size.depth);
+    if (ranks_ == 1) return;
+    for (const Bucket& bucket : buckets_)
+      if (gather_.takes(size, bucket.elems)) gather_.reserve(size, bucket.elems);
+    chunks_.reserve(buckets_in_flight * chunks_.slot_elems(size, largest_chunked(size)));
+  }
+
+  // Whole batches have max_shards shards, last batches fewer. (Absent shards need no more than
+  // present ones.) Only whole batches get memory for several buckets in flight.
+  void reserve_for_schedules(int max_shards) {
+    LOCKSTEP_ASSERT(max_shards >= 1);
+    const int lowest = max_shards <= kMostShardsReserved ? 1 : max_shards;
+    for (int cluster = 1; cluster <= ranks_; ++cluster) {
+      if (ranks_ % cluster != 0) continue;
+      for (int shards = lowest; shards <= max_shards; ++shards) {
+        if (shards % cluster != 0) continue;
+        const ExchangeSize size =
+            exchange_size(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
+        const bool whole = cluster == 1 && shards == max_shards;
+        reserve(size, whole ? std::min(backend_.traits().buckets_in_flight, bucket_count()) : 1);
+      }
+    }
+  }
+
+  Backend& backend_;
+  Position* position_ = nullptr;
+  Reduction reduction_;
+  int rank_, ranks_, ranks_per_host_;
+  std::vector<Bucket> buckets_;
+  std::vector<int> chunk_index_;     // [buckets], the number that ChunkExchange gave
+  std::vector<Stage> stage_;         // [buckets]
+  std::vector<InStream> in_stream_;  // [buckets]; empty: the host moves buckets along
+  int halved_ = -1;                  // by a planned fault
+  std::vector<std::unique_ptr<ExchangePlan>> plans_;
+  const ExchangePlan* plan_ = nullptr;
+  PendingSums sums_;
+  WholeGather gather_;
+  ChunkExchange chunks_;
+  std::chrono::steady_clock::duration exposed_{};
+  SentBytes bytes_replayed_;  // by graphs
+};
+
+GradientExchange::GradientExchange(Backend& backend,
+                                   Communicator& communicator,
+                                   Reduction reduction,
+                                   std::vector<Bucket> buckets,
+                                   float* gradients,
+                                   int max_shards)
+    : state_(std::make_unique<State>(
+          backend, communicator, reduction, std::move(buckets), gradients, max_shards)) {}
+
+GradientExchange::~GradientExchange() = default;
+
+void GradientExchange::set_position(Position* position) { state_->set_position(position); }
+void GradientExchange::begin_step(const Schedule& schedule) { state_->begin_step(schedule); }
+void GradientExchange::finish_shard() { state_->finish_shard(); }
+void GradientExchange::start_bucket(int bucket) { state_->start_bucket(bucket); }
+void GradientExchange::progress() { state_->progress(); }
+bool GradientExchange::in_flight() const { return state_->in_flight(); }
+void GradientExchange::finish_bucket(int bucket) { state_->finish_bucket(bucket); }
+bool GradientExchange::in_stream_order() const { return state_->in_stream_order(); }
+GradientExchange::ShardPlace GradientExchange::place() const { return state_->place(); }
+void GradientExchange::shard_was_replayed() { state_->shard_was_replayed(); }
+void GradientExchange::buckets_were_replayed(const SentBytes& bytes) {
+  state_->buckets_were_replayed(bytes);
+}
+void GradientExchange::undo_capture(const ShardPlace& place, const SentBytes& sent) {
+  state_->undo_capture(place, sent);
+}
+int GradientExchange::bucket_count() const { return state_->bucket_count(); }
+std::size_t GradientExchange::pending_sum_bytes() const { return state_->pending_sum_bytes(); }
+std::size_t GradientExchange::communication_bytes() const { return state_->communication_bytes(); }
+SentBytes GradientExchange::sent() const { return state_->sent(); }
+double GradientExchange::exposed_seconds() const { return state_->exposed_seconds(); }
+
+}  // namespace lockstep

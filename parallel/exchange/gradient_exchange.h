@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/exec/backend.h"
+#include "core/exec/communicator.h"
+#include "core/exec/position.h"
+#include "core/plan/flat_space.h"
+#include "parallel/batch/reduction.h"
+#include "parallel/batch/schedule.h"
+
+namespace lockstep {
+
+/// What a rank has sent to others. `network`: to those on other hosts, as far as
+/// Communicator::ranks_per_node() and the library, where that sums, let one know.
+struct SentBytes {
+  std::uint64_t all = 0, network = 0;
+  SentBytes& operator+=(const SentBytes& other) {
+    all += other.all;
+    network += other.network;
+    return *this;
+  }
+  SentBytes operator-(const SentBytes& other) const {
+    return {all - other.all, network - other.network};
+  }
+};
+
+/// Sums the flat gradient space over the shards of all ranks.
+///
+/// Note [Reduction tree]. T(lo, hi) over shards lo..hi-1 is the shard itself where hi - lo = 1,
+/// otherwise T(lo, mid) + T(mid, hi) with mid = lo + the largest power of two below hi - lo. Every
+/// element is summed in that order, whoever computed the shards, so that the bits depend on the
+/// number of shards alone. (Addition of two numbers commutes, so sides do not matter.)
+///
+/// A rank's shards are finished in order. Their sums climb the tree as far as they can: one pending
+/// array for each open level, the newest sum in `gradients` itself. What remains after the last
+/// shard is a few aligned subtrees (one, in `gradients`, where the rank owns an aligned block).
+/// Across ranks, per bucket: all-to-all the chunks of those subtrees, finish the tree on the own
+/// chunk, all-gather the chunks. A small bucket (at most kSmallBucketBytes) is instead gathered
+/// whole and every rank finishes the tree itself: one collective instead of two, the same bits.
+/// Where the shards of every host are one subtree, chunks are summed on the host first, then across
+/// hosts: see Note [Two levels] in level_plan.h.
+///
+/// Per step:
+///   begin_step(schedule)
+///   for each own shard but the last: compute into `gradients`; finish_shard()
+///   last shard, during its last backward: start_bucket(b) as soon as bucket b is complete,
+///     progress() now and then
+///   (a rank without shards calls start_bucket for every bucket at once)
+///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank;
+///     where collectives stand in stream order, the device waits for it instead of the host
+class GradientExchange {
+ public:
+  static constexpr std::int64_t kSmallBucketBytes = 64 * 1024;
+  /// Up to so many shards buffers are large enough for every last batch from the start; with more
+  /// they may grow, and move, when one comes.
+  static constexpr int kMostShardsReserved = 256;
+
+  /// `buckets` cover `gradients` in order. Reserves every buffer it will need for up to
+  /// `max_shards` shards. Throws OutOfMemory.
+  GradientExchange(Backend& backend,
+                   Communicator& communicator,
+                   Reduction reduction,
+                   std::vector<Bucket> buckets,
+                   float* gradients,
+                   int max_shards);
+  ~GradientExchange();
+
+  /// From now on `position` says which bucket finish_bucket() waits for.
+  void set_position(Position* position);
+
+  void begin_step(const Schedule& schedule);
+  /// Adds the shard that `gradients` holds to the pending sums; `gradients` is free again.
+  void finish_shard();
+  void start_bucket(int bucket);
+
+  /// Whether the device alone does all of it, in stream order, so that it can be captured: one
+  /// rank, or a communicator of that kind.
+  bool in_stream_order() const;
+  /// How far the step's shards are: equal places, of equal schedules, go on alike.
+  struct ShardPlace {
+    int finished = 0;
+    int pending = 0;  ///< sums of them
+    int merges = 0;   ///< of those with the next shard
+  };
+  ShardPlace place() const;
+  /// A graph has done what finish_shard() does, or all that is left of the step, in which
+  /// this rank sends `bytes`.
+  void shard_was_replayed();
+  void buckets_were_replayed(const SentBytes& bytes);
+  /// What was asked for since `place` was not done, and what was sent() then is all that has been.
+  /// No bucket had been started, but where in_stream_order().
+  void undo_capture(const ShardPlace& place, const SentBytes& sent);
+
+  /// Moves started exchanges along; cheap, never blocks.
+  void progress();
+  /// Whether progress() has anything to do.
+  bool in_flight() const;
+  void finish_bucket(int bucket);
+
+  int bucket_count() const;
+  std::size_t pending_sum_bytes() const;
+  std::size_t communication_bytes() const;
+  /// Since construction.
+  SentBytes sent() const;
+  std::uint64_t bytes_sent() const { return sent().all; }
+  std::uint64_t network_bytes_sent() const { return sent().network; }
+  /// Seconds blocked in finish_bucket since construction: the exposed communication, but where
+  /// collectives stand in stream order.
+  double exposed_seconds() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/exchange/tree_sum.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// Smallest level whose node 0 holds `leaves` leaves.
+int level_above(std::int64_t leaves) {
+  return std::bit_width(std::uint64_t(std::max<std::int64_t>(leaves, 1)) - 1);
+}
+
+/// The smallest node that holds all of `own`: further up, one side has none of them.
+TreeNode top_of(ShardRange own) {
+  const int level = std::bit_width(unsigned(own.first) ^ unsigned(own.last - 1));
+  return {level, own.first >> level};
+}
+
+std::int64_t end_of(TreeNode node) { return TreeNode{node.level, node.index + 1}.first_leaf(); }
+
+struct LocalWalk {
+  const PresentLeaves& present;
+  ShardRange own;
+  LocalTree result;
+
+  int owned(TreeNode node) const {
+    return present.count(std::max<std::int64_t>(own.first, node.first_leaf()),
+                         std::min<std::int64_t>(own.last, end_of(node)));
+  }
+  bool is_whole(TreeNode node, int here) const {
+    return here == present.count(node.first_leaf(), end_of(node));
+  }
+
+  int count(TreeNode node) const {
+    const int here = owned(node);
+    if (here == 0) return 0;
+    if (is_whole(node, here)) return 1;
+    return count({node.level - 1, 2 * node.index}) + count({node.level - 1, 2 * node.index + 1});
+  }
+
+  void visit(TreeNode node) {
+    const int here = owned(node);
+    if (here == 0) return;
+    if (node.level == 0) {
+      result.merges.push_back(0);
+      result.nodes.push_back(node);
+      result.depth = std::max(result.depth, int(result.nodes.size()));
+      return;
+    }
+    const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
+    visit(left);
+    visit(right);
+    if (!is_whole(node, here) || owned(left) == 0 || owned(right) == 0) return;
+    ++result.merges.back();
+    result.nodes.pop_back();
+    result.nodes.back() = node;
+  }
+};
+
+struct FinishWalk {
+  std::span<const TreeNode> operands;
+  std::vector<FinishTree::Leaf> leaves;
+
+  // `order`: operand numbers below `node` from left to right.
+  void visit(TreeNode node, std::span<const int> order) {
+    if (order.size() == 1) {
+      leaves.push_back({order.front(), 0});
+      return;
+    }
+    LOCKSTEP_ASSERT(node.level > 0);  // Else two operands share a leaf.
+    const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
+    const auto middle = std::ranges::partition_point(
+        order, [&](int i) { return operands[std::size_t(i)].first_leaf() < right.first_leaf(); });
+    const auto on_left = std::size_t(middle - order.begin());
+    if (on_left > 0) visit(left, order.first(on_left));
+    if (on_left < order.size()) visit(right, order.subspan(on_left));
+    if (on_left > 0 && on_left < order.size()) ++leaves.back().merges;
+  }
+};
+
+}  // namespace
+
+PresentLeaves::PresentLeaves(std::span<const ShardRange> ranges, int shards)
+    : before_(std::size_t(shards) + 1) {
+  for (const ShardRange& range : ranges)
+    for (int shard = range.first; shard < range.last; ++shard) {
+      LOCKSTEP_ASSERT(shard >= 0 && shard < shards && before_[std::size_t(shard) + 1] == 0);
+      before_[std::size_t(shard) + 1] = 1;
+    }
+  std::partial_sum(before_.begin(), before_.end(), before_.begin());
+}
+
+int PresentLeaves::count(std::int64_t first, std::int64_t last) const {
+  const std::int64_t end = std::min<std::int64_t>(last, shards());
+  return first < end ? before_[std::size_t(end)] - before_[std::size_t(first)] : 0;
+}
+
+LocalTree local_tree(const PresentLeaves& present, ShardRange own) {
+  LocalWalk walk{present, own, {}};
+  if (own.empty()) return {};
+  walk.visit(top_of(own));
+  return std::move(walk.result);
+}
+
+int local_nodes(const PresentLeaves& present, ShardRange own) {
+  return own.empty() ? 0 : LocalWalk{present, own, {}}.count(top_of(own));
+}
+
+std::optional<TreeNode> exact_node(const PresentLeaves& present, std::span<const ShardRange> own) {
+  ShardRange hull;
+  int count = 0;
+  for (const ShardRange& range : own) {
+    if (range.empty()) continue;
+    hull.first = count == 0 ? range.first : std::min(hull.first, range.first);
+    hull.last = std::max(hull.last, range.last);
+    count += range.last - range.first;
+  }
+  if (count == 0) return std::nullopt;
+  const TreeNode top = top_of(hull);
+  if (present.count(top.first_leaf(), end_of(top)) != count) return std::nullopt;
+  return top;
+}
+
+FinishTree finish_tree(std::span<const TreeNode> operands) {
+  LOCKSTEP_ASSERT(!operands.empty());
+  std::vector<int> order(operands.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto first_leaf = [&](int i) { return operands[std::size_t(i)].first_leaf(); };
+  if (!std::ranges::is_sorted(order, {}, first_leaf)) std::ranges::sort(order, {}, first_leaf);
+  FinishWalk walk{operands, {}};
+  const std::int64_t last_leaf = operands[std::size_t(order.back())].first_leaf();
+  walk.visit({level_above(last_leaf + 1), 0}, order);
+  return {std::move(walk.leaves)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "parallel/batch/schedule.h"
+
+namespace lockstep {
+
+/// Pure description of the sums of Note [Reduction tree] in gradient_exchange.h: who adds what to
+/// what. No memory, no messages.
+///
+/// The tree over V shards is the complete binary tree over the next power of two, whose missing
+/// leaves are *absent*: a node with one absent side is its other side, a node with two is absent.
+/// Absent shards (see Schedule::shards_of_rank) follow the same rule.
+
+/// The sum over shards index << level up to (index + 1) << level.
+struct TreeNode {
+  int level = 0;
+  std::int64_t index = 0;
+  std::int64_t first_leaf() const { return index << level; }
+  bool operator==(const TreeNode&) const = default;
+};
+
+/// Which shards have micro-batches.
+class PresentLeaves {
+ public:
+  explicit PresentLeaves(std::span<const ShardRange> ranges, int shards);
+  int shards() const { return int(before_.size()) - 1; }
+  /// Present leaves in [first, last), cut to the shards there are.
+  int count(std::int64_t first, std::int64_t last) const;
+
+ private:
+  std::vector<int> before_;  // [shards + 1]
+};
+
+/// What one rank does with its shards before it needs others. Sums stand on a stack; each finished
+/// shard is pushed, then the top is merges[i] times replaced by the sum of the top two.
+struct LocalTree {
+  std::vector<int> merges;      ///< one for each own shard, in order
+  std::vector<TreeNode> nodes;  ///< what the stack holds at the end, from the bottom
+  int depth = 0;                ///< most sums on the stack at once
+};
+
+/// `own` is a range of present shards. Every node of the result is as large as it can be.
+LocalTree local_tree(const PresentLeaves& present, ShardRange own);
+
+/// How many nodes local_tree() leaves, without making them.
+int local_nodes(const PresentLeaves& present, ShardRange own);
+
+/// The smallest node that holds all of `own`, ranges of present shards, where it holds no other
+/// present shard: their sums, finished, are its sum. Nothing where all are empty.
+std::optional<TreeNode> exact_node(const PresentLeaves& present, std::span<const ShardRange> own);
+
+/// The rest of the tree over the nodes that all ranks are left with: operands from left to right,
+/// and how often sums are merged behind each, as Backend::sum_tree() has it.
+struct FinishTree {
+  struct Leaf {
+    int operand = 0;
+    int merges = 0;
+  };
+  std::vector<Leaf> leaves;
+};
+
+/// `operands`: disjoint nodes in any order that hold every present shard. Not empty.
+FinishTree finish_tree(std::span<const TreeNode> operands);
+
+}  // namespace lockstep

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/memory/memory_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/data/sampler.h"
+#include "core/exec/dry_backend.h"
+#include "core/host/process_memory.h"
+#include "core/step/dry_communicator.h"
+#include "parallel/batch/schedule.h"
+#include "parallel/replica/memory_fit.h"
+#include "parallel/replica/replica.h"
+#include "parallel/training/checkpointing.h"
+#include "parallel/training/training_run.h"
+
+namespace lockstep {
+namespace {
+
+double flops_of(const Program& program) {
+  const Graph& graph = program.graph();
+  double flops = 0;
+  for (const Node& node : graph.nodes()) flops += flops_of(graph, node);
+  return flops;
+}
+
+double flops_per_step(const CompiledPrograms& programs, const BatchPlan& batch) {
+  const std::int64_t whole = batch.global_batch / batch.micro_batch;
+  const std::int64_t rest = batch.global_batch % batch.micro_batch;
+  double flops = 0;
+  for (const CompiledProgram& sized : programs.training()) {
+    if (sized.samples == batch.micro_batch) flops += double(whole) * flops_of(*sized.program);
+    if (rest > 0 && sized.samples == rest) flops += flops_of(*sized.program);
+  }
+  return flops;
+}
+
+/// Goes through the exchange of one step.
+std::uint64_t exchange_bytes(GradientExchange& exchange, const BatchPlan& batch, int rank) {
+  const Schedule schedule = training_schedule(batch, batch.global_batch, rank);
+  exchange.begin_step(schedule);
+  for (std::size_t s = 0; s + 1 < schedule.work.size(); ++s) exchange.finish_shard();
+  for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
+  for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
+  return exchange.bytes_sent();
+}
+
+/// Of micro-batches, and of the order of samples.
+std::size_t loader_bytes(const PlanRequest& request, const BatchPlan& batch) {
+  const auto bytes = [&](const data::Dataset& data, data::LoaderOptions options) {
+    if (!request.on_host) options.held = Replica::kHeldMicroBatches;
+    return data::Loader::memory_bytes(data, options);
+  };
+  std::size_t sum = bytes(*request.data.train, training_loader(request.options, batch)) +
+                    data::Sampler::memory_bytes(request.data.train->size());
+  if (request.data.validation && request.options.eval_every != 0)
+    sum += bytes(*request.data.validation, evaluation_loader(request.options, batch));
+  return sum;
+}
+
+void count_parameters(const Graph& graph, MemoryPlan& plan) {
+  for (const Parameter& parameter : graph.parameters()) {
+    if (parameter.kind != ParameterKind::trained) continue;
+    plan.parameters += parameter.shape.elems();
+    if (parameter.frozen) plan.frozen += parameter.shape.elems();
+  }
+}
+
+/// What this process holds now, of which nothing is planned.
+std::optional<std::uint64_t> context_bytes(const Backend& device, bool on_host) {
+  if (on_host) return resident_memory().total();
+  const DeviceMemory memory = device.memory();
+  if (!memory.free || !memory.free_at_start || *memory.free > *memory.free_at_start)
+    return std::nullopt;  // or others have gone meanwhile
+  return *memory.free_at_start - *memory.free;
+}
+
+std::vector<StepMemory> step_memory(const Program& program) {
+  const std::vector<Node>& nodes = program.graph().nodes();
+  const std::vector<std::size_t> live = live_bytes(program.plan().buffers);
+  std::vector<StepMemory> steps;
+  for (std::size_t n = 0; n < nodes.size(); ++n)
+    steps.push_back({fmt::format("{} {}", nodes[n].path, name_of(nodes[n].op->kind())),
+                     n < live.size() ? live[n] : 0});
+  return steps;
+}
+
+/// As `request`, for another micro-batch and without a limit.
+TrainOptions with_micro_batch(const PlanRequest& request, std::int64_t micro_batch) {
+  TrainOptions options = request.options;
+  options.micro_batch = micro_batch;
+  options.accumulation = 0;
+  options.memory_limit = 0;
+  return options;
+}
+
+std::optional<BatchPlan> batch_with(const PlanRequest& request, std::int64_t micro_batch) {
+  try {
+    return plan_batch(with_micro_batch(request, micro_batch), request.ranks);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+/// Products of sizes stay far from overflow.
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 24;
+constexpr std::int64_t kMostSamplesInTable = 4096;
+constexpr std::int64_t kLookedAtBeforeNone = 8;
+
+/// With which every rank has a micro-batch: ceil(global / micro) >= ranks.
+std::int64_t most_samples(const PlanRequest& request) {
+  const std::int64_t global = request.options.global_batch;
+  const std::int64_t most = request.ranks == 1 ? global : (global - 1) / (request.ranks - 1);
+  return std::clamp<std::int64_t>(most, 1, kMostSamples);
+}
+
+/// Of short last micro-batches.
+std::vector<std::int64_t> sizes_beside(const data::DataSplit& data, const BatchPlan& batch) {
+  return tail_sizes(batch, data.train->size(), data.validation ? data.validation->size() : 0);
+}
+
+MicroBatchMemory memory_with(const PlanRequest& request,
+                             const BatchPlan& batch,
+                             Recompute recompute) {
+  TrainOptions options = with_micro_batch(request, batch.micro_batch);
+  options.recompute = recompute;
+  const MicroBatchSizes& whole = request.sizes->of(options, batch, batch.micro_batch);
+  const std::size_t choice = recompute == Recompute::none ? 0 : index_of_all(whole.choices());
+  std::vector<ProgramSize> programs;
+  std::size_t arena = kArenaAlignment;
+  for (const std::int64_t samples : distinct_sizes(batch, sizes_beside(request.data, batch))) {
+    MicroBatchSizes& sizes = request.sizes->of(options, batch, samples);
+    programs.push_back(sizes.training(std::min(choice, sizes.choices().size() - 1)));
+    if (sizes.evaluation()) programs.push_back(*sizes.evaluation());
+  }
+  for (const ProgramSize& program : programs) arena = std::max(arena, program.arena_bytes);
+  return {arena,
+          training_bytes(programs, whole.space(), options.optimizer) +
+              exchange_memory(
+                  whole.graph(), whole.space(), options, batch, request.sizes->device().traits())};
+}
+
+/// ProgramSizes::least_bytes() by micro-batch, each computed once.
+class BytesByMicroBatch {
+ public:
+  explicit BytesByMicroBatch(const PlanRequest& request) : request_(request) {}
+
+  /// `micro_batch` need not be one that the batch can be planned with: a neighbour may be.
+  std::size_t operator()(std::int64_t micro_batch) {
+    const auto [position, is_new] = known_.try_emplace(micro_batch, 0);
+    if (!is_new) return position->second;
+    TrainOptions options = with_micro_batch(request_, micro_batch);
+    std::optional<BatchPlan> batch = batch_with(request_, micro_batch);
+    if (!batch) {
+      options.batch_norm = {};
+      options.shards = 0;
+      batch = plan_batch(options, request_.ranks);
+    }
+    return position->second = request_.sizes->least_bytes(options, *batch);
+  }
+
+ private:
+  const PlanRequest& request_;
+  std::map<std::int64_t, std::size_t> known_;
+};
+
+/// Where the line through two points comes to `limit`, within [least, most]; their middle where it
+/// does not rise.
+std::int64_t crossing(BytesByMicroBatch& bytes,
+                      std::int64_t first,
+                      std::int64_t second,
+                      std::uint64_t limit,
+                      std::int64_t least,
+                      std::int64_t most) {
+  const double rise = double(bytes(second)) - double(bytes(first));
+  if (rise <= 0) return least + (most - least) / 2;
+  const double room = double(limit) - double(bytes(first));
+  const double at = double(first) + room / rise * double(second - first);
+  return std::int64_t(std::clamp(at, double(least), double(most)));
+}
+
+/// The largest in [least, most] whose bytes are within the limit; 0: none. Bytes are close to a
+/// rising line there, so that few are looked at, and none that is far too large.
+std::int64_t search(BytesByMicroBatch& bytes,
+                    std::int64_t least,
+                    std::int64_t most,
+                    std::uint64_t limit) {
+  if (bytes(least) > limit) return 0;
+  if (least == most) return most;
+  std::int64_t fits = least, too_large = least + 1;
+  if (bytes(too_large) <= limit)
+    too_large = crossing(bytes, least, too_large, limit, too_large, most);
+  while (bytes(too_large) <= limit) {
+    fits = too_large;
+    if (fits == most) return most;
+    too_large = std::min(most, fits + std::max<std::int64_t>(1, fits / 16));
+  }
+  for (int round = 0; too_large - fits > 1; ++round) {
+    const std::int64_t first = fits + 1, last = too_large - 1;
+    const std::int64_t guess = round % 3 == 2
+                                   ? fits + (too_large - fits) / 2
+                                   : crossing(bytes, fits, too_large, limit, first, last);
+    // Beyond a guess that fits, the next one is the likeliest not to.
+    const std::int64_t looked_at = round % 3 == 1 ? std::min(guess + 1, last) : guess;
+    (bytes(looked_at) <= limit ? fits : too_large) = looked_at;
+  }
+  return fits;
+}
+
+/// The largest of all. Smaller ones make more shards, and with twice as many one sum more waits for
+/// its place: bytes rise only among those that make about as many.
+std::int64_t search_all(BytesByMicroBatch& bytes,
+                        std::int64_t global_batch,
+                        std::int64_t most,
+                        std::uint64_t limit) {
+  for (std::int64_t parts = 1, last = most; last > 0; parts *= 2) {
+    const bool is_rest = parts >= kDefaultShards;
+    const std::int64_t first = is_rest ? 1 : std::min(last + 1, (global_batch - 1) / parts + 1);
+    if (first > last) continue;
+    if (const std::int64_t largest = search(bytes, first, last, limit)) return largest;
+    last = first - 1;
+  }
+  // Before it is said that none fits.
+  std::int64_t largest = 0;
+  for (std::int64_t micro = 1; micro <= std::min<std::int64_t>(most, kLookedAtBeforeNone); ++micro)
+    if (bytes(micro) <= limit) largest = micro;
+  return largest;
+}
+
+/// What training reserves on its device within the limit, with every program that it compiles;
+/// nothing: it does not train so.
+std::optional<std::uint64_t> bytes_within(const PlanRequest& request,
+                                          std::int64_t micro_batch,
+                                          std::uint64_t limit) {
+  PlanRequest limited = request;
+  limited.options = with_micro_batch(request, micro_batch);
+  limited.options.memory_limit = limit;
+  try {
+    return plan_memory(request.sizes->device(), limited).table.on_device();
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+PlanRequest with_sizes(Backend& device, PlanRequest request) {
+  if (!request.sizes)
+    request.sizes = std::make_shared<ProgramSizes>(
+        device, request.model, request.loss, request.data.train->spec());
+  return request;
+}
+
+MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
+  const TrainOptions& options = request.options;
+  MemoryPlan plan;
+  plan.batch = plan_batch(options, request.ranks);
+  const data::DataSplit& data = request.data;
+  const CompiledPrograms programs(device,
+                                  request.model,
+                                  request.loss,
+                                  data.train->spec(),
+                                  options,
+                                  plan.batch,
+                                  sizes_beside(data, plan.batch));
+  const std::optional<std::uint64_t> context = context_bytes(device, request.on_host);
+
+  DryBackend nothing(device.traits());
+  DryCommunicator nobody(rank, request.ranks);
+  const ProgramBuffers buffers(nothing, programs);
+  PackedCopies packed(programs.space());
+  request_packed_copies(nothing, programs, packed);
+  ReplicaParts parts(nothing,
+                     nobody,
+                     programs.graph(),
+                     programs.space(),
+                     buffers.parameters->as<float>(),
+                     buffers.gradients->as<float>(),
+                     packed.rounded(),
+                     options,
+                     plan.batch);
+
+  plan.table = tabulate(programs, buffers, packed, parts);
+  plan.table[MemoryCategory::context] = context;
+  plan.table[MemoryCategory::loader] = loader_bytes(request, plan.batch);
+  plan.table[MemoryCategory::image_decoding] =
+      decoding_bytes(request.data, request.options, plan.batch);
+  plan.table[MemoryCategory::snapshot] =
+      rank > 0 ? 0
+               : Checkpointing::memory_bytes(programs.space(),
+                                             1 + std::size_t(state_arrays(options.optimizer)));
+  plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
+  count_parameters(programs.graph(), plan);
+  plan.steps = step_memory(programs.whole());
+  plan.first_backward_step = std::size_t(programs.whole().plan().first_backward_node);
+  plan.limited_bytes = plan.table.on_device();
+  for (const auto category :
+       {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer_state})
+    plan.fixed_bytes += *plan.table[category];
+  plan.arena_lower_bound = arena_lower_bound(programs.largest().plan().buffers);
+  plan.flops_per_step = flops_per_step(programs, plan.batch);
+  plan.exchange_bytes_per_step = exchange_bytes(parts.exchange, plan.batch, rank);
+  return plan;
+}
+
+std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& asked) {
+  const PlanRequest request = with_sizes(device, asked);
+  const std::int64_t most = std::min(most_samples(request), kMostSamplesInTable);
+  std::vector<MicroBatchRow> rows;
+  for (std::int64_t micro = 1;; micro = std::min(2 * micro, most)) {
+    if (const auto batch = batch_with(request, micro))
+      rows.push_back({micro,
+                      memory_with(request, *batch, Recompute::none),
+                      memory_with(request, *batch, Recompute::all)});
+    if (micro == most) return rows;
+  }
+}
+
+LargestMicroBatch largest_micro_batch(Backend& device,
+                                      const PlanRequest& asked,
+                                      std::uint64_t limit) {
+  const PlanRequest request = with_sizes(device, asked);
+  const std::int64_t most = most_samples(request);
+  BytesByMicroBatch bytes(request);
+  LargestMicroBatch largest{.micro_batch =
+                                search_all(bytes, request.options.global_batch, most, limit)};
+  while (largest.micro_batch > 0) {
+    if (const auto needed = bytes_within(request, largest.micro_batch, limit)) {
+      largest.bytes = *needed;
+      break;
+    }
+    // Large sizes differ little.
+    largest.micro_batch -= std::max<std::int64_t>(1, largest.micro_batch / 64);
+  }
+  if (largest.micro_batch == 0) largest.bytes = bytes(1);
+  largest.limited = largest.micro_batch < most;
+  return largest;
+}
+
+}  // namespace lockstep

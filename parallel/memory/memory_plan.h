@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/data/sources.h"
+#include "core/nn/builder.h"
+#include "parallel/replica/memory_table.h"
+#include "parallel/replica/program_sizes.h"
+
+namespace lockstep {
+
+/// A training that is to be planned and not run.
+struct PlanRequest {
+  ModelFunction model;
+  LossFunction loss;
+  data::DataSplit data;  ///< its sizes and the shape of its samples
+  TrainOptions options;
+  int ranks = 1;
+  bool on_host = true;  ///< the device is the processor itself
+  /// What is known of the model's programs, which requests that differ in options or ranks alone
+  /// share; see with_sizes(). Null: nothing.
+  std::shared_ptr<ProgramSizes> sizes = {};
+};
+
+/// `request` with a place for the sizes of its programs, unless it has one. A search makes one for
+/// itself; several for one model take less time with one for all of them. `device` outlives it.
+PlanRequest with_sizes(Backend& device, PlanRequest request);
+
+/// The arena while an operator runs: what is live of it, its inputs, results and workspace.
+struct StepMemory {
+  std::string node;  ///< "layer1.0.conv1 conv2d"
+  std::uint64_t live_bytes = 0;
+};
+
+/// What one rank of a training would use. Computed by the code that training itself runs: programs
+/// are compiled as for a run, and what would own memory is made on a DryBackend.
+struct MemoryPlan {
+  BatchPlan batch;
+  /// `context` is what this process holds with the programs compiled: in memory where the device is
+  /// the processor; of a GPU what has gone since it was opened, for its context, libraries and
+  /// kernels, and for what others took there meanwhile. Unknown where the GPU does not say.
+  MemoryTable table;
+  std::vector<LayerMemory> layers;  ///< see by_layer()
+  std::int64_t parameters = 0;      ///< elements that the model has, frozen ones included
+  std::int64_t frozen = 0;
+  /// One entry an operator of the training program for a whole micro-batch, as they run.
+  std::vector<StepMemory> steps;
+  std::size_t first_backward_step = 0;  ///< among those; their number where there is none
+  std::size_t limited_bytes = 0;        ///< what memory_limit limits: table.on_device()
+  /// Of those, what no micro-batch changes: parameters, gradients and optimizer state.
+  std::size_t fixed_bytes = 0;
+  std::size_t arena_lower_bound = 0;
+  double flops_per_step = 0;                  ///< of all ranks, for one global batch
+  std::uint64_t exchange_bytes_per_step = 0;  ///< that this rank sends: Replica::bytes_sent()
+};
+
+/// `device` makes the kernels, and is asked for no memory; a GPU holds nothing that allocate()
+/// gave, which would count as `context`. `rank` matters little: rank 0 has the largest part, and
+/// alone the snapshot. Throws what a Replica's constructor throws, but for memory that is not
+/// there.
+MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank = 0);
+
+/// What memory_limit limits (MemoryTable::on_device()) at one micro-batch, and the arena.
+struct MicroBatchMemory {
+  std::size_t arena_bytes = 0, limited_bytes = 0;
+};
+struct MicroBatchRow {
+  std::int64_t micro_batch = 0;
+  MicroBatchMemory none, all;  ///< with Recompute::none and Recompute::all
+};
+
+/// Rows for micro-batches of 1, 2, 4, ... and the largest that leaves one for each rank, as far as
+/// the batch can be planned with them.
+std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& request);
+
+/// The largest micro-batch that the global batch, the ranks and a memory_limit allow. Memory does
+/// not quite rise from each size to the next (tails and packed copies differ), and not all are
+/// looked at: that one fits is certain, that none slightly larger does is not.
+struct LargestMicroBatch {
+  std::int64_t micro_batch = 0;  ///< 0: not even 1 fits
+  std::size_t bytes = 0;         ///< that it needs, or where it is 0, that 1 would need
+  bool limited = false;          ///< a larger one that the batch allows does not fit
+};
+
+/// With the recomputation that request.options allows; its micro-batch, accumulation and limit do
+/// not count. Throws ConfigError: no micro-batch at all can be planned.
+LargestMicroBatch largest_micro_batch(Backend& device,
+                                      const PlanRequest& request,
+                                      std::uint64_t limit);
+
+}  // namespace lockstep

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/memory/micro_batch_choice.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <map>
+
+#include "core/base/error.h"
+#include "core/base/number_format.h"
+#include "parallel/batch/batch_plan.h"
+#include "parallel/memory/micro_batch_timer.h"
+#include "parallel/replica/replica_parts.h"
+#include "parallel/replica/shared_choices.h"
+
+namespace lockstep {
+namespace {
+
+/// Measuring ends here: so many sizes in a row that are slower than the fastest by so much, or so
+/// many seconds.
+constexpr int kSlowerInARow = 2;
+constexpr double kSlower = 1.05, kMostSeconds = 60;
+/// What is free changes a little until memory is reserved: this share of it stays free.
+constexpr std::uint64_t kNoiseShare = 64;
+constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+
+/// Whose trials and limits are equal on every rank: each number is the most that any rank has.
+class Chooser {
+ public:
+  Chooser(RankContext& context, const PlanRequest& request, const MemoryTarget& room)
+      : context_(context), request_(request), room_(room) {}
+
+  MicroBatchChoice choose() {
+    const std::vector<std::int64_t> sizes = plannable_sizes();
+    MicroBatchChoice choice{.recompute = request_.options.recompute, .trials = {}};
+    choice.trials = look_at(sizes);
+    if (!any_fits(choice.trials) && choice.recompute == Recompute::none) {
+      request_.options.recompute = choice.recompute = Recompute::automatic;
+      choice.trials = look_at(sizes);
+    }
+    require_one(choice.trials);
+    measure(choice.trials);
+    require_one(choice.trials);
+    const double least = seconds_of(*std::ranges::min_element(choice.trials, {}, &seconds_of));
+    for (const MicroBatchTrial& trial : choice.trials) {  // in ascending order
+      const bool first = choice.micro_batch == 0;
+      if (trial.fits && (first || trial.step_seconds) && seconds_of(trial) <= kAsFast * least)
+        choice.micro_batch = trial.micro_batch;
+    }
+    if (choice.recompute == Recompute::automatic)
+      choice.memory_limit = limit_for(choice.micro_batch);
+    return choice;
+  }
+
+ private:
+  /// What a rank finds for a size.
+  struct Finding {
+    std::uint64_t device_bytes = 0,
+                  host_bytes = 0;  ///< the latter beside the former, in one memory
+    bool refused = false;          ///< recomputation cannot keep the limit
+  };
+
+  static double seconds_of(const MicroBatchTrial& trial) {
+    return trial.step_seconds.value_or(HUGE_VAL);
+  }
+
+  static bool any_fits(const std::vector<MicroBatchTrial>& trials) {
+    return std::ranges::any_of(trials, &MicroBatchTrial::fits);
+  }
+
+  PlanRequest with(std::int64_t micro_batch) const {
+    PlanRequest request = request_;
+    request.options.micro_batch = micro_batch;
+    return request;
+  }
+
+  std::vector<std::int64_t> plannable_sizes() const {
+    std::vector<std::int64_t> sizes;
+    std::exception_ptr why;
+    for (const std::int64_t size :
+         even_micro_batches(request_.options.global_batch, request_.ranks))
+      try {
+        plan_batch(with(size).options, request_.ranks);
+        sizes.push_back(size);
+      } catch (const ConfigError&) {
+        why = std::current_exception();
+      }
+    if (sizes.empty()) std::rethrow_exception(why);
+    return sizes;
+  }
+
+  /// Up to the first that is far too large. A smaller one may take more than one that follows: it
+  /// makes more shards, whose sums wait for each other, and may want other packed copies.
+  std::vector<MicroBatchTrial> look_at(const std::vector<std::int64_t>& sizes) {
+    std::vector<MicroBatchTrial> trials;
+    for (const std::int64_t size : sizes) {
+      trials.push_back(look_at(size));
+      if (!trials.back().fits && trials.back().device_bytes / 2 > limit_for(size)) break;
+    }
+    return trials;
+  }
+
+  MicroBatchTrial look_at(std::int64_t size) {
+    const bool may_recompute = request_.options.recompute == Recompute::automatic;
+    const MicroBatchTrial trial =
+        plan(size, may_recompute ? Recompute::none : request_.options.recompute);
+    return trial.fits || !may_recompute ? trial : plan(size, Recompute::automatic);
+  }
+
+  MicroBatchTrial plan(std::int64_t size, Recompute recompute) {
+    PlanRequest request = with(size);
+    request.options.recompute = recompute;
+    request.options.memory_limit =
+        recompute == Recompute::automatic ? limit_for(size) : std::uint64_t{0};
+    Finding own;
+    MemoryTable table;
+    const auto plan_on_all_ranks = [&] {
+      compile_with_shared_choices(context_,
+                                  [&] { table = plan_memory(context_.backend(), request).table; });
+    };
+    try {
+      plan_on_all_ranks();
+    } catch (const OutOfMemory&) {
+      own.refused = true;
+      request.options.memory_limit = 0;
+      request.options.recompute = Recompute::all;
+      plan_on_all_ranks();
+    }
+    own.device_bytes = table.on_device();
+    own.host_bytes = room_.needed(table) - own.device_bytes;
+    const Finding most = agree(own);
+    host_bytes_[size] = most.host_bytes;
+    return {.micro_batch = size,
+            .device_bytes = most.device_bytes,
+            .fits = !most.refused && most.device_bytes <= limit_for(size),
+            .step_seconds = {}};
+  }
+
+  Finding agree(const Finding& own) const {
+    std::vector<Finding> all(std::size_t(context_.size()));
+    context_.host_communicator().all_gather(&own, all.data(), sizeof own);
+    Finding most;
+    for (const Finding& finding : all)
+      most = {.device_bytes = std::max(most.device_bytes, finding.device_bytes),
+              .host_bytes = std::max(most.host_bytes, finding.host_bytes),
+              .refused = most.refused || finding.refused};
+    return most;
+  }
+
+  /// Of MemoryTable::on_device(), once the size was planned in any way.
+  std::uint64_t limit_for(std::int64_t size) const {
+    const std::uint64_t asked =
+        request_.options.memory_limit > 0 ? request_.options.memory_limit : kNoLimit;
+    if (room_.bytes == kNoLimit) return asked;
+    const auto host = host_bytes_.find(size);
+    const std::uint64_t beside = host == host_bytes_.end() ? 0 : host->second;
+    const std::uint64_t room = room_.bytes - room_.bytes / kNoiseShare;
+    return std::max<std::uint64_t>(1, std::min(asked, room - std::min(room, beside)));
+  }
+
+  void require_one(const std::vector<MicroBatchTrial>& trials) const {
+    if (any_fits(trials)) return;
+    const MicroBatchTrial& least =
+        *std::ranges::min_element(trials, {}, &MicroBatchTrial::device_bytes);
+    const std::uint64_t limit = limit_for(least.micro_batch);
+    throw OutOfMemory(
+        fmt::format("memory: no micro-batch fits: of those tried, {} takes the least, {} on the "
+                    "device, and "
+                    "there is room for {}",
+                    least.micro_batch,
+                    bytes_words(double(least.device_bytes)),
+                    bytes_words(double(limit))),
+        "use a smaller model, an optimizer with less state, or a device with more memory");
+  }
+
+  void measure(std::vector<MicroBatchTrial>& trials) const {
+    const auto begin = std::chrono::steady_clock::now();
+    double best = HUGE_VAL;
+    int slower = 0;
+    for (MicroBatchTrial& trial : trials) {
+      if (!trial.fits) continue;
+      if (slower == kSlowerInARow || too_late(begin)) return;
+      PlanRequest request = with(trial.micro_batch);
+      if (request.options.recompute == Recompute::automatic)
+        request.options.memory_limit = limit_for(trial.micro_batch);
+      const BatchPlan batch = plan_batch(request.options, request.ranks);
+      const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
+      const auto seconds = time_micro_batch(context_, request);
+      trial.fits = seconds.has_value();
+      if (!seconds) continue;
+      trial.step_seconds =
+          schedule.most_rounds * seconds->compute + double(schedule.work.size() - 1) * seconds->sum;
+      slower = *trial.step_seconds > kSlower * best ? slower + 1 : 0;
+      best = std::min(best, *trial.step_seconds);
+    }
+  }
+
+  /// By rank 0's clock.
+  bool too_late(std::chrono::steady_clock::time_point begin) const {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    bool late = spent.count() > kMostSeconds;
+    context_.host_communicator().broadcast(&late, sizeof late, 0);
+    return late;
+  }
+
+  RankContext& context_;
+  PlanRequest request_;
+  MemoryTarget room_;
+  std::map<std::int64_t, std::uint64_t> host_bytes_;  // by size
+};
+
+}  // namespace
+
+std::vector<std::int64_t> even_micro_batches(std::int64_t global_batch, int ranks) {
+  const std::int64_t most = (global_batch - 1) / ranks + 1;
+  const auto size_at = [&](std::int64_t k) { return (global_batch - 1) / (ranks * k) + 1; };
+  // The first k with which the size is smaller than `size`, which is at least 2.
+  const auto next_smaller = [&](std::int64_t size) {
+    return (global_batch - 1) / (ranks * (size - 1)) + 1;
+  };
+  const auto is_exact = [&](std::int64_t size) { return global_batch % (ranks * size) == 0; };
+  std::vector<std::int64_t> sizes;
+  for (double target = double(most); target >= 0.75; target /= std::sqrt(2.0)) {
+    const auto first = std::max<std::int64_t>(1, std::llround(double(most) / target / 1.5));
+    const auto last = std::llround(double(most) / target * 1.5) + 1;
+    std::int64_t nearest = 0;
+    const auto distance = [&](std::int64_t size) {
+      // An exact one goes before any other within half a step more.
+      constexpr double kPreferred = 1.45;
+      return std::abs(std::log(double(size) / target)) +
+             (is_exact(size) ? 0.0 : std::log(kPreferred));
+    };
+    for (std::int64_t k = first; k <= last; k = next_smaller(size_at(k))) {
+      if (nearest == 0 || distance(size_at(k)) < distance(nearest)) nearest = size_at(k);
+      if (size_at(k) == 1) break;
+    }
+    sizes.push_back(nearest);
+  }
+  std::ranges::sort(sizes);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+MicroBatchChoice choose_micro_batch(RankContext& context,
+                                    const PlanRequest& request,
+                                    const MemoryTarget& room) {
+  LOCKSTEP_ASSERT(request.options.micro_batch == 0 && request.options.accumulation == 0);
+  return Chooser(context, request, room).choose();
+}
+
+}  // namespace lockstep

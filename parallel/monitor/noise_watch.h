@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "parallel/comm/rank_context.h"
+#include "parallel/monitor/noise_scale.h"
+#include "parallel/replica/replica.h"
+
+namespace lockstep {
+
+/// Brings together what ranks measured of their shards (ShardNorms) with the norms of whole
+/// gradients, which each rank has in its results, and follows the noise scale: equal on every rank,
+/// and on any number of them. All of it must outlive the watch.
+class NoiseWatch {
+ public:
+  NoiseWatch(RankContext& context, Replica& replica);
+
+  /// A step's result, in the order of steps.
+  void take(const StepResult& result);
+  /// What was measured counts from now on; the results of all steps have been taken
+  /// (Replica::finish_steps()). Collective where a step was measured since the last call, which all
+  /// ranks know alike; otherwise nothing happens.
+  void gather();
+  /// Whether gather() is due, so that no measurement is missed.
+  bool due() const;
+  /// A rollback: what was measured since the last gather() does not count.
+  void forget();
+
+  const NoiseScale& scale() const { return scale_; }
+
+ private:
+  /// Fills norms_, in the order of steps and shards.
+  void gather_norms();
+
+  RankContext& context_;
+  Replica& replica_;
+  NoiseScale scale_;
+  std::vector<StepResult> results_;  // of measured steps since the last gather()
+  std::vector<ShardNorm> norms_;     // of all ranks
+  std::vector<std::size_t> bytes_;   // [ranks]
+};
+
+}  // namespace lockstep

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/monitor/profile_report.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/exec/roofline.h"
+#include "parallel/monitor/profile_trace.h"
+
+namespace lockstep {
+namespace {
+
+std::string gather_text(Communicator& communicator, const std::string& own) {
+  const std::uint64_t size = own.size();
+  std::vector<std::uint64_t> sizes(std::size_t(communicator.size()));
+  communicator.all_gather(&size, sizes.data(), sizeof size);
+  const std::vector<std::size_t> bytes(sizes.begin(), sizes.end());
+  std::string all(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}), '\0');
+  communicator.all_gather_v(own.data(), all.data(), bytes);
+  return all;
+}
+
+/// Why a rank's device cannot be traced. Ranks send it to each other as it is.
+struct Refusal {
+  bool refuses = false;
+  char what[512] = {}, hint[512] = {};  ///< cut off where they are longer
+};
+
+Refusal refusal_of(const EnvironmentError& error) {
+  Refusal refusal{.refuses = true};
+  std::string_view(error.what()).copy(refusal.what, sizeof refusal.what - 1);
+  error.hint().copy(refusal.hint, sizeof refusal.hint - 1);
+  return refusal;
+}
+
+/// A line of the table while it is summed up; the least time the peaks allow stands in `roofline`.
+using Lines = std::map<std::string, ProfileLine>;
+
+void add(Lines& lines,
+         const std::string& name,
+         const ProfiledWork& work,
+         const Profiler::Total& total,
+         const DevicePeaks& peaks) {
+  ProfileLine& line = lines[name];
+  line.name = name;
+  line.seconds += total.seconds;
+  line.runs_a_step += double(total.runs);
+  line.flops += work.cost.flops * double(total.runs);
+  line.bytes += work.cost.bytes * double(total.runs);
+  line.roofline += double(total.runs) * least_seconds(work.cost, work.bf16, peaks);
+}
+
+double seconds_of(const Lines& lines) {
+  double seconds = 0;
+  for (const auto& [name, line] : lines) seconds += line.seconds;
+  return seconds;
+}
+
+/// `seconds`: what shares are of.
+std::vector<ProfileLine> finish(const Lines& lines, std::int64_t steps, double seconds) {
+  std::vector<ProfileLine> result;
+  for (const auto& [name, line] : lines) {
+    if (line.runs_a_step == 0 && line.seconds == 0) continue;
+    result.push_back(line);
+    result.back().share = line.seconds / seconds;
+    result.back().runs_a_step = line.runs_a_step / double(steps);
+    result.back().roofline = line.roofline / line.seconds;
+  }
+  std::ranges::sort(result, std::ranges::greater(), &ProfileLine::seconds);
+  return result;
+}
+
+std::string node_name(const ProfiledWork& work) {
+  return work.path.empty() ? work.name : work.path + " " + work.name;
+}
+
+struct Tables {
+  Lines operators, nodes;
+};
+
+/// What the host timed. A bucket is on its way while the rank computes; the wait has a line of its
+/// own.
+Tables host_tables(const Profiler& profiler, const DevicePeaks& peaks) {
+  Tables tables;
+  for (std::size_t i = 0; i < profiler.works().size(); ++i) {
+    const ProfiledWork& work = profiler.works()[i];
+    if (work.stream != ProfileStream::compute) continue;
+    add(tables.operators, work.name, work, profiler.totals()[i], peaks);
+    add(tables.nodes, node_name(work), work, profiler.totals()[i], peaks);
+  }
+  return tables;
+}
+
+/// What the device timed, and the rest of the run, in which it did nothing.
+Tables device_tables(const Profiler& profiler,
+                     const DeviceActivities& device,
+                     const DevicePeaks& peaks) {
+  Tables tables;
+  const auto take =
+      [&](const ProfiledWork& work, std::int64_t runs, const DeviceActivities::Total& total) {
+        if (total.activities == 0) return;
+        add(tables.operators, work.name, work, {runs, total.seconds}, peaks);
+        add(tables.nodes, node_name(work), work, {runs, total.seconds}, peaks);
+      };
+  for (std::size_t i = 0; i < profiler.works().size(); ++i)
+    take(profiler.works()[i], profiler.totals()[i].runs, device.total(int(i)));
+  take({.name = "other", .path = "", .cost = {}}, 0, device.other());
+  const double idle = std::max(0.0, profiler.seconds() - device.busy_seconds());
+  for (Lines* lines : {&tables.operators, &tables.nodes})
+    add(*lines, "idle", {.name = "idle", .path = "", .cost = {}}, {0, idle}, peaks);
+  return tables;
+}
+
+}  // namespace
+
+void start_profile(RankContext& context,
+                   Profiler& profiler,
+                   std::int64_t first_step,
+                   std::span<TrainObserver* const> observers) {
+  profiler.start(first_step);
+  Refusal own;
+  try {
+    if (auto tracer = context.backend().make_tracer()) profiler.trace_device(std::move(tracer));
+  } catch (const EnvironmentError& error) {
+    own = refusal_of(error);
+  }
+  // A rank that waits for each kernel would hold up the others: all trace, or none.
+  std::vector<Refusal> refusals(std::size_t(context.size()));
+  context.host_communicator().all_gather(&own, refusals.data(), sizeof own);
+  const auto refused = std::ranges::find(refusals, true, &Refusal::refuses);
+  const bool traces = refused == refusals.end();
+  if (!traces) profiler.give_up_device();
+  profiler.begin();
+  if (traces) return;
+  const std::string who =
+      context.size() == 1 ? "" : fmt::format("rank {}: ", refused - refusals.begin());
+  for (TrainObserver* observer : observers)
+    observer->on_profile_without_device(who + refused->what, refused->hint);
+}
+
+void stop_profile(RankContext& context, Profiler& profiler) {
+  context.backend().synchronize();
+  profiler.stop();
+}
+
+ProfileRecord make_profile(RankContext& context, Profiler& profiler, std::int64_t steps) {
+  ProfileRecord record;
+  Communicator& communicator = context.communicator();
+  communicator.barrier();  // all ranks measure at once, as they train
+  record.peaks = context.backend().measure_peaks();
+  record.dropped = profiler.dropped();
+  const DeviceActivities* device = profiler.device();
+  if (device != nullptr) {
+    record.by_device = true;
+    record.lost = device->lost();
+    record.dropped += device->dropped();
+  }
+  const Tables tables = device != nullptr ? device_tables(profiler, *device, record.peaks)
+                                          : host_tables(profiler, record.peaks);
+  const double whole = device != nullptr ? profiler.seconds() : seconds_of(tables.operators);
+  record.lines = finish(tables.operators, steps, whole);
+  record.nodes = finish(tables.nodes, steps, whole);
+  const std::string events = trace_events(profiler, communicator.rank());
+  record.trace = "[\n" +
+                 gather_text(communicator, communicator.rank() == 0 ? events : ",\n" + events) +
+                 "\n]\n";
+  return record;
+}
+
+}  // namespace lockstep

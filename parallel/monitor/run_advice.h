@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/monitor/ledger.h"
+#include "parallel/monitor/seats.h"
+
+namespace lockstep {
+
+/// What held a run back, as far as it can be told from where its time went.
+enum class AdviceCause : std::uint8_t {
+  data_wait,      ///< samples came too slowly, on every rank
+  slow_rank,      ///< one rank is slower than the others, which wait for it
+  crowded,        ///< ranks share processors, with each other or with other processes
+  small_buckets,  ///< the gradients travel in many small messages
+  too_small,      ///< a step's work is small beside what it costs to take part in one
+  communication,  ///< gradients travel slower than they are computed
+  logging,        ///< metrics are told too often
+  slow_storage,   ///< what is told takes long to be written
+  checkpoint,     ///< training stands still for snapshots
+  launches        ///< the processor hands work over more slowly than the GPU does it
+};
+/// "data_wait", ...
+std::string_view name_of(AdviceCause cause);
+
+struct Advice {
+  AdviceCause cause = AdviceCause::data_wait;
+  std::string text;      ///< "training waited 41% of the time for data"
+  std::string evidence;  ///< the numbers that it is seen in
+  std::string remedy;    ///< a flag or a command, or what else to change
+  double gain = 0;       ///< the share of training time that could be saved at most
+};
+
+/// What is known at the end of a run, of this process.
+struct RunFacts {
+  std::vector<RankLedger> ledgers;  ///< of every rank
+  std::int64_t steps = 0, log_every = 0;
+  double step_error = 0;     ///< relative standard error of the mean step time: see StepSpread
+  int machines = 1;          ///< that the ranks are on
+  std::int64_t records = 0;  ///< of steps, validations and faults, that observers were told
+  double samples_per_s = 0;
+  double loader_samples_per_s = 0;  ///< that all loaders could deliver
+  int loader_workers = 0;           ///< of each rank; 0: the training thread loads
+  int free_cpus = 0;                ///< that rank 0's host has for its ranks beyond one for each
+  int host_cpus = 0;                ///< of that host, whether its ranks may use them or not
+  std::int64_t checkpoints = 0;
+  std::int64_t checkpoint_steps = 0;  ///< between two, as set; 0: not by steps
+  double checkpoint_seconds = 0;      ///< the same by time
+  std::vector<CrowdedRanks> crowded = {};
+  int slowest_rank = -1;  ///< as in TrainSummary, with score and phase
+  std::string slowest_host = {}, slowest_phase = {};
+  double slowest_score = 0;
+  std::int64_t buckets = 0, gradient_bytes = 0;
+  double moving_seconds = 0;  ///< of moving exchanges along inside backward, on rank 0
+  bool on_gpu = false;
+  std::optional<double> device_idle = {};  ///< share of its time, where rank 0's GPU measured it
+};
+
+/// What is gained at least by an advice that is given, and how much has to be known of a run.
+inline constexpr double kWorthwhile = 0.05;
+/// A gain has to be more than so many standard errors of the mean step time: of normal errors, 0.1%
+/// are larger.
+inline constexpr double kStandardErrors = 3;
+/// max(kWorthwhile, kStandardErrors * step_error)
+double least_gain(const RunFacts& facts);
+
+inline constexpr double kShortestRun = 0.5;  ///< seconds of training
+inline constexpr std::int64_t kFewestSteps = 20;
+inline constexpr std::size_t kMostAdvice = 3;
+
+/// At most kMostAdvice, the one that saves most first; none for a run that nothing holds back, or
+/// of which too little is known. Each gains more than least_gain(). Shares are the ledgers': time
+/// that all ranks lose counts as lost by its cause; what only some lose, while the others wait in
+/// the exchange, is the slow rank's. With x the share of the exchange in a rank's time, the slow
+/// rank s and the mean over the others o, its own work takes (1 - x_s) / (1 - x_o) times as long,
+/// and the gain is x_o - x_s. On one machine the exchange waits for no network: for other ranks,
+/// and for cores, where the rank that waits least was queued (RankLedger) at least half
+/// as long.
+std::vector<Advice> advise_run(const RunFacts& facts);
+
+}  // namespace lockstep

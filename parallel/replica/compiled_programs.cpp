@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica/compiled_programs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/nn/trace.h"
+#include "parallel/replica/replica_parts.h"
+
+namespace lockstep {
+namespace {
+
+void check_parameters(const Graph& graph, const Graph& first, std::int64_t samples) {
+  const bool same = std::ranges::equal(
+      graph.parameters(), first.parameters(), [](const Parameter& p, const Parameter& q) {
+        return p.name == q.name && p.shape == q.shape && p.kind == q.kind;
+      });
+  LOCKSTEP_CHECK(same,
+                 ConfigError,
+                 "model: for {} samples or in evaluation it declares other parameters than in "
+                 "training; declare all of them always",
+                 samples);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes) {
+  if (batch.cluster > 1) sizes.push_back(0);
+  std::ranges::sort(sizes);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  std::erase(sizes, batch.micro_batch);
+  if (batch.cluster == 1) std::erase(sizes, 0);
+  sizes.insert(sizes.begin(), batch.micro_batch);
+  return sizes;
+}
+
+MemoryReuse reuse_of_environment() {
+  const auto& plan = env().plan;
+  if (!plan) return MemoryReuse::on;
+  return *plan == "off" ? MemoryReuse::off : MemoryReuse::poison;
+}
+
+Builder::Settings settings_for(const TrainOptions& options,
+                               const DeviceTraits& device,
+                               const BatchPlan& batch,
+                               std::int64_t samples) {
+  BatchNormPolicy policy = options.batch_norm;
+  policy.group = batch.group_size;
+  if (batch.group_size == 0 && policy.kind == BatchNormPolicy::Kind::group)
+    policy.kind = BatchNormPolicy::Kind::local;
+  return {.mode = Mode::training,
+          .batch_norm = policy,
+          .group_ranks = batch.cluster,
+          .micro_batch = samples,
+          .precision = options.precision,
+          .fuse = options.fuse,
+          .recompute = options.recompute != Recompute::none,
+          .row_multiple = device.row_multiple,
+          .freeze = options.freeze};
+}
+
+std::int64_t bucket_bytes(const TrainOptions& options,
+                          const DeviceTraits& device,
+                          const Graph& graph) {
+  if (options.bucket_mb > 0) return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
+  // A single one would not be exchanged beside anything.
+  constexpr std::int64_t kLeast = DeviceTraits{}.bucket_bytes, kFewest = 4;
+  std::int64_t bytes = 0;
+  for (const Parameter& parameter : graph.parameters())
+    if (!parameter.frozen) bytes += parameter.shape.elems() * std::int64_t(sizeof(float));
+  return std::min(device.bucket_bytes, std::max(kLeast, bytes / kFewest));
+}
+
+CompiledPrograms::CompiledPrograms(Backend& backend,
+                                   const ModelFunction& model,
+                                   const LossFunction& loss,
+                                   const data::SampleSpec& samples,
+                                   const TrainOptions& options,
+                                   const BatchPlan& batch,
+                                   std::vector<std::int64_t> sizes)
+    : traits_(backend.traits()), reuse_(reuse_of_environment()) {
+  LOCKSTEP_CHECK(backend.allow_tf32(options.precision == Precision::tf32),
+                 ConfigError,
+                 "--precision tf32: {} has no tf32 products (GPUs have: --device cuda)",
+                 backend.device_class());
+  sizes = distinct_sizes(batch, std::move(sizes));
+  for (;;) {
+    for (const std::int64_t n : sizes) add(backend, model, loss, samples, options, batch, n);
+    if (options.memory_limit == 0) return;
+    const std::size_t needed = device_bytes(options, batch);
+    if (needed <= options.memory_limit) return;
+    // Short micro-batches may want packed copies of their own.
+    if (choice_.is_last) throw_too_large(needed, options);
+    choice_ = {.first = choice_.number + 1};
+    training_.clear();
+    evaluation_.clear();
+  }
+}
+
+std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
+                                           const BatchPlan& batch) const {
+  std::vector<ProgramSize> programs;
+  for (const auto* sizes : {&training_, &evaluation_})
+    for (const CompiledProgram& sized : *sizes) programs.emplace_back(*sized.program);
+  return training_bytes(programs, space_, options.optimizer) +
+         exchange_memory(graph(), space_, options, batch, traits_);
+}
+
+void CompiledPrograms::add(Backend& backend,
+                           const ModelFunction& model,
+                           const LossFunction& loss,
+                           const data::SampleSpec& samples,
+                           const TrainOptions& options,
+                           const BatchPlan& batch,
+                           std::int64_t micro_batch) {
+  Graph graph = trace(model, loss, samples, settings_for(options, traits_, batch, micro_batch));
+  if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options, traits_, graph));
+  check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
+  BesideTraining beside;
+  if (micro_batch > 0) {
+    evaluation_.push_back(
+        compile_evaluation(backend,
+                           trace(model, loss, samples, evaluating(options, batch, micro_batch)),
+                           training_.empty() ? graph : this->graph(),
+                           micro_batch));
+    beside.evaluation = evaluation_.back().program.get();
+  }
+  if (options.memory_limit > 0)
+    beside.exchange_bytes =
+        exchange_memory(training_.empty() ? graph : this->graph(), space_, options, batch, traits_);
+  training_.push_back(
+      {micro_batch,
+       compile_within_limit(std::move(graph), backend, space_, reuse_, options, beside, choice_)});
+}
+
+void CompiledPrograms::add_late_evaluation(Backend& backend,
+                                           const ModelFunction& model,
+                                           const LossFunction& loss,
+                                           const data::SampleSpec& samples,
+                                           const TrainOptions& options,
+                                           const BatchPlan& batch,
+                                           std::int64_t micro_batch) {
+  late_evaluation_.reset();
+  late_evaluation_ =
+      compile_evaluation(backend,
+                         trace(model, loss, samples, evaluating(options, batch, micro_batch)),
+                         this->graph(),
+                         micro_batch);
+}
+
+Builder::Settings CompiledPrograms::evaluating(const TrainOptions& options,
+                                               const BatchPlan& batch,
+                                               std::int64_t micro_batch) const {
+  Builder::Settings settings = settings_for(options, traits_, batch, micro_batch);
+  settings.mode = Mode::evaluation;
+  return settings;
+}
+
+CompiledProgram CompiledPrograms::compile_evaluation(Backend& backend,
+                                                     Graph graph,
+                                                     const Graph& first,
+                                                     std::int64_t micro_batch) const {
+  check_parameters(graph, first, micro_batch);
+  return {micro_batch, std::make_unique<Program>(std::move(graph), backend, space_, reuse_)};
+}
+
+const Program& CompiledPrograms::largest() const {
+  const Program* largest = training_.front().program.get();
+  for (const auto* programs : {&training_, &evaluation_})
+    for (const CompiledProgram& sized : *programs)
+      if (sized.program->arena_bytes() > largest->arena_bytes()) largest = sized.program.get();
+  return *largest;
+}
+
+ProgramBuffers::ProgramBuffers(Backend& backend, const CompiledPrograms& programs) {
+  const std::size_t flat_bytes =
+      std::size_t(std::max<std::int64_t>(1, programs.space().elems)) * sizeof(float);
+  arena = backend.allocate(std::max(kArenaAlignment, programs.largest().arena_bytes()),
+                           "activations and workspace");
+  parameters = backend.allocate(flat_bytes, "parameters");
+  gradients = backend.allocate(flat_bytes, "gradients");
+}
+
+void request_packed_copies(Backend& backend,
+                           const CompiledPrograms& programs,
+                           PackedCopies& packed) {
+  for (const auto* sizes : {&programs.training(), &programs.evaluation()})
+    for (const CompiledProgram& sized : *sizes)
+      for (const auto& [parameter, copy] : sized.program->packed_copies())
+        packed.request(backend, parameter, copy);
+}
+
+}  // namespace lockstep

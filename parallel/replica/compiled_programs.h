@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/data/dataset.h"
+#include "core/exec/program.h"
+#include "core/nn/builder.h"
+#include "parallel/batch/batch_plan.h"
+#include "parallel/batch/train_options.h"
+#include "parallel/replica/memory_fit.h"
+
+namespace lockstep {
+
+/// A program for micro-batches of `samples`.
+struct CompiledProgram {
+  std::int64_t samples = 0;
+  std::unique_ptr<Program> program;
+};
+
+/// Every program that a run needs, compiled for one device before any memory of theirs exists:
+/// where `lockstep plan` ends and ProgramSet goes on.
+class CompiledPrograms {
+ public:
+  // Programs keep references into it.
+  CompiledPrograms(const CompiledPrograms&) = delete;
+  CompiledPrograms& operator=(const CompiledPrograms&) = delete;
+
+  /// `sizes`: micro-batch sizes in samples beside the whole one; 0 is added where ranks form
+  /// batch-norm groups. Throws ConfigError: the model declares other parameters for one size or
+  /// mode than for another, the device has no tf32 products; OutOfMemory: see
+  /// compile_within_limit().
+  CompiledPrograms(Backend& backend,
+                   const ModelFunction& model,
+                   const LossFunction& loss,
+                   const data::SampleSpec& samples,
+                   const TrainOptions& options,
+                   const BatchPlan& batch,
+                   std::vector<std::int64_t> sizes);
+
+  /// Compiles another one for evaluation, in the place of the last such one: late_evaluation().
+  /// Throws as the constructor.
+  void add_late_evaluation(Backend& backend,
+                           const ModelFunction& model,
+                           const LossFunction& loss,
+                           const data::SampleSpec& samples,
+                           const TrainOptions& options,
+                           const BatchPlan& batch,
+                           std::int64_t micro_batch);
+  void drop_late_evaluation() { late_evaluation_.reset(); }
+
+  /// The whole micro-batch first.
+  const std::vector<CompiledProgram>& training() const { return training_; }
+  const std::vector<CompiledProgram>& evaluation() const { return evaluation_; }
+  /// Of add_late_evaluation(); in no list, size or plan of the others.
+  const std::optional<CompiledProgram>& late_evaluation() const { return late_evaluation_; }
+
+  /// The training program of a whole micro-batch.
+  const Program& whole() const { return *training_.front().program; }
+  const Graph& graph() const { return whole().graph(); }
+  const FlatSpace& space() const { return space_; }
+  /// The program whose plan needs the largest arena, which all of them share.
+  const Program& largest() const;
+  /// What rank 0 reserves on its device: MemoryTable::on_device() of plan_memory().
+  std::size_t device_bytes(const TrainOptions& options, const BatchPlan& batch) const;
+
+ private:
+  void add(Backend& backend,
+           const ModelFunction& model,
+           const LossFunction& loss,
+           const data::SampleSpec& samples,
+           const TrainOptions& options,
+           const BatchPlan& batch,
+           std::int64_t micro_batch);
+  Builder::Settings evaluating(const TrainOptions& options,
+                               const BatchPlan& batch,
+                               std::int64_t micro_batch) const;
+  /// `first`: the training graph whose parameters it must declare.
+  CompiledProgram compile_evaluation(Backend& backend,
+                                     Graph graph,
+                                     const Graph& first,
+                                     std::int64_t micro_batch) const;
+  const DeviceTraits traits_;
+  FlatSpace space_;
+  MemoryReuse reuse_;
+  RecomputeNumber choice_;  // the whole micro-batch, which comes first, decides
+  std::vector<CompiledProgram> training_;
+  std::vector<CompiledProgram> evaluation_;
+  std::optional<CompiledProgram> late_evaluation_;
+};
+
+// What CompiledPrograms compiles, for those who want a part of it.
+
+/// The whole micro-batch first, then the other sizes once each.
+std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes);
+/// With which the training program for micro-batches of `samples` is traced.
+Builder::Settings settings_for(const TrainOptions& options,
+                               const DeviceTraits& device,
+                               const BatchPlan& batch,
+                               std::int64_t samples);
+std::int64_t bucket_bytes(const TrainOptions& options,
+                          const DeviceTraits& device,
+                          const Graph& graph);
+/// LOCKSTEP_PLAN.
+MemoryReuse reuse_of_environment();
+
+/// The memory that all programs of a run share.
+struct ProgramBuffers {
+  std::unique_ptr<DeviceBuffer> arena, parameters, gradients;
+
+  /// Throws OutOfMemory.
+  ProgramBuffers(Backend& backend, const CompiledPrograms& programs);
+};
+
+/// Makes place for the packed copies that the programs want. Throws OutOfMemory.
+void request_packed_copies(Backend& backend,
+                           const CompiledPrograms& programs,
+                           PackedCopies& packed);
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica/memory_fit.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/number_format.h"
+#include "core/plan/recompute.h"
+
+namespace lockstep {
+namespace {
+
+std::size_t device_bytes(const Program& training,
+                         const FlatSpace& space,
+                         const TrainOptions& options,
+                         const BesideTraining& beside) {
+  std::vector<ProgramSize> programs{ProgramSize(training)};
+  if (beside.evaluation != nullptr) programs.emplace_back(*beside.evaluation);
+  return training_bytes(programs, space, options.optimizer) + beside.exchange_bytes;
+}
+
+}  // namespace
+
+void throw_too_large(std::size_t needed, const TrainOptions& options) {
+  throw OutOfMemory(fmt::format("memory: training takes {} with --recompute {}, the limit is {}",
+                                bytes_words(double(needed)),
+                                name_of(options.recompute),
+                                bytes_words(double(options.memory_limit))),
+                    options.recompute == Recompute::none
+                        ? "use --recompute auto, or a smaller --micro-batch"
+                        : "use a smaller --micro-batch or model");
+}
+
+ProgramSize::ProgramSize(const Program& program) : arena_bytes(program.arena_bytes()) {
+  for (const auto& [parameter, copy] : program.packed_copies())
+    packed[{parameter, copy.format}] = copy.bytes;
+}
+
+std::size_t training_bytes(std::span<const ProgramSize> programs,
+                           const FlatSpace& space,
+                           const Optimizer& optimizer) {
+  std::size_t arena = kArenaAlignment;
+  std::map<std::pair<int, std::string>, std::size_t> packed;
+  for (const ProgramSize& program : programs) {
+    arena = std::max(arena, program.arena_bytes);
+    for (const auto& [copy, bytes] : program.packed) packed[copy] = bytes;
+  }
+  std::size_t bytes =
+      arena + std::size_t(space.elems) * 4 * std::size_t(2 + state_arrays(optimizer));
+  bool rounds = false;
+  for (const auto& [copy, size] : packed) {
+    const bool rounded = copy.second == kRoundedFormat;
+    rounds |= rounded;
+    if (!rounded) bytes += size;
+  }
+  if (rounds) bytes += rounded_bytes(space);
+  return bytes;
+}
+
+std::unique_ptr<Program> compile_within_limit(Graph graph,
+                                              Backend& backend,
+                                              const FlatSpace& space,
+                                              MemoryReuse reuse,
+                                              const TrainOptions& options,
+                                              const BesideTraining& beside,
+                                              RecomputeNumber& choice) {
+  if (options.recompute == Recompute::none && options.memory_limit == 0)
+    return std::make_unique<Program>(std::move(graph), backend, space, reuse);
+  const std::vector<RecomputeChoice> choices = recompute_choices(graph);
+  const int most = int(choices.size()) - 1;
+  const bool known = choice.number >= 0;
+  int first = std::min(choice.first, most), last = most;
+  if (options.recompute == Recompute::none) last = 0;
+  if (options.recompute == Recompute::all) first = last = int(index_of_all(choices));
+  if (known) first = last = std::min(choice.number, most);
+  std::size_t least = SIZE_MAX;
+  for (int i = first; i <= last; ++i) {
+    auto program = std::make_unique<Program>(
+        recompute(graph, choices[std::size_t(i)].dropped), backend, space, reuse);
+    const std::size_t bytes = device_bytes(*program, space, options, beside);
+    least = std::min(least, bytes);
+    if (!known && options.memory_limit > 0 && bytes > options.memory_limit) continue;
+    if (!known) choice = {.first = choice.first, .number = i, .is_last = i == last};
+    return program;
+  }
+  throw_too_large(least, options);
+}
+
+}  // namespace lockstep

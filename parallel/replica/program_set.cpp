@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica/program_set.h"
+
+#include <algorithm>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/number_format.h"
+#include "core/base/suggest.h"
+#include "core/host/process_memory.h"
+#include "core/nn/trace.h"
+#include "core/step/dump.h"
+#include "parallel/replica/shared_choices.h"
+
+namespace lockstep {
+namespace {
+
+std::unique_ptr<CompiledPrograms> compile(RankContext& context,
+                                          const ModelFunction& model,
+                                          const LossFunction& loss,
+                                          const data::SampleSpec& samples,
+                                          const TrainOptions& options,
+                                          const BatchPlan& batch,
+                                          const std::vector<std::int64_t>& sizes) {
+  std::unique_ptr<CompiledPrograms> compiled;
+  compile_with_shared_choices(context, [&] {
+    compiled = std::make_unique<CompiledPrograms>(
+        context.backend(), model, loss, samples, options, batch, sizes);
+  });
+  return compiled;
+}
+
+}  // namespace
+
+ProgramSet::ProgramSet(RankContext& context,
+                       const ModelFunction& model,
+                       const LossFunction& loss,
+                       const data::SampleSpec& samples,
+                       const TrainOptions& options,
+                       const BatchPlan& batch,
+                       const std::vector<std::int64_t>& sizes)
+    : compiled_(compile(context, model, loss, samples, options, batch, sizes)),
+      baseline_bytes_(resident_memory().own),
+      buffers_(context.backend(), *compiled_),
+      packed_(compiled_->space()) {
+  Backend& backend = context.backend();
+  request_packed_copies(backend, *compiled_, packed_);
+  packed_.fix_rounded();
+  planned_copies_ = packed_.count();
+  for (const CompiledProgram& program : compiled_->training())
+    training_.push_back(bind(backend, program, *buffers_.arena));
+  for (const CompiledProgram& program : compiled_->evaluation())
+    evaluation_.push_back(bind(backend, program, *buffers_.arena));
+}
+
+BoundProgram ProgramSet::bind(Backend& backend,
+                              const CompiledProgram& compiled,
+                              DeviceBuffer& arena) {
+  Program& program = *compiled.program;
+  program.bind({arena.data(), parameters(), gradients()}, backend, packed_);
+  if (env().sync == "1") program.name_faults();
+  return {.samples = compiled.samples,
+          .program = &program,
+          .x = program.input(kInputName),
+          .target = program.input(kTargetName),
+          .sample_weight = program.input(kSampleWeightName)};
+}
+
+bool ProgramSet::evaluates(std::int64_t samples) const {
+  return (late_evaluation_ && late_evaluation_->samples == samples) ||
+         std::ranges::find(evaluation_, samples, &BoundProgram::samples) != evaluation_.end();
+}
+
+void ProgramSet::set_late_evaluation(RankContext& context,
+                                     const ModelFunction& model,
+                                     const LossFunction& loss,
+                                     const data::SampleSpec& samples,
+                                     const TrainOptions& options,
+                                     const BatchPlan& batch,
+                                     std::int64_t micro_batch) {
+  Backend& backend = context.backend();
+  drop_late_evaluation();
+  compile_with_shared_choices(context, [&] {
+    compiled_->add_late_evaluation(backend, model, loss, samples, options, batch, micro_batch);
+    check_limit(options, batch);
+  });
+  const CompiledProgram& late = *compiled_->late_evaluation();
+  const Program& program = *late.program;
+  if (!fits_arena(program))
+    late_arena_ = backend.allocate(program.arena_bytes(), "activations and workspace");
+  late_evaluation_ = bind(backend, late, late_arena_ ? *late_arena_ : *buffers_.arena);
+  late.program->set_position(position_);
+  if (profiler_ != nullptr) late.program->profile(profiler_);
+}
+
+void ProgramSet::drop_late_evaluation() {
+  late_evaluation_.reset();
+  packed_.drop_from(planned_copies_);  // its kernels are their packers
+  compiled_->drop_late_evaluation();
+  late_arena_.reset();
+}
+
+void ProgramSet::check_limit(const TrainOptions& options, const BatchPlan& batch) const {
+  if (options.memory_limit == 0) return;
+  const CompiledProgram& late = *compiled_->late_evaluation();
+  const std::size_t needed = compiled_->device_bytes(options, batch) +
+                             packed_.bytes_to_add(late.program->packed_copies()) +
+                             (fits_arena(*late.program) ? 0 : late.program->arena_bytes());
+  if (needed <= options.memory_limit) return;
+  throw OutOfMemory(
+      fmt::format("memory: samples that cannot be read leave a last micro-batch of {} samples to "
+                  "the evaluation, with which the run takes {}; the limit is {}",
+                  late.samples,
+                  bytes_words(double(needed)),
+                  bytes_words(double(options.memory_limit))),
+      "mend or remove the files that cannot be read, or raise --memory-limit");
+}
+
+void ProgramSet::set_position(Position* position) {
+  position_ = position;
+  for_each([position](BoundProgram& bound) { bound.program->set_position(position); });
+}
+
+void ProgramSet::profile(Profiler* profiler) {
+  profiler_ = profiler;
+  for_each([profiler](BoundProgram& bound) { bound.program->profile(profiler); });
+}
+
+void ProgramSet::check_finite(FiniteReport* report) {
+  for (BoundProgram& bound : training_) bound.program->check_finite(report);
+}
+
+void ProgramSet::poison_after(const std::string& path) {
+  for (BoundProgram& bound : training_) {
+    if (bound.program->poison_after(path)) continue;
+    std::vector<std::string_view> paths;
+    for (const Node& node : graph().nodes()) paths.push_back(node.path);
+    throw ConfigError(fmt::format("no operator computes '{}'", path),
+                      fmt::format("did you mean '{}'?", nearest(path, paths)));
+  }
+}
+
+void ProgramSet::dump(const std::string& folder) const {
+  dump_flat_space(folder, space(), graph());
+  for (const BoundProgram& bound : training_)
+    dump_program(folder, fmt::format("training_{}", bound.samples), *bound.program);
+  for (const BoundProgram& bound : evaluation_)
+    dump_program(folder, fmt::format("evaluation_{}", bound.samples), *bound.program);
+}
+
+const BoundProgram& ProgramSet::find(const std::vector<BoundProgram>& programs,
+                                     std::int64_t samples) {
+  for (const BoundProgram& bound : programs)
+    if (bound.samples == samples) return bound;
+  throw InternalError(fmt::format("no program for a micro-batch of {} samples", samples));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/exec/sizing_backend.h"
+#include "core/plan/recompute.h"
+#include "parallel/replica/compiled_programs.h"
+
+namespace lockstep {
+
+/// What the programs for micro-batches of one size ask for.
+class MicroBatchSizes {
+ public:
+  /// Of the training program: its parameters and metrics.
+  const Graph& graph() const { return graph_; }
+  const FlatSpace& space() const { return space_; }
+  const std::vector<RecomputeChoice>& choices() const { return choices_; }
+  /// With the recomputation of choices()[choice].
+  const ProgramSize& training(std::size_t choice);
+  /// Nothing for micro-batches of 0 samples.
+  const std::optional<ProgramSize>& evaluation() const { return evaluation_; }
+
+ private:
+  friend class ProgramSizes;
+  MicroBatchSizes(Backend& device, Graph graph, std::int64_t bucket_bytes);
+
+  Backend& device_;
+  Graph graph_;
+  FlatSpace space_;
+  std::vector<RecomputeChoice> choices_;
+  std::vector<std::optional<ProgramSize>> training_;  // [choices], those asked for
+  std::optional<ProgramSize> evaluation_;
+};
+
+/// Memory of a model's programs by everything that they depend on: micro-batch, precision, batch
+/// norm, what is frozen or computed again. A search for what fits comes to the same programs many
+/// times, with other limits, optimizers and ranks; here each is compiled once, and its sizes, graph
+/// and choices are kept.
+class ProgramSizes {
+ public:
+  /// `device` outlives it. All plans that use it are for this model, loss and kind of samples.
+  ProgramSizes(Backend& device,
+               ModelFunction model,
+               LossFunction loss,
+               const data::SampleSpec& samples);
+
+  /// The device, for plans of which nothing is run.
+  Backend& device() { return device_; }
+  /// Stays where it is. Throws ShapeError and ConfigError of the model.
+  MicroBatchSizes& of(const TrainOptions& options, const BatchPlan& batch, std::int64_t samples);
+
+  /// The least bytes on the device, for whole micro-batches, of the recomputation that `options`
+  /// allows; its limit does not count.
+  std::size_t least_bytes(const TrainOptions& options, const BatchPlan& batch);
+
+ private:
+  struct Known {
+    Builder::Settings settings;
+    double bucket_mb = 0;
+    std::unique_ptr<MicroBatchSizes> sizes;
+  };
+
+  SizingBackend device_;
+  ModelFunction model_;
+  LossFunction loss_;
+  data::SampleSpec samples_;
+  std::vector<Known> known_;
+};
+
+}  // namespace lockstep

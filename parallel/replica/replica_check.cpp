@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica/replica_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "parallel/comm/culprit.h"
+#include "parallel/comm/device_wait.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMostNames = 8;
+
+/// "a, b, c and 4 more"
+std::string join_some(const std::vector<std::string>& names, const char* separator) {
+  const std::size_t shown = std::min(names.size(), kMostNames);
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), separator));
+  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+/// One number for all; a change of one of them always changes it, as every step can be undone.
+std::uint64_t combine(std::span<const std::uint64_t> hashes) {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t hash : hashes) {
+    sum = (sum + hash) * 0x9e3779b97f4a7c15u;
+    sum ^= sum >> 29;
+  }
+  return sum;
+}
+
+std::vector<std::string> gather_hosts(Communicator& communicator) {
+  std::array<char, 64> own{};
+  gethostname(own.data(), own.size() - 1);
+  std::vector<std::array<char, 64>> all(std::size_t(communicator.size()));
+  communicator.all_gather(own.data(), all.data(), own.size());
+  std::vector<std::string> hosts;
+  for (const auto& host : all) hosts.emplace_back(host.data());
+  return hosts;
+}
+
+/// "rank 3 (node7)", "ranks 2 (node1), 3 (node7)"
+std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  std::vector<std::string> names;
+  for (const int rank : ranks)
+    names.push_back(fmt::format("{} ({})", rank, hosts[std::size_t(rank)]));
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", join_some(names, ", "));
+}
+
+std::string name_hosts(const RankGroups& ranks, const std::vector<std::string>& hosts) {
+  std::vector<std::string> names;
+  for (std::size_t g = ranks.told ? 1 : 0; g < ranks.groups.size(); ++g)
+    for (const int rank : ranks.groups[g])
+      if (std::ranges::find(names, hosts[std::size_t(rank)]) == names.end())
+        names.push_back(hosts[std::size_t(rank)]);
+  return join_some(names, " or ");
+}
+
+/// Knows which rank, or the first of several.
+class OneDivergedError final : public DivergedError, public Culprit {
+ public:
+  OneDivergedError(const std::string& message, const std::string& hint, Culprit culprit)
+      : DivergedError(message, hint), Culprit(std::move(culprit)) {}
+};
+
+std::string what_happened(std::int64_t step,
+                          const RankGroups& ranks,
+                          const std::vector<std::string>& hosts) {
+  if (!ranks.told) {
+    std::vector<std::string> sides;
+    for (const std::vector<int>& group : ranks.groups) sides.push_back(name_ranks(group, hosts));
+    return fmt::format("replicas differ after step {}, and which are right cannot be told: {}",
+                       step,
+                       join_some(sides, " against "));
+  }
+  std::vector<int> minority;
+  for (std::size_t g = 1; g < ranks.groups.size(); ++g)
+    minority.insert(minority.end(), ranks.groups[g].begin(), ranks.groups[g].end());
+  std::ranges::sort(minority);
+  return fmt::format("replicas differ after step {}: {} hold{} other bits than the {} others",
+                     step,
+                     name_ranks(minority, hosts),
+                     minority.size() == 1 ? "s" : "",
+                     ranks.groups[0].size());
+}
+
+}  // namespace
+
+std::vector<ComparedTensor> compared_tensors(const SavedArrays& saved) {
+  std::vector<ComparedTensor> tensors;
+  for (std::size_t a = 0; a < saved.arrays.size(); ++a)
+    for (const Segment& segment : saved.space.segments) {
+      const Parameter& parameter = saved.graph.parameters()[std::size_t(segment.parameter)];
+      const bool has_state = parameter.kind == ParameterKind::trained && !parameter.frozen;
+      if (a == 0 ? parameter.kind == ParameterKind::metric : !has_state) continue;
+      tensors.push_back({.array = a,
+                         .parameter = segment.parameter,
+                         .bucket = segment.bucket,
+                         .range = {.offset = segment.offset, .elems = segment.elems}});
+    }
+  return tensors;
+}
+
+RankGroups group_ranks(std::span<const std::uint64_t> values) {
+  std::map<std::uint64_t, std::vector<int>> ranks_of;
+  for (std::size_t rank = 0; rank < values.size(); ++rank)
+    ranks_of[values[rank]].push_back(int(rank));
+  RankGroups result;
+  for (auto& [value, ranks] : ranks_of) result.groups.push_back(std::move(ranks));
+  std::ranges::sort(result.groups, [](const auto& a, const auto& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a.front() < b.front();
+  });
+  result.told = result.groups.size() > 1 && result.groups[0].size() > result.groups[1].size();
+  return result;
+}
+
+ReplicaCheck::ReplicaCheck(RankContext& context, const SavedArrays& saved, std::int64_t every)
+    : context_(context),
+      saved_(saved),
+      every_(context.size() == 1 ? 0 : every),
+      of_ranks_(std::size_t(context.size())) {
+  if (every_ == 0) return;
+  tensors_ = compared_tensors(saved_);
+  for (const ComparedTensor& tensor : tensors_) ranges_.push_back(tensor.range);
+  hashed_.hashes.resize(tensors_.size());
+  sent_.hashes.resize(tensors_.size());
+}
+
+bool ReplicaCheck::after_step(std::int64_t step) {
+  if (every_ == 0) return false;
+  const bool due = hashed(step);
+  if (due) hash(hashed_, step);
+  return due || sent_.step >= 0;
+}
+
+void ReplicaCheck::check_now(std::int64_t step) {
+  if (every_ == 0) return;
+  hash(hashed_, step);
+  const std::uint64_t own = combine(hashed_.hashes);
+  context_.host_communicator().all_gather(&own, of_ranks_.data(), sizeof own);
+  compare(hashed_, of_ranks_);
+}
+
+void ReplicaCheck::write(float* own) {
+  std::swap(hashed_, sent_);
+  hashed_.step = -1;
+  const std::uint64_t value = sent_.step < 0 ? 0 : combine(sent_.hashes);
+  std::memcpy(own, &value, sizeof value);
+}
+
+void ReplicaCheck::read(const RankParts& parts) {
+  if (sent_.step < 0) return;
+  for (int rank = 0; rank < parts.ranks(); ++rank)
+    std::memcpy(&of_ranks_[std::size_t(rank)], parts.of(rank), sizeof(std::uint64_t));
+  compare(sent_, of_ranks_);
+}
+
+void ReplicaCheck::hash(State& state, std::int64_t step) {
+  state.step = step;
+  const DeviceWait waiting(context_);
+  for (std::size_t begin = 0, end = 0; begin < tensors_.size(); begin = end) {
+    const std::size_t array = tensors_[begin].array;
+    while (end < tensors_.size() && tensors_[end].array == array) ++end;
+    saved_.backend.hash(saved_.arrays[array].values,
+                        std::span(ranges_).subspan(begin, end - begin),
+                        state.hashes.data() + begin);
+  }
+}
+
+void ReplicaCheck::compare(State& state, std::span<const std::uint64_t> of_ranks) {
+  if (std::ranges::any_of(of_ranks, [&](std::uint64_t value) { return value != of_ranks[0]; }))
+    report(state, group_ranks(of_ranks));
+  equal_step_ = state.step;
+  state.step = -1;
+}
+
+void ReplicaCheck::report(const State& state, const RankGroups& ranks) {
+  const std::vector<std::string> hosts = gather_hosts(context_.host_communicator());
+  const std::string places = places_that_differ(state);
+  std::string hint = fmt::format(
+      "a memory or hardware fault (test {}), or a library there that does not compute the same "
+      "twice",
+      name_hosts(ranks, hosts));
+  if (equal_step_ >= 0)
+    hint += fmt::format(
+        "; replicas were equal after step {}: go on from a checkpoint of that step or before with "
+        "--resume CHECKPOINT, later ones may hold the fault",
+        equal_step_);
+  else
+    hint += "; they were not equal when this process started";
+  const std::string what = fmt::format("{}: {}", what_happened(state.step, ranks, hosts), places);
+  if (!ranks.told) throw DivergedError(what, hint);
+  const int first = ranks.groups[1][0];
+  throw OneDivergedError(
+      what, hint, {.rank = first, .host = hosts[std::size_t(first)], .step = state.step});
+}
+
+std::string ReplicaCheck::places_that_differ(const State& state) {
+  const auto ranks = std::size_t(context_.size());
+  const std::size_t count = state.hashes.size();
+  std::vector<std::uint64_t> all(count * ranks);
+  context_.host_communicator().all_gather(
+      state.hashes.data(), all.data(), count * sizeof(std::uint64_t));
+  std::map<std::pair<std::size_t, int>, std::vector<std::string>> names;  // by array and bucket
+  for (std::size_t t = 0; t < count; ++t)
+    for (std::size_t rank = 1; rank < ranks; ++rank) {
+      if (all[rank * count + t] == all[t]) continue;
+      const ComparedTensor& tensor = tensors_[t];
+      names[{tensor.array, tensor.bucket}].push_back(
+          saved_.graph.parameters()[std::size_t(tensor.parameter)].name);
+      break;
+    }
+  std::vector<std::string> places;
+  for (const auto& [where, tensors] : names) {
+    const auto& [array, bucket] = where;
+    places.push_back(fmt::format(
+        "{}, {} ({})",
+        array == 0 ? "parameters" : "optimizer " + saved_.arrays[array].name,
+        bucket < 0 ? "frozen"
+                   : fmt::format("bucket {} of 0 to {}", bucket, saved_.space.buckets.size() - 1),
+        join_some(tensors, ", ")));
+  }
+  return join_some(places, "; ");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/step/snapshot.h"
+#include "parallel/comm/rank_context.h"
+#include "parallel/comm/stop_agreement.h"
+
+namespace lockstep {
+
+/// One tensor that must hold the same bits on every rank: a parameter or running statistic, or the
+/// optimizer's state of a parameter that is trained. Without the padding behind it.
+struct ComparedTensor {
+  std::size_t array = 0;  ///< in SavedArrays::arrays
+  int parameter = 0;
+  int bucket = 0;   ///< of the gradient exchange; -1: frozen
+  FlatRange range;  ///< offset and elems
+};
+
+/// All of them, array by array, in flat order.
+std::vector<ComparedTensor> compared_tensors(const SavedArrays& saved);
+
+/// Ranks by the value they hold.
+struct RankGroups {
+  /// Ranks with equal values, ascending; the largest group first, then by first rank.
+  std::vector<std::vector<int>> groups;
+  /// Whether the first group is right: several independent faults do not lead to equal bits, so
+  /// two ranks that agree are enough, unless another group is as large.
+  bool told = false;
+};
+RankGroups group_ranks(std::span<const std::uint64_t> values);
+
+/// Compares the replicas of all ranks. Every `every` steps each rank hashes its parameters, running
+/// statistics and optimizer state, tensor by tensor (Note [Replica hash]); one number of it travels
+/// in the StopAgreement's message, so that nobody waits. Where numbers differ, the ranks gather the
+/// hashes of that moment and all throw the same DivergedError: the step, the ranks in the minority,
+/// the tensors, and up to which step checkpoints can be trusted.
+///
+/// Under Reduction::fast replicas are compared as well: MPI requires of its all-reduce that all
+/// ranks receive identical results (MPI 3.1, section 5.9.6), in whatever order it adds.
+class ReplicaCheck final : public MessagePart {
+ public:
+  /// `every` 0, or a rank alone: never. The replica must outlive it.
+  ReplicaCheck(RankContext& context, const SavedArrays& saved, std::int64_t every);
+
+  /// `step` steps are done. Hashes where a comparison is due. True: a message has to leave before
+  /// the next step, with that hash, or to have the one with it looked at.
+  bool after_step(std::int64_t step);
+  /// Whether after_step() hashes behind that step.
+  bool hashed(std::int64_t step) const { return every_ > 0 && step % every_ == 0; }
+  /// Compares at once: at the start and at the end of a run. Collective.
+  void check_now(std::int64_t step);
+
+  int floats() const override { return 2; }
+  void write(float* own) override;
+  /// Throws DivergedError.
+  void read(const RankParts& parts) override;
+
+ private:
+  /// The replica at one moment.
+  struct State {
+    std::int64_t step = -1;             ///< steps done; -1: nothing was hashed
+    std::vector<std::uint64_t> hashes;  ///< of tensors_
+  };
+  void hash(State& state, std::int64_t step);
+  void compare(State& state, std::span<const std::uint64_t> of_ranks);
+  [[noreturn]] void report(const State& state, const RankGroups& ranks);
+  std::string places_that_differ(const State& state);
+
+  RankContext& context_;
+  SavedArrays saved_;
+  std::int64_t every_;
+  std::vector<ComparedTensor> tensors_;
+  std::vector<FlatRange> ranges_;        // of tensors_
+  State hashed_, sent_;                  // not yet in a message; in the message under way
+  std::vector<std::uint64_t> of_ranks_;  // reserved for read()
+  std::int64_t equal_step_ = -1;         // of the last comparison that found no difference
+};
+
+}  // namespace lockstep

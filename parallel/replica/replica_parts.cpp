@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica/replica_parts.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/exec/dry_backend.h"
+#include "core/step/dry_communicator.h"
+#include "parallel/replica/replica.h"
+
+namespace lockstep {
+namespace {
+
+/// Flat offset of the metric `name`, -1 where the model has none.
+std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const char* name) {
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i)
+    if (graph.parameters()[i].kind == ParameterKind::metric && graph.parameters()[i].name == name)
+      return space.of(int(i)).offset;
+  return -1;
+}
+
+}  // namespace
+
+MetricPlaces::MetricPlaces(const Graph& graph, const FlatSpace& space)
+    : loss(metric_offset(graph, space, "loss")),
+      correct(metric_offset(graph, space, "correct")),
+      counted(metric_offset(graph, space, "counted")) {
+  LOCKSTEP_ASSERT(loss >= 0);  // trace() refuses a model without
+  std::int64_t first = loss, last = loss;
+  for (const std::int64_t offset : {correct, counted}) {
+    if (offset < 0) continue;
+    first = std::min(first, offset);
+    last = std::max(last, offset);
+  }
+  range = {first, last - first + kSegmentAlignment};
+}
+
+ReplicaPrograms::ReplicaPrograms(RankContext& rank_context,
+                                 const ModelFunction& model,
+                                 const LossFunction& loss,
+                                 const data::SampleSpec& samples,
+                                 const TrainOptions& train_options,
+                                 std::vector<std::int64_t> tail_sizes)
+    : context(rank_context),
+      options(train_options),
+      batch(plan_batch(train_options, rank_context.size())),
+      programs(context, model, loss, samples, options, batch, tail_sizes) {}
+
+ReplicaParts::ReplicaParts(Backend& backend,
+                           Communicator& communicator,
+                           const Graph& graph,
+                           const FlatSpace& space,
+                           float* parameters,
+                           float* gradients,
+                           std::uint16_t* rounded,
+                           const TrainOptions& options,
+                           const BatchPlan& batch)
+    : metrics(graph, space),
+      optimizer(backend,
+                graph,
+                space,
+                options.optimizer,
+                {options.decay_all, options.no_decay},
+                parameters,
+                gradients,
+                rounded),
+      exchange(backend, communicator, options.reduction, space.buckets, gradients, batch.shards),
+      evaluation_exchange(backend,
+                          communicator,
+                          options.reduction,
+                          {metrics.range},
+                          gradients,
+                          evaluation_shards(batch)),
+      outcomes(backend),
+      shard_norms(backend, graph, space, gradients, options.noise_scale_every, batch.shards),
+      sample_weight(backend.allocate_host(sizeof(float), "sample weight")),
+      counters(backend, Replica::kHeldMicroBatches),
+      input_stage(backend, graph, Replica::kHeldMicroBatches) {}
+
+std::uint64_t ReplicaParts::pending_sum_bytes() const {
+  return exchange.pending_sum_bytes() + evaluation_exchange.pending_sum_bytes();
+}
+
+std::uint64_t ReplicaParts::communication_bytes() const {
+  return exchange.communication_bytes() + evaluation_exchange.communication_bytes() +
+         outcomes.bytes() + shard_norms.bytes() + sample_weight->bytes() + counters.bytes() +
+         input_stage.bytes();
+}
+
+std::uint64_t exchange_memory(const Graph& graph,
+                              const FlatSpace& space,
+                              const TrainOptions& options,
+                              const BatchPlan& batch,
+                              const DeviceTraits& device) {
+  DryBackend nothing(device);
+  DryCommunicator nobody(0, batch.ranks);
+  const auto flat = nothing.allocate(std::size_t(space.elems) * sizeof(float), "parameters");
+  const ReplicaParts parts(
+      nothing, nobody, graph, space, flat->as<float>(), flat->as<float>(), nullptr, options, batch);
+  return parts.pending_sum_bytes() + parts.communication_bytes();
+}
+
+Schedule training_schedule(const BatchPlan& batch, std::int64_t samples, int rank) {
+  return make_schedule({.samples = samples,
+                        .micro_batch = batch.micro_batch,
+                        .shards = batch.shards,
+                        .ranks = batch.ranks,
+                        .cluster = batch.cluster},
+                       rank);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica/replica_state.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/io/load_weights.h"
+#include "core/nn/initialise.h"
+#include "core/step/fault_player.h"
+#include "parallel/comm/device_wait.h"
+#include "parallel/replica/exchange_trial.h"
+#include "parallel/replica/memory_place.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+DeviceTimer make_device_timer(RankContext& context, const BatchPlan& batch) {
+  const Schedule whole = training_schedule(batch, batch.global_batch, context.rank());
+  return {context.backend(), std::size_t(whole.rounds), whole.work.size()};
+}
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+/// "[1, 0]" of element `at` in row-major order; "" of a scalar.
+std::string index_text(std::int64_t at, const Shape& shape) {
+  std::vector<std::int64_t> index(std::size_t(shape.rank()));
+  for (int d = shape.rank() - 1; d >= 0; --d) {
+    index[std::size_t(d)] = at % shape[d];
+    at /= shape[d];
+  }
+  return index.empty() ? "" : fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+/// A run would otherwise blame its first step for what came with the file.
+void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
+  const auto bad =
+      std::ranges::find_if_not(tensor.values, [](float v) { return std::isfinite(v); });
+  if (bad == tensor.values.end()) return;
+  const std::vector<float> in_file = io::to_file_layout(tensor.parameter, tensor.values);
+  const auto first = std::ranges::find_if_not(in_file, [](float v) { return std::isfinite(v); });
+  throw DataError(
+      fmt::format("{}: {}{} is {}, expected finite numbers",
+                  file,
+                  tensor.parameter.name,
+                  index_text(first - in_file.begin(), tensor.parameter.file_layout.file),
+                  *first),
+      "choose another file, or leave the tensor out with --init-skip");
+}
+
+}  // namespace
+
+Replica::State::State(RankContext& rank_context,
+                      const ModelFunction& model,
+                      const LossFunction& loss,
+                      const data::SampleSpec& samples,
+                      const TrainOptions& train_options,
+                      std::vector<std::int64_t> tail_sizes)
+    : ReplicaPrograms(rank_context, model, loss, samples, train_options, std::move(tail_sizes)),
+      ReplicaParts(context.backend(),
+                   context.communicator(),
+                   programs.graph(),
+                   programs.space(),
+                   programs.parameters(),
+                   programs.gradients(),
+                   programs.packed().rounded(),
+                   options,
+                   batch),
+      device_timer(make_device_timer(context, batch)),
+      model_(model),
+      loss_(loss),
+      samples_(samples),
+      on_host_(context.backend().is_host_memory(programs.parameters())),
+      ranges_(context.backend().ranges()),
+      graphs_(context.backend()) {
+  for (auto& event : copied_) {
+    event = context.backend().make_event();
+    context.backend().record(*event);
+  }
+  if (batch.cluster > 1)
+    group_ = context.communicator().split(context.rank() / batch.cluster,
+                                          context.rank() % batch.cluster);
+  context.position().mark(ranges_);
+  programs.set_position(&context.position());
+  exchange.set_position(&context.position());
+  evaluation_exchange.set_position(&context.position());
+  initialise_parameters();
+  if (ranges_) declare_ranges();
+  if (options.profile) declare_profile();
+  try_collectives(context, *this, batch, group_.get());
+  if (!on_host_)
+    context_bytes =
+        context_part(context.host_communicator(), context.backend(), memory().on_device());
+  why_no_graphs_ = reason_against_graphs();
+  if (!all_say(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
+    why_no_graphs_ = "another rank cannot capture steps";
+  checks_always_ = checks_ = env().nan_check == "1";
+  if (checks_) programs.check_finite(search_.report());
+  if (env().dump && context.rank() == 0) programs.dump(*env().dump);
+}
+
+void Replica::State::initialise_parameters() {
+  const Graph& graph = programs.graph();
+  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    const std::vector<float> values = initial_values(graph.parameters()[i], options.seed);
+    context.backend().copy_to_device(programs.parameters() + programs.space().of(int(i)).offset,
+                                     values.data(),
+                                     values.size() * sizeof(float));
+  }
+  load_initial_weights();
+  programs.packed().invalidate();
+}
+
+void Replica::State::load_initial_weights() {
+  if (options.init.empty()) return;
+  const std::vector<Parameter>& all = programs.graph().parameters();
+  for (const io::NamedTensor& tensor :
+       io::load_weights(options.init,
+                        all,
+                        NamePatterns("init-skip", options.init_skip),
+                        &initial_weights.emplace())) {
+    expect_finite(options.init, tensor);
+    const auto at = std::ranges::find(all, tensor.parameter.name, &Parameter::name) - all.begin();
+    context.backend().copy_to_device(programs.parameters() + programs.space().of(int(at)).offset,
+                                     tensor.values.data(),
+                                     tensor.values.size() * sizeof(float));
+  }
+}
+
+void Replica::State::lend_memory(data::LoaderOptions& loading) const {
+  if (on_host_) return;
+  loading.held = kHeldMicroBatches;
+  loading.allocate = [&backend = context.backend()](std::size_t bytes) {
+    const std::shared_ptr<DeviceBuffer> memory = backend.allocate_host(bytes, "micro-batch");
+    return std::shared_ptr<std::byte[]>(memory, memory->data());
+  };
+}
+
+// It changes where a short batch follows, or an evaluation: rarely enough to wait for the copies.
+void Replica::State::set_sample_weight(const Schedule& schedule) {
+  const auto weight = float(1.0 / double(schedule.samples));
+  float& place = *sample_weight->as<float>();
+  if (place == weight) return;
+  const auto begin = Clock::now();
+  const DeviceWait waiting(context);
+  context.backend().synchronize();
+  times.device_wait += seconds_between(begin, Clock::now());
+  place = weight;
+}
+
+void Replica::State::copy_sample_weight(const BoundProgram& program) {
+  context.backend().copy_to_device(program.sample_weight, sample_weight->data(), sizeof(float));
+}
+
+// The loader fills the slot of the micro-batch before last anew: see lend_memory().
+void Replica::State::load(const BoundProgram& program,
+                          data::Loader& loader,
+                          std::uint64_t first_sample) {
+  const std::size_t slot = next_slot();
+  DeviceEvent& copied = *copied_[slot];
+  if (!on_host_) {
+    const DeviceWait waiting(context);
+    copied.wait();  // for what the device computes, so no loading yet
+    holding_up_ = timer_.lap();
+  }
+  context.position().enter(Phase::loading);
+  const auto begin = timer_.at();
+  const data::LoadedBatch loaded = loader.next();
+  fetching_ = timer_.lap();
+  if (profiler) profiler->record(data_work_, begin, timer_.at());
+  Backend& device = context.backend();
+  const auto n = std::size_t(loaded.samples);
+  check_labels(loaded);
+  device_timer.mark(DevicePart::idle);
+  if (checks_) search_.look_at(loaded, samples_);
+  const DeviceScope scope(profiler.get(), copy_work_);
+  input_stage.copy(slot,
+                   {{{program.x, loaded.input, n * samples_.input.bytes()},
+                     {program.target, loaded.target, n * samples_.target.bytes()}}});
+  copy_sample_weight(program);
+  counters.send(slot, first_sample);
+  if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
+    const float weight = *sample_weight->as<float>() * float(fault->number);
+    device.copy_to_device(program.sample_weight, &weight, sizeof weight);
+  }
+  device.record(copied);
+  loading_ = fetching_ + timer_.lap();
+}
+
+std::size_t Replica::State::next_slot() {
+  next_copied_ = (next_copied_ + 1) % copied_.size();
+  return next_copied_;
+}
+
+// For a rank that has no micro-batch to send them with.
+void Replica::State::send_counters() {
+  const std::size_t slot = next_slot();
+  {
+    const DeviceWait waiting(context);
+    copied_[slot]->wait();
+  }
+  counters.send(slot, 0);
+  context.backend().record(*copied_[slot]);
+}
+
+// A label or token out of range would make a kernel read or write beyond its table.
+void Replica::State::check_labels(const data::LoadedBatch& loaded) const {
+  if (samples_.classes == 0) return;
+  const auto check = [&](const std::byte* bytes, std::int64_t count, bool may_ignore) {
+    const auto* values = reinterpret_cast<const std::int32_t*>(bytes);
+    for (std::int64_t i = 0; i < count; ++i)
+      LOCKSTEP_CHECK((values[i] >= 0 && values[i] < samples_.classes) ||
+                         (may_ignore && values[i] == samples_.ignore_index),
+                     DataError,
+                     "data: {} {} is not one of the {} classes, 0 to {}",
+                     may_ignore ? "label" : "token",
+                     values[i],
+                     samples_.classes,
+                     samples_.classes - 1);
+  };
+  check(loaded.target, loaded.samples * samples_.target.elems(), true);
+  if (samples_.input.dtype == DType::i32)
+    check(loaded.input, loaded.samples * samples_.input.elems(), false);
+}
+
+void Replica::State::declare_profile() {
+  constexpr std::int64_t kWarmUpSteps = 2, kTracedSteps = 8;
+  profiler = std::make_unique<Profiler>(kWarmUpSteps, kTracedSteps);
+  data_work_ = profiler->declare({.name = "wait_for_data", .path = "", .cost = {}});
+  copy_work_ = profiler->declare({.name = "copy_input", .path = "", .cost = {}});
+  wait_work_ = profiler->declare({.name = "wait_for_exchange", .path = "", .cost = {}});
+  // Of several buckets at once.
+  moving_work_ = profiler->declare(
+      {.name = "exchange", .path = "", .stream = ProfileStream::communication, .cost = {}});
+  optimizer_work_ = profiler->declare({.name = "optimizer", .path = "", .cost = {}});
+  bucket_start_.resize(std::size_t(exchange.bucket_count()));
+  for (int b = 0; b < exchange.bucket_count(); ++b)
+    bucket_work_.push_back(profiler->declare({.name = "exchange",
+                                              .path = fmt::format("bucket {}", b),
+                                              .stream = ProfileStream::communication,
+                                              .cost = {}}));
+  programs.profile(profiler.get());
+}
+
+void Replica::State::declare_ranges() {
+  bucket_ranges_.resize(std::size_t(exchange.bucket_count()));
+  for (int b = 0; b < exchange.bucket_count(); ++b)
+    bucket_names_.push_back(ranges_->declare(fmt::format("exchange bucket {}", b)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/session/error_meeting.h"
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <new>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/file_kind.h"
+#include "core/base/printable.h"
+#include "core/base/quiet_thread.h"
+#include "core/host/machine.h"
+#include "parallel/session/explained_out_of_memory.h"
+#include "parallel/session/job.h"
+#include "parallel/session/memory_words.h"
+#include "parallel/session/rank_discovery.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::seconds kLauncherEndsOthers{3};
+constexpr std::chrono::milliseconds kMostAbort{200}, kMostGoodbye{500};
+
+/// What a rank tells the others: both values are exact as floats.
+struct Card {
+  float exit_code = 0;
+  float message_hash = 0;
+  bool operator==(const Card&) const = default;
+};
+
+Card card_of(const ErrorReport& report) {
+  std::uint32_t hash = 2166136261u;  // FNV-1a
+  for (const char c : report.message) hash = (hash ^ std::uint8_t(c)) * 16777619u;
+  return {float(report.exit_code), float(hash >> 8)};
+}
+
+/// Ends this process with `exit_code` after `time`, whatever its other threads hang in.
+void end_after(std::chrono::milliseconds time, int exit_code) {
+  try {
+    start_quiet_thread([time, exit_code] {
+      std::this_thread::sleep_for(time);
+      _exit(exit_code);
+    }).detach();
+  } catch (...) {  // without memory for a thread
+    _exit(exit_code);
+  }
+}
+
+}  // namespace
+
+ErrorReport describe(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    const auto* const culprit = dynamic_cast<const Culprit*>(&e);
+    const auto* const explained = dynamic_cast<const ExplainedOutOfMemory*>(&e);
+    return {e.what(),
+            e.hint(),
+            int(e.exit_code()),
+            culprit ? *culprit : Culprit{},
+            explained ? explained->details() : std::string()};
+  } catch (const std::bad_alloc&) {
+    // The numbers in the hint: ranks that meet the same error in other numbers say it once.
+    return {"out of memory on the host",
+            "use a smaller --micro-batch or fewer ranks a host" + memory_words(),
+            4};
+  } catch (const std::filesystem::filesystem_error& e) {
+    return {e.path1().empty() ? std::string(e.what())
+                              : fmt::format("{}: {}", e.path1().string(), e.code().message()),
+            read_hint(e.code().value()),
+            int(ExitCode::environment)};
+  } catch (const std::exception& e) {
+    return {e.what(), {}, 1};
+  } catch (...) {
+    return {"unknown exception", "please report this", 1};
+  }
+}
+
+FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& position) {
+  FaultRecord record;
+  const bool began = position.step > 0 || position.phase != Phase::none;
+  if (began) set_position(record, position);
+  record.process = getpid();
+  record.rank = rank;
+  record.host = host_name();
+  record.cause = error.message;
+  record.hint = error.hint;
+  record.details = error.details;
+  record.exit_code = error.exit_code;
+  const Culprit& culprit = error.culprit;
+  if (culprit.rank < 0) return record;
+  if (culprit.rank != rank) {
+    record.process = 0;
+    record.seen_by = rank;
+  }
+  record.rank = culprit.rank;
+  record.host = culprit.host;
+  if (culprit.step > 0) record.step = culprit.step;
+  return record;
+}
+
+void print_error(const ErrorReport& report, int rank) {
+  write_to_screen(to_block(to_record(report, rank, {})));
+}
+
+void print_warning(const std::string& message, int rank) {
+  write_to_screen(
+      fmt::format("[rank {} {}] warning: {}\n", rank, host_name(), printable_lines(message)));
+}
+
+int report_alone(const std::exception_ptr& error) {
+  const ErrorReport report = describe(error);
+  const int rank = launched_rank(process_variables());
+  if (rank > 0) std::this_thread::sleep_for(kLauncherEndsOthers);
+  print_error(report, rank);
+  return report.exit_code;
+}
+
+ErrorMeeting::ErrorMeeting(Job& job) : job_(job) {
+  // Unwatched: where ranks stand is what they did before they came here.
+  if (job.size() > 1) side_channel_ = job.plain_communicator().split(0, job.rank());
+}
+
+ErrorMeeting::~ErrorMeeting() = default;
+
+int ErrorMeeting::report(const std::exception_ptr& error) {
+  const int rank = job_.rank(), ranks = job_.size();
+  const ErrorReport report = describe(error);
+  const FaultRecord record = to_record(report, rank, job_.position().read());
+  if (side_channel_ == nullptr) {
+    job_.fault_log().write(record, true);
+    return report.exit_code;
+  }
+  constexpr std::int64_t kFloats = sizeof(Card) / sizeof(float);
+  std::vector<Card> cards(static_cast<std::size_t>(ranks));
+  cards[std::size_t(rank)] = card_of(report);
+  std::vector<CommBlock> blocks;
+  for (int r = 0; r < ranks; ++r) blocks.push_back({r * kFloats, kFloats});
+  const auto request =
+      side_channel_->start_all_gather(reinterpret_cast<float*>(cards.data()), blocks);
+  const auto start = std::chrono::steady_clock::now();
+  while (!request->test()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (waited.count() >= kPatienceSeconds) end_job(record);
+  }
+  bool said_by_lower_rank = false;
+  for (int r = 0; r < rank; ++r)
+    said_by_lower_rank |= cards[std::size_t(r)] == cards[std::size_t(rank)];
+  job_.fault_log().write(record, !said_by_lower_rank);
+  const int exit_code = int(cards[0].exit_code);
+  // At the first rank that ends with an error mpirun stops answering those that still leave MPI.
+  end_after(kMostGoodbye, exit_code);
+  return exit_code;
+}
+
+void ErrorMeeting::end_job(const FaultRecord& record) {
+  write_to_screen(to_block(record));
+  job_.watchdog().announce(record);
+  job_.fault_log().write(record, false);
+  // The others end by themselves; this is for one whose watchdog cannot. mpirun does not answer
+  // once another rank has ended, and kills this one two seconds later.
+  end_after(kMostAbort, record.exit_code);
+  side_channel_.release();  // others may never come to free it
+  job_.plain_communicator().abort(record.exit_code);
+  _exit(record.exit_code);
+}
+
+}  // namespace lockstep

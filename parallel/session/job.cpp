@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/session/job.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <vector>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/fixed_text.h"
+#include "core/host/machine.h"
+#include "core/step/fault_player.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "parallel/comm/mpi_communicator.h"
+#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/comm/staged_communicator.h"
+#include "parallel/comm/watched_communicator.h"
+#include "parallel/replica/exchange_trial.h"
+#include "parallel/session/device_choice.h"
+#include "parallel/session/error_meeting.h"
+#include "parallel/session/gpu_binding.h"
+#include "parallel/session/job_network.h"
+#include "parallel/session/join_watch.h"
+#include "parallel/session/loaded_libraries.h"
+#include "parallel/session/rank_discovery.h"
+
+namespace lockstep {
+
+class Job::State {
+ public:
+  RankDiscovery discovery;
+  std::unique_ptr<FaultPlayer> faults;
+  FaultLog fault_log;
+  // Outlives MPI, whose end waits for every rank: one may die until then.
+  std::optional<Watchdog> watchdog;
+  std::optional<MpiSession> mpi;
+  JobNetwork network;
+  std::unique_ptr<Communicator> plain;
+  std::unique_ptr<Communicator> communicator;  // watched
+  std::unique_ptr<Communicator> reaching;      // watched; by MPI that reaches GPUs, where it does
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Communicator> of_devices;  // for their memory; null: `communicator` is
+  double join_s = 60;
+  std::string device_note;
+  std::optional<std::string> gpu;
+};
+
+namespace {
+
+template <typename T>
+std::vector<T> gather(Communicator& communicator, const T& own) {
+  std::vector<T> all(std::size_t(communicator.size()));
+  communicator.all_gather(&own, all.data(), sizeof own);
+  return all;
+}
+
+/// The number among the ranks of this machine: the launcher's word, or by rank order.
+int local_rank(const RankDiscovery& discovery, Communicator& communicator, const DeviceCard& own) {
+  const std::vector<DeviceCard> cards = gather(communicator, own);
+  return discovery.local_rank >= 0 ? discovery.local_rank
+                                   : ranks_before(cards, communicator.rank());
+}
+
+/// ", /usr/lib/libmpi.so.40.30.4 (Open MPI v4.1.4, ...)"; empty: it is not found among the loaded.
+std::string mpi_in_use() {
+  for (const LoadedLibrary& library : loaded_libraries())
+    if (library.name.starts_with("libmpi.so"))
+      return fmt::format(", {} ({})", library.file, library.version);
+  return {};
+}
+
+/// As far as this rank goes; empty: nothing.
+std::string own_reason_against_nccl() {
+  if (env().nccl == "off") return "LOCKSTEP_NCCL=off";
+  return has_nccl() ? "" : "this was built without it";
+}
+
+}  // namespace
+
+Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
+    : state_(std::make_unique<State>()) {
+  env();  // names misspelt LOCKSTEP_* variables
+  State& s = *state_;
+  s.join_s = limits.join_s;
+  const VariableMap variables = process_variables();
+  s.discovery = discover_rank(variables);
+  set_cuda_variables();
+  MpiSession::set_variables();
+  const bool apart = env().nccl == "shared";
+  set_nccl_variables(apart ? std::optional(s.discovery.rank) : std::nullopt);
+  if (env().fault)
+    s.faults = std::make_unique<FaultPlayer>(
+        parse_fault_plan(*env().fault),
+        s.discovery.rank,
+        position(),
+        [rank = s.discovery.rank](const std::string& what) { print_warning(what, rank); });
+  const bool launched = s.discovery.launched_by == LaunchedBy::mpi ||
+                        s.discovery.launched_by == LaunchedBy::slurm_only;
+  if (s.discovery.size == 1) {
+    s.plain = std::make_unique<SelfCommunicator>();
+    s.communicator = std::make_unique<SelfCommunicator>();
+    watch(limits, launched);
+    return;
+  }
+  const JoinWatch join(s.discovery, variables, limits.join_s);
+  const std::vector<OwnListener> before = own_listeners();
+  s.mpi.emplace();
+  s.plain = make_mpi_communicator(*s.mpi);
+  check_against_mpi(s.discovery, s.plain->rank(), s.plain->size(), mpi_in_use);
+  s.network = gather_network(*s.plain);
+  const auto transports = variables.find("OMPI_MCA_btl");
+  const std::string open =
+      close_to_strangers(opened_since(before, own_listeners()),
+                         s.network,
+                         transports == variables.end() ? std::string() : transports->second);
+  if (!open.empty() && s.plain->rank() == 0) print_warning(open, 0);
+  watch(limits, launched);
+  s.communicator = make_watched_communicator(
+      make_mpi_communicator(*s.mpi), position(), env().check_collectives == "1");
+}
+
+void Job::watch(const WatchLimits& limits, bool launched) {
+  State& s = *state_;
+  s.watchdog.emplace(
+      *s.plain,
+      position(),
+      [log = &s.fault_log](const FaultRecord& record, bool speaks) { log->write(record, speaks); },
+      limits,
+      launched,
+      s.network.addresses);
+  if (const std::string& why = s.watchdog->blindness(); !why.empty() && s.plain->rank() == 0)
+    print_warning(why + ": a dead or frozen rank will not be seen; open TCP between the hosts", 0);
+}
+
+Job::~Job() = default;
+
+void Job::open_device(const std::string& device) {
+  State& s = *state_;
+  LOCKSTEP_ASSERT(s.backend == nullptr);
+  DeviceCard own;
+  set_text(own.host, host_name());
+  set_text(own.machine, machine_id());
+  const int local = local_rank(s.discovery, *s.communicator, own);
+  std::unique_ptr<Backend> backend;
+  try {
+    const DeviceChoice choice =
+        device == "cpu" ? DeviceChoice{} : choose_device(device, probe_cuda(), local);
+    // Before the driver's threads and pinned memory: both go where this thread is.
+    if (choice.cuda) bind_to_gpu(cuda_device_id(choice.ordinal), env().started.has_value());
+    backend = choice.cuda ? make_cuda_backend(choice.ordinal) : make_cpu_backend();
+    own.cuda = choice.cuda;
+    own.shared_nccl = env().nccl == "shared";
+    set_text(own.no_nccl, own_reason_against_nccl());
+    if (choice.cuda) set_text(own.device, cuda_device_id(choice.ordinal));
+    if (choice.cuda) set_text(own.gpu, uuid_in(backend->memory().pool));
+    set_text(own.text, choice.note);
+  } catch (...) {
+    const ErrorReport report = describe(std::current_exception());
+    own.exit_code = report.exit_code;
+    set_text(own.text, report.message);
+    set_text(own.hint, report.hint);
+  }
+  const std::vector<DeviceCard> cards = gather(*s.communicator, own);
+  check_devices(cards);
+  s.backend = std::move(backend);
+  if (own.cuda) s.gpu = own.device;
+  s.device_note = own.cuda ? sharing_note(cards) : own.text;
+  if (own.cuda && s.communicator->size() > 1) join_devices(cards);
+}
+
+void Job::join_devices(std::span<const DeviceCard> cards) {
+  State& s = *state_;
+  const std::string why_not = reason_against_nccl(cards);
+  if (why_not.empty()) {
+    s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
+    // Whether it reaches everybody. What a training needs more is tried when that is known: see
+    // Note [Trial of collectives].
+    try_reach(*this);
+    return;
+  }
+  // Hosts may be set up differently, and all have to exchange in one way.
+  const auto reach = gather(*s.communicator, std::uint8_t(MpiSession::reaches_gpus()));
+  const bool reached = std::ranges::all_of(reach, [](std::uint8_t one) { return one != 0; });
+  if (reached)
+    s.reaching = make_watched_communicator(make_mpi_communicator(*s.mpi, MpiExchange::messages),
+                                           position(),
+                                           env().check_collectives == "1");
+  s.of_devices =
+      reached ? make_staged_communicator(*s.reaching, *s.backend, DeviceReach::all_but_all_reduce)
+              : make_staged_communicator(*s.communicator, *s.backend);
+  if (!s.device_note.empty()) s.device_note += "; ";
+  s.device_note += fmt::format("gradients travel through {} MPI, not NCCL: {}",
+                               reached ? "a CUDA-aware" : "host memory and",
+                               why_not);
+}
+
+Backend& Job::backend() {
+  if (!state_->backend) open_device("auto");
+  return *state_->backend;
+}
+
+Communicator& Job::communicator() {
+  backend();
+  return state_->of_devices ? *state_->of_devices : *state_->communicator;
+}
+
+Communicator& Job::host_communicator() { return *state_->communicator; }
+Communicator& Job::plain_communicator() { return *state_->plain; }
+Watchdog& Job::watchdog() { return *state_->watchdog; }
+FaultLog& Job::fault_log() { return state_->fault_log; }
+const std::string& Job::source() const { return state_->discovery.source; }
+const std::optional<std::string>& Job::gpu() const { return state_->gpu; }
+const std::string& Job::device_note() const { return state_->device_note; }
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/session/run_job.h"
+
+#include <csignal>
+#include <exception>
+
+#include "parallel/session/error_meeting.h"
+
+namespace lockstep {
+
+int run_job(int argc,
+            char** argv,
+            const std::function<void(Job&)>& body,
+            const WatchLimits& limits) {
+  // A reader of our output that goes away must not end the training.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    Job job(argc, argv, limits);
+    ErrorMeeting meeting(job);
+    try {
+      body(job);
+      return 0;
+    } catch (...) {
+      return meeting.report(std::current_exception());
+    }
+  } catch (...) {
+    return report_alone(std::current_exception());
+  }
+}
+
+}  // namespace lockstep

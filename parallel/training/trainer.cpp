@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/training/trainer.h"
+
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/base/file_kind.h"
+#include "core/io/folder.h"
+#include "core/io/output_file.h"
+#include "core/io/preprocessing_file.h"
+#include "parallel/batch/fingerprint.h"
+#include "parallel/batch/run_settings.h"
+#include "parallel/batch/training_feed.h"
+#include "parallel/replica/replica.h"
+#include "parallel/training/resume.h"
+#include "parallel/training/training_run.h"
+
+namespace lockstep {
+namespace {
+
+/// Steps of the run from whichever length was given.
+std::int64_t total_steps(const TrainOptions& o, std::int64_t dataset_size) {
+  const std::int64_t per_epoch = (dataset_size - 1) / o.global_batch + 1;
+  if (o.steps > 0) return o.steps;
+  if (o.epochs > 0) return std::max<std::int64_t>(1, std::llround(o.epochs * double(per_epoch)));
+  const std::int64_t epochs = o.samples / dataset_size, rest = o.samples % dataset_size;
+  return epochs * per_epoch + (rest == 0 ? 0 : (rest - 1) / o.global_batch + 1);
+}
+
+}  // namespace
+
+class Trainer::State {
+ public:
+  State(RankContext& context, ModelFunction model, LossFunction loss, const TrainOptions& options)
+      : context_(context),
+        model_(std::move(model)),
+        loss_(std::move(loss)),
+        options_(options),
+        batch_(plan_batch(options, context.size())) {
+    validate(options_);
+  }
+
+  void add_observer(TrainObserver& observer) {
+    if (context_.rank() == 0) observers_.push_back(&observer);
+  }
+
+  TrainSummary fit(const data::DataSplit& data) {
+    LOCKSTEP_CHECK(data.train != nullptr && data.train->size() > 0,
+                   ConfigError,
+                   "data: there is nothing to train on");
+    options_.checkpoint.texts[io::kPreprocessingFile] = io::to_json(data.train->preprocessing());
+    const std::int64_t size = data.train->size();
+    LOCKSTEP_CHECK(options_.global_batch <= size,
+                   ConfigError,
+                   "batch: global-batch {} is larger than the {} training samples",
+                   options_.global_batch,
+                   size);
+    steps_ = total_steps(options_, size);
+    schedule_ = over_run(options_.lr_schedule, steps_);
+    // Before anything collective is built: ranks with other settings would wait in other places.
+    agree_on_settings(data);
+    add_content_sample(data);
+    start_ = find_resume_point(context_.communicator(), options_.checkpoint);
+    if (start_) check_start(*data.train);
+    build(data);
+    return TrainingRun({.context = context_,
+                        .replica = *replica_,
+                        .options = options_,
+                        .data = data,
+                        .schedule = schedule_,
+                        .steps = steps_,
+                        .settings = settings_,
+                        .start = start_ ? &*start_ : nullptr,
+                        .observers = observers_})
+        .run();
+  }
+
+  EvaluationRecord evaluate(data::DataSplit data) {
+    LOCKSTEP_CHECK(data.validation != nullptr && data.validation->size() > 0,
+                   ConfigError,
+                   "data: there is nothing to evaluate on");
+    if (!data.train) data.train = data.validation;  // no sample of it is looked at
+    agree_on_settings(data);
+    build(data);
+    context_.position().enter(RunStage::evaluation);
+    const EvaluationRecord record =
+        *Evaluation(context_, *replica_, options_, data.validation).run({});
+    LOCKSTEP_CHECK(std::isfinite(record.val_loss),
+                   NonFiniteError,
+                   "evaluation: the loss is {}",
+                   record.val_loss);
+    return record;
+  }
+
+  int rank() const { return context_.rank(); }
+
+  /// The training data's, as JSON.
+  const std::string& record() const {
+    const auto& texts = options_.checkpoint.texts;
+    const auto found = texts.find(io::kPreprocessingFile);
+    LOCKSTEP_CHECK(found != texts.end(), ConfigError, "trainer: fit() comes first");
+    return found->second;
+  }
+
+  Replica& replica() {
+    LOCKSTEP_CHECK(replica_.has_value(), ConfigError, "trainer: fit() comes first");
+    return *replica_;
+  }
+
+ private:
+  void agree_on_settings(const data::DataSplit& data) {
+    settings_ =
+        run_settings(options_, batch_, steps_, schedule_, data, context_.backend().device_class());
+    settings_.emplace_back("model",
+                           model_hash(model_, loss_, data.train->spec(), options_, batch_));
+    compare_fingerprints(context_.communicator(), settings_);
+  }
+
+  /// Rank 0's, for the checkpoints: that others see the same data has been compared, and one rank
+  /// asks a file server for less than all do.
+  void add_content_sample(const data::DataSplit& data) {
+    const bool asks = context_.rank() == 0;
+    const Fingerprint sample = broadcast_fingerprint(
+        context_.communicator(), asks ? content_settings(data, options_.seed) : Fingerprint{});
+    settings_.insert(settings_.end(), sample.begin(), sample.end());
+  }
+
+  /// check_settings() would only say that the content is another.
+  void check_columns(const data::Dataset& data) const {
+    const data::Preprocessing now = data.preprocessing();
+    const std::string file = start_->record.path + "/" + io::kPreprocessingFile;
+    if (now.table && is_there(file))
+      data::check_same_encoding(io::read_preprocessing(file), now, start_->record.path);
+  }
+
+  void check_start(const data::Dataset& data) {
+    check_columns(data);
+    check_settings(*start_, settings_, options_);
+    const io::CheckpointState& state = start_->state;
+    const std::int64_t samples =
+        samples_before(state.step, data.size(), options_.global_batch, state.left_out);
+    if (samples != state.samples)
+      start_->record.overridden.push_back(
+          fmt::format("position in the data {} samples then, {} now", state.samples, samples));
+  }
+
+  /// Makes the replica, and has the ranks agree that they made the same.
+  void build(const data::DataSplit& data) {
+    make_replica(data);
+    Fingerprint built{{"program", short_hash(replica_->program_text())}};
+    if (const std::string choices = context_.backend().choices(); !choices.empty())
+      built.emplace_back("algorithms", short_hash(choices));
+    if (start_) replica_->restore(start_->record.path);
+    if (start_ || !options_.init.empty())
+      built.emplace_back("weights at the start", replica_->weights_sha256().substr(0, 16));
+    compare_fingerprints(context_.communicator(), built);
+  }
+
+  void make_replica(const data::DataSplit& data) {
+    const std::vector<std::int64_t> tails =
+        tail_sizes(batch_, data.train->size(), data.validation ? data.validation->size() : 0);
+    TrainOptions options = options_;
+    if (start_) options.init.clear();  // the checkpoint has the weights
+    replica_.emplace(context_, model_, loss_, data.train->spec(), options, tails);
+  }
+
+  RankContext& context_;
+  ModelFunction model_;
+  LossFunction loss_;
+  TrainOptions options_;
+  BatchPlan batch_;
+  std::vector<TrainObserver*> observers_;
+  std::optional<Replica> replica_;
+  LrSchedule schedule_;
+  std::int64_t steps_ = 0;
+  Fingerprint settings_;
+  std::optional<ResumePoint> start_;
+};
+
+Trainer::Trainer(RankContext& context,
+                 ModelFunction model,
+                 LossFunction loss,
+                 const TrainOptions& options)
+    : state_(std::make_unique<State>(context, std::move(model), std::move(loss), options)) {}
+
+Trainer::~Trainer() = default;
+
+void Trainer::add_observer(TrainObserver& observer) { state_->add_observer(observer); }
+
+EvaluationRecord Trainer::evaluate(const data::DataSplit& data) { return state_->evaluate(data); }
+
+TrainSummary Trainer::fit(const data::DataSplit& data) { return state_->fit(data); }
+
+std::vector<io::NamedTensor> Trainer::weights() { return state_->replica().weights(); }
+
+void Trainer::save_weights(const std::string& file) {
+  io::save_weights(file, state_->replica().weights());
+}
+
+void Trainer::save(const std::string& folder) {
+  if (state_->rank() > 0) return;
+  const std::string record = state_->record();
+  io::create_folders(folder);
+  const std::string file = folder + "/" + io::kPreprocessingFile, temporary = file + ".tmp";
+  save_weights(folder + "/model.safetensors");
+  io::write_file(temporary, record);
+  io::put_in_place(temporary, file, true);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a run: what it came to.
+#include <cmath>
+#include <cstring>
+#include <variant>
+
+#include "core/host/process_memory.h"
+#include "parallel/comm/exchanged_text.h"
+#include "parallel/monitor/ledger.h"
+#include "parallel/monitor/profile_report.h"
+#include "parallel/training/training_run.h"
+
+namespace lockstep {
+namespace {
+
+/// Every rank has opened the same source, and skipped the same of it.
+void add_skipped_at_opening(const data::SkippedRecords& skipped, TrainSummary& summary) {
+  if (skipped.count == 0) return;
+  summary.skipped_samples += skipped.count;
+  summary.first_skipped = skipped.first[0];
+}
+
+}  // namespace
+
+void TrainingRun::finish() {
+  p_.context.position().enter(RunStage::end);
+  TrainSummary& s = summary_;
+  const Ledger ledger = log_->ledger();
+  const std::optional<double> queued = log_->queued_seconds();
+  if (p_.options.profile) stop_profile(p_.context, *p_.replica.profiler());
+  if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
+  s.steps = done_;
+  s.samples = feed_.samples_before(done_);
+  s.wall_s = ledger.total + (p_.start ? p_.start->state.wall_s : 0.0);
+  s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / ledger.total;
+  s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
+  s.loader_workers = loader_->workers();
+  tell_noise_scale();
+  s.ledgers = gather_ledgers(p_.context.host_communicator(), ledger, queued);
+  s.step_error = log_->spread().relative_error();
+  count_skipped();
+  s.activation_bytes = p_.replica.activation_bytes();
+  s.weights_sha256 = p_.replica.weights_sha256();
+  if (const auto slowest = straggler_watch_.slowest()) {
+    s.slowest_rank = slowest->rank;
+    s.slowest_host = slowest->host;
+    s.slowest_score = slowest->score;
+    s.slowest_phase = slowest->phase;
+  }
+  add_skipped_at_opening(p_.data.train->skipped_records(), s);
+  s.advice = advise_run(facts());
+  s.ranks = p_.context.size();
+  s.global_batch = p_.options.global_batch;
+  s.micro_batch = p_.replica.batch().micro_batch;
+  s.device = p_.context.backend().device_class();
+  s.graph_use = p_.replica.graph_use();
+  std::optional<ProfileRecord> profile;
+  if (p_.options.profile && !s.stopped)
+    profile = make_profile(
+        p_.context, *p_.replica.profiler(), std::max<std::int64_t>(1, done_ - s.resumed_at));
+  save_at_end();
+  const MemoryTable reserved = memory_table();
+  for (std::size_t i = 0; i < kMemoryCategories; ++i)
+    if (reserved.bytes[i]) s.memory.emplace_back(name_of(MemoryCategory(i)), *reserved.bytes[i]);
+  s.memory_planned_bytes = reserved.planned();
+  s.planned_bytes = reserved.on_device();
+  s.peak_memory_bytes = peak_resident_bytes();
+  // Pages of libraries come in as code first runs; what was there before is the rest. A process's
+  // memory says nothing of a device's.
+  const std::uint64_t own = p_.replica.baseline_bytes();
+  s.memory_baseline_bytes = is_on_host() && own > 0 ? own + resident_memory().files : 0;
+  for (TrainObserver* observer : p_.observers)
+    s.stopped ? observer->on_stop(s) : observer->on_end(s);
+  if (!profile) return;
+  for (TrainObserver* observer : p_.observers) observer->on_profile(*profile);
+}
+
+/// A sample that several ranks or epochs skipped counts once.
+void TrainingRun::count_skipped() {
+  std::string own;
+  for (const std::int64_t sample : skipped_)
+    own.append(reinterpret_cast<const char*>(&sample), sizeof sample);
+  for (const std::string& samples : gather_texts(p_.context.host_communicator(), own))
+    for (std::size_t i = 0; i < samples.size(); i += sizeof(std::int64_t)) {
+      std::int64_t sample = 0;
+      std::memcpy(&sample, samples.data() + i, sizeof sample);
+      skipped_.insert(sample);
+    }
+  summary_.skipped_samples = std::ssize(skipped_);
+  if (!evaluation_) return;
+  summary_.skipped_samples += evaluation_->skipped_samples();
+  if (summary_.first_skipped.empty()) summary_.first_skipped = evaluation_->first_skipped();
+}
+
+RunFacts TrainingRun::facts() const {
+  const TrainSummary& s = summary_;
+  const std::vector<Seat>& seats = straggler_watch_.seats();
+  const SavedArrays saved = p_.replica.saved_arrays();
+  RunFacts facts{.ledgers = s.ledgers,
+                 .steps = done_ - s.resumed_at,
+                 .log_every = p_.options.log_every,
+                 .step_error = s.step_error.value_or(0),
+                 .machines = count_machines(seats),
+                 .records = told_,
+                 .samples_per_s = s.samples_per_s,
+                 .loader_samples_per_s = s.loader_samples_per_s,
+                 .loader_workers = s.loader_workers,
+                 .free_cpus = free_cpus(seats),
+                 .host_cpus = seats.front().host_cpus,
+                 .checkpoints = checkpointing_ ? checkpointing_->saves() : 0,
+                 .checkpoint_steps = p_.options.checkpoint.every_steps,
+                 .checkpoint_seconds = p_.options.checkpoint.every_seconds,
+                 .crowded = crowded_ranks(seats),
+                 .slowest_rank = s.slowest_rank,
+                 .slowest_host = s.slowest_host,
+                 .slowest_phase = s.slowest_phase,
+                 .slowest_score = s.slowest_score,
+                 .buckets = std::int64_t(saved.space.buckets.size()),
+                 .moving_seconds = p_.replica.times().moving_exchanges,
+                 .on_gpu = !is_on_host()};
+  // Steps that are replayed have fewer gaps than those that were measured.
+  const bool replays = s.graph_use && s.graph_use->replays > 0;
+  if (s.device_steps > 0 && !replays) facts.device_idle = s.device_times.share(DevicePart::idle);
+  for (const Bucket& bucket : saved.space.buckets)
+    facts.gradient_bytes += bucket.elems * std::int64_t(sizeof(float));
+  return facts;
+}
+
+bool TrainingRun::is_on_host() const {
+  return p_.context.backend().is_host_memory(p_.replica.saved_arrays().arrays.front().values);
+}
+
+void TrainingRun::tell_noise_scale() {
+  const NoiseScale& scale = noise_watch_.scale();
+  summary_.noise_scale = scale.samples();
+  const bool adaptive = std::holds_alternative<AdamW>(p_.options.optimizer);
+  if (scale.samples())
+    summary_.noise_scale_words = noise_scale_words(*scale.samples(),
+                                                   p_.options.global_batch,
+                                                   learning_rate(p_.options.optimizer),
+                                                   adaptive ? std::sqrt(2.0) : 2.0);
+  else if (p_.options.noise_scale_every == 0)
+    summary_.noise_scale_words = "not measured: --noise-scale-every 0";
+  else if (p_.replica.batch().shards < 2)
+    summary_.noise_scale_words =
+        "not known: a step has one shard; a smaller --micro-batch gives more";
+  else if (scale.measurements() < NoiseScale::kFewest)
+    summary_.noise_scale_words =
+        fmt::format("not known: {} measurements, fewer than {}; they come every {} steps",
+                    scale.measurements(),
+                    NoiseScale::kFewest,
+                    p_.options.noise_scale_every);
+  else if (scale.variance() <= 0)
+    summary_.noise_scale_words = "0: the gradients of all shards are equal";
+  else
+    summary_.noise_scale_words =
+        "not known: the gradient is lost in its noise, whose scale is far above the global batch";
+}
+
+MemoryTable TrainingRun::memory_table() const {
+  MemoryTable table = p_.replica.memory();
+  const SavedArrays saved = p_.replica.saved_arrays();
+  table[MemoryCategory::loader] =
+      loader_->memory_bytes() + requests_.memory_bytes() + summary_.evaluation_loader_bytes;
+  table[MemoryCategory::image_decoding] = decoding_bytes(p_.data, p_.options, p_.replica.batch());
+  table[MemoryCategory::snapshot] =
+      checkpointing_ ? Checkpointing::memory_bytes(saved.space, saved.arrays.size()) : 0;
+  return table;
+}
+
+/// Behind the last collective, so that no rank waits for the file system inside one; but a stopped
+/// run has to end with one exit code on all ranks, and only then is it known.
+void TrainingRun::save_at_end() {
+  TrainSummary& s = summary_;
+  if (checkpointing_) {
+    p_.context.position().enter(RunStage::saving);
+    s.saved = s.stopped ? checkpointing_->save_now(done_, state_)
+                        : checkpointing_->save_last(done_, state_);
+    s.checkpoints = checkpointing_->saves();
+    s.checkpoint_stall_ms = checkpointing_->longest_stall_ms();
+    s.checkpoint_stall_share = checkpointing_->stall_seconds() / log_->process_seconds();
+    p_.context.position().enter(RunStage::end);
+  }
+  if (s.stopped) p_.context.communicator().broadcast(&s.saved, sizeof s.saved, 0);
+}
+
+}  // namespace lockstep

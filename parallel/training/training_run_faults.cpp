@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run does where a step is not finite, or its loss jumps.
+#include <cmath>
+
+#include "core/base/error.h"
+#include "parallel/training/training_run.h"
+
+namespace lockstep {
+namespace {
+
+/// Without the sign that NaN may have.
+std::string number(double value) {
+  return std::isnan(value) ? std::string("nan") : fmt::format("{}", value);
+}
+
+/// "the loss of step 7 is nan"
+std::string what_is_bad(const StepResult& result) {
+  const bool loss = !std::isfinite(result.loss);
+  return fmt::format("the {} of step {} is {}",
+                     loss ? "loss" : "gradient norm",
+                     result.step + 1,
+                     number(loss ? result.loss : result.grad_norm));
+}
+
+}  // namespace
+
+/// The same on all ranks, as results are.
+void TrainingRun::take_bad(const StepResult& result) {
+  if (!(result.counted > 0)) require_finite(result);  // no fault of the numbers
+  const bool stops = p_.options.on_nonfinite == OnNonfinite::stop;
+  std::string cause = what_is_bad(result);
+  std::optional<NonFiniteFinding> first;
+  if (stops || replays_++ < kMostReplays) cause += ": " + replay(result, first);
+  constexpr const char* kHint =
+      "LOCKSTEP_NAN_CHECK=1 looks at every operator of every step; --on-nonfinite skip leaves such "
+      "steps out; a smaller --lr, --warmup-steps or --clip-norm keep losses finite";
+  if (stops) {
+    if (first) throw NonFiniteFoundError("training: " + cause, kHint, *first, result.step + 1);
+    throw NonFiniteError("training: " + cause, kHint);
+  }
+  ++summary_.skipped_steps;
+  const SkipRecord record{
+      .step = result.step + 1, .cause = cause, .epoch = feed_.epochs_after(result.step + 1)};
+  tell([&](TrainObserver& observer) { observer.on_skip(record); });
+  if (++skipped_in_row_ > kMostSkippedInARow)
+    throw NonFiniteError(
+        fmt::format(
+            "training: {} steps in a row were not finite, the last: {}", skipped_in_row_, cause),
+        "the weights no longer recover: go back to an earlier checkpoint, with a smaller --lr or "
+        "with --clip-norm");
+}
+
+/// Computes the step again from the weights before it (with OnNonfinite::skip, where results come a
+/// step late, from those behind it), and says where it was first not finite. Takes memory for that
+/// which is in no plan: a loader, and an order of samples.
+std::string TrainingRun::replay(const StepResult& result, std::optional<NonFiniteFinding>& first) {
+  const StageScope stage(&p_.context.position(), RunStage::evaluation);
+  log_->pause();
+  const Schedule& schedule = feed_.schedule(result.step);
+  TrainingRequests requests(feed_, result.step);
+  data::Loader loader(
+      p_.data.train, loader_options(), [&](data::LoadRequest& r) { return requests.next(r); });
+  const auto findings = p_.replica.find_nonfinite(schedule, loader, result.step);
+  log_->go_on();
+  if (findings.empty())
+    return "a replay of the step finds every value finite: a sum over ranks that overflows, or a "
+           "fault of memory or hardware on the way";
+  first = findings.front();
+  return to_text(findings, p_.replica.micro_batches(schedule));
+}
+
+/// The checkpoint that a spike behind `steps` steps goes back to; 0: none. It depends on steps
+/// alone, not on when validations were best or somebody stopped the run.
+std::int64_t TrainingRun::rollback_base(std::int64_t steps) const {
+  const std::int64_t scheduled = steps - steps % p_.options.checkpoint.every_steps;
+  return scheduled > started_from_ ? scheduled : base_of_start_;
+}
+
+ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
+  const std::int64_t base = rollback_base(spike.step);
+  const std::string jump = fmt::format("the loss of step {} is {}, far above the mean of {}",
+                                       spike.step + 1,
+                                       number(spike.loss),
+                                       number(watch_->statistics().mean));
+  if (base == 0)
+    throw NonFiniteError(
+        fmt::format("training: {}, and there is no checkpoint yet to go back to", jump),
+        "save more often with --checkpoint-every, or take spikes as they come with --on-spike "
+        "ignore");
+  ResumePoint point = [&] {
+    Communicator& communicator = p_.context.communicator();
+    try {
+      // What this process has not saved lies beside the checkpoint that it went on from.
+      return p_.start && base <= p_.start->state.step
+                 ? checkpoint_beside(communicator, *p_.start, base)
+                 : checkpoint_in(communicator, p_.options.checkpoint, base);
+    } catch (const Error& error) {
+      throw Error(fmt::format("training: {}, and the checkpoint to go back to cannot be read: {}",
+                              jump,
+                              error.what()),
+                  "going on from an earlier one (--resume) repeats the steps and saves it anew",
+                  error.exit_code());
+    }
+  }();
+  check_settings(point, p_.settings, p_.options);
+  if (base > rolled_back_to_) rollbacks_there_ = 0;
+  rolled_back_to_ = base;
+  if (++rollbacks_there_ > kMostRollbacks)
+    throw NonFiniteError(
+        fmt::format("training: {}: {} rollbacks to step {} have not led to a new checkpoint",
+                    jump,
+                    kMostRollbacks,
+                    rolled_back_to_),
+        "it is not a few batches: use a smaller --lr or --clip-norm");
+  return point;
+}
+
+void TrainingRun::roll_back() {
+  const StepResult spike = *spike_;
+  // It waits for files, and reads all of one checkpoint.
+  const StageScope stage(&p_.context.position(), RunStage::saving);
+  (void)p_.replica.finish_steps();  // of steps behind it
+  if (checkpointing_) checkpointing_->settle();
+  const ResumePoint point = point_to_go_back_to(spike);
+  LeftOut left_out = feed_.left_out();
+  leave_out(left_out, point.state.step, spike.step);
+  p_.replica.restore(point.record.path);
+  take_over(point.state);
+  ++summary_.rollbacks;
+  feed_.set_left_out(std::move(left_out));
+  make_loader(done_);
+  log_->restart(done_, open_meter(point.state));
+  noise_watch_.forget();
+  const RollbackRecord record{.step = done_,
+                              .spike_step = spike.step + 1,
+                              .loss = spike.loss,
+                              .mean = watch_->statistics().mean,
+                              .spread = watch_->spread(),
+                              .path = point.record.path,
+                              .left_out = feed_.left_out().back()};
+  tell([&](TrainObserver& observer) { observer.on_rollback(record); });
+  watch_.emplace();
+  spike_.reset();
+}
+
+/// What a checkpoint has to know of faults; `newest` is the last step's, which other ranks may not
+/// know yet. False: this is no state to go on from.
+bool TrainingRun::add_faults(io::CheckpointState& state, const StepResult& newest) const {
+  const bool known = newest.step <= known_, bad = newest.step >= 0 && newest.bad;
+  if (spike_ || (bad && p_.options.on_nonfinite == OnNonfinite::stop)) return false;
+  state.skipped_steps = summary_.skipped_steps + (!known && bad ? 1 : 0);
+  state.skipped_in_row = known ? skipped_in_row_ : bad ? skipped_in_row_ + 1 : 0;
+  state.left_out = feed_.left_out();
+  state.rollbacks = summary_.rollbacks;
+  if (!watch_) return true;
+  state.rollback_base = rollback_base(done_);
+  SpikeWatch watch = *watch_;
+  if (!known && !bad && watch.spikes(newest.loss)) return false;
+  state.loss_mean = watch.statistics().mean;
+  state.loss_variance = watch.statistics().variance;
+  state.loss_count = watch.statistics().count;
+  return true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/watchdog/listener_guard.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cstring>
+#include <linux/filter.h>
+#include <sys/socket.h>
+
+namespace lockstep {
+namespace {
+
+using Instructions = std::vector<sock_filter>;
+/// Of 8 bytes each: what a socket may ask the kernel for (net.core.optmem_max) is 20 KiB or more.
+constexpr std::size_t kMaxInstructions = 2000;
+constexpr std::uint32_t kAccept = 0xffffffff, kDrop = 0;
+// Of the packet, from its IP header on.
+constexpr std::uint32_t kIpHeader = std::uint32_t(SKF_NET_OFF);
+constexpr std::uint32_t kIpSource4 = kIpHeader + 12, kIpSource6 = kIpHeader + 8;
+
+sock_filter load_packet(std::uint32_t offset, std::uint16_t size) {
+  return {std::uint16_t(BPF_LD | size | BPF_ABS), 0, 0, offset};
+}
+/// Goes on with the next instruction where equal, else skips so many.
+sock_filter require_equal(std::uint32_t value, std::uint8_t skip) {
+  return {BPF_JMP | BPF_JEQ | BPF_K, 0, skip, value};
+}
+sock_filter end_with(std::uint32_t verdict) { return {BPF_RET | BPF_K, 0, 0, verdict}; }
+
+std::uint32_t word_of(const IpAddress& address, int word) {
+  std::uint32_t value = 0;
+  std::memcpy(&value, address.bytes + 4 * word, 4);
+  return ntohl(value);
+}
+
+void admit(Instructions& code, const IpAddress& address) {
+  if (!address.ipv6) {
+    code.insert(code.end(), {require_equal(word_of(address, 0), 1), end_with(kAccept)});
+    return;
+  }
+  for (int word = 0; word < 4; ++word) {
+    const auto rest = std::uint8_t(2 * (3 - word) + 1);  // of this address's instructions
+    code.insert(code.end(),
+                {load_packet(kIpSource6 + std::uint32_t(4 * word), BPF_W),
+                 require_equal(word_of(address, word), rest)});
+  }
+  code.push_back(end_with(kAccept));
+}
+
+Instructions filter_for(std::span<const IpAddress> allowed) {
+  Instructions ipv4, ipv6;
+  for (const IpAddress& address : allowed) admit(address.ipv6 ? ipv6 : ipv4, address);
+  IpAddress loopback6;
+  loopback6.ipv6 = loopback6.bytes[15] = 1;
+  admit(ipv6, loopback6);
+  // The version of the packet decides, since a socket of IPv6 takes IPv4 as well.
+  Instructions code{load_packet(kIpHeader, BPF_B),
+                    {BPF_ALU | BPF_RSH | BPF_K, 0, 0, 4},
+                    {BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 4},
+                    {BPF_JMP | BPF_JA, 0, 0, std::uint32_t(ipv4.size() + 6)},
+                    load_packet(kIpSource4, BPF_W),
+                    {BPF_ALU | BPF_AND | BPF_K, 0, 0, 0xff000000},
+                    require_equal(0x7f000000, 1),
+                    end_with(kAccept),
+                    load_packet(kIpSource4, BPF_W)};
+  code.insert(code.end(), ipv4.begin(), ipv4.end());
+  code.push_back(end_with(kDrop));
+  code.insert(code.end(), ipv6.begin(), ipv6.end());
+  code.push_back(end_with(kDrop));
+  return code;
+}
+
+}  // namespace
+
+std::vector<OwnListener> own_listeners() {
+  const OpenSockets open = open_sockets("self");
+  std::vector<OwnListener> listeners;
+  for (const TcpSocket& socket : tcp_table("self")) {
+    if (socket.state != TcpSocket::State::listening) continue;
+    const auto at =
+        std::ranges::lower_bound(open, socket.inode, {}, &OpenSockets::value_type::first);
+    if (at != open.end() && at->first == socket.inode) listeners.push_back({socket, at->second});
+  }
+  return listeners;
+}
+
+std::vector<OwnListener> opened_since(std::span<const OwnListener> before,
+                                      std::vector<OwnListener> now) {
+  std::erase_if(now, [&](const OwnListener& one) {
+    return std::ranges::any_of(
+        before, [&](const OwnListener& old) { return old.socket.inode == one.socket.inode; });
+  });
+  return now;
+}
+
+bool admit_only(int listener, std::span<const IpAddress> allowed) {
+  Instructions code = filter_for(allowed);
+  if (code.size() > kMaxInstructions) return false;
+  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  return setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/exec/communicator.h"
+#include "core/exec/position.h"
+#include "core/host/ip_address.h"
+#include "parallel/watchdog/fault_record.h"
+
+namespace lockstep {
+
+/// How long a rank may be silent, or alive without progress, in seconds. 0: for ever. Where all
+/// four are, ranks do not watch each other at all.
+struct WatchLimits {
+  double training_s = 10;    ///< also the longest silence of a rank's watchdog, in every stage
+  double start_s = 600;      ///< until the first step is done
+  double evaluation_s = 60;  ///< at least what training is allowed
+  double saving_s = 600;     ///< a save that training waits for: the last one
+  double join_s = 60;        ///< until all ranks have come
+
+  bool any() const { return training_s > 0 || start_s > 0 || evaluation_s > 0 || saving_s > 0; }
+};
+
+/// A thread on every rank, beside MPI and never through it, that sees a dead, frozen or stuck rank
+/// and ends this one with a record that names the culprit.
+///
+/// Ranks hold a TCP connection to rank 0 each, made through addresses and a secret that travel over
+/// `host` once. Every kBeatSeconds a rank tells where it stands (Position) and rank 0 tells that it
+/// lives. Three things end a run:
+///   - a connection that closes without a goodbye: that rank is dead (seen within milliseconds);
+///   - no beat for `training_s`: frozen, or its host or network is gone;
+///   - beats, but on no rank a tick for longer than the limit of its stage: stuck. The culprit is
+///     the rank that stands in no collective, else the one that entered the fewest.
+/// The limit of training is at least three times the longest time without a tick that training has
+/// shown so far, since a device may compute long between two signs of life.
+/// A thread that was itself not run for a while (SIGSTOP, a sleeping machine) accuses nobody for
+/// what it missed. A rank under a debugger is left alone. Times are of the monotonic clock.
+///
+/// Whoever judges (rank 0; each by itself where rank 0 is the culprit) has `last_words` called and
+/// tells the others, whose `last_words` are called with the same record; then each ends its process
+/// with the record's exit code, by _exit(): the training thread may never return.
+class Watchdog {
+ public:
+  static constexpr double kBeatSeconds = 0.25;
+
+  /// Called at most once, on the watchdog's thread, before the process ends. `speaks`: whether this
+  /// rank is the one to put the record on the screen; every rank writes it into its own log.
+  using LastWords = std::function<void(const FaultRecord&, bool speaks)>;
+
+  /// Collective over `host`, whose memory is the processor's. `position` must outlive it. Where a
+  /// rank cannot reach rank 0, nobody is watched, and blindness() says so.
+  /// `has_launcher`: the process that started this one stands by it, and where that is gone this
+  /// rank ends as well. One rank without a launcher has no thread.
+  /// `job_addresses` of all hosts: where a rank is frozen or nobody makes progress, the record's
+  /// details name who else is connected to ranks (foreign_connections()).
+  Watchdog(Communicator& host,
+           const Position& position,
+           LastWords last_words = {},
+           const WatchLimits& limits = {},
+           bool has_launcher = false,
+           std::vector<IpAddress> job_addresses = {});
+  /// Says goodbye. Where an exception is in flight it says so, and is not taken for dead.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// Which ranks cannot reach rank 0, and what was tried; empty where all are watched. The same on
+  /// all ranks.
+  const std::string& blindness() const;
+
+  /// This rank has met an error, has told people of it, and ends: the others end with the same exit
+  /// code, naming it in their logs, instead of taking it for dead. Returns once that is sent.
+  void announce(const FaultRecord& record);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep
