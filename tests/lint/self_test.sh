@@ -7,7 +7,7 @@ check=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/check_includes.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 
-mkdir -p "$tree"/{core/ops,kernels/cpu,parallel,launcher,include}
+mkdir -p "$tree"/{core/ops,kernels/cpu,parallel/comm,launcher,include}
 echo '#include "core/ops/relu.h"' >"$tree/kernels/cpu/relu.cpp"
 echo '#include <mpi.h>' >"$tree/parallel/comm/mpi_communicator.cpp"
 echo 'add_flag("--seed"); // LOCKSTEP_SYNC' >"$tree/launcher/train.cpp"

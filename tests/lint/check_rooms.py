@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the arrows between folders, and looks for cycles and for folders that grow too large.
+
+check_rooms.py [ROOT] [--figures]
+
+A folder may include itself, the folders that its library names behind DEPENDS or PRIVATE_DEPENDS
+(lockstep_library() in CMakeLists.txt), and what those depend on. Folders of one library are one
+room. The libraries themselves must not depend on each other in a circle, and neither may files: a
+header and the source of its name count as one. A folder of the product has at most 40 files.
+
+Prints one line a finding; exit code 1 where there is one. With --figures it prints lines, files and
+the like, and finds nothing.
+"""
+import argparse
+import collections
+import pathlib
+import re
+import statistics
+import sys
+
+TOPS = ("core", "kernels", "parallel", "launcher", "include", "examples")
+SOURCES = (".h", ".cpp", ".cu", ".cuh", ".inc")
+MAX_FILES = 40
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+CALL = re.compile(r"lockstep_library\((\w+)([^)]*)\)")
+GROUP = re.compile(r"lockstep_group\((\w+)([^)]*)\)")
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = root
+        self.files = sorted(
+            path.relative_to(root).as_posix() for top in TOPS for path in (root / top).rglob("*")
+            if path.is_file() and path.suffix in SOURCES)
+        known = set(self.files)
+        self.includes = {}
+        for name in self.files:
+            text = (root / name).read_text(errors="replace")
+            self.includes[name] = sorted(set(INCLUDE.findall(text)) & known)
+        self.read_libraries()
+
+    def read_libraries(self):
+        """Which library each folder belongs to, and the libraries that each names."""
+        self.library_of, self.depends = {}, collections.defaultdict(set)
+        for listing in sorted(self.root.rglob("CMakeLists.txt")):
+            folder = listing.parent.relative_to(self.root)
+            if not folder.parts or folder.parts[0] not in TOPS:
+                continue
+            text = re.sub(r"#.*", "", listing.read_text())
+            lists = dict(re.findall(r"set\((\w+) ([^)]*)\)", text))
+            expand = lambda words: re.sub(r"\$\{(\w+)\}", lambda m: lists.get(m[1], ""), words)
+            for name, words in GROUP.findall(text):
+                self.depends[name] |= set(words.split())
+            for name, words in CALL.findall(text):
+                place = None
+                for word in expand(words).split():
+                    if word in ("FOLDERS", "DEPENDS", "PRIVATE_DEPENDS"):
+                        place = word
+                    elif place == "FOLDERS":
+                        self.library_of[(folder / word).as_posix()] = name
+                    else:
+                        self.depends[name].add(word)
+        # Folders below a library's that it does not name, as those of instruction sets, are its own.
+        for name in self.files:
+            folder = pathlib.PurePosixPath(name).parent
+            for parent in (folder, *folder.parents):
+                if parent.as_posix() in self.library_of:
+                    self.library_of.setdefault(folder.as_posix(), self.library_of[parent.as_posix()])
+                    break
+
+    def library(self, name):
+        return self.library_of.get(pathlib.PurePosixPath(name).parent.as_posix())
+
+    def reachable(self, library, seen=None):
+        seen = set() if seen is None else seen
+        for other in self.depends[library]:
+            if other not in seen:
+                seen.add(other)
+                self.reachable(other, seen)
+        return seen
+
+    def module_graph(self):
+        module = lambda name: name.rsplit(".", 1)[0]
+        graph = collections.defaultdict(set)
+        for name, included in self.includes.items():
+            graph[module(name)] |= {module(other) for other in included} - {module(name)}
+        return graph
+
+
+def cycles(graph):
+    """Strongly connected components of more than one node (Tarjan 1972), each sorted."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(graph.get(node, ())):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            component = []
+            while not component or component[-1] != node:
+                component.append(stack.pop())
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def folder_sizes(tree):
+    return collections.Counter(pathlib.PurePosixPath(name).parent.as_posix() for name in tree.files)
+
+
+def findings(tree):
+    for name, included in tree.includes.items():
+        own = tree.library(name)
+        if own is None:
+            if not name.startswith(("include/", "examples/")):
+                yield f"{name}: its folder belongs to no lockstep_library()"
+            continue
+        allowed = {own} | tree.reachable(own)
+        for other in included:
+            if tree.library(other) not in allowed:
+                yield f'{name}: "{other}"  [{own} does not depend on {tree.library(other)}]'
+    for component in cycles(tree.depends):
+        yield f"libraries in a circle: {', '.join(component)}"
+    for component in cycles(tree.module_graph()):
+        yield f"files in a circle: {', '.join(component)}"
+    for folder, count in sorted(folder_sizes(tree).items()):
+        if count > MAX_FILES:
+            yield f"{folder}: {count} files  [{MAX_FILES} at most: divide it]"
+
+
+def figures(tree):
+    sizes = [(tree.root / name).read_text(errors="replace").count("\n") for name in tree.files]
+    folder, count = folder_sizes(tree).most_common(1)[0]
+    found = cycles(tree.module_graph())
+    return (f"{sum(sizes)} lines, {len(sizes)} files, median {statistics.median(sizes):.0f}, "
+            f"largest folder {folder} with {count}, "
+            f"{len(found)} cycles of {sum(map(len, found))} modules, {len(tree.depends)} libraries")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("root", nargs="?", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parents[2])
+    parser.add_argument("--figures", action="store_true")
+    arguments = parser.parse_args()
+    sys.setrecursionlimit(10000)
+    tree = Tree(arguments.root)
+    if arguments.figures:
+        print(figures(tree))
+        return 0
+    found = list(findings(tree))
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
