@@ -37,10 +37,6 @@ install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
   # They include mpi.h and nccl.h, which users of the interface need not have.
   PATTERN "mpi_try.h" EXCLUDE REGEX "/nccl_(aborts|join|library|link|watch)\\.h$" EXCLUDE)
-foreach(header console output_relay progress time_left)
-  install(FILES launcher/output/${header}.h
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/launcher/output COMPONENT development)
-endforeach()
 install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu COMPONENT development)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)

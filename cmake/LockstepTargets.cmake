@@ -1,5 +1,5 @@
-# lockstep_library(NAME FOLDERS... [DEPENDS ...]): a static library of every .cpp below the given
-# folders of this directory.
+# lockstep_library(NAME FOLDERS... [DEPENDS ...] [PRIVATE_DEPENDS ...]): a static library of every .cpp in the given
+# folders of this directory. It is installed for users of the C++ interface, unless it is the program's.
 function(lockstep_library name)
   cmake_parse_arguments(ARG "" "" "FOLDERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   set(sources)
@@ -13,12 +13,18 @@ function(lockstep_library name)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS}
     $<BUILD_INTERFACE:lockstep_warnings>)
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ${name})
+  lockstep_installed(${name})
+endfunction()
+
+function(lockstep_installed name)
+  if(NOT CMAKE_CURRENT_SOURCE_DIR STREQUAL "${PROJECT_SOURCE_DIR}/launcher")
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ${name})
+  endif()
 endfunction()
 
 # lockstep_group(NAME LIBRARIES...): all of these, and what they depend on, under one name.
 function(lockstep_group name)
   add_library(${name} INTERFACE)
   target_link_libraries(${name} INTERFACE ${ARGN})
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ${name})
+  lockstep_installed(${name})
 endfunction()

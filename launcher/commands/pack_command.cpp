@@ -11,9 +11,9 @@
 #include "core/base/number_format.h"
 #include "core/data/images/pack.h"
 #include "core/host/cores.h"
-#include "launcher/output/console.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
+#include "parallel/console/console.h"
 
 namespace lockstep {
 namespace {

@@ -18,11 +18,11 @@
 #include "launcher/launch/segment_folder.h"
 #include "launcher/launch/self_start.h"
 #include "launcher/launch/supervisor.h"
-#include "launcher/output/console.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/output/run_lock.h"
 #include "launcher/processes/shell_text.h"
 #include "launcher/settings/command_line.h"
+#include "parallel/console/console.h"
 
 namespace lockstep {
 namespace {

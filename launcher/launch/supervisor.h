@@ -8,7 +8,7 @@
 #include "core/base/env.h"
 #include "launcher/launch/output_watch.h"
 #include "launcher/launch/supervisor_signals.h"
-#include "launcher/output/output_relay.h"
+#include "parallel/console/output_relay.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launcher/output/progress.h"
+#include "parallel/console/progress.h"
 #include "parallel/memory/memory_plan.h"
 #include "parallel/session/job.h"
 

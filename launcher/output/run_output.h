@@ -5,12 +5,12 @@
 #include <optional>
 #include <string>
 
-#include "launcher/output/console.h"
+#include "launcher/output/advised_progress.h"
 #include "launcher/output/profile_table.h"
-#include "launcher/output/progress.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/output/tensorboard_file.h"
 #include "launcher/output/train_request.h"
+#include "parallel/console/console.h"
 #include "parallel/memory/memory_plan.h"
 #include "parallel/session/job.h"
 #include "parallel/training/trainer.h"
@@ -57,7 +57,7 @@ class RunOutput final : public TrainObserver {
   RunFolder& folder_;
   const RunStart start_;
   Console console_;
-  Progress progress_;
+  AdvisedProgress progress_;
   ProfilePrinter profile_;
   std::optional<TensorboardFile> tensorboard_;
   std::string initial_weights_;  // as the start says it; empty: none were read

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/output/console.h"
 #include "launcher/settings/flags.h"
+#include "parallel/console/console.h"
 
 namespace lockstep {
 

@@ -46,6 +46,15 @@ run(${CMAKE_COMMAND} -G Ninja -S ${WORK}/consumer -B ${WORK}/consumer_build
   # Nothing of the source tree may be needed.
   -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
 run(${CMAKE_COMMAND} --build ${WORK}/consumer_build)
+# The library is linked, and nothing of the program or of what the program alone needs.
+file(STRINGS ${WORK}/consumer_build/build.ninja linked REGEX "LINK_LIBRARIES = ")
+if(NOT linked MATCHES "liblockstep_training" OR linked MATCHES "protobuf|liblockstep_(settings|doctor|report|output|commands)")
+  message(FATAL_ERROR "a program that uses the library links: ${linked}")
+endif()
+file(GLOB_RECURSE installed RELATIVE ${root}/lockstep ${root}/lockstep/launcher/*.h)
+if(installed)
+  message(FATAL_ERROR "headers of the program are installed: ${installed}")
+endif()
 run(${WORK}/consumer_build/consumer ${WORK}/table.csv)
 message("${output}")
 if(NOT output MATCHES "100\\.00%")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/output/progress.h"
+#include "parallel/console/progress.h"
 
 #include <cmath>
 #include <gmock/gmock.h>

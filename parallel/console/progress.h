@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/output/console.h"
-#include "launcher/output/time_left.h"
+#include "parallel/console/console.h"
+#include "parallel/console/time_left.h"
 #include "parallel/monitor/train_records.h"
 
 namespace lockstep {
@@ -42,7 +42,7 @@ std::string plain_line(const StepRecord& record, const LiveFacts& facts, double 
 /// Tells people how a run goes. Epochs of a small table take microseconds: evaluation lines come at
 /// most once a second, while metrics.jsonl has them all and the end says the last. The end of a run
 /// of a few seconds is its result alone; time, memory and advice are in the log, as for any run.
-class Progress final : public TrainObserver {
+class Progress : public TrainObserver {
  public:
   explicit Progress(Console& console) : console_(console) {}
   void set_facts(const LiveFacts& facts) { facts_ = facts; }
@@ -54,6 +54,11 @@ class Progress final : public TrainObserver {
   void on_skip(const SkipRecord& record) override;
   void on_rollback(const RollbackRecord& record) override;
   void on_end(const TrainSummary& summary) override;
+
+ protected:
+  /// What else is to be said at the end of a run, behind time and memory. Nothing, unless a derived
+  /// class knows more.
+  virtual std::vector<std::string> closing_lines(const TrainSummary& summary) const;
 
  private:
   std::uint64_t memory_bytes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/output/time_left.h"
+#include "parallel/console/time_left.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/output/output_relay.h"
+#include "parallel/console/output_relay.h"
 
 #include <algorithm>
 #include <cerrno>

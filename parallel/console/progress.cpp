@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/output/progress.h"
+#include "parallel/console/progress.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "core/host/process_memory.h"
-#include "launcher/advice/advice_words.h"
-#include "launcher/advice/gpu_words.h"
 #include "parallel/session/error_meeting.h"
 
 namespace lockstep {
@@ -288,22 +286,22 @@ void tell_costs(const Tell& tell, const TrainSummary& summary) {
         summary.checkpoints,
         100 * summary.checkpoint_stall_share,
         milliseconds(summary.checkpoint_stall_ms)));
-  if (const std::string graphs = graph_use_words(summary.graph_use); !graphs.empty())
-    tell("graphs                 " + graphs);
   tell_memory(tell, summary);
-  for (const std::string& line : gpu_lines(summary.gpus)) tell(line);
-  if (summary.device_steps > 0) tell(gpu_phases_line(summary.device_times, summary.device_steps));
-  for (const std::string& line : advice_lines(summary.advice)) tell(line);
 }
 
 }  // namespace
+
+std::vector<std::string> Progress::closing_lines(const TrainSummary&) const { return {}; }
 
 void Progress::on_end(const TrainSummary& summary) {
   const bool brief = summary.wall_s < kBriefSeconds;
   print_result(console_, summary, brief);
   print_losses(console_, summary);
-  tell_costs([&](std::string_view line) { brief ? console_.copy_line(line) : console_.line(line); },
-             summary);
+  const auto tell = [&](std::string_view line) {
+    brief ? console_.copy_line(line) : console_.line(line);
+  };
+  tell_costs(tell, summary);
+  for (const std::string& line : closing_lines(summary)) tell(line);
   console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
 }
 

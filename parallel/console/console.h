@@ -7,7 +7,7 @@
 
 #include "core/base/number_format.h"
 #include "core/io/run_log.h"
-#include "launcher/output/output_relay.h"
+#include "parallel/console/output_relay.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/output/console.h"
+#include "parallel/console/console.h"
 
 #include <algorithm>
 #include <array>
