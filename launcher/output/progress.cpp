@@ -10,7 +10,7 @@
 #include "core/host/process_memory.h"
 #include "launcher/advice/advice_words.h"
 #include "launcher/advice/gpu_words.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 
 namespace lockstep {
 namespace {
