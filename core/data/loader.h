@@ -5,46 +5,13 @@
 #include <functional>
 #include <memory>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "core/data/augment.h"
 #include "core/data/dataset.h"
+#include "core/data/load_request.h"
 
 namespace lockstep::data {
-
-/// One micro-batch to load: `samples` are dataset indices in order.
-struct LoadRequest {
-  std::uint64_t epoch = 0;
-  std::vector<std::int64_t> samples;
-};
-
-/// A filled slot: inputs [n, ...] and targets [n, ...] contiguous, as the SampleSpec says.
-struct LoadedBatch {
-  const std::byte* input = nullptr;
-  const std::byte* target = nullptr;
-  std::int64_t samples = 0;
-};
-
-struct LoaderOptions {
-  int workers = -1;  ///< -1: auto; 0: the training thread loads by itself
-  int slots = 4;  ///< micro-batches in flight, those in use included; workers + 1 + held at least
-  std::int64_t micro_batch = 1;  ///< largest request
-  std::uint64_t seed = 0;        ///< keys augmentation with (seed, epoch, sample)
-  Augmentation augmentation = {};
-  /// A sample that cannot be loaded (DataError) is replaced by the next one that can, in the order
-  /// of the dataset and from its end to its start: by index alone, so the same on every rank.
-  bool skip_bad_samples = false;
-  /// Called by whichever thread loads, after each micro-batch, and each sample where samples are
-  /// skipped. May be empty.
-  std::function<void()> loaded = {};
-  /// Micro-batches that stay valid: next() leaves the last `held` alone, the one it returns
-  /// included.
-  int held = 1;
-  /// Gives the slots' memory, zeroed; empty: it comes from the heap. See Replica::lend_memory().
-  std::function<std::shared_ptr<std::byte[]>(std::size_t bytes)> allocate = {};
-};
 
 /// Fills micro-batches ahead of training, in the order of the requests, on worker threads with a
 /// ring of slots. The bytes depend on neither the number of workers nor of ranks.
@@ -58,8 +25,6 @@ class Loader {
  public:
   static constexpr double kInlineMicroseconds = 200;
   static constexpr int kMaxWorkers = 64;
-  /// Bad samples after which skipping gives up (DataError).
-  static constexpr std::int64_t kMostSkippedInARow = 100;
   static constexpr int kMaxSlots = 1024;
 
   /// Writes the next micro-batch into the request, whose vector keeps its memory from call to call

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/data/loader.h"
+#include "core/data/dataset.h"
+#include "core/data/load_request.h"
 
 namespace lockstep::data {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/exec/position.h"
 
+#include <string>
+
 namespace lockstep {
 
 std::string_view name_of(RunStage stage) {
@@ -12,6 +14,47 @@ std::string_view name_of(Phase phase) {
   constexpr std::string_view kNames[] = {
       "", "loading", "forward", "backward", "exchange", "optimizer"};
   return kNames[std::size_t(phase)];
+}
+
+StageRanges::StageRanges(RangeMarker& marker)
+    : marker_(marker),
+      step_(marker.declare("step")),
+      evaluation_(marker.declare("evaluation")),
+      checkpoint_(marker.declare("checkpoint")) {
+  for (std::size_t i = 1; i < phases_.size(); ++i)
+    phases_[i] = marker.declare(Phase(i) == Phase::loading ? std::string("data")
+                                                           : std::string(name_of(Phase(i))));
+}
+
+void StageRanges::leave_phase() {
+  if (in_phase_) marker_.pop();
+  in_phase_ = false;
+}
+
+void StageRanges::leave_stage() {
+  leave_phase();
+  if (in_stage_) marker_.pop();
+  in_stage_ = false;
+}
+
+void StageRanges::begin_step(std::int64_t step) {
+  leave_stage();
+  marker_.push(step_, step);
+  in_stage_ = true;
+}
+
+void StageRanges::enter(RunStage stage) {
+  leave_stage();
+  if (stage != RunStage::evaluation && stage != RunStage::saving) return;
+  marker_.push(stage == RunStage::evaluation ? evaluation_ : checkpoint_);
+  in_stage_ = true;
+}
+
+void StageRanges::enter(Phase phase) {
+  leave_phase();
+  if (phase == Phase::none) return;
+  marker_.push(phases_[std::size_t(phase)]);
+  in_phase_ = true;
 }
 
 void Position::begin_collective(const CollectiveNote& note) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string_view>
 
-#include "core/exec/stage_ranges.h"
+#include "core/exec/range_marker.h"
 
 namespace lockstep {
 
@@ -18,6 +19,25 @@ enum class Phase : std::uint8_t { none, loading, forward, backward, exchange, op
 
 std::string_view name_of(RunStage stage);
 std::string_view name_of(Phase phase);
+
+/// A Position as ranges: "step" with its number, "evaluation" and "checkpoint" side by side, and in
+/// them the phases "data", "forward", "backward", "exchange", "optimizer".
+class StageRanges {
+ public:
+  explicit StageRanges(RangeMarker& marker);
+  void begin_step(std::int64_t step);
+  void enter(RunStage stage);
+  void enter(Phase phase);
+
+ private:
+  void leave_phase();
+  void leave_stage();
+
+  RangeMarker& marker_;
+  int step_, evaluation_, checkpoint_;  // names
+  std::array<int, 6> phases_{};         // by Phase
+  bool in_stage_ = false, in_phase_ = false;
+};
 
 /// A collective that a rank waits in.
 struct CollectiveNote {

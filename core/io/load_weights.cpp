@@ -11,7 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/io/weight_source.h"
+#include "core/io/open_weights.h"
 
 namespace lockstep::io {
 namespace {

@@ -50,7 +50,8 @@ fs::path shard_path(const std::string& index, const std::string& name) {
 
 }  // namespace
 
-ShardedWeights::ShardedWeights(const std::string& index) : WeightSource(index) {
+ShardedWeights::ShardedWeights(const std::string& index, const OpenShard& open_shard)
+    : WeightSource(index) {
   const nlohmann::json parsed = read_index(index);
   std::map<std::string, std::size_t> numbers;  // of shards, by name
   std::vector<std::map<std::string_view, std::size_t>> entries;
@@ -64,7 +65,7 @@ ShardedWeights::ShardedWeights(const std::string& index) : WeightSource(index) {
                      "{}: names more than {} shards",
                      index,
                      kMaxShards);
-      shards_.push_back(open_weight_file(shard_path(index, name).string()));
+      shards_.push_back(open_shard(shard_path(index, name).string()));
       entries.emplace_back();
       for (std::size_t i = 0; i < shards_.back()->entries().size(); ++i)
         entries.back().emplace(shards_.back()->entries()[i].name, i);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,9 +16,12 @@ namespace lockstep::io {
 /// names the file of each tensor. Tensors that the index does not name are left out.
 class ShardedWeights final : public WeightSource {
  public:
+  /// Opens one file with tensors; see open_weight_file().
+  using OpenShard = std::function<std::unique_ptr<WeightSource>(const std::string& file)>;
+
   /// Throws DataError: the index is malformed; a shard lies outside of its folder, is missing, is
   /// damaged, or lacks a tensor that the index has in it.
-  explicit ShardedWeights(const std::string& index);
+  ShardedWeights(const std::string& index, const OpenShard& open_shard);
 
   void read(std::size_t index, std::span<std::byte> to) const override;
 

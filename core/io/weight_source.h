@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/io/safetensors.h"
@@ -43,15 +43,5 @@ class WeightSource {
   std::vector<std::string> others_;
   std::string under_;
 };
-
-/// Opens, told by content: a safetensors file; what torch.save() wrote of a state dict (see
-/// io::torch::TorchFile); an index of shards (*.index.json, see ShardedWeights); or a folder with
-/// model.safetensors, model.safetensors.index.json, pytorch_model.bin or
-/// pytorch_model.bin.index.json, the first that is there. Throws DataError: none of these, and what
-/// is wrong with it.
-std::unique_ptr<WeightSource> open_weights(const std::string& path);
-
-/// The same for one file with tensors.
-std::unique_ptr<WeightSource> open_weight_file(const std::string& file);
 
 }  // namespace lockstep::io

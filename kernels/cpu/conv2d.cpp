@@ -2,6 +2,7 @@
 #include "core/ops/conv2d.h"
 
 #include "kernels/cpu/activation_kernel.h"
+#include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/empty_conv2d.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/matrix_library.h"

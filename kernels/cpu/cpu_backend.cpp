@@ -13,6 +13,7 @@
 #include "core/exec/conclude.h"
 #include "core/host/host_memory.h"
 #include "core/ops/all_ops.h"
+#include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/kernel_list.h"

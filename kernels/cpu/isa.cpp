@@ -2,7 +2,6 @@
 #include "kernels/cpu/isa.h"
 
 #include "core/base/error.h"
-#include "kernels/cpu/matrix_library.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -52,22 +51,6 @@ std::string_view name_of(Isa isa) {
       break;
   }
   return "avx512";
-}
-
-Bf16Products bf16_products() {
-  return isa() == Isa::avx512 ? library_bf16_products() : Bf16Products::widened;
-}
-
-std::string_view name_of(Bf16Products products) {
-  switch (products) {
-    case Bf16Products::amx:
-      return "amx";
-    case Bf16Products::avx512_bf16:
-      return "avx512_bf16";
-    case Bf16Products::widened:
-      break;
-  }
-  return "widened";
 }
 
 }  // namespace lockstep::cpu

@@ -60,16 +60,6 @@ void use_isa(Isa isa);
 
 std::string_view name_of(Isa isa);
 
-/// What multiplies bf16 here. The bits of bf16 programs depend on it.
-enum class Bf16Products {
-  amx,          ///< AMX tiles
-  avx512_bf16,  ///< vdpbf16ps
-  widened,      ///< fp32 products of widened values: no faster than fp32
-};
-/// Asks what the matrix library, which computes them, may use; `widened` where isa() is not avx512.
-Bf16Products bf16_products();
-std::string_view name_of(Bf16Products products);
-
 #if defined(__aarch64__)
 
 #define LOCKSTEP_LOOP(result, name, parameters) \

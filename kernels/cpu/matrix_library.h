@@ -8,7 +8,6 @@
 
 #include "core/exec/kernel.h"
 #include "core/ops/conv2d.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/linear_extents.h"
 
 /// What the CPU backend has from a matrix library. onednn/ takes it from oneDNN; absent/ stands in
@@ -25,9 +24,6 @@ void check_matrix_library();
 
 /// Makes what the library starts on the calling thread run on this thread alone, for good.
 void use_one_thread();
-
-/// What the library multiplies bf16 with on this processor, AVX-512 given.
-Bf16Products library_bf16_products();
 
 /// C = A B of matrices of `size` x `size` elements of `type`, to be timed; empty where the library
 /// has no such product here.

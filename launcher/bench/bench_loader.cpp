@@ -15,7 +15,7 @@
 #include "parallel/batch/training_feed.h"
 #include "parallel/replica/replica_parts.h"
 #include "parallel/session/rank_discovery.h"
-#include "parallel/training/training_run.h"
+#include "parallel/training/run_loaders.h"
 
 namespace lockstep {
 namespace {

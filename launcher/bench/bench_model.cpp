@@ -14,7 +14,7 @@
 #include "parallel/batch/training_feed.h"
 #include "parallel/memory/memory_plan.h"
 #include "parallel/replica/replica.h"
-#include "parallel/training/training_run.h"
+#include "parallel/training/run_loaders.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/commands/command_table.h"
 
-#include <algorithm>
+#include <CLI/CLI.hpp>
 
-#include "core/base/error.h"
-#include "core/base/suggest.h"
 #include "launcher/bench/bench_command.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/completion_command.h"
@@ -21,6 +19,14 @@
 
 namespace lockstep {
 namespace {
+
+// These read the list themselves.
+int run_completion(const std::vector<std::string>& arguments) {
+  return completion_command(all_commands(), arguments);
+}
+int run_man(const std::vector<std::string>& arguments) {
+  return man_command(all_commands(), arguments);
+}
 
 constexpr Command kAllCommands[] = {
     {"train", "trains a model of the zoo on a data source", train_command},
@@ -40,46 +46,14 @@ constexpr Command kAllCommands[] = {
     {"doctor", "looks at the machine and says what to mend", doctor_command},
     {"pack", "writes an image folder as one file that loads faster", pack_command},
     {"help", "the flags of a command: lockstep help train", help_command},
-    {"completion", "a script with which bash, zsh or fish completes words", completion_command},
-    {"man", "", man_command},
+    {"completion", "a script with which bash, zsh or fish completes words", run_completion},
+    {"man", "", run_man},
     {"--version", "", version_command},
 };
 
 }  // namespace
 
 std::span<const Command> all_commands() { return kAllCommands; }
-
-const Command& find_command(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const Command& command : kAllCommands) {
-    if (command.name == name) return command;
-    names.push_back(command.name);
-  }
-  const std::string best = nearest(name, names);
-  throw ConfigError(fmt::format("unknown command '{}'", name),
-                    best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");
-}
-
-void declare_program(CLI::App& app) {
-  app.description(
-      "Trains neural networks data-parallel, with the same bits on any number of ranks.");
-  app.add_flag_callback(
-      "--version", [] {}, "print the version");
-  app.add_flag_callback(
-      "--json",
-      [] {},
-      "behind --version: one JSON object about the build, the libraries it has loaded, and an SBOM "
-      "(SPDX)");
-  for (const Command& command : kAllCommands)
-    if (!command.summary.empty())
-      app.add_subcommand(std::string(command.name), std::string(command.summary))
-          ->group("Commands");
-  app.footer(
-      "Exit codes: 0 done, 1 error, 2 usage, 3 environment, 4 out of memory, 5 a rank died, is "
-      "frozen or stuck, or never joined, 6 replicas differ, 7 loss not finite, 75 stopped by a "
-      "signal, with a checkpoint to go on from.\n"
-      "lockstep help COMMAND lists the flags of a command.");
-}
 
 int help_command(const std::vector<std::string>& arguments) {
   CLI::App app("Prints the flags of a command, as COMMAND --help does.", "lockstep help");
@@ -88,11 +62,11 @@ int help_command(const std::vector<std::string>& arguments) {
   if (print_help(parse_command_line(app, arguments))) return 0;
   if (words.empty()) {
     CLI::App program("", "lockstep");
-    declare_program(program);
+    declare_program(program, kAllCommands);
     print_help(help_text(program));
     return 0;
   }
-  const Command& command = find_command(words[0]);
+  const Command& command = find_command(kAllCommands, words[0]);
   std::vector<std::string> rest(words.begin() + 1, words.end());
   rest.emplace_back("--help");
   return command.run(rest);

@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-int completion_command(const std::vector<std::string>& arguments) {
+int completion_command(std::span<const Command> commands,
+                       const std::vector<std::string>& arguments) {
   CLI::App app(
       "Prints a script with which a shell completes commands, flags, and values of flags. Where "
       "Lockstep is installed, the shells find theirs by themselves.",
@@ -23,10 +24,10 @@ int completion_command(const std::vector<std::string>& arguments) {
   if (print_help(parse_command_line(app, arguments))) return 0;
   if (shell.empty())
     throw ConfigError("completion: expected the name of a shell", "bash, zsh or fish");
-  const std::vector<DeclaredCommand> commands = declared_commands();
-  std::cout << (shell == "bash"  ? bash_completion(commands)
-                : shell == "zsh" ? zsh_completion(commands)
-                                 : fish_completion(commands))
+  const std::vector<DeclaredCommand> declared = declared_commands(commands);
+  std::cout << (shell == "bash"  ? bash_completion(declared)
+                : shell == "zsh" ? zsh_completion(declared)
+                                 : fish_completion(declared))
             << std::flush;
   return 0;
 }

@@ -8,7 +8,6 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "launcher/commands/command_table.h"
 #include "launcher/predict/saved_run.h"
 #include "launcher/settings/command_line.h"
 
@@ -115,14 +114,14 @@ bool takes_train_flag(const DeclaredCommand& command, const std::string& name) {
          std::ranges::find(command.refused_train_flags, name) == command.refused_train_flags.end();
 }
 
-void for_each_command(const Reader& read) {
-  for (const Command& command : all_commands())
+void for_each_command(std::span<const Command> commands, const Reader& read) {
+  for (const Command& command : commands)
     if (!command.summary.empty()) read_one(command, read);
 }
 
-std::vector<DeclaredCommand> declared_commands() {
+std::vector<DeclaredCommand> declared_commands(std::span<const Command> all) {
   std::vector<DeclaredCommand> commands;
-  for_each_command([&](const std::string& name, const std::string& summary, CLI::App& app) {
+  for_each_command(all, [&](const std::string& name, const std::string& summary, CLI::App& app) {
     const std::size_t space = name.find(' ');
     auto& list = space == name.npos ? commands : commands.back().parts;
     list.push_back(declared(space == name.npos ? name : name.substr(space + 1), summary, app));
@@ -130,7 +129,7 @@ std::vector<DeclaredCommand> declared_commands() {
   for (DeclaredCommand& command : commands)
     if (command.name == "help")
       for (const DeclaredCommand& other : commands) command.words.words.push_back(other.name);
-  const Command& version = find_command("--version");
+  const Command& version = find_command(all, "--version");
   read_declarations(version.run, [&](CLI::App& app) {
     commands.push_back(declared(std::string(version.name), "print the version", app));
   });

@@ -3,8 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "launcher/commands/command.h"
 
 namespace lockstep {
 
@@ -35,13 +38,14 @@ struct DeclaredCommand {
 /// Whether `command` takes the flag `name` of train beside its own.
 bool takes_train_flag(const DeclaredCommand& command, const std::string& name);
 
-/// Every command that is listed, and --version, with what it declares; its parts are declared
-/// likewise.
-std::vector<DeclaredCommand> declared_commands();
+/// Every command of `all` that is listed, and --version, with what it declares; its parts are
+/// declared likewise.
+std::vector<DeclaredCommand> declared_commands(std::span<const Command> all);
 
 /// Calls `read` with the name behind "lockstep " ("bench model"), the summary and the declarations
-/// of every command that is listed, and of its parts.
+/// of every one of `commands` that is listed, and of its parts.
 void for_each_command(
+    std::span<const Command> commands,
     const std::function<void(const std::string&, const std::string&, CLI::App&)>& read);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "launcher/commands/command_table.h"
 #include "launcher/output/standard_output.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/memory_words.h"
 #include "parallel/session/uncaught.h"
 
@@ -22,7 +22,8 @@ int run(const std::vector<std::string>& arguments) {
     throw lockstep::ConfigError("no command given", "lockstep train, or lockstep --help");
   const std::string& command = arguments[0];
   if (command == "--help" || command == "-h") return lockstep::help_command({});
-  return lockstep::find_command(command).run({arguments.begin() + 1, arguments.end()});
+  return lockstep::find_command(lockstep::all_commands(), command)
+      .run({arguments.begin() + 1, arguments.end()});
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include "core/base/error.h"
 #include "core/io/run_log.h"
-#include "launcher/commands/command_table.h"
 #include "launcher/commands/declared_commands.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/settings/command_line.h"
@@ -90,21 +89,22 @@ std::string page_text(const std::string& name,
   return text;
 }
 
-std::vector<Page> all_pages() {
+std::vector<Page> all_pages(std::span<const Command> commands) {
   CLI::App program("", "lockstep");
-  declare_program(program);
+  declare_program(program, commands);
   std::vector<Page> pages{
       {"lockstep",
        page_text("lockstep", "lockstep", "data-parallel training of neural networks", program)}};
-  for_each_command([&](const std::string& name, const std::string& summary, CLI::App& app) {
-    const std::string page = "lockstep-" + dashed(name);
-    pages.emplace_back(page, page_text(page, "lockstep " + name, summary, app));
-  });
+  for_each_command(commands,
+                   [&](const std::string& name, const std::string& summary, CLI::App& app) {
+                     const std::string page = "lockstep-" + dashed(name);
+                     pages.emplace_back(page, page_text(page, "lockstep " + name, summary, app));
+                   });
   return pages;
 }
 
-void write_all(const std::string& folder) {
-  for (const auto& [name, text] : all_pages()) {
+void write_all(std::span<const Command> commands, const std::string& folder) {
+  for (const auto& [name, text] : all_pages(commands)) {
     RunLog file((std::filesystem::path(folder) / (name + ".1")).string(), RunLog::Open::empty);
     file.write_line(std::string_view(text).substr(0, text.size() - 1));
     file.close();
@@ -114,7 +114,7 @@ void write_all(const std::string& folder) {
 
 }  // namespace
 
-int man_command(const std::vector<std::string>& arguments) {
+int man_command(std::span<const Command> commands, const std::vector<std::string>& arguments) {
   CLI::App app("Prints a manual page.", "lockstep man");
   std::vector<std::string> words;
   std::string to;
@@ -122,17 +122,17 @@ int man_command(const std::vector<std::string>& arguments) {
   app.add_option("--to", to, "write all pages into this folder")->type_name("DIR");
   if (print_help(parse_command_line(app, arguments))) return 0;
   if (!to.empty()) {
-    write_all(to);
+    write_all(commands, to);
     return 0;
   }
   std::string wanted = "lockstep";
   for (const std::string& word : words) wanted += "-" + word;
-  for (const auto& [name, text] : all_pages())
+  for (const auto& [name, text] : all_pages(commands))
     if (name == wanted) {
       std::cout << text << std::flush;
       return 0;
     }
-  find_command(words[0]);
+  find_command(commands, words[0]);
   throw ConfigError(fmt::format("man: there is no page {}", wanted), "lockstep man " + words[0]);
 }
 

@@ -21,7 +21,7 @@
 #include "launcher/settings/other_settings.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/rank_stop.h"
 #include "parallel/session/shared_folder.h"
 #include "parallel/training/trainer.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launcher/doctor/nvidia.h"
+#include "launcher/doctor/environment.h"
+#include "launcher/doctor/gpu_facts.h"
 
 namespace lockstep::doctor {
 

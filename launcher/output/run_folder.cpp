@@ -12,7 +12,7 @@
 #include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_json.h"
 #include "launcher/output/tensorboard_file.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 
 namespace lockstep {
 namespace fs = std::filesystem;

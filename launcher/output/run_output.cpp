@@ -21,7 +21,7 @@
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"
 #include "parallel/batch/batch_plan.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/rank_stop.h"
 
 namespace lockstep {

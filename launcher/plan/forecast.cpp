@@ -6,7 +6,6 @@
 
 #include "core/base/error.h"
 #include "core/base/number_format.h"
-#include "launcher/plan/forecast_changes.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/plan/device_rate.h"
+#include "launcher/plan/forecast_changes.h"
 #include "parallel/cost/workload.h"
 
 namespace lockstep {
@@ -26,16 +27,6 @@ struct ForecastRow {
   StepCost weak;                 ///< of the samples a rank that the largest number of ranks has
   double strong_efficiency = 1;  ///< time of one rank / (ranks * time)
   double weak_efficiency = 1;    ///< time of one rank / time
-};
-
-/// What takes another value than the run has, and what a step on the most ranks is then predicted
-/// to take.
-struct ForecastChange {
-  std::string flags;  ///< "--reduction fast"
-  std::string price;  ///< what else changes; may be empty
-  StepCost cost = {};
-  double efficiency = 1;
-  double speedup = 1;  ///< samples a second, as a multiple of the run's
 };
 
 /// Where the time of compute comes from.

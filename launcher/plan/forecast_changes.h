@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launcher/plan/forecast.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/device_rate.h"
+#include "parallel/cost/workload.h"
 
 namespace lockstep {
 
 /// A change is worth telling that makes samples a second at least so many times as many.
 inline constexpr double kWorthwhileSpeedup = 1.05;
+
+/// What takes another value than the run has, and what a step on the most ranks is then predicted
+/// to take.
+struct ForecastChange {
+  std::string flags;  ///< "--reduction fast"
+  std::string price;  ///< what else changes; may be empty
+  StepCost cost = {};
+  double efficiency = 1;
+  double speedup = 1;  ///< samples a second, as a multiple of the run's
+};
 
 /// What a forecast was made of.
 struct ForecastModel {

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/nn/zoo.h"
 #include "launcher/settings/open_data.h"
 
 namespace lockstep {

@@ -12,7 +12,7 @@
 #include "core/data/table/table_inputs.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/job.h"
 
 namespace lockstep {

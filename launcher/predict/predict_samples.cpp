@@ -12,7 +12,7 @@
 #include "launcher/output/standard_output.h"
 #include "launcher/predict/predict_inputs.h"
 #include "launcher/settings/gpt_flags.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/job.h"
 
 namespace lockstep {

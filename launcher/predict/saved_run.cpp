@@ -18,6 +18,7 @@
 #include "core/io/checkpoint_state.h"
 #include "core/io/preprocessing_file.h"
 #include "core/io/strict_json.h"
+#include "core/nn/zoo.h"
 #include "launcher/predict/saved_weights.h"
 #include "launcher/predict/split_arguments.h"
 #include "launcher/settings/command_line.h"
@@ -25,7 +26,7 @@
 #include "parallel/batch/batch_plan.h"
 #include "parallel/comm/exchanged_text.h"
 #include "parallel/comm/told_error.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/file_kind.h"
 #include "core/io/checkpoint.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"
 
 namespace lockstep {

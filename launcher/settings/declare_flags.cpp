@@ -3,6 +3,7 @@
 
 #include "core/data/loader.h"
 #include "core/data/sources.h"
+#include "core/nn/zoo.h"
 #include "launcher/settings/declare_training_flags.h"
 #include "launcher/settings/flag_group.h"
 #include "launcher/settings/raw_flags.h"

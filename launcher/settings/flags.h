@@ -1,58 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/data/image.h"
-#include "core/data/table_options.h"
-#include "core/nn/zoo.h"
-#include "parallel/batch/train_options.h"
-#include "parallel/watchdog/watchdog.h"
+#include "launcher/settings/train_flags.h"
 
 namespace lockstep {
-
-/// What `lockstep train` was asked to do: flags and configuration file, checked and resolved.
-struct TrainFlags {
-  nn::ModelSpec model;  ///< `outputs` is filled in once the data is known
-  std::string data = "glyphs";
-  bool data_from_file = false;  ///< nobody typed it
-  double val_fraction = 0;      ///< share of the samples kept, where the source has no such part
-  int image_size = 224;         ///< images and packed
-  std::int64_t max_pixels = data::kDefaultMaxPixels;  ///< images, and files to predict
-  std::int64_t context = 0;                           ///< text, tokens: tokens of a sample
-  std::int64_t vocabulary = 0;                        ///< tokens; 0: GPT-2's
-  std::optional<std::int32_t> ignore_index;
-  data::TableOptions table;   ///< csv
-  std::string loss = "auto";  ///< auto, cross-entropy, mse, mae, huber or bce
-  float huber_delta = 1;
-  float label_smoothing = 0;
-  TrainOptions options;
-  /// --micro-batch auto: options.micro_batch only stands in for what settle_micro_batch() finds.
-  bool measures_micro_batch = false;
-  WatchLimits watch;
-  int ranks = 0;                ///< 0: auto
-  bool ranks_from_run = false;  ///< a run's own file says so: a launcher may have started others
-  std::string device = "auto";
-  std::string out;  ///< empty: runs/<time>
-  bool force = false;
-  bool tensorboard = true;    ///< write TensorBoard's files
-  std::string settings_from;  ///< config.toml of the run that is to go on; empty: none, or typed
-  std::string resume;         ///< auto, a run or a checkpoint; empty: from the start
-  bool continues = false;     ///< --resume goes on in `out`, instead of branching off into it
-  std::string checkpoint_every = "10m";  ///< as typed
-  bool stands_in = false;                ///< `data` is what StandInData chose
-  /// Not empty: the user asked for this text instead of a run.
-  std::string help;
-};
-
-/// What is known of the data where only the shape of a sample counts and --data is left out: images
-/// of the size that the model is made for, or of --image-size; tokens for gpt.
-struct StandInData {
-  std::int64_t classes = 0;  ///< 0: as many as the model is made for; gpt: --vocabulary
-};
 
 /// Reads the arguments behind `lockstep train`. A value from the command line wins over the same
 /// key in --config FILE.toml, and over keys that lose their meaning by it (momentum, where the

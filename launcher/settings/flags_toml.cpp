@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <string_view>
 
+#include "core/nn/zoo.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/gpt_flags.h"
 #include "launcher/settings/table_flags.h"

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 
 namespace lockstep {
 

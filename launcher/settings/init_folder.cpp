@@ -8,6 +8,7 @@
 #include "core/data/input_file.h"
 #include "core/io/strict_json.h"
 #include "core/nn/gpt.h"
+#include "core/nn/zoo.h"
 
 namespace lockstep {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/data/dataset.h"
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 #include "parallel/batch/fingerprint.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/data/image.h"
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 
 namespace lockstep {
 

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/name_patterns.h"
 #include "core/base/suggest.h"
+#include "core/nn/zoo.h"
 #include "launcher/settings/default_recipe.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/gpt_flags.h"

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/data/preprocessing.h"
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 
 namespace lockstep {
 

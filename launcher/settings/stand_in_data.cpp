@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/data/text/token_windows.h"
+#include "core/nn/zoo.h"
 #include "launcher/settings/gpt_flags.h"
 #include "launcher/settings/open_data.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/data/dataset.h"
-#include "launcher/settings/flags.h"
 #include "launcher/settings/raw_flags.h"
+#include "launcher/settings/train_flags.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 
 namespace lockstep {
 

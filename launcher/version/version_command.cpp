@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/matrix_library.h"
 #include "kernels/cuda/device/cuda_build.h"

@@ -37,7 +37,7 @@ struct CollectiveCall {
 
 /// Compares the calls of all ranks of one communicator, in the order of the calls, without waiting
 /// for anybody: each is a small all-gather on a communicator of its own.
-class CollectiveCheck {
+class CollectiveCheck final : public PendingCalls {
  public:
   /// Collective; `channel` is for this alone. `ledger` is that of all communicators of the process.
   CollectiveCheck(std::unique_ptr<Communicator> channel, std::shared_ptr<CollectiveLedger> ledger);
@@ -52,7 +52,7 @@ class CollectiveCheck {
   /// wait(). Returns its number, from 1.
   std::uint64_t tell(const CollectiveCall& call, std::function<void()> start);
   /// Compares and starts what all have told of. For the ledger. Throws MismatchError.
-  void advance();
+  void advance() override;
   /// Moves all communicators of the ledger along. True once call `number` has been compared and
   /// started. Throws MismatchError where ranks differ, or wait for each other in different
   /// communicators, and from then on always.

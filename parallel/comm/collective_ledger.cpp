@@ -5,8 +5,6 @@
 #include <exception>
 #include <unistd.h>
 
-#include "parallel/comm/collective_check.h"
-
 namespace lockstep {
 namespace {
 
@@ -77,20 +75,20 @@ CollectiveLedger::~CollectiveLedger() {
   }
 }
 
-int CollectiveLedger::add(CollectiveCheck& check, const Communicator& communicator) {
-  checks_.push_back(&check);
+int CollectiveLedger::add(PendingCalls& calls, const Communicator& communicator) {
+  pending_.push_back(&calls);
   const bool followed = communicator.size() == ranks_ && communicator.rank() == rank_;
   // Counted all the same: a group of another rank may be one of all ranks in another order.
   const int number = added_++;
   return followed && number < kCommunicators ? number : -1;
 }
 
-void CollectiveLedger::remove(CollectiveCheck& check) { std::erase(checks_, &check); }
+void CollectiveLedger::remove(PendingCalls& calls) { std::erase(pending_, &calls); }
 
 void CollectiveLedger::advance() {
   if (broken_) std::rethrow_exception(broken_);
   try {
-    for (CollectiveCheck* const check : checks_) check->advance();
+    for (PendingCalls* const calls : pending_) calls->advance();
     if (round_ && round_->test()) take_round();
   } catch (const MismatchError&) {
     broken_ = std::current_exception();

@@ -58,7 +58,18 @@ Odd find_odd(int ranks, Alike alike) {
   return odd;
 }
 
-class CollectiveCheck;
+/// The calls of one communicator that ranks have not compared yet, for the ledger to move along.
+class PendingCalls {
+ public:
+  /// Compares and starts what all have told of. Throws MismatchError.
+  virtual void advance() = 0;
+
+ protected:
+  PendingCalls() = default;
+  PendingCalls(const PendingCalls&) = default;
+  PendingCalls& operator=(const PendingCalls&) = default;
+  ~PendingCalls() = default;
+};
 
 /// What the checked communicators of a process have in common, on its training thread.
 ///
@@ -89,8 +100,8 @@ class CollectiveLedger {
   /// The number of the next communicator, in the order of splits, which all ranks have in common.
   /// -1: it has not all ranks, or is one too many, and is not followed; waiting in it accuses
   /// nobody.
-  int add(CollectiveCheck& check, const Communicator& communicator);
-  void remove(CollectiveCheck& check);
+  int add(PendingCalls& calls, const Communicator& communicator);
+  void remove(PendingCalls& calls);
   /// Moves all communicators along. Throws MismatchError, and from then on always the same.
   void advance();
   /// This rank has told of the next call of `communicator`.
@@ -126,7 +137,7 @@ class CollectiveLedger {
   int rank_, ranks_;
   std::vector<std::string> hosts_;
   int added_ = 0;
-  std::vector<CollectiveCheck*> checks_;
+  std::vector<PendingCalls*> pending_;
 
   std::uint64_t moves_ = 0, rounds_ = 0;
   Counts told_{}, awaited_{};

@@ -17,7 +17,7 @@
 
 #include "core/base/env.h"
 #include "core/base/printable.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"
 
 namespace lockstep {

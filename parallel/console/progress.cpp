@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/host/process_memory.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 
 namespace lockstep {
 namespace {

@@ -38,7 +38,7 @@ class Exchange {
   }
 
   bool gathers_whole(double bytes) const {
-    return bytes <= double(GradientExchange::kSmallBucketBytes) &&
+    return bytes <= double(WholeGather::kSmallBucketBytes) &&
            bytes * q_ * n_ <= double(WholeGather::kMostBytes);
   }
 

@@ -8,6 +8,9 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
+#include "core/plan/flat_space.h"
+#include "parallel/batch/reduction.h"
+#include "parallel/exchange/exchange_counts.h"
 #include "parallel/exchange/exchange_level.h"
 #include "parallel/exchange/exchange_plan.h"
 #include "parallel/exchange/pending_sums.h"

@@ -8,6 +8,8 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
+#include "core/plan/flat_space.h"
+#include "parallel/exchange/exchange_counts.h"
 #include "parallel/exchange/exchange_plan.h"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
+#include "parallel/batch/reduction.h"
 #include "parallel/batch/schedule.h"
-#include "parallel/exchange/gradient_exchange.h"
 #include "parallel/exchange/level_plan.h"
 #include "parallel/exchange/tree_sum.h"
 

@@ -262,7 +262,7 @@ void GradientExchange::progress() { state_->progress(); }
 bool GradientExchange::in_flight() const { return state_->in_flight(); }
 void GradientExchange::finish_bucket(int bucket) { state_->finish_bucket(bucket); }
 bool GradientExchange::in_stream_order() const { return state_->in_stream_order(); }
-GradientExchange::ShardPlace GradientExchange::place() const { return state_->place(); }
+ShardPlace GradientExchange::place() const { return state_->place(); }
 void GradientExchange::shard_was_replayed() { state_->shard_was_replayed(); }
 void GradientExchange::buckets_were_replayed(const SentBytes& bytes) {
   state_->buckets_were_replayed(bytes);

@@ -12,22 +12,9 @@
 #include "core/plan/flat_space.h"
 #include "parallel/batch/reduction.h"
 #include "parallel/batch/schedule.h"
+#include "parallel/exchange/exchange_counts.h"
 
 namespace lockstep {
-
-/// What a rank has sent to others. `network`: to those on other hosts, as far as
-/// Communicator::ranks_per_node() and the library, where that sums, let one know.
-struct SentBytes {
-  std::uint64_t all = 0, network = 0;
-  SentBytes& operator+=(const SentBytes& other) {
-    all += other.all;
-    network += other.network;
-    return *this;
-  }
-  SentBytes operator-(const SentBytes& other) const {
-    return {all - other.all, network - other.network};
-  }
-};
 
 /// Sums the flat gradient space over the shards of all ranks.
 ///
@@ -40,10 +27,10 @@ struct SentBytes {
 /// array for each open level, the newest sum in `gradients` itself. What remains after the last
 /// shard is a few aligned subtrees (one, in `gradients`, where the rank owns an aligned block).
 /// Across ranks, per bucket: all-to-all the chunks of those subtrees, finish the tree on the own
-/// chunk, all-gather the chunks. A small bucket (at most kSmallBucketBytes) is instead gathered
-/// whole and every rank finishes the tree itself: one collective instead of two, the same bits.
-/// Where the shards of every host are one subtree, chunks are summed on the host first, then across
-/// hosts: see Note [Two levels] in level_plan.h.
+/// chunk, all-gather the chunks. A small bucket (at most WholeGather::kSmallBucketBytes) is instead
+/// gathered whole and every rank finishes the tree itself: one collective instead of two, the same
+/// bits. Where the shards of every host are one subtree, chunks are summed on the host first, then
+/// across hosts: see Note [Two levels] in level_plan.h.
 ///
 /// Per step:
 ///   begin_step(schedule)
@@ -55,7 +42,6 @@ struct SentBytes {
 ///     where collectives stand in stream order, the device waits for it instead of the host
 class GradientExchange {
  public:
-  static constexpr std::int64_t kSmallBucketBytes = 64 * 1024;
   /// Up to so many shards buffers are large enough for every last batch from the start; with more
   /// they may grow, and move, when one comes.
   static constexpr int kMostShardsReserved = 256;
@@ -81,12 +67,7 @@ class GradientExchange {
   /// Whether the device alone does all of it, in stream order, so that it can be captured: one
   /// rank, or a communicator of that kind.
   bool in_stream_order() const;
-  /// How far the step's shards are: equal places, of equal schedules, go on alike.
-  struct ShardPlace {
-    int finished = 0;
-    int pending = 0;  ///< sums of them
-    int merges = 0;   ///< of those with the next shard
-  };
+  /// How far the step's shards are.
   ShardPlace place() const;
   /// A graph has done what finish_shard() does, or all that is left of the step, in which
   /// this rank sends `bytes`.

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "core/exec/backend.h"
-#include "parallel/exchange/gradient_exchange.h"
+#include "core/plan/flat_space.h"
+#include "parallel/exchange/exchange_counts.h"
 #include "parallel/exchange/tree_sum.h"
 
 namespace lockstep {
@@ -26,10 +27,8 @@ class PendingSums {
   void push();
   /// As push(), where a graph has done it.
   void was_replayed();
-  GradientExchange::ShardPlace place() const {
-    return {pushed_, open_, tree_->merges.empty() ? 0 : next_merges()};
-  }
-  void undo_capture(const GradientExchange::ShardPlace& place) {
+  ShardPlace place() const { return {pushed_, open_, tree_->merges.empty() ? 0 : next_merges()}; }
+  void undo_capture(const ShardPlace& place) {
     pushed_ = place.finished;
     open_ = place.pending;
   }

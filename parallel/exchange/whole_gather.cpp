@@ -33,7 +33,7 @@ WholeGather::WholeGather(Backend& backend,
 
 bool WholeGather::takes(const ExchangeSize& size, std::int64_t bucket_elems) const {
   const std::int64_t bytes = bucket_elems * std::int64_t(sizeof(float));
-  return bytes <= GradientExchange::kSmallBucketBytes && bytes * size.nodes <= kMostBytes;
+  return bytes <= kSmallBucketBytes && bytes * size.nodes <= kMostBytes;
 }
 
 void WholeGather::reserve(const ExchangeSize& size, std::int64_t bucket_elems) {

@@ -7,7 +7,8 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
-#include "parallel/exchange/chunk_exchange.h"
+#include "core/plan/flat_space.h"
+#include "parallel/exchange/exchange_counts.h"
 #include "parallel/exchange/exchange_plan.h"
 #include "parallel/exchange/pending_sums.h"
 
@@ -19,6 +20,7 @@ namespace lockstep {
 /// nonblocking collective costs several times the message, and there is nothing worth hiding.
 class WholeGather {
  public:
+  static constexpr std::int64_t kSmallBucketBytes = 64 * 1024;
   /// Most bytes that a rank gathers for one bucket.
   static constexpr std::int64_t kMostBytes = 1024 * 1024;
 

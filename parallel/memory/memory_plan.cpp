@@ -14,7 +14,7 @@
 #include "parallel/replica/memory_fit.h"
 #include "parallel/replica/replica.h"
 #include "parallel/training/checkpointing.h"
-#include "parallel/training/training_run.h"
+#include "parallel/training/run_loaders.h"
 
 namespace lockstep {
 namespace {
@@ -50,7 +50,7 @@ std::uint64_t exchange_bytes(GradientExchange& exchange, const BatchPlan& batch,
 /// Of micro-batches, and of the order of samples.
 std::size_t loader_bytes(const PlanRequest& request, const BatchPlan& batch) {
   const auto bytes = [&](const data::Dataset& data, data::LoaderOptions options) {
-    if (!request.on_host) options.held = Replica::kHeldMicroBatches;
+    if (!request.on_host) options.held = ReplicaParts::kHeldMicroBatches;
     return data::Loader::memory_bytes(data, options);
   };
   std::size_t sum = bytes(*request.data.train, training_loader(request.options, batch)) +

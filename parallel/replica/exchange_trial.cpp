@@ -35,7 +35,7 @@ std::uint64_t less(std::uint64_t before, std::uint64_t after) {
 
 void try_step(GradientExchange& exchange, const Schedule& schedule) {
   exchange.begin_step(schedule);
-  const GradientExchange::ShardPlace place = exchange.place();
+  const ShardPlace place = exchange.place();
   const SentBytes sent = exchange.sent();
   for (std::size_t i = 1; i < schedule.work.size(); ++i) exchange.finish_shard();
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/replica/compiled_programs.h"
 #include "parallel/replica/replica_parts.h"
 
 namespace lockstep {

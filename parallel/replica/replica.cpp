@@ -20,8 +20,8 @@ Replica::Replica(RankContext& context,
                  const data::SampleSpec& samples,
                  const TrainOptions& options,
                  std::vector<std::int64_t> tail_sizes)
-    : state_(
-          std::make_unique<State>(context, model, loss, samples, options, std::move(tail_sizes))) {}
+    : state_(std::make_unique<ReplicaState>(
+          context, model, loss, samples, options, std::move(tail_sizes))) {}
 
 // An exception may leave exchanges in flight, which nothing can take back: peers go on writing into
 // these buffers, and this rank into freed ones while it tells the others of its error. It ends
@@ -39,6 +39,16 @@ const std::optional<io::LoadReport>& Replica::initial_weights() const {
 
 Schedule Replica::schedule(std::int64_t samples) const {
   return training_schedule(state_->batch, samples, state_->context.rank());
+}
+
+std::int64_t Replica::micro_batches(const Schedule& schedule) const {
+  return (schedule.samples - 1) / state_->batch.micro_batch + 1;
+}
+
+std::vector<NonFiniteFinding> Replica::find_nonfinite(const Schedule& schedule,
+                                                      data::Loader& loader,
+                                                      std::int64_t step) {
+  return state_->find_nonfinite(schedule, loader, step);
 }
 
 Schedule Replica::evaluation_schedule(std::int64_t samples) const {
@@ -160,13 +170,13 @@ std::vector<io::NamedTensor> copy_tensors(Backend& backend,
 }  // namespace
 
 std::vector<io::NamedTensor> Replica::weights() const {
-  State& s = *state_;
+  ReplicaState& s = *state_;
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.parameters(), false);
 }
 
 std::string Replica::weights_sha256() const {
-  State& s = *state_;
+  ReplicaState& s = *state_;
   const Graph& graph = s.programs.graph();
   Sha256 hash;
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
@@ -188,13 +198,13 @@ std::string Replica::weights_sha256() const {
 }
 
 std::vector<io::NamedTensor> Replica::gradients() const {
-  State& s = *state_;
+  ReplicaState& s = *state_;
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.gradients(), true);
 }
 
 SavedArrays Replica::saved_arrays() const {
-  State& s = *state_;
+  ReplicaState& s = *state_;
   SavedArrays saved{
       s.context.backend(), s.programs.graph(), s.programs.space(), {{"", s.programs.parameters()}}};
   for (FlatArray& array : s.optimizer.state_arrays()) saved.arrays.push_back(std::move(array));

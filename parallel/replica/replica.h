@@ -21,33 +21,19 @@
 #include "parallel/batch/schedule.h"
 #include "parallel/comm/rank_context.h"
 #include "parallel/replica/nonfinite_search.h"
+#include "parallel/replica/step_times.h"
 
 namespace lockstep {
 
 struct MemoryTable;
 class Profiler;
-
-/// Seconds since construction, of this rank.
-struct StepTimes {
-  /// As the LedgerParts of these names; in training alone.
-  double data = 0, copy = 0, forward = 0, backward = 0, exposed_communication = 0, optimizer = 0,
-         device_wait = 0;
-  double moving_exchanges = 0;  ///< along, among the seconds of backward
-  /// Of whole micro-batches: getting samples, and forward with backward without what moves
-  /// exchanges along; and how many those are of, which for the latter are none whose work a graph
-  /// does.
-  double whole_loading = 0, whole_compute = 0;
-  std::int64_t whole_loaded = 0, whole_computed = 0;
-};
+class ReplicaState;
 
 /// One rank's copy of the model in lockstep with the others: the compiled programs, the flat
 /// arrays, the exchange and the optimizer. Trainer drives it; an own training loop may as well.
 /// Collective: all ranks call the same functions with matching arguments.
 class Replica {
  public:
-  /// Micro-batches in memory that a device may be copying from: see lend_memory().
-  static constexpr int kHeldMicroBatches = 2;
-
   /// Compiles training and evaluation programs for micro-batches of plan_batch()'s size and for
   /// each of `tail_sizes` (short last micro-batches, with or without duplicates). Parameters start
   /// from the seed or from `options.init`, equal on every rank that reads equal files. Throws
@@ -174,8 +160,7 @@ class Replica {
   std::string program_text() const;
 
  private:
-  class State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<ReplicaState> state_;
 };
 
 }  // namespace lockstep

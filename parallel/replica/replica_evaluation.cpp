@@ -5,15 +5,15 @@
 
 namespace lockstep {
 
-void Replica::State::compile_for_evaluation(std::int64_t all) {
+void ReplicaState::compile_for_evaluation(std::int64_t all) {
   const std::int64_t samples = all % batch.micro_batch;
   if (samples == 0 || programs.evaluates(samples)) return;
   programs.set_late_evaluation(context, model_, loss_, samples_, options, batch, samples);
 }
 
-std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
-                                                   data::Loader& loader,
-                                                   const std::function<bool()>& interrupted) {
+std::optional<StepResult> ReplicaState::evaluate(const Schedule& schedule,
+                                                 data::Loader& loader,
+                                                 const std::function<bool()>& interrupted) {
   RunState state{.seed = options.seed};
   set_sample_weight(schedule);
   // The device may still read what the loader, which dies next, has lent it.
@@ -57,7 +57,7 @@ std::optional<StepResult> Replica::State::evaluate(const Schedule& schedule,
   return result;
 }
 
-void Replica::State::read_metrics(StepResult& result) {
+void ReplicaState::read_metrics(StepResult& result) {
   const DeviceWait waiting(context);
   const auto read = [&](std::int64_t offset) {
     float value = 0;

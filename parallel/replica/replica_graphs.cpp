@@ -56,7 +56,7 @@ class CaptureScope {
 
 }  // namespace
 
-std::string Replica::State::reason_against_graphs() const {
+std::string ReplicaState::reason_against_graphs() const {
   if (!context.backend().captures_graphs()) return "the device has no graphs";
   if (env().graph == "0") return "LOCKSTEP_GRAPH=0";
   if (!options.use_graphs) return "it was not wanted";
@@ -81,15 +81,15 @@ std::string Replica::State::reason_against_graphs() const {
   return {};
 }
 
-bool Replica::State::captures_by_place() const {
+bool ReplicaState::captures_by_place() const {
   return batch.cluster > 1 && exchange.in_stream_order();
 }
 
-bool Replica::State::captures_now() const {
+bool ReplicaState::captures_now() const {
   return why_no_graphs_.empty() && !checks_ && !device_timer.was_asked() && !shard_norms.measures();
 }
 
-GraphKey Replica::State::graph_key(const StepSegment& segment) const {
+GraphKey ReplicaState::graph_key(const StepSegment& segment) const {
   if (captures_by_place())
     return {.step_samples = segment.schedule->samples, .round = segment.round};
   GraphKey key{.accumulate = segment.state.accumulate};
@@ -100,7 +100,7 @@ GraphKey Replica::State::graph_key(const StepSegment& segment) const {
   if (!exchange.in_stream_order()) {
     if (segment.ends_shard) key.merges = 0;
   } else if (segment.ends_shard || segment.ends_step) {
-    const GradientExchange::ShardPlace place = exchange.place();
+    const ShardPlace place = exchange.place();
     key.shards_pending = place.pending;
     key.merges = place.merges;
   }
@@ -108,11 +108,11 @@ GraphKey Replica::State::graph_key(const StepSegment& segment) const {
   return key;
 }
 
-void Replica::State::run_segment(const StepSegment& segment) {
+void ReplicaState::run_segment(const StepSegment& segment) {
   if (!captures_now()) return launch_eagerly(segment);
   const GraphKey key = graph_key(segment);
   if (const CapturedWork* known = graphs_.find(key)) return replay(segment, *known);
-  const GradientExchange::ShardPlace place = exchange.place();
+  const ShardPlace place = exchange.place();
   const SentBytes sent = exchange.sent();
   const bool done =
       graphs_.capture(key,
@@ -136,20 +136,20 @@ void Replica::State::run_segment(const StepSegment& segment) {
   launch_eagerly(segment);
 }
 
-bool Replica::State::agree(const StepSegment& segment, bool captured) {
+bool ReplicaState::agree(const StepSegment& segment, bool captured) {
   if (context.size() == 1 || !exchange.in_stream_order()) return captured;
   if (segment.ends_step) return all_say(context.host_communicator(), captured);
   return group_ ? all_say(*group_, captured) : captured;
 }
 
-bool Replica::State::all_say(Communicator& ranks, bool yes) {
+bool ReplicaState::all_say(Communicator& ranks, bool yes) {
   std::vector<std::uint8_t> answers(std::size_t(ranks.size()));
   const std::uint8_t own = yes ? 1 : 0;
   ranks.all_gather(&own, answers.data(), sizeof own);
   return std::ranges::all_of(answers, [](std::uint8_t answer) { return answer == 1; });
 }
 
-void Replica::State::replay(const StepSegment& segment, const CapturedWork& work) {
+void ReplicaState::replay(const StepSegment& segment, const CapturedWork& work) {
   context.position().enter(segment.program != nullptr ? Phase::forward : Phase::exchange);
   const double exposed = exchange.exposed_seconds();
   work.replay();
@@ -164,7 +164,7 @@ void Replica::State::replay(const StepSegment& segment, const CapturedWork& work
   times.backward += timer_.lap() - (exchange.exposed_seconds() - exposed);
 }
 
-std::optional<GraphUse> Replica::State::graph_use() const {
+std::optional<GraphUse> ReplicaState::graph_use() const {
   if (!context.backend().captures_graphs()) return std::nullopt;
   GraphUse use{
       graphs_.size(), replays_, why_no_graphs_.empty() ? graphs_.why_not() : why_no_graphs_};

@@ -7,23 +7,13 @@
 
 namespace lockstep {
 
-std::int64_t Replica::micro_batches(const Schedule& schedule) const {
-  return (schedule.samples - 1) / state_->batch.micro_batch + 1;
-}
-
-std::vector<NonFiniteFinding> Replica::find_nonfinite(const Schedule& schedule,
-                                                      data::Loader& loader,
-                                                      std::int64_t step) {
-  return state_->find_nonfinite(schedule, loader, step);
-}
-
-void Replica::State::end_round(std::int64_t first_sample) {
+void ReplicaState::end_round(std::int64_t first_sample) {
   search_.end_round(first_sample < 0 ? -1 : first_sample / batch.micro_batch);
 }
 
-std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& schedule,
-                                                             data::Loader& loader,
-                                                             std::int64_t step) {
+std::vector<NonFiniteFinding> ReplicaState::find_nonfinite(const Schedule& schedule,
+                                                           data::Loader& loader,
+                                                           std::int64_t step) {
   const StepTimes before = times;  // which are training's
   search_.begin();
   checks_ = true;
@@ -61,7 +51,7 @@ std::vector<NonFiniteFinding> Replica::State::find_nonfinite(const Schedule& sch
   return search_.gather(context.host_communicator(), batch.cluster > 1);
 }
 
-void Replica::State::play_nan(std::int64_t step) {
+void ReplicaState::play_nan(std::int64_t step) {
   FaultPlayer* const player = fault_player();
   const PlannedFault* const fault =
       player == nullptr ? nullptr : player->take(FaultKind::nan, step + 1);
@@ -70,7 +60,7 @@ void Replica::State::play_nan(std::int64_t step) {
   programs.poison_after(plays_nan_ ? fault->layer : "");
 }
 
-void Replica::State::stop_where_found(const Schedule& schedule, std::int64_t step) {
+void ReplicaState::stop_where_found(const Schedule& schedule, std::int64_t step) {
   const auto findings = search_.gather(context.host_communicator(), batch.cluster > 1);
   if (findings.empty()) return;
   const std::int64_t micro_batches = (schedule.samples - 1) / batch.micro_batch + 1;

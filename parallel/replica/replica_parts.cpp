@@ -6,7 +6,6 @@
 #include "core/base/error.h"
 #include "core/exec/dry_backend.h"
 #include "core/step/dry_communicator.h"
-#include "parallel/replica/replica.h"
 
 namespace lockstep {
 namespace {
@@ -34,17 +33,6 @@ MetricPlaces::MetricPlaces(const Graph& graph, const FlatSpace& space)
   }
   range = {first, last - first + kSegmentAlignment};
 }
-
-ReplicaPrograms::ReplicaPrograms(RankContext& rank_context,
-                                 const ModelFunction& model,
-                                 const LossFunction& loss,
-                                 const data::SampleSpec& samples,
-                                 const TrainOptions& train_options,
-                                 std::vector<std::int64_t> tail_sizes)
-    : context(rank_context),
-      options(train_options),
-      batch(plan_batch(train_options, rank_context.size())),
-      programs(context, model, loss, samples, options, batch, tail_sizes) {}
 
 ReplicaParts::ReplicaParts(Backend& backend,
                            Communicator& communicator,
@@ -74,8 +62,8 @@ ReplicaParts::ReplicaParts(Backend& backend,
       outcomes(backend),
       shard_norms(backend, graph, space, gradients, options.noise_scale_every, batch.shards),
       sample_weight(backend.allocate_host(sizeof(float), "sample weight")),
-      counters(backend, Replica::kHeldMicroBatches),
-      input_stage(backend, graph, Replica::kHeldMicroBatches) {}
+      counters(backend, kHeldMicroBatches),
+      input_stage(backend, graph, kHeldMicroBatches) {}
 
 std::uint64_t ReplicaParts::pending_sum_bytes() const {
   return exchange.pending_sum_bytes() + evaluation_exchange.pending_sum_bytes();

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
+#include "core/exec/backend.h"
+#include "core/exec/communicator.h"
+#include "core/graph/graph.h"
+#include "core/plan/flat_space.h"
 #include "core/step/input_stage.h"
 #include "core/step/optimizer_step.h"
 #include "core/step/outcome_ring.h"
 #include "core/step/shard_norms.h"
 #include "core/step/step_counter_slots.h"
-#include "parallel/comm/rank_context.h"
+#include "parallel/batch/batch_plan.h"
+#include "parallel/batch/schedule.h"
+#include "parallel/batch/train_options.h"
 #include "parallel/exchange/gradient_exchange.h"
-#include "parallel/replica/program_set.h"
 
 namespace lockstep {
 
@@ -24,24 +30,12 @@ struct MetricPlaces {
   MetricPlaces(const Graph& graph, const FlatSpace& space);
 };
 
-/// A rank's programs for its part of a batch.
-struct ReplicaPrograms {
-  RankContext& context;
-  TrainOptions options;
-  BatchPlan batch;
-  ProgramSet programs;
-
-  ReplicaPrograms(RankContext& context,
-                  const ModelFunction& model,
-                  const LossFunction& loss,
-                  const data::SampleSpec& samples,
-                  const TrainOptions& options,
-                  std::vector<std::int64_t> tail_sizes);
-};
-
 /// Everything beside its programs that a replica reserves memory for. Made on a device to train,
 /// and on a DryBackend and a DryCommunicator to learn the sizes.
 struct ReplicaParts {
+  /// Micro-batches in memory that a device may be copying from: see Replica::lend_memory().
+  static constexpr int kHeldMicroBatches = 2;
+
   MetricPlaces metrics;
   OptimizerStep optimizer;
   GradientExchange exchange;

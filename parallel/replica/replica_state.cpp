@@ -56,12 +56,23 @@ void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
 
 }  // namespace
 
-Replica::State::State(RankContext& rank_context,
-                      const ModelFunction& model,
-                      const LossFunction& loss,
-                      const data::SampleSpec& samples,
-                      const TrainOptions& train_options,
-                      std::vector<std::int64_t> tail_sizes)
+ReplicaPrograms::ReplicaPrograms(RankContext& rank_context,
+                                 const ModelFunction& model,
+                                 const LossFunction& loss,
+                                 const data::SampleSpec& samples,
+                                 const TrainOptions& train_options,
+                                 std::vector<std::int64_t> tail_sizes)
+    : context(rank_context),
+      options(train_options),
+      batch(plan_batch(train_options, rank_context.size())),
+      programs(context, model, loss, samples, options, batch, tail_sizes) {}
+
+ReplicaState::ReplicaState(RankContext& rank_context,
+                           const ModelFunction& model,
+                           const LossFunction& loss,
+                           const data::SampleSpec& samples,
+                           const TrainOptions& train_options,
+                           std::vector<std::int64_t> tail_sizes)
     : ReplicaPrograms(rank_context, model, loss, samples, train_options, std::move(tail_sizes)),
       ReplicaParts(context.backend(),
                    context.communicator(),
@@ -105,7 +116,7 @@ Replica::State::State(RankContext& rank_context,
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
 }
 
-void Replica::State::initialise_parameters() {
+void ReplicaState::initialise_parameters() {
   const Graph& graph = programs.graph();
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const std::vector<float> values = initial_values(graph.parameters()[i], options.seed);
@@ -117,7 +128,7 @@ void Replica::State::initialise_parameters() {
   programs.packed().invalidate();
 }
 
-void Replica::State::load_initial_weights() {
+void ReplicaState::load_initial_weights() {
   if (options.init.empty()) return;
   const std::vector<Parameter>& all = programs.graph().parameters();
   for (const io::NamedTensor& tensor :
@@ -133,7 +144,7 @@ void Replica::State::load_initial_weights() {
   }
 }
 
-void Replica::State::lend_memory(data::LoaderOptions& loading) const {
+void ReplicaState::lend_memory(data::LoaderOptions& loading) const {
   if (on_host_) return;
   loading.held = kHeldMicroBatches;
   loading.allocate = [&backend = context.backend()](std::size_t bytes) {
@@ -143,7 +154,7 @@ void Replica::State::lend_memory(data::LoaderOptions& loading) const {
 }
 
 // It changes where a short batch follows, or an evaluation: rarely enough to wait for the copies.
-void Replica::State::set_sample_weight(const Schedule& schedule) {
+void ReplicaState::set_sample_weight(const Schedule& schedule) {
   const auto weight = float(1.0 / double(schedule.samples));
   float& place = *sample_weight->as<float>();
   if (place == weight) return;
@@ -154,14 +165,14 @@ void Replica::State::set_sample_weight(const Schedule& schedule) {
   place = weight;
 }
 
-void Replica::State::copy_sample_weight(const BoundProgram& program) {
+void ReplicaState::copy_sample_weight(const BoundProgram& program) {
   context.backend().copy_to_device(program.sample_weight, sample_weight->data(), sizeof(float));
 }
 
 // The loader fills the slot of the micro-batch before last anew: see lend_memory().
-void Replica::State::load(const BoundProgram& program,
-                          data::Loader& loader,
-                          std::uint64_t first_sample) {
+void ReplicaState::load(const BoundProgram& program,
+                        data::Loader& loader,
+                        std::uint64_t first_sample) {
   const std::size_t slot = next_slot();
   DeviceEvent& copied = *copied_[slot];
   if (!on_host_) {
@@ -193,13 +204,13 @@ void Replica::State::load(const BoundProgram& program,
   loading_ = fetching_ + timer_.lap();
 }
 
-std::size_t Replica::State::next_slot() {
+std::size_t ReplicaState::next_slot() {
   next_copied_ = (next_copied_ + 1) % copied_.size();
   return next_copied_;
 }
 
 // For a rank that has no micro-batch to send them with.
-void Replica::State::send_counters() {
+void ReplicaState::send_counters() {
   const std::size_t slot = next_slot();
   {
     const DeviceWait waiting(context);
@@ -210,7 +221,7 @@ void Replica::State::send_counters() {
 }
 
 // A label or token out of range would make a kernel read or write beyond its table.
-void Replica::State::check_labels(const data::LoadedBatch& loaded) const {
+void ReplicaState::check_labels(const data::LoadedBatch& loaded) const {
   if (samples_.classes == 0) return;
   const auto check = [&](const std::byte* bytes, std::int64_t count, bool may_ignore) {
     const auto* values = reinterpret_cast<const std::int32_t*>(bytes);
@@ -229,7 +240,7 @@ void Replica::State::check_labels(const data::LoadedBatch& loaded) const {
     check(loaded.input, loaded.samples * samples_.input.elems(), false);
 }
 
-void Replica::State::declare_profile() {
+void ReplicaState::declare_profile() {
   constexpr std::int64_t kWarmUpSteps = 2, kTracedSteps = 8;
   profiler = std::make_unique<Profiler>(kWarmUpSteps, kTracedSteps);
   data_work_ = profiler->declare({.name = "wait_for_data", .path = "", .cost = {}});
@@ -248,7 +259,7 @@ void Replica::State::declare_profile() {
   programs.profile(profiler.get());
 }
 
-void Replica::State::declare_ranges() {
+void ReplicaState::declare_ranges() {
   bucket_ranges_.resize(std::size_t(exchange.bucket_count()));
   for (int b = 0; b < exchange.bucket_count(); ++b)
     bucket_names_.push_back(ranges_->declare(fmt::format("exchange bucket {}", b)));

@@ -2,26 +2,58 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "core/base/lap_timer.h"
+#include "core/data/loader.h"
+#include "core/exec/profiler.h"
+#include "core/exec/range_marker.h"
+#include "core/io/load_weights.h"
+#include "core/nn/builder.h"
 #include "core/step/device_timer.h"
 #include "core/step/graph_cache.h"
+#include "core/step/graph_use.h"
+#include "core/step/step_result.h"
+#include "parallel/comm/rank_context.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/nonfinite_search.h"
-#include "parallel/replica/replica.h"
+#include "parallel/replica/program_set.h"
 #include "parallel/replica/replica_parts.h"
+#include "parallel/replica/step_times.h"
 
 namespace lockstep {
 
+/// A rank's programs for its part of a batch.
+struct ReplicaPrograms {
+  RankContext& context;
+  TrainOptions options;
+  BatchPlan batch;
+  ProgramSet programs;
+
+  ReplicaPrograms(RankContext& context,
+                  const ModelFunction& model,
+                  const LossFunction& loss,
+                  const data::SampleSpec& samples,
+                  const TrainOptions& options,
+                  std::vector<std::int64_t> tail_sizes);
+};
+
 /// The inside of a Replica; listens to its own backward pass to start exchanges.
-class Replica::State final : public BucketListener, public ReplicaPrograms, public ReplicaParts {
+class ReplicaState final : public BucketListener, public ReplicaPrograms, public ReplicaParts {
  public:
-  State(RankContext& context,
-        const ModelFunction& model,
-        const LossFunction& loss,
-        const data::SampleSpec& samples,
-        const TrainOptions& options,
-        std::vector<std::int64_t> tail_sizes);
+  ReplicaState(RankContext& context,
+               const ModelFunction& model,
+               const LossFunction& loss,
+               const data::SampleSpec& samples,
+               const TrainOptions& options,
+               std::vector<std::int64_t> tail_sizes);
 
   void lend_memory(data::LoaderOptions& loading) const;
   void compile_for_evaluation(std::int64_t samples);
@@ -75,7 +107,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
   /// Batch norm's group as kernels of a step see it.
   class StepGroup final : public KernelGroup {
    public:
-    explicit StepGroup(State& state) : state_(state) {}
+    explicit StepGroup(ReplicaState& state) : state_(state) {}
     int size() const override { return state_.group_->size(); }
     void all_gather(const void* send, void* recv, std::size_t bytes) override {
       state_.by_host(
@@ -83,7 +115,7 @@ class Replica::State final : public BucketListener, public ReplicaPrograms, publ
     }
 
    private:
-    State& state_;
+    ReplicaState& state_;
   };
 
   void initialise_parameters();

@@ -29,10 +29,10 @@ void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
 
 }  // namespace
 
-std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
-                                                       data::Loader& loader,
-                                                       std::int64_t step,
-                                                       float lr) {
+std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
+                                                     data::Loader& loader,
+                                                     std::int64_t step,
+                                                     float lr) {
   StepSegment segment{.schedule = &schedule, .step = step, .lr = lr};
   segment.state = {.seed = options.seed,
                    .step = std::uint64_t(step),
@@ -89,7 +89,7 @@ std::span<const StepResult> Replica::State::train_step(const Schedule& schedule,
   return known;
 }
 
-void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, float lr) {
+void ReplicaState::begin_step(const Schedule& schedule, std::int64_t step, float lr) {
   context.position().set_step(step + 1);
   if (profiler) profiler->begin_step(step);
   set_sample_weight(schedule);
@@ -109,13 +109,13 @@ void Replica::State::begin_step(const Schedule& schedule, std::int64_t step, flo
   if (device_timer.was_asked() || shard_norms.measures()) ++observed_steps_;
 }
 
-int Replica::State::own_rounds(const Schedule& schedule) {
+int ReplicaState::own_rounds(const Schedule& schedule) {
   std::size_t rounds = 0;
   for (const ShardWork& shard : schedule.work) rounds += shard.micro_batches.size();
   return int(rounds);
 }
 
-bool Replica::State::rounds_differ(const Schedule& schedule) const {
+bool ReplicaState::rounds_differ(const Schedule& schedule) const {
   const std::int64_t micro_batches = (schedule.samples + batch.micro_batch - 1) / batch.micro_batch;
   return micro_batches % batch.cluster != 0;
 }
@@ -123,14 +123,14 @@ bool Replica::State::rounds_differ(const Schedule& schedule) const {
 // In stream order a rank's collectives begin in the order in which it asks for them. A rank that
 // joins rounds of its batch-norm group starts its exchange behind them: so must the others of its
 // group then, or each would wait for what the other asks for next.
-bool Replica::State::exchanges_apart(const Schedule& schedule) const {
+bool ReplicaState::exchanges_apart(const Schedule& schedule) const {
   if (schedule.work.empty()) return true;
   if (batch.cluster == 1) return false;
   return exchange.in_stream_order() ? rounds_differ(schedule)
                                     : own_rounds(schedule) < schedule.rounds;
 }
 
-void Replica::State::launch_eagerly(const StepSegment& segment) {
+void ReplicaState::launch_eagerly(const StepSegment& segment) {
   if (segment.program != nullptr) {
     const double exchanged = exchanging_;
     const double computing = run(*segment.program->program, segment.state, segment.ends_step);
@@ -151,7 +151,7 @@ void Replica::State::launch_eagerly(const StepSegment& segment) {
   update(segment);
 }
 
-double Replica::State::run(Program& program, const RunState& state, bool exchange_after) {
+double ReplicaState::run(Program& program, const RunState& state, bool exchange_after) {
   context.position().enter(Phase::forward);
   program.run_forward(state);
   device_timer.mark(DevicePart::forward);
@@ -170,17 +170,17 @@ double Replica::State::run(Program& program, const RunState& state, bool exchang
   return forward + backward;
 }
 
-void Replica::State::end_shard(const ShardWork& shard, const Schedule& schedule) {
+void ReplicaState::end_shard(const ShardWork& shard, const Schedule& schedule) {
   std::int64_t samples = 0;
   for (const MicroBatch& micro_batch : shard.micro_batches) samples += micro_batch.samples;
   shard_norms.end_shard(shard.shard, samples, schedule.samples);
 }
 
-void Replica::State::start_bucket(int bucket) {
+void ReplicaState::start_bucket(int bucket) {
   by_host([this, bucket] { start_exchange(bucket); });
 }
 
-void Replica::State::start_exchange(int bucket) {
+void ReplicaState::start_exchange(int bucket) {
   if (adds_norms_) shard_norms.add_bucket(bucket);
   if (ranges_)
     bucket_ranges_[std::size_t(bucket)] = ranges_->start(bucket_names_[std::size_t(bucket)]);
@@ -191,11 +191,11 @@ void Replica::State::start_exchange(int bucket) {
   exchanging_ += seconds_since(begin);
 }
 
-void Replica::State::between_kernels() {
+void ReplicaState::between_kernels() {
   if (capture_ == nullptr) move_exchange();
 }
 
-void Replica::State::move_exchange() {
+void ReplicaState::move_exchange() {
   if (!exchange.in_flight()) return;
   const auto begin = Clock::now();
   const DeviceScope scope(profiler.get(), moving_work_);
@@ -203,11 +203,11 @@ void Replica::State::move_exchange() {
   exchanging_ += seconds_since(begin);
 }
 
-void Replica::State::start_all_buckets() {
+void ReplicaState::start_all_buckets() {
   for (int b = 0; b < exchange.bucket_count(); ++b) start_bucket(b);
 }
 
-void Replica::State::finish_shard(const StepSegment& segment) {
+void ReplicaState::finish_shard(const StepSegment& segment) {
   if (adds_norms_) {
     for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
     end_shard(*segment.shard, *segment.schedule);
@@ -217,7 +217,7 @@ void Replica::State::finish_shard(const StepSegment& segment) {
   times.backward += timer_.lap();
 }
 
-void Replica::State::finish_bucket(int bucket) {
+void ReplicaState::finish_bucket(int bucket) {
   const auto b = std::size_t(bucket);
   const auto begin = profiler ? Profiler::Clock::now() : Profiler::Clock::time_point();
   {
@@ -231,7 +231,7 @@ void Replica::State::finish_bucket(int bucket) {
   profiler->record(bucket_work_[b], bucket_start_[b], end);
 }
 
-void Replica::State::update(const StepSegment& segment) {
+void ReplicaState::update(const StepSegment& segment) {
   const int buckets = exchange.bucket_count();
   context.position().enter(Phase::exchange);
   by_host([this, buckets] {

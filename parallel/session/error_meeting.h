@@ -3,42 +3,12 @@
 
 #include <exception>
 #include <memory>
-#include <string>
 
 #include "core/exec/communicator.h"
-#include "parallel/comm/culprit.h"
-#include "parallel/session/fault_log.h"
+#include "parallel/session/job.h"
+#include "parallel/watchdog/fault_record.h"
 
 namespace lockstep {
-
-class Job;
-
-/// An exception as people see it.
-struct ErrorReport {
-  std::string message;
-  std::string hint;
-  int exit_code = 1;
-  /// Of an error that all ranks meet alike; its rank is -1 where each speaks for itself.
-  Culprit culprit = {};
-  std::string details = {};  ///< whole lines
-};
-
-/// lockstep::Error keeps its code, std::bad_alloc is 4 (out of memory), everything else 1.
-ErrorReport describe(const std::exception_ptr& error);
-
-/// `error` as the record of a process that stands at `position`; of where, only what is known: a
-/// run that has not begun has no step.
-FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& position);
-
-/// Writes "[rank R host] error: ..." and, where there is one, "hint: ..." to standard error.
-void print_error(const ErrorReport& report, int rank);
-/// "[rank R host] warning: ...", for what does not end a run.
-void print_warning(const std::string& message, int rank);
-
-/// Reports `error` of a process that no ErrorMeeting connects to the others, and returns the exit
-/// code. The launcher's rank 0 speaks at once. The others wait three seconds before they do: where
-/// rank 0 failed as well, the launcher ends them meanwhile.
-int report_alone(const std::exception_ptr& error);
 
 /// Where ranks that met an error find out whether the others met it as well. Most mistakes (a flag,
 /// a missing file, a loss that is not finite) hit all ranks alike: then the message is printed once

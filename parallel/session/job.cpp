@@ -22,7 +22,7 @@
 #include "parallel/comm/watched_communicator.h"
 #include "parallel/replica/exchange_trial.h"
 #include "parallel/session/device_choice.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/gpu_binding.h"
 #include "parallel/session/job_network.h"
 #include "parallel/session/join_watch.h"

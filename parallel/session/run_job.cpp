@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 
 namespace lockstep {
 

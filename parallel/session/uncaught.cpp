@@ -11,7 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/host/machine.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include "core/data/zero_filled_dataset.h"
 #include "parallel/batch/training_feed.h"
 #include "parallel/comm/exchanged_text.h"
-#include "parallel/training/training_run.h"
+#include "parallel/training/run_loaders.h"
 
 namespace lockstep {
 

@@ -8,6 +8,7 @@
 #include "parallel/comm/exchanged_text.h"
 #include "parallel/monitor/ledger.h"
 #include "parallel/monitor/profile_report.h"
+#include "parallel/training/run_loaders.h"
 #include "parallel/training/training_run.h"
 
 namespace lockstep {

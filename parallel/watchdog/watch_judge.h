@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/exec/position.h"
-#include "parallel/watchdog/watchdog.h"
+#include "parallel/watchdog/watch_limits.h"
 
 namespace lockstep {
 
@@ -35,7 +35,7 @@ class WatchJudge {
   /// A rank that left with an exception may still be meeting others over it.
   static constexpr double kErrorSeconds = 3;
   /// Longer pauses between two calls of wake() are pauses of this process.
-  static constexpr double kPauseSeconds = 4 * Watchdog::kBeatSeconds;
+  static constexpr double kPauseSeconds = 4 * kBeatSeconds;
   /// Of the longest time without progress that training has shown.
   static constexpr double kSlack = 3;
 

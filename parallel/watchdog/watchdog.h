@@ -10,20 +10,9 @@
 #include "core/exec/position.h"
 #include "core/host/ip_address.h"
 #include "parallel/watchdog/fault_record.h"
+#include "parallel/watchdog/watch_limits.h"
 
 namespace lockstep {
-
-/// How long a rank may be silent, or alive without progress, in seconds. 0: for ever. Where all
-/// four are, ranks do not watch each other at all.
-struct WatchLimits {
-  double training_s = 10;    ///< also the longest silence of a rank's watchdog, in every stage
-  double start_s = 600;      ///< until the first step is done
-  double evaluation_s = 60;  ///< at least what training is allowed
-  double saving_s = 600;     ///< a save that training waits for: the last one
-  double join_s = 60;        ///< until all ranks have come
-
-  bool any() const { return training_s > 0 || start_s > 0 || evaluation_s > 0 || saving_s > 0; }
-};
 
 /// A thread on every rank, beside MPI and never through it, that sees a dead, frozen or stuck rank
 /// and ends this one with a record that names the culprit.
@@ -45,8 +34,6 @@ struct WatchLimits {
 /// with the record's exit code, by _exit(): the training thread may never return.
 class Watchdog {
  public:
-  static constexpr double kBeatSeconds = 0.25;
-
   /// Called at most once, on the watchdog's thread, before the process ends. `speaks`: whether this
   /// rank is the one to put the record on the screen; every rank writes it into its own log.
   using LastWords = std::function<void(const FaultRecord&, bool speaks)>;

@@ -10,7 +10,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/advice/out_of_memory.h"
 #include "parallel/comm/self_communicator.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "tests/doctor/fake_machine.h"
 #include "tests/support/metered_backend.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index of weights in several files, with two shards beside it. The input is the index, the
 // mark "%%" and a safetensors file, which both shards are.
+#include "core/io/open_weights.h"
 #include "core/io/sharded_weights.h"
 #include "tests/fuzz/input_file.h"
 
@@ -20,7 +21,7 @@ struct IndexFolder {
 };
 
 void read_index_and_tensors(const std::string& path) {
-  const io::ShardedWeights weights(path);
+  const io::ShardedWeights weights(path, io::open_weight_file);
   for (std::size_t i = 0; i < weights.entries().size(); ++i) {
     std::vector<std::byte> values(weights.entries()[i].bytes);
     weights.read(i, values);

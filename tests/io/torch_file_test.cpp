@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/io/load_weights.h"
+#include "core/io/open_weights.h"
 #include "core/io/torch/torch_writer.h"
 #include "core/io/torch/zip_format.h"
 #include "tests/io/scratch_folder.h"

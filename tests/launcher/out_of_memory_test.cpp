@@ -13,7 +13,7 @@
 #include "launcher/advice/memory_text.h"
 #include "launcher/advice/memory_users.h"
 #include "parallel/comm/self_communicator.h"
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_report.h"
 #include "tests/support/metered_backend.h"
 
 namespace lockstep {

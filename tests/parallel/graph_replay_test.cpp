@@ -176,7 +176,7 @@ TEST(GraphReplay, EqualBitsWhereAGraphOfBatchNormOverRanksCannotBeCaptured) {
 /// More than a rank of small_run() sends.
 constexpr std::uint64_t kBytesOfSmallBuckets = std::uint64_t{1} << 20;
 
-/// Buckets above GradientExchange::kSmallBucketBytes: exchanged chunk by chunk beside backward.
+/// Buckets above WholeGather::kSmallBucketBytes: exchanged chunk by chunk beside backward.
 testing::SmallRun run_of_large_buckets() {
   testing::SmallRun run = small_run();
   run.model = [](Builder& nn, Value x) {

@@ -8,9 +8,10 @@
 
 #include "core/base/error.h"
 #include "core/exec/profiler.h"
+#include "core/nn/zoo.h"
 #include "parallel/batch/training_feed.h"
 #include "parallel/replica/replica.h"
-#include "parallel/training/training_run.h"
+#include "parallel/training/run_loaders.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"

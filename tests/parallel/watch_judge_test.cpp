@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kBeat = Watchdog::kBeatSeconds;
+constexpr double kBeat = kBeatSeconds;
 
 /// Ranks that beat four times a second; time is what the test says.
 class Ranks {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/small_gemm.h"
 

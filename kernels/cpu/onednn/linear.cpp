@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/matrix_library.h"
 #include "kernels/cpu/onednn/dnnl_common.h"
 #include "kernels/cpu/onednn/linear_bf16.h"

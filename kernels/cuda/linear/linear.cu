@@ -11,7 +11,7 @@
 #include "kernels/cuda/linear/linear_extents.h"
 #include "kernels/cuda/linear/matrix_product.h"
 #include "kernels/cuda/linear/product_helpers.h"
-#include "kernels/cuda/linear/small_linear.h"
+#include "kernels/cuda/linear/small_linear_kernels.h"
 
 // Fully connected layers are the library's matrix products (matrix_product.h), which divides the
 // work itself: x, weight and y are moved once at least. Bound by the tensor cores where rows, in

@@ -8,7 +8,7 @@
 #include "kernels/cuda/linear/linear_extents.h"
 #include "kernels/cuda/linear/matrix_product.h"
 #include "kernels/cuda/linear/product_helpers.h"
-#include "kernels/cuda/linear/small_linear.h"
+#include "kernels/cuda/linear/small_linear_kernels.h"
 
 // Gradients of fully connected layers: the library's matrix products, as linear.cu; small ones in
 // fp32 are steps of a block program.

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/step/done_request.h"
 #include "parallel/comm/nccl/nccl_join.h"
+#include "parallel/comm/nccl/nccl_library.h"
 #include "parallel/comm/nccl/nccl_watch.h"
 
 namespace lockstep {
@@ -235,9 +236,13 @@ void set_nccl_variables(std::optional<int> apart) {
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
                                                      Backend& backend,
                                                      const NcclOptions& options) {
-  const Nccl* nccl = host.size() > 1 ? &open_nccl_together(host, options) : nullptr;
+  const Nccl* nccl = host.size() > 1 ? &open_nccl_together(host, options.library) : nullptr;
   return std::make_unique<NcclCommunicator>(
       host, std::make_shared<Family>(nccl, backend, options.join_s));
 }
+
+std::string nccl_version() { return version_text(checked_version(open_nccl(), nccl_name())); }
+
+std::string nccl_file() { return open_nccl_file({}).path; }
 
 }  // namespace lockstep

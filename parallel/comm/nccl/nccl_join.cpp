@@ -126,14 +126,14 @@ ncclUniqueId share_id(Communicator& host, const Nccl& nccl) {
 
 }  // namespace
 
-const Nccl& open_nccl_together(Communicator& host, const NcclOptions& options) {
+const Nccl& open_nccl_together(Communicator& host, const std::string& library) {
   const Nccl* nccl = nullptr;
-  const std::vector<NcclCard> cards =
-      gather(host, card_of([&](NcclCard& card) {
-               nccl = &open_nccl(options.library);
-               card.version = checked_version(*nccl, nccl_name(options.library));
-               require_launch_order();
-             }));
+  const std::vector<NcclCard> cards = gather(host, card_of([&](NcclCard& card) {
+                                               nccl = &open_nccl(library);
+                                               card.version =
+                                                   checked_version(*nccl, nccl_name(library));
+                                               require_launch_order();
+                                             }));
   require_all("it cannot be used by all", cards);
   require_one_version(cards);
   return *nccl;

@@ -6,7 +6,6 @@
 #include "core/base/error.h"
 #include "kernels/cuda/device/cuda_build.h"
 #include "kernels/cuda/libraries/package_names.h"
-#include "parallel/comm/nccl/nccl_communicator.h"
 
 namespace lockstep {
 namespace {
@@ -83,9 +82,5 @@ std::string error_text(const Nccl& nccl, ncclResult_t status, ncclComm_t comm) {
   const std::string text = words != nullptr ? words : "unknown error";
   return last != nullptr && *last != 0 ? fmt::format("{}: {}", text, last) : text;
 }
-
-std::string nccl_version() { return version_text(checked_version(open_nccl(), nccl_name())); }
-
-std::string nccl_file() { return open_nccl_file({}).path; }
 
 }  // namespace lockstep

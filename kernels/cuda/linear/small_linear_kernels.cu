@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/linear/small_linear.h"
+#include "kernels/cuda/linear/small_linear_kernels.h"
 #include "kernels/cuda/step/block_program.h"
 #include "kernels/cuda/step/block_step.cuh"
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/weight_source.h"
+#include "core/io/open_weights.h"
 
 #include <filesystem>
 
 #include "core/base/error.h"
 #include "core/base/file_kind.h"
+#include "core/io/safetensors.h"
 #include "core/io/sharded_weights.h"
 #include "core/io/torch/torch_file.h"
 
@@ -49,7 +50,7 @@ std::unique_ptr<WeightSource> open_weight_file(const std::string& file) {
 
 std::unique_ptr<WeightSource> open_weights(const std::string& path) {
   const std::string file = is_folder(path) ? find_in_folder(path) : path;
-  if (file.ends_with(kIndexEnding)) return std::make_unique<ShardedWeights>(file);
+  if (file.ends_with(kIndexEnding)) return std::make_unique<ShardedWeights>(file, open_weight_file);
   return open_weight_file(file);
 }
 

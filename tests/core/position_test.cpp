@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/exec/stage_ranges.h"
+#include "core/exec/position.h"
 
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
-
-#include "core/exec/position.h"
 
 namespace lockstep {
 namespace {

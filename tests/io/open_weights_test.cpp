@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights in folders and shards, and names that wrappers have changed.
-#include "core/io/weight_source.h"
+#include "core/io/open_weights.h"
 
 #include <gmock/gmock.h>
 
@@ -41,7 +41,7 @@ std::string why_not(const std::string& path, const std::vector<Parameter>& model
   }
 }
 
-TEST(WeightSource, ShardsAreOneFile) {
+TEST(OpenWeights, ShardsAreOneFile) {
   for (const std::string name : {"model.safetensors", "pytorch_model.bin"}) {
     const ScratchFolder folder;
     const std::string ending = name.substr(name.find('.'));
@@ -60,7 +60,7 @@ TEST(WeightSource, ShardsAreOneFile) {
   }
 }
 
-TEST(WeightSource, ShardsStayInTheirFolder) {
+TEST(OpenWeights, ShardsStayInTheirFolder) {
   const ScratchFolder folder;
   write_scalars(folder.file("a.safetensors"), {{"a", 1}});
   const std::string outside = folder.file("a.safetensors");
@@ -85,7 +85,7 @@ TEST(WeightSource, ShardsStayInTheirFolder) {
   EXPECT_THAT(with_index(R"({"weight_map":{"b":"a.safetensors"}})"), HasSubstr("b is not in"));
 }
 
-TEST(WeightSource, FolderHasWeightsUnderTheUsualNames) {
+TEST(OpenWeights, FolderHasWeightsUnderTheUsualNames) {
   const ScratchFolder folder;
   EXPECT_THAT(why_not(folder.path(), {scalar("a")}), HasSubstr("pytorch_model.bin"));
   write_scalars(folder.file("pytorch_model.bin"), {{"a", 1}});
@@ -94,7 +94,7 @@ TEST(WeightSource, FolderHasWeightsUnderTheUsualNames) {
   EXPECT_THAT(load_weights(folder.path(), {scalar("a")}, {})[0].values, ElementsAre(2));
 }
 
-TEST(WeightSource, PrefixesOfWrappersAreStrippedInAnyOrder) {
+TEST(OpenWeights, PrefixesOfWrappersAreStrippedInAnyOrder) {
   const ScratchFolder folder;
   const std::string path = folder.file("a.safetensors");
   for (const std::string prefix :
@@ -112,7 +112,7 @@ TEST(WeightSource, PrefixesOfWrappersAreStrippedInAnyOrder) {
   EXPECT_EQ(why_not(path, {scalar("transformer.wte.weight")}), "") << "and GPT-2's on top";
 }
 
-TEST(WeightSource, ReportNamesFive) {
+TEST(OpenWeights, ReportNamesFive) {
   LoadReport report{.source = "f", .loaded = 3, .fresh = 0, .skipped = {}};
   EXPECT_EQ(report.to_string(), "f: 3 tensors loaded");
   report.skipped = {"a", "b", "c", "d", "e", "f", "bn.num_batches_tracked"};

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/session/error_report.h"
+
+#include <chrono>
+#include <filesystem>
+#include <new>
+#include <thread>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "core/base/file_kind.h"
+#include "core/base/printable.h"
+#include "core/host/machine.h"
+#include "parallel/session/explained_out_of_memory.h"
+#include "parallel/session/fault_log.h"
+#include "parallel/session/memory_words.h"
+#include "parallel/session/rank_discovery.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::seconds kLauncherEndsOthers{3};
+
+}  // namespace
+
+ErrorReport describe(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    const auto* const culprit = dynamic_cast<const Culprit*>(&e);
+    const auto* const explained = dynamic_cast<const ExplainedOutOfMemory*>(&e);
+    return {e.what(),
+            e.hint(),
+            int(e.exit_code()),
+            culprit ? *culprit : Culprit{},
+            explained ? explained->details() : std::string()};
+  } catch (const std::bad_alloc&) {
+    // The numbers in the hint: ranks that meet the same error in other numbers say it once.
+    return {"out of memory on the host",
+            "use a smaller --micro-batch or fewer ranks a host" + memory_words(),
+            4};
+  } catch (const std::filesystem::filesystem_error& e) {
+    return {e.path1().empty() ? std::string(e.what())
+                              : fmt::format("{}: {}", e.path1().string(), e.code().message()),
+            read_hint(e.code().value()),
+            int(ExitCode::environment)};
+  } catch (const std::exception& e) {
+    return {e.what(), {}, 1};
+  } catch (...) {
+    return {"unknown exception", "please report this", 1};
+  }
+}
+
+FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& position) {
+  FaultRecord record;
+  const bool began = position.step > 0 || position.phase != Phase::none;
+  if (began) set_position(record, position);
+  record.process = getpid();
+  record.rank = rank;
+  record.host = host_name();
+  record.cause = error.message;
+  record.hint = error.hint;
+  record.details = error.details;
+  record.exit_code = error.exit_code;
+  const Culprit& culprit = error.culprit;
+  if (culprit.rank < 0) return record;
+  if (culprit.rank != rank) {
+    record.process = 0;
+    record.seen_by = rank;
+  }
+  record.rank = culprit.rank;
+  record.host = culprit.host;
+  if (culprit.step > 0) record.step = culprit.step;
+  return record;
+}
+
+void print_error(const ErrorReport& report, int rank) {
+  write_to_screen(to_block(to_record(report, rank, {})));
+}
+
+void print_warning(const std::string& message, int rank) {
+  write_to_screen(
+      fmt::format("[rank {} {}] warning: {}\n", rank, host_name(), printable_lines(message)));
+}
+
+int report_alone(const std::exception_ptr& error) {
+  const ErrorReport report = describe(error);
+  const int rank = launched_rank(process_variables());
+  if (rank > 0) std::this_thread::sleep_for(kLauncherEndsOthers);
+  print_error(report, rank);
+  return report.exit_code;
+}
+
+}  // namespace lockstep
