@@ -41,6 +41,8 @@ endif()
 # Flags that decide what the compiler computes. Maps of paths name folders and decide nothing.
 string(TOUPPER "${CMAKE_BUILD_TYPE}" configuration)
 set(LOCKSTEP_BUILD_FLAGS "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${configuration}} -ffp-contract=off")
+list(JOIN LOCKSTEP_TARGET_FLAGS " " target_flags)
+string(APPEND LOCKSTEP_BUILD_FLAGS " ${target_flags}")
 if(LOCKSTEP_SANITIZE)
   string(APPEND LOCKSTEP_BUILD_FLAGS " -fsanitize=${LOCKSTEP_SANITIZE}")
 endif()

@@ -64,6 +64,15 @@ endif()
 # Bits are promised: a*b+c may become one FMA only where the code says so.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
+# GCC 14.2 pairs loads and stores for arm64 wrongly where vectors are spilled: matrix products have wrong rows
+# (SmallGemm.* and CpuKernel.* find it) at -O2 and -O3. Neither pass alone is to blame, and it is no alias: -fno-strict-aliasing
+# changes nothing.
+set(LOCKSTEP_TARGET_FLAGS "")
+if("neon" IN_LIST LOCKSTEP_LOOP_ISAS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 14)
+  set(LOCKSTEP_TARGET_FLAGS -mno-early-ldp-fusion -mno-late-ldp-fusion)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-mno-early-ldp-fusion> $<$<COMPILE_LANGUAGE:CXX>:-mno-late-ldp-fusion>)
+endif()
+
 # Two builds of a commit have the same bytes, whatever folders they are made in: paths in messages start at the
 # source folder. Debug information names whole paths where somebody debugs, with sanitizers among them. Of
 # several options that match, the last counts.

@@ -13,7 +13,10 @@ namespace {
 constexpr std::string_view kEscapes = "btnfr\"\\";
 constexpr std::string_view kEscaped = "\b\t\n\f\r\"\\";
 
-bool is_control(char c) { return (c >= 0 && c < 0x20) || c == 0x7f; }
+bool is_control(char c) {
+  const auto byte = static_cast<unsigned char>(c);  // char is unsigned on arm64
+  return byte < 0x20 || byte == 0x7f;
+}
 
 bool is_bare(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -207,9 +207,8 @@ class EvaluationRanks(EvaluationTest):
     def mpirun(self, *parts):
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", *root]
-        for i, (ranks, arguments) in enumerate(parts):
-            command += [":"] * (i > 0) + ["-np", ranks, self.program, "evaluate", *arguments]
-        return self.run_command(command)
+        return self.run_command(command + self.by_rank(*((ranks, [self.program, "evaluate", *arguments])
+                                                         for ranks, arguments in parts)))
 
     def test_more_ranks_than_a_training_batch_has_parts(self):
         self.train_here("--steps=40", "--lr=0.3")

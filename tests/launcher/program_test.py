@@ -2,6 +2,7 @@
 """What the tests of the built program share. Python's standard library alone."""
 import os
 import pathlib
+import shlex
 import shutil
 import struct
 import subprocess
@@ -74,6 +75,17 @@ class ProgramTest(unittest.TestCase):
         if not names & {"--global-batch", "--config"}:
             result += ["--global-batch", "16", "--micro-batch", "8"]
         return result + given
+
+    def by_rank(self, *groups):
+        """Of pairs (ranks, command): what follows mpirun's options for the first ranks to start the first command, and so on.
+
+        A shell chooses, since mpirun of Open MPI 5.0.7 ends with signal 11 at several commands between colons.
+        """
+        lines, ranks = ["#!/bin/sh"], 0
+        for count, command in groups:
+            ranks += count
+            lines.append(f"[ \"$OMPI_COMM_WORLD_RANK\" -ge {ranks} ] || exec {shlex.join(str(part) for part in command)}")
+        return ["-np", str(ranks), "sh", self.write("by_rank.sh", "\n".join(lines) + "\nexit 1\n")]
 
     def log_of(self, out):
         """What rank 0 wrote into its log, which has the end of a short run whole."""

@@ -213,9 +213,7 @@ class Ranks(ProgramTest):
         command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
-        for i, (count, arguments) in enumerate(groups):
-            command += ([":"] if i else []) + ["-np", str(count)] + arguments
-        return self.run_command(command, environment)
+        return self.run_command(command + self.by_rank(*groups), environment)
 
     def launched(self, *flags, **options):
         """Arguments for a launcher, without --ranks."""

@@ -2,8 +2,10 @@
 // Communicators of devices, over MPI.
 #include "parallel/comm/staged_communicator.h"
 
+#include <algorithm>
 #include <functional>
 #include <gmock/gmock.h>
+#include <list>
 #include <utility>
 #include <vector>
 
@@ -23,15 +25,13 @@ using ::testing::Each;
 class FarBackend final : public testing::NullBackend {
  public:
   std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
-    auto buffer = NullBackend::allocate(bytes, what);
-    host_.emplace_back(buffer->data(), bytes);
-    return buffer;
+    return std::make_unique<Pinned>(NullBackend::allocate(bytes, what), host_);
   }
   bool is_host_memory(const void* memory) const override {
     const auto* byte = static_cast<const std::byte*>(memory);
-    for (const auto& [begin, bytes] : host_)
-      if (byte >= begin && byte < begin + bytes) return true;
-    return false;
+    return std::any_of(host_.begin(), host_.end(), [&](const Range& range) {
+      return byte >= range.begin && byte < range.end;
+    });
   }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override {
     EXPECT_TRUE(bytes == 0 || (is_host_memory(from) && !is_host_memory(to)));
@@ -52,7 +52,31 @@ class FarBackend final : public testing::NullBackend {
   std::size_t to_device = 0, to_host = 0;
 
  private:
-  std::vector<std::pair<const std::byte*, std::size_t>> host_;
+  struct Range {
+    const std::byte *begin, *end;
+  };
+  /// Counts as the host's while it lives: the heap may give its addresses to the device's memory
+  /// later.
+  class Pinned final : public DeviceBuffer {
+   public:
+    Pinned(std::unique_ptr<DeviceBuffer> buffer, std::list<Range>& ranges)
+        : buffer_(std::move(buffer)),
+          ranges_(ranges),
+          range_(
+              ranges.insert(ranges.end(), {buffer_->data(), buffer_->data() + buffer_->bytes()})) {}
+    ~Pinned() override { ranges_.erase(range_); }
+    Pinned(const Pinned&) = delete;
+    Pinned& operator=(const Pinned&) = delete;
+    std::byte* data() override { return buffer_->data(); }
+    std::size_t bytes() const override { return buffer_->bytes(); }
+
+   private:
+    std::unique_ptr<DeviceBuffer> buffer_;
+    std::list<Range>& ranges_;
+    std::list<Range>::iterator range_;
+  };
+
+  std::list<Range> host_;
   std::vector<std::function<void()>> under_way_;
 };
 

@@ -60,19 +60,25 @@ cmake --preset release -B "$build" --toolchain "$PWD/tests/systems/aarch64.cmake
 cmake --build "$build" --parallel "$(nproc)" --target lockstep core_test ops_test rank_tests
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_MCA_hwloc_default_binding_policy=none
+# mpirun is x86-64 and its ranks are emulated: PMIx's shared-memory store maps pointers of one into the other, and any MPI
+# program ends in MPI_Init with signal 11 (PMIx 5.0.7, pmix_gds_shmem2_fetch). Its other store sends copies.
+export PMIX_MCA_gds=hash
+none=(--no-tests=error)
+[[ $filter == . ]] || none=()
 for folder in core ops parallel; do
   labels=cpu
   [[ $folder != parallel ]] || labels=mpi
   # Of a program that is not built there is one test, NAME_NOT_BUILT.
   ctest --test-dir "$build/tests/$folder" --parallel "$(nproc)" --label-regex "^$labels\$" --tests-regex "$filter" \
-    --exclude-regex '_NOT_BUILT$' --output-on-failure $([[ $filter != . ]] || echo --no-tests=error)
+    --exclude-regex '_NOT_BUILT$' --output-on-failure "${none[@]}"
 done
 
+# Of data without a validation part, whose 10,000 samples take an emulated processor a quarter of an hour.
 for ranks in 1 2; do
   out=/tmp/arm64_$ranks
   rm -rf "$out"
-  mpirun --oversubscribe -np "$ranks" qemu-aarch64 "$build/lockstep" train --model convnet --steps 5 \
-    --global-batch 32 --micro-batch 8 --out "$out" >"$out.txt" 2>&1 || { cat "$out.txt" >&2 && exit 1; }
+  mpirun --oversubscribe -np "$ranks" qemu-aarch64 "$build/lockstep" train --model convnet \
+    --data synthetic:28x28x1:10 --steps 5 --global-batch 32 --micro-batch 8 --out "$out" >"$out.txt" 2>&1 || { cat "$out.txt" >&2 && exit 1; }
   python3 -c 'import json, sys; s = json.load(open(sys.argv[1])); print(s["ranks"], "ranks", s["weights_sha256"])' \
     "$out/summary.json"
 done | tee /tmp/arm64_bits.txt
