@@ -89,10 +89,9 @@ std::span<const std::byte> read_bytes(const std::string& file,
   const Descriptor descriptor(file, hint);
   struct stat status {};
   if (fstat(descriptor.number(), &status) != 0) cannot_read(file, errno);
-  LOCKSTEP_CHECK(S_ISREG(status.st_mode),
-                 DataError,
-                 "{}: expected a regular file, got a folder, device or pipe",
-                 file);
+  if (!S_ISREG(status.st_mode))
+    throw DataError(fmt::format("{}: expected a regular file, got a folder, device or pipe", file),
+                    hint);
   const auto bytes = std::uint64_t(status.st_size);
   LOCKSTEP_CHECK(bytes <= kMaxFileBytes,
                  DataError,

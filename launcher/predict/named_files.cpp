@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <glob.h>
 #include <unistd.h>
 
@@ -16,15 +15,12 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 void add_path(const std::string& path, std::vector<NamedFile>& files) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    files.push_back({path, {}});
-    return;
-  }
   try {
+    if (path == "-" || !is_folder(path)) {
+      files.push_back({path, {}});
+      return;
+    }
     const std::vector<std::string> below = data::files_below(path);
     for (const std::string& file : below) files.push_back({file, {}});
     if (below.empty()) files.push_back({path, "a folder without files"});

@@ -37,6 +37,38 @@ class Pack : public DataFixture {
     const auto bytes = read_bytes(path("out.pack"), buffer, "");
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
+  /// The sums that fit the rest of a file.
+  static void put_right(PackHeader& header,
+                        const std::string& file,
+                        std::size_t names,
+                        std::size_t index) {
+    const auto sum = [&](const void* data, std::size_t bytes, std::uint64_t seed = 0) {
+      return pack_sum(header.version, data, bytes, seed);
+    };
+    header.index_hash =
+        sum(file.data() + index, file.size() - index, sum(file.data() + sizeof header, names));
+    header.header_hash = sum(&header, offsetof(PackHeader, header_hash));
+  }
+  /// The packed file as an older Lockstep wrote it.
+  std::string of_version(std::uint32_t version) const {
+    std::string file = content();
+    PackHeader header;
+    std::memcpy(&header, file.data(), sizeof header);
+    header.version = version;
+    std::string index;
+    for (std::size_t at = header.index_offset; at < file.size(); at += sizeof(PackEntry)) {
+      PackEntry entry;
+      std::memcpy(&entry, file.data() + at, sizeof entry);
+      entry.hash = pack_sum(version, file.data() + entry.offset, entry.bytes);
+      index.append(reinterpret_cast<const char*>(&entry),
+                   version == 1 ? kFirstEntryBytes : sizeof entry);
+    }
+    file = file.substr(0, header.index_offset) + index;
+    header.file_bytes = file.size();
+    put_right(header, file, header.names_bytes, header.index_offset);
+    std::memcpy(file.data(), &header, sizeof header);
+    return file;
+  }
   /// What opening says about the file with `change` made to it and, where asked for, honest sums.
   template <class Change>
   std::string error(Change&& change, bool sums = true) {
@@ -47,10 +79,7 @@ class Pack : public DataFixture {
     if (sums) {
       const std::size_t names = std::min(header.names_bytes, file.size() - sizeof header);
       const std::size_t index = std::min(header.index_offset, file.size());
-      header.index_hash = content_hash(file.data() + index,
-                                       file.size() - index,
-                                       content_hash(file.data() + sizeof header, names));
-      header.header_hash = content_hash(&header, offsetof(PackHeader, header_hash));
+      put_right(header, file, names, index);
     }
     std::memcpy(file.data(), &header, std::min(sizeof header, file.size()));
     const std::string name = write("changed.pack", file);
@@ -158,8 +187,8 @@ TEST_F(Pack, RefusesHeadersThatLie) {
   pack();
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
   EXPECT_EQ(error([](PackHeader&, std::string&) {}), "");
-  EXPECT_THAT(error([](PackHeader& h, std::string&) { h.version = 3; }),
-              HasSubstr("changed.pack: byte 8: expected version 2 or less, got 3"));
+  EXPECT_THAT(error([](PackHeader& h, std::string&) { h.version = 4; }),
+              HasSubstr("changed.pack: byte 8: expected version 3 or less, got 4"));
   EXPECT_THAT(error([](PackHeader& h, std::string&) { h.classes = 9; }, false),
               HasSubstr("byte 80: the header is damaged"));
   EXPECT_THAT(error([](PackHeader& h, std::string&) { h.classes = 9; }),
@@ -232,29 +261,32 @@ TEST_F(Pack, NoticesADamagedPixelWhenItIsRead) {
   EXPECT_NO_THROW(sample_bytes(*split.train, 0, 1)) << "the others are whole";
 }
 
-TEST_F(Pack, ReadsFilesOfTheFirstVersion) {
+TEST_F(Pack, ReadsFilesOfOlderVersions) {
   pack();
-  std::string file = content();
-  PackHeader header;
-  std::memcpy(&header, file.data(), sizeof header);
-  const std::string names = file.substr(sizeof header, header.names_bytes);
-  std::string index;
-  for (std::size_t at = header.index_offset; at < file.size(); at += sizeof(PackEntry))
-    index += file.substr(at, kFirstEntryBytes);
-  file = file.substr(0, header.index_offset) + index;
-  header.version = 1;
-  header.file_bytes = file.size();
-  header.index_hash =
-      content_hash(index.data(), index.size(), content_hash(names.data(), names.size()));
-  header.header_hash = content_hash(&header, offsetof(PackHeader, header_hash));
-  std::memcpy(file.data(), &header, sizeof header);
-  const DataSplit old = packed(write("old.pack", file), {.size = 24}),
-                  now = packed(path("out.pack"), {.size = 24});
-  ASSERT_EQ(old.train->size(), 6);
-  for (int i = 0; i < 6; ++i)
-    EXPECT_EQ(sample_bytes(*old.train, 0, i), sample_bytes(*now.train, 0, i));
+  const DataSplit now = packed(path("out.pack"), {.size = 24});
   EXPECT_TRUE(now.train->content_sample(1).empty()) << "it is checked as it is read";
-  EXPECT_FALSE(old.train->content_sample(1).empty());
+  for (const std::uint32_t version : {1u, 2u}) {
+    const DataSplit old = packed(write("old.pack", of_version(version)), {.size = 24});
+    ASSERT_EQ(old.train->size(), 6);
+    for (int i = 0; i < 6; ++i)
+      EXPECT_EQ(sample_bytes(*old.train, 0, i), sample_bytes(*now.train, 0, i));
+    EXPECT_EQ(old.train->content_sample(1).empty(), version == 2) << "version 1 has no sums";
+  }
+}
+
+// The sums of version 2 stay where the highest bits of bytes 7, 11 and 15 flip together.
+TEST_F(Pack, NoticesThreeBitsThatTheSecondVersionMisses) {
+  pack();
+  const auto error_of_flipped = [&](std::string file) {
+    PackHeader header;
+    std::memcpy(&header, file.data(), sizeof header);
+    const std::size_t pixels = sizeof header + header.names_bytes;
+    for (const std::size_t at : {7u, 11u, 15u}) file[pixels + at] = char(file[pixels + at] ^ 0x80);
+    const DataSplit split = packed(write("rotten.pack", file), {.size = 24});
+    return error_of<DataError>([&] { sample_bytes(*split.train, 0, 0); });
+  };
+  EXPECT_EQ(error_of_flipped(of_version(2)), "");
+  EXPECT_THAT(error_of_flipped(content()), HasSubstr("sample 0 are damaged"));
 }
 
 TEST_F(Pack, SplitsWhereThereIsNoValidationPart) {

@@ -104,6 +104,9 @@ void apply_damage(const fuzz::PackDamage& damage, File& file) {
     case Damage::insert:
       file.insert(first, damage.count % 4096, damage.value);
       break;
+    case Damage::top_bits:
+      for (std::size_t i = at; i < std::min(at + 12, file.size()); i += 4) file[i] ^= 0x80;
+      break;
     default:
       file.erase(first, last);
   }

@@ -18,6 +18,7 @@ struct PackDamage {
     cut,       ///< the file ends here
     insert,    ///< `count` bytes with value
     remove,    ///< `count` bytes
+    top_bits,  ///< the highest bits of three bytes, four apart, which sums of version 2 may miss
     kinds
   };
   std::uint8_t kind;

@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "core/data/images/pack_format.h"
-#include "core/data/input_file.h"
 
 namespace lockstep::fuzz {
 
-/// A packed file of version 2 in its parts.
+/// A packed file of version 2 or 3 in its parts.
 struct PackParts {
   data::PackHeader header{};
   std::string names;                 ///< each ends with a zero byte
@@ -72,7 +71,8 @@ inline void put_sample_sums_right(PackParts& parts) {
   for (data::PackEntry& entry : parts.index)
     if (entry.offset >= first && entry.offset - first <= parts.pixels.size() &&
         entry.bytes <= parts.pixels.size() - (entry.offset - first))
-      entry.hash = data::content_hash(parts.pixels.data() + (entry.offset - first), entry.bytes);
+      entry.hash = data::pack_sum(
+          parts.header.version, parts.pixels.data() + (entry.offset - first), entry.bytes);
 }
 
 /// Gives the header the size of the file and the sums of header, names and index.
@@ -83,11 +83,15 @@ inline void put_right(std::vector<std::uint8_t>& file) {
   header.file_bytes = file.size();
   const std::size_t room = file.size() - sizeof header;
   if (header.names_bytes <= room && header.index_offset <= file.size()) {
-    const std::uint64_t names = data::content_hash(file.data() + sizeof header, header.names_bytes);
-    header.index_hash = data::content_hash(
-        file.data() + header.index_offset, file.size() - header.index_offset, names);
+    const std::uint64_t names =
+        data::pack_sum(header.version, file.data() + sizeof header, header.names_bytes);
+    header.index_hash = data::pack_sum(header.version,
+                                       file.data() + header.index_offset,
+                                       file.size() - header.index_offset,
+                                       names);
   }
-  header.header_hash = data::content_hash(&header, offsetof(data::PackHeader, header_hash));
+  header.header_hash =
+      data::pack_sum(header.version, &header, offsetof(data::PackHeader, header_hash));
   std::memcpy(file.data(), &header, sizeof header);
 }
 

@@ -24,7 +24,7 @@ void mutate_header(PackHeader& header, Random& random) {
       header.magic[random.below(sizeof header.magic)] ^= 1;
       break;
     case 1:
-      header.version = std::uint32_t(random.below(4));
+      header.version = std::uint32_t(random.below(5));
       break;
     case 2:
       mutate_number(header.classes, random);

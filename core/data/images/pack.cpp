@@ -103,6 +103,10 @@ struct Shrunk {
   std::exception_ptr error;
 };
 
+std::uint64_t sum(const void* data, std::size_t bytes, std::uint64_t seed = 0) {
+  return pack_sum(kPackVersion, data, bytes, seed);
+}
+
 void decode(const std::string& path, const PackOptions& options, ImageWorkspace& work, Shrunk& to) {
   to.error = nullptr;
   try {
@@ -132,7 +136,7 @@ class Packer {
     PackHeader header{};
     file_.write(&header, sizeof header);  // for its place; the true one comes last
     add_to_file(names.data(), names.size());
-    std::uint64_t index_hash = content_hash(names.data(), names.size());
+    std::uint64_t index_hash = sum(names.data(), names.size());
     total_ = folders.train->size() + (folders.validation ? folders.validation->size() : 0);
     std::vector<std::int32_t> labels(classes.size());
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = std::int32_t(i);
@@ -149,11 +153,11 @@ class Packer {
     header.short_side = std::uint32_t(options_.short_side);
     header.index_offset = file_.position();
     const std::size_t index_bytes = index_.size() * sizeof(PackEntry);
-    header.index_hash = content_hash(index_.data(), index_bytes, index_hash);
+    header.index_hash = sum(index_.data(), index_bytes, index_hash);
     add_to_file(index_.data(), index_bytes);
     header.content_hash = hash_;
     header.file_bytes = file_.position();
-    header.header_hash = content_hash(&header, offsetof(PackHeader, header_hash));
+    header.header_hash = sum(&header, offsetof(PackHeader, header_hash));
     file_.write_at(&header, sizeof header, 0);
     file_.publish();
     report_.classes = int(classes.size());
@@ -206,13 +210,13 @@ class Packer {
                       std::uint32_t(label),
                       std::uint32_t(sample.size.height),
                       std::uint32_t(sample.size.width),
-                      content_hash(sample.pixels.data(), sample.pixels.size())});
+                      sum(sample.pixels.data(), sample.pixels.size())});
     add_to_file(sample.pixels.data(), sample.pixels.size());
     return true;
   }
 
   void add_to_file(const void* data, std::size_t bytes) {
-    hash_ = content_hash(data, bytes, hash_);
+    hash_ = sum(data, bytes, hash_);
     file_.write(data, bytes);
   }
 

@@ -48,7 +48,7 @@ class PackFile {
     const PackEntry& entry = index_[std::size_t(i)];
     buffer.resize(entry.bytes);
     file_.read(fmt::format("{}: byte {}: sample {}", name_, entry.offset, i), entry.offset, buffer);
-    expect(!has_sums() || content_hash(buffer.data(), buffer.size()) == entry.hash,
+    expect(!has_sums() || sum(buffer.data(), buffer.size()) == entry.hash,
            entry.offset,
            fmt::format(
                "the {} bytes of sample {} are damaged: their sum does not fit", entry.bytes, i));
@@ -81,7 +81,7 @@ class PackFile {
     expect(header_.version >= 1 && header_.version <= kPackVersion,
            offsetof(PackHeader, version),
            fmt::format("expected version {} or less, got {}", kPackVersion, header_.version));
-    expect(header_.header_hash == content_hash(&header_, offsetof(PackHeader, header_hash)),
+    expect(header_.header_hash == sum(&header_, offsetof(PackHeader, header_hash)),
            offsetof(PackHeader, header_hash),
            "the header is damaged: its sum does not fit");
     expect(header_.file_bytes == bytes,
@@ -118,8 +118,7 @@ class PackFile {
   void check_index() {
     std::vector<std::byte> bytes(file_.bytes() - header_.index_offset);
     file_.read(name_, header_.index_offset, bytes);
-    const std::uint64_t hash =
-        content_hash(bytes.data(), bytes.size(), content_hash(names_.data(), names_.size()));
+    const std::uint64_t hash = sum(bytes.data(), bytes.size(), sum(names_.data(), names_.size()));
     expect(hash == header_.index_hash, header_.index_offset, "the index is damaged");
     index_.resize(bytes.size() / entry_bytes());
     for (std::size_t i = 0; i < index_.size(); ++i) {
@@ -143,6 +142,9 @@ class PackFile {
     }
   }
 
+  std::uint64_t sum(const void* data, std::size_t bytes, std::uint64_t seed = 0) const {
+    return pack_sum(header_.version, data, bytes, seed);
+  }
   std::size_t entry_bytes() const { return has_sums() ? sizeof(PackEntry) : kFirstEntryBytes; }
 
   std::string name_;
