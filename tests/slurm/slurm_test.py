@@ -132,14 +132,14 @@ class SlurmTest(unittest.TestCase):
     def logs(self):
         return "\n".join(p.read_text() for p in sorted(self.folder.glob("*.out")))
 
-    def await_that(self, condition, what, seconds=60):
+    def await_that(self, condition, what, seconds=180):
         deadline = time.monotonic() + seconds
         while not (value := condition()):
             self.assertLess(time.monotonic(), deadline, f"{what}:\n{self.logs()}")
             time.sleep(0.02)
         return value
 
-    def await_state(self, *states, seconds=60):
+    def await_state(self, *states, seconds=180):
         self.await_that(lambda: self.field("JobState") in states, f"never {states}", seconds)
 
     def newest_step(self):
@@ -226,7 +226,7 @@ sleep 30
         step = self.await_checkpoint()
         self.cluster.kill_node("n3")
         # Slurm asks the daemon in vain for a while before it requeues.
-        self.await_that(lambda: self.field("JobState") == "PENDING", "never requeued", 60)
+        self.await_that(lambda: self.field("JobState") == "PENDING", "never requeued")
         self.assertGreaterEqual(self.newest_step(), step)
         self.await_that(lambda: not self.steps_alive(), "the earlier steps are not gone")
         self.slurm("scontrol", "update", f"JobId={self.job}", "ReqNodeList=", "NumNodes=1",
