@@ -186,4 +186,5 @@ fi
 code=0
 in_namespaces bash -c "$enter" enter "$work" "$root/$suite.ccache" "$data" "$bind" "${variables[@]}" \
   bash -c 'cd /root/lockstep && exec "$@"' in-the-clone "$@" || code=$?
+((code <= 128)) || echo "debian.sh: a signal ended the command: $((code - 128))" >&2
 exit $code
