@@ -150,6 +150,8 @@ else
   git -C "$work/root/lockstep" checkout --quiet --force "$commit"
 fi
 mkdir -p "$root/$suite.ccache" "$work/root/.cache/ccache"
+# Process ids begin at 1 in every call: Open MPI 5 refuses to start where a killed mpirun of the same id left its folder.
+rm -rf "$work"/tmp/prte.* "$work"/tmp/ompi.*
 
 variables=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
   CCACHE_DIR=/root/.cache/ccache)
@@ -186,4 +188,5 @@ fi
 code=0
 in_namespaces bash -c "$enter" enter "$work" "$root/$suite.ccache" "$data" "$bind" "${variables[@]}" \
   bash -c 'cd /root/lockstep && exec "$@"' in-the-clone "$@" || code=$?
+((code <= 128)) || echo "debian.sh: a signal ended the command: $((code - 128))" >&2
 exit $code

@@ -52,8 +52,6 @@ cmake --preset release -DLOCKSTEP_WERROR=ON -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_BENCH
   { cat "$log" >&2 && exit 1; }
 cmake --build "$build" --parallel "$(nproc)" --target lockstep rank_tests
 
-# Ranks outnumber cores, and MPICH's spin a thousand times before they yield. Open MPI's are told the same by the tests.
-export MPIR_CVAR_POLLS_BEFORE_YIELD=1
 # Of a program that is not built there is one test, NAME_NOT_BUILT.
 ctest --test-dir "$build/tests/parallel" --parallel "$(nproc)" --label-regex '^mpi$' --tests-regex "$filter" \
   --exclude-regex '_NOT_BUILT$' --output-on-failure --no-tests=error
