@@ -384,7 +384,7 @@ TEST(Watchdog, ADebuggerThatStopsAllThreadsIsNoFreeze) {
   for (const auto& thread :
        std::filesystem::directory_iterator(fmt::format("/proc/{}/task", ranks.process(1))))
     threads.push_back(std::stoi(thread.path().filename().string()));
-  ASSERT_EQ(threads.size(), 2u);
+  ASSERT_GE(threads.size(), 2u) << "the rank's and its watchdog's; a sanitizer has more";
   for (const pid_t thread : threads) {
     ASSERT_EQ(ptrace(PTRACE_SEIZE, thread, nullptr, nullptr), 0);
     ASSERT_EQ(ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr), 0);
