@@ -151,7 +151,7 @@ else
 fi
 mkdir -p "$root/$suite.ccache" "$work/root/.cache/ccache"
 # Process ids begin at 1 in every call: Open MPI 5 refuses to start where a killed mpirun of the same id left its folder.
-rm -rf "$work"/tmp/prte.* "$work"/tmp/ompi.*
+rm -rf "$work"/tmp/prte*.* "$work"/tmp/ompi.*
 
 variables=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
   CCACHE_DIR=/root/.cache/ccache)
