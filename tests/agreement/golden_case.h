@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/grad/differentiate.h"
+#include "core/graph/gradient_builder.h"
 #include "core/io/safetensors.h"
 #include "tests/agreement/goldens_folder.h"
 #include "tests/agreement/graph_runner.h"
