@@ -30,14 +30,9 @@ if(TARGET lockstep)
   install(SCRIPT cmake/LockstepInstallPages.cmake COMPONENT runtime)
 endif()
 
-# Headers keep their folders, so that "core/graph/graph.h" reads the same here and installed.
-install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
-  FILES_MATCHING PATTERN "*.h")
-install(DIRECTORY core parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
-  # They include mpi.h and nccl.h, which users of the interface need not have.
-  PATTERN "mpi_try.h" EXCLUDE REGEX "/nccl_(aborts|join|library|link|watch)\\.h$" EXCLUDE)
-install(FILES kernels/cpu/cpu_backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/kernels/cpu COMPONENT development)
+install(CODE "set(SOURCE \"${PROJECT_SOURCE_DIR}\")
+  set(INCLUDES \"${CMAKE_INSTALL_INCLUDEDIR}\")" COMPONENT development)
+install(SCRIPT cmake/LockstepInstallHeaders.cmake COMPONENT development)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 install(EXPORT LockstepLibraries NAMESPACE Lockstep:: DESTINATION ${package_folder} COMPONENT development)
