@@ -69,7 +69,7 @@ int local_rank(const RankDiscovery& discovery, Communicator& communicator, const
 /// ", /usr/lib/libmpi.so.40.30.4 (Open MPI v4.1.4, ...)"; empty: it is not found among the loaded.
 std::string mpi_in_use() {
   for (const LoadedLibrary& library : loaded_libraries())
-    if (library.name.starts_with("libmpi.so"))
+    if (library.name.starts_with("libmpi.so") || library.name.starts_with("libmpich.so"))
       return fmt::format(", {} ({})", library.file, library.version);
   return {};
 }

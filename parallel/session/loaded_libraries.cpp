@@ -106,6 +106,7 @@ constexpr Teller kTellers[] = {
     {"libc", [](const Library& l) { return text_of(l, "gnu_get_libc_version"); }},
     {"libdnnl", onednn_version},
     {"libmpi", mpi_version},
+    {"libmpich", mpi_version},
     {"libcuda", [](const Library& l) { return cuda_version(number_of(l, "cuDriverGetVersion")); }},
     {"libcudart",
      [](const Library& l) { return cuda_version(number_of(l, "cudaRuntimeGetVersion")); }},
