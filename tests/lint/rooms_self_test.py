@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plants one violation of each rule into a small tree and expects check_rooms.py to find it."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CHECK = pathlib.Path(__file__).resolve().parent / "check_rooms.py"
+LISTS = """lockstep_library(low FOLDERS low low/part)
+lockstep_library(high FOLDERS high DEPENDS low)
+"""
+
+
+class Rooms(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name)
+        self.write("core/CMakeLists.txt", LISTS)
+        self.write("core/low/a.h", "")
+        self.write("core/low/part/b.h", '#include "core/low/a.h"')
+        self.write("core/high/c.cpp", '#include "core/low/part/b.h"')
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+
+    def findings(self):
+        result = subprocess.run([sys.executable, CHECK, self.root], text=True, check=False,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(result.returncode, 1 if result.stdout else 0, result.stdout)
+        return result.stdout
+
+    def test_a_clean_tree_is_clean(self):
+        self.assertEqual(self.findings(), "")
+
+    def test_an_arrow_that_no_library_names(self):
+        self.write("core/high/d.h", "")
+        self.write("core/low/a.cpp", '#include "core/high/d.h"')
+        self.assertIn("core/low/a.cpp", self.findings())
+
+    def test_libraries_in_a_circle(self):
+        self.write("core/CMakeLists.txt", LISTS.replace("low/part)", "low/part DEPENDS high)"))
+        self.assertIn("high, low", self.findings())
+
+    def test_files_in_a_circle(self):
+        self.write("core/low/a.cpp", '#include "core/low/part/b.h"')
+        self.assertIn("core/low/a, core/low/part/b", self.findings())
+
+    def test_a_folder_that_is_too_large(self):
+        for number in range(41):
+            self.write(f"core/high/{number}.h", "")
+        self.assertIn("core/high: 42 files", self.findings())
+
+    def test_a_folder_of_no_library(self):
+        self.write("core/other/e.h", "")
+        self.assertIn("core/other/e.h", self.findings())
+
+
+if __name__ == "__main__":
+    unittest.main()
