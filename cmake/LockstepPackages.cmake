@@ -44,7 +44,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "For C++ programs: headers, static libr
 find_package(Lockstep) of CMake reads.")
 set(needed
   "lockstep (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})"
-  libfmt-dev nlohmann-json3-dev zlib1g-dev libjpeg-dev libpng-dev libssl-dev libprotobuf-dev)
+  libfmt-dev nlohmann-json3-dev zlib1g-dev libjpeg-dev libpng-dev libssl-dev)
 if(LOCKSTEP_ONEDNN)
   list(APPEND needed libdnnl-dev)
 endif()

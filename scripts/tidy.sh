@@ -15,7 +15,7 @@ scripts/install_dependencies.sh --lint
 folder=build/debug  # release compiles files in groups
 compilation=$folder/compile_commands.json
 [[ -f $compilation ]] || cmake --preset debug >/dev/null
-protoc --proto_path=launcher --cpp_out="$folder/launcher" launcher/output/tensorboard.proto  # included by a file
+protoc --proto_path=launcher/output --cpp_out="$folder/launcher" launcher/output/tensorboard.proto  # included by a file
 mapfile -t built < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$compilation" |
   sed "s|^$PWD/||" | grep --invert-match --extended-regexp '^(build|tests)/')
 

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <fmt/format.h>
 #include <sstream>
 #include <system_error>
@@ -19,7 +20,8 @@ std::vector<int> parse_cpu_list(const std::string& text) {
     if (error != std::errc()) continue;
     last = first;
     if (stop != end && *stop == '-') std::from_chars(stop + 1, end, last);
-    for (int i = first; i <= last && numbers.size() < 65536; ++i) numbers.push_back(i);
+    for (std::int64_t i = first; i <= last && numbers.size() < 65536; ++i)
+      numbers.push_back(int(i));
   }
   return numbers;
 }

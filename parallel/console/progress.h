@@ -41,7 +41,7 @@ std::string plain_line(const StepRecord& record, const LiveFacts& facts, double 
 
 /// Tells people how a run goes. Epochs of a small table take microseconds: evaluation lines come at
 /// most once a second, while metrics.jsonl has them all and the end says the last. The end of a run
-/// of a few seconds is its result alone; time, memory and advice are in the log, as for any run.
+/// of a few seconds is its result alone; time and memory are in the log, as for any run.
 class Progress : public TrainObserver {
  public:
   explicit Progress(Console& console) : console_(console) {}

@@ -43,11 +43,14 @@ class Tree:
     def read_libraries(self):
         """Which library each folder belongs to, and the libraries that each names."""
         self.library_of, self.depends = {}, collections.defaultdict(set)
+        self.globbed = set()  # below which a listing takes sources by patterns of its own
         for listing in sorted(self.root.rglob("CMakeLists.txt")):
             folder = listing.parent.relative_to(self.root)
             if not folder.parts or folder.parts[0] not in TOPS:
                 continue
             text = re.sub(r"#.*", "", listing.read_text())
+            for place in re.findall(r"file\(GLOB[^)]*\}/(\w+)/\*\.cpp", text):
+                self.globbed.add((folder / place).as_posix())
             lists = dict(re.findall(r"set\((\w+) ([^)]*)\)", text))
             expand = lambda words: re.sub(r"\$\{(\w+)\}", lambda m: lists.get(m[1], ""), words)
             for name, words in GROUP.findall(text):
@@ -61,7 +64,8 @@ class Tree:
                         self.library_of[(folder / word).as_posix()] = name
                     else:
                         self.depends[name].add(word)
-        # Folders below a library's that it does not name, as those of instruction sets, are its own.
+        self.named = set(self.library_of) | self.globbed
+        # A folder that no library names belongs to that of the folder above it.
         for name in self.files:
             folder = pathlib.PurePosixPath(name).parent
             for parent in (folder, *folder.parents):
@@ -129,6 +133,10 @@ def findings(tree):
         for other in included:
             if tree.library(other) not in allowed:
                 yield f'{name}: "{other}"  [{own} does not depend on {tree.library(other)}]'
+    for folder in sorted({pathlib.PurePosixPath(name).parent.as_posix() for name in tree.files
+                          if name.endswith(".cpp") and not name.startswith("examples/")}):
+        if folder not in tree.named and not folder.endswith("/absent"):
+            yield f"{folder}: no lockstep_library() names it, so its sources are not compiled"
     for component in cycles(tree.depends):
         yield f"libraries in a circle: {', '.join(component)}"
     for component in cycles(tree.module_graph()):

@@ -55,6 +55,10 @@ class Rooms(unittest.TestCase):
             self.write(f"core/high/{number}.h", "")
         self.assertIn("core/high: 42 files", self.findings())
 
+    def test_a_folder_whose_sources_nobody_compiles(self):
+        self.write("core/low/part/more/f.cpp", "")
+        self.assertIn("core/low/part/more", self.findings())
+
     def test_a_folder_of_no_library(self):
         self.write("core/other/e.h", "")
         self.assertIn("core/other/e.h", self.findings())
