@@ -29,7 +29,7 @@ declare -A models=(
 )
 code=0
 all=()
-for model in mlp convnet resnet20 gpt; do
+for model in gpt resnet20 convnet mlp; do
   for precision in fp32 bf16; do
     digests=()
     for ranks; do
