@@ -40,7 +40,11 @@ mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 if [[ -z $parts ]]; then
   parts=" archive  wheel "
-  ! command -v dpkg-shlibdeps >/dev/null || parts+=" debs  containers "
+  if command -v dpkg-shlibdeps >/dev/null; then
+    parts+=" debs  containers "
+  else
+    echo "make_packages.sh: no .debs and no containers: dpkg-shlibdeps is missing (apt-get install dpkg-dev)" >&2
+  fi
 fi
 wanted() { [[ $parts == *" $1 "* ]]; }
 need() {

@@ -53,11 +53,13 @@ trains_equally() { # PROGRAM...
 
 make() {
   bash scripts/install_dependencies.sh
+  install_packages dpkg-dev  # no part of a build; without it no .debs are made
   cmake --preset release -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_TESTS=OFF "$@"
   cmake --build build/release --target lockstep --parallel "${BUILD_JOBS:-$(nproc)}"
   rm -rf "$folder"
-  scripts/make_packages.sh build/release "$folder"
-  scripts/make_packages.sh build/release "$work/again"
+  local all=(--debs --archive --wheel --containers)
+  scripts/make_packages.sh "${all[@]}" build/release "$folder"
+  scripts/make_packages.sh "${all[@]}" build/release "$work/again"
   local file
   for file in "$work/again"/*; do cmp "$file" "$folder/$(basename "$file")"; done
   for file in "$folder"/*; do ok "made twice with equal bytes: $(packed "$file")"; done
