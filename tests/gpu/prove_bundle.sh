@@ -98,5 +98,5 @@ fi
 
 code=0
 "$work/emulated/lockstep-gpu/run.sh" --seconds 900 --out "$work/out" "$@" || code=$?
-[[ $code == 0 ]] || { tail -n 40 "$work/emulated/lockstep-gpu/work/logs/"*.log && fail "run.sh on the emulated device: exit code $code"; }
+[[ $code == 0 ]] || { tail -n 40 "$work/emulated/lockstep-gpu/work"/logs/*.log && fail "run.sh on the emulated device: exit code $code"; }
 ok "run.sh on the emulated device"
