@@ -34,7 +34,7 @@ struct LoaderOptions {
   /// of the dataset and from its end to its start: by index alone, so the same on every rank.
   bool skip_bad_samples = false;
   /// Bad samples after which skipping gives up (DataError).
-  static constexpr std::int64_t kMostSkippedInARow = 100;
+  static constexpr std::int64_t kMaxSkippedInARow = 100;
   /// Called by whichever thread loads, after each micro-batch, and each sample where samples are
   /// skipped. May be empty.
   std::function<void()> loaded = {};

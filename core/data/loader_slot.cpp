@@ -71,7 +71,7 @@ void LoaderSlot::load_good_samples(const Dataset& dataset, const LoaderOptions& 
           if (skipped.empty()) first_skipped = what;
           skipped.push_back(sample);
         }
-        if (attempt + 1 < std::min(size, LoaderOptions::kMostSkippedInARow)) continue;
+        if (attempt + 1 < std::min(size, LoaderOptions::kMaxSkippedInARow)) continue;
         throw DataError(
             fmt::format("{} samples in a row are bad; the first: {}", attempt + 1, what),
             problem.hint());

@@ -8,7 +8,7 @@
 
 namespace lockstep::io {
 
-/// Opens, told by content: a safetensors file; what torch.save() wrote of a state dict (see
+/// Opens, by its content: a safetensors file; what torch.save() wrote of a state dict (see
 /// io::torch::TorchFile); an index of shards (*.index.json, see ShardedWeights); or a folder with
 /// model.safetensors, model.safetensors.index.json, pytorch_model.bin or
 /// pytorch_model.bin.index.json, the first that is there. Throws DataError: none of these, and what

@@ -54,11 +54,11 @@ class TrainingRun {
   explicit TrainingRun(const Parts& parts);
   /// With OnNonfinite::skip, a step that is not finite leaves no trace: weights, running statistics
   /// and optimizer state stay, while the step number, by which learning rate, AdamW's bias
-  /// correction and checkpoints go, moves on. More than kMostSkippedInARow end the run, as does the
+  /// correction and checkpoints go, moves on. More than kMaxSkippedInARow end the run, as does the
   /// rollback after kMostRollbacks to one checkpoint (NonFiniteError).
   TrainSummary run();
 
-  static constexpr int kMostSkippedInARow = 20, kMostRollbacks = 5, kMostReplays = 3;
+  static constexpr int kMaxSkippedInARow = 20, kMostRollbacks = 5, kMostReplays = 3;
 
  private:
   TrainingFeed make_feed() const;

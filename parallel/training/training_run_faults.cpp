@@ -42,7 +42,7 @@ void TrainingRun::take_bad(const StepResult& result) {
   const SkipRecord record{
       .step = result.step + 1, .cause = cause, .epoch = feed_.epochs_after(result.step + 1)};
   tell([&](TrainObserver& observer) { observer.on_skip(record); });
-  if (++skipped_in_row_ > kMostSkippedInARow)
+  if (++skipped_in_row_ > kMaxSkippedInARow)
     throw NonFiniteError(
         fmt::format(
             "training: {} steps in a row were not finite, the last: {}", skipped_in_row_, cause),
