@@ -35,7 +35,7 @@ struct Env {
   std::optional<std::string> nan_check;
   /// LOCKSTEP_CHECK_COLLECTIVES=1: ranks agree on operation and size before each collective, and
   /// find out where they wait for each other in different communicators
-  /// (parallel/comm/collective_ledger.h).
+  /// (parallel/comm/deadlock_detector.h).
   std::optional<std::string> check_collectives;
   /// LOCKSTEP_CLEAR=0: memory of a GPU is not set to zero when it is reserved, for tools that find
   /// reads of what nobody has written; what training relies on zeros for goes wrong.

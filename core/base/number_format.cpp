@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-std::string bytes_words(double bytes) {
+std::string format_bytes(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
   for (; bytes >= 1024 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
@@ -17,7 +17,7 @@ std::string bytes_words(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, bytes < 100 ? 2 : 1, kUnits[unit]);
 }
 
-std::string with_thousands(double value) {
+std::string format_count(double value) {
   const std::string digits = fmt::format("{:.0f}", value);
   if (!std::isfinite(value)) return digits;
   std::string result;
@@ -29,9 +29,9 @@ std::string with_thousands(double value) {
   return result;
 }
 
-std::string duration(double seconds) {
-  constexpr double kMost = 1e15;  // beyond, no whole number might hold it
-  const auto whole = std::int64_t(std::min(kMost, std::max(0.0, std::round(seconds))));
+std::string format_duration(double seconds) {
+  constexpr double kMax = 1e15;  // beyond, no whole number might hold it
+  const auto whole = std::int64_t(std::min(kMax, std::max(0.0, std::round(seconds))));
   if (whole < 60) return fmt::format("{}s", whole);
   if (whole < 3600) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
   return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);

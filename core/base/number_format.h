@@ -6,12 +6,12 @@
 namespace lockstep {
 
 /// "97.50 MiB", "1.25 GiB"
-std::string bytes_words(double bytes);
+std::string format_bytes(double bytes);
 
 /// "12,345"
-std::string with_thousands(double value);
+std::string format_count(double value);
 
 /// "1m 23s"
-std::string duration(double seconds);
+std::string format_duration(double seconds);
 
 }  // namespace lockstep

@@ -14,9 +14,9 @@ Utf8Character decode_utf8(std::string_view text, std::size_t offset) {
     if ((byte(std::size_t(i)) & 0xC0) != 0x80) return {};
     code = code << 6 | (byte(std::size_t(i)) & 0x3F);
   }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  constexpr std::uint32_t kMin[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  if (code < kLeast[bytes] || code > 0x10FFFF || surrogate) return {};
+  if (code < kMin[bytes] || code > 0x10FFFF || surrogate) return {};
   return {code, bytes};
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostAutomaticWorkers = 8;
+constexpr int kMaxAutomaticWorkers = 8;
 /// Where training loads by itself, every so many micro-batches tell how fast: not always the same
 /// one of a step, whose first finds the caches full of other things.
 constexpr std::int64_t kInlineTimedEvery = 7;
@@ -112,7 +112,7 @@ struct Staff {
 Staff staff_of(int workers, const LoaderOptions& options) {
   Staff staff{.workers = workers, .most = workers};
   if (options.workers < 0 && workers > 0)
-    staff.most = std::min(usable_cpus(), kMostAutomaticWorkers);
+    staff.most = std::min(usable_cpus(), kMaxAutomaticWorkers);
   // Each worker fills one while training uses `held` and the next is ready.
   staff.slots =
       workers == 0 ? options.held : std::max(options.slots, staff.most + 1 + options.held);

@@ -12,9 +12,9 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::int64_t kSamples = 100'000;  // an epoch
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 28;
 /// Noise drawn once; a sample is a stretch of it that starts anywhere in the first half.
-constexpr std::int64_t kLeastNoise = std::int64_t{1} << 18;
+constexpr std::int64_t kMinNoise = std::int64_t{1} << 18;
 
 class Synthetic final : public Dataset {
  public:
@@ -28,7 +28,7 @@ class Synthetic final : public Dataset {
       spec_.shift = {-127.5f / 73.9f};
     }
     const std::int64_t bytes = std::int64_t(spec_.input.bytes());
-    starts_ = std::max(bytes, kLeastNoise);
+    starts_ = std::max(bytes, kMinNoise);
     noise_.resize(std::size_t(starts_ + bytes + 16));
     for (std::size_t i = 0; i + 16 <= noise_.size(); i += 16) {
       const RandomBlock words = philox(key_, i, 0);
@@ -77,13 +77,13 @@ class Synthetic final : public Dataset {
 DataSplit synthetic(const SyntheticShape& shape, std::uint64_t seed) {
   const bool positive =
       shape.height >= 1 && shape.width >= 1 && shape.channels >= 1 && shape.classes >= 1;
-  LOCKSTEP_CHECK(positive && shape.height <= kMostBytes && shape.width <= kMostBytes &&
-                     shape.channels <= kMostBytes &&
-                     shape.height * shape.width <= kMostBytes / shape.channels,
+  LOCKSTEP_CHECK(positive && shape.height <= kMaxBytes && shape.width <= kMaxBytes &&
+                     shape.channels <= kMaxBytes &&
+                     shape.height * shape.width <= kMaxBytes / shape.channels,
                  ConfigError,
                  "synthetic: expected extents and classes of at least 1 and at most {} bytes a "
                  "sample, got {}x{}x{} in {} classes",
-                 kMostBytes,
+                 kMaxBytes,
                  shape.height,
                  shape.width,
                  shape.channels,

@@ -6,14 +6,14 @@
 namespace lockstep {
 
 void BusyTime::add(Clock::time_point begin, Clock::time_point end) {
-  begin = std::max(begin, settled_until_);
+  begin = std::max(begin, resolved_until_);
   if (begin >= end) return;
   // The usual order costs no more than this.
   if (!intervals_.empty() && intervals_.back().begin <= begin && begin <= intervals_.back().end) {
     intervals_.back().end = std::max(intervals_.back().end, end);
     return;
   }
-  if (intervals_.size() == kMostApart) {
+  if (intervals_.size() == kMaxApart) {
     make_room();
     return add(begin, end);
   }
@@ -35,17 +35,17 @@ void BusyTime::unite(std::vector<Interval>& intervals) {
 
 void BusyTime::make_room() {
   unite(intervals_);
-  if (intervals_.size() <= kMostApart / 2) return;
-  const auto kept = intervals_.end() - std::ptrdiff_t(kMostApart / 2);
-  for (auto i = intervals_.begin(); i != kept; ++i) settled_ += i->end - i->begin;
-  settled_until_ = (kept - 1)->end;
+  if (intervals_.size() <= kMaxApart / 2) return;
+  const auto kept = intervals_.end() - std::ptrdiff_t(kMaxApart / 2);
+  for (auto i = intervals_.begin(); i != kept; ++i) resolved_ += i->end - i->begin;
+  resolved_until_ = (kept - 1)->end;
   intervals_.erase(intervals_.begin(), kept);
 }
 
 BusyTime::Clock::duration BusyTime::length() const {
   std::vector<Interval> apart = intervals_;
   unite(apart);
-  Clock::duration length = settled_;
+  Clock::duration length = resolved_;
   for (const Interval& interval : apart) length += interval.end - interval.begin;
   return length;
 }

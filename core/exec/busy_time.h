@@ -9,18 +9,18 @@ namespace lockstep {
 
 /// How long at least one of many intervals lasted: the length of their union,
 /// |[b1, e1) ∪ [b2, e2) ∪ …|. Intervals may overlap and come in any order. Keeps up
-/// to kMostApart of them; add() allocates nothing.
+/// to kMaxApart of them; add() allocates nothing.
 ///
 /// Where more than that lie apart, the earlier half is counted and forgotten, and of an interval
 /// that comes later what lies before the end of that half is not counted. So the result is exact as
-/// long as no interval comes behind kMostApart / 2 others that lie after it; otherwise it may be
+/// long as no interval comes behind kMaxApart / 2 others that lie after it; otherwise it may be
 /// too low, and is never too high.
 class BusyTime {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::size_t kMostApart = std::size_t{1} << 17;
+  static constexpr std::size_t kMaxApart = std::size_t{1} << 17;
 
-  BusyTime() { intervals_.reserve(kMostApart); }
+  BusyTime() { intervals_.reserve(kMaxApart); }
 
   /// An interval that ends before it begins is empty.
   void add(Clock::time_point begin, Clock::time_point end);
@@ -33,9 +33,9 @@ class BusyTime {
   void make_room();
   static void unite(std::vector<Interval>& intervals);
 
-  std::vector<Interval> intervals_;  // from settled_until_ on, as they came
-  Clock::duration settled_{};        // length of the union before settled_until_
-  Clock::time_point settled_until_ = Clock::time_point::min();
+  std::vector<Interval> intervals_;  // from resolved_until_ on, as they came
+  Clock::duration resolved_{};       // length of the union before resolved_until_
+  Clock::time_point resolved_until_ = Clock::time_point::min();
 };
 
 }  // namespace lockstep

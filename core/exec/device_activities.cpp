@@ -12,7 +12,7 @@ double seconds(DeviceActivities::Clock::duration duration) {
 
 DeviceActivities::DeviceActivities(std::size_t works, Clock::time_point zero)
     : zero_(zero), totals_(works + 1) {
-  events_.reserve(kMostEvents);
+  events_.reserve(kMaxEvents);
 }
 
 int DeviceActivities::number_of(std::string_view name) {
@@ -33,7 +33,7 @@ void DeviceActivities::take(const DeviceActivity& activity) {
   busy_.add(activity.begin, activity.end);
   const bool keep = activity.mark >> 63 != 0;
   if (!marked || !keep) return;
-  if (events_.size() == kMostEvents) {
+  if (events_.size() == kMaxEvents) {
     ++dropped_;
     return;
   }

@@ -20,8 +20,8 @@ class DeviceActivities final : public DeviceActivitySink {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr int kNoWork = -1;
-  static constexpr std::size_t kMostEvents = 100000;
-  static constexpr std::int64_t kMostStep = (std::int64_t{1} << 31) - 2;
+  static constexpr std::size_t kMaxEvents = 100000;
+  static constexpr std::int64_t kMaxStep = (std::int64_t{1} << 31) - 2;
 
   struct Total {
     std::int64_t activities = 0;
@@ -39,7 +39,7 @@ class DeviceActivities final : public DeviceActivitySink {
   DeviceActivities(std::size_t works, Clock::time_point zero);
 
   /// What DeviceTracer::push() is given for work number `work` (kNoWork: none) in step `step` (-1:
-  /// in none; at most kMostStep). `keep`: as single events as well.
+  /// in none; at most kMaxStep). `keep`: as single events as well.
   static std::uint64_t mark(std::int64_t step, int work, bool keep) {
     return std::uint64_t(keep) << 63 | std::uint64_t(step + 1) << 32 | std::uint32_t(work);
   }
@@ -58,7 +58,7 @@ class DeviceActivities final : public DeviceActivitySink {
   const std::vector<std::string>& names() const { return names_; }
   /// "compute"; empty: not known.
   std::string stream_name(std::uint32_t stream) const;
-  /// Events to be kept beyond kMostEvents; they are in the totals.
+  /// Events to be kept beyond kMaxEvents; they are in the totals.
   std::int64_t dropped() const { return dropped_; }
   /// Activities that nobody could take down; they are in no total.
   std::int64_t lost() const { return lost_; }

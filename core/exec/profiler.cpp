@@ -9,7 +9,7 @@ Profiler::Profiler(std::int64_t first_step, std::int64_t steps)
       steps_(steps),
       start_(Clock::now()),
       begin_(start_) {
-  events_.reserve(kMostEvents);
+  events_.reserve(kMaxEvents);
 }
 
 int Profiler::declare(ProfiledWork work) {
@@ -62,7 +62,7 @@ void Profiler::end_step() {
 }
 
 void Profiler::begin_step(std::int64_t step) {
-  step_ = step <= DeviceActivities::kMostStep ? step : -1;
+  step_ = step <= DeviceActivities::kMaxStep ? step : -1;
   tracing_ = step >= first_step_ && step < first_step_ + steps_;
   mark_the_rest();
 }
@@ -73,7 +73,7 @@ void Profiler::record(int work, Clock::time_point begin, Clock::time_point end) 
   ++total.runs;
   total.seconds += std::chrono::duration<double>(end - begin).count();
   if (!tracing_) return;
-  if (events_.size() == kMostEvents) {
+  if (events_.size() == kMaxEvents) {
     ++dropped_;
     return;
   }

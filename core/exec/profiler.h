@@ -41,7 +41,7 @@ class Profiler {
     double begin = 0, end = 0;  ///< seconds since start()
   };
 
-  /// The window whose events are kept, at most kMostEvents: `steps` steps, after `first_step`
+  /// The window whose events are kept, at most kMaxEvents: `steps` steps, after `first_step`
   /// others.
   Profiler(std::int64_t first_step, std::int64_t steps);
   ~Profiler();
@@ -84,10 +84,10 @@ class Profiler {
   const std::vector<ProfiledWork>& works() const { return works_; }
   const std::vector<Total>& totals() const { return totals_; }
   const std::vector<Event>& events() const { return events_; }
-  /// Events of the window beyond kMostEvents; they are in the totals.
+  /// Events of the window beyond kMaxEvents; they are in the totals.
   std::int64_t dropped() const { return dropped_; }
 
-  static constexpr std::size_t kMostEvents = 100000;
+  static constexpr std::size_t kMaxEvents = 100000;
 
  private:
   void mark_the_rest();

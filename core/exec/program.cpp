@@ -58,7 +58,7 @@ void Program::save_memory(const std::vector<std::size_t>& workspace_as_given) {
   std::vector<std::size_t> workspace;
   for (NodeId node : order) workspace.push_back(workspace_as_given[std::size_t(node)]);
   ProgramPlan plan = plan_program(graph, space_, workspace, reuse_);
-  const double least = (1 - kLeastSaving) * double(plan_.arena.bytes);
+  const double least = (1 - kMinSaving) * double(plan_.arena.bytes);
   if (double(plan.arena.bytes) > least) return;
   graph.add_note(fmt::format(
       "order: an arena of {} bytes instead of {}", plan.arena.bytes, plan_.arena.bytes));
@@ -161,7 +161,7 @@ void Program::declare_ranges() {
       const Node& node = graph_.nodes()[std::size_t(step.node)];
       step.range = ranges_->declare(fmt::format("{} {}", node.path, name_of(node.op->kind())));
     }
-  settle_watching();
+  resolve_watchdog();
 }
 
 std::vector<std::pair<int, PackedCopy>> Program::packed_copies() const {
@@ -183,7 +183,7 @@ void* Program::input(std::string_view name) const {
 
 void Program::profile(Profiler* profiler) {
   profiler_ = profiler;
-  settle_watching();
+  resolve_watchdog();
   if (profiler == nullptr) return;
   packing_work_ = profiler->declare({.name = "pack_weights", .path = "", .cost = {}});
   for (Steps* steps : {&forward_, &backward_})

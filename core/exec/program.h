@@ -43,7 +43,7 @@ enum class NodeOrder : std::uint8_t { for_memory, as_given };
 class Program {
  public:
   /// Makes the kernels and plans the memory. `graph` is kept; where order_for_memory() makes the
-  /// arena smaller by kLeastSaving, with its nodes in that order (but not where `order` is as_given
+  /// arena smaller by kMinSaving, with its nodes in that order (but not where `order` is as_given
   /// or `reuse` is off).
   Program(Graph graph,
           Backend& backend,
@@ -62,7 +62,7 @@ class Program {
   /// From now on each kernel is waited for, so that what it throws names its node; LOCKSTEP_SYNC.
   void name_faults() {
     names_faults_ = true;
-    settle_watching();
+    resolve_watchdog();
   }
 
   /// From now on the float outputs of each kernel are looked at once it has run, gradients that it
@@ -128,7 +128,7 @@ class Program {
       run_watched(step, state, behind_a_step);
     if (position_ != nullptr) position_->tick();
   }
-  void settle_watching() {
+  void resolve_watchdog() {
     watched_ = profiler_ != nullptr || ranges_ != nullptr || names_faults_ || report_ != nullptr ||
                poisoned_node_ >= 0;
   }

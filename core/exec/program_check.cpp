@@ -14,7 +14,7 @@ constexpr std::array<unsigned char, 4> kNan{0xff, 0xff, 0xff, 0xff};
 
 void Program::check_finite(FiniteReport* report) {
   report_ = report;
-  settle_watching();
+  resolve_watchdog();
 }
 
 bool Program::poison_after(std::string_view path) {
@@ -28,7 +28,7 @@ bool Program::poison_after(std::string_view path) {
     found = true;  // a program for no samples has nothing to poison
     if (is_float(type.dtype) && type.elems() > 0) poisoned_node_ = step.node;
   }
-  settle_watching();
+  resolve_watchdog();
   return found;
 }
 

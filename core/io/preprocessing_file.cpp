@@ -231,13 +231,13 @@ TableRecord parse_table(const Object& object) {
 }
 
 ImageRecord parse_image(const Object& object) {
-  constexpr std::int64_t kMostPixels = 1 << 16;
+  constexpr std::int64_t kMaxPixels = 1 << 16;
   ImageRecord image;
-  image.width = int(object.whole("width", 1, kMostPixels));
-  image.height = int(object.whole("height", 1, kMostPixels));
+  image.width = int(object.whole("width", 1, kMaxPixels));
+  image.height = int(object.whole("height", 1, kMaxPixels));
   image.channels = int(object.whole("channels", 1, 3));
   object.check(image.channels != 2, "channels", "1 or 3");
-  image.short_side = int(object.whole("short_side", 1, kMostPixels));
+  image.short_side = int(object.whole("short_side", 1, kMaxPixels));
   object.check(image.short_side >= std::max(image.width, image.height),
                "short_side",
                "at least width and height");

@@ -12,13 +12,13 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostTries = 30;
+constexpr int kMaxTries = 30;
 constexpr useconds_t kTryUs = 10'000;
 
 /// Without the lock where another thread hangs in a write.
 std::unique_lock<std::mutex> lock_for_a_while(std::mutex& mutex) {
   std::unique_lock lock(mutex, std::try_to_lock);
-  for (int i = 0; i < kMostTries && !lock; ++i) {
+  for (int i = 0; i < kMaxTries && !lock; ++i) {
     usleep(kTryUs);
     (void)lock.try_lock();
   }

@@ -133,15 +133,15 @@ class ArenaSearch {
       : buffers_(buffers), order_(std::move(order)), least_(least), best_(best) {}
 
   void run() {
-    const std::size_t affordable = kMostComparisons / (buffers_.size() * buffers_.size() + 1);
-    move_all(std::min(kMostPlacements / 10, affordable / 4));
-    move_one(std::min(kMostPlacements, affordable));
+    const std::size_t affordable = kMaxComparisons / (buffers_.size() * buffers_.size() + 1);
+    move_all(std::min(kMaxPlacements / 10, affordable / 4));
+    move_one(std::min(kMaxPlacements, affordable));
   }
 
  private:
   /// Comparisons of two buffers and placements of all: some milliseconds.
-  static constexpr std::size_t kMostComparisons = 16'000'000;
-  static constexpr std::size_t kMostPlacements = 4'000;
+  static constexpr std::size_t kMaxComparisons = 16'000'000;
+  static constexpr std::size_t kMaxPlacements = 4'000;
 
   bool is_near() const { return best_.bytes <= least_ + least_ / 1000; }
   bool sticks_out(const ArenaPlan& plan, std::size_t buffer) const {

@@ -17,7 +17,7 @@ namespace {
 /// Sets of nodes looked at in one window, and for one order: some milliseconds.
 constexpr int kWindowBudget = 5'000;
 constexpr int kOrderBudget = 16'000;
-constexpr double kLeastSavingOfSchedule = 0.1;
+constexpr double kMinSavingOfSchedule = 0.1;
 
 struct Ordered {
   std::vector<NodeId> nodes;
@@ -39,12 +39,12 @@ class MemoryOrder {
     if (nodes_ == 0) return given;
     const std::size_t peak_given = std::ranges::max(live_bytes_of(use_, given));
     const auto least = double(least_peak(given));
-    const double wanted = (1 - kLeastSaving) * double(peak_given);
+    const double wanted = (1 - kMinSaving) * double(peak_given);
     if (least > wanted) return given;
     Ordered best = improve(given);
     const bool is_large =
         std::max(first_backward_, nodes_ - first_backward_) > OrderWindow::kWidest;
-    if (const double much_less = (1 - kLeastSavingOfSchedule) * double(best.peak);
+    if (const double much_less = (1 - kMinSavingOfSchedule) * double(best.peak);
         is_large && least <= much_less) {
       Ordered scheduled = improve(schedule());
       if (double(scheduled.peak) <= much_less) best = std::move(scheduled);

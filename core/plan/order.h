@@ -11,10 +11,10 @@ namespace lockstep {
 
 /// How much of the given order's memory another one must save to be worth it: the given one runs
 /// through the model as it was written and hands over gradients as early as it can.
-inline constexpr double kLeastSaving = 0.01;
+inline constexpr double kMinSaving = 0.01;
 
 /// An order of the graph's nodes in which less is live at once than in the given one (by
-/// kLeastSaving at least), or the given one. Only nodes before the first one of backward change
+/// kMinSaving at least), or the given one. Only nodes before the first one of backward change
 /// places with each other, and only those behind; nodes that sum into the flat gradient space, and
 /// collectives, keep their sequence (see MemoryUse). Each node computes the same bits in any order.
 ///

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kAligned = 8;  ///< bf16 numbers in 16 bytes
-constexpr std::int64_t kLeastClasses = 1024;
+constexpr std::int64_t kMinClasses = 1024;
 
 /// Whether `node` makes logits that are worth it.
 bool is_head(const Graph& graph, const Node& node) {
@@ -20,7 +20,7 @@ bool is_head(const Graph& graph, const Node& node) {
   const TensorType& y = graph.value(node.outputs[0]).type;
   const std::int64_t classes = y.shape[-1];
   return !linear.bias() && linear.activation() == ops::Activation::none && y.dtype == DType::bf16 &&
-         classes >= kLeastClasses && classes % kAligned != 0;
+         classes >= kMinClasses && classes % kAligned != 0;
 }
 
 /// Of each value, whether it is logits to pad: only the loss reads them, and they are no output.

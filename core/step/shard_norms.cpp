@@ -27,12 +27,12 @@ ShardNorms::ShardNorms(Backend& backend,
   }
   for (const std::vector<Run>& runs : buckets_)
     for (const Run& run : runs) backend_.reserve_norms(run.ranges);
-  const std::size_t most = kMostSteps * std::size_t(max_shards);
+  const std::size_t most = kMaxSteps * std::size_t(max_shards);
   squared_ = backend_.allocate((parameters_ + 1) * sizeof(double), "squared norms of a shard");
   slots_ = backend_.allocate_host(most * sizeof(double), "squared norms of shards");
   copied_ = backend_.make_event();
   norms_.reserve(most);
-  steps_.reserve(kMostSteps);
+  steps_.reserve(kMaxSteps);
 }
 
 ShardNorms::~ShardNorms() {
@@ -49,7 +49,7 @@ void ShardNorms::begin_step(std::int64_t step, bool suits) {
   }
   taken_ = false;
   step_ = step;
-  measures_ = every_ > 0 && step % every_ == 0 && suits && steps_.size() < kMostSteps;
+  measures_ = every_ > 0 && step % every_ == 0 && suits && steps_.size() < kMaxSteps;
   if (measures_) steps_.push_back(step);
 }
 

@@ -30,7 +30,7 @@ struct ShardNorm {
 class ShardNorms {
  public:
   /// Between two calls of take() no more steps are measured.
-  static constexpr std::size_t kMostSteps = 16;
+  static constexpr std::size_t kMaxSteps = 16;
 
   /// `every` 0: never. `max_shards`: of this rank in a step. `gradients` must outlive it.
   ShardNorms(Backend& backend,
@@ -77,7 +77,7 @@ class ShardNorms {
   std::vector<std::vector<Run>> buckets_;
   std::size_t parameters_ = 0;             // trained
   std::unique_ptr<DeviceBuffer> squared_;  // [trained parameters + 1] of the open shard, their sum
-  std::unique_ptr<DeviceBuffer> slots_;    // [kMostSteps * max_shards], host: of norms_
+  std::unique_ptr<DeviceBuffer> slots_;    // [kMaxSteps * max_shards], host: of norms_
   std::unique_ptr<DeviceEvent> copied_;    // behind the last copy
   std::vector<ShardNorm> norms_;
   std::vector<std::int64_t> steps_;  // measured

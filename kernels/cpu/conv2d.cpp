@@ -4,9 +4,9 @@
 #include "kernels/cpu/activation_kernel.h"
 #include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/empty_conv2d.h"
+#include "kernels/cpu/fp32_fallback_kernel.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/matrix_library.h"
-#include "kernels/cpu/widened_kernel.h"
 
 // Convolutions are the matrix library's; what it does not do stands around them: ReLU, tensors
 // without elements, and bf16 on processors that do not multiply it.
@@ -29,7 +29,7 @@ std::unique_ptr<Kernel> make_conv2d_kernel(const ops::Conv2d& op, const KernelSp
     });
   }
   if (is_widened(spec))
-    return make_widened_kernel(
+    return make_fp32_fallback_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_conv2d_kernel(op, wide); });
   if (is_empty(spec)) return std::make_unique<EmptyConv>(spec, op.attrs().bias ? 2 : -1);
   return make_library_conv2d(op.attrs(), spec);
@@ -38,7 +38,7 @@ std::unique_ptr<Kernel> make_conv2d_kernel(const ops::Conv2d& op, const KernelSp
 std::unique_ptr<Kernel> make_conv2d_bwd_data_kernel(const ops::Conv2dBwdData& op,
                                                     const KernelSpec& spec) {
   if (is_widened(spec))
-    return make_widened_kernel(
+    return make_fp32_fallback_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_conv2d_bwd_data_kernel(op, wide); });
   if (is_empty(spec)) return std::make_unique<EmptyConv>(spec, -1);
   return make_library_conv2d_bwd_data(op.attrs(), spec);
@@ -47,7 +47,7 @@ std::unique_ptr<Kernel> make_conv2d_bwd_data_kernel(const ops::Conv2dBwdData& op
 std::unique_ptr<Kernel> make_conv2d_bwd_weights_kernel(const ops::Conv2dBwdWeights& op,
                                                        const KernelSpec& spec) {
   if (is_widened(spec))
-    return make_widened_kernel(
+    return make_fp32_fallback_kernel(
         spec, -1, [&](const KernelSpec& wide) { return make_conv2d_bwd_weights_kernel(op, wide); });
   if (is_empty(spec)) return std::make_unique<EmptyConv>(spec, -1);
   return make_library_conv2d_bwd_weights(op.attrs(), spec);

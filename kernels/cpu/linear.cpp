@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "kernels/cpu/activation_kernel.h"
+#include "kernels/cpu/fp32_fallback_kernel.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/matrix_library.h"
 #include "kernels/cpu/small_gemm.h"
-#include "kernels/cpu/widened_kernel.h"
 
 // Products that the matrix library does not take go through small_gemm: tens of nanoseconds of
 // overhead, and 100 to 115 GFLOP/s on a Zen 4 core (peak about 120) from 8 samples on.
@@ -128,7 +128,7 @@ std::unique_ptr<Kernel> make_linear_kernel(const ops::Linear& op, const KernelSp
                         spec.outputs[0].shape[-1]};
   if (auto kernel = make_library_linear(e, op.bias(), spec)) return kernel;
   if (has_bf16(spec))
-    return make_widened_kernel(
+    return make_fp32_fallback_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_linear_kernel(op, wide); });
   return std::make_unique<SmallLinear>(e, op.bias());
 }
@@ -147,7 +147,7 @@ std::unique_ptr<Kernel> make_linear_bwd_data_kernel(const ops::LinearBwdData& op
                         spec.inputs[0].shape[-1]};
   if (auto kernel = make_library_linear_bwd_data(e, spec)) return kernel;
   if (has_bf16(spec))
-    return make_widened_kernel(
+    return make_fp32_fallback_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_linear_bwd_data_kernel(op, wide); });
   return std::make_unique<SmallLinearBwdData>(e);
 }
@@ -160,7 +160,7 @@ std::unique_ptr<Kernel> make_linear_bwd_weights_kernel(const ops::LinearBwdWeigh
                         spec.inputs[1].shape[-1]};
   if (auto kernel = make_library_linear_bwd_weights(e, op.bias(), spec)) return kernel;
   if (has_bf16(spec))
-    return make_widened_kernel(
+    return make_fp32_fallback_kernel(
         spec, -1, [&](const KernelSpec& wide) { return make_linear_bwd_weights_kernel(op, wide); });
   return std::make_unique<SmallLinearBwdWeights>(e, op.bias(), spec);
 }

@@ -14,8 +14,8 @@
 #include "kernels/cuda/device/library_versions.h"
 #include "kernels/cuda/device/peaks.h"
 #include "kernels/cuda/kernel_list.h"
-#include "kernels/cuda/step/block_program.h"
 #include "kernels/cuda/step/flat.h"
+#include "kernels/cuda/step/fused_small_kernels.h"
 
 namespace lockstep {
 namespace {

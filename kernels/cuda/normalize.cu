@@ -9,20 +9,20 @@
 // Per-channel affine map. The factors travel as arguments of the launch, since a kernel has no
 // memory of its own that outlives a run. Few channels: a block copies them to shared memory, its
 // threads take eight elements at a time and walk on by the grid. Many: one launch for each
-// kMostChannels of them, a thread an element; its part of a row need not start at a multiple of 16
+// kMaxChannels of them, a thread an element; its part of a row need not start at a multiple of 16
 // bytes, and pictures, which are what is normalised, have a few channels: it is not made faster.
 // Bytes: x and y once. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kMostChannels = 256;
+constexpr int kMaxChannels = 256;
 constexpr int kGroup = 8;
 
 struct Factors {
-  float scale[kMostChannels], shift[kMostChannels];
+  float scale[kMaxChannels], shift[kMaxChannels];
 };
 
-/// Channels repeat every `period` elements; period <= kMostChannels.
+/// Channels repeat every `period` elements; period <= kMaxChannels.
 template <typename Out, typename In>
 __global__ void normalize_kernel(
     Out* y, const In* x, std::int64_t elems, int period, const __grid_constant__ Factors factors) {
@@ -75,8 +75,8 @@ class NormalizeKernel final : public BoundKernel {
         channels_(std::int64_t(op.scale().size())),
         elems_(x.elems()),
         is_u8_(x.dtype == DType::u8) {
-    for (std::int64_t first = 0; first < channels_; first += kMostChannels) {
-      const std::int64_t count = std::min(channels_ - first, std::int64_t{kMostChannels});
+    for (std::int64_t first = 0; first < channels_; first += kMaxChannels) {
+      const std::int64_t count = std::min(channels_ - first, std::int64_t{kMaxChannels});
       Factors& factors = factors_.emplace_back();
       std::copy_n(op.scale().begin() + first, count, factors.scale);
       std::copy_n(op.shift().begin() + first, count, factors.shift);
@@ -107,8 +107,8 @@ class NormalizeKernel final : public BoundKernel {
       return;
     }
     const std::int64_t rows = channels_ == 0 ? 0 : elems_ / channels_;
-    for (std::int64_t first = 0; first < channels_; first += kMostChannels) {
-      const std::int64_t count = std::min(channels_ - first, std::int64_t{kMostChannels});
+    for (std::int64_t first = 0; first < channels_; first += kMaxChannels) {
+      const std::int64_t count = std::min(channels_ - first, std::int64_t{kMaxChannels});
       launch("normalize_channels",
              cover(rows * count),
              stream(),
@@ -119,7 +119,7 @@ class NormalizeKernel final : public BoundKernel {
              channels_,
              first,
              int(count),
-             factors_[std::size_t(first / kMostChannels)]);
+             factors_[std::size_t(first / kMaxChannels)]);
     }
   }
 

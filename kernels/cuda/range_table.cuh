@@ -15,9 +15,9 @@ namespace lockstep::cuda {
 /// tiles of one size; a block of the launch takes one tile.
 template <typename Range>
 struct RangeTable {
-  static constexpr int kMost = 112;
-  Range ranges[kMost];
-  std::int32_t end_tile[kMost];  ///< tiles up to the end of each range
+  static constexpr int kMax = 112;
+  Range ranges[kMax];
+  std::int32_t end_tile[kMax];  ///< tiles up to the end of each range
   std::int32_t count = 0;
 
   constexpr std::int32_t tiles() const { return count == 0 ? 0 : end_tile[count - 1]; }
@@ -27,7 +27,7 @@ struct RangeTable {
     Range range;
     std::int64_t tile;
   };
-  __device__ Place place_of(std::int32_t tile) const {
+  __device__ Place device_sharing_of(std::int32_t tile) const {
     std::int32_t low = 0, high = count - 1;  // the first range that ends behind the tile
     while (low < high) {
       const std::int32_t middle = (low + high) / 2;
@@ -49,7 +49,7 @@ void for_each_table(Ranges ranges, std::int64_t tile_elems, Describe describe, S
   for (const auto& range : ranges) {
     if (range.elems == 0) continue;
     const std::int64_t tiles = table.tiles() + ceil_div(range.elems, tile_elems);
-    if (table.count == RangeTable<Range>::kMost || (table.count > 0 && tiles > INT32_MAX)) {
+    if (table.count == RangeTable<Range>::kMax || (table.count > 0 && tiles > INT32_MAX)) {
       start(table);
       table.count = 0;
     }

@@ -4,8 +4,8 @@
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/kernel_list.h"
-#include "kernels/cuda/step/block_program.h"
 #include "kernels/cuda/step/block_step.cuh"
+#include "kernels/cuda/step/fused_small_kernels.h"
 
 // map() of elementwise.cuh; few fp32 elements are a step of a block program, with the same bits.
 // Bytes: each tensor once. Bound by memory.
@@ -54,7 +54,7 @@ class SmallReluKernel final : public SmallKernel {
 };
 
 bool is_small(const TensorType& type) {
-  return type.dtype == DType::f32 && type.elems() > 0 && type.elems() <= kMostSmallElems;
+  return type.dtype == DType::f32 && type.elems() > 0 && type.elems() <= kMaxSmallElems;
 }
 
 }  // namespace

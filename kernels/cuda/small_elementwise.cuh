@@ -8,7 +8,7 @@ namespace lockstep::cuda {
 
 /// At most four elements a thread of a block of 1,024, one behind the other, since an output may be
 /// an input: some 2,000 cycles, less than a launch.
-inline constexpr std::int64_t kMostSmallElems = 4096;
+inline constexpr std::int64_t kMaxSmallElems = 4096;
 
 struct SmallElementwise {
   float* y;        ///< may be an input

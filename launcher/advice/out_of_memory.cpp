@@ -9,9 +9,9 @@
 
 #include "core/base/env.h"
 #include "core/base/number_format.h"
-#include "launcher/advice/memory_text.h"
-#include "launcher/advice/memory_users.h"
-#include "parallel/replica/exchange_trial.h"
+#include "launcher/advice/memory_consumers.h"
+#include "launcher/advice/memory_format.h"
+#include "parallel/replica/communicator_warmup.h"
 
 namespace lockstep {
 namespace {
@@ -25,8 +25,8 @@ constexpr std::uint64_t kNoiseShare = 64;
 /// Of what was planned for and is not there, what a proposal saves at least.
 constexpr std::uint64_t kSavedShare = 8;
 
-constexpr std::size_t kMostUsers = 4;
-constexpr std::uint64_t kLeastUser = 64 * kMiB;
+constexpr std::size_t kMaxUsers = 4;
+constexpr std::uint64_t kMinUser = 64 * kMiB;
 
 std::uint64_t without_share(std::uint64_t bytes, std::uint64_t share) {
   return bytes - bytes / share;
@@ -39,7 +39,7 @@ struct NeedCard {
 };
 
 /// Negative: so much is left.
-double excess(std::uint64_t needed, const MemoryRoom& room) {
+double excess(std::uint64_t needed, const MemoryHeadroom& room) {
   return room.bytes ? double(needed) - double(*room.bytes) : -HUGE_VAL;
 }
 
@@ -56,9 +56,9 @@ PlanRequest until(PlanRequest request, std::chrono::steady_clock::time_point dea
 }
 
 /// Why there is no fix within `target` and the limit of `request`.
-std::string missing_words(const PlanRequest& request,
-                          const MemoryTarget& target,
-                          const MemoryAdvice& advice) {
+std::string format_shortfall(const PlanRequest& request,
+                             const MemoryTarget& target,
+                             const MemoryAdvice& advice) {
   const LeastMemory& least = *advice.least;
   const std::uint64_t limit = request.options.memory_limit;
   std::uint64_t needed = least.needed;
@@ -71,15 +71,15 @@ std::string missing_words(const PlanRequest& request,
       "even a micro-batch of {} with full recompute, which takes the least, takes {}, {} too "
       "much; what would help: {} more memory, {}",
       least.micro_batch,
-      bytes_words(double(needed)),
-      bytes_words(double(missing)),
-      bytes_words(double(missing)),
-      other_words(advice));
+      format_bytes(double(needed)),
+      format_bytes(double(missing)),
+      format_bytes(double(missing)),
+      format_other_settings(advice));
 }
 
 /// Under a launcher of its own, the program is not asked how many ranks there are.
 std::string words_of(const MemoryFix& fix, const PlanRequest& request) {
-  return fix_words(fix, request.options.global_batch, env().started.has_value());
+  return format_memory_fix(fix, request.options.global_batch, env().started.has_value());
 }
 
 }  // namespace
@@ -88,17 +88,17 @@ TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::s
     : context_(context),
       request_(std::move(request)),
       model_(std::move(model)),
-      rooms_(memory_rooms(context, bytes_of_collectives(context, request_.options))) {}
+      rooms_(gather_memory_headroom(context, bytes_of_collectives(context, request_.options))) {}
 
 MemoryTarget TrainingMemory::room_target() const {
-  const MemoryRoom& least = *std::ranges::min_element(
-      rooms_, {}, [](const MemoryRoom& room) { return room.bytes.value_or(kUnlimited); });
+  const MemoryHeadroom& least = *std::ranges::min_element(
+      rooms_, {}, [](const MemoryHeadroom& room) { return room.bytes.value_or(kUnlimited); });
   MemoryTarget target = target_in(least);
   target.snapshot_sharers = least.sharers;  // also where it is another host's
   return target;
 }
 
-MemoryTarget TrainingMemory::target_in(const MemoryRoom& room) const {
+MemoryTarget TrainingMemory::target_in(const MemoryHeadroom& room) const {
   return {.bytes = room.bytes.value_or(kUnlimited),
           .host = request_.on_host,
           .snapshot_sharers = room.with_first ? room.sharers : 0,
@@ -107,7 +107,7 @@ MemoryTarget TrainingMemory::target_in(const MemoryRoom& room) const {
 
 std::vector<std::uint64_t> TrainingMemory::needs_of(const MemoryTable& table) const {
   std::vector<std::uint64_t> needs;
-  for (const MemoryRoom& room : rooms_) needs.push_back(target_in(room).needed(table));
+  for (const MemoryHeadroom& room : rooms_) needs.push_back(target_in(room).needed(table));
   return needs;
 }
 
@@ -147,7 +147,7 @@ MemoryPlan TrainingMemory::require_room() const {
     needs.push_back(cards[rank].needed);
   }
   const std::size_t rank = tightest(needs);
-  const MemoryRoom& room = rooms_[rank];
+  const MemoryHeadroom& room = rooms_[rank];
   if (excess(needs[rank], room) <= 0) return plan;
   MemoryTarget target = target_in(room);
   target.more = needs[rank] - std::min(needs[rank], target.needed(plan.table));
@@ -155,9 +155,9 @@ MemoryPlan TrainingMemory::require_room() const {
       fmt::format("memory: {} takes {} ({} bytes) of a rank, {} more than the room that there is: "
                   "{}",
                   model_,
-                  bytes_words(double(needs[rank])),
+                  format_bytes(double(needs[rank])),
                   needs[rank],
-                  bytes_words(double(needs[rank] - *room.bytes)),
+                  format_bytes(double(needs[rank] - *room.bytes)),
                   to_string(room)),
       room_hint(request_, target),
       details(plan, room),
@@ -171,7 +171,7 @@ std::string TrainingMemory::room_hint(const PlanRequest& request,
   MemoryAdvice advice = advise(context_.backend(), request, cautious);
   if (!advice.fix && advice.least->needed <= target.bytes)
     advice = advise(context_.backend(), request, target);
-  return advice.fix ? words_of(*advice.fix, request) : missing_words(request, target, advice);
+  return advice.fix ? words_of(*advice.fix, request) : format_shortfall(request, target, advice);
 }
 
 /// What to do about an error that something has thrown which was planned as `plan`.
@@ -191,24 +191,24 @@ std::string TrainingMemory::hint_for(const PlanRequest& request,
   return advice.fix ? words_of(*advice.fix, request) : otherwise;
 }
 
-std::string TrainingMemory::details(const MemoryPlan& plan, const MemoryRoom& room) const {
+std::string TrainingMemory::details(const MemoryPlan& plan, const MemoryHeadroom& room) const {
   std::string text = "  memory of rank 0 as planned\n";
-  text += memory_table_text(plan.table, {.on_host = request_.on_host});
+  text += format_memory_table(plan.table, {.on_host = request_.on_host});
   text += fmt::format("  free at the start      {}\n", to_string(room));
   if (room.kept > 0)
     text += fmt::format("                         and {} that stay free for {}\n",
-                        bytes_words(double(room.kept)),
+                        format_bytes(double(room.kept)),
                         request_.on_host ? "what no plan counts" : "collectives");
   const DeviceMemory now = context_.backend().memory();
   if (now.free)
     text += fmt::format("  free now               {} of {}{}\n",
-                        bytes_words(double(*now.free)),
-                        bytes_words(double(now.total)),
+                        format_bytes(double(*now.free)),
+                        format_bytes(double(now.total)),
                         now.own ? fmt::format(", and {} of this process's address space",
-                                              bytes_words(double(*now.own)))
+                                              format_bytes(double(*now.own)))
                                 : "");
-  const std::vector<MemoryUser> users =
-      request_.on_host ? largest_processes(kMostUsers, kLeastUser, context_.size() == 1)
+  const std::vector<MemoryConsumer> users =
+      request_.on_host ? largest_processes(kMaxUsers, kMinUser, context_.size() == 1)
                        : gpu_processes(now.pool);
   return text + fmt::format("  others there           {}\n",
                             users.empty() ? "nobody who holds much of it" : to_string(users));
@@ -220,7 +220,7 @@ void TrainingMemory::rethrow_explained() const {
   } catch (const ExplainedOutOfMemory&) {
     throw;
   } catch (const OutOfMemory& error) {
-    const auto* const known = dynamic_cast<const Culprit*>(&error);
+    const auto* const known = dynamic_cast<const FaultingRank*>(&error);
     std::optional<ExplainedOutOfMemory> explained;
     try {
       using Clock = std::chrono::steady_clock;
@@ -234,7 +234,7 @@ void TrainingMemory::rethrow_explained() const {
       } catch (const TooLate&) {
       }
       explained.emplace(
-          error.what(), hint, details(plan, rooms_[own_rank()]), known ? *known : Culprit{});
+          error.what(), hint, details(plan, rooms_[own_rank()]), known ? *known : FaultingRank{});
     } catch (...) {
       // Without memory for that, or with a device that is lost, what is known must do.
     }

@@ -7,8 +7,8 @@
 
 #include "core/base/error.h"
 #include "parallel/comm/rank_context.h"
-#include "parallel/memory/memory_fix.h"
-#include "parallel/memory/memory_room.h"
+#include "parallel/memory/memory_advisor.h"
+#include "parallel/memory/memory_headroom.h"
 #include "parallel/session/explained_out_of_memory.h"
 
 namespace lockstep {
@@ -21,7 +21,7 @@ class TrainingMemory {
   TrainingMemory(RankContext& context, PlanRequest request, std::string model);
 
   /// What the request left open.
-  void settle(const TrainOptions& options) { request_.options = options; }
+  void resolve(const TrainOptions& options) { request_.options = options; }
 
   /// Throws ExplainedOutOfMemory where a rank's plan does not fit what is free there; all ranks do,
   /// alike, and name the one that lacks most. Throws OutOfMemory where a plan exceeds the
@@ -41,12 +41,12 @@ class TrainingMemory {
   static constexpr std::chrono::seconds kAdviceTime{1};
 
   std::size_t own_rank() const { return std::size_t(context_.rank()); }
-  MemoryTarget target_in(const MemoryRoom& room) const;
+  MemoryTarget target_in(const MemoryHeadroom& room) const;
   /// What rank 0's table counts for every rank.
   std::vector<std::uint64_t> needs_of(const MemoryTable& table) const;
   /// Where `needs` of the ranks exceed their rooms most or come closest to that.
   std::size_t tightest(const std::vector<std::uint64_t>& needs) const;
-  std::string details(const MemoryPlan& plan, const MemoryRoom& room) const;
+  std::string details(const MemoryPlan& plan, const MemoryHeadroom& room) const;
   /// What to do where `request` does not fit `target`, of which some may be gone when it is tried.
   std::string room_hint(const PlanRequest& request, const MemoryTarget& target) const;
   /// `otherwise` where nothing helps that computes the same.
@@ -57,7 +57,7 @@ class TrainingMemory {
   RankContext& context_;
   PlanRequest request_;
   std::string model_;
-  std::vector<MemoryRoom> rooms_;  // by rank
+  std::vector<MemoryHeadroom> rooms_;  // by rank
 };
 
 }  // namespace lockstep

@@ -114,7 +114,7 @@ class TimedExchange {
     const double first = slowest(1);
     const int repeats = int(std::clamp(kRoundSeconds / first, 1.0, 1000.0));
     std::vector<double> rounds;
-    for (double spent = 0; spent < seconds || rounds.size() < kFewestRounds;) {
+    for (double spent = 0; spent < seconds || rounds.size() < kMinRounds;) {
       rounds.push_back(slowest(repeats));
       spent += rounds.back() * repeats;
     }
@@ -124,7 +124,7 @@ class TimedExchange {
 
  private:
   static constexpr double kRoundSeconds = 2e-3;  // far above the clock's own cost
-  static constexpr std::size_t kFewestRounds = 5;
+  static constexpr std::size_t kMinRounds = 5;
 
   std::vector<Bucket> buckets(const AllReduceFlags& flags) const {
     const std::int64_t bytes = flags.bucket_mb == 0 ? device_.traits().bucket_bytes
@@ -264,7 +264,7 @@ void measure(Job& job, const AllReduceFlags& flags) {
     LOCKSTEP_CHECK(row.reproducible.wrong + row.library.wrong == 0,
                    InternalError,
                    "all-reduce of {}: {} wrong sums",
-                   bytes_words(double(row.bytes)),
+                   format_bytes(double(row.bytes)),
                    row.reproducible.wrong + row.library.wrong);
 }
 

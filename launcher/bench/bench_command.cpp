@@ -8,11 +8,11 @@
 #include "core/base/env.h"
 #include "core/base/suggest.h"
 #include "launcher/bench/bench.h"
-#include "launcher/launch/self_start.h"
+#include "launcher/launch/auto_launch.h"
 #include "launcher/settings/command_line.h"
 #include "parallel/session/rank_discovery.h"
-#include "parallel/session/rank_stop.h"
 #include "parallel/session/run_job.h"
+#include "parallel/session/stop_signals.h"
 
 namespace lockstep {
 namespace {

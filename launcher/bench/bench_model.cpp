@@ -10,7 +10,7 @@
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
-#include "launcher/settings/stand_in_data.h"
+#include "launcher/settings/placeholder_data.h"
 #include "parallel/batch/training_feed.h"
 #include "parallel/memory/memory_plan.h"
 #include "parallel/replica/replica.h"
@@ -46,7 +46,7 @@ bool parse(const std::vector<std::string>& arguments, ModelFlags& flags) {
   if (parse_bench(app, arguments)) return false;
   std::vector<std::string> words = app.remaining();
   words.insert(words.end(), {"--steps", std::to_string(flags.steps)});
-  const StandInData stand_in;
+  const PlaceholderData stand_in;
   flags.train = parse_train_flags(words, &stand_in);
   LOCKSTEP_CHECK(!flags.train.measures_micro_batch,
                  ConfigError,

@@ -56,19 +56,21 @@ std::string words_of(const MicroBatchChoice& choice) {
   const auto too_large =
       std::ranges::find_if_not(choice.trials, &MicroBatchTrial::fits);  // the smallest
   if (too_large != choice.trials.end())
-    text += fmt::format(
-        "; {} would take {}", too_large->micro_batch, bytes_words(double(too_large->device_bytes)));
+    text += fmt::format("; {} would take {}",
+                        too_large->micro_batch,
+                        format_bytes(double(too_large->device_bytes)));
   if (choice.recompute == Recompute::automatic)
-    text += fmt::format("; with --recompute auto for {}", bytes_words(double(choice.memory_limit)));
+    text +=
+        fmt::format("; with --recompute auto for {}", format_bytes(double(choice.memory_limit)));
   return text;
 }
 
 }  // namespace
 
-std::string settle_micro_batch(Job& job,
-                               const PlanRequest& request,
-                               const MemoryTarget& room,
-                               TrainFlags& flags) {
+std::string resolve_micro_batch(Job& job,
+                                const PlanRequest& request,
+                                const MemoryTarget& room,
+                                TrainFlags& flags) {
   TrainOptions& options = flags.options;
   const auto point = find_resume_point(job.host_communicator(), request.options.checkpoint);
   if (point) return take_from(*point, options);

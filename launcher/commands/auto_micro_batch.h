@@ -4,7 +4,7 @@
 #include <string>
 
 #include "launcher/settings/flags.h"
-#include "parallel/memory/memory_fix.h"
+#include "parallel/memory/memory_advisor.h"
 #include "parallel/session/job.h"
 
 namespace lockstep {
@@ -14,9 +14,9 @@ namespace lockstep {
 /// `flags.options.checkpoint` says to go on from, otherwise to what choose_micro_batch() finds for
 /// `request` in `room`. Returns why, for people. Collective. Throws what choose_micro_batch() and
 /// find_resume_point() throw.
-std::string settle_micro_batch(Job& job,
-                               const PlanRequest& request,
-                               const MemoryTarget& room,
-                               TrainFlags& flags);
+std::string resolve_micro_batch(Job& job,
+                                const PlanRequest& request,
+                                const MemoryTarget& room,
+                                TrainFlags& flags);
 
 }  // namespace lockstep

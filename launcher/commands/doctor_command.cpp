@@ -58,10 +58,10 @@ void declare(CLI::App& app, DoctorFlags& flags) {
 void find_place(Communicator& ranks,
                 doctor::Environment& environment,
                 const doctor::GpuFacts& facts) {
-  const doctor::Place own = place_of(environment, facts);
+  const doctor::Place own = device_sharing_of(environment, facts);
   std::vector<doctor::Place> places(std::size_t(ranks.size()));
   ranks.all_gather(&own, places.data(), sizeof own);
-  settle(environment, places, ranks.rank());
+  resolve(environment, places, ranks.rank());
 }
 
 std::vector<doctor::RankReport> gather_reports(Communicator& ranks, const doctor::RankReport& own) {

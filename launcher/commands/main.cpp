@@ -12,7 +12,7 @@
 #include "launcher/commands/command_table.h"
 #include "launcher/output/standard_output.h"
 #include "parallel/session/error_report.h"
-#include "parallel/session/memory_words.h"
+#include "parallel/session/failed_allocation.h"
 #include "parallel/session/uncaught.h"
 
 namespace {
@@ -43,7 +43,7 @@ struct HandlesUncaught {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void* operator new(std::size_t bytes) {
   if (void* const memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  lockstep::note_refused_bytes(bytes);
+  lockstep::note_failed_allocation(bytes);
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }

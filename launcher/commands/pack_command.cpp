@@ -86,13 +86,13 @@ int pack_command(const std::vector<std::string>& arguments) {
   console.clear_bar();
   const std::int64_t images = report.train_samples + report.validation_samples;
   console.line(fmt::format("packed     {} training and {} validation images of {} classes",
-                           with_thousands(double(report.train_samples)),
-                           with_thousands(double(report.validation_samples)),
+                           format_count(double(report.train_samples)),
+                           format_count(double(report.validation_samples)),
                            report.classes));
   console.line(fmt::format("output     {}, {:.1f} MB, {} images/s",
                            flags.out,
                            double(report.bytes) * 1e-6,
-                           with_thousands(double(images) / seconds.count())));
+                           format_count(double(images) / seconds.count())));
   if (report.skipped > 0)
     console.line(
         fmt::format("left out   {} images; the first: {}", report.skipped, report.first_skipped));

@@ -11,14 +11,14 @@
 #include "core/exec/dry_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "launcher/launch/self_start.h"
+#include "launcher/launch/auto_launch.h"
 #include "launcher/plan/network_file.h"
 #include "launcher/plan/plan_report.h"
 #include "launcher/plan/plan_request.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
-#include "launcher/settings/stand_in_data.h"
+#include "launcher/settings/placeholder_data.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/session/device_choice.h"
@@ -89,7 +89,7 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   LOCKSTEP_CHECK(flags.network || !flags.rate,
                  ConfigError,
                  "--device-rate says something only with --network");
-  const StandInData stand_in{flags.classes};
+  const PlaceholderData stand_in{flags.classes};
   flags.train = parse_train_flags(app.remaining(), &stand_in);
   if (flags.train.measures_micro_batch)  // which only the run does
     flags.train.options.micro_batch = default_micro_batch(flags.train.options.global_batch);
@@ -97,10 +97,10 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
 }
 
 void make_shards_for_all(PlanFlags& flags) {
-  LOCKSTEP_CHECK(flags.train.ranks <= kMostForecastRanks,
+  LOCKSTEP_CHECK(flags.train.ranks <= kMaxForecastRanks,
                  ConfigError,
                  "--network predicts up to {} ranks, got --ranks {}",
-                 kMostForecastRanks,
+                 kMaxForecastRanks,
                  flags.train.ranks);
   make_shards_for(flags.train.options, flags.train.ranks);
 }
@@ -165,7 +165,7 @@ void find_what_fits(Backend& device,
   if (report.plan.limited_bytes > limit) report.advice = advise(device, request, target);
 }
 
-std::string data_words(const TrainFlags& flags, const data::Dataset& data) {
+std::string format_data(const TrainFlags& flags, const data::Dataset& data) {
   if (!flags.stands_in) return format_data(data);
   const data::SampleSpec& spec = data.spec();
   return fmt::format("samples of {}, {} {}",
@@ -178,7 +178,7 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
   const PlanRequest request = with_sizes(
       *device.backend, request_for(flags.train, open_stand_in(flags.train), ranks, !device.cuda));
   PlanReport report{.flags = flags.train,
-                    .data = data_words(flags.train, *request.data.train),
+                    .data = format_data(flags.train, *request.data.train),
                     .device = device.name,
                     .note = device.note,
                     .subject = {.on_host = !device.cuda, .complete = device.known},
@@ -219,14 +219,14 @@ void require_something_fits(const PlanReport& report) {
   const std::string hint =
       fmt::format("a --memory-limit of {} suffices, or {}",
                   least.needed,
-                  report.advice ? other_words(*report.advice) : "a smaller model");
+                  report.advice ? format_other_settings(*report.advice) : "a smaller model");
   if (limit < fixed)
     throw OutOfMemory(fmt::format("memory: parameters, gradients and optimizer state of {} take {} "
                                   "at any micro-batch, {} more than the limit of {}",
                                   report.flags.model.name,
-                                  bytes_words(fixed),
-                                  bytes_words(fixed - limit),
-                                  bytes_words(limit)),
+                                  format_bytes(fixed),
+                                  format_bytes(fixed - limit),
+                                  format_bytes(limit)),
                       hint);
   throw OutOfMemory(
       fmt::format("memory: {} does not fit: a micro-batch of {} with full recompute, which "
@@ -234,9 +234,9 @@ void require_something_fits(const PlanReport& report) {
                   report.flags.model.name,
                   least.micro_batch,
                   at_least,
-                  bytes_words(needed),
-                  bytes_words(needed - std::min(needed, limit)),
-                  bytes_words(limit)),
+                  format_bytes(needed),
+                  format_bytes(needed - std::min(needed, limit)),
+                  format_bytes(limit)),
       hint);
 }
 

@@ -44,10 +44,10 @@ void declare(CLI::App& app, ReportFlags& flags) {
 }
 
 void check_runs(const std::vector<std::string>& runs) {
-  if (runs.size() > report::kMostRuns)
+  if (runs.size() > report::kMaxRuns)
     throw ConfigError(fmt::format("report: {} runs are more than the {} that one page compares",
                                   runs.size(),
-                                  report::kMostRuns),
+                                  report::kMaxRuns),
                       "name fewer; --csv of several reports can be put together");
   for (std::size_t i = 0; i < runs.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
@@ -82,7 +82,7 @@ std::vector<std::string> runs_below(const fs::path& parent, std::vector<std::str
   std::ranges::sort(found, std::greater());
   std::vector<std::string> runs;
   for (const auto& [changed, run] : found)
-    if (runs.size() < report::kMostRuns) {
+    if (runs.size() < report::kMaxRuns) {
       runs.push_back(run);
     } else {
       skipped.push_back(
@@ -117,12 +117,12 @@ FoundRuns find_runs(const std::vector<std::string>& folders) {
 }
 
 void print_found(const FoundRuns& found, const std::string& parent) {
-  constexpr std::size_t kMostNamed = 20;
+  constexpr std::size_t kMaxNamed = 20;
   std::cout << fmt::format("runs       {} in {}\n", found.runs.size(), parent);
-  for (std::size_t i = 0; i < std::min(found.skipped.size(), kMostNamed); ++i)
+  for (std::size_t i = 0; i < std::min(found.skipped.size(), kMaxNamed); ++i)
     std::cout << fmt::format("skipped    {}\n", found.skipped[i]);
-  if (found.skipped.size() > kMostNamed)
-    std::cout << fmt::format("skipped    {} more\n", found.skipped.size() - kMostNamed);
+  if (found.skipped.size() > kMaxNamed)
+    std::cout << fmt::format("skipped    {} more\n", found.skipped.size() - kMaxNamed);
 }
 
 /// Whatever the spelling. The last part is not followed where it is a link: writing replaces it.

@@ -9,14 +9,14 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/number_format.h"
+#include "launcher/launch/auto_launch.h"
 #include "launcher/launch/launch_plan.h"
 #include "launcher/launch/launch_site.h"
 #include "launcher/launch/process_limits.h"
 #include "launcher/launch/restart_policy.h"
 #include "launcher/launch/run_flags.h"
-#include "launcher/launch/run_standing.h"
-#include "launcher/launch/segment_folder.h"
-#include "launcher/launch/self_start.h"
+#include "launcher/launch/run_progress.h"
+#include "launcher/launch/shm_backing_dir.h"
 #include "launcher/launch/supervisor.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/output/run_lock.h"
@@ -59,12 +59,12 @@ class Run {
     do {
       const Ending ending = start_once();
       Attempt attempt{.exit_code = ending.exit_code,
-                      .stop_asked = ending.stop_asked,
+                      .stop_requested = ending.stop_requested,
                       .out_of_grace = ending.out_of_grace,
                       .first = starts_ == 1};
       attempt.trained = history_time() != history_before_;
       begun_here_ |= attempt.trained;
-      const Standing before = standing_;
+      const RunProgress before = standing_;
       // Reading every byte of a checkpoint is for those that a restart would begin from.
       const bool over = ending.exit_code == 0 || was_stopped(attempt);
       if (may_go_on()) standing_ = over ? glance_at(out(), before) : verify_in(out(), before);
@@ -91,7 +91,7 @@ class Run {
     say(fmt::format("{} restarts, {:.1f}% of {} was training that counts",
                     policy_.restarts(),
                     100 * std::min(1.0, trained / elapsed),
-                    duration(elapsed)));
+                    format_duration(elapsed)));
   }
 
   Ending start_once() {
@@ -121,7 +121,7 @@ class Run {
                                                     : "no launcher",
                     site_.hosts.empty() ? "" : " on " + to_string(site_.hosts),
                     standing_.step < 0 ? "" : fmt::format(", from step {}", standing_.step)));
-    std::optional<SegmentFolder> segments;
+    std::optional<ShmBackingDir> segments;
     if (child.ranks_are_children) segments.emplace(child);
     const Ending ending = supervise(child, signals_, output_);
     if (child.variables["LOCKSTEP_STARTED"] == "terminal") output_.out().pass("\r\033[K");
@@ -221,7 +221,7 @@ class Run {
   Launcher launcher_ = Launcher::none;
   int ranks_ = 1;
   RestartPolicy policy_;
-  Standing standing_;
+  RunProgress standing_;
   int starts_ = 0;
   bool begun_here_ = false;  // --out holds what one of our starts has begun
   Clock::time_point begun_ = Clock::now();

@@ -76,10 +76,10 @@ class Scale {
                          starter_.launcher_name(),
                          flags_.out));
     // Repeats outermost: a machine that grows slower does so for all counts.
-    for (int repeat = 1; repeat <= flags_.repeats && !stop_asked(); ++repeat)
-      for (std::size_t i = 0; i < experiments_.size() && !stop_asked(); ++i)
+    for (int repeat = 1; repeat <= flags_.repeats && !stop_requested(); ++repeat)
+      for (std::size_t i = 0; i < experiments_.size() && !stop_requested(); ++i)
         if (!has_failed(int(i))) run_once(int(i), repeat);
-    const bool stopped = stop_asked();
+    const bool stopped = stop_requested();
     const std::size_t done = std::size_t(std::ranges::count(subject_.runs, "", &ScaleRun::error));
     subject_.complete = done == wanted;
     write();
@@ -100,7 +100,7 @@ class Scale {
   void announce(const std::string& text) { output_.out().line("lockstep scale: " + text); }
 
   /// Also by a signal that came while nobody read them, between two runs.
-  bool stop_asked() {
+  bool stop_requested() {
     signals_->read();
     return signals_->requested();
   }

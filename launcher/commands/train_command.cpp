@@ -9,12 +9,12 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/commands/train_run.h"
+#include "launcher/launch/auto_launch.h"
 #include "launcher/launch/process_limits.h"
-#include "launcher/launch/self_start.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/settings/command_line.h"
-#include "parallel/session/error_meeting.h"
-#include "parallel/session/rank_stop.h"
+#include "parallel/session/error_consensus.h"
+#include "parallel/session/stop_signals.h"
 
 namespace lockstep {
 namespace {
@@ -80,7 +80,7 @@ int train_command(const std::vector<std::string>& arguments) {
   // Where mpirun and who supervises it are killed together, nobody else ends this rank.
   if (discovery.launched_by == LaunchedBy::mpi && env().started) die_with(parent);
   Job job(0, nullptr, settings.flags.watch);
-  ErrorMeeting meeting(job);
+  ErrorConsensus meeting(job);
   try {
     if (usage_error) std::rethrow_exception(usage_error);
     return run_training(job, settings);

@@ -13,8 +13,8 @@
 #include "launcher/advice/out_of_memory.h"
 #include "launcher/commands/auto_micro_batch.h"
 #include "launcher/gpu_monitor/gpu_watch.h"
-#include "launcher/launch/self_start.h"
-#include "launcher/output/live_facts.h"
+#include "launcher/launch/auto_launch.h"
+#include "launcher/output/progress_context.h"
 #include "launcher/output/run_output.h"
 #include "launcher/plan/plan_request.h"
 #include "launcher/settings/open_data.h"
@@ -22,8 +22,8 @@
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/session/error_report.h"
-#include "parallel/session/rank_stop.h"
 #include "parallel/session/shared_folder.h"
+#include "parallel/session/stop_signals.h"
 #include "parallel/training/trainer.h"
 
 namespace lockstep {
@@ -107,7 +107,7 @@ void complete_options(TrainOptions& options,
                       const data::SampleSpec& samples,
                       const std::string& folder) {
   options.checkpoint.texts = {{"config.toml", to_toml(flags)}};
-  options.stop = stop_asked;
+  options.stop = stop_requested;
   // What the source draws and what a loss is made of, which options do not say.
   options.settings = {{"augment of the source", flags.options.augmentation.to_string()}};
   const Fingerprint loss = loss_settings(flags, samples);
@@ -138,15 +138,15 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
   request.options = training_options(flags);
   std::string micro_batch_words;
   if (flags.measures_micro_batch) {
-    micro_batch_words = settle_micro_batch(job, request, room, flags);
+    micro_batch_words = resolve_micro_batch(job, request, room, flags);
     request.options = training_options(flags);
   }
   TrainOptions& options = request.options;
-  parts.memory.settle(options);
+  parts.memory.resolve(options);
   const MemoryPlan plan = parts.memory.require_room();
   // On a terminal somebody watches, and waits for nothing else.
   const bool watched = settings.console == Console::Kind::terminal && options.log_every > 0;
-  const LiveFacts facts = live_facts(job, plan, options.precision, watched, room.bytes);
+  const ProgressContext facts = progress_context(job, plan, options.precision, watched, room.bytes);
   complete_options(options, job, flags, request.data.train->spec(), path);
   std::optional<GpuWatch> gpu_watch;
   if (job.gpu()) {  // on all ranks or on none

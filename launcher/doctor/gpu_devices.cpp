@@ -17,7 +17,7 @@ using namespace nvidia;
 
 constexpr const char* kDevices = "devices";
 constexpr const char* kArchitecture = "architecture";
-constexpr int kLeastCapability = 80;  // bf16 products
+constexpr int kMinCapability = 80;  // bf16 products
 
 std::string gpus_text(std::size_t count) {
   return fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
@@ -245,10 +245,10 @@ Finding check_architecture(const Environment& environment, const GpuFacts& facts
         "cmake --preset release -DCMAKE_CUDA_ARCHITECTURES={} && cmake --build "
         "--preset release",
         gpu.capability);
-    if (gpu.capability < kLeastCapability)
+    if (gpu.capability < kMinCapability)
       return fail(kArchitecture,
                   which + fmt::format(", and {} is the least that Lockstep needs",
-                                      capability_text(kLeastCapability)),
+                                      capability_text(kMinCapability)),
                   "leave it out with CUDA_VISIBLE_DEVICES, or use --device cpu");
     if (has_code(build, gpu.capability)) continue;
     if (gpu.capability > build.architectures.back())

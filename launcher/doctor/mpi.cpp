@@ -14,7 +14,7 @@ constexpr const char* kAware = "CUDA-aware MPI";
 constexpr double kStartSeconds = 30, kAskSeconds = 10;
 
 /// The line of the output that says most: the first that is not decoration.
-std::string first_words(const std::string& output) {
+std::string first_line(const std::string& output) {
   std::size_t begin = 0;
   while (begin < output.size()) {
     const std::size_t end = std::min(output.find('\n', begin), output.size());
@@ -55,7 +55,7 @@ Finding check_mpi(const Environment& environment) {
   if (result.exit_code != 0)
     return fail(
         kMpi,
-        fmt::format("mpirun cannot start two ranks: {}", first_words(result.output)),
+        fmt::format("mpirun cannot start two ranks: {}", first_line(result.output)),
         "mpirun -np 2 --oversubscribe hostname shows what it lacks; apt install --reinstall "
         "openmpi-bin libopenmpi-dev mends it (Debian)");
   return pass(kMpi, "mpirun starts two ranks, and they find each other");

@@ -15,8 +15,8 @@ using namespace nvidia;
 
 using Handle = struct NvmlDevice*;
 
-constexpr unsigned kMostLinks = 36;
-constexpr unsigned kMostProcesses = 256;
+constexpr unsigned kMaxLinks = 36;
+constexpr unsigned kMaxProcesses = 256;
 
 void read_memory(const Environment& environment,
                  const NvidiaLibrary& nvml,
@@ -27,11 +27,11 @@ void read_memory(const Environment& environment,
     gpu.memory_bytes = memory.total;
     gpu.used_bytes = memory.used;
   }
-  unsigned count = kMostProcesses;
-  std::vector<NvmlProcess> processes(kMostProcesses);
+  unsigned count = kMaxProcesses;
+  std::vector<NvmlProcess> processes(kMaxProcesses);
   if (nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", device, &count, processes.data()) != 0)
     return;
-  for (unsigned i = 0; i < count && i < kMostProcesses; ++i) {
+  for (unsigned i = 0; i < count && i < kMaxProcesses; ++i) {
     const NvmlProcess& process = processes[i];
     gpu.users.push_back({int(process.process),
                          environment.read_line(fmt::format("/proc/{}/comm", process.process)),
@@ -84,7 +84,7 @@ void read_clocks(const NvidiaLibrary& nvml, Handle device, Gpu& gpu) {
 }
 
 void read_links(const NvidiaLibrary& nvml, Handle device, Gpu& gpu) {
-  for (unsigned link = 0; link < kMostLinks; ++link) {
+  for (unsigned link = 0; link < kMaxLinks; ++link) {
     int up = 0;
     if (nvml.call("nvmlDeviceGetNvLinkState", device, link, &up) != 0) break;
     ++gpu.nvlinks;

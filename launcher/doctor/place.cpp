@@ -28,7 +28,7 @@ void put_list(char (&to)[N], const std::string& list) {
 
 }  // namespace
 
-Place place_of(const Environment& environment, const GpuFacts& facts) {
+Place device_sharing_of(const Environment& environment, const GpuFacts& facts) {
   Place place;
   const std::string host = host_name();
   std::copy_n(host.begin(), std::min(host.size(), sizeof place.host - 1), place.host);
@@ -39,7 +39,7 @@ Place place_of(const Environment& environment, const GpuFacts& facts) {
   return place;
 }
 
-void settle(Environment& environment, std::span<const Place> places, int rank) {
+void resolve(Environment& environment, std::span<const Place> places, int rank) {
   const std::string_view host = places[std::size_t(rank)].host;
   environment.ranks = int(places.size());
   environment.ranks_here = environment.local_rank = 0;

@@ -14,7 +14,7 @@ namespace lockstep::doctor {
 namespace {
 
 constexpr std::size_t kWidth = 100, kSubjectWidth = 16, kIndent = 2 + 6 + kSubjectWidth;
-constexpr std::size_t kMostOdd = 4;
+constexpr std::size_t kMaxOdd = 4;
 
 /// Broken between words so that lines behind `indent` columns stay within the width; the first one
 /// is indented already.
@@ -63,10 +63,10 @@ std::string ranks_text(const Report& report) {
   if (report.ranks.size() < 2) return {};
   if (report.odd.empty()) return fmt::format("all {} ranks are alike\n", report.ranks.size());
   std::string text;
-  for (std::size_t i = 0; i < std::min(report.odd.size(), kMostOdd); ++i)
+  for (std::size_t i = 0; i < std::min(report.odd.size(), kMaxOdd); ++i)
     text += wrap("stands out: " + report.odd[i], 0);
-  if (report.odd.size() > kMostOdd)
-    text += fmt::format("and {} more ranks\n", report.odd.size() - kMostOdd);
+  if (report.odd.size() > kMaxOdd)
+    text += fmt::format("and {} more ranks\n", report.odd.size() - kMaxOdd);
   return text;
 }
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "core/base/quiet_thread.h"
+#include "core/base/signal_masked_thread.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -24,7 +24,7 @@ std::string remedy_for(const std::string& subject) {
 
 Watch::Watch(std::chrono::milliseconds limit, GiveUp give_up)
     : limit_(limit), give_up_(std::move(give_up)) {
-  thread_ = start_quiet_thread([this] { run(); });
+  thread_ = start_signal_masked_thread([this] { run(); });
 }
 
 Watch::~Watch() { stop(); }

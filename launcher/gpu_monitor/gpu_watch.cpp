@@ -10,7 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "core/base/quiet_thread.h"
+#include "core/base/signal_masked_thread.h"
 #include "core/host/machine.h"
 #include "launcher/gpu_monitor/gpu_sampler.h"
 #include "parallel/monitor/train_records.h"
@@ -63,7 +63,7 @@ GpuWatch::GpuWatch(const Settings& settings) : state_(std::make_shared<State>())
   put_text(state_->use.host, host_name());
   put_text(state_->use.device, settings.device);
   try {
-    thread_ = start_quiet_thread([state = state_] {
+    thread_ = start_signal_masked_thread([state = state_] {
       std::optional<GpuSampler> sampler;
       try {
         sampler.emplace(state->settings.library_folder, state->settings.device);

@@ -25,7 +25,7 @@ namespace {
 
 constexpr double kProbeSeconds = 10;
 /// As many as a --ranks may be.
-constexpr std::int64_t kMostSlots = 65536;
+constexpr std::int64_t kMaxSlots = 65536;
 
 int slots_from(const std::string& text, const std::string& entry) {
   int slots = 0;
@@ -55,11 +55,11 @@ void add(HostList& list, const std::string& name, int slots, const std::string& 
                  "'.', '-', '_' and perhaps USER@ in front",
                  entry);
   list.slots += slots;
-  LOCKSTEP_CHECK(list.slots <= kMostSlots,
+  LOCKSTEP_CHECK(list.slots <= kMaxSlots,
                  ConfigError,
                  "--hosts: '{}': more than {} ranks in all",
                  entry,
-                 kMostSlots);
+                 kMaxSlots);
   const auto [place, added] = list.places.emplace(name, list.hosts.size());
   if (added)
     list.hosts.push_back({name, slots});

@@ -17,7 +17,7 @@ void append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-Words mpirun_words(int ranks, const LaunchSite& site, const std::string& output_folder) {
+Words mpirun_arguments(int ranks, const LaunchSite& site, const std::string& output_folder) {
   Words words{site.mpirun, "-np", std::to_string(ranks)};
   // mpirun hands the folder to a shell on other hosts, and takes what follows a colon for options.
   // Another one goes without: the logs of the run have what the ranks say of themselves. So does
@@ -74,7 +74,7 @@ std::vector<std::string> launch_command(Launcher launcher,
                                         const std::vector<std::string>& arguments,
                                         const std::string& output_folder) {
   Words words;
-  if (launcher == Launcher::mpirun) words = mpirun_words(ranks, site, output_folder);
+  if (launcher == Launcher::mpirun) words = mpirun_arguments(ranks, site, output_folder);
   // Without --kill-on-bad-exit, ranks on other nodes would wait for a dead one for ever.
   if (launcher == Launcher::srun)
     words = {site.srun,

@@ -5,12 +5,12 @@ namespace lockstep {
 
 /// What one start of the ranks came to.
 struct Attempt {
-  int exit_code = 0;          ///< of the launcher; 128 + signal where one ended it or a rank
-  bool stop_asked = false;    ///< this process was asked to stop meanwhile
-  bool out_of_grace = false;  ///< ... and the ranks had to be ended
-  bool first = false;         ///< nothing was started before it
-  bool trained = true;        ///< the ranks got as far as training
-  bool progress = false;      ///< there is a newer checkpoint than before it
+  int exit_code = 0;            ///< of the launcher; 128 + signal where one ended it or a rank
+  bool stop_requested = false;  ///< this process was asked to stop meanwhile
+  bool out_of_grace = false;    ///< ... and the ranks had to be ended
+  bool first = false;           ///< nothing was started before it
+  bool trained = true;          ///< the ranks got as far as training
+  bool progress = false;        ///< there is a newer checkpoint than before it
 };
 
 /// The attempt was ended by the wish to stop: by the ranks themselves, before they could take it,

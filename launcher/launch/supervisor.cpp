@@ -15,8 +15,8 @@
 
 #include "core/base/error.h"
 #include "core/io/run_log.h"
-#include "launcher/launch/idle_launcher.h"
 #include "launcher/launch/mpirun_guard.h"
+#include "launcher/launch/mpirun_hang_detector.h"
 #include "launcher/processes/child_process.h"
 #include "launcher/processes/process_table.h"
 
@@ -63,7 +63,7 @@ class Supervision {
         plan_.command, plan_.variables, signals_.before(), out_ ? out_->write : -1, err_.write);
     if (out_) out_->close_write();
     err_.close_write();
-    std::optional<IdleLauncher> idle;
+    std::optional<MpirunHangDetector> idle;
     if (plan_.ranks_are_children) {
       idle.emplace(child_);
       guard_.emplace(child_);
@@ -88,7 +88,7 @@ class Supervision {
                                      plan_.command[0],
                                      failed_ ? "a rank had failed" : "its ranks had"));
     output_.finish(signals_.requested() ? kStoppingPatienceMs : kPatienceMs);
-    ending.stop_asked = signals_.requested();
+    ending.stop_requested = signals_.requested();
     ending.out_of_grace = stage_ >= Stage::terminated;
     ending.culprit = errors_.culprit();
     return ending;

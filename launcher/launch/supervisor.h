@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/env.h"
-#include "launcher/launch/output_watch.h"
+#include "launcher/launch/launcher_output_parser.h"
 #include "launcher/launch/supervisor_signals.h"
 #include "parallel/console/output_relay.h"
 
@@ -59,9 +59,9 @@ struct Ending {
   /// 128 + signal where a signal ended it, as shells have it; 5 where a rank left the job without a
   /// word, whatever mpirun makes of it.
   int exit_code = 0;
-  bool stop_asked = false;    ///< by a signal to this process
-  bool out_of_grace = false;  ///< ... and it had to be ended, or was to be ended at once
-  ReportedCulprit culprit;    ///< where exit_code is neither 0 nor 75
+  bool stop_requested = false;  ///< by a signal to this process
+  bool out_of_grace = false;    ///< ... and it had to be ended, or was to be ended at once
+  ReportedCulprit culprit;      ///< where exit_code is neither 0 nor 75
 };
 
 /// Runs a launcher in a process group of its own and waits until it and all its descendants on

@@ -3,19 +3,19 @@
 
 #include <utility>
 
-#include "launcher/advice/advice_words.h"
-#include "launcher/advice/gpu_words.h"
+#include "launcher/advice/advice_format.h"
+#include "launcher/advice/gpu_usage_format.h"
 
 namespace lockstep {
 
 std::vector<std::string> AdvisedProgress::closing_lines(const TrainSummary& summary) const {
   std::vector<std::string> lines;
-  if (const std::string graphs = graph_use_words(summary.graph_use); !graphs.empty())
+  if (const std::string graphs = format_graph_use(summary.graph_use); !graphs.empty())
     lines.push_back("graphs                 " + graphs);
-  for (std::string& line : gpu_lines(summary.gpus)) lines.push_back(std::move(line));
+  for (std::string& line : format_gpu_usage(summary.gpus)) lines.push_back(std::move(line));
   if (summary.device_steps > 0)
-    lines.push_back(gpu_phases_line(summary.device_times, summary.device_steps));
-  for (std::string& line : advice_lines(summary.advice)) lines.push_back(std::move(line));
+    lines.push_back(format_gpu_phases(summary.device_times, summary.device_steps));
+  for (std::string& line : format_advice(summary.advice)) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -57,10 +57,10 @@ std::vector<std::string> profile_heading(const ProfileRecord& record) {
     lines.push_back(
         fmt::format("{} of the GPU's records were lost, as nobody read them in time: times are too "
                     "low by what they held, and idle too high",
-                    with_thousands(double(record.lost))));
+                    format_count(double(record.lost))));
   if (record.dropped > 0)
     lines.push_back(fmt::format("trace.json lacks {} events of rank 0, for which it had no room",
-                                with_thousands(double(record.dropped))));
+                                format_count(double(record.dropped))));
   return lines;
 }
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/io/run_log.h"
-#include "launcher/advice/advice_words.h"
-#include "launcher/advice/gpu_words.h"
-#include "launcher/output/ledger_json.h"
+#include "launcher/advice/advice_format.h"
+#include "launcher/advice/gpu_usage_format.h"
+#include "launcher/output/time_breakdown_json.h"
 
 namespace lockstep {
 namespace {
@@ -98,7 +98,8 @@ std::string to_json(const RollbackRecord& record) {
 }
 
 std::string to_json(const TrainSummary& summary) {
-  const Ledger own = summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
+  const TimeBreakdown own =
+      summary.ledgers.empty() ? TimeBreakdown{} : summary.ledgers.front().ledger;
   return json_object(
       {{"steps", summary.steps},
        {"samples", summary.samples},
@@ -107,10 +108,10 @@ std::string to_json(const TrainSummary& summary) {
        {"val_accuracy", summary.evaluated ? or_null(summary.val_accuracy) : kNull},
        {"samples_per_s", summary.samples_per_s},
        {"wall_s", summary.wall_s},
-       {"comm_exposed_share", own.share(LedgerPart::exchange)},
-       {"data_wait_share", own.share(LedgerPart::data)},
+       {"comm_exposed_share", own.share(TimePart::exchange)},
+       {"data_wait_share", own.share(TimePart::data)},
        {"noise_scale", summary.noise_scale.value_or(kNull)},
-       {"noise_scale_words", summary.noise_scale_words},
+       {"noise_scale_words", summary.format_noise_scale},
        {"step_time_error", summary.step_error.value_or(kNull)},
        {"advice", JsonText{advice_json(summary.advice)}},
        {"ledger", JsonText{ledgers_json(summary.ledgers)}},

@@ -13,7 +13,7 @@
 #include "core/host/machine.h"
 #include "core/io/preprocessing_file.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "launcher/output/run_origin.h"
+#include "launcher/output/run_metadata.h"
 #include "launcher/output/step_memory_json.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/processes/shell_text.h"
@@ -22,7 +22,7 @@
 #include "launcher/settings/toml_reader.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/session/error_report.h"
-#include "parallel/session/rank_stop.h"
+#include "parallel/session/stop_signals.h"
 
 namespace lockstep {
 namespace {
@@ -39,7 +39,7 @@ void print_resume(Console& console, const ResumeRecord& resumed) {
         "again");
 }
 
-std::string schedule_words(const LrSchedule& schedule) {
+std::string format_schedule(const LrSchedule& schedule) {
   constexpr const char* kKinds[] = {"constant", "linear", "step", "cosine"};
   std::string text = fmt::format("{} rate", kKinds[std::size_t(schedule.kind)]);
   if (schedule.warmup_steps > 0)
@@ -157,10 +157,10 @@ void RunOutput::print_start() {
   console_.line(fmt::format(
       "model      {}, {} parameters{}",
       settings_.flags.model.name,
-      with_thousands(double(start_.parameters.all)),
+      format_count(double(start_.parameters.all)),
       start_.parameters.frozen == 0
           ? ""
-          : fmt::format(", {} of them frozen", with_thousands(double(start_.parameters.frozen)))));
+          : fmt::format(", {} of them frozen", format_count(double(start_.parameters.frozen)))));
   if (!settings_.flags.settings_from.empty())
     console_.line(
         fmt::format("settings   {}, but for what was typed", settings_.flags.settings_from));
@@ -170,13 +170,13 @@ void RunOutput::print_start() {
   for (const std::string& what : skipped.first)
     console_.line(fmt::format("skipped    {}", printable(what)));
   if (const std::int64_t more = skipped.count - std::ssize(skipped.first); more > 0)
-    console_.line(fmt::format("           and {} more", with_thousands(double(more))));
+    console_.line(fmt::format("           and {} more", format_count(double(more))));
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
   console_.line(fmt::format("batch      {}", plan_batch(options, job_.size()).to_string()));
   if (!start_.micro_batch_words.empty()) console_.line("           " + start_.micro_batch_words);
   console_.line(fmt::format(
-      "optimizer  {}, {}", to_string(options.optimizer), schedule_words(options.lr_schedule)));
+      "optimizer  {}, {}", to_string(options.optimizer), format_schedule(options.lr_schedule)));
   console_.line(fmt::format("device     {}", job_.backend().device_class()));
   if (!job_.device_note().empty()) console_.line(fmt::format("           {}", job_.device_note()));
   for (const std::string& notice : job_.backend().notices())

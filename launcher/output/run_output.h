@@ -27,7 +27,7 @@ struct RunStart {
   const data::DataSplit& data;
   const ParameterCount& parameters;
   const MemoryPlan& plan;
-  const LiveFacts& facts;
+  const ProgressContext& facts;
   const std::string& micro_batch_words;  ///< why this one was chosen; empty: it was given
 };
 

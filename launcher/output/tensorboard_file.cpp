@@ -47,7 +47,7 @@ std::string name_behind_all_in(const std::string& folder) {
   return fmt::format("{}/{}{:010}.{}.{}.0", folder, kEventFile, seconds, host, getpid());
 }
 
-/// "ledger/data_ms", ... of LedgerPart and DevicePart.
+/// "ledger/data_ms", ... of TimePart and DevicePart.
 template <typename Part, std::size_t kParts>
 std::array<std::string, kParts> part_tags(std::string_view group) {
   std::array<std::string, kParts> tags;
@@ -235,8 +235,8 @@ void TensorboardFile::on_step(const StepRecord& record) {
   to.scalar("speed/samples_per_s", record.samples_per_s);
   to.scalar("speed/loader_samples_per_s", record.loader_samples_per_s);
   to.scalar("ledger/step_ms", record.step_ms.total);
-  static const auto tags = part_tags<LedgerPart, kLedgerParts>("ledger");
-  for (std::size_t part = 0; part < kLedgerParts; ++part)
+  static const auto tags = part_tags<TimePart, kTimeParts>("ledger");
+  for (std::size_t part = 0; part < kTimeParts; ++part)
     to.scalar(tags[part].c_str(), record.step_ms.parts[part]);
   static const auto device_tags = part_tags<DevicePart, kDeviceParts>("device");
   for (std::size_t part = 0; record.device_ms && part < kDeviceParts; ++part)

@@ -71,7 +71,7 @@ DevicePeaks peaks_of(const DeviceRate& rate, Precision precision) {
           .bytes = kAssumedBytesShare * rate.sheet->bytes_per_s};
 }
 
-std::string rate_words(const DeviceRate& rate, Precision precision) {
+std::string format_rate(const DeviceRate& rate, Precision precision) {
   if (!rate.sheet)
     return fmt::format(
         "predicted at {:g} TFLOP/s a rank (--device-rate); memory bandwidth is not "

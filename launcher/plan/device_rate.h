@@ -48,6 +48,6 @@ DeviceRate parse_device_rate(const std::string& text);
 DevicePeaks peaks_of(const DeviceRate& rate, Precision precision);
 
 /// "H100, predicted: 40% of 989 TFLOP/s (dense bf16) and 80% of 3.35 TB/s, ..."
-std::string rate_words(const DeviceRate& rate, Precision precision);
+std::string format_rate(const DeviceRate& rate, Precision precision);
 
 }  // namespace lockstep

@@ -19,11 +19,11 @@ std::vector<int> counts_up_to(int most) {
   return counts;
 }
 
-std::string time_words(double seconds) {
+std::string format_time(double seconds) {
   return seconds >= 10 ? fmt::format("{:.5g} s", seconds) : fmt::format("{:.4g} ms", seconds * 1e3);
 }
 
-std::string link_words(const Link& link) {
+std::string format_link(const Link& link) {
   return fmt::format("{:g} us and {:g} GB/s", link.latency_s * 1e6, link.bytes_per_s * 1e-9);
 }
 
@@ -61,7 +61,7 @@ Forecast forecast_of(const PlanRequest& request,
         "--step-ms {:g} for {:g} samples on one rank", *asked.step_s * 1e3, last.samples);
   } else if (asked.rate) {
     forecast.source = RateSource::device_rate;
-    forecast.compute = rate_words(*asked.rate, request.options.precision);
+    forecast.compute = format_rate(*asked.rate, request.options.precision);
     if (asked.rate->sheet) forecast.device = asked.rate->sheet->name;
   } else {
     forecast.device = asked.device;
@@ -123,7 +123,7 @@ void add_rows(const PlanRequest& request,
 }
 
 /// What the exchange does on the most ranks, and why.
-std::string exchange_words(const Forecast& forecast) {
+std::string format_exchange(const Forecast& forecast) {
   const RankShare& share = forecast.rows.back().share;
   if (share.ranks == 1) return "none: one rank";
   if (forecast.reduction == Reduction::fast) return "fast: all-reduce of the library, as a ring";
@@ -151,7 +151,7 @@ std::string changes_text(const Forecast& forecast) {
   for (const ForecastChange& change : forecast.changes)
     text += fmt::format("  {:<24} step {}, efficiency {:.1f}%, {:.2f} times the samples/s{}\n",
                         change.flags,
-                        time_words(change.cost.step_s()),
+                        format_time(change.cost.step_s()),
                         change.efficiency * 100,
                         change.speedup,
                         change.price.empty() ? "" : " (" + change.price + ")");
@@ -203,11 +203,11 @@ std::string to_text(const Forecast& forecast) {
       "exchange   {}\n",
       network.name,
       network.words,
-      link_words(network.inside),
-      link_words(network.between),
+      format_link(network.inside),
+      format_link(network.between),
       network.ranks_per_host,
       forecast.compute,
-      exchange_words(forecast));
+      format_exchange(forecast));
   const double last = forecast.rows.back().share.samples;
   text += fmt::format(
       "\n  {:>7}  {:^42}  {:^34}\n  {:>7}  {:>8} {:>11} {:>10} {:>10}  {:>11} {:>10} {:>10}\n",
@@ -226,11 +226,11 @@ std::string to_text(const Forecast& forecast) {
     text += fmt::format("  {:>7}  {:>8g} {:>11} {:>10} {:>9.1f}%  {:>11} {:>10} {:>9.1f}%\n",
                         row.ranks,
                         row.share.samples,
-                        time_words(row.strong.step_s()),
-                        time_words(row.strong.exposed_s),
+                        format_time(row.strong.step_s()),
+                        format_time(row.strong.exposed_s),
                         row.strong_efficiency * 100,
-                        time_words(row.weak.step_s()),
-                        time_words(row.weak.exposed_s),
+                        format_time(row.weak.step_s()),
+                        format_time(row.weak.exposed_s),
                         row.weak_efficiency * 100);
   return text +
          fmt::format(

@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// The most ranks that are predicted.
-inline constexpr int kMostForecastRanks = 100'000;
+inline constexpr int kMaxForecastRanks = 100'000;
 
 /// By default a summation tree has leaves for few ranks: a machine with more is predicted with a
 /// leaf for each of them.

@@ -22,7 +22,7 @@ constexpr std::string_view kNetworkKeys[] = {"ranks_per_host",
                                              "between_latency_us",
                                              "between_bandwidth_GBps"};
 constexpr std::string_view kNetworkNames[] = {"nvlink", "ib", "ethernet"};
-constexpr std::uintmax_t kMostNetworkBytes = 64 * 1024;
+constexpr std::uintmax_t kMaxNetworkBytes = 64 * 1024;
 
 std::vector<TomlEntry> entries_of(const std::string& text, const std::string& name) {
   try {
@@ -114,7 +114,7 @@ Network open_network(const std::string& name_or_file) {
         best.empty() ? std::string("a TOML file has the keys that lockstep plan --help lists")
                      : fmt::format("did you mean {}?", best));
   }
-  LOCKSTEP_CHECK(fs::file_size(name_or_file, error) <= kMostNetworkBytes && !error,
+  LOCKSTEP_CHECK(fs::file_size(name_or_file, error) <= kMaxNetworkBytes && !error,
                  ConfigError,
                  "--network {}: too long for the few lines that a network takes",
                  name_or_file);

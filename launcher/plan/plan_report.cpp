@@ -16,7 +16,7 @@ std::string at_least(const PlanReport& report) {
   return report.subject.complete ? "" : "at least ";
 }
 
-std::string flops_words(double flops) {
+std::string format_flops(double flops) {
   constexpr const char* kUnits[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
   std::size_t unit = 0;
   for (; flops >= 1000 && unit + 1 < std::size(kUnits); ++unit) flops /= 1000;
@@ -29,9 +29,9 @@ std::string head(const PlanReport& report) {
   std::string text = fmt::format(
       "model      {}, {} parameters{}\n",
       flags.model.name,
-      with_thousands(double(plan.parameters)),
+      format_count(double(plan.parameters)),
       plan.frozen == 0 ? ""
-                       : fmt::format(", {} of them frozen", with_thousands(double(plan.frozen))));
+                       : fmt::format(", {} of them frozen", format_count(double(plan.frozen))));
   text += fmt::format("data       {}{}\n",
                       report.data,
                       flags.stands_in ? " (no --data: what the model is made for)" : "");
@@ -50,11 +50,12 @@ std::string table_text(const PlanReport& report) {
   const MemoryPlan& plan = report.plan;
   const double least = std::max(1.0, double(plan.arena_lower_bound));
   return "\nmemory of rank 0\n" +
-         memory_table_text(plan.table,
-                           report.subject,
-                           fmt::format("  arena {}, {:.2f}% above the least that this order allows",
-                                       bytes_words(double(plan.table.arena_bytes)),
-                                       100 * (double(plan.table.arena_bytes) / least - 1)));
+         format_memory_table(
+             plan.table,
+             report.subject,
+             fmt::format("  arena {}, {:.2f}% above the least that this order allows",
+                         format_bytes(double(plan.table.arena_bytes)),
+                         100 * (double(plan.table.arena_bytes) / least - 1)));
 }
 
 std::string layers_text(const MemoryPlan& plan) {
@@ -69,7 +70,7 @@ std::string layers_text(const MemoryPlan& plan) {
                                  "FLOPs");
   for (const LayerMemory& row : plan.layers) {
     const auto cell = [](std::uint64_t bytes) {
-      return bytes == 0 ? std::string("-") : bytes_words(double(bytes));
+      return bytes == 0 ? std::string("-") : format_bytes(double(bytes));
     };
     text += fmt::format("  {:<32} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n",
                         row.layer,
@@ -79,7 +80,7 @@ std::string layers_text(const MemoryPlan& plan) {
                         cell(row.packed_copies),
                         cell(row.activations + row.input),
                         cell(row.workspace),
-                        row.flops == 0 ? "-" : flops_words(row.flops));
+                        row.flops == 0 ? "-" : format_flops(row.flops));
   }
   return text +
          "  activations and workspace as they lie in the arena when most is live; FLOPs of "
@@ -88,10 +89,10 @@ std::string layers_text(const MemoryPlan& plan) {
 
 std::string step_text(const MemoryPlan& plan) {
   return fmt::format("\nstep       {} over all ranks; {} sent by rank 0\n",
-                     flops_words(plan.flops_per_step),
+                     format_flops(plan.flops_per_step),
                      plan.exchange_bytes_per_step == 0
                          ? std::string("nothing")
-                         : bytes_words(double(plan.exchange_bytes_per_step)));
+                         : format_bytes(double(plan.exchange_bytes_per_step)));
 }
 
 std::string rows_text(const PlanReport& report) {
@@ -107,14 +108,14 @@ std::string rows_text(const PlanReport& report) {
                   "arena",
                   "device");
   const auto cell = [&](std::size_t bytes) {
-    return bytes_words(double(bytes)) + (limit > 0 && bytes > limit ? "*" : "");
+    return format_bytes(double(bytes)) + (limit > 0 && bytes > limit ? "*" : "");
   };
   for (const MicroBatchRow& row : report.rows)
     text += fmt::format("  {:>11}  {:>11} {:>12}  {:>11} {:>12}\n",
                         row.micro_batch,
-                        bytes_words(double(row.none.arena_bytes)),
+                        format_bytes(double(row.none.arena_bytes)),
                         cell(row.none.limited_bytes),
-                        bytes_words(double(row.all.arena_bytes)),
+                        format_bytes(double(row.all.arena_bytes)),
                         cell(row.all.limited_bytes));
   text += fmt::format("  device: {}all that is reserved there, which --memory-limit limits{}\n",
                       at_least(report),
@@ -122,19 +123,19 @@ std::string rows_text(const PlanReport& report) {
   return text;
 }
 
-std::string largest_words(const PlanReport& report,
-                          const LargestMicroBatch& largest,
-                          const std::optional<LeastMemory>& least) {
+std::string format_largest(const PlanReport& report,
+                           const LargestMicroBatch& largest,
+                           const std::optional<LeastMemory>& least) {
   if (largest.micro_batch == 0)
     return fmt::format("none (a micro-batch of {}, which takes the least, takes {}{})",
                        least->micro_batch,
                        at_least(report),
-                       bytes_words(double(least->needed)));
+                       format_bytes(double(least->needed)));
   return fmt::format("{}{} ({}{}{})",
                      report.subject.complete ? "" : "at most ",
                      largest.micro_batch,
                      at_least(report),
-                     bytes_words(double(largest.bytes)),
+                     format_bytes(double(largest.bytes)),
                      largest.limited ? "" : "; the batch has no larger one");
 }
 
@@ -143,23 +144,23 @@ std::string limit_text(const PlanReport& report) {
   const double limit = double(options.memory_limit), needed = double(report.plan.limited_bytes);
   std::string text =
       fmt::format("\nlimit      {}: micro-batch {} takes {}{}, {}\n",
-                  bytes_words(limit),
+                  format_bytes(limit),
                   report.plan.batch.micro_batch,
                   at_least(report),
-                  bytes_words(needed),
-                  needed > limit ? fmt::format("{} too much", bytes_words(needed - limit))
+                  format_bytes(needed),
+                  needed > limit ? fmt::format("{} too much", format_bytes(needed - limit))
                   : report.subject.complete ? std::string("and fits")
                                             : std::string("and may fit"));
   text += fmt::format("largest    micro-batch with --recompute {}: {}\n",
                       name_of(options.recompute),
-                      largest_words(report, *report.largest, report.least));
+                      format_largest(report, *report.largest, report.least));
   if (options.recompute != Recompute::automatic)
     text +=
         fmt::format("           micro-batch with --recompute auto: {}\n",
-                    largest_words(report, *report.largest_recomputing, report.least_recomputing));
+                    format_largest(report, *report.largest_recomputing, report.least_recomputing));
   if (report.advice && report.advice->fix)
-    text +=
-        fmt::format("so         {}\n", fix_words(*report.advice->fix, options.global_batch, true));
+    text += fmt::format("so         {}\n",
+                        format_memory_fix(*report.advice->fix, options.global_batch, true));
   return text;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/advice/memory_text.h"
+#include "launcher/advice/memory_format.h"
 #include "launcher/plan/forecast.h"
 #include "launcher/settings/flags.h"
 #include "parallel/memory/memory_plan.h"

@@ -9,7 +9,7 @@
 #include "core/data/zero_filled_dataset.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/predict/predict_inputs.h"
-#include "parallel/comm/exchanged_text.h"
+#include "parallel/comm/collective_strings.h"
 
 namespace lockstep {
 namespace {
@@ -92,7 +92,7 @@ template <typename T>
 void gather(Communicator& communicator, std::vector<T>& values) {
   const std::string own(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
   values.clear();
-  for (const std::string& part : gather_texts(communicator, own)) {
+  for (const std::string& part : gather_strings(communicator, own)) {
     const std::size_t before = values.size();
     values.resize(before + part.size() / sizeof(T));
     std::memcpy(values.data() + before, part.data(), part.size());

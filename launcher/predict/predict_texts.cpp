@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 /// Logits of a batch of windows, at most: 64 MiB.
-constexpr std::int64_t kMostLogits = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxLogits = std::int64_t{1} << 24;
 
 /// -log(softmax(logits)[token])
 double token_loss(std::span<const float> logits, std::int32_t token) {
@@ -37,7 +37,7 @@ class TextPredictor {
         vocabulary_(job.run.trained.samples.classes),
         context_(job.run.flags.context > 0 ? job.run.flags.context : job.run.flags.model.context),
         batch_(
-            std::clamp<std::int64_t>(kMostLogits / (context_ * vocabulary_), 1, kPredictedAtOnce)),
+            std::clamp<std::int64_t>(kMaxLogits / (context_ * vocabulary_), 1, kPredictedAtOnce)),
         spec_(window_spec()),
         predictor_(job.backend,
                    model_of(job.run, spec_),

@@ -24,8 +24,8 @@
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/open_data.h"
 #include "parallel/batch/batch_plan.h"
-#include "parallel/comm/exchanged_text.h"
-#include "parallel/comm/told_error.h"
+#include "parallel/comm/collective_strings.h"
+#include "parallel/comm/error_serialization.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"
 
@@ -228,14 +228,14 @@ std::string find_together(Job& job, const fs::path& from) {
   const auto look = [&] {
     try {
       const std::string found = find_weights(from).folder.lexically_relative(from).string();
-      return told_text(nlohmann::json{{"below", found}});
+      return serialized_error_text(nlohmann::json{{"below", found}});
     } catch (...) {
-      return told_text(told_error(std::current_exception()));
+      return serialized_error_text(serialize_error(std::current_exception()));
     }
   };
   const nlohmann::json found = nlohmann::json::parse(
-      broadcast_text(job.host_communicator(), job.rank() == 0 ? look() : std::string()));
-  if (found.contains("error")) throw_told(found);
+      broadcast_string(job.host_communicator(), job.rank() == 0 ? look() : std::string()));
+  if (found.contains("error")) throw_serialized_error(found);
   return found["below"].get<std::string>();
 }
 

@@ -32,9 +32,9 @@ std::string area_table(const AreaChart& chart) {
   for (const AreaChart::Layer& layer : chart.layers) table.header.push_back(layer.name);
   const std::size_t every = (chart.steps.size() + kTableRows - 1) / kTableRows;
   for (std::size_t i = 0; i < chart.steps.size(); i += every) {
-    std::vector<std::string> row{number_words(chart.steps[i])};
+    std::vector<std::string> row{format_number(chart.steps[i])};
     for (const AreaChart::Layer& layer : chart.layers)
-      row.push_back(value_words(layer.values[i], chart.unit));
+      row.push_back(format_value(layer.values[i], chart.unit));
     table.rows.push_back(std::move(row));
   }
   return html_of(table);

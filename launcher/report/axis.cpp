@@ -40,7 +40,7 @@ double Axis::place(double value) const {
 std::string tick_label(double value, double step, Unit unit) {
   if (unit == Unit::bytes) {
     if (value == 0) return "0";
-    const std::string words = bytes_words(value);
+    const std::string words = format_bytes(value);
     for (const std::string_view zeros : {".00 ", ".0 "})
       if (const std::size_t point = words.find(zeros); point != std::string::npos)
         return words.substr(0, point) + words.substr(point + zeros.size() - 1);

@@ -47,7 +47,7 @@ std::string bar_table(const BarChart& chart) {
   for (const BarChart::Part& part : chart.parts) table.header.push_back(part.name);
   for (const BarChart::Bar& bar : chart.bars) {
     std::vector<std::string> row{bar.label};
-    for (const double value : bar.values) row.push_back(value_words(value, chart.unit));
+    for (const double value : bar.values) row.push_back(format_value(value, chart.unit));
     table.rows.push_back(std::move(row));
   }
   return html_of(table);

@@ -82,6 +82,6 @@ std::string html_of(const BarChart& chart);
 inline constexpr std::size_t kTableRows = 40;
 
 /// A value in a chart's table.
-std::string value_words(double value, Unit unit);
+std::string format_value(double value, Unit unit);
 
 }  // namespace lockstep::report

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
-const char* kind_words(LineKind kind) {
+const char* line_kind_name(LineKind kind) {
   switch (kind) {
     case LineKind::step:
       return "step";
@@ -50,7 +50,7 @@ void write_csv(std::span<const RunRecord> runs,
     if (!is_there(file)) continue;
     read_metrics(file, [&](const MetricsLine& line) {
       auto end = fmt::format_to(
-          std::back_inserter(piece), "{},{},{}", name, kind_words(line.kind), line.step);
+          std::back_inserter(piece), "{},{},{}", name, line_kind_name(line.kind), line.step);
       for (const double value : line.values)
         end = std::isnan(value) ? fmt::format_to(end, ",") : fmt::format_to(end, ",{}", value);
       fmt::format_to(end, ",{}\n", csv_name(text_of(line)));

@@ -10,7 +10,7 @@ namespace {
 
 using Q = Quantity;
 
-constexpr std::size_t kMostPoints = 1500, kPointsOfAllRuns = 7500;
+constexpr std::size_t kMaxPoints = 1500, kPointsOfAllRuns = 7500;
 constexpr std::size_t kMeans = 100;  // points of a smooth line
 
 /// Starts and rollbacks, which explain a kink; of one run, since those of several would not be
@@ -45,7 +45,7 @@ std::string learning_chart(const Runs& runs,
 }  // namespace
 
 std::size_t most_points(const Runs& runs) {
-  return std::min(kMostPoints, kPointsOfAllRuns / std::max<std::size_t>(1, runs.size()));
+  return std::min(kMaxPoints, kPointsOfAllRuns / std::max<std::size_t>(1, runs.size()));
 }
 
 void add_curve(LineChart& chart,
@@ -60,8 +60,8 @@ void add_curve(LineChart& chart,
     chart.curves.push_back({name, means(series, kMeans), style, Curve::Draw::line, &series});
     return;
   }
-  constexpr std::int64_t kMostDots = 100;
-  if (draw == Curve::Draw::dots && series.records() > kMostDots) draw = Curve::Draw::line;
+  constexpr std::int64_t kMaxDots = 100;
+  if (draw == Curve::Draw::dots && series.records() > kMaxDots) draw = Curve::Draw::line;
   chart.curves.push_back({name, extremes(series, most), style, draw, &series});
 }
 
@@ -81,9 +81,9 @@ LineChart chart_of(const Runs& runs, const CurvesAsked& asked) {
     add_curve(chart, series, name, run.style, draw, most_points(runs));
     chart.description += fmt::format("; {}: between {} and {}, {} on average",
                                      name.empty() ? asked.title : name,
-                                     value_words(series.least(), asked.unit),
-                                     value_words(series.greatest(), asked.unit),
-                                     value_words(series.mean(), asked.unit));
+                                     format_value(series.least(), asked.unit),
+                                     format_value(series.greatest(), asked.unit),
+                                     format_value(series.mean(), asked.unit));
   }
   return chart;
 }

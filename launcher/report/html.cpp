@@ -79,15 +79,15 @@ std::string escaped_start(std::string_view text) {
   return escaped(text.substr(0, end)) + fmt::format("... ({} bytes more)", text.size() - end);
 }
 
-std::string number_words(double value) {
+std::string format_number(double value) {
   if (!std::isfinite(value)) return "-";
   const double size = std::abs(value);
   if (size >= 1e15 || (size > 0 && size < 1e-4)) return fmt::format("{:.3g}", value);
-  if (value == std::floor(value) || size >= 1000) return with_thousands(value);
+  if (value == std::floor(value) || size >= 1000) return format_count(value);
   return fmt::format("{:.4g}", value);
 }
 
-std::string percent_words(double share) {
+std::string format_percent(double share) {
   if (!std::isfinite(share)) return "-";
   const double percent = 100 * share;
   if (percent > 0 && percent < 0.05) return "<0.1%";

@@ -15,9 +15,9 @@ std::string escaped_start(std::string_view text);
 
 /// "1,234,567", "0.01234", "1.2e-07": four significant digits or all of a whole number's; "-"
 /// where it is not finite.
-std::string number_words(double value);
+std::string format_number(double value);
 /// A share as "41%", "0.4%".
-std::string percent_words(double share);
+std::string format_percent(double share);
 
 /// A table with a caption; the first column are row headers. Cells are text: they get escaped, and
 /// of one that is far too long the beginning stands for it.

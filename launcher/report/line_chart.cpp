@@ -44,8 +44,8 @@ Axis y_axis(const LineChart& chart, Extent extent) {
     extent.least = std::min(extent.least, level);
     extent.greatest = std::max(extent.greatest, level);
   }
-  constexpr double kLeast = 1e-60;
-  if (chart.may_be_logarithmic && extent.least > kLeast &&
+  constexpr double kMin = 1e-60;
+  if (chart.may_be_logarithmic && extent.least > kMin &&
       extent.greatest > kManyTimes * extent.least)
     return logarithmic_axis(extent.least, extent.greatest);
   if (chart.from_zero || (extent.least > 0 && extent.least < extent.greatest / 3)) extent.least = 0;
@@ -116,7 +116,7 @@ std::string legend(const LineChart& chart) {
   if (!band.empty()) entries.push_back({"faint: each step that was logged", band});
   if (!chart.marks.empty()) entries.push_back({chart.marks_words, "mark"});
   for (const auto& [name, level] : chart.levels)
-    entries.push_back({fmt::format("{}: {}", name, value_words(level, chart.unit)), "level"});
+    entries.push_back({fmt::format("{}: {}", name, format_value(level, chart.unit)), "level"});
   return entries.size() > 1 ? legend_of(entries) : std::string();
 }
 
@@ -138,12 +138,12 @@ std::string table_of(const LineChart& chart) {
   double after = first - 1;
   while (after < last) {
     const double until = std::min(last, std::ceil(after + std::max(wanted, 1.0)));
-    std::vector<std::string> row{number_words(until)};
+    std::vector<std::string> row{format_number(until)};
     bool any = false;
     for (const Series* series : columns) {
       const std::optional<double> mean = series->mean_between(after, until);
       any = any || mean;
-      row.push_back(mean ? value_words(*mean, chart.unit) : "");
+      row.push_back(mean ? format_value(*mean, chart.unit) : "");
     }
     if (any) table.rows.push_back(std::move(row));
     after = until;
@@ -153,16 +153,16 @@ std::string table_of(const LineChart& chart) {
 
 }  // namespace
 
-std::string value_words(double value, Unit unit) {
+std::string format_value(double value, Unit unit) {
   switch (unit) {
     case Unit::bytes:
-      return bytes_words(value);
+      return format_bytes(value);
     case Unit::percent:
       return fmt::format("{:.4g}%", 100 * value);
     case Unit::plain:
       break;
   }
-  return number_words(value);
+  return format_number(value);
 }
 
 std::string html_of(const LineChart& chart) {

@@ -28,18 +28,19 @@ std::string category_bars(const RunView& run, const std::string& title) {
   });
   double sum = 0;
   for (const auto& [name, bytes] : categories) sum += bytes;
-  BarChart chart{.id = fmt::format("memory-{}", run.style),
-                 .title = title,
-                 .description = fmt::format("{} by category; together {}", title, bytes_words(sum)),
-                 .x_words = "bytes of rank 0",
-                 .parts = {{"bytes", 0}},
-                 .bars = {},
-                 .unit = Unit::bytes,
-                 .row_words = "category"};
+  BarChart chart{
+      .id = fmt::format("memory-{}", run.style),
+      .title = title,
+      .description = fmt::format("{} by category; together {}", title, format_bytes(sum)),
+      .x_words = "bytes of rank 0",
+      .parts = {{"bytes", 0}},
+      .bars = {},
+      .unit = Unit::bytes,
+      .row_words = "category"};
   for (auto& [name, bytes] : categories) {
     std::replace(name.begin(), name.end(), '_', ' ');
     chart.bars.push_back(
-        {name, {bytes}, fmt::format("{}, {}", bytes_words(bytes), percent_words(bytes / sum))});
+        {name, {bytes}, fmt::format("{}, {}", format_bytes(bytes), format_percent(bytes / sum))});
   }
   return html_of(chart);
 }
@@ -60,21 +61,21 @@ std::string over_one_step(const RunView& run, const std::string& title) {
   chart.description = fmt::format(
       "What is live of the arena while one micro-batch{} is computed: at most {}{}",
       memory.micro_batch > 0 ? fmt::format(" of {}", memory.micro_batch) : std::string(),
-      bytes_words(*fullest),
+      format_bytes(*fullest),
       memory.nodes.empty() ? std::string() : ", at " + memory.nodes[at]);
   if (memory.first_backward > 0)
     chart.description += fmt::format("; from operator {} on, backward", memory.first_backward);
   return html_of(chart) + paragraph(chart.description + ".");
 }
 
-std::string measured_words(const Summary& summary) {
+std::string format_measured(const Summary& summary) {
   const auto peak = summary.number("peak_memory_bytes");
   const auto planned = summary.number("memory_planned_bytes");
   if (!peak || *peak <= 0 || !planned) return {};
   const double baseline = summary.number("memory_baseline_bytes").value_or(0);
-  std::string text = fmt::format("planned {}", bytes_words(*planned));
-  if (baseline > 0) text += fmt::format(" beside {} of the program itself", bytes_words(baseline));
-  return text + fmt::format("; rank 0's process had {} at most", bytes_words(*peak));
+  std::string text = fmt::format("planned {}", format_bytes(*planned));
+  if (baseline > 0) text += fmt::format(" beside {} of the program itself", format_bytes(baseline));
+  return text + fmt::format("; rank 0's process had {} at most", format_bytes(*peak));
 }
 
 }  // namespace
@@ -85,7 +86,7 @@ std::string memory_section(const Runs& runs) {
     const std::string of = runs.size() > 1 ? ": " + run.label : "";
     if (run->summary) {
       charts += category_bars(run, "Memory by category" + of);
-      const std::string measured = measured_words(*run->summary);
+      const std::string measured = format_measured(*run->summary);
       if (!measured.empty())
         words += paragraph(runs.size() > 1 ? run.label + ": " + measured : measured);
     }

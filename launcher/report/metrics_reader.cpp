@@ -55,7 +55,7 @@ constexpr std::array<std::string_view, kQuantities> kNames{"epoch",
                                                            "last_left_out"};
 
 constexpr std::size_t kLongest = std::size_t{1} << 16;  // far beyond any line that a run writes
-constexpr double kMostSteps = 1e15;                     // doubles count exactly up to there
+constexpr double kMaxSteps = 1e15;                      // doubles count exactly up to there
 
 /// Takes a flat object apart without building it: files have a hundred thousand of them.
 class LineParser final : public nlohmann::json_sax<json> {
@@ -274,7 +274,7 @@ MetricsEnd read_metrics(const std::string& file,
       throw DataError(
           fmt::format("{} has format {}, this version reads {}", where(), parser.format(), kFormat),
           "take a newer lockstep");
-    if (!parser.step() || *parser.step() < 0 || double(*parser.step()) > kMostSteps)
+    if (!parser.step() || *parser.step() < 0 || double(*parser.step()) > kMaxSteps)
       throw DataError(fmt::format("{} has no step", where()), kMixed);
     line.step = *parser.step();
     line.kind = parser.kind();

@@ -20,9 +20,9 @@ constexpr std::size_t kLookedAt = 1024;
 
 /// A name that nothing has yet: a process that was killed may have left its own.
 std::filesystem::path free_name_beside(const std::filesystem::path& path) {
-  constexpr int kMostTries = 100;
+  constexpr int kMaxTries = 100;
   std::filesystem::path name;
-  for (int i = 0; i < kMostTries; ++i) {
+  for (int i = 0; i < kMaxTries; ++i) {
     name = path.string() + fmt::format(".{}.{}.tmp", getpid(), i);
     if (!io::name_exists(name)) break;
   }

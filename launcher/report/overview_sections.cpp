@@ -11,19 +11,19 @@
 namespace lockstep::report {
 namespace {
 
-std::string time_words(double seconds) {
-  constexpr double kMost = 1e12;
-  if (seconds >= 60 && seconds < kMost) return duration(seconds);
+std::string format_time(double seconds) {
+  constexpr double kMax = 1e12;
+  if (seconds >= 60 && seconds < kMax) return format_duration(seconds);
   return fmt::format("{:.3g} s", seconds);
 }
 
-std::string state_words(const RunRecord& run) {
+std::string format_state(const RunRecord& run) {
   const std::string steps =
-      fmt::format("{} step{}", with_thousands(double(run.steps)), run.steps == 1 ? "" : "s");
+      fmt::format("{} step{}", format_count(double(run.steps)), run.steps == 1 ? "" : "s");
   if (run.summary) {
     const auto done = run.summary->number("steps");
     return fmt::format("ended after {}",
-                       done ? with_thousands(*done) + (*done == 1 ? " step" : " steps") : steps);
+                       done ? format_count(*done) + (*done == 1 ? " step" : " steps") : steps);
   }
   if (run.last_change.empty()) return "still running or cut off: nothing has been logged";
   return fmt::format(
@@ -31,12 +31,12 @@ std::string state_words(const RunRecord& run) {
 }
 
 /// A result of the end, or what metrics.jsonl has last where there is no end yet.
-std::string result_words(const RunRecord& run, const char* member, Quantity last, Unit unit) {
+std::string format_result(const RunRecord& run, const char* member, Quantity last, Unit unit) {
   if (run.summary)
-    if (const auto value = run.summary->number(member)) return value_words(*value, unit);
+    if (const auto value = run.summary->number(member)) return format_value(*value, unit);
   const Series& series = run[last];
   if (series.empty()) return "";
-  return value_words(series.joined(Series::kMostBuckets).back().mean(), unit) +
+  return format_value(series.joined(Series::kMaxBuckets).back().mean(), unit) +
          (run.summary ? "" : " so far");
 }
 
@@ -64,11 +64,11 @@ std::string or_of(std::string first, const std::string& second) {
 std::vector<Fact> facts_of(const RunRecord& run) {
   std::vector<Fact> facts;
   for (const ResultAsked& asked : kResults)
-    facts.push_back({asked.words, result_words(run, asked.member, asked.last, asked.unit), true});
+    facts.push_back({asked.words, format_result(run, asked.member, asked.last, asked.unit), true});
   const Summary none;
   const Summary& summary = run.summary ? *run.summary : none;
   if (const auto wall = summary.number("wall_s"))
-    facts.push_back({"training time", time_words(*wall)});
+    facts.push_back({"training time", format_time(*wall)});
   facts.push_back({"model", run.config_value("model")});
   facts.push_back({"data", run.config_value("data")});
   const std::string ranks = or_of(summary.text("ranks"), run.environment_value("ranks"));
@@ -102,14 +102,14 @@ Table results_table(const Runs& runs) {
   for (const RunView& run : runs) {
     std::vector<std::string> row{run.label, run->summary ? "ended" : "running or cut off"};
     for (const ResultAsked& asked : kResults)
-      row.push_back(result_words(*run, asked.member, asked.last, asked.unit));
+      row.push_back(format_result(*run, asked.member, asked.last, asked.unit));
     const Summary none;
     const Summary& summary = run->summary ? *run->summary : none;
     const auto wall = summary.number("wall_s");
-    row.push_back(wall ? time_words(*wall) : "");
+    row.push_back(wall ? format_time(*wall) : "");
     for (const char* share : {"data_wait_share", "comm_exposed_share"}) {
       const auto value = summary.number(share);
-      row.push_back(value ? percent_words(*value) : "");
+      row.push_back(value ? format_percent(*value) : "");
     }
     row.push_back(or_of(summary.text("ranks"), run->environment_value("ranks")));
     table.rows.push_back(std::move(row));
@@ -135,7 +135,7 @@ void add_differences(Table& table,
                      const Runs& runs,
                      const ListOf& list_of,
                      const std::vector<std::string_view>& ignored) {
-  constexpr std::size_t kMostRows = 300;
+  constexpr std::size_t kMaxRows = 300;
   std::map<std::string_view, std::vector<std::string_view>> values;
   std::vector<std::string_view> names;  // in the order of the files
   for (std::size_t i = 0; i < runs.size(); ++i)
@@ -149,13 +149,13 @@ void add_differences(Table& table,
     const std::vector<std::string_view>& row = values.at(name);
     return std::adjacent_find(row.begin(), row.end(), std::not_equal_to<>()) == row.end();
   });
-  for (std::size_t i = 0; i < std::min(names.size(), kMostRows); ++i) {
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxRows); ++i) {
     std::vector<std::string> row{std::string(names[i])};
     for (const std::string_view value : values.at(names[i])) row.emplace_back(value);
     table.rows.push_back(std::move(row));
   }
-  if (names.size() > kMostRows)
-    table.rows.push_back({fmt::format("and {} more", names.size() - kMostRows)});
+  if (names.size() > kMaxRows)
+    table.rows.push_back({fmt::format("and {} more", names.size() - kMaxRows)});
 }
 
 }  // namespace
@@ -164,13 +164,13 @@ std::string overview_section(const Runs& runs) {
   if (runs.size() > 1) {
     std::string html;
     for (const RunView& run : runs) html += notes_of(run, false);
-    constexpr std::size_t kMostColumns = 5;  // beyond, a run has a row
+    constexpr std::size_t kMaxColumns = 5;  // beyond, a run has a row
     Table table = results_table(runs);
-    return html + html_of(runs.size() <= kMostColumns ? transposed(table) : table);
+    return html + html_of(runs.size() <= kMaxColumns ? transposed(table) : table);
   }
   const RunView& run = runs[0];
   std::string html =
-      fmt::format("<p><span class=\"state\">{}</span></p>\n", escaped(state_words(*run)));
+      fmt::format("<p><span class=\"state\">{}</span></p>\n", escaped(format_state(*run)));
   html += notes_of(run, true);
   html += "<dl class=\"facts\">";
   for (const Fact& fact : facts_of(*run))

@@ -14,10 +14,10 @@ inline constexpr std::string_view kPageMark =
     "<meta name=\"generator\" content=\"lockstep report\">";
 
 /// Runs in one page keep it readable, and its size in bounds.
-inline constexpr std::size_t kMostRuns = 16;
+inline constexpr std::size_t kMaxRuns = 16;
 
 /// One HTML file that needs no other: no script, font or picture from elsewhere. At least one run,
-/// at most kMostRuns.
+/// at most kMaxRuns.
 std::string page_of(std::span<const RunRecord> runs);
 
 }  // namespace lockstep::report

@@ -21,12 +21,12 @@ using nlohmann::json;
 namespace files = std::filesystem;
 
 constexpr int kMaxDepth = 8;
-constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
-constexpr std::uint64_t kMostSettingBytes = std::uint64_t{1} << 20;  // of config.toml
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxSettingBytes = std::uint64_t{1} << 20;  // of config.toml
 // Far beyond what a run writes; of more, the rest is left out, so that memory has a bound.
-constexpr std::size_t kMostLedgerRows = std::size_t{1} << 16, kMostAdvice = 16, kMostGpus = 1024,
-                      kMostCategories = 100, kMostStarts = 1000, kMostNodes = 1500,
-                      kMostSettings = 1000, kMostGpuValues = 100;
+constexpr std::size_t kMaxLedgerRows = std::size_t{1} << 16, kMaxAdvice = 16, kMaxGpus = 1024,
+                      kMaxCategories = 100, kMaxStarts = 1000, kMaxNodes = 1500,
+                      kMaxSettings = 1000, kMaxGpuValues = 100;
 
 std::string text_of(const json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -47,8 +47,8 @@ double number_in(const json& object, const char* name) {
 }
 
 std::int64_t whole_in(const json& object, const char* name) {
-  constexpr double kMost = 9e15;
-  return std::int64_t(std::clamp(number_in(object, name), -kMost, kMost));
+  constexpr double kMax = 9e15;
+  return std::int64_t(std::clamp(number_in(object, name), -kMax, kMax));
 }
 
 const json& list_in(const json& object, const char* name) {
@@ -79,7 +79,7 @@ void note_left_out(RunRecord& run, const char* file, std::size_t left_out) {
     run.notes.push_back(fmt::format("{} of the settings in {} are left out, all but the first {}",
                                     left_out,
                                     file,
-                                    kMostSettings));
+                                    kMaxSettings));
 }
 
 /// Not to be left out as damage is: what is newer may mean something else.
@@ -112,7 +112,7 @@ template <typename Read>
 void with_file(RunRecord& run,
                const char* name,
                const Read& read,
-               std::uint64_t most = kMostFileBytes) {
+               std::uint64_t most = kMaxFileBytes) {
   const std::string file = (files::path(run.folder) / name).string();
   std::string text;
   try {
@@ -138,10 +138,10 @@ json object_of(const std::string& text, const std::string& file) {
 Summary summary_of(const json& object) {
   Summary summary;
   for (const json& row : list_in(object, "ledger")) {
-    if (!row.is_object() || summary.ledger.size() == kMostLedgerRows) continue;
-    RankLedger rank{.rank = int(std::clamp<std::int64_t>(whole_in(row, "rank"), 0, 1 << 30)),
-                    .host = text_in(row, "host"),
-                    .seconds = number_in(row, "seconds")};
+    if (!row.is_object() || summary.ledger.size() == kMaxLedgerRows) continue;
+    RankTimeBreakdown rank{.rank = int(std::clamp<std::int64_t>(whole_in(row, "rank"), 0, 1 << 30)),
+                           .host = text_in(row, "host"),
+                           .seconds = number_in(row, "seconds")};
     for (std::size_t i = 0; i < kParts; ++i)
       rank.parts[i] = std::max(0.0, number_in(row, std::string(name_of(Part(i))).c_str()));
     summary.ledger.push_back(std::move(rank));
@@ -149,7 +149,7 @@ Summary summary_of(const json& object) {
   if (const auto advice = object.find("advice"); advice != object.end() && advice->is_array()) {
     summary.advice.emplace();
     for (const json& row : *advice) {
-      if (!row.is_object() || summary.advice->size() == kMostAdvice) continue;
+      if (!row.is_object() || summary.advice->size() == kMaxAdvice) continue;
       Advice one{text_in(row, "cause"),
                  text_in(row, "text"),
                  text_in(row, "evidence"),
@@ -161,14 +161,14 @@ Summary summary_of(const json& object) {
   }
   if (const auto memory = object.find("memory"); memory != object.end() && memory->is_object())
     for (const auto& [name, bytes] : memory->items())
-      if (bytes.is_number() && bytes.get<double>() >= 0 && summary.memory.size() < kMostCategories)
+      if (bytes.is_number() && bytes.get<double>() >= 0 && summary.memory.size() < kMaxCategories)
         summary.memory.emplace_back(name, number_in(*memory, name.c_str()));
   for (const json& row : list_in(object, "gpus"))
-    if (row.is_object() && summary.gpus.size() < kMostGpus) {
+    if (row.is_object() && summary.gpus.size() < kMaxGpus) {
       std::vector<Setting> gpu;
-      add_flat(gpu, row, kMostGpuValues);
+      add_flat(gpu, row, kMaxGpuValues);
       for (const auto& [name, value] : row.items())  // {"mean": ..., "most": ...} of a quantity
-        if (value.is_object()) add_flat(gpu, value, kMostGpuValues, name + " ");
+        if (value.is_object()) add_flat(gpu, value, kMaxGpuValues, name + " ");
       summary.gpus.push_back(std::move(gpu));
     }
   return summary;
@@ -176,7 +176,7 @@ Summary summary_of(const json& object) {
 
 void read_config(RunRecord& run, const std::string& text) {
   const std::vector<TomlEntry> entries = read_toml(text);
-  for (std::size_t i = 0; i < std::min(entries.size(), kMostSettings); ++i)
+  for (std::size_t i = 0; i < std::min(entries.size(), kMaxSettings); ++i)
     run.config.push_back({entries[i].key, fmt::format("{}", fmt::join(entries[i].values, ", "))});
   note_left_out(run, "config.toml", entries.size() - run.config.size());
 }
@@ -186,8 +186,8 @@ void read_history(RunRecord& run, std::string_view text, const std::string& file
     const std::size_t length = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, length);
     text.remove_prefix(std::min(length + 1, text.size()));
-    if (run.starts.size() == kMostStarts) {
-      run.notes.push_back(fmt::format("history.jsonl has more than {} starts", kMostStarts));
+    if (run.starts.size() == kMaxStarts) {
+      run.notes.push_back(fmt::format("history.jsonl has more than {} starts", kMaxStarts));
       return;
     }
     try {
@@ -237,9 +237,9 @@ ArenaCurve step_memory_of(const json& object, const std::string& file) {
   memory.first_backward = std::max<std::int64_t>(0, whole_in(object, "first_backward"));
   const json& names = list_in(object, "nodes");
   const bool named = names.size() == memory.live_bytes.size();
-  for (std::size_t i = 0; named && i < names.size() && names.size() <= kMostNodes; ++i)
+  for (std::size_t i = 0; named && i < names.size() && names.size() <= kMaxNodes; ++i)
     memory.nodes.push_back(text_of(names[i]));
-  while (memory.live_bytes.size() > kMostNodes) join_pairs(memory);
+  while (memory.live_bytes.size() > kMaxNodes) join_pairs(memory);
   LOCKSTEP_CHECK(!memory.live_bytes.empty(), DataError, "{} has no live bytes", file);
   return memory;
 }
@@ -251,10 +251,10 @@ void read_run_files(RunRecord& run) {
       run,
       "config.toml",
       [&](const std::string& text, const std::string&) { read_config(run, text); },
-      kMostSettingBytes);
+      kMaxSettingBytes);
   with_file(run, "environment.json", [&](const std::string& text, const std::string& file) {
     const json object = object_of(text, file);
-    note_left_out(run, "environment.json", add_flat(run.environment, object, kMostSettings));
+    note_left_out(run, "environment.json", add_flat(run.environment, object, kMaxSettings));
   });
   with_file(run, "history.jsonl", [&](const std::string& text, const std::string& file) {
     read_history(run, text, file);
@@ -262,7 +262,7 @@ void read_run_files(RunRecord& run) {
   with_file(run, "summary.json", [&](const std::string& text, const std::string& file) {
     const json object = object_of(text, file);
     run.summary = summary_of(object);
-    note_left_out(run, "summary.json", add_flat(run.summary->values, object, kMostSettings));
+    note_left_out(run, "summary.json", add_flat(run.summary->values, object, kMaxSettings));
   });
   with_file(run, "memory.json", [&](const std::string& text, const std::string& file) {
     run.step_memory = step_memory_of(object_of(text, file), file);

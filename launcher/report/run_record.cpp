@@ -177,7 +177,7 @@ Quantity quantity_of(Part part) { return kPartNames[std::size_t(part)].quantity;
 
 void EventList::add(Event event) {
   ++count;
-  if (kept.size() == kMost) kept.pop_back();
+  if (kept.size() == kMax) kept.pop_back();
   kept.push_back(std::move(event));
 }
 

@@ -43,7 +43,7 @@ std::string_view words_of(Part part);
 Quantity quantity_of(Part part);
 
 /// Where a rank's time went, in seconds; an absent part is 0.
-struct RankLedger {
+struct RankTimeBreakdown {
   int rank = 0;
   std::string host;
   double seconds = 0;
@@ -58,7 +58,7 @@ struct Advice {
 /// summary.json, as far as this version knows its members. All of them may be missing.
 struct Summary {
   std::vector<Setting> values;  ///< every member that is a number, a text or a truth value
-  std::vector<RankLedger> ledger;
+  std::vector<RankTimeBreakdown> ledger;
   std::optional<std::vector<Advice>> advice;           ///< nothing: the run did not look for any
   std::vector<std::pair<std::string, double>> memory;  ///< bytes by category
   std::vector<std::vector<Setting>> gpus;              ///< a list a rank
@@ -82,9 +82,9 @@ struct Event {
   std::int64_t step = 0;
   std::string what;
 };
-/// The first kMost - 1 events of a kind, and the last.
+/// The first kMax - 1 events of a kind, and the last.
 struct EventList {
-  static constexpr std::size_t kMost = 40;
+  static constexpr std::size_t kMax = 40;
   std::vector<Event> kept;
   std::int64_t count = 0;
   void add(Event event);

@@ -17,8 +17,8 @@ void Bucket::take(const Bucket& later) {
 
 void Series::add(double step, double value, double weight) {
   const bool is_rate = values_ == Values::rates;
-  constexpr double kLeastRate = 1e-60;
-  if (!(std::abs(value) <= kLargest) || (is_rate && value < kLeastRate)) {
+  constexpr double kMinRate = 1e-60;
+  if (!(std::abs(value) <= kLargest) || (is_rate && value < kMinRate)) {
     ++not_finite_;
     gap_ = true;
     return;
@@ -31,7 +31,7 @@ void Series::add(double step, double value, double weight) {
     buckets_.back().take(record);
     return;
   }
-  if (buckets_.size() == kMostBuckets) halve();
+  if (buckets_.size() == kMaxBuckets) halve();
   buckets_.push_back(record);
 }
 

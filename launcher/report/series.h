@@ -29,11 +29,11 @@ struct Bucket {
 };
 
 /// One quantity over the steps of a run, in memory that does not grow with the run: neighbouring
-/// records are joined once there are more than kMostBuckets, each bucket keeping its least and its
+/// records are joined once there are more than kMaxBuckets, each bucket keeping its least and its
 /// greatest value, so that no spike is lost, and its exact mean.
 class Series {
  public:
-  static constexpr std::size_t kMostBuckets = 4096;
+  static constexpr std::size_t kMaxBuckets = 4096;
   /// Beyond this, a value counts as not finite: no axis could show it.
   static constexpr double kLargest = 1e60;
 

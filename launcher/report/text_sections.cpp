@@ -10,7 +10,7 @@
 namespace lockstep::report {
 namespace {
 
-std::string utc_words(std::int64_t time) {
+std::string format_utc(std::int64_t time) {
   const std::time_t seconds = time;
   std::tm utc{};
   if (time <= 0 || gmtime_r(&seconds, &utc) == nullptr) return "";
@@ -27,7 +27,7 @@ std::string advice_item(const Advice& advice) {
     html += fmt::format("<br>Remedy: <code>{}</code>", escaped_start(advice.remedy));
   if (advice.gain)
     html += fmt::format("<br><span class=\"quiet\">Could save {} of the time</span>",
-                        percent_words(*advice.gain));
+                        format_percent(*advice.gain));
   return html + "</li>\n";
 }
 
@@ -50,8 +50,8 @@ std::string starts_table(const RunView& run) {
       table.rows.push_back({fmt::format("and {} more", run->starts.size() - kStartsShown)});
       break;
     }
-    table.rows.push_back({with_thousands(double(start.step)),
-                          utc_words(start.time),
+    table.rows.push_back({format_count(double(start.step)),
+                          format_utc(start.time),
                           start.ranks > 0 ? fmt::format("{}", start.ranks) : "",
                           start.host,
                           start.lockstep,
@@ -67,32 +67,32 @@ void add_events(Table& table, const EventList& events, const char* kind) {
     const std::int64_t missing = events.count - std::int64_t(events.kept.size());
     if (missing > 0 && i + 1 == events.kept.size())
       table.rows.push_back({"", kind, fmt::format("{} more in between", missing)});
-    table.rows.push_back({with_thousands(double(events.kept[i].step)), kind, events.kept[i].what});
+    table.rows.push_back({format_count(double(events.kept[i].step)), kind, events.kept[i].what});
   }
 }
 
 /// A few, over the whole run.
 void add_evaluations(Table& table, const RunRecord& run) {
-  constexpr std::size_t kMostEvaluations = 40;
+  constexpr std::size_t kMaxEvaluations = 40;
   const Series& losses = run[Quantity::val_loss];
   double after = losses.empty() ? 0 : losses.first_step() - 1;
-  for (const Bucket& bucket : losses.joined(kMostEvaluations)) {
+  for (const Bucket& bucket : losses.joined(kMaxEvaluations)) {
     std::string what =
         bucket.records > 1 ? fmt::format("mean of {}: ", bucket.records) : std::string();
-    what += fmt::format("loss {}", number_words(bucket.mean()));
+    what += fmt::format("loss {}", format_number(bucket.mean()));
     if (const auto accuracy = run[Quantity::val_accuracy].mean_between(after, bucket.last_step))
-      what += fmt::format(", accuracy {}", value_words(*accuracy, Unit::percent));
-    table.rows.push_back({with_thousands(bucket.last_step), "evaluation", std::move(what)});
+      what += fmt::format(", accuracy {}", format_value(*accuracy, Unit::percent));
+    table.rows.push_back({format_count(bucket.last_step), "evaluation", std::move(what)});
     after = bucket.last_step;
   }
 }
 
 Table settings_table(const std::string& caption, const std::vector<Setting>& settings) {
   Table table{caption, {"name", "value"}, {}, Table::Cells::words};
-  constexpr std::size_t kMostShown = 300;
+  constexpr std::size_t kMaxShown = 300;
   for (const Setting& setting : settings) {
     if (setting.value.empty()) continue;
-    if (table.rows.size() == kMostShown) {
+    if (table.rows.size() == kMaxShown) {
       table.rows.push_back({"...", fmt::format("{} in all", settings.size())});
       break;
     }

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostScaleRanks = 100'000;
+constexpr int kMaxScaleRanks = 100'000;
 /// Windows whose mean is logged in a run; the first one is warm-up.
 constexpr std::int64_t kWindows = 6;
 
@@ -194,15 +194,15 @@ ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments) {
   if (raw.ranks.empty()) throw ConfigError("scale needs --ranks", "--ranks 1,2,4");
   if (flags.out.empty())
     throw ConfigError("scale needs --out DIR", "the folder for its table, plot and runs");
-  flags.ranks = parse_counts("--ranks", raw.ranks, 1, kMostScaleRanks);
+  flags.ranks = parse_counts("--ranks", raw.ranks, 1, kMaxScaleRanks);
   flags.modes = parse_modes(raw.mode);
   if (!raw.hold_out.empty()) {
-    const std::vector<int> held = parse_counts("--hold-out", raw.hold_out, 1, kMostScaleRanks);
+    const std::vector<int> held = parse_counts("--hold-out", raw.hold_out, 1, kMaxScaleRanks);
     LOCKSTEP_CHECK(held.size() == 1, ConfigError, "--hold-out takes one number of ranks");
     flags.hold_out = held[0];
   }
   if (!raw.predict.empty())
-    flags.predict = parse_counts("--predict", raw.predict, 1, kMostScaleRanks);
+    flags.predict = parse_counts("--predict", raw.predict, 1, kMaxScaleRanks);
   if (!raw.network.empty()) flags.network = open_network(raw.network);
   if (app.count("--hosts") > 0) flags.run.hosts = parse_hosts(raw.hosts);
   flags.repeats = int(raw.repeats);

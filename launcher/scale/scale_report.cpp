@@ -55,7 +55,7 @@ std::vector<Cells> rows_of(const ScaleResult& result) {
   return rows;
 }
 
-std::string subject_words(const ScaleSubject& subject) {
+std::string format_subject(const ScaleSubject& subject) {
   return fmt::format("{} on {}, {}; medians of {} run{}",
                      subject.model,
                      subject.data,
@@ -64,25 +64,25 @@ std::string subject_words(const ScaleSubject& subject) {
                      subject.repeats == 1 ? "" : "s");
 }
 
-std::string link_words(const char* where, const Link& link, double slowness, bool fitted) {
+std::string format_link(const char* where, const Link& link, double slowness, bool fitted) {
   const std::string assumed =
       fmt::format("{:g} us, {:g} GB/s", link.latency_s * 1e6, link.bytes_per_s * 1e-9);
   return fitted ? fmt::format("{} {:.3g} times as slow as assumed ({})", where, slowness, assumed)
                 : fmt::format("{} as assumed, not measured ({})", where, assumed);
 }
 
-std::string network_words(const ScaleResult& result) {
+std::string format_network(const ScaleResult& result) {
   const Network& network = result.machine.network;
   const CostParameters& model = *result.model;
   std::string words = "network " + network.name;
   if (network.ranks_per_host > 1)
     words +=
-        link_words(" inside a host", network.inside, model.slowness_inside, result.fitted.inside);
+        format_link(" inside a host", network.inside, model.slowness_inside, result.fitted.inside);
   if (result.network_assumed)
-    words += link_words(network.ranks_per_host > 1 ? ", between hosts" : " between hosts",
-                        network.between,
-                        model.slowness_between,
-                        result.fitted.between);
+    words += format_link(network.ranks_per_host > 1 ? ", between hosts" : " between hosts",
+                         network.between,
+                         model.slowness_between,
+                         result.fitted.between);
   return words;
 }
 
@@ -102,7 +102,7 @@ std::vector<std::string> model_lines(const ScaleResult& result) {
       model.fixed_s * 1e3,
       model.per_sample_s * 1e3,
       model.contention,
-      network_words(result),
+      format_network(result),
       model.overlap * 100,
       model.imbalance * 100)};
   for (const ScalePoint& point : result.points)
@@ -117,7 +117,7 @@ std::vector<std::string> model_lines(const ScaleResult& result) {
           point.step_s.median * 1e3,
           point.exposed_s.median * 1e3,
           off(point) * 100,
-          in_parentheses(unfitted_words(result, point.experiment.ranks))));
+          in_parentheses(explain_missing_fit(result, point.experiment.ranks))));
   for (const ScaleForecast& forecast : result.forecasts)
     lines.push_back(fmt::format(
         "predicted, not measured: {} {} ranks: {:.3f} ms ({:.3f} exposed), efficiency {:.1f}%{}",
@@ -126,7 +126,7 @@ std::vector<std::string> model_lines(const ScaleResult& result) {
         forecast.cost.step_s() * 1e3,
         forecast.cost.exposed_s * 1e3,
         forecast.efficiency * 100,
-        in_parentheses(unfitted_words(result, forecast.experiment.ranks))));
+        in_parentheses(explain_missing_fit(result, forecast.experiment.ranks))));
   for (const Unpredicted& one : result.unpredicted)
     lines.push_back(fmt::format("{} {} ranks cannot be predicted: {}",
                                 name_of(one.experiment.mode),
@@ -215,7 +215,7 @@ std::string scale_text(const ScaleSubject& subject, const ScaleResult& result) {
   std::vector<std::size_t> widths(kHead.size());
   for (const Cells& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text = subject_words(subject) + "\n\n";
+  std::string text = format_subject(subject) + "\n\n";
   for (const Cells& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) text += fmt::format("  {:>{}}", row[i], widths[i]);
     text += "\n";
@@ -232,7 +232,7 @@ std::string scale_markdown(const ScaleSubject& subject, const ScaleResult& resul
   const auto line = [](const Cells& cells) {
     return fmt::format("| {} |\n", fmt::join(cells, " | "));
   };
-  std::string text = subject_words(subject) + ".\n\n" + line(kHead);
+  std::string text = format_subject(subject) + ".\n\n" + line(kHead);
   text += line(Cells(kHead.size(), "---:"));
   for (const Cells& row : rows_of(result)) text += line(row);
   text += "\n";

@@ -139,7 +139,7 @@ std::string read_run_device(const std::string& folder) {
   return found != summary.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-std::string unfitted_words(const ScaleResult& result, int ranks) {
+std::string explain_missing_fit(const ScaleResult& result, int ranks) {
   const int ranks_per_host = result.machine.network.ranks_per_host;
   if (ranks == 1) return {};
   if (!result.fitted.inside && !result.fitted.between)

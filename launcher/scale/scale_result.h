@@ -75,7 +75,7 @@ struct ScaleResult {
 };
 
 /// What a prediction for `ranks` ranks did not learn from runs, for people; empty: nothing.
-std::string unfitted_words(const ScaleResult& result, int ranks);
+std::string explain_missing_fit(const ScaleResult& result, int ranks);
 
 /// Sums up the runs that are done, fits the cost model to the counts that were not held out, and
 /// predicts. `machine`: nothing where no network was named for several hosts.

@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "core/base/error.h"
+#include "launcher/launch/auto_launch.h"
 #include "launcher/launch/launch_site.h"
-#include "launcher/launch/segment_folder.h"
-#include "launcher/launch/self_start.h"
+#include "launcher/launch/shm_backing_dir.h"
 #include "launcher/launch/supervisor.h"
 #include "launcher/processes/program_path.h"
 #include "parallel/session/rank_discovery.h"
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 /// From the wish to stop until a run is killed: it is not going to be counted.
 constexpr double kGraceSeconds = 5;
 
-std::string shell_words(const std::vector<std::string>& words) {
+std::string shell_command(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_word(word);
   return text;
@@ -75,7 +75,7 @@ std::string job_script(int ranks, const std::vector<std::string>& words, const s
       "#SBATCH --output=/dev/null\n"
       "exec {1} >{2} 2>&1\n",
       ranks,
-      shell_words(words),
+      shell_command(words),
       shell_word(log));
 }
 
@@ -106,7 +106,7 @@ std::vector<std::string> ScaleRuns::command(const Experiment& experiment,
   const std::vector<std::string> words =
       launch_command(launcher_, experiment.ranks, site_, arguments, {});
   if (!flags_.sbatch)
-    return {"/bin/sh", "-c", "exec " + shell_words(words) + " >" + shell_word(log) + " 2>&1"};
+    return {"/bin/sh", "-c", "exec " + shell_command(words) + " >" + shell_word(log) + " 2>&1"};
   const std::string script = log + ".sbatch";
   std::ofstream stream(script);
   stream << job_script(experiment.ranks, words, fs::absolute(log).string());
@@ -131,10 +131,10 @@ std::string ScaleRuns::start(const Experiment& experiment,
   child.ranks_are_children =
       launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
   if (launcher_ != Launcher::none) child.variables["LOCKSTEP_STARTED"] = "plain";
-  std::optional<SegmentFolder> segments;
+  std::optional<ShmBackingDir> segments;
   if (child.ranks_are_children) segments.emplace(child);
   const Ending ending = supervise(child, signals, output);
-  if (flags_.sbatch && ending.stop_asked) cancel_job(log + ".job", experiment.ranks, output);
+  if (flags_.sbatch && ending.stop_requested) cancel_job(log + ".job", experiment.ranks, output);
   if (ending.exit_code == 0) return {};
   const std::string why = error_in(log);
   return fmt::format("{} ranks, {}: exit code {}{}{}; see {}",

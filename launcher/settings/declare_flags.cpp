@@ -4,17 +4,17 @@
 #include "core/data/loader.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
+#include "launcher/settings/command_line_arguments.h"
 #include "launcher/settings/declare_training_flags.h"
 #include "launcher/settings/flag_group.h"
-#include "launcher/settings/raw_flags.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 20;
-constexpr std::int64_t kMostWorkers = data::Loader::kMaxWorkers;
+constexpr std::int64_t kMaxRanks = 1 << 20;
+constexpr std::int64_t kMaxWorkers = data::Loader::kMaxWorkers;
 
-void declare_model(FlagGroup group, RawFlags& raw) {
+void declare_model(FlagGroup group, CommandLineArguments& raw) {
   group.text("--model", raw.model, fmt::format("one of {}", fmt::join(nn::model_names(), ", ")))
       ->type_name("NAME");
   group.list("--hidden", raw.hidden, "N,N,...", "mlp: sizes of the hidden layers, or none")
@@ -55,7 +55,7 @@ void declare_model(FlagGroup group, RawFlags& raw) {
       "updated all the same");
 }
 
-void declare_gpt(FlagGroup group, RawFlags& raw) {
+void declare_gpt(FlagGroup group, CommandLineArguments& raw) {
   group.whole("--layers", raw.layers, 1, "gpt: transformer blocks");
   group.whole("--heads", raw.heads, 1, "gpt: attention heads");
   group.whole("--width", raw.width, 1, "gpt: embedding dimension, a multiple of --heads");
@@ -68,7 +68,7 @@ void declare_gpt(FlagGroup group, RawFlags& raw) {
       "--gelu", raw.gelu, {"tanh", "erf"}, "gpt: tanh approximation of GELU, or the exact one");
 }
 
-void declare_table(FlagGroup group, RawFlags& raw) {
+void declare_table(FlagGroup group, CommandLineArguments& raw) {
   group.words(
       "--task",
       raw.task,
@@ -109,7 +109,7 @@ std::string data_help() {
   return text;
 }
 
-void declare_data(FlagGroup group, RawFlags& raw) {
+void declare_data(FlagGroup group, CommandLineArguments& raw) {
   group.text("--data", raw.data, data_help())->type_name("SOURCE");
   group
       .real("--val-fraction",
@@ -146,10 +146,10 @@ void declare_data(FlagGroup group, RawFlags& raw) {
              "replace samples that cannot be read by their neighbours, and count them; in "
              "validations they are skipped. csv: rows that cannot be read are skipped, named and "
              "counted");
-  group.whole_or_auto("--workers", raw.workers, 0, kMostWorkers, "data loading threads per rank");
+  group.whole_or_auto("--workers", raw.workers, 0, kMaxWorkers, "data loading threads per rank");
 }
 
-void declare_batch(FlagGroup group, RawFlags& raw) {
+void declare_batch(FlagGroup group, CommandLineArguments& raw) {
   group.whole(
       "--global-batch", raw.global_batch, 1, "samples of an optimizer step, over all ranks");
   group
@@ -170,13 +170,13 @@ void declare_batch(FlagGroup group, RawFlags& raw) {
   group.whole_or_auto("--shards",
                       raw.shards,
                       1,
-                      kMostRanks,
+                      kMaxRanks,
                       "leaves of the gradients' summation tree, the maximum number of ranks; auto: "
                       "the number of micro-batches, at most 64");
   group.whole_or_auto("--ranks",
                       raw.ranks,
                       1,
-                      kMostRanks,
+                      kMaxRanks,
                       "processes to start where no launcher did; auto: one per core");
   group.real("--epochs", raw.epochs, 1e-9, 1e12, "epochs: passes over the training data");
   group.whole("--steps", raw.steps, 1, "optimizer steps, instead of --epochs")->default_str("");
@@ -186,7 +186,7 @@ void declare_batch(FlagGroup group, RawFlags& raw) {
 
 }  // namespace
 
-void declare_flags(CLI::App& app, RawFlags& raw) {
+void declare_flags(CLI::App& app, CommandLineArguments& raw) {
   declare_model({app, "Model"}, raw);
   declare_gpt({app, "Model"}, raw);
   declare_data({app, "Data"}, raw);

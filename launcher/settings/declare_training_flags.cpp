@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "launcher/settings/command_line_arguments.h"
 #include "launcher/settings/flag_group.h"
-#include "launcher/settings/raw_flags.h"
 
 namespace lockstep {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 /// Below the largest float, as which these values are kept.
 constexpr double kLargest = 3e38;
 
-void declare_optimizer(FlagGroup group, RawFlags& raw) {
+void declare_optimizer(FlagGroup group, CommandLineArguments& raw) {
   constexpr const char* kByModel = "by model";
   group.words("--optimizer", raw.optimizer, {"sgd", "adamw"}, "optimizer")->default_str(kByModel);
   group.real("--lr", raw.lr, 0, kLargest, "learning rate")->default_str(kByModel);
@@ -75,7 +75,7 @@ void declare_optimizer(FlagGroup group, RawFlags& raw) {
              "label smoothing: probability spread over all classes");
 }
 
-void declare_engine(FlagGroup group, RawFlags& raw) {
+void declare_engine(FlagGroup group, CommandLineArguments& raw) {
   group.words("--device", raw.device, {"auto", "cpu", "cuda"}, "device that computes");
   group.words(
       "--precision",
@@ -119,10 +119,10 @@ void declare_engine(FlagGroup group, RawFlags& raw) {
       ->check(whole_number("--seed", 0, std::numeric_limits<std::int64_t>::max()));
 }
 
-void declare_faults(FlagGroup group, RawFlags& raw) {
-  constexpr double kMostSeconds = 1e9;
+void declare_faults(FlagGroup group, CommandLineArguments& raw) {
+  constexpr double kMaxSeconds = 1e9;
   const auto seconds = [&](const char* name, double& value, const char* help) {
-    group.real(name, value, 0, kMostSeconds, help)
+    group.real(name, value, 0, kMaxSeconds, help)
         ->type_name("SECONDS")
         ->check(CLI::Validator(
             [name](std::string& text) {
@@ -163,7 +163,7 @@ void declare_faults(FlagGroup group, RawFlags& raw) {
       "--checkpoint-every, which has to be in steps, and skip the batches up to the jump");
 }
 
-void declare_output(FlagGroup group, RawFlags& raw) {
+void declare_output(FlagGroup group, CommandLineArguments& raw) {
   group.text("--out", raw.out, "output folder of this run")
       ->type_name("DIR")
       ->default_str("runs/<time>");
@@ -215,7 +215,7 @@ void declare_output(FlagGroup group, RawFlags& raw) {
 
 }  // namespace
 
-void declare_training_flags(CLI::App& app, RawFlags& raw) {
+void declare_training_flags(CLI::App& app, CommandLineArguments& raw) {
   declare_optimizer({app, "Optimizer"}, raw);
   declare_engine({app, "Engine"}, raw);
   declare_faults({app, "Faults"}, raw);

@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-struct RawFlags;
+struct CommandLineArguments;
 
 /// The part of declare_flags() that is about how a model is trained: optimizer, engine, faults and
 /// output. The rest is about what is trained: model, data, batch and length.
-void declare_training_flags(CLI::App& app, RawFlags& raw);
+void declare_training_flags(CLI::App& app, CommandLineArguments& raw);
 
 }  // namespace lockstep

@@ -120,18 +120,18 @@ std::uint64_t to_bytes(const std::string& text) { return parse_bytes(text).value
 namespace {
 
 std::optional<Interval> parse_interval(const std::string& text) {
-  constexpr double kMostSeconds = 1e9;
-  constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
+  constexpr double kMaxSeconds = 1e9;
+  constexpr std::int64_t kMaxSteps = std::int64_t{1} << 40;
   constexpr std::pair<std::string_view, double> kUnits[] = {{"s", 1}, {"m", 60}, {"h", 3600}};
   std::string number = text.ends_with("steps") ? text.substr(0, text.size() - 5) : text;
   if (const auto steps = parse<std::int64_t>(number)) {
-    if (*steps < 0 || *steps > kMostSteps) return std::nullopt;
+    if (*steps < 0 || *steps > kMaxSteps) return std::nullopt;
     return Interval{*steps, 0};
   }
   for (const auto& [unit, factor] : kUnits) {
     if (!text.ends_with(unit)) continue;
     const auto value = parse<double>(text.substr(0, text.size() - 1));
-    if (!value || !(*value > 0) || !(*value * factor <= kMostSeconds)) return std::nullopt;
+    if (!value || !(*value > 0) || !(*value * factor <= kMaxSeconds)) return std::nullopt;
     return Interval{0, *value * factor};
   }
   return std::nullopt;

@@ -8,12 +8,12 @@
 #include "core/base/suggest.h"
 #include "core/data/input_file.h"
 #include "launcher/settings/command_line.h"
+#include "launcher/settings/command_line_arguments.h"
 #include "launcher/settings/flag_synonyms.h"
 #include "launcher/settings/init_folder.h"
-#include "launcher/settings/overruled.h"
-#include "launcher/settings/raw_flags.h"
+#include "launcher/settings/placeholder_data.h"
 #include "launcher/settings/resume_target.h"
-#include "launcher/settings/stand_in_data.h"
+#include "launcher/settings/setting_precedence.h"
 #include "launcher/settings/toml_reader.h"
 #include "launcher/settings/working_folder.h"
 
@@ -23,7 +23,7 @@ namespace {
 /// The keys of a file, without those that the command line overrules.
 class ConfigFile final : public CLI::ConfigBase {
  public:
-  ConfigFile(const CLI::App& app, RawFlags& raw) : app_(app), raw_(raw) {}
+  ConfigFile(const CLI::App& app, CommandLineArguments& raw) : app_(app), raw_(raw) {}
 
   /// Reads `file` for from_config(). Throws ConfigError where it is no configuration, and DataError
   /// where it cannot be read.
@@ -50,7 +50,7 @@ class ConfigFile final : public CLI::ConfigBase {
       const std::string flag = "--" + entry.key;
       if (entry.key == "config" || entry.key == "help" || app_.get_option_no_throw(flag) == nullptr)
         unknown_key(entry.key);
-      if (overruled(app_, flag, entry.values.back(), data_of_file)) continue;
+      if (is_overridden(app_, flag, entry.values.back(), data_of_file)) continue;
       const bool of_weights = entry.key == "init" || entry.key == "init-skip";
       if (raw_.file == ConfigSource::saved_run && of_weights) continue;
       if (entry.key == "data") entry.values.back() = data_found_from(folder, entry.values.back());
@@ -78,7 +78,7 @@ class ConfigFile final : public CLI::ConfigBase {
                       hint.empty() ? "lockstep train --help lists all flags" : hint);
   }
   const CLI::App& app_;
-  RawFlags& raw_;
+  CommandLineArguments& raw_;
   std::string text_;
 };
 
@@ -87,11 +87,11 @@ class ConfigFile final : public CLI::ConfigBase {
 namespace {
 
 TrainFlags parse(const std::vector<std::string>& arguments,
-                 const StandInData* stand_in,
+                 const PlaceholderData* stand_in,
                  ConfigSource source) {
   CLI::App app("Trains a model of the zoo on a data source, on one or many ranks.",
                "lockstep train");
-  RawFlags raw;
+  CommandLineArguments raw;
   raw.file = source;
   declare_flags(app, raw);
   const auto config_file = std::make_shared<ConfigFile>(app, raw);
@@ -119,14 +119,14 @@ TrainFlags parse(const std::vector<std::string>& arguments,
       return flags;
     }
   if (!raw.init_from_run) take_init_folder(app, raw);
-  if (stand_in != nullptr) choose_stand_in(app, *stand_in, raw);
+  if (stand_in != nullptr) choose_placeholder(app, *stand_in, raw);
   return resolve_flags(app, raw);
 }
 
 }  // namespace
 
 TrainFlags parse_train_flags(const std::vector<std::string>& arguments,
-                             const StandInData* stand_in) {
+                             const PlaceholderData* stand_in) {
   return parse(arguments, stand_in, ConfigSource::typed);
 }
 

@@ -17,7 +17,7 @@ namespace lockstep {
 /// With `stand_in`, --data may be left out for data that are not there; ConfigError: it has classes
 /// and --data is there.
 TrainFlags parse_train_flags(const std::vector<std::string>& arguments,
-                             const StandInData* stand_in = nullptr);
+                             const PlaceholderData* stand_in = nullptr);
 
 /// The flags of a run whose weights are there, by its config.toml, with what is typed now over
 /// them. Where the run's own weights came from (--init) is not looked at: it may be gone or others

@@ -3,12 +3,12 @@
 
 #include "core/base/error.h"
 #include "core/nn/gpt.h"
-#include "launcher/settings/raw_flags.h"
+#include "launcher/settings/command_line_arguments.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kMostOfASize = 1 << 20;
+constexpr std::int64_t kMaxOfASize = 1 << 20;
 constexpr const char* kSizeFlags[] = {
     "--layers", "--heads", "--width", "--bias", "--tied-head", "--gelu"};
 
@@ -28,7 +28,7 @@ bool has_tokens(const std::string& data) {
   return data.starts_with("text:") || data.starts_with("tokens:");
 }
 
-void resolve_gpt(const CLI::App& app, const RawFlags& raw, nn::ModelSpec& spec) {
+void resolve_gpt(const CLI::App& app, const CommandLineArguments& raw, nn::ModelSpec& spec) {
   const std::string chosen = "--model " + raw.model;
   if (raw.model != "gpt") {
     const bool preset = nn::is_gpt2_preset(raw.model);
@@ -41,12 +41,12 @@ void resolve_gpt(const CLI::App& app, const RawFlags& raw, nn::ModelSpec& spec) 
   for (const auto& [flag, value] : {std::pair("--layers", raw.layers),
                                     std::pair("--heads", raw.heads),
                                     std::pair("--width", raw.width)})
-    LOCKSTEP_CHECK(value <= kMostOfASize,
+    LOCKSTEP_CHECK(value <= kMaxOfASize,
                    ConfigError,
                    "{} is {}, expected at most {}",
                    flag,
                    value,
-                   kMostOfASize);
+                   kMaxOfASize);
   spec.layers = int(raw.layers);
   spec.heads = int(raw.heads);
   spec.width = raw.width;
@@ -61,7 +61,7 @@ void resolve_gpt(const CLI::App& app, const RawFlags& raw, nn::ModelSpec& spec) 
                  spec.heads);
 }
 
-void resolve_tokens(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
+void resolve_tokens(const CLI::App& app, const CommandLineArguments& raw, TrainFlags& flags) {
   const std::string chosen = "--data " + raw.data;
   if (!has_tokens(raw.data)) {
     refuse_flag(app, "--context", chosen, "it belongs to text:FILE and tokens:PATH");

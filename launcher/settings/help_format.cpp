@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kFewestColumns = 20, kMostColumns = 120, kUnknownColumns = 80;
+constexpr std::size_t kMinColumns = 20, kMaxColumns = 120, kUnknownColumns = 80;
 /// Where descriptions of flags begin; in a narrow terminal they stand below the names.
 constexpr std::size_t kFlagColumn = 34, kCommandColumn = 14, kBelowColumn = 6;
 constexpr std::size_t kNarrow = 64;
@@ -54,7 +54,7 @@ std::size_t help_columns() {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return std::clamp(
-      known ? std::size_t(size.ws_col) : columns_of_variable(), kFewestColumns, kMostColumns);
+      known ? std::size_t(size.ws_col) : columns_of_variable(), kMinColumns, kMaxColumns);
 }
 
 std::vector<std::string> wrap(const std::string& text, std::size_t columns) {

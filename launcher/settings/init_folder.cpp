@@ -28,14 +28,14 @@ class HuggingFaceConfig {
   const std::string& file() const { return file_; }
   std::int64_t size(const char* key, std::int64_t otherwise) const {
     const json value = value_of(key, otherwise);
-    constexpr std::int64_t kMost = 1 << 20;
-    LOCKSTEP_CHECK(value.is_number_integer() && value >= 1 && value <= kMost,
+    constexpr std::int64_t kMax = 1 << 20;
+    LOCKSTEP_CHECK(value.is_number_integer() && value >= 1 && value <= kMax,
                    DataError,
                    "{}: {} is {}, expected a whole number from 1 to {}",
                    file_,
                    key,
                    value.dump(),
-                   kMost);
+                   kMax);
     return value.get<std::int64_t>();
   }
   bool flag(const char* key, bool otherwise) const {
@@ -111,7 +111,9 @@ class FolderFlags {
 };
 
 /// A preset has its sizes already; it takes samples that are shorter than its context.
-void expect_preset(const RawFlags& raw, const RawFlags& folder, const std::string& file) {
+void expect_preset(const CommandLineArguments& raw,
+                   const CommandLineArguments& folder,
+                   const std::string& file) {
   nn::ModelSpec preset;
   preset.name = raw.model;
   nn::apply_gpt2_preset(preset);
@@ -150,7 +152,7 @@ std::string preset_of_width(std::int64_t width) {
 
 }  // namespace
 
-void take_init_folder(const CLI::App& app, RawFlags& raw) {
+void take_init_folder(const CLI::App& app, CommandLineArguments& raw) {
   std::error_code ignored;
   const fs::path folder = raw.init;
   if (raw.init.empty() || !fs::is_directory(folder, ignored) ||
@@ -159,7 +161,7 @@ void take_init_folder(const CLI::App& app, RawFlags& raw) {
   const HuggingFaceConfig config((folder / "config.json").string());
   require_gpt2(config);
   const FolderFlags flags(app, config.file());
-  RawFlags of_folder;
+  CommandLineArguments of_folder;
   of_folder.layers = config.size("n_layer", 12);
   of_folder.heads = config.size("n_head", 12);
   of_folder.width = config.size("n_embd", 768);

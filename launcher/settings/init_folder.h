@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "launcher/settings/raw_flags.h"
+#include "launcher/settings/command_line_arguments.h"
 
 namespace lockstep {
 
@@ -11,6 +11,6 @@ namespace lockstep {
 /// and vocabulary in `raw` as its GPT-2 has them, and the recipe of the preset of that width.
 /// Throws ConfigError: a flag that was given contradicts it (both are named). DataError:
 /// config.json is malformed, is of another kind of model, or of a GPT-2 that gpt cannot be.
-void take_init_folder(const CLI::App& app, RawFlags& raw);
+void take_init_folder(const CLI::App& app, CommandLineArguments& raw);
 
 }  // namespace lockstep

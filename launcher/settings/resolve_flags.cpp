@@ -7,10 +7,10 @@
 #include "core/base/name_patterns.h"
 #include "core/base/suggest.h"
 #include "core/nn/zoo.h"
+#include "launcher/settings/command_line_arguments.h"
 #include "launcher/settings/default_recipe.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/gpt_flags.h"
-#include "launcher/settings/raw_flags.h"
 #include "launcher/settings/resume_target.h"
 #include "launcher/settings/table_flags.h"
 #include "parallel/batch/batch_plan.h"
@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kMostWidth = 1 << 20;
+constexpr std::int64_t kMaxWidth = 1 << 20;
 
 /// Throws where one of `flags` was given although `because` says that it means nothing here.
 void refuse(const CLI::App& app,
@@ -31,7 +31,7 @@ void refuse(const CLI::App& app,
   }
 }
 
-nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
+nn::ModelSpec resolve_model(const CLI::App& app, const CommandLineArguments& raw) {
   const std::vector<std::string_view> names = nn::model_names();
   if (std::find(names.begin(), names.end(), raw.model) == names.end()) {
     const std::string best = nearest(raw.model, names);
@@ -57,12 +57,12 @@ nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
     if (none) break;
     const std::int64_t value = to_whole_number(width);
     LOCKSTEP_CHECK(
-        value >= 1 && value <= kMostWidth,
+        value >= 1 && value <= kMaxWidth,
         ConfigError,
         "--hidden: '{}' is no width; expected whole numbers from 1 to {}, as in --hidden "
         "64,64, or none",
         width,
-        kMostWidth);
+        kMaxWidth);
     spec.hidden.push_back(value);
   }
   return spec;
@@ -70,7 +70,7 @@ nn::ModelSpec resolve_model(const CLI::App& app, const RawFlags& raw) {
 
 /// `raw` with the model's default_recipe() in place of the flags that were not given; another
 /// optimizer than the recipe's has its own defaults.
-RawFlags with_recipe(const CLI::App& app, RawFlags raw) {
+CommandLineArguments with_recipe(const CLI::App& app, CommandLineArguments raw) {
   const DefaultRecipe& recipe = default_recipe(raw.recipe.empty() ? raw.model : raw.recipe);
   const auto fill = [&](const char* flag, auto& value, auto by_default) {
     if (app.count(flag) == 0) value = by_default;
@@ -97,7 +97,7 @@ RawFlags with_recipe(const CLI::App& app, RawFlags raw) {
   return raw;
 }
 
-Optimizer resolve_optimizer(const CLI::App& app, const RawFlags& raw) {
+Optimizer resolve_optimizer(const CLI::App& app, const CommandLineArguments& raw) {
   const std::string chosen = "--optimizer " + raw.optimizer;
   Optimizer result;
   if (raw.optimizer == "sgd") {
@@ -125,7 +125,7 @@ Optimizer resolve_optimizer(const CLI::App& app, const RawFlags& raw) {
   return result;
 }
 
-LrSchedule resolve_schedule(const CLI::App& app, const RawFlags& raw, float lr) {
+LrSchedule resolve_schedule(const CLI::App& app, const CommandLineArguments& raw, float lr) {
   const std::string chosen = "--lr-schedule " + raw.lr_schedule;
   LrSchedule schedule;
   if (raw.lr_schedule == "constant") {
@@ -151,7 +151,7 @@ LrSchedule resolve_schedule(const CLI::App& app, const RawFlags& raw, float lr) 
   return schedule;
 }
 
-void resolve_length(const CLI::App& app, const RawFlags& raw, TrainOptions& options) {
+void resolve_length(const CLI::App& app, const CommandLineArguments& raw, TrainOptions& options) {
   const std::string hint = "give one of --epochs, --steps and --samples";
   if (app.count("--epochs") > 0) refuse(app, {"--steps", "--samples"}, "--epochs", hint);
   if (app.count("--steps") > 0) refuse(app, {"--samples"}, "--steps", hint);
@@ -160,7 +160,7 @@ void resolve_length(const CLI::App& app, const RawFlags& raw, TrainOptions& opti
   if (raw.steps == 0 && raw.samples == 0) options.epochs = raw.epochs;
 }
 
-void resolve_batch(const RawFlags& raw, TrainFlags& flags) {
+void resolve_batch(const CommandLineArguments& raw, TrainFlags& flags) {
   TrainOptions& options = flags.options;
   options.global_batch = raw.global_batch;
   options.micro_batch = to_whole_number(raw.micro_batch);
@@ -181,7 +181,7 @@ void resolve_batch(const RawFlags& raw, TrainFlags& flags) {
   options.micro_batch = std::clamp<std::int64_t>(group, 1, options.global_batch);
 }
 
-void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
+void resolve_data(const CLI::App& app, const CommandLineArguments& raw, TrainFlags& flags) {
   flags.data = raw.data;
   flags.data_from_file = raw.data_from_file;
   const bool table = raw.data.starts_with("csv:");
@@ -216,7 +216,7 @@ void resolve_data(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
   flags.options.workers = raw.workers == "auto" ? -1 : int(to_whole_number(raw.workers));
 }
 
-void resolve_weights(const CLI::App& app, const RawFlags& raw, TrainOptions& options) {
+void resolve_weights(const CLI::App& app, const CommandLineArguments& raw, TrainOptions& options) {
   if (raw.init.empty()) refuse(app, {"--init-skip"}, "no --init", "--init names the file");
   for (const auto& [flag, patterns] : {std::pair("--init-skip", &raw.init_skip),
                                        std::pair("--freeze", &raw.freeze),
@@ -229,7 +229,7 @@ void resolve_weights(const CLI::App& app, const RawFlags& raw, TrainOptions& opt
 }
 
 /// Without `out`, a run or checkpoint that is named goes on where it lies.
-void resolve_checkpoints(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
+void resolve_checkpoints(const CLI::App& app, const CommandLineArguments& raw, TrainFlags& flags) {
   const Interval every = to_interval(raw.checkpoint_every);
   CheckpointOptions& checkpoint = flags.options.checkpoint;
   flags.checkpoint_every = raw.checkpoint_every;
@@ -255,15 +255,15 @@ void resolve_checkpoints(const CLI::App& app, const RawFlags& raw, TrainFlags& f
     flags.continues = true;
     return;
   }
-  settle_resume(flags);
+  resolve_resume(flags);
 }
 
 }  // namespace
 
-TrainFlags resolve_flags(const CLI::App& app, const RawFlags& given) {
+TrainFlags resolve_flags(const CLI::App& app, const CommandLineArguments& given) {
   TrainFlags flags;
   flags.model = resolve_model(app, given);
-  const RawFlags raw = with_recipe(app, given);
+  const CommandLineArguments raw = with_recipe(app, given);
   TrainOptions& options = flags.options;
   resolve_data(app, raw, flags);
   resolve_batch(raw, flags);

@@ -87,7 +87,7 @@ std::optional<data::Preprocessing> record_of_run(const std::string& resume,
   return std::nullopt;
 }
 
-void settle_resume(TrainFlags& flags) {
+void resolve_resume(TrainFlags& flags) {
   fs::path named = fs::path(flags.resume).lexically_normal();
   if (!named.has_filename()) named = named.parent_path();  // a slash at the end
   LOCKSTEP_CHECK(is_folder(named), ConfigError, "--resume {}: no such folder", flags.resume);

@@ -23,6 +23,6 @@ std::optional<data::Preprocessing> record_of_run(const std::string& resume, cons
 /// Finds out what `flags.resume`, which is not "auto", names: a checkpoint or the folder of a run.
 /// Fills in `flags.out` where it is empty, and `flags.continues`. Throws ConfigError: there is no
 /// such folder, or a checkpoint that lies in no run's folder without --out.
-void settle_resume(TrainFlags& flags);
+void resolve_resume(TrainFlags& flags);
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "core/base/error.h"
-#include "launcher/settings/raw_flags.h"
+#include "launcher/settings/command_line_arguments.h"
 #include "launcher/settings/resume_target.h"
 
 namespace lockstep {
@@ -38,7 +38,7 @@ char to_separator(const std::string& text) {
 
 }  // namespace
 
-void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags) {
+void resolve_table(const CLI::App& app, const CommandLineArguments& raw, TrainFlags& flags) {
   if (!raw.data.starts_with("csv:")) {
     for (const std::string_view flag : kTableFlags)
       if (app.count(std::string(flag)) > 0)

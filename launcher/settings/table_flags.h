@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-struct RawFlags;
+struct CommandLineArguments;
 
 /// What csv:FILE needs to know of its columns; refuses those flags for other sources.
-void resolve_table(const CLI::App& app, const RawFlags& raw, TrainFlags& flags);
+void resolve_table(const CLI::App& app, const CommandLineArguments& raw, TrainFlags& flags);
 
 /// The flags that belong to csv:FILE alone, with their dashes.
 std::span<const std::string_view> table_flags();

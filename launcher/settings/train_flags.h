@@ -29,7 +29,7 @@ struct TrainFlags {
   float huber_delta = 1;
   float label_smoothing = 0;
   TrainOptions options;
-  /// --micro-batch auto: options.micro_batch only stands in for what settle_micro_batch() finds.
+  /// --micro-batch auto: options.micro_batch only stands in for what resolve_micro_batch() finds.
   bool measures_micro_batch = false;
   WatchLimits watch;
   int ranks = 0;                ///< 0: auto
@@ -42,14 +42,14 @@ struct TrainFlags {
   std::string resume;         ///< auto, a run or a checkpoint; empty: from the start
   bool continues = false;     ///< --resume goes on in `out`, instead of branching off into it
   std::string checkpoint_every = "10m";  ///< as typed
-  bool stands_in = false;                ///< `data` is what StandInData chose
+  bool stands_in = false;                ///< `data` is what PlaceholderData chose
   /// Not empty: the user asked for this text instead of a run.
   std::string help;
 };
 
 /// What is known of the data where only the shape of a sample counts and --data is left out: images
 /// of the size that the model is made for, or of --image-size; tokens for gpt.
-struct StandInData {
+struct PlaceholderData {
   std::int64_t classes = 0;  ///< 0: as many as the model is made for; gpt: --vocabulary
 };
 

@@ -129,10 +129,10 @@ std::string BatchPlan::to_string() const {
 }
 
 std::int64_t default_micro_batch(std::int64_t global_batch) {
-  constexpr std::int64_t kMost = 32, kLeast = 16, kParts = 8;
-  if (global_batch > kMost * (kParts - 1)) return kMost;
+  constexpr std::int64_t kMax = 32, kMin = 16, kParts = 8;
+  if (global_batch > kMax * (kParts - 1)) return kMax;
   const auto parts =
-      std::bit_floor(std::uint64_t(std::clamp<std::int64_t>(global_batch / kLeast, 2, kParts)));
+      std::bit_floor(std::uint64_t(std::clamp<std::int64_t>(global_batch / kMin, 2, kParts)));
   return (global_batch - 1) / std::int64_t(parts) + 1;
 }
 

@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/random.h"
-#include "parallel/comm/exchanged_text.h"
+#include "parallel/comm/collective_strings.h"
 
 namespace lockstep {
 namespace {
@@ -60,13 +60,13 @@ void add_missing(std::map<std::string, std::vector<int>>& ranks_of_value, int ra
 }  // namespace
 
 Fingerprint broadcast_fingerprint(Communicator& communicator, const Fingerprint& fingerprint) {
-  return parse(broadcast_text(communicator, serialise(fingerprint)));
+  return parse(broadcast_string(communicator, serialise(fingerprint)));
 }
 
 void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint) {
   if (communicator.size() == 1) return;
   std::map<std::string, std::map<std::string, std::vector<int>>> values;
-  const auto texts = gather_texts(communicator, serialise(fingerprint));
+  const auto texts = gather_strings(communicator, serialise(fingerprint));
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
     for (const auto& [key, value] : parse(texts[rank])) values[key][value].push_back(int(rank));
   for (auto& [key, ranks_of_value] : values) add_missing(ranks_of_value, int(texts.size()));

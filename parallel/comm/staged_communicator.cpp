@@ -79,7 +79,7 @@ class StagedRequest final : public CommRequest {
   }
 
   /// Its stages may be written again.
-  void settle() {
+  void resolve() {
     if (delivered_) backend_.synchronize();
     delivered_ = false;
   }
@@ -120,7 +120,7 @@ class StagedCommunicator final : public Communicator {
   void barrier() override { host_->barrier(); }
 
   void broadcast(void* data, std::size_t bytes, int root) override {
-    if (settles(data)) return host_->broadcast(data, bytes, root);
+    if (resolves(data)) return host_->broadcast(data, bytes, root);
     std::byte* staged = send_.reserve(bytes);
     if (rank() == root) backend_.copy_to_host(staged, data, bytes);
     host_->broadcast(staged, bytes, root);
@@ -128,7 +128,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
-    if (settles(send) && settles(recv)) return host_->all_gather(send, recv, bytes);
+    if (resolves(send) && resolves(recv)) return host_->all_gather(send, recv, bytes);
     const std::size_t all = bytes * std::size_t(size());
     std::byte* received = receive_.reserve(all);
     host_->all_gather(staged(send, bytes), received, bytes);
@@ -136,7 +136,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
-    if (settles(send) && settles(recv)) return host_->all_gather_v(send, recv, bytes);
+    if (resolves(send) && resolves(recv)) return host_->all_gather_v(send, recv, bytes);
     const std::size_t all = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
     std::byte* received = receive_.reserve(all);
     host_->all_gather_v(staged(send, bytes[std::size_t(rank())]), received, bytes);
@@ -154,7 +154,7 @@ class StagedCommunicator final : public Communicator {
                                   std::span<const CommBlock> to,
                                   float* recv,
                                   std::span<const CommBlock> from) override {
-    if (settles(send) && settles(recv)) return host_->start_all_to_all(send, to, recv, from);
+    if (resolves(send) && resolves(recv)) return host_->start_all_to_all(send, to, recv, from);
     CommRequestPtr owner;
     StagedRequest& request = take_request(owner);
     float* sent = stage_for_sending(request, send, to);
@@ -167,7 +167,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) override {
-    if (settles(data)) return host_->start_all_gather(data, blocks);
+    if (resolves(data)) return host_->start_all_gather(data, blocks);
     CommRequestPtr owner;
     StagedRequest& request = take_request(owner);
     const std::int64_t elems = pack_blocks(blocks, request.packed_from);
@@ -207,7 +207,7 @@ class StagedCommunicator final : public Communicator {
     return memory == nullptr || backend_.is_host_memory(memory);
   }
   /// Whether the network may be given `memory`, now.
-  bool settles(const void* memory) const {
+  bool resolves(const void* memory) const {
     if (reaches(memory)) return true;
     if (reach_ == DeviceReach::none) return false;
     backend_.synchronize();
@@ -248,7 +248,7 @@ class StagedCommunicator final : public Communicator {
     owner.reset(pool_.back().release());
     pool_.pop_back();
     auto& request = static_cast<StagedRequest&>(*owner);
-    request.settle();
+    request.resolve();
     return request;
   }
 

@@ -49,7 +49,7 @@ void StopAgreement::send() {
   own[0] = asked_ && asked_() ? 1.0f : 0.0f;
   // At most twice as many as before, since a short time may be the exception: between the end of a
   // step and the evaluation behind it.
-  const double most = std::min(2 * stride_, kMostCalls);
+  const double most = std::min(2 * stride_, kMaxCalls);
   own[1] = float(std::clamp(kSeconds / std::max(call, 1e-9), 1.0, most));
   own += kOwnFloats;
   for (MessagePart* part : parts_) {

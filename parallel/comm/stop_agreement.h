@@ -42,7 +42,7 @@ class StopAgreement {
  public:
   /// Between two messages, where steps are shorter.
   static constexpr double kSeconds = 0.02;
-  static constexpr int kMostCalls = 256;
+  static constexpr int kMaxCalls = 256;
 
   /// Collective. `asked` is called on this rank; empty: never asks, but still takes part. `parts`:
   /// the same ones on every rank; they must outlive it, and are never called where a rank is alone.

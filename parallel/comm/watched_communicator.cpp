@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "parallel/comm/collective_check.h"
+#include "parallel/comm/collective_validator.h"
 
 namespace lockstep {
 namespace {
@@ -79,7 +79,7 @@ class WatchedRequest final : public CommRequest {
 
   CommRequestPtr inner;
   CollectiveNote note;
-  CollectiveCheck* check = nullptr;  ///< null: it was started at once
+  CollectiveValidator* check = nullptr;  ///< null: it was started at once
   std::uint64_t number = 0;
 
  private:
@@ -94,7 +94,7 @@ class WatchedCommunicator final : public Communicator {
   /// `ledger`: null where calls are not checked.
   WatchedCommunicator(std::unique_ptr<Communicator> inner,
                       Position& position,
-                      std::shared_ptr<CollectiveLedger> ledger)
+                      std::shared_ptr<DeadlockDetector> ledger)
       : inner_(std::move(inner)), position_(position), ledger_(std::move(ledger)) {
     if (ledger_) check_.emplace(inner_->split(0, inner_->rank()), ledger_);
   }
@@ -234,8 +234,8 @@ class WatchedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> inner_;
   Position& position_;
   WatchedRequestPool pool_;
-  std::shared_ptr<CollectiveLedger> ledger_;
-  std::optional<CollectiveCheck> check_;
+  std::shared_ptr<DeadlockDetector> ledger_;
+  std::optional<CollectiveValidator> check_;
 };
 
 }  // namespace
@@ -243,8 +243,8 @@ class WatchedCommunicator final : public Communicator {
 std::unique_ptr<Communicator> make_watched_communicator(std::unique_ptr<Communicator> inner,
                                                         Position& position,
                                                         bool checked) {
-  std::shared_ptr<CollectiveLedger> ledger;
-  if (checked) ledger = std::make_shared<CollectiveLedger>(*inner, position);
+  std::shared_ptr<DeadlockDetector> ledger;
+  if (checked) ledger = std::make_shared<DeadlockDetector>(*inner, position);
   return std::make_unique<WatchedCommunicator>(std::move(inner), position, std::move(ledger));
 }
 

@@ -132,10 +132,10 @@ std::string parts_within(std::size_t columns, std::span<const std::string> parts
 
 void Console::bar(double share, std::span<const std::string> parts) {
   if (kind_ != Kind::terminal) return;
-  constexpr int kBeside = 12, kLeastCells = 5, kMostCells = 40;  // kBeside: "\r[]  50%  "
+  constexpr int kBeside = 12, kMinCells = 5, kMaxCells = 40;  // kBeside: "\r[]  50%  "
   const int room = terminal_columns() - kBeside;
-  const std::string text = parts_within(std::size_t(std::max(0, room - kLeastCells)), parts);
-  const int cells = std::clamp(room - int(text.size()), kLeastCells, kMostCells);
+  const std::string text = parts_within(std::size_t(std::max(0, room - kMinCells)), parts);
+  const int cells = std::clamp(room - int(text.size()), kMinCells, kMaxCells);
   const int done = std::clamp(int(std::lround(share * cells)), 0, cells);
   const std::string filled(std::size_t(done), '=');
   const std::string rest(std::size_t(cells - done), ' ');

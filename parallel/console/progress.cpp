@@ -35,7 +35,7 @@ std::string step_line(const StepRecord& record) {
                      record.loss,
                      accuracy(record.accuracy),
                      record.lr,
-                     with_thousands(record.samples_per_s),
+                     format_count(record.samples_per_s),
                      milliseconds(record.step_ms.total));
 }
 
@@ -56,7 +56,7 @@ std::string flops_rate(double a_second) {
 }
 
 /// Of all ranks; empty where it is not known.
-std::string flops_words(const StepRecord& record, const LiveFacts& facts) {
+std::string format_flops(const StepRecord& record, const ProgressContext& facts) {
   if (facts.flops_per_step <= 0 || record.step_ms.total <= 0) return {};
   const double rate = facts.flops_per_step / (record.step_ms.total / 1000);
   std::string text = flops_rate(rate);
@@ -67,25 +67,27 @@ std::string flops_words(const StepRecord& record, const LiveFacts& facts) {
 }  // namespace
 
 std::vector<std::string> live_parts(const StepRecord& record,
-                                    const LiveFacts& facts,
+                                    const ProgressContext& facts,
                                     double seconds_left,
                                     std::uint64_t memory_bytes) {
-  std::vector<std::string> parts{duration(seconds_left) + " left",
+  std::vector<std::string> parts{format_duration(seconds_left) + " left",
                                  fmt::format("loss {:.4f}", record.loss),
-                                 with_thousands(record.samples_per_s) + " samples/s"};
-  if (std::string flops = flops_words(record, facts); !flops.empty()) parts.push_back(flops);
+                                 format_count(record.samples_per_s) + " samples/s"};
+  if (std::string flops = format_flops(record, facts); !flops.empty()) parts.push_back(flops);
   if (memory_bytes == 0) return parts;
-  std::string memory = bytes_words(double(memory_bytes));
-  if (facts.planned_bytes > 0) memory += " of " + bytes_words(double(facts.planned_bytes));
+  std::string memory = format_bytes(double(memory_bytes));
+  if (facts.planned_bytes > 0) memory += " of " + format_bytes(double(facts.planned_bytes));
   parts.push_back(std::move(memory));
   return parts;
 }
 
-std::string plain_line(const StepRecord& record, const LiveFacts& facts, double seconds_left) {
+std::string plain_line(const StepRecord& record,
+                       const ProgressContext& facts,
+                       double seconds_left) {
   constexpr std::size_t kColumns = 119;
   std::vector<std::string> parts{step_line(record)};
-  if (record.step < record.steps) parts.push_back(duration(seconds_left) + " left");
-  if (std::string flops = flops_words(record, facts); !flops.empty()) parts.push_back(flops);
+  if (record.step < record.steps) parts.push_back(format_duration(seconds_left) + " left");
+  if (std::string flops = format_flops(record, facts); !flops.empty()) parts.push_back(flops);
   return parts[0].size() > kColumns ? parts[0] : parts_within(kColumns, parts);
 }
 
@@ -97,7 +99,7 @@ std::string evaluation_line(const EvaluationRecord& record) {
                                  accuracy(record.val_accuracy),
                                  record.seconds);
   if (record.skipped_samples > 0)
-    line += fmt::format(", without {} bad samples", with_thousands(double(record.skipped_samples)));
+    line += fmt::format(", without {} bad samples", format_count(double(record.skipped_samples)));
   return line;
 }
 
@@ -183,8 +185,8 @@ void Progress::on_rollback(const RollbackRecord& record) {
 
 namespace {
 
-Ledger own_ledger(const TrainSummary& summary) {
-  return summary.ledgers.empty() ? Ledger{} : summary.ledgers.front().ledger;
+TimeBreakdown own_ledger(const TrainSummary& summary) {
+  return summary.ledgers.empty() ? TimeBreakdown{} : summary.ledgers.front().ledger;
 }
 
 /// Below this, what a run cost and what would speed it up says nothing of a longer one.
@@ -195,8 +197,8 @@ using Tell = std::function<void(std::string_view)>;
 
 void print_result(Console& console, const TrainSummary& summary, bool brief) {
   std::string done = fmt::format("done       {} steps, {} samples in {:.1f} s of training",
-                                 with_thousands(double(summary.steps)),
-                                 with_thousands(double(summary.samples)),
+                                 format_count(double(summary.steps)),
+                                 format_count(double(summary.samples)),
                                  summary.wall_s);
   if (brief && summary.evaluated)
     done +=
@@ -212,13 +214,13 @@ void print_result(Console& console, const TrainSummary& summary, bool brief) {
 void print_losses(Console& console, const TrainSummary& summary) {
   if (summary.skipped_samples > 0)
     console.line(fmt::format("bad samples            {} skipped{}",
-                             with_thousands(double(summary.skipped_samples)),
+                             format_count(double(summary.skipped_samples)),
                              summary.first_skipped.empty()
                                  ? std::string(" on other ranks")
                                  : "; the first: " + summary.first_skipped));
   if (summary.skipped_steps > 0)
     console.line(fmt::format("skipped steps          {}, not finite",
-                             with_thousands(double(summary.skipped_steps))));
+                             format_count(double(summary.skipped_steps))));
   if (summary.rollbacks > 0)
     console.line(fmt::format("rollbacks              {}", summary.rollbacks));
 }
@@ -226,7 +228,9 @@ void print_losses(Console& console, const TrainSummary& summary) {
 /// Where ranks differ: those that wait least and most; rank 0 may be the one the others wait for.
 std::string exposed_of_ranks(const TrainSummary& summary) {
   if (summary.ledgers.size() < 2) return {};
-  const auto share = [](const RankLedger& rank) { return rank.ledger.share(LedgerPart::exchange); };
+  const auto share = [](const RankTimeBreakdown& rank) {
+    return rank.ledger.share(TimePart::exchange);
+  };
   const auto [least, most] = std::ranges::minmax_element(summary.ledgers, {}, share);
   return fmt::format(" on rank 0; {:.1f}% on rank {} to {:.1f}% on rank {}",
                      100 * share(*least),
@@ -236,13 +240,13 @@ std::string exposed_of_ranks(const TrainSummary& summary) {
 }
 
 void tell_speed(const Tell& tell, const TrainSummary& summary) {
-  tell(fmt::format("speed                  {} samples/s", with_thousands(summary.samples_per_s)));
+  tell(fmt::format("speed                  {} samples/s", format_count(summary.samples_per_s)));
   tell(
       fmt::format("data                   {} samples/s could be loaded (workers a rank: {}); "
                   "training waited {:.1f}%",
-                  with_thousands(summary.loader_samples_per_s),
+                  format_count(summary.loader_samples_per_s),
                   summary.loader_workers,
-                  100 * own_ledger(summary).share(LedgerPart::data)));
+                  100 * own_ledger(summary).share(TimePart::data)));
 }
 
 /// What ranks had to do with each other.
@@ -250,14 +254,14 @@ void tell_ranks(const Tell& tell, const TrainSummary& summary) {
   // On a GPU the host waits for no exchange.
   const bool by_device = summary.device_steps > 0;
   const double exposed = by_device ? summary.device_times.share(DevicePart::exchange)
-                                   : own_ledger(summary).share(LedgerPart::exchange);
+                                   : own_ledger(summary).share(TimePart::exchange);
   const double steps = double(std::max<std::int64_t>(1, summary.steps));
   tell(fmt::format(
       "exposed communication  {} a step, {:.1f}% of it{}",
       milliseconds(1000 * exposed * summary.wall_s / steps),
       100 * exposed,
       by_device ? ", by rank 0's GPU's clock in logged steps" : exposed_of_ranks(summary)));
-  tell("noise scale            " + summary.noise_scale_words);
+  tell("noise scale            " + summary.format_noise_scale);
   if (summary.slowest_rank >= 0)
     tell(fmt::format("slowest rank           {} ({}): {:.2f} times the median, in {}",
                      summary.slowest_rank,
@@ -268,12 +272,12 @@ void tell_ranks(const Tell& tell, const TrainSummary& summary) {
 
 void tell_memory(const Tell& tell, const TrainSummary& summary) {
   std::string memory = fmt::format("memory                 planned {} (arena {})",
-                                   bytes_words(double(summary.memory_planned_bytes)),
-                                   bytes_words(double(summary.activation_bytes)));
+                                   format_bytes(double(summary.memory_planned_bytes)),
+                                   format_bytes(double(summary.activation_bytes)));
   if (const auto below = double(summary.memory_baseline_bytes); below > 0)
     memory += fmt::format("; measured {} at most, above {} of program, libraries and mapped files",
-                          bytes_words(std::max(0.0, double(summary.peak_memory_bytes) - below)),
-                          bytes_words(below));
+                          format_bytes(std::max(0.0, double(summary.peak_memory_bytes) - below)),
+                          format_bytes(below));
   tell(memory);
 }
 

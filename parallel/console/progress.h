@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/console/console.h"
-#include "parallel/console/time_left.h"
+#include "parallel/console/eta.h"
 #include "parallel/monitor/train_records.h"
 
 namespace lockstep {
@@ -22,7 +22,7 @@ std::string evaluation_line(const EvaluationRecord& record);
 std::string slow_rank_line(const SlowRankRecord& record);
 
 /// What is known of a run before it begins; 0: not known.
-struct LiveFacts {
+struct ProgressContext {
   double flops_per_step = 0;        ///< of all ranks
   double peak_flops = 0;            ///< a second, of all ranks' devices, for this run's precision
   std::uint64_t planned_bytes = 0;  ///< of rank 0, with the program itself
@@ -32,12 +32,12 @@ struct LiveFacts {
 /// "12,345 samples/s", "310 GFLOP/s, 61% of peak", "1.21 GiB of 1.40 GiB". `memory_bytes`: that
 /// rank 0 holds now; 0: not known.
 std::vector<std::string> live_parts(const StepRecord& record,
-                                    const LiveFacts& facts,
+                                    const ProgressContext& facts,
                                     double seconds_left,
                                     std::uint64_t memory_bytes);
 
 /// step_line() with GFLOP/s and the time left behind it, where they have room in a line.
-std::string plain_line(const StepRecord& record, const LiveFacts& facts, double seconds_left);
+std::string plain_line(const StepRecord& record, const ProgressContext& facts, double seconds_left);
 
 /// Tells people how a run goes. Epochs of a small table take microseconds: evaluation lines come at
 /// most once a second, while metrics.jsonl has them all and the end says the last. The end of a run
@@ -45,7 +45,7 @@ std::string plain_line(const StepRecord& record, const LiveFacts& facts, double 
 class Progress : public TrainObserver {
  public:
   explicit Progress(Console& console) : console_(console) {}
-  void set_facts(const LiveFacts& facts) { facts_ = facts; }
+  void set_facts(const ProgressContext& facts) { facts_ = facts; }
   void on_start(const ResumeRecord* resumed) override;
   void on_step(const StepRecord& record) override;
   void on_evaluation(const EvaluationRecord& record) override;
@@ -64,8 +64,8 @@ class Progress : public TrainObserver {
   std::uint64_t memory_bytes();
 
   Console& console_;
-  LiveFacts facts_;
-  TimeLeft left_;
+  ProgressContext facts_;
+  Eta left_;
   std::uint64_t memory_bytes_ = 0;
   std::chrono::steady_clock::time_point next_look_at_memory_{};
   std::chrono::steady_clock::time_point next_evaluation_line_{};

@@ -13,7 +13,7 @@ namespace {
 
 /// Weight of staying at the start, in squared relative errors: decides only where points do not.
 constexpr double kPrior = 1e-6;
-constexpr double kMostContention = 8, kMostSlowness = 1e4;
+constexpr double kMaxContention = 8, kMaxSlowness = 1e4;
 
 double squared(double x) { return x * x; }
 
@@ -123,26 +123,26 @@ class ExposedFit {
 
   /// Sets slowness and imbalance of `parameters` to what fits best with its overlap; the error.
   /// Links take turns: with points inside one host and others between hosts, each of the two
-  /// decides about one of them, and a few turns settle both.
-  double settle(CostParameters& parameters) const {
+  /// decides about one of them, and a few turns resolve both.
+  double resolve(CostParameters& parameters) const {
     constexpr int kTurns = 8;
     double least = error(parameters);
     for (int turn = 0; turn < kTurns; ++turn) {
       const double before = least;
-      if (used_.inside) least = settle_link(parameters, &CostParameters::slowness_inside);
-      if (used_.between) least = settle_link(parameters, &CostParameters::slowness_between);
+      if (used_.inside) least = resolve_link(parameters, &CostParameters::slowness_inside);
+      if (used_.between) least = resolve_link(parameters, &CostParameters::slowness_between);
       if (!(used_.inside && used_.between) || least > before * (1 - 1e-6)) break;
     }
     return least;
   }
 
  private:
-  double settle_link(CostParameters& parameters, double CostParameters::*slowness) const {
+  double resolve_link(CostParameters& parameters, double CostParameters::*slowness) const {
     const auto at = [&](double logarithm) {
       parameters.*slowness = std::exp(logarithm);
       return error(parameters);
     };
-    return at(least_on_grid(-std::log(kMostSlowness), std::log(kMostSlowness), at));
+    return at(least_on_grid(-std::log(kMaxSlowness), std::log(kMaxSlowness), at));
   }
 
   /// With the imbalance that fits best, to which it is set.
@@ -150,13 +150,13 @@ class ExposedFit {
     const auto far = [&](double CostParameters::*slowness) {
       return kPrior * squared(std::log(parameters.*slowness / start_.*slowness));
     };
-    return settle_imbalance(parameters) + far(&CostParameters::slowness_inside) +
+    return resolve_imbalance(parameters) + far(&CostParameters::slowness_inside) +
            far(&CostParameters::slowness_between) +
            kPrior * squared(parameters.overlap - start_.overlap);
   }
 
   /// The exposed communication is linear in it.
-  double settle_imbalance(CostParameters& parameters) const {
+  double resolve_imbalance(CostParameters& parameters) const {
     double product = kPrior * start_.imbalance, square = kPrior;
     parameters.imbalance = 0;
     std::vector<std::pair<double, double>> terms;  // what is missing, and what 1 would add
@@ -209,7 +209,7 @@ CostParameters fit(const Workload& work,
   const ComputeFit compute(work, machine, steps);
   const double contention =
       machine.cores > 1 && !machine.on_gpus && communicates
-          ? least_on_grid(1, kMostContention, [&](double c) { return compute.error(c, start); })
+          ? least_on_grid(1, kMaxContention, [&](double c) { return compute.error(c, start); })
           : start.contention;
   const CostParameters computed = compute.at(contention, start);
   if (!communicates) return computed;
@@ -217,12 +217,12 @@ CostParameters fit(const Workload& work,
   const ExposedFit exposed(work, machine, steps, start);
   CostParameters best = computed;
   best.overlap = start.overlap;
-  double least = exposed.settle(best);
+  double least = exposed.resolve(best);
   constexpr int kOverlaps = 20;
   for (int i = 0; i <= kOverlaps; ++i) {
     CostParameters tried = computed;
     tried.overlap = double(i) / kOverlaps;
-    const double error = exposed.settle(tried);
+    const double error = exposed.resolve(tried);
     if (error < least) {
       least = error;
       best = tried;

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/exchange/exchange_plan.h"
-#include "parallel/exchange/whole_gather.h"
+#include "parallel/exchange/small_bucket_all_gather.h"
 #include "parallel/replica/replica_parts.h"
 
 namespace lockstep {
@@ -38,8 +38,8 @@ class Exchange {
   }
 
   bool gathers_whole(double bytes) const {
-    return bytes <= double(WholeGather::kSmallBucketBytes) &&
-           bytes * q_ * n_ <= double(WholeGather::kMostBytes);
+    return bytes <= double(SmallBucketAllGather::kSmallBucketBytes) &&
+           bytes * q_ * n_ <= double(SmallBucketAllGather::kMaxBytes);
   }
 
   double seconds(double bytes) const {

@@ -29,7 +29,8 @@ namespace lockstep {
 ///   large         all-to-all of chunks, all-gather of chunks, every rank to every other:
 ///                 2 ((R - 1) alpha_in + (N - R) alpha_out)
 ///                 + (1 + q) n / N ((R - 1) / B_in + R (N - R) / B_host)
-///   large, on two levels (Note [Two levels] in level_plan.h), first the R ranks of a host, then
+///   large, on two levels (Note [Two levels] in hierarchical_reduction.h), first the R ranks of a
+///   host, then
 ///                 those of the same place on all H = N / R hosts, each with its piece n / R:
 ///                 2 ((R - 1) alpha_in + (H - 1) alpha_out)
 ///                 + (1 + q) n (R - 1) / R / B_in + 2 n (H - 1) / H / B_host

@@ -8,7 +8,7 @@
 #include "core/exec/communicator.h"
 #include "parallel/batch/reduction.h"
 #include "parallel/batch/schedule.h"
-#include "parallel/exchange/level_plan.h"
+#include "parallel/exchange/hierarchical_reduction.h"
 #include "parallel/exchange/tree_sum.h"
 
 namespace lockstep {

@@ -7,17 +7,17 @@
 #include <optional>
 
 #include "core/base/error.h"
-#include "core/step/fault_player.h"
-#include "parallel/exchange/chunk_exchange.h"
+#include "core/step/fault_injector.h"
+#include "parallel/exchange/bucket_pipeline.h"
 #include "parallel/exchange/exchange_plan.h"
-#include "parallel/exchange/pending_sums.h"
-#include "parallel/exchange/whole_gather.h"
+#include "parallel/exchange/partial_sums.h"
+#include "parallel/exchange/small_bucket_all_gather.h"
 
 namespace lockstep {
 namespace {
 
 // Plans kept: whole and last batches of a few data sets.
-constexpr std::size_t kMostPlans = 8;
+constexpr std::size_t kMaxPlans = 8;
 
 Bucket extent_of(const std::vector<Bucket>& buckets) {
   LOCKSTEP_ASSERT(!buckets.empty());
@@ -55,7 +55,7 @@ class GradientExchange::State {
         gather_(backend, communicator, sums_, gradients),
         chunks_(backend, communicator, reduction, sums_, gradients, int(buckets_.size())) {
     reserve_for_schedules(max_shards);
-    plans_.reserve(kMostPlans);
+    plans_.reserve(kMaxPlans);
     if (ranks_ == 1 || !communicator.in_stream_order()) return;
     for (std::size_t b = 0; b < buckets_.size(); ++b)
       in_stream_.push_back({backend.make_event(), backend.make_event()});
@@ -186,7 +186,7 @@ class GradientExchange::State {
       if (plan->shards == schedule.shards &&
           std::ranges::equal(plan->owners, schedule.shards_of_rank, same))
         return *plan;
-    if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
+    if (plans_.size() == kMaxPlans) plans_.erase(plans_.begin());
     plans_.push_back(std::make_unique<ExchangePlan>(make_exchange_plan(
         schedule.shards, schedule.shards_of_rank, rank_, ranks_per_host_, reduction_)));
     reserve(plans_.back()->size, 1);  // Does nothing for plans that the constructor looked at.
@@ -212,7 +212,7 @@ class GradientExchange::State {
   // present ones.) Only whole batches get memory for several buckets in flight.
   void reserve_for_schedules(int max_shards) {
     LOCKSTEP_ASSERT(max_shards >= 1);
-    const int lowest = max_shards <= kMostShardsReserved ? 1 : max_shards;
+    const int lowest = max_shards <= kMaxShardsReserved ? 1 : max_shards;
     for (int cluster = 1; cluster <= ranks_; ++cluster) {
       if (ranks_ % cluster != 0) continue;
       for (int shards = lowest; shards <= max_shards; ++shards) {
@@ -230,15 +230,15 @@ class GradientExchange::State {
   Reduction reduction_;
   int rank_, ranks_, ranks_per_host_;
   std::vector<Bucket> buckets_;
-  std::vector<int> chunk_index_;     // [buckets], the number that ChunkExchange gave
+  std::vector<int> chunk_index_;     // [buckets], the number that BucketPipeline gave
   std::vector<Stage> stage_;         // [buckets]
   std::vector<InStream> in_stream_;  // [buckets]; empty: the host moves buckets along
   int halved_ = -1;                  // by a planned fault
   std::vector<std::unique_ptr<ExchangePlan>> plans_;
   const ExchangePlan* plan_ = nullptr;
-  PendingSums sums_;
-  WholeGather gather_;
-  ChunkExchange chunks_;
+  PartialSums sums_;
+  SmallBucketAllGather gather_;
+  BucketPipeline chunks_;
   std::chrono::steady_clock::duration exposed_{};
   SentBytes bytes_replayed_;  // by graphs
 };

@@ -27,10 +27,10 @@ namespace lockstep {
 /// array for each open level, the newest sum in `gradients` itself. What remains after the last
 /// shard is a few aligned subtrees (one, in `gradients`, where the rank owns an aligned block).
 /// Across ranks, per bucket: all-to-all the chunks of those subtrees, finish the tree on the own
-/// chunk, all-gather the chunks. A small bucket (at most WholeGather::kSmallBucketBytes) is instead
-/// gathered whole and every rank finishes the tree itself: one collective instead of two, the same
-/// bits. Where the shards of every host are one subtree, chunks are summed on the host first, then
-/// across hosts: see Note [Two levels] in level_plan.h.
+/// chunk, all-gather the chunks. A small bucket (at most SmallBucketAllGather::kSmallBucketBytes)
+/// is instead gathered whole and every rank finishes the tree itself: one collective instead of
+/// two, the same bits. Where the shards of every host are one subtree, chunks are summed on the
+/// host first, then across hosts: see Note [Two levels] in hierarchical_reduction.h.
 ///
 /// Per step:
 ///   begin_step(schedule)
@@ -44,7 +44,7 @@ class GradientExchange {
  public:
   /// Up to so many shards buffers are large enough for every last batch from the start; with more
   /// they may grow, and move, when one comes.
-  static constexpr int kMostShardsReserved = 256;
+  static constexpr int kMaxShardsReserved = 256;
 
   /// `buckets` cover `gradients` in order. Reserves every buffer it will need for up to
   /// `max_shards` shards. Throws OutOfMemory.

@@ -105,15 +105,15 @@ std::optional<BatchPlan> batch_with(const PlanRequest& request, std::int64_t mic
 }
 
 /// Products of sizes stay far from overflow.
-constexpr std::int64_t kMostSamples = std::int64_t{1} << 24;
-constexpr std::int64_t kMostSamplesInTable = 4096;
+constexpr std::int64_t kMaxSamples = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxSamplesInTable = 4096;
 constexpr std::int64_t kLookedAtBeforeNone = 8;
 
 /// With which every rank has a micro-batch: ceil(global / micro) >= ranks.
 std::int64_t most_samples(const PlanRequest& request) {
   const std::int64_t global = request.options.global_batch;
   const std::int64_t most = request.ranks == 1 ? global : (global - 1) / (request.ranks - 1);
-  return std::clamp<std::int64_t>(most, 1, kMostSamples);
+  return std::clamp<std::int64_t>(most, 1, kMaxSamples);
 }
 
 /// Of short last micro-batches.
@@ -309,7 +309,7 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
 
 std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& asked) {
   const PlanRequest request = with_sizes(device, asked);
-  const std::int64_t most = std::min(most_samples(request), kMostSamplesInTable);
+  const std::int64_t most = std::min(most_samples(request), kMaxSamplesInTable);
   std::vector<MicroBatchRow> rows;
   for (std::int64_t micro = 1;; micro = std::min(2 * micro, most)) {
     if (const auto batch = batch_with(request, micro))

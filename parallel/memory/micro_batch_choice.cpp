@@ -11,8 +11,8 @@
 #include "core/base/number_format.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/memory/micro_batch_timer.h"
+#include "parallel/replica/algorithm_broadcast.h"
 #include "parallel/replica/replica_parts.h"
-#include "parallel/replica/shared_choices.h"
 
 namespace lockstep {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 /// Measuring ends here: so many sizes in a row that are slower than the fastest by so much, or so
 /// many seconds.
 constexpr int kSlowerInARow = 2;
-constexpr double kSlower = 1.05, kMostSeconds = 60;
+constexpr double kSlower = 1.05, kMaxSeconds = 60;
 /// What is free changes a little until memory is reserved: this share of it stays free.
 constexpr std::uint64_t kNoiseShare = 64;
 constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
@@ -116,8 +116,8 @@ class Chooser {
     Finding own;
     MemoryTable table;
     const auto plan_on_all_ranks = [&] {
-      compile_with_shared_choices(context_,
-                                  [&] { table = plan_memory(context_.backend(), request).table; });
+      compile_with_broadcast_algorithms(
+          context_, [&] { table = plan_memory(context_.backend(), request).table; });
     };
     try {
       plan_on_all_ranks();
@@ -169,8 +169,8 @@ class Chooser {
                     "device, and "
                     "there is room for {}",
                     least.micro_batch,
-                    bytes_words(double(least.device_bytes)),
-                    bytes_words(double(limit))),
+                    format_bytes(double(least.device_bytes)),
+                    format_bytes(double(limit))),
         "use a smaller model, an optimizer with less state, or a device with more memory");
   }
 
@@ -199,7 +199,7 @@ class Chooser {
   /// By rank 0's clock.
   bool too_late(std::chrono::steady_clock::time_point begin) const {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-    bool late = spent.count() > kMostSeconds;
+    bool late = spent.count() > kMaxSeconds;
     context_.host_communicator().broadcast(&late, sizeof late, 0);
     return late;
   }

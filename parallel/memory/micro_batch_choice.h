@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/comm/rank_context.h"
-#include "parallel/memory/memory_fix.h"
+#include "parallel/memory/memory_advisor.h"
 
 namespace lockstep {
 

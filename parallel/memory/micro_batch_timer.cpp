@@ -18,7 +18,7 @@ namespace {
 
 /// A run as short as the clock's own noise is repeated for so long; a long one says enough alone.
 constexpr double kSeconds = 0.15, kSecondsOfOne = 1;
-constexpr int kFewestRuns = 3, kMostRuns = 100;
+constexpr int kMinRuns = 3, kMaxRuns = 100;
 
 double most_over_ranks(Communicator& communicator, double own) {
   std::vector<double> all(std::size_t(communicator.size()));
@@ -136,10 +136,10 @@ std::optional<MicroBatchTime> time_micro_batch(RankContext& context, const PlanR
   const int runs =
       once > kSecondsOfOne
           ? 1
-          : int(std::clamp(std::ceil(kSeconds / once), double(kFewestRuns), double(kMostRuns)));
+          : int(std::clamp(std::ceil(kSeconds / once), double(kMinRuns), double(kMaxRuns)));
   ranks.barrier();
   const double compute = runs == 1 ? once : median(runs, [&] { return program->run(); });
-  const double sum = median(kFewestRuns, [&] { return program->add_up(); });
+  const double sum = median(kMinRuns, [&] { return program->add_up(); });
   return MicroBatchTime{most_over_ranks(ranks, compute), most_over_ranks(ranks, sum)};
 }
 

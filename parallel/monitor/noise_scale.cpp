@@ -30,11 +30,14 @@ void NoiseScale::add(const GradientNorms& norms) {
 }
 
 std::optional<double> NoiseScale::samples() const {
-  if (count_ < kFewest || !(squared_gradient_ > 0) || !(variance_ > 0)) return std::nullopt;
+  if (count_ < kMin || !(squared_gradient_ > 0) || !(variance_ > 0)) return std::nullopt;
   return variance_ / squared_gradient_;
 }
 
-std::string noise_scale_words(double scale, std::int64_t global_batch, double lr, double lr_grows) {
+std::string format_noise_scale(double scale,
+                               std::int64_t global_batch,
+                               double lr,
+                               double lr_grows) {
   const auto batch = double(global_batch);
   const auto steps = [&](double b) { return 1 + scale / b; };
   const auto samples = [&](double b) { return 1 + b / scale; };

@@ -36,7 +36,7 @@ class NoiseScale {
  public:
   static constexpr std::int64_t kHorizon = 50;
   /// Before so many measurements nothing is said.
-  static constexpr std::int64_t kFewest = 5;
+  static constexpr std::int64_t kMin = 5;
 
   void add(const GradientNorms& norms);
 
@@ -57,6 +57,6 @@ class NoiseScale {
 /// and samples E that a batch of B needs to the same loss, S = S_min (1 + scale / B) and E = E_min
 /// (1 + B / scale). `lr_grows`: the rate that goes with twice the batch: 2 (linear, Goyal et al.
 /// 2017) for SGD, sqrt(2) for Adam (Malladi et al. 2022).
-std::string noise_scale_words(double scale, std::int64_t global_batch, double lr, double lr_grows);
+std::string format_noise_scale(double scale, std::int64_t global_batch, double lr, double lr_grows);
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ namespace lockstep {
 
 NoiseWatch::NoiseWatch(RankContext& context, Replica& replica)
     : context_(context), replica_(replica), bytes_(std::size_t(context.size())) {
-  results_.reserve(ShardNorms::kMostSteps);
+  results_.reserve(ShardNorms::kMaxSteps);
 }
 
 void NoiseWatch::take(const StepResult& result) {
@@ -18,7 +18,7 @@ void NoiseWatch::take(const StepResult& result) {
 
 // By steps and not by results, so that where those come late the scale is the same.
 bool NoiseWatch::due() const {
-  return replica_.shard_norms().measured_steps() + 1 >= ShardNorms::kMostSteps;
+  return replica_.shard_norms().measured_steps() + 1 >= ShardNorms::kMaxSteps;
 }
 
 void NoiseWatch::forget() {

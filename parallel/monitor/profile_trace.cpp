@@ -68,7 +68,7 @@ std::string device_events(const Profiler& profiler, const DeviceActivities& devi
   std::string text;
   std::set<std::uint32_t> streams;
   std::vector<std::string> names;
-  for (const std::string& name : device.names()) names.push_back(quoted(kernel_words(name)));
+  for (const std::string& name : device.names()) names.push_back(quoted(kernel_display_name(name)));
   for (const DeviceActivities::Event& event : device.events()) {
     if (streams.insert(event.stream).second)
       text += row(rank, kFirstDeviceRow + event.stream, stream_row(device, event.stream));
@@ -103,7 +103,7 @@ std::size_t parameters_of(const std::string& words) {
 
 }  // namespace
 
-std::string kernel_words(const std::string& name) {
+std::string kernel_display_name(const std::string& name) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> words(
       abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);

@@ -21,8 +21,8 @@ constexpr std::int64_t kSmallBucketBytes = 256 * 1024, kGoodBucketBytes = 4 * 10
 constexpr std::int64_t kManyBuckets = 4;
 /// A GPU for which the processor waits less than this is not kept busy.
 constexpr double kHardlyWaits = 0.05;
-constexpr double kMostOfAStep = 0.5;
-constexpr int kMostWorkers = 64;
+constexpr double kMaxOfAStep = 0.5;
+constexpr int kMaxWorkers = 64;
 /// What a remedy aims at: a fraction of what is worth a word.
 constexpr double kNegligible = kWorthwhile / 10;
 
@@ -31,11 +31,11 @@ int percent(double share) { return int(std::lround(100 * share)); }
 /// The first of 1, 2, 5, 10, 20, 50, ... that is not below `least`, but for rounding: as exact as
 /// what it comes from.
 std::int64_t round_number_from(double least) {
-  constexpr std::int64_t kMost = 1'000'000'000'000;
-  for (std::int64_t power = 1; power < kMost; power *= 10)
+  constexpr std::int64_t kMax = 1'000'000'000'000;
+  for (std::int64_t power = 1; power < kMax; power *= 10)
     for (const std::int64_t digit : {1, 2, 5})
       if (double(digit * power) >= 0.999 * least) return digit * power;
-  return kMost;
+  return kMax;
 }
 
 class Adviser {
@@ -54,25 +54,26 @@ class Adviser {
       if (auto advice = (this->*rule)(); advice && advice->gain >= least_gain(f_))
         found.push_back(*std::move(advice));
     std::ranges::stable_sort(found, std::greater{}, &Advice::gain);
-    if (found.size() > kMostAdvice) found.resize(kMostAdvice);
+    if (found.size() > kMaxAdvice) found.resize(kMaxAdvice);
     return found;
   }
 
  private:
   /// What every rank loses in `part`.
-  double least(LedgerPart part) const {
+  double least(TimePart part) const {
     double share = 1;
-    for (const RankLedger& rank : f_.ledgers) share = std::min(share, rank.ledger.share(part));
+    for (const RankTimeBreakdown& rank : f_.ledgers)
+      share = std::min(share, rank.ledger.share(part));
     return share;
   }
   /// On rank 0's host.
   int host_ranks() const {
-    return int(std::ranges::count(f_.ledgers, f_.ledgers.front().host, &RankLedger::host));
+    return int(std::ranges::count(f_.ledgers, f_.ledgers.front().host, &RankTimeBreakdown::host));
   }
   double step_seconds() const { return own_.total / double(f_.steps); }
   /// So that the ranks' own times say little: a group of ranks shares too few processors.
   bool is_crowded() const {
-    return !f_.on_gpu && std::ranges::any_of(f_.crowded, [](const CrowdedRanks& group) {
+    return !f_.on_gpu && std::ranges::any_of(f_.crowded, [](const OversubscribedRanks& group) {
       return 1 - double(group.cpus) / double(group.ranks.size()) >= kWorthwhile;
     });
   }
@@ -82,8 +83,10 @@ class Adviser {
 
   std::optional<Advice> crowded() const {
     if (!is_crowded()) return std::nullopt;
-    const CrowdedRanks& worst = *std::ranges::max_element(
-        f_.crowded, {}, [](const CrowdedRanks& c) { return double(c.ranks.size()) / c.cpus; });
+    const OversubscribedRanks& worst =
+        *std::ranges::max_element(f_.crowded, {}, [](const OversubscribedRanks& c) {
+          return double(c.ranks.size()) / c.cpus;
+        });
     const bool all = worst.ranks.size() == f_.ledgers.size();
     return Advice{
         AdviceCause::crowded,
@@ -100,9 +103,9 @@ class Adviser {
   }
 
   std::optional<Advice> data_wait() const {
-    const double share = least(LedgerPart::data);
+    const double share = least(TimePart::data);
     if (!(f_.loader_samples_per_s > 0)) return std::nullopt;
-    const double needed = f_.samples_per_s / std::max(1 - own_.share(LedgerPart::data), 0.01);
+    const double needed = f_.samples_per_s / std::max(1 - own_.share(TimePart::data), 0.01);
     Advice advice{AdviceCause::data_wait,
                   fmt::format("training waited {}% of the time for data", percent(share)),
                   fmt::format("{:.0f} samples/s are needed, and the loaders could deliver {:.0f}",
@@ -114,7 +117,7 @@ class Adviser {
     if (f_.loader_workers > 0) {
       const double of_one = f_.loader_samples_per_s / (f_.loader_workers * ranks);
       const int workers =
-          int(std::clamp(std::ceil(needed / ranks / of_one), 1.0, double(kMostWorkers)));
+          int(std::clamp(std::ceil(needed / ranks / of_one), 1.0, double(kMaxWorkers)));
       advice.evidence = fmt::format(
           "a worker delivers {:.0f} samples/s, {:.0f} a rank are needed", of_one, needed / ranks);
       if (workers > f_.loader_workers) advice.remedy = fmt::format("--workers {}", workers);
@@ -140,13 +143,13 @@ class Adviser {
   }
 
   double exchange_share(std::size_t rank) const {
-    return f_.ledgers[rank].ledger.share(LedgerPart::exchange);
+    return f_.ledgers[rank].ledger.share(TimePart::exchange);
   }
   /// In which the rank's training thread waited for a core; 0: unknown.
-  double queued_share(const RankLedger& rank) const {
+  double queued_share(const RankTimeBreakdown& rank) const {
     return rank.ledger.total > 0 ? std::min(1.0, rank.queued.value_or(0) / rank.ledger.total) : 0;
   }
-  static std::string queued_words(const RankLedger& rank, double share) {
+  static std::string queued_words(const RankTimeBreakdown& rank, double share) {
     return fmt::format("rank {} on {} waited {}% of the time for a core that other threads had",
                        rank.rank,
                        rank.host,
@@ -186,9 +189,9 @@ class Adviser {
   /// that their own queues say little.
   std::optional<Advice> oversubscribed(double exchange, const std::string& evidence) const {
     if (f_.machines > 1 || f_.on_gpu) return std::nullopt;
-    const RankLedger& critical =
-        *std::ranges::min_element(f_.ledgers, {}, [](const RankLedger& rank) {
-          return rank.ledger.share(LedgerPart::exchange);
+    const RankTimeBreakdown& critical =
+        *std::ranges::min_element(f_.ledgers, {}, [](const RankTimeBreakdown& rank) {
+          return rank.ledger.share(TimePart::exchange);
         });
     const double queued = queued_share(critical);
     if (queued < exchange / 2) return std::nullopt;
@@ -203,7 +206,7 @@ class Adviser {
     if (f_.ledgers.size() < 2) return std::nullopt;
     // On a GPU it includes waiting for the device.
     const double moving = f_.on_gpu ? 0 : f_.moving_seconds / own_.total;
-    const double share = least(LedgerPart::exchange) + moving;
+    const double share = least(TimePart::exchange) + moving;
     const double per_step = share * step_seconds();
     const std::string evidence =
         fmt::format("{:.3g} ms of a step of {:.3g} ms, {:.3g} MB of gradients in {} bucket{}",
@@ -221,7 +224,7 @@ class Adviser {
                     evidence,
                     "--bucket-mb auto",
                     share * (1 - double(fewer) / double(f_.buckets))};
-    const double taking_part = share + least(LedgerPart::optimizer) + least(LedgerPart::other);
+    const double taking_part = share + least(TimePart::optimizer) + least(TimePart::other);
     if (!f_.on_gpu && !is_crowded() && step_seconds() < kShortStepSeconds &&
         f_.gradient_bytes < kGoodBucketBytes && taking_part > kMuchOfAStep)
       return Advice{AdviceCause::too_small,
@@ -248,8 +251,8 @@ class Adviser {
   }
 
   std::optional<Advice> logging() const {
-    const double share = own_.share(LedgerPart::logging);
-    const double of_one = own_[LedgerPart::logging] / double(std::max<std::int64_t>(1, f_.records));
+    const double share = own_.share(TimePart::logging);
+    const double of_one = own_[TimePart::logging] / double(std::max<std::int64_t>(1, f_.records));
     const std::string evidence = fmt::format(
         "{} records in {} steps, each told in {:.3g} ms", f_.records, f_.steps, of_one * 1e3);
     const std::int64_t every =
@@ -271,7 +274,7 @@ class Adviser {
   }
 
   std::optional<Advice> checkpoint() const {
-    const double share = own_.share(LedgerPart::checkpoint), rarer = share / kNegligible;
+    const double share = own_.share(TimePart::checkpoint), rarer = share / kNegligible;
     const std::string every =
         f_.checkpoint_steps > 0
             ? fmt::format("{}", std::int64_t(std::ceil(double(f_.checkpoint_steps) * rarer)))
@@ -284,7 +287,7 @@ class Adviser {
             "{} checkpoints in {:.3g} s, each {:.3g} ms",
             f_.checkpoints,
             own_.total,
-            own_[LedgerPart::checkpoint] * 1e3 / double(std::max<std::int64_t>(1, f_.checkpoints))),
+            own_[TimePart::checkpoint] * 1e3 / double(std::max<std::int64_t>(1, f_.checkpoints))),
         periodic ? "save more rarely: --checkpoint-every " + every
                  : "fewer validations, of which the best is saved: --eval-every",
         share};
@@ -292,8 +295,8 @@ class Adviser {
 
   /// What else kept the host from handing work over to the GPU.
   double explained_idle() const {
-    return own_.share(LedgerPart::data) + own_.share(LedgerPart::logging) +
-           own_.share(LedgerPart::checkpoint);
+    return own_.share(TimePart::data) + own_.share(TimePart::logging) +
+           own_.share(TimePart::checkpoint);
   }
 
   /// What the GPU did nothing in by its own clock and nothing else explains; 0 where that is not
@@ -305,11 +308,11 @@ class Adviser {
 
   std::optional<Advice> launches() const {
     if (!f_.on_gpu) return std::nullopt;
-    const double waits = own_.share(LedgerPart::device_wait), idle = unexplained_idle();
-    const double share = own_.share(LedgerPart::forward) + own_.share(LedgerPart::backward) +
-                         own_.share(LedgerPart::optimizer);
+    const double waits = own_.share(TimePart::device_wait), idle = unexplained_idle();
+    const double share = own_.share(TimePart::forward) + own_.share(TimePart::backward) +
+                         own_.share(TimePart::optimizer);
     // With several ranks the exchange waits for the device, inside backward.
-    if (f_.ledgers.size() == 1 && waits <= kHardlyWaits && share >= kMostOfAStep)
+    if (f_.ledgers.size() == 1 && waits <= kHardlyWaits && share >= kMaxOfAStep)
       return Advice{
           AdviceCause::launches,
           fmt::format("the processor spent {}% of the time handing work to the GPU and "
@@ -334,7 +337,7 @@ class Adviser {
   }
 
   const RunFacts& f_;
-  const Ledger& own_;
+  const TimeBreakdown& own_;
 };
 
 }  // namespace
@@ -358,7 +361,7 @@ double least_gain(const RunFacts& facts) {
 }
 
 std::vector<Advice> advise_run(const RunFacts& facts) {
-  if (facts.ledgers.empty() || facts.steps < kFewestSteps ||
+  if (facts.ledgers.empty() || facts.steps < kMinSteps ||
       facts.ledgers.front().ledger.total < kShortestRun)
     return {};
   return Adviser(facts).all();

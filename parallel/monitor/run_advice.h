@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/monitor/ledger.h"
-#include "parallel/monitor/seats.h"
+#include "parallel/monitor/rank_placement.h"
+#include "parallel/monitor/time_breakdown.h"
 
 namespace lockstep {
 
@@ -37,7 +37,7 @@ struct Advice {
 
 /// What is known at the end of a run, of this process.
 struct RunFacts {
-  std::vector<RankLedger> ledgers;  ///< of every rank
+  std::vector<RankTimeBreakdown> ledgers;  ///< of every rank
   std::int64_t steps = 0, log_every = 0;
   double step_error = 0;     ///< relative standard error of the mean step time: see StepSpread
   int machines = 1;          ///< that the ranks are on
@@ -50,7 +50,7 @@ struct RunFacts {
   std::int64_t checkpoints = 0;
   std::int64_t checkpoint_steps = 0;  ///< between two, as set; 0: not by steps
   double checkpoint_seconds = 0;      ///< the same by time
-  std::vector<CrowdedRanks> crowded = {};
+  std::vector<OversubscribedRanks> crowded = {};
   int slowest_rank = -1;  ///< as in TrainSummary, with score and phase
   std::string slowest_host = {}, slowest_phase = {};
   double slowest_score = 0;
@@ -69,16 +69,16 @@ inline constexpr double kStandardErrors = 3;
 double least_gain(const RunFacts& facts);
 
 inline constexpr double kShortestRun = 0.5;  ///< seconds of training
-inline constexpr std::int64_t kFewestSteps = 20;
-inline constexpr std::size_t kMostAdvice = 3;
+inline constexpr std::int64_t kMinSteps = 20;
+inline constexpr std::size_t kMaxAdvice = 3;
 
-/// At most kMostAdvice, the one that saves most first; none for a run that nothing holds back, or
+/// At most kMaxAdvice, the one that saves most first; none for a run that nothing holds back, or
 /// of which too little is known. Each gains more than least_gain(). Shares are the ledgers': time
 /// that all ranks lose counts as lost by its cause; what only some lose, while the others wait in
 /// the exchange, is the slow rank's. With x the share of the exchange in a rank's time, the slow
 /// rank s and the mean over the others o, its own work takes (1 - x_s) / (1 - x_o) times as long,
 /// and the gain is x_o - x_s. On one machine the exchange waits for no network: for other ranks,
-/// and for cores, where the rank that waits least was queued (RankLedger) at least half
+/// and for cores, where the rank that waits least was queued (RankTimeBreakdown) at least half
 /// as long.
 std::vector<Advice> advise_run(const RunFacts& facts);
 

@@ -13,7 +13,7 @@ bool SpikeWatch::spikes(double loss) {
   if (s.count >= kWarmUp && loss > s.mean + kSpreads * spread() && loss > kTimesMean * s.mean)
     return true;
   ++s.count;
-  const double weight = std::max(kLeastWeight, 1.0 / double(s.count));
+  const double weight = std::max(kMinWeight, 1.0 / double(s.count));
   const double distance = loss - s.mean;
   s.mean += weight * distance;
   s.variance = (1 - weight) * (s.variance + weight * distance * distance);

@@ -25,7 +25,7 @@ struct LossStatistics {
 class SpikeWatch {
  public:
   static constexpr std::int64_t kWarmUp = 50;
-  static constexpr double kSpreads = 6, kTimesMean = 1.5, kLeastWeight = 0.01;
+  static constexpr double kSpreads = 6, kTimesMean = 1.5, kMinWeight = 0.01;
 
   SpikeWatch() = default;
   explicit SpikeWatch(const LossStatistics& statistics) : statistics_(statistics) {}

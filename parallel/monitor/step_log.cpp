@@ -53,23 +53,23 @@ double StepLog::process_seconds() const {
   return before_pause_ + open;
 }
 
-Ledger StepLog::ledger() const {
+TimeBreakdown StepLog::ledger() const {
   const StepTimes now = replica_.times();
-  Ledger ledger = stalls_;
-  ledger[LedgerPart::data] = now.data - start_.data;
-  ledger[LedgerPart::copy] = now.copy - start_.copy;
-  ledger[LedgerPart::forward] = now.forward - start_.forward;
-  ledger[LedgerPart::backward] = now.backward - start_.backward;
-  ledger[LedgerPart::exchange] = now.exposed_communication - start_.exposed_communication;
-  ledger[LedgerPart::optimizer] = now.optimizer - start_.optimizer;
-  ledger[LedgerPart::device_wait] = now.device_wait - start_.device_wait;
+  TimeBreakdown ledger = stalls_;
+  ledger[TimePart::data] = now.data - start_.data;
+  ledger[TimePart::copy] = now.copy - start_.copy;
+  ledger[TimePart::forward] = now.forward - start_.forward;
+  ledger[TimePart::backward] = now.backward - start_.backward;
+  ledger[TimePart::exchange] = now.exposed_communication - start_.exposed_communication;
+  ledger[TimePart::optimizer] = now.optimizer - start_.optimizer;
+  ledger[TimePart::device_wait] = now.device_wait - start_.device_wait;
   ledger.total = process_seconds();
   ledger.close();
   return ledger;
 }
 
 StepRecord StepLog::record(std::int64_t step, float lr, const StepResult& result, int ranks) {
-  const Ledger now = ledger(), interval = now - interval_begin_;
+  const TimeBreakdown now = ledger(), interval = now - interval_begin_;
   const StepRecord record{
       .step = step + 1,
       .epoch = feed_.epochs_after(step + 1),

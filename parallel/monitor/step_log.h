@@ -7,9 +7,9 @@
 
 #include "core/data/loader.h"
 #include "parallel/batch/training_feed.h"
-#include "parallel/monitor/ledger.h"
 #include "parallel/monitor/run_queue.h"
 #include "parallel/monitor/step_spread.h"
+#include "parallel/monitor/time_breakdown.h"
 #include "parallel/monitor/train_records.h"
 #include "parallel/replica/replica.h"
 
@@ -65,14 +65,14 @@ class StepLog {
   double process_seconds() const;
   double wall_seconds() const { return earlier_ + process_seconds(); }
   /// Where this process's seconds of training went.
-  Ledger ledger() const;
+  TimeBreakdown ledger() const;
   /// Of those, run_queue_wait() of this thread; nothing where it is unknown.
   std::optional<double> queued_seconds() const;
 
   /// Training stands still for `part`, from construction to destruction. Not while paused.
   class Stall {
    public:
-    Stall(StepLog& log, LedgerPart part) : log_(log), part_(part) {}
+    Stall(StepLog& log, TimePart part) : log_(log), part_(part) {}
     ~Stall() {
       log_.stalls_[part_] += std::chrono::duration<double>(Clock::now() - begin_).count();
     }
@@ -81,7 +81,7 @@ class StepLog {
 
    private:
     StepLog& log_;
-    LedgerPart part_;
+    TimePart part_;
     std::chrono::steady_clock::time_point begin_ = Clock::now();
   };
 
@@ -94,10 +94,10 @@ class StepLog {
   double earlier_, before_pause_ = 0;
   bool running_ = true;
   Clock::time_point begin_ = Clock::now();
-  Ledger stalls_;
+  TimeBreakdown stalls_;
   const StepTimes start_;
   std::int64_t step_;  // with which the open interval begins
-  Ledger interval_begin_;
+  TimeBreakdown interval_begin_;
   StepSpread spread_;
   double last_step_ = 0;  // process_seconds() when it was done
   double queued_before_pause_ = 0;

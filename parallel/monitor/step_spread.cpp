@@ -37,7 +37,7 @@ double StepSpread::seconds() const {
 }
 
 std::optional<double> StepSpread::relative_error() const {
-  if (full_ < kFewest) return std::nullopt;
+  if (full_ < kMin) return std::nullopt;
   std::array<double, kBlocks> copy = sums_;
   const std::span<double> values = std::span(copy).first(full_);
   const double median = median_in_place(values);

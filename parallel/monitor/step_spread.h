@@ -24,11 +24,11 @@ class StepSpread {
  public:
   static constexpr std::size_t kBlocks = 64;
   /// With fewer blocks nothing is known.
-  static constexpr std::size_t kFewest = 8;
+  static constexpr std::size_t kMin = 8;
 
   /// The next step took `seconds`. Allocates nothing.
   void add(double seconds);
-  /// Relative standard error of the mean step time; nothing with fewer than kFewest blocks.
+  /// Relative standard error of the mean step time; nothing with fewer than kMin blocks.
   std::optional<double> relative_error() const;
   /// Of all steps together.
   double seconds() const;

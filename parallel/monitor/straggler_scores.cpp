@@ -77,7 +77,7 @@ void StragglerScores::smooth(RankWork& mean, const RankWork& work, double weight
   const bool computes = work.computed > 0;
   const double loading = work.loading / work.loaded,
                compute = computes ? work.compute / work.computed : mean.compute;
-  const double most = kMostGrowth * (mean.loading + mean.compute), now = loading + compute;
+  const double most = kMaxGrowth * (mean.loading + mean.compute), now = loading + compute;
   const bool bounded = mean.loaded > 0 && mean.computed > 0 && now > most;
   const double share = bounded ? most / now : 1;
   mean.loading += (mean.loaded > 0 ? weight : 1) * (share * loading - mean.loading);

@@ -29,7 +29,7 @@ struct RankScore {
 /// Finds ranks that are slower than the others, by what each took itself before it waits for them.
 ///
 /// Times are gathered over windows of kWindow seconds of work and smoothed with a time constant of
-/// kSmoothing seconds; a window counts as at most twice kWindow, and with at most kMostGrowth times
+/// kSmoothing seconds; a window counts as at most twice kWindow, and with at most kMaxGrowth times
 /// what was smoothed before, so that one hiccup is soon forgotten. The first window, in which
 /// caches and loaders warm up, does not count. Ranks that never had a whole micro-batch take no
 /// part. While nobody knows what one of the ranks takes to compute, loading alone counts.
@@ -37,7 +37,7 @@ class StragglerScores {
  public:
   static constexpr double kWindow = 0.5;
   static constexpr double kSmoothing = 2;
-  static constexpr double kMostGrowth = 3;
+  static constexpr double kMaxGrowth = 3;
   /// A rank is slow that is above kSlow for kSlowSeconds of work and kSlowSteps steps, and until it
   /// is below kRecovered.
   static constexpr double kSlow = 1.3, kRecovered = 1.15;

@@ -5,9 +5,9 @@ namespace lockstep {
 namespace {
 
 /// Of ranks on hosts that have more of them than processors, or that share processors otherwise.
-std::vector<bool> which_are_crowded(const std::vector<Seat>& seats) {
+std::vector<bool> which_are_crowded(const std::vector<RankPlacement>& seats) {
   std::vector<bool> crowded(seats.size());
-  for (const CrowdedRanks& group : crowded_ranks(seats))
+  for (const OversubscribedRanks& group : oversubscribed_ranks(seats))
     for (const int rank : group.ranks) crowded[std::size_t(rank)] = true;
   return crowded;
 }
@@ -28,7 +28,7 @@ StragglerWatch::StragglerWatch(RankContext& context,
       observers_(observers),
       judges_(context.rank() == 0),
       told_(work_of(replica.times())),
-      seats_(gather_seats(context.host_communicator())),
+      seats_(gather_rank_placements(context.host_communicator())),
       work_(std::size_t(context.size())) {
   if (judges_) scores_.emplace(which_are_crowded(seats_));
 }

@@ -7,7 +7,7 @@
 
 #include "parallel/comm/rank_context.h"
 #include "parallel/comm/stop_agreement.h"
-#include "parallel/monitor/seats.h"
+#include "parallel/monitor/rank_placement.h"
 #include "parallel/monitor/straggler_scores.h"
 #include "parallel/monitor/train_records.h"
 #include "parallel/replica/replica.h"
@@ -33,7 +33,7 @@ class StragglerWatch final : public MessagePart {
   /// Rank 0: of the whole run so far; nothing where no message has come.
   std::optional<SlowRankRecord> slowest();
   /// Where every rank runs.
-  const std::vector<Seat>& seats() const { return seats_; }
+  const std::vector<RankPlacement>& seats() const { return seats_; }
 
   int floats() const override { return 4; }
   void write(float* own) override;
@@ -45,10 +45,10 @@ class StragglerWatch final : public MessagePart {
   const Replica& replica_;
   const std::vector<TrainObserver*>& observers_;
   bool judges_;
-  RankWork told_;               // of this rank, in messages so far
-  std::vector<Seat> seats_;     // of ranks
-  std::vector<RankWork> work_;  // reserved for read()
-  std::int64_t steps_ = 0;      // since the last read()
+  RankWork told_;                     // of this rank, in messages so far
+  std::vector<RankPlacement> seats_;  // of ranks
+  std::vector<RankWork> work_;        // reserved for read()
+  std::int64_t steps_ = 0;            // since the last read()
   std::optional<StragglerScores> scores_;
 };
 

@@ -12,8 +12,8 @@
 #include "core/step/device_times.h"
 #include "core/step/graph_use.h"
 #include "parallel/monitor/gpu_use.h"
-#include "parallel/monitor/ledger.h"
 #include "parallel/monitor/run_advice.h"
+#include "parallel/monitor/time_breakdown.h"
 
 namespace lockstep {
 
@@ -31,7 +31,7 @@ struct StepRecord {
   double lr = 0;
   double grad_norm = 0;  ///< negative where it was not computed
   double samples_per_s = 0;
-  Ledger step_ms;  ///< milliseconds a step, and where they went
+  TimeBreakdown step_ms;  ///< milliseconds a step, and where they went
   /// Milliseconds of this step alone by the device's clock; nothing where it was not measured.
   std::optional<DeviceTimes> device_ms = {};
   /// See NoiseScale; nothing where it is not known.
@@ -107,13 +107,13 @@ struct TrainSummary {
   double samples_per_s = 0;                ///< over training time
   double wall_s = 0;                       ///< training steps alone, without evaluation and start
   std::optional<double> noise_scale = {};  ///< at the end; see NoiseScale
-  std::string noise_scale_words;           ///< or why there is none
+  std::string format_noise_scale;          ///< or why there is none
   /// What would help most; of rank 0.
   std::vector<Advice> advice;
   /// Relative standard error of rank 0's mean step time (StepSpread); nothing: too few steps.
   std::optional<double> step_error = {};
   /// Training time of this process, by rank.
-  std::vector<RankLedger> ledgers;
+  std::vector<RankTimeBreakdown> ledgers;
   /// Seconds by the clock of rank 0's device, of the logged steps that it measured, and how many.
   DeviceTimes device_times;
   std::int64_t device_steps = 0;

@@ -66,11 +66,11 @@ std::int64_t bucket_bytes(const TrainOptions& options,
                           const Graph& graph) {
   if (options.bucket_mb > 0) return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
   // A single one would not be exchanged beside anything.
-  constexpr std::int64_t kLeast = DeviceTraits{}.bucket_bytes, kFewest = 4;
+  constexpr std::int64_t kMinBytes = DeviceTraits{}.bucket_bytes, kMinBuckets = 4;
   std::int64_t bytes = 0;
   for (const Parameter& parameter : graph.parameters())
     if (!parameter.frozen) bytes += parameter.shape.elems() * std::int64_t(sizeof(float));
-  return std::min(device.bucket_bytes, std::max(kLeast, bytes / kFewest));
+  return std::min(device.bucket_bytes, std::max(kMinBytes, bytes / kMinBuckets));
 }
 
 CompiledPrograms::CompiledPrograms(Backend& backend,

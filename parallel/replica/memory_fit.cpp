@@ -23,9 +23,9 @@ std::size_t device_bytes(const Program& training,
 
 void throw_too_large(std::size_t needed, const TrainOptions& options) {
   throw OutOfMemory(fmt::format("memory: training takes {} with --recompute {}, the limit is {}",
-                                bytes_words(double(needed)),
+                                format_bytes(double(needed)),
                                 name_of(options.recompute),
-                                bytes_words(double(options.memory_limit))),
+                                format_bytes(double(options.memory_limit))),
                     options.recompute == Recompute::none
                         ? "use --recompute auto, or a smaller --micro-batch"
                         : "use a smaller --micro-batch or model");

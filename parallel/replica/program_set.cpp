@@ -10,7 +10,7 @@
 #include "core/host/process_memory.h"
 #include "core/nn/trace.h"
 #include "core/step/dump.h"
-#include "parallel/replica/shared_choices.h"
+#include "parallel/replica/algorithm_broadcast.h"
 
 namespace lockstep {
 namespace {
@@ -23,7 +23,7 @@ std::unique_ptr<CompiledPrograms> compile(RankContext& context,
                                           const BatchPlan& batch,
                                           const std::vector<std::int64_t>& sizes) {
   std::unique_ptr<CompiledPrograms> compiled;
-  compile_with_shared_choices(context, [&] {
+  compile_with_broadcast_algorithms(context, [&] {
     compiled = std::make_unique<CompiledPrograms>(
         context.backend(), model, loss, samples, options, batch, sizes);
   });
@@ -80,7 +80,7 @@ void ProgramSet::set_late_evaluation(RankContext& context,
                                      std::int64_t micro_batch) {
   Backend& backend = context.backend();
   drop_late_evaluation();
-  compile_with_shared_choices(context, [&] {
+  compile_with_broadcast_algorithms(context, [&] {
     compiled_->add_late_evaluation(backend, model, loss, samples, options, batch, micro_batch);
     check_limit(options, batch);
   });
@@ -111,8 +111,8 @@ void ProgramSet::check_limit(const TrainOptions& options, const BatchPlan& batch
       fmt::format("memory: samples that cannot be read leave a last micro-batch of {} samples to "
                   "the evaluation, with which the run takes {}; the limit is {}",
                   late.samples,
-                  bytes_words(double(needed)),
-                  bytes_words(double(options.memory_limit))),
+                  format_bytes(double(needed)),
+                  format_bytes(double(options.memory_limit))),
       "mend or remove the files that cannot be read, or raise --memory-limit");
 }
 

@@ -32,8 +32,8 @@ class ProgramSet {
   ProgramSet& operator=(const ProgramSet&) = delete;
 
   /// As CompiledPrograms on every rank, with the algorithms that rank 0 chooses: see
-  /// compile_with_shared_choices(). Then, on this rank alone, throws OutOfMemory where memory is
-  /// lacking. Collective.
+  /// compile_with_broadcast_algorithms(). Then, on this rank alone, throws OutOfMemory where memory
+  /// is lacking. Collective.
   ProgramSet(RankContext& context,
              const ModelFunction& model,
              const LossFunction& loss,

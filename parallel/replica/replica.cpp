@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/sha256.h"
-#include "core/step/fault_player.h"
+#include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/replica_check.h"
@@ -70,7 +70,7 @@ std::span<const StepResult> Replica::train_step(const Schedule& schedule,
                                                 data::Loader& loader,
                                                 std::int64_t step,
                                                 float lr) {
-  FaultPlayer* const player = fault_player();
+  FaultInjector* const player = fault_injector();
   if (player != nullptr && player->take(FaultKind::flip_weight, step + 1) != nullptr)
     flip_bit(0, 0, 20);
   return state_->train_step(schedule, loader, step, lr);

@@ -20,7 +20,7 @@
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/comm/rank_context.h"
-#include "parallel/replica/nonfinite_search.h"
+#include "parallel/replica/nonfinite_locator.h"
 #include "parallel/replica/step_times.h"
 
 namespace lockstep {
@@ -92,7 +92,7 @@ class Replica {
   /// Computes the micro-batches of step `step` again, forward and backward with the weights as they
   /// are, and looks at what every kernel writes and at what is loaded; exchanges and updates
   /// nothing, but overwrites this rank's gradients. `loader` delivers them as for train_step().
-  /// What was found, equal on all ranks; see NonFiniteSearch::gather().
+  /// What was found, equal on all ranks; see NonFiniteLocator::gather().
   std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
                                                data::Loader& loader,
                                                std::int64_t step);

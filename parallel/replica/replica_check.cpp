@@ -8,17 +8,17 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "parallel/comm/culprit.h"
 #include "parallel/comm/device_wait.h"
+#include "parallel/comm/faulting_rank.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostNames = 8;
+constexpr std::size_t kMaxNames = 8;
 
 /// "a, b, c and 4 more"
 std::string join_some(const std::vector<std::string>& names, const char* separator) {
-  const std::size_t shown = std::min(names.size(), kMostNames);
+  const std::size_t shown = std::min(names.size(), kMaxNames);
   std::string text =
       fmt::format("{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), separator));
   if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
@@ -63,10 +63,10 @@ std::string name_hosts(const RankGroups& ranks, const std::vector<std::string>& 
 }
 
 /// Knows which rank, or the first of several.
-class OneDivergedError final : public DivergedError, public Culprit {
+class OneDivergedError final : public DivergedError, public FaultingRank {
  public:
-  OneDivergedError(const std::string& message, const std::string& hint, Culprit culprit)
-      : DivergedError(message, hint), Culprit(std::move(culprit)) {}
+  OneDivergedError(const std::string& message, const std::string& hint, FaultingRank culprit)
+      : DivergedError(message, hint), FaultingRank(std::move(culprit)) {}
 };
 
 std::string what_happened(std::int64_t step,

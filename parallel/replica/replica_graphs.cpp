@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/base/env.h"
-#include "core/step/fault_player.h"
+#include "core/step/fault_injector.h"
 #include "parallel/replica/replica_state.h"
 
 // Note [Step graphs]
@@ -40,7 +40,7 @@ namespace {
 
 // Graphs take memory on the device, and keys that are places make one for each micro-batch; others
 // are few, however many graphs a segment is cut into.
-constexpr int kMostGraphsByPlace = 64;
+constexpr int kMaxGraphsByPlace = 64;
 
 /// `place` names the capture while it lives.
 class CaptureScope {
@@ -63,21 +63,21 @@ std::string ReplicaState::reason_against_graphs() const {
   if (env().sync == "1") return "LOCKSTEP_SYNC=1 waits behind every kernel";
   if (env().nan_check == "1") return "LOCKSTEP_NAN_CHECK=1 looks at every kernel's output";
   if (env().plan == "poison") return "LOCKSTEP_PLAN=poison fills memory from the host";
-  if (fault_player() != nullptr) return "LOCKSTEP_FAULT plays faults";
+  if (fault_injector() != nullptr) return "LOCKSTEP_FAULT plays faults";
   if (options.profile) return "--profile times every operator";
   if (ranges_ != nullptr) return "a tool is attached that sees every operator";
   if (captures_by_place()) {
     // Of whole batches and of an epoch's last.
     const int rounds = training_schedule(batch, batch.global_batch, context.rank()).most_rounds;
-    if (2 * (rounds + 1) > kMostGraphsByPlace)
+    if (2 * (rounds + 1) > kMaxGraphsByPlace)
       return fmt::format(
           "batch norm's groups are of several ranks, and {} micro-batches a step on a rank are too "
           "many for a graph each",
           rounds);
   }
-  if (batch.shards > GradientExchange::kMostShardsReserved)
+  if (batch.shards > GradientExchange::kMaxShardsReserved)
     return fmt::format("buffers may move: there are more than {} shards",
-                       GradientExchange::kMostShardsReserved);
+                       GradientExchange::kMaxShardsReserved);
   return {};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which operator computed something that is not finite: in every step with LOCKSTEP_NAN_CHECK=1,
 // and in a step that is replayed.
-#include "core/step/fault_player.h"
+#include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/replica_state.h"
 
@@ -52,7 +52,7 @@ std::vector<NonFiniteFinding> ReplicaState::find_nonfinite(const Schedule& sched
 }
 
 void ReplicaState::play_nan(std::int64_t step) {
-  FaultPlayer* const player = fault_player();
+  FaultInjector* const player = fault_injector();
   const PlannedFault* const fault =
       player == nullptr ? nullptr : player->take(FaultKind::nan, step + 1);
   if (fault == nullptr && !plays_nan_) return;

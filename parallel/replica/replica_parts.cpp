@@ -63,7 +63,7 @@ ReplicaParts::ReplicaParts(Backend& backend,
       shard_norms(backend, graph, space, gradients, options.noise_scale_every, batch.shards),
       sample_weight(backend.allocate_host(sizeof(float), "sample weight")),
       counters(backend, kHeldMicroBatches),
-      input_stage(backend, graph, kHeldMicroBatches) {}
+      h2d_staging(backend, graph, kHeldMicroBatches) {}
 
 std::uint64_t ReplicaParts::pending_sum_bytes() const {
   return exchange.pending_sum_bytes() + evaluation_exchange.pending_sum_bytes();
@@ -72,7 +72,7 @@ std::uint64_t ReplicaParts::pending_sum_bytes() const {
 std::uint64_t ReplicaParts::communication_bytes() const {
   return exchange.communication_bytes() + evaluation_exchange.communication_bytes() +
          outcomes.bytes() + shard_norms.bytes() + sample_weight->bytes() + counters.bytes() +
-         input_stage.bytes();
+         h2d_staging.bytes();
 }
 
 std::uint64_t exchange_memory(const Graph& graph,

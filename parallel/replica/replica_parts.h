@@ -8,11 +8,11 @@
 #include "core/exec/communicator.h"
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
-#include "core/step/input_stage.h"
+#include "core/step/h2d_staging.h"
 #include "core/step/optimizer_step.h"
-#include "core/step/outcome_ring.h"
 #include "core/step/shard_norms.h"
-#include "core/step/step_counter_slots.h"
+#include "core/step/step_params_upload.h"
+#include "core/step/step_status_ring.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/batch/train_options.h"
@@ -40,11 +40,11 @@ struct ReplicaParts {
   OptimizerStep optimizer;
   GradientExchange exchange;
   GradientExchange evaluation_exchange;
-  OutcomeRing outcomes;
+  StepStatusRing outcomes;
   ShardNorms shard_norms;
   std::unique_ptr<DeviceBuffer> sample_weight;  ///< a float that copies are made from
-  StepCounterSlots counters;
-  InputStage input_stage;
+  StepParamsUpload counters;
+  H2dStaging h2d_staging;
 
   /// `graph`, `space` and the flat arrays must outlive it. Throws ConfigError as OptimizerStep,
   /// OutOfMemory.

@@ -9,10 +9,10 @@
 #include "core/base/error.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
-#include "core/step/fault_player.h"
+#include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
-#include "parallel/replica/exchange_trial.h"
-#include "parallel/replica/memory_place.h"
+#include "parallel/replica/communicator_warmup.h"
+#include "parallel/replica/device_sharing.h"
 
 namespace lockstep {
 namespace {
@@ -104,7 +104,7 @@ ReplicaState::ReplicaState(RankContext& rank_context,
   initialise_parameters();
   if (ranges_) declare_ranges();
   if (options.profile) declare_profile();
-  try_collectives(context, *this, batch, group_.get());
+  warm_up_collectives(context, *this, batch, group_.get());
   if (!on_host_)
     context_bytes =
         context_part(context.host_communicator(), context.backend(), memory().on_device());
@@ -191,7 +191,7 @@ void ReplicaState::load(const BoundProgram& program,
   device_timer.mark(DevicePart::idle);
   if (checks_) search_.look_at(loaded, samples_);
   const DeviceScope scope(profiler.get(), copy_work_);
-  input_stage.copy(slot,
+  h2d_staging.copy(slot,
                    {{{program.x, loaded.input, n * samples_.input.bytes()},
                      {program.target, loaded.target, n * samples_.target.bytes()}}});
   copy_sample_weight(program);

@@ -23,7 +23,7 @@
 #include "core/step/step_result.h"
 #include "parallel/comm/rank_context.h"
 #include "parallel/replica/memory_table.h"
-#include "parallel/replica/nonfinite_search.h"
+#include "parallel/replica/nonfinite_locator.h"
 #include "parallel/replica/program_set.h"
 #include "parallel/replica/replica_parts.h"
 #include "parallel/replica/step_times.h"
@@ -196,7 +196,7 @@ class ReplicaState final : public BucketListener, public ReplicaPrograms, public
   /// Behind the copies of the last micro-batches, in turn. Those before have been made.
   std::array<std::unique_ptr<DeviceEvent>, kHeldMicroBatches> copied_;
   std::size_t next_copied_ = 0;
-  NonFiniteSearch search_;
+  NonFiniteLocator search_;
   bool checks_always_ = false, checks_ = false;  // kernels' outputs, for search_
   bool plays_nan_ = false;
   bool overlaps_ = true;     // the exchange, with backward, in this step

@@ -2,7 +2,7 @@
 #include <chrono>
 
 #include "core/base/error.h"
-#include "core/step/fault_player.h"
+#include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/replica_state.h"
 

@@ -12,8 +12,8 @@
 #include "core/base/printable.h"
 #include "core/host/machine.h"
 #include "parallel/session/explained_out_of_memory.h"
+#include "parallel/session/failed_allocation.h"
 #include "parallel/session/fault_log.h"
-#include "parallel/session/memory_words.h"
 #include "parallel/session/rank_discovery.h"
 
 namespace lockstep {
@@ -27,17 +27,17 @@ ErrorReport describe(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    const auto* const culprit = dynamic_cast<const Culprit*>(&e);
+    const auto* const culprit = dynamic_cast<const FaultingRank*>(&e);
     const auto* const explained = dynamic_cast<const ExplainedOutOfMemory*>(&e);
     return {e.what(),
             e.hint(),
             int(e.exit_code()),
-            culprit ? *culprit : Culprit{},
+            culprit ? *culprit : FaultingRank{},
             explained ? explained->details() : std::string()};
   } catch (const std::bad_alloc&) {
     // The numbers in the hint: ranks that meet the same error in other numbers say it once.
     return {"out of memory on the host",
-            "use a smaller --micro-batch or fewer ranks a host" + memory_words(),
+            "use a smaller --micro-batch or fewer ranks a host" + failed_allocation_text(),
             4};
   } catch (const std::filesystem::filesystem_error& e) {
     return {e.path1().empty() ? std::string(e.what())
@@ -62,7 +62,7 @@ FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& po
   record.hint = error.hint;
   record.details = error.details;
   record.exit_code = error.exit_code;
-  const Culprit& culprit = error.culprit;
+  const FaultingRank& culprit = error.culprit;
   if (culprit.rank < 0) return record;
   if (culprit.rank != rank) {
     record.process = 0;

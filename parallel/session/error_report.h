@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/exec/position.h"
-#include "parallel/comm/culprit.h"
+#include "parallel/comm/faulting_rank.h"
 #include "parallel/watchdog/fault_record.h"
 
 namespace lockstep {
@@ -16,7 +16,7 @@ struct ErrorReport {
   std::string hint;
   int exit_code = 1;
   /// Of an error that all ranks meet alike; its rank is -1 where each speaks for itself.
-  Culprit culprit = {};
+  FaultingRank culprit = {};
   std::string details = {};  ///< whole lines
 };
 
@@ -32,7 +32,7 @@ void print_error(const ErrorReport& report, int rank);
 /// "[rank R host] warning: ...", for what does not end a run.
 void print_warning(const std::string& message, int rank);
 
-/// Reports `error` of a process that no ErrorMeeting connects to the others, and returns the exit
+/// Reports `error` of a process that no ErrorConsensus connects to the others, and returns the exit
 /// code. The launcher's rank 0 speaks at once. The others wait three seconds before they do: where
 /// rank 0 failed as well, the launcher ends them meanwhile.
 int report_alone(const std::exception_ptr& error);

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostWaitMs = 300;
+constexpr int kMaxWaitMs = 300;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void write_to_screen(const std::string& text) {
   std::string_view rest = text;
   while (!rest.empty()) {
     pollfd screen{STDERR_FILENO, POLLOUT, 0};
-    if (poll(&screen, 1, kMostWaitMs) <= 0 || (screen.revents & POLLOUT) == 0) return;
+    if (poll(&screen, 1, kMaxWaitMs) <= 0 || (screen.revents & POLLOUT) == 0) return;
     // A pipe that is ready takes that much without blocking, and at once.
     const ssize_t written =
         ::write(STDERR_FILENO, rest.data(), std::min<std::size_t>(rest.size(), PIPE_BUF));

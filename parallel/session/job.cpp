@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/fixed_text.h"
 #include "core/host/machine.h"
-#include "core/step/fault_player.h"
+#include "core/step/fault_injector.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "parallel/comm/mpi_communicator.h"
@@ -20,21 +20,21 @@
 #include "parallel/comm/self_communicator.h"
 #include "parallel/comm/staged_communicator.h"
 #include "parallel/comm/watched_communicator.h"
-#include "parallel/replica/exchange_trial.h"
+#include "parallel/replica/communicator_warmup.h"
 #include "parallel/session/device_choice.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/gpu_binding.h"
 #include "parallel/session/job_network.h"
-#include "parallel/session/join_watch.h"
 #include "parallel/session/loaded_libraries.h"
 #include "parallel/session/rank_discovery.h"
+#include "parallel/session/rendezvous_timeout.h"
 
 namespace lockstep {
 
 class Job::State {
  public:
   RankDiscovery discovery;
-  std::unique_ptr<FaultPlayer> faults;
+  std::unique_ptr<FaultInjector> faults;
   FaultLog fault_log;
   // Outlives MPI, whose end waits for every rank: one may die until then.
   std::optional<Watchdog> watchdog;
@@ -94,7 +94,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   const bool apart = env().nccl == "shared";
   set_nccl_variables(apart ? std::optional(s.discovery.rank) : std::nullopt);
   if (env().fault)
-    s.faults = std::make_unique<FaultPlayer>(
+    s.faults = std::make_unique<FaultInjector>(
         parse_fault_plan(*env().fault),
         s.discovery.rank,
         position(),
@@ -107,7 +107,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
     watch(limits, launched);
     return;
   }
-  const JoinWatch join(s.discovery, variables, limits.join_s);
+  const RendezvousTimeout join(s.discovery, variables, limits.join_s);
   const std::vector<OwnListener> before = own_listeners();
   s.mpi.emplace();
   s.plain = make_mpi_communicator(*s.mpi);
@@ -180,7 +180,7 @@ void Job::join_devices(std::span<const DeviceCard> cards) {
     s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
     // Whether it reaches everybody. What a training needs more is tried when that is known: see
     // Note [Trial of collectives].
-    try_reach(*this);
+    warm_up_connections(*this);
     return;
   }
   // Hosts may be set up differently, and all have to exchange in one way.

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "core/host/machine.h"
-#include "parallel/comm/exchanged_text.h"
+#include "parallel/comm/collective_strings.h"
 
 namespace lockstep {
 namespace {
@@ -45,7 +45,7 @@ JobNetwork job_network(std::span<const std::string> descriptions) {
 }
 
 JobNetwork gather_network(Communicator& communicator) {
-  return job_network(gather_texts(communicator, describe_own_network()));
+  return job_network(gather_strings(communicator, describe_own_network()));
 }
 
 std::string close_to_strangers(std::span<const OwnListener> listeners,

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <exception>
 
-#include "parallel/session/error_meeting.h"
+#include "parallel/session/error_consensus.h"
 #include "parallel/session/error_report.h"
 
 namespace lockstep {
@@ -17,7 +17,7 @@ int run_job(int argc,
   std::signal(SIGPIPE, SIG_IGN);
   try {
     Job job(argc, argv, limits);
-    ErrorMeeting meeting(job);
+    ErrorConsensus meeting(job);
     try {
       body(job);
       return 0;

@@ -84,7 +84,7 @@ void Checkpointing::wait() {
   }
 }
 
-void Checkpointing::settle() {
+void Checkpointing::resolve() {
   wait();
   due_ = false;
   whole_step_ = -1;

@@ -46,7 +46,7 @@ class Checkpointing {
 
   /// Waits until every save that was begun is whole or has failed, and forgets what else was due
   /// and which step is saved: before the run goes back to an earlier one.
-  void settle();
+  void resolve();
   /// From now on a save that is due waits for the one before, so that the steps that are saved do
   /// not depend on how fast files are written.
   void be_punctual() { punctual_ = true; }

@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "core/data/zero_filled_dataset.h"
 #include "parallel/batch/training_feed.h"
-#include "parallel/comm/exchanged_text.h"
+#include "parallel/comm/collective_strings.h"
 #include "parallel/training/run_loaders.h"
 
 namespace lockstep {
@@ -68,8 +68,8 @@ bool Evaluation::skip(const Unreadable& found) {
   const auto* const bytes = reinterpret_cast<const char*>(found.samples.data());
   const std::string own(bytes, found.samples.size() * sizeof(std::int64_t));
   Communicator& ranks = context_.host_communicator();
-  const std::vector<std::string> of_rank = gather_texts(ranks, own);
-  const std::vector<std::string> first_of_rank = gather_texts(ranks, found.first);
+  const std::vector<std::string> of_rank = gather_strings(ranks, own);
+  const std::vector<std::string> first_of_rank = gather_strings(ranks, found.first);
   std::set<std::int64_t> all(skipped_.begin(), skipped_.end());
   const std::size_t before = all.size();
   for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {

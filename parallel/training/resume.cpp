@@ -15,8 +15,8 @@
 #include "core/base/file_kind.h"
 #include "core/io/checkpoint_names.h"
 #include "parallel/batch/run_settings.h"
-#include "parallel/comm/exchanged_text.h"
-#include "parallel/comm/told_error.h"
+#include "parallel/comm/collective_strings.h"
+#include "parallel/comm/error_serialization.h"
 
 namespace lockstep {
 namespace {
@@ -67,7 +67,7 @@ fs::path searched_folder(const CheckpointOptions& options) {
 
 /// What rank 0 finds, as it tells the others: {"name", "digest", "passed_over"}, where the name in
 /// the searched folder is empty for a checkpoint that is named itself; {} for the start; or
-/// told_error(). Paths do not travel, since they need not be UTF-8.
+/// serialize_error(). Paths do not travel, since they need not be UTF-8.
 json look(const CheckpointOptions& options) {
   io::remove_temporaries(options.folder);  // first: it also brings back what was cut off
   if (options.resume != "auto" && is_checkpoint(options.resume)) {
@@ -98,9 +98,9 @@ json look(const CheckpointOptions& options) {
 template <typename Look>
 std::string found_or_error(const Look& look) {
   try {
-    return told_text(look());
+    return serialized_error_text(look());
   } catch (...) {
-    return told_text(told_error(std::current_exception()));
+    return serialized_error_text(serialize_error(std::current_exception()));
   }
 }
 
@@ -120,9 +120,9 @@ void expect_digest(const fs::path& checkpoint, const std::string& digest) {
 /// What look() has found, or its error, on every rank.
 template <typename Look>
 json tell_all(Communicator& communicator, const Look& look) {
-  json found = json::parse(broadcast_text(
+  json found = json::parse(broadcast_string(
       communicator, communicator.rank() == 0 ? found_or_error(look) : std::string()));
-  if (found.contains("error")) throw_told(found);
+  if (found.contains("error")) throw_serialized_error(found);
   return found;
 }
 

@@ -228,7 +228,7 @@ void TrainingRun::collect_skipped() {
 
 void TrainingRun::save_when_due() {
   if (!checkpointing_ || summary_.stopped) return;
-  const StepLog::Stall stall(*log_, LedgerPart::checkpoint);
+  const StepLog::Stall stall(*log_, TimePart::checkpoint);
   if (checkpointing_->after_step(
           done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_))
     p_.replica.leave_out_of_device_times();

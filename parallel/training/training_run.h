@@ -55,10 +55,10 @@ class TrainingRun {
   /// With OnNonfinite::skip, a step that is not finite leaves no trace: weights, running statistics
   /// and optimizer state stay, while the step number, by which learning rate, AdamW's bias
   /// correction and checkpoints go, moves on. More than kMaxSkippedInARow end the run, as does the
-  /// rollback after kMostRollbacks to one checkpoint (NonFiniteError).
+  /// rollback after kMaxRollbacks to one checkpoint (NonFiniteError).
   TrainSummary run();
 
-  static constexpr int kMaxSkippedInARow = 20, kMostRollbacks = 5, kMostReplays = 3;
+  static constexpr int kMaxSkippedInARow = 20, kMaxRollbacks = 5, kMaxReplays = 3;
 
  private:
   TrainingFeed make_feed() const;
@@ -72,7 +72,7 @@ class TrainingRun {
   void tell(const Call& call) {
     if (p_.observers.empty()) return;
     const StageScope stage(&p_.context.position(), RunStage::saving);
-    const StepLog::Stall stall(*log_, LedgerPart::logging);
+    const StepLog::Stall stall(*log_, TimePart::logging);
     ++told_;
     for (TrainObserver* observer : p_.observers) call(*observer);
   }

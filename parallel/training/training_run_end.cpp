@@ -5,9 +5,9 @@
 #include <variant>
 
 #include "core/host/process_memory.h"
-#include "parallel/comm/exchanged_text.h"
-#include "parallel/monitor/ledger.h"
+#include "parallel/comm/collective_strings.h"
 #include "parallel/monitor/profile_report.h"
+#include "parallel/monitor/time_breakdown.h"
 #include "parallel/training/run_loaders.h"
 #include "parallel/training/training_run.h"
 
@@ -26,7 +26,7 @@ void add_skipped_at_opening(const data::SkippedRecords& skipped, TrainSummary& s
 void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
   TrainSummary& s = summary_;
-  const Ledger ledger = log_->ledger();
+  const TimeBreakdown ledger = log_->ledger();
   const std::optional<double> queued = log_->queued_seconds();
   if (p_.options.profile) stop_profile(p_.context, *p_.replica.profiler());
   if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
@@ -37,7 +37,7 @@ void TrainingRun::finish() {
   s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
   s.loader_workers = loader_->workers();
   tell_noise_scale();
-  s.ledgers = gather_ledgers(p_.context.host_communicator(), ledger, queued);
+  s.ledgers = gather_time_breakdowns(p_.context.host_communicator(), ledger, queued);
   s.step_error = log_->spread().relative_error();
   count_skipped();
   s.activation_bytes = p_.replica.activation_bytes();
@@ -81,7 +81,7 @@ void TrainingRun::count_skipped() {
   std::string own;
   for (const std::int64_t sample : skipped_)
     own.append(reinterpret_cast<const char*>(&sample), sizeof sample);
-  for (const std::string& samples : gather_texts(p_.context.host_communicator(), own))
+  for (const std::string& samples : gather_strings(p_.context.host_communicator(), own))
     for (std::size_t i = 0; i < samples.size(); i += sizeof(std::int64_t)) {
       std::int64_t sample = 0;
       std::memcpy(&sample, samples.data() + i, sizeof sample);
@@ -95,7 +95,7 @@ void TrainingRun::count_skipped() {
 
 RunFacts TrainingRun::facts() const {
   const TrainSummary& s = summary_;
-  const std::vector<Seat>& seats = straggler_watch_.seats();
+  const std::vector<RankPlacement>& seats = straggler_watch_.seats();
   const SavedArrays saved = p_.replica.saved_arrays();
   RunFacts facts{.ledgers = s.ledgers,
                  .steps = done_ - s.resumed_at,
@@ -111,7 +111,7 @@ RunFacts TrainingRun::facts() const {
                  .checkpoints = checkpointing_ ? checkpointing_->saves() : 0,
                  .checkpoint_steps = p_.options.checkpoint.every_steps,
                  .checkpoint_seconds = p_.options.checkpoint.every_seconds,
-                 .crowded = crowded_ranks(seats),
+                 .crowded = oversubscribed_ranks(seats),
                  .slowest_rank = s.slowest_rank,
                  .slowest_host = s.slowest_host,
                  .slowest_phase = s.slowest_phase,
@@ -136,25 +136,25 @@ void TrainingRun::tell_noise_scale() {
   summary_.noise_scale = scale.samples();
   const bool adaptive = std::holds_alternative<AdamW>(p_.options.optimizer);
   if (scale.samples())
-    summary_.noise_scale_words = noise_scale_words(*scale.samples(),
-                                                   p_.options.global_batch,
-                                                   learning_rate(p_.options.optimizer),
-                                                   adaptive ? std::sqrt(2.0) : 2.0);
+    summary_.format_noise_scale = format_noise_scale(*scale.samples(),
+                                                     p_.options.global_batch,
+                                                     learning_rate(p_.options.optimizer),
+                                                     adaptive ? std::sqrt(2.0) : 2.0);
   else if (p_.options.noise_scale_every == 0)
-    summary_.noise_scale_words = "not measured: --noise-scale-every 0";
+    summary_.format_noise_scale = "not measured: --noise-scale-every 0";
   else if (p_.replica.batch().shards < 2)
-    summary_.noise_scale_words =
+    summary_.format_noise_scale =
         "not known: a step has one shard; a smaller --micro-batch gives more";
-  else if (scale.measurements() < NoiseScale::kFewest)
-    summary_.noise_scale_words =
+  else if (scale.measurements() < NoiseScale::kMin)
+    summary_.format_noise_scale =
         fmt::format("not known: {} measurements, fewer than {}; they come every {} steps",
                     scale.measurements(),
-                    NoiseScale::kFewest,
+                    NoiseScale::kMin,
                     p_.options.noise_scale_every);
   else if (scale.variance() <= 0)
-    summary_.noise_scale_words = "0: the gradients of all shards are equal";
+    summary_.format_noise_scale = "0: the gradients of all shards are equal";
   else
-    summary_.noise_scale_words =
+    summary_.format_noise_scale =
         "not known: the gradient is lost in its noise, whose scale is far above the global batch";
 }
 

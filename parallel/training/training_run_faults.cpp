@@ -30,7 +30,7 @@ void TrainingRun::take_bad(const StepResult& result) {
   const bool stops = p_.options.on_nonfinite == OnNonfinite::stop;
   std::string cause = what_is_bad(result);
   std::optional<NonFiniteFinding> first;
-  if (stops || replays_++ < kMostReplays) cause += ": " + replay(result, first);
+  if (stops || replays_++ < kMaxReplays) cause += ": " + replay(result, first);
   constexpr const char* kHint =
       "LOCKSTEP_NAN_CHECK=1 looks at every operator of every step; --on-nonfinite skip leaves such "
       "steps out; a smaller --lr, --warmup-steps or --clip-norm keep losses finite";
@@ -105,11 +105,11 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
   check_settings(point, p_.settings, p_.options);
   if (base > rolled_back_to_) rollbacks_there_ = 0;
   rolled_back_to_ = base;
-  if (++rollbacks_there_ > kMostRollbacks)
+  if (++rollbacks_there_ > kMaxRollbacks)
     throw NonFiniteError(
         fmt::format("training: {}: {} rollbacks to step {} have not led to a new checkpoint",
                     jump,
-                    kMostRollbacks,
+                    kMaxRollbacks,
                     rolled_back_to_),
         "it is not a few batches: use a smaller --lr or --clip-norm");
   return point;
@@ -120,7 +120,7 @@ void TrainingRun::roll_back() {
   // It waits for files, and reads all of one checkpoint.
   const StageScope stage(&p_.context.position(), RunStage::saving);
   (void)p_.replica.finish_steps();  // of steps behind it
-  if (checkpointing_) checkpointing_->settle();
+  if (checkpointing_) checkpointing_->resolve();
   const ResumePoint point = point_to_go_back_to(spike);
   LeftOut left_out = feed_.left_out();
   leave_out(left_out, point.state.step, spike.step);

@@ -9,7 +9,7 @@
 
 #include "core/exec/position.h"
 #include "core/host/ip_address.h"
-#include "parallel/watchdog/watch_peers.h"
+#include "parallel/watchdog/heartbeat_transport.h"
 
 namespace lockstep {
 

@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "core/base/quiet_thread.h"
+#include "core/base/signal_masked_thread.h"
+#include "parallel/watchdog/failure_detector.h"
+#include "parallel/watchdog/failure_report.h"
+#include "parallel/watchdog/heartbeat_transport.h"
 #include "parallel/watchdog/stranger_watch.h"
-#include "parallel/watchdog/watch_judge.h"
-#include "parallel/watchdog/watch_peers.h"
-#include "parallel/watchdog/watch_verdict.h"
 
 namespace lockstep {
 namespace {
@@ -29,7 +29,7 @@ using Kind = watch::Kind;
 
 constexpr int kSendMs = 200, kLeaveMs = 300;
 constexpr double kSoonSeconds = 0.05, kConnectSeconds = 30;
-constexpr std::chrono::milliseconds kMostLastWords{2000}, kSpeakerFirst{500}, kOthersFirst{250};
+constexpr std::chrono::milliseconds kMaxLastWords{2000}, kSpeakerFirst{500}, kOthersFirst{250};
 
 /// What each rank met while it connected.
 struct Outcome {
@@ -56,18 +56,19 @@ class Watchdog::State final : public watch::PeerListener {
  public:
   State(Communicator& host,
         const Position& position,
-        LastWords last_words,
+        LastWords failure_handler,
         const WatchLimits& limits,
         bool has_launcher,
         std::vector<IpAddress> job_addresses)
       : position_(position),
         has_launcher_(has_launcher),
         limits_(limits),
-        last_words_(std::move(last_words)),
+        failure_handler_(std::move(failure_handler)),
         exceptions_(std::uncaught_exceptions()),
         peers_(host, limits.any()),
         judge_(peers_.size(),
-               peers_.rank() == 0 ? WatchJudge::Watches::everyone : WatchJudge::Watches::rank_zero,
+               peers_.rank() == 0 ? FailureDetector::Watches::everyone
+                                  : FailureDetector::Watches::rank_zero,
                now()),
         strangers_(peers_, std::move(job_addresses), limits.training_s) {
     judge_.set_limits(limits_);
@@ -97,7 +98,7 @@ class Watchdog::State final : public watch::PeerListener {
 
  private:
   void start() {
-    thread_ = start_quiet_thread([this] { run(); });
+    thread_ = start_signal_masked_thread([this] { run(); });
     pthread_setname_np(thread_.native_handle(), "watchdog");
   }
 
@@ -140,17 +141,17 @@ class Watchdog::State final : public watch::PeerListener {
   }
 
   static std::string text_of(const std::vector<Outcome>& outcomes) {
-    constexpr int kMostNamed = 8;
+    constexpr int kMaxNamed = 8;
     std::string ranks, problem;
     int count = 0;
     for (std::size_t r = 0; r < outcomes.size(); ++r) {
       if (*outcomes[r].problem == '\0') continue;
       if (r == 0) return outcomes[r].problem;
       if (problem.empty()) problem = outcomes[r].problem;
-      if (count++ < kMostNamed) ranks += fmt::format("{}{}", count > 1 ? ", " : "", r);
+      if (count++ < kMaxNamed) ranks += fmt::format("{}{}", count > 1 ? ", " : "", r);
     }
     if (count == 0) return {};
-    if (count > kMostNamed) ranks += fmt::format(" and {} more", count - kMostNamed);
+    if (count > kMaxNamed) ranks += fmt::format(" and {} more", count - kMaxNamed);
     return fmt::format(
         "{} {} cannot reach rank 0 over TCP ({})", count > 1 ? "ranks" : "rank", ranks, problem);
   }
@@ -184,7 +185,7 @@ class Watchdog::State final : public watch::PeerListener {
       }
     }
     peers_.send_to_all(Kind::goodbye, watch::Goodbye{std::uint8_t(after_error_ ? 1 : 0)});
-    peers_.settle(kSendMs, false);
+    peers_.resolve(kSendMs, false);
   }
 
   void look(double& next_beat) {
@@ -267,7 +268,7 @@ class Watchdog::State final : public watch::PeerListener {
     if (!announcement_) return;
     spoken_ = true;
     peers_.send_to_all(Kind::record, *announcement_);
-    peers_.settle(kSendMs, false);
+    peers_.resolve(kSendMs, false);
     announcement_.reset();
     announced_.notify_all();
   }
@@ -313,8 +314,8 @@ class Watchdog::State final : public watch::PeerListener {
   [[noreturn]] void leave(const FaultRecord& record, bool speaks, Tell tell) {
     const int exit_code = record.exit_code;
     try {
-      start_quiet_thread([exit_code] {
-        std::this_thread::sleep_for(kMostLastWords);
+      start_signal_masked_thread([exit_code] {
+        std::this_thread::sleep_for(kMaxLastWords);
         _exit(exit_code);
       }).detach();
     } catch (...) {
@@ -324,11 +325,11 @@ class Watchdog::State final : public watch::PeerListener {
       peers_.send_to_all(Kind::record, watch::pack(record, tell == Tell::said));
     peers_.flush();
     try {
-      if (last_words_) last_words_(record, speaks);
+      if (failure_handler_) failure_handler_(record, speaks);
     } catch (...) {
       say_without_memory();
     }
-    peers_.settle(kLeaveMs, peers_.rank() == 0);
+    peers_.resolve(kLeaveMs, peers_.rank() == 0);
     // Rank 0 is gone or frozen, so that nobody can tell the others: each has to find out by itself,
     // before the launcher kills it, which is a second after the first rank has ended.
     if (speaks && peers_.rank() != 0 && peers_.size() > 2)
@@ -346,10 +347,10 @@ class Watchdog::State final : public watch::PeerListener {
   const bool has_launcher_;
   const pid_t parent_ = getppid();
   const WatchLimits limits_;
-  const LastWords last_words_;
+  const LastWords failure_handler_;
   const int exceptions_;  // in flight when the watchdog began
   watch::Peers peers_;
-  WatchJudge judge_;
+  FailureDetector judge_;
   StrangerWatch strangers_;
   std::string blindness_;
   bool somebody_ended_ = false;     // and is about to be judged
@@ -365,12 +366,16 @@ class Watchdog::State final : public watch::PeerListener {
 
 Watchdog::Watchdog(Communicator& host,
                    const Position& position,
-                   LastWords last_words,
+                   LastWords failure_handler,
                    const WatchLimits& limits,
                    bool has_launcher,
                    std::vector<IpAddress> job_addresses)
-    : state_(std::make_unique<State>(
-          host, position, std::move(last_words), limits, has_launcher, std::move(job_addresses))) {}
+    : state_(std::make_unique<State>(host,
+                                     position,
+                                     std::move(failure_handler),
+                                     limits,
+                                     has_launcher,
+                                     std::move(job_addresses))) {}
 
 Watchdog::~Watchdog() = default;
 

@@ -29,9 +29,9 @@ namespace lockstep {
 /// A thread that was itself not run for a while (SIGSTOP, a sleeping machine) accuses nobody for
 /// what it missed. A rank under a debugger is left alone. Times are of the monotonic clock.
 ///
-/// Whoever judges (rank 0; each by itself where rank 0 is the culprit) has `last_words` called and
-/// tells the others, whose `last_words` are called with the same record; then each ends its process
-/// with the record's exit code, by _exit(): the training thread may never return.
+/// Whoever judges (rank 0; each by itself where rank 0 is the culprit) has `failure_handler` called
+/// and tells the others, whose `failure_handler` are called with the same record; then each ends
+/// its process with the record's exit code, by _exit(): the training thread may never return.
 class Watchdog {
  public:
   /// Called at most once, on the watchdog's thread, before the process ends. `speaks`: whether this
@@ -46,7 +46,7 @@ class Watchdog {
   /// details name who else is connected to ranks (foreign_connections()).
   Watchdog(Communicator& host,
            const Position& position,
-           LastWords last_words = {},
+           LastWords failure_handler = {},
            const WatchLimits& limits = {},
            bool has_launcher = false,
            std::vector<IpAddress> job_addresses = {});

@@ -21,13 +21,13 @@ namespace {
 
 // Many short rounds: on a busy machine some are undisturbed.
 constexpr int kRounds = 100;
-constexpr double kMostMicroseconds = 3e6;
+constexpr double kMaxMicroseconds = 3e6;
 constexpr std::int64_t kBucketElems = 1024 * 1024;
 
 double microseconds(Communicator& world, std::int64_t bytes, const std::function<void()>& step) {
   const int repeats = int(std::clamp<std::int64_t>(4'000'000 / (bytes + 4'000), 1, 1'000));
   double best = 1e30, spent = 0;  // Equal on all ranks, which so agree on when to stop.
-  for (int round = 0; round < kRounds && spent < kMostMicroseconds; ++round) {
+  for (int round = 0; round < kRounds && spent < kMaxMicroseconds; ++round) {
     world.barrier();
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < repeats; ++i) step();

@@ -58,12 +58,12 @@ TEST(BusyTime, OfManyIntervalsIsThatOfEveryMoment) {
   }
 }
 
-constexpr auto kMost = std::int64_t(BusyTime::kMostApart);
+constexpr auto kMax = std::int64_t(BusyTime::kMaxApart);
 
 TEST(BusyTime, StaysExactBeyondItsMemoryWhereIntervalsComeNearlyInOrder) {
   // Blocks of a quarter of the memory, each two swapped.
   std::vector<Span> spans;
-  constexpr std::int64_t kBlock = kMost / 4;
+  constexpr std::int64_t kBlock = kMax / 4;
   for (const std::int64_t block : {1, 0, 3, 2, 5, 4, 7, 6, 9, 8})
     for (std::int64_t i = block * kBlock; i < (block + 1) * kBlock; ++i)
       spans.push_back({10 * i, 10 * i + 4});
@@ -72,15 +72,15 @@ TEST(BusyTime, StaysExactBeyondItsMemoryWhereIntervalsComeNearlyInOrder) {
 
 TEST(BusyTime, BeyondItsMemoryIsNeverTooHigh) {
   std::vector<Span> spans;
-  for (std::int64_t i = 1; i <= 2 * kMost; ++i) spans.push_back({10 * i, 10 * i + 4});
+  for (std::int64_t i = 1; i <= 2 * kMax; ++i) spans.push_back({10 * i, 10 * i + 4});
   const std::int64_t known = busy(spans);
-  EXPECT_EQ(known, 2 * kMost * 4);
+  EXPECT_EQ(known, 2 * kMax * 4);
   spans.push_back({0, 5});    // far behind: forgotten
   spans.push_back({10, 14});  // a second time
   EXPECT_EQ(busy(spans), known);
-  const std::int64_t end = 10 * 2 * kMost + 4;
+  const std::int64_t end = 10 * 2 * kMax + 4;
   spans.push_back({0, end});  // what lies within the later half fills its gaps
-  EXPECT_GT(busy(spans), known + kMost / 2 * 6 - 10);
+  EXPECT_GT(busy(spans), known + kMax / 2 * 6 - 10);
   EXPECT_LE(busy(spans), end);
 }
 

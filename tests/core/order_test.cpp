@@ -141,7 +141,7 @@ TEST(Order, LargerRandomGraphsNeverGetAHigherPeak) {
     const ProgramPlan ordered = plan_in_order(graph, workspace, order);
     const std::size_t peak_given = rules.peak_of(before), peak = rules.peak_of(order);
     ASSERT_EQ(arena_lower_bound(ordered.buffers), peak);
-    EXPECT_TRUE(order == before || double(peak) <= (1 - kLeastSaving) * double(peak_given));
+    EXPECT_TRUE(order == before || double(peak) <= (1 - kMinSaving) * double(peak_given));
     saved.add(double(peak) / double(peak_given));
     arena.add(above_bound(ordered));
   }

@@ -148,7 +148,7 @@ TEST(Profiler, GoesOnWithoutADeviceThatRefuses) {
 TEST(DeviceActivities, AMarkHoldsEveryStepItMay) {
   const auto zero = DeviceActivities::Clock::now();
   DeviceActivities device(3, zero);
-  for (const std::int64_t step : {std::int64_t{-1}, std::int64_t{0}, DeviceActivities::kMostStep})
+  for (const std::int64_t step : {std::int64_t{-1}, std::int64_t{0}, DeviceActivities::kMaxStep})
     device.take({.mark = DeviceActivities::mark(step, 2, true),
                  .name = "kernel",
                  .begin = zero,
@@ -156,9 +156,9 @@ TEST(DeviceActivities, AMarkHoldsEveryStepItMay) {
   ASSERT_EQ(device.events().size(), 3u);
   EXPECT_EQ(device.events()[0].step, -1);
   EXPECT_EQ(device.events()[1].step, 0);
-  EXPECT_EQ(device.events()[2].step, DeviceActivities::kMostStep);
+  EXPECT_EQ(device.events()[2].step, DeviceActivities::kMaxStep);
   EXPECT_EQ(device.total(2).activities, 3);
-  device.take({.mark = DeviceActivities::mark(DeviceActivities::kMostStep, 2, false),
+  device.take({.mark = DeviceActivities::mark(DeviceActivities::kMaxStep, 2, false),
                .name = "kernel",
                .begin = zero,
                .end = zero + microseconds(1)});
@@ -172,10 +172,10 @@ TEST(DeviceActivities, KeepsABoundedNumberOfEventsAndEveryTotal) {
                           .name = "kernel",
                           .begin = zero,
                           .end = zero + microseconds(1)};
-  const auto most = std::int64_t(DeviceActivities::kMostEvents);
+  const auto most = std::int64_t(DeviceActivities::kMaxEvents);
   for (std::int64_t i = 0; i < most + 5; ++i) device.take(activity);
   device.lose(3);
-  EXPECT_EQ(device.events().size(), DeviceActivities::kMostEvents);
+  EXPECT_EQ(device.events().size(), DeviceActivities::kMaxEvents);
   EXPECT_EQ(device.dropped(), 5);
   EXPECT_EQ(device.lost(), 3);
   activity.mark = DeviceActivities::mark(0, 0, false);

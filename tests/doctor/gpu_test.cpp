@@ -324,22 +324,22 @@ TEST(DoctorGpu, AMigInstanceIsNoWholeGpu) {
 TEST(DoctorGpu, AGpuForEachRank) {
   FakeMachine machine;
   std::vector<Place> places;
-  const auto settle_with = [&](const std::vector<std::string>& visible) {
+  const auto resolve_with = [&](const std::vector<std::string>& visible) {
     places.clear();
     for (const std::string& gpu : visible) {
       machine.set("CUDA_VISIBLE_DEVICES", gpu);
-      places.push_back(place_of(machine.environment, read_gpus(machine.environment)));
+      places.push_back(device_sharing_of(machine.environment, read_gpus(machine.environment)));
     }
-    settle(machine.environment, places, 1);
+    resolve(machine.environment, places, 1);
   };
-  settle_with({"0", "1"});
+  resolve_with({"0", "1"});
   EXPECT_EQ(machine.environment.ranks_here, 2);
   EXPECT_EQ(machine.environment.local_rank, 1);
   EXPECT_EQ(machine.find("cores").text, "2 GPUs for 2 ranks");
-  settle_with({"1", "1"});
+  resolve_with({"1", "1"});
   expect_line(machine, "cores", Verdict::warn, "2 ranks share 1 GPU:", "mpirun -np 1");
   places[0].host[0] = '?';  // another host has a GPU of this address as well
-  settle(machine.environment, places, 1);
+  resolve(machine.environment, places, 1);
   EXPECT_EQ(machine.find("cores").text, "1 GPU for 1 rank");
 }
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "launcher/settings/command_line_arguments.h"
 #include "launcher/settings/flags.h"
-#include "launcher/settings/raw_flags.h"
 #include "launcher/settings/toml_reader.h"
 #include "tests/fuzz/mutation.h"
 
@@ -43,7 +43,7 @@ constexpr std::string_view kOdd[] = {"[section]",
 /// Every flag of `lockstep train`, without dashes.
 std::vector<std::string> declared_keys() {
   CLI::App app;
-  lockstep::RawFlags raw;
+  lockstep::CommandLineArguments raw;
   lockstep::declare_flags(app, raw);
   std::vector<std::string> keys;
   for (const CLI::Option* option : app.get_options())

@@ -10,9 +10,9 @@ using namespace lockstep;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   const std::string text(fuzz::as_text(data, bytes));
   // Of synthetic samples the text itself chooses the size, up to 2^28 bytes; a few are kept.
-  constexpr std::size_t kMostSampleBytes = std::size_t{1} << 28;
+  constexpr std::size_t kMaxSampleBytes = std::size_t{1} << 28;
   for (const char* kind : {"synthetic:", "glyphs:", "syntetic"})
-    fuzz::run_parser(kMostSampleBytes, [&] {
+    fuzz::run_parser(kMaxSampleBytes, [&] {
       const data::DataSplit split = data::open(kind + text);
       fuzz::require(split.train->size() >= 1, "a source without samples");
     });

@@ -10,10 +10,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   static const fuzz::InputFile file;
   file.write(data, bytes);
   // What a compressed file holds can be a thousand times its size: that counts as the file.
-  constexpr std::size_t kMostExpansion = 1040;
+  constexpr std::size_t kMaxExpansion = 1040;
   const bool compressed = bytes >= 2 && data[0] == 0x1f && data[1] == 0x8b;
   for (const int rank : {1, 3})
-    fuzz::run_parser(compressed ? bytes * kMostExpansion : bytes, [&] {
+    fuzz::run_parser(compressed ? bytes * kMaxExpansion : bytes, [&] {
       const data::IdxFile idx = data::read_idx(file.path(), rank, "hint");
       fuzz::require(int(idx.dims.size()) == rank, "another number of dimensions");
       std::int64_t elements = 1;

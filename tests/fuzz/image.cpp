@@ -14,14 +14,14 @@ namespace {
 
 /// Decoders may use memory for every pixel that a header promises, up to kDefaultMaxPixels; only
 /// for this many does it stay below what is spared for any file.
-constexpr std::int64_t kMostPixels = 1'000'000;
+constexpr std::int64_t kMaxPixels = 1'000'000;
 
 void decode(data::AnyImageDecoder& decoder, std::span<const std::byte> file, bool random) {
   const data::ImageSize size = decoder.open("image", file);
   fuzz::require(size.width >= 1 && size.height >= 1 &&
                     std::int64_t{size.width} * size.height <= data::kDefaultMaxPixels,
                 "a picture of an impossible size");
-  if (std::int64_t{size.width} * size.height > kMostPixels) return;
+  if (std::int64_t{size.width} * size.height > kMaxPixels) return;
   const data::ImageSize wanted{24, 24};
   const data::Crop crop = random ? data::random_crop(file.size(), 0, 0, size, 0.1)
                                  : data::middle_crop(size, wanted.width);

@@ -67,7 +67,7 @@ std::optional<std::uint64_t> needed_bytes(const Json& entry) {
 }
 
 /// Places the tensors one after the other and makes the data as long as they need.
-void settle(TensorFile& file) {
+void resolve(TensorFile& file) {
   std::uint64_t at = 0;
   for (auto& [name, entry] : file.header.items()) {
     const std::optional<std::uint64_t> bytes = needed_bytes(entry);
@@ -173,7 +173,7 @@ Bytes mutate_safetensors(const Bytes& input, Random& random) {
     if (metadata.contains(kMetadata) && !metadata[kMetadata].is_object()) metadata.erase(kMetadata);
     mutate_file(*file, random);
   }
-  if (file->header.is_object() && !random.one_in(4)) settle(*file);
+  if (file->header.is_object() && !random.one_in(4)) resolve(*file);
   return bytes_of(*file, random);
 }
 

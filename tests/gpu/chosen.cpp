@@ -6,7 +6,7 @@
 namespace lockstep::rates {
 namespace {
 
-constexpr std::size_t kMostDigits = 24;
+constexpr std::size_t kMaxDigits = 24;
 
 /// What stands before `end`, which is taken off `text` with it.
 std::string take_until(std::string_view& text, char end) {
@@ -20,8 +20,8 @@ std::string take_until(std::string_view& text, char end) {
 /// cuBLASLt's algorithms are 64 bytes, of which the first tell most apart.
 std::string shortened(const std::string& algorithm) {
   const std::size_t last = algorithm.rfind(' ') + 1;  // 0 where there is one word
-  if (algorithm.size() - last <= kMostDigits) return algorithm;
-  return algorithm.substr(0, last + kMostDigits) + "...";
+  if (algorithm.size() - last <= kMaxDigits) return algorithm;
+  return algorithm.substr(0, last + kMaxDigits) + "...";
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "core/ops/linear.h"
-#include "kernels/cuda/device/algorithm_book.h"
+#include "kernels/cuda/device/algorithm_cache.h"
 #include "tests/benchmarks/operator_run.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/support/cuda_emulator/library_limits.h"
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(Chosen, IsWhatABookHolds) {
-  cuda::AlgorithmBook book;
+  cuda::AlgorithmCache book;
   book.choice("product a, none", [] { return cuda::AlgorithmChoice{"algorithm 1", ""}; });
   book.choice("product a, bias", [] { return cuda::AlgorithmChoice{"", "NOT_SUPPORTED"}; });
   const Chosen refused{"product a, bias", "", "NOT_SUPPORTED"};

@@ -89,13 +89,13 @@ class Part {
 
   void join() {
     ncclUniqueId id;
-    settle(nccl_.ncclGetUniqueId(&id), "ncclGetUniqueId");
+    resolve(nccl_.ncclGetUniqueId(&id), "ncclGetUniqueId");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    settle(nccl_.ncclCommInitRankConfig(&comm_, 1, id, 0, &config), "ncclCommInitRankConfig");
+    resolve(nccl_.ncclCommInitRankConfig(&comm_, 1, id, 0, &config), "ncclCommInitRankConfig");
   }
   void all_gather() {
-    settle(nccl_.ncclAllGather(from_, to_, kElems, ncclFloat, comm_, stream_), "ncclAllGather");
+    resolve(nccl_.ncclAllGather(from_, to_, kElems, ncclFloat, comm_, stream_), "ncclAllGather");
   }
   void send_to_itself() {
     ncclResult_t status = nccl_.ncclGroupStart();
@@ -104,10 +104,10 @@ class Part {
       status = nccl_.ncclRecv(to_, kElems, ncclFloat, 0, comm_, stream_);
     const ncclResult_t ended = nccl_.ncclGroupEnd();
     const bool well = status == ncclSuccess || status == ncclInProgress;
-    settle(well ? ended : status, "ncclSend and ncclRecv");
+    resolve(well ? ended : status, "ncclSend and ncclRecv");
   }
   void destroy() {
-    settle(nccl_.ncclCommFinalize(comm_), "ncclCommFinalize");
+    resolve(nccl_.ncclCommFinalize(comm_), "ncclCommFinalize");
     require(nccl_.ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy");
   }
   void abort() { require(nccl_.ncclCommAbort(std::exchange(comm_, nullptr)), "ncclCommAbort"); }
@@ -144,7 +144,7 @@ class Part {
       throw std::runtime_error(
           fmt::format("{}: {}", what, lockstep::error_text(nccl_, status, comm_)));
   }
-  void settle(ncclResult_t status, const char* what) {
+  void resolve(ncclResult_t status, const char* what) {
     while (status == ncclInProgress) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
       ncclResult_t now = ncclSuccess;

@@ -10,8 +10,8 @@
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "launcher/advice/memory_text.h"
-#include "launcher/advice/memory_users.h"
+#include "launcher/advice/memory_consumers.h"
+#include "launcher/advice/memory_format.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/session/error_report.h"
 #include "tests/support/metered_backend.h"
@@ -141,17 +141,17 @@ TEST(OutOfMemoryReport, WhatCannotBeExplainedStaysAsItIs) {
 
 TEST(FixWords, SayWhatStaysAndWhatIsSaved) {
   const MemoryFix smaller{.micro_batch = 24, .accumulation = 4, .needed = 1, .saved = 3328 * kMiB};
-  EXPECT_EQ(fix_words(smaller, 384, true),
+  EXPECT_EQ(format_memory_fix(smaller, 384, true),
             "`--micro-batch 24 --accumulation 4` keeps the global batch of 384 and needs 3.25 GiB "
             "less");
   const MemoryFix recompute{
       .recompute = true, .memory_limit = 512 * kMiB, .needed = 1, .saved = kMiB};
-  EXPECT_EQ(fix_words(recompute, 8, true),
+  EXPECT_EQ(format_memory_fix(recompute, 8, true),
             "`--recompute auto --memory-limit 512MiB` keeps the global batch of 8 and all bits and "
             "needs 1.00 MiB less");
   const MemoryFix fewer{.micro_batch = 2, .ranks = 3, .needed = 5 * kMiB};
-  EXPECT_THAT(fix_words(fewer, 8, true), HasSubstr("`--ranks 3 --micro-batch 2` keeps"));
-  EXPECT_THAT(fix_words(fewer, 8, false),
+  EXPECT_THAT(format_memory_fix(fewer, 8, true), HasSubstr("`--ranks 3 --micro-batch 2` keeps"));
+  EXPECT_THAT(format_memory_fix(fewer, 8, false),
               AllOf(HasSubstr("3 ranks (mpirun -np 3) with `--micro-batch 2` keeps"),
                     Not(HasSubstr("--ranks"))));
 }
@@ -176,7 +176,7 @@ TEST(MemoryUsers, AreTheLargestOthers) {
   fs::create_directories(root / "proc/12x");
   const auto names = [&](std::size_t most, bool siblings) {
     std::string text;
-    for (const MemoryUser& user : largest_processes(most, 2 * 4096, siblings, root))
+    for (const MemoryConsumer& user : largest_processes(most, 2 * 4096, siblings, root))
       text += user.name + ",";
     return text;
   };
@@ -185,7 +185,7 @@ TEST(MemoryUsers, AreTheLargestOthers) {
   EXPECT_EQ(names(1, true), "java,");
   fs::remove_all(root);
   EXPECT_EQ(names(9, true), "");
-  EXPECT_EQ(to_string(std::vector<MemoryUser>{{7, "java", 5 * kMiB}, {8, "", 0}}),
+  EXPECT_EQ(to_string(std::vector<MemoryConsumer>{{7, "java", 5 * kMiB}, {8, "", 0}}),
             "java (process 7) 5.00 MiB, another program (process 8)");
 }
 

@@ -36,7 +36,7 @@ TEST(Progress, PlainLineStaysBelow120Columns) {
   record.lr = 0.1;
   record.samples_per_s = 12345.4;
   record.step_ms.total = 20;
-  const LiveFacts facts{.flops_per_step = 2e9, .peak_flops = 2e11};
+  const ProgressContext facts{.flops_per_step = 2e9, .peak_flops = 2e11};
   EXPECT_EQ(plain_line(record, facts, 123),
             step_line(record) + "  2m 03s left  100 GFLOP/s, 50% of peak");
   record.step = record.steps = 123456789012;
@@ -94,8 +94,8 @@ EvaluationRecord evaluation_of(std::int64_t step, double seconds) {
   return record;
 }
 
-TEST(TimeLeft, StepsAtTheMeanOfRecentOnes) {
-  TimeLeft left;
+TEST(Eta, StepsAtTheMeanOfRecentOnes) {
+  Eta left;
   EXPECT_EQ(left.seconds(), 0);
   left.on_step(step_of(10, 100, 500));
   EXPECT_DOUBLE_EQ(left.seconds(), 45);
@@ -105,8 +105,8 @@ TEST(TimeLeft, StepsAtTheMeanOfRecentOnes) {
   EXPECT_DOUBLE_EQ(left.seconds(), 80) << "eight records push the first ones out";
 }
 
-TEST(TimeLeft, ValidationsThatAreLeft) {
-  TimeLeft left;
+TEST(Eta, ValidationsThatAreLeft) {
+  Eta left;
   left.on_step(step_of(20, 110, 1000));
   left.on_evaluation(evaluation_of(20, 7));
   EXPECT_DOUBLE_EQ(left.seconds(), 90 + 5 * 7) << "behind steps 40, 60, 80, 100 and 110";
@@ -116,8 +116,8 @@ TEST(TimeLeft, ValidationsThatAreLeft) {
   EXPECT_DOUBLE_EQ(left.seconds(), 60 + 2 * 5);
 }
 
-TEST(TimeLeft, ARunThatGoesOnOrBack) {
-  TimeLeft left;
+TEST(Eta, ARunThatGoesOnOrBack) {
+  Eta left;
   left.go_on_from(90);
   left.on_step(step_of(100, 110, 1000));
   left.on_evaluation(evaluation_of(100, 4));
@@ -139,20 +139,20 @@ TEST(Progress, SlowRankLine) {
 }
 
 TEST(Progress, Thousands) {
-  EXPECT_EQ(with_thousands(0), "0");
-  EXPECT_EQ(with_thousands(999), "999");
-  EXPECT_EQ(with_thousands(1000), "1,000");
-  EXPECT_EQ(with_thousands(-123456), "-123,456");
-  EXPECT_EQ(with_thousands(1234567.6), "1,234,568");
-  EXPECT_EQ(with_thousands(HUGE_VAL), "inf");
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(1000), "1,000");
+  EXPECT_EQ(format_count(-123456), "-123,456");
+  EXPECT_EQ(format_count(1234567.6), "1,234,568");
+  EXPECT_EQ(format_count(HUGE_VAL), "inf");
 }
 
 TEST(Progress, Durations) {
-  EXPECT_EQ(duration(0.4), "0s");
-  EXPECT_EQ(duration(83), "1m 23s");
-  EXPECT_EQ(duration(3 * 3600 + 62), "3h 01m");
-  EXPECT_EQ(duration(-1e300), "0s");
-  EXPECT_EQ(duration(1e300), duration(1e15));
+  EXPECT_EQ(format_duration(0.4), "0s");
+  EXPECT_EQ(format_duration(83), "1m 23s");
+  EXPECT_EQ(format_duration(3 * 3600 + 62), "3h 01m");
+  EXPECT_EQ(format_duration(-1e300), "0s");
+  EXPECT_EQ(format_duration(1e300), format_duration(1e15));
 }
 
 }  // namespace

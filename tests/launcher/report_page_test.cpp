@@ -188,7 +188,7 @@ TEST_F(ReportPage, AHundredThousandStepsAreLessThanTwoMegabytes) {
   std::vector<RunRecord> runs{record};
   EXPECT_LT(page_of(runs).size(), 700'000u);
   EXPECT_THAT(page_of(runs), HasSubstr("between 1 and 77.75"));
-  while (runs.size() < kMostRuns) runs.push_back(record);
+  while (runs.size() < kMaxRuns) runs.push_back(record);
   const std::string html = page_of(runs);
   EXPECT_LT(html.size(), 2'000'000u);
   EXPECT_THAT(html, HasSubstr("run (16)"));

@@ -108,7 +108,7 @@ TEST(ReportSeries, StepsStayInOrderWhereARollbackCutsJoinedOnes) {
   for (int step = 6003; step <= 6010; ++step) series.add(step, 2);
   EXPECT_EQ(series.last_step(), 6010);
   double before = 0;
-  for (const Bucket& bucket : series.joined(Series::kMostBuckets)) {
+  for (const Bucket& bucket : series.joined(Series::kMaxBuckets)) {
     EXPECT_GT(bucket.first_step, before);
     EXPECT_LE(bucket.first_step, bucket.greatest.step);
     EXPECT_LE(bucket.greatest.step, bucket.last_step);
@@ -168,15 +168,15 @@ TEST(ReportHtml, TextIsEscaped) {
 }
 
 TEST(ReportHtml, NumbersForPeople) {
-  EXPECT_EQ(number_words(1234567), "1,234,567");
-  EXPECT_EQ(number_words(0.0123456), "0.01235");
-  EXPECT_EQ(number_words(1234.56), "1,235");
-  EXPECT_EQ(number_words(0), "0");
-  EXPECT_EQ(number_words(1.2e-7), "1.2e-07");
-  EXPECT_EQ(number_words(std::nan("")), "-");
-  EXPECT_EQ(percent_words(0.41), "41%");
-  EXPECT_EQ(percent_words(0.004), "0.4%");
-  EXPECT_EQ(percent_words(0.0001), "<0.1%");
+  EXPECT_EQ(format_number(1234567), "1,234,567");
+  EXPECT_EQ(format_number(0.0123456), "0.01235");
+  EXPECT_EQ(format_number(1234.56), "1,235");
+  EXPECT_EQ(format_number(0), "0");
+  EXPECT_EQ(format_number(1.2e-7), "1.2e-07");
+  EXPECT_EQ(format_number(std::nan("")), "-");
+  EXPECT_EQ(format_percent(0.41), "41%");
+  EXPECT_EQ(format_percent(0.004), "0.4%");
+  EXPECT_EQ(format_percent(0.0001), "<0.1%");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "launcher/launch/mpirun_version.h"
 #include "launcher/launch/restart_policy.h"
 #include "launcher/launch/run_flags.h"
-#include "launcher/launch/run_standing.h"
+#include "launcher/launch/run_progress.h"
 
 namespace lockstep {
 namespace {
@@ -55,7 +55,7 @@ TEST(RestartPolicy, WhatIsNotRetried) {
 TEST(RestartPolicy, AStopIsNoFailure) {
   RestartPolicy policy(3, 1);
   Attempt stopped = attempt(137);
-  stopped.stop_asked = true;
+  stopped.stop_requested = true;
   EXPECT_EQ(policy.next(stopped), Verdict::stopped);
   stopped.exit_code = 1;
   EXPECT_EQ(policy.next(stopped), Verdict::failed);
@@ -265,7 +265,7 @@ TEST(RunFlags, ARestartGoesOnInTheFolderThatResumeNamed) {
   fs::remove(run);
 }
 
-TEST(Standing, IsKeptWhereItCannotBeRead) {
+TEST(RunProgress, IsKeptWhereItCannotBeRead) {
   const fs::path out = fs::path(testing::TempDir()) / "lockstep_standing";
   fs::remove_all(out);
   fs::create_directories(out / "checkpoints/step_00000007");
@@ -273,7 +273,7 @@ TEST(Standing, IsKeptWhereItCannotBeRead) {
   EXPECT_EQ(verify_in(out, {}).step, -1) << "it is damaged";
   fs::remove_all(out / "checkpoints");
   std::ofstream(out / "checkpoints") << "no folder";
-  const Standing before{5, 2.5};
+  const RunProgress before{5, 2.5};
   EXPECT_EQ(glance_at(out, before).step, 5);
   EXPECT_EQ(verify_in(out, before).step, 5);
   fs::remove_all(out);

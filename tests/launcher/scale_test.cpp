@@ -195,8 +195,8 @@ TEST_F(Scaled, WhatWasNotFittedIsSaid) {
   std::vector<ScaleRun> runs = ideal_runs(flags, work_, machine_, {.per_sample_s = 1e-3});
   const ScaleResult alone = evaluate_scale(flags, runs, work_, machine_);
   const std::string words = "communication not fitted: no run with several ranks";
-  EXPECT_EQ(unfitted_words(alone, 1), "");
-  EXPECT_EQ(unfitted_words(alone, 2), words);
+  EXPECT_EQ(explain_missing_fit(alone, 1), "");
+  EXPECT_EQ(explain_missing_fit(alone, 2), words);
   EXPECT_THAT(scale_text(subject_, alone),
               ::testing::ContainsRegex("held out: strong 2 ranks: [^\n]*% \\(" + words));
   EXPECT_THAT(scale_text(subject_, alone),
@@ -210,8 +210,8 @@ TEST_F(Scaled, WhatWasNotFittedIsSaid) {
   runs = ideal_runs(further, work_, here, {.per_sample_s = 1e-3});
   const ScaleResult inside = evaluate_scale(further, runs, work_, here);
   EXPECT_EQ(inside.model->slowness_between, 1);
-  EXPECT_EQ(unfitted_words(inside, 8), "");
-  EXPECT_THAT(unfitted_words(inside, 64), HasSubstr("between hosts not fitted"));
+  EXPECT_EQ(explain_missing_fit(inside, 8), "");
+  EXPECT_THAT(explain_missing_fit(inside, 64), HasSubstr("between hosts not fitted"));
   EXPECT_THAT(scale_text(subject_, inside), HasSubstr("between hosts as assumed, not measured"));
 }
 

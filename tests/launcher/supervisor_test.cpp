@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "launcher/launch/idle_launcher.h"
-#include "launcher/launch/segment_folder.h"
+#include "launcher/launch/mpirun_hang_detector.h"
+#include "launcher/launch/shm_backing_dir.h"
 #include "launcher/processes/child_process.h"
 
 namespace lockstep {
@@ -88,7 +88,7 @@ TEST(Supervisor, ALauncherThatHangsBehindItsRanksIsEnded) {
                   "lock.acquire()\n"};
   plan.ranks_are_children = true;
   EXPECT_EQ(supervise(plan, signals).exit_code, 128 + SIGKILL);
-  EXPECT_GE(seconds_since(start), IdleLauncher::kPatienceSeconds);
+  EXPECT_GE(seconds_since(start), MpirunHangDetector::kPatienceSeconds);
 }
 
 // As mpirun does where a stranger holds a connection to it, with a rank that is stopped.
@@ -147,7 +147,7 @@ TEST(Supervisor, EverySignalBecomesOneWishToStop) {
     const Ending ending =
         supervise(sender.child("trap 'exit 75' USR1", "while :; do sleep 0.05; done"), signals);
     EXPECT_EQ(ending.exit_code, 75) << signal;
-    EXPECT_TRUE(ending.stop_asked);
+    EXPECT_TRUE(ending.stop_requested);
     EXPECT_FALSE(ending.out_of_grace);
   }
   std::signal(SIGHUP, hangup);
@@ -251,7 +251,7 @@ pid_t launcher_that(void (*waits)(), int child_ms = 1500) {
 }
 
 bool is_taken_for_hanging(pid_t launcher) {
-  IdleLauncher idle(launcher, 1);
+  MpirunHangDetector idle(launcher, 1);
   const auto start = Clock::now();
   bool hangs = false;
   while (!hangs && seconds_since(start) < 5) {
@@ -268,16 +268,16 @@ void wait_for_a_lock() {
   syscall(SYS_futex, &lock, FUTEX_WAIT, 0, nullptr, nullptr, 0);
 }
 
-TEST(IdleLauncher, WaitsForALock) {
+TEST(MpirunHangDetector, WaitsForALock) {
   EXPECT_TRUE(is_taken_for_hanging(launcher_that(wait_for_a_lock)));
 }
 
 // Ranks that are killed as they start may never be seen.
-TEST(IdleLauncher, WaitsForALockAndWasNeverSeenWithChildren) {
+TEST(MpirunHangDetector, WaitsForALockAndWasNeverSeenWithChildren) {
   EXPECT_TRUE(is_taken_for_hanging(launcher_that(wait_for_a_lock, 0)));
 }
 
-TEST(IdleLauncher, WhoWaitsForAReaderIsLeftAlone) {
+TEST(MpirunHangDetector, WhoWaitsForAReaderIsLeftAlone) {
   EXPECT_FALSE(is_taken_for_hanging(launcher_that([] {
     static Pipe full;
     char text[65536] = {};
@@ -292,7 +292,7 @@ TEST(Supervisor, SharedMemoryOfTheRanksIsRemoved) {
       testing::TempDir() + "lockstep_segments; kill -9 $$");
   SupervisorSignals signals;
   {
-    const SegmentFolder segments(plan);
+    const ShmBackingDir segments(plan);
     EXPECT_EQ(supervise(plan, signals).exit_code, 137);
   }
   std::string folder;

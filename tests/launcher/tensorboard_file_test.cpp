@@ -167,7 +167,7 @@ TEST_F(TensorboardFileTest, ScalarsOfStepsAndEvaluations) {
   step.grad_norm = 3.5;
   step.lr = 0.125;
   step.samples_per_s = 1e6;
-  step.step_ms[LedgerPart::forward] = 1.5;
+  step.step_ms[TimePart::forward] = 1.5;
   step.device_ms.emplace()[DevicePart::idle] = 0.5;
   file.on_step(step);
   EvaluationRecord evaluation;

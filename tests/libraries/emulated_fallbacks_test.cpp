@@ -7,7 +7,7 @@
 #include "core/ops/conv2d.h"
 #include "core/ops/gelu.h"
 #include "core/ops/linear.h"
-#include "kernels/cuda/device/algorithm_book.h"
+#include "kernels/cuda/device/algorithm_cache.h"
 #include "kernels/cuda/device/algorithm_key.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"
@@ -172,9 +172,9 @@ TEST_F(CudaFallbacks, WhatTheLibraryLacksIsNamedOnceForEachLayer) {
   EXPECT_THAT(backend().notices(), ElementsAre(HasSubstr(" and 2 more: ")));
 }
 
-TEST(AlgorithmBook, ComesBackFromItsText) {
+TEST(AlgorithmCache, ComesBackFromItsText) {
   using cuda::AlgorithmChoice;
-  cuda::AlgorithmBook book, other;
+  cuda::AlgorithmCache book, other;
   book.choice("product", [] { return AlgorithmChoice{.text = "fast", .why_none = ""}; });
   book.choice("convolution", [] { return AlgorithmChoice{.text = "", .why_none = "too\twide\n"}; });
   other.choice("of its own", [] { return AlgorithmChoice{.text = "slow", .why_none = ""}; });

@@ -34,7 +34,7 @@ struct Group {
 thread_local Group group;
 
 std::mutex last_words_mutex;
-char last_words[512];
+char failure_handler[512];
 
 ncclResult_t refuse(const char* why) {
   fake_nccl_says(why);
@@ -135,7 +135,7 @@ void fake_nccl_dies(const char* why) {
 
 void fake_nccl_says(const std::string& words) {
   const std::lock_guard lock(last_words_mutex);
-  std::snprintf(last_words, sizeof last_words, "%s", words.c_str());
+  std::snprintf(failure_handler, sizeof failure_handler, "%s", words.c_str());
 }
 
 extern "C" {
@@ -165,7 +165,7 @@ const char* ncclGetErrorString(ncclResult_t status) {
   }
 }
 
-const char* ncclGetLastError(ncclComm_t) { return last_words; }
+const char* ncclGetLastError(ncclComm_t) { return failure_handler; }
 
 ncclResult_t ncclCommInitRankConfig(
     ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {

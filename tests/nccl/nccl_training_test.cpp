@@ -9,7 +9,7 @@
 #include "core/nn/zoo.h"
 #include "parallel/batch/training_feed.h"
 #include "parallel/memory/memory_plan.h"
-#include "parallel/replica/exchange_trial.h"
+#include "parallel/replica/communicator_warmup.h"
 #include "parallel/replica/replica.h"
 #include "parallel/training/trainer.h"
 #include "tests/nccl/nccl_fixture.h"

@@ -232,7 +232,7 @@ std::vector<int> merges_of(int terms, bool balanced) {
 }
 
 TEST_F(CudaFlat, SumsTreesInTheirOrder) {
-  constexpr std::int64_t kMost = 4096 + 7;
+  constexpr std::int64_t kMax = 4096 + 7;
   for (const auto& [terms, balanced, shift] : {std::tuple{1, true, 0},
                                                {2, true, 0},
                                                {3, true, 1},
@@ -242,7 +242,7 @@ TEST_F(CudaFlat, SumsTreesInTheirOrder) {
                                                {32, true, 0},
                                                {33, true, 0},
                                                {100, true, 1}}) {
-    const std::int64_t elems = terms > 8 ? 300 : kMost;
+    const std::int64_t elems = terms > 8 ? 300 : kMax;
     std::vector<std::vector<float>> values;
     std::vector<std::unique_ptr<DeviceArray>> arrays;
     std::vector<TreeTerm> tree;

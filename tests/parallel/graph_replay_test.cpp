@@ -11,7 +11,7 @@
 #include "core/base/env.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "core/step/input_stage.h"
+#include "core/step/h2d_staging.h"
 #include "parallel/batch/training_feed.h"
 #include "parallel/comm/mpi_communicator.h"
 #include "parallel/comm/mpi_session.h"
@@ -110,7 +110,7 @@ TEST(GraphReplay, EqualBitsOfLargeInputs) {
   const auto communication = std::ranges::find(
       memory, "communication", &std::pair<std::string_view, std::uint64_t>::first);
   ASSERT_NE(communication, memory.end());
-  EXPECT_GT(communication->second, 2 * InputStage::kLeastBytes) << "no stage for two of them";
+  EXPECT_GT(communication->second, 2 * H2dStaging::kMinBytes) << "no stage for two of them";
 }
 
 TEST(GraphReplay, EqualBitsOfATransformer) {
@@ -176,7 +176,7 @@ TEST(GraphReplay, EqualBitsWhereAGraphOfBatchNormOverRanksCannotBeCaptured) {
 /// More than a rank of small_run() sends.
 constexpr std::uint64_t kBytesOfSmallBuckets = std::uint64_t{1} << 20;
 
-/// Buckets above WholeGather::kSmallBucketBytes: exchanged chunk by chunk beside backward.
+/// Buckets above SmallBucketAllGather::kSmallBucketBytes: exchanged chunk by chunk beside backward.
 testing::SmallRun run_of_large_buckets() {
   testing::SmallRun run = small_run();
   run.model = [](Builder& nn, Value x) {

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "core/step/outcome_ring.h"
+#include "core/step/step_status_ring.h"
 #include "parallel/batch/training_feed.h"
 #include "parallel/replica/replica.h"
 #include "parallel/training/trainer.h"

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "parallel/watchdog/watch_channel.h"
+#include "parallel/watchdog/heartbeat_protocol.h"
 
 namespace lockstep {
 namespace {

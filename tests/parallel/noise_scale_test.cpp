@@ -90,14 +90,14 @@ TEST(NoiseScale, IsMadeOfTheShardsOwnGradients) {
   data::Loader loader(data, {.workers = 0, .micro_batch = kMicroBatch}, Feed(schedule, 7));
   NoiseWatch watch(context, replica);
   // At a rate of 0 the weights stay what they are.
-  for (std::int64_t step = 0; step < NoiseScale::kFewest; ++step) {
+  for (std::int64_t step = 0; step < NoiseScale::kMin; ++step) {
     EXPECT_FALSE(watch.scale().samples());
     for (const StepResult& result : replica.train_step(schedule, loader, step, 0.0f))
       watch.take(result);
     for (const StepResult& result : replica.finish_steps()) watch.take(result);
     watch.gather();
   }
-  EXPECT_EQ(watch.scale().measurements(), NoiseScale::kFewest);
+  EXPECT_EQ(watch.scale().measurements(), NoiseScale::kMin);
 
   double shards = 0, squared_shares = 0;
   for (std::int64_t first = 0; first < kSamples; first += kMicroBatch) {
@@ -135,7 +135,7 @@ std::vector<double> noise_scales(RankContext& context,
   trainer.add_observer(observer);
   // Batches of 24, 24 and 12, of which the whole ones are measured.
   const TrainSummary summary = trainer.fit(data::glyphs(60, 16));
-  EXPECT_EQ(summary.noise_scale_words.substr(0, 6), "about ");
+  EXPECT_EQ(summary.format_noise_scale.substr(0, 6), "about ");
   return observer.scales;
 }
 
@@ -146,7 +146,7 @@ TEST(NoiseScale, HasTheSameBitsOnOneRank) {
   const std::vector<double> alone = noise_scales(one);
   if (testing::mpi_world().rank() != 0) return;
   EXPECT_EQ(together.size(), 12u);
-  EXPECT_EQ(together[NoiseScale::kFewest - 1], -1);
+  EXPECT_EQ(together[NoiseScale::kMin - 1], -1);
   EXPECT_GT(together.back(), 0);
   EXPECT_EQ(together, alone);
 }
@@ -207,7 +207,7 @@ TEST(NoiseScale, LeavesShortBatchesOut) {
   // Each epoch ends with a batch of one micro-batch.
   const TrainSummary summary = trainer.fit(data::glyphs(8 * ranks + 2, 16));
   EXPECT_EQ(summary.steps, 9);
-  EXPECT_NE(summary.noise_scale_words, "");
+  EXPECT_NE(summary.format_noise_scale, "");
 }
 
 TEST(NoiseScaleEstimate, SaysNothingWithoutNoise) {
@@ -239,7 +239,7 @@ TEST(NoiseScaleEstimate, SaysNothingOfAGradientThatIsLost) {
 }
 
 TEST(NoiseScaleEstimate, WordsSayWhatOtherBatchesWouldCost) {
-  const std::string words = noise_scale_words(256, 256, 0.1, 2);
+  const std::string words = format_noise_scale(256, 256, 0.1, 2);
   // Steps: (1 + 256/512) / 2 = 0.75; samples: (1 + 2) / 2 = 1.5. Half: 3 / 2 and 1.5 / 2.
   EXPECT_NE(words.find("512 would take 25% fewer steps and 50% more samples (--lr 0.2"),
             std::string::npos)

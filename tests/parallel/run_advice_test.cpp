@@ -9,15 +9,15 @@
 namespace lockstep {
 namespace {
 
-Ledger ledger(std::initializer_list<std::pair<LedgerPart, double>> parts, double total = 100) {
-  Ledger result{.total = total};
+TimeBreakdown ledger(std::initializer_list<std::pair<TimePart, double>> parts, double total = 100) {
+  TimeBreakdown result{.total = total};
   for (const auto& [part, seconds] : parts) result[part] = seconds;
   result.close();
   return result;
 }
 
 /// Of two ranks with these ledgers: 10,000 steps of 10 ms.
-RunFacts facts(const Ledger& first, const Ledger& second) {
+RunFacts facts(const TimeBreakdown& first, const TimeBreakdown& second) {
   return {.ledgers = {{0, "a", first}, {1, "b", second}},
           .steps = 10000,
           .log_every = 50,
@@ -30,11 +30,11 @@ RunFacts facts(const Ledger& first, const Ledger& second) {
           .gradient_bytes = 20 << 20};
 }
 
-const Ledger kHealthy = ledger({{LedgerPart::data, 1},
-                                {LedgerPart::forward, 32},
-                                {LedgerPart::backward, 60},
-                                {LedgerPart::exchange, 3},
-                                {LedgerPart::optimizer, 3}});
+const TimeBreakdown kHealthy = ledger({{TimePart::data, 1},
+                                       {TimePart::forward, 32},
+                                       {TimePart::backward, 60},
+                                       {TimePart::exchange, 3},
+                                       {TimePart::optimizer, 3}});
 
 std::vector<AdviceCause> causes(const RunFacts& facts) {
   std::vector<AdviceCause> result;
@@ -51,18 +51,18 @@ using Causes = std::vector<AdviceCause>;
 TEST(RunAdvice, AHealthyRunGetsNone) { EXPECT_EQ(causes(facts(kHealthy, kHealthy)), Causes{}); }
 
 TEST(RunAdvice, AShortRunGetsNone) {
-  const Ledger waits = ledger({{LedgerPart::data, 50}, {LedgerPart::forward, 50}});
+  const TimeBreakdown waits = ledger({{TimePart::data, 50}, {TimePart::forward, 50}});
   RunFacts run = facts(waits, waits);
   EXPECT_EQ(causes(run), Causes{AdviceCause::data_wait});
-  run.steps = kFewestSteps - 1;
+  run.steps = kMinSteps - 1;
   EXPECT_EQ(causes(run), Causes{});
-  run.steps = kFewestSteps;
+  run.steps = kMinSteps;
   run.ledgers[0].ledger.total = kShortestRun / 2;
   EXPECT_EQ(causes(run), Causes{});
 }
 
 TEST(RunAdvice, CountsTheWorkersThatAreMissing) {
-  const Ledger waits = ledger({{LedgerPart::data, 50}, {LedgerPart::forward, 50}});
+  const TimeBreakdown waits = ledger({{TimePart::data, 50}, {TimePart::forward, 50}});
   RunFacts run = facts(waits, waits);
   run.loader_workers = 1;
   run.loader_samples_per_s = 620;  // 310 a rank and worker
@@ -86,8 +86,8 @@ TEST(RunAdvice, CountsTheWorkersThatAreMissing) {
 }
 
 TEST(RunAdvice, ASlowRankIsTheCauseOfTheOthersWaiting) {
-  const Ledger waits = ledger({{LedgerPart::exchange, 45}, {LedgerPart::backward, 55}});
-  const Ledger slow = ledger({{LedgerPart::data, 45}, {LedgerPart::backward, 54}});
+  const TimeBreakdown waits = ledger({{TimePart::exchange, 45}, {TimePart::backward, 55}});
+  const TimeBreakdown slow = ledger({{TimePart::data, 45}, {TimePart::backward, 54}});
   RunFacts run = facts(waits, slow);
   run.slowest_rank = 1;
   run.slowest_host = "b";
@@ -101,8 +101,8 @@ TEST(RunAdvice, ASlowRankIsTheCauseOfTheOthersWaiting) {
 
 TEST(RunAdvice, ASlowRanksNumbersAreTheLedgers) {
   // Its own work takes 98 of 100 s, that of the others 28.
-  const Ledger waits = ledger({{LedgerPart::exchange, 72}, {LedgerPart::backward, 28}});
-  const Ledger slow = ledger({{LedgerPart::exchange, 2}, {LedgerPart::backward, 98}});
+  const TimeBreakdown waits = ledger({{TimePart::exchange, 72}, {TimePart::backward, 28}});
+  const TimeBreakdown slow = ledger({{TimePart::exchange, 2}, {TimePart::backward, 98}});
   RunFacts run = facts(slow, waits);
   run.slowest_rank = 0;
   run.slowest_host = "a";
@@ -123,7 +123,7 @@ TEST(RunAdvice, ASlowRanksNumbersAreTheLedgers) {
 }
 
 TEST(RunAdvice, AGainIsMoreThanTheStepsOwnSpread) {
-  const Ledger waits = ledger({{LedgerPart::exchange, 12}, {LedgerPart::backward, 88}});
+  const TimeBreakdown waits = ledger({{TimePart::exchange, 12}, {TimePart::backward, 88}});
   RunFacts run = facts(waits, waits);
   EXPECT_EQ(causes(run), Causes{AdviceCause::communication});
   run.step_error = 0.039;
@@ -136,12 +136,12 @@ TEST(RunAdvice, AGainIsMoreThanTheStepsOwnSpread) {
 }
 
 TEST(RunAdvice, NoNetworkOnOneHost) {
-  const Ledger waits = ledger({{LedgerPart::exchange, 40}, {LedgerPart::backward, 60}});
+  const TimeBreakdown waits = ledger({{TimePart::exchange, 40}, {TimePart::backward, 60}});
   RunFacts run = facts(waits, waits);
   run.machines = 2;
   run.ledgers[0].queued = 35;
   run.ledgers[1].queued = 90;
-  run.ledgers[1].ledger[LedgerPart::exchange] = 45;  // it has time to give its core away
+  run.ledgers[1].ledger[TimePart::exchange] = 45;  // it has time to give its core away
   EXPECT_EQ(causes(run), Causes{AdviceCause::communication});
   EXPECT_NE(advise_run(run)[0].remedy.find("faster network"), std::string::npos);
   run.machines = 1;
@@ -156,7 +156,7 @@ TEST(RunAdvice, NoNetworkOnOneHost) {
 }
 
 TEST(RunAdvice, RanksThatShareACore) {
-  const Ledger waits = ledger({{LedgerPart::exchange, 30}, {LedgerPart::backward, 70}});
+  const TimeBreakdown waits = ledger({{TimePart::exchange, 30}, {TimePart::backward, 70}});
   RunFacts run = facts(waits, waits);
   run.crowded = {{"a", {0, 1}, 1}};
   run.slowest_rank = 1;
@@ -166,7 +166,7 @@ TEST(RunAdvice, RanksThatShareACore) {
 }
 
 TEST(RunAdvice, Communication) {
-  const Ledger waits = ledger({{LedgerPart::exchange, 40}, {LedgerPart::backward, 60}});
+  const TimeBreakdown waits = ledger({{TimePart::exchange, 40}, {TimePart::backward, 60}});
   RunFacts run = facts(waits, waits);
   EXPECT_EQ(causes(run), Causes{AdviceCause::communication});
   run.buckets = 2000;  // of 10 KiB
@@ -181,7 +181,7 @@ TEST(RunAdvice, Communication) {
 }
 
 TEST(RunAdvice, LoggingAndStorage) {
-  const Ledger logs = ledger({{LedgerPart::logging, 20}, {LedgerPart::backward, 80}});
+  const TimeBreakdown logs = ledger({{TimePart::logging, 20}, {TimePart::backward, 80}});
   RunFacts run = facts(logs, kHealthy);
   run.log_every = 1;
   run.records = run.steps;
@@ -199,8 +199,7 @@ TEST(RunAdvice, LoggingAndStorage) {
 }
 
 TEST(RunAdvice, CheckpointsAndLaunches) {
-  RunFacts run =
-      facts(ledger({{LedgerPart::checkpoint, 20}, {LedgerPart::backward, 80}}), kHealthy);
+  RunFacts run = facts(ledger({{TimePart::checkpoint, 20}, {TimePart::backward, 80}}), kHealthy);
   run.checkpoints = 10;
   run.checkpoint_seconds = 600;
   EXPECT_EQ(causes(run), Causes{AdviceCause::checkpoint});
@@ -213,9 +212,9 @@ TEST(RunAdvice, CheckpointsAndLaunches) {
   EXPECT_EQ(causes(run), Causes{});  // the exchange of several ranks waits for the device
   run.ledgers.pop_back();
   EXPECT_EQ(causes(run), Causes{AdviceCause::launches});
-  run.ledgers[0].ledger[LedgerPart::device_wait] = 40;
+  run.ledgers[0].ledger[TimePart::device_wait] = 40;
   EXPECT_EQ(causes(run), Causes{});
-  run.ledgers[0].ledger = ledger({{LedgerPart::data, 80}, {LedgerPart::forward, 12}});
+  run.ledgers[0].ledger = ledger({{TimePart::data, 80}, {TimePart::forward, 12}});
   EXPECT_EQ(causes(run), Causes{AdviceCause::data_wait});
 }
 
@@ -235,7 +234,7 @@ TEST(RunAdvice, AGpuThatIsIdleByItsOwnClock) {
   EXPECT_NE(advise_run(run)[0].remedy.find("--log-every 50"), std::string::npos);
   // What the samples explain is theirs.
   for (const double data : {15.0, 25.0, 40.0}) {
-    const Ledger waits = ledger({{LedgerPart::data, data}, {LedgerPart::backward, 100 - data}});
+    const TimeBreakdown waits = ledger({{TimePart::data, data}, {TimePart::backward, 100 - data}});
     run.ledgers = {{0, "a", waits}, {1, "b", waits}};
     const bool unexplained = data < 41 - data;
     EXPECT_EQ(causes(run),
@@ -257,17 +256,17 @@ TEST(RunAdvice, WhatHandingOverTakesIsSaidWithTheMeasuredIdleTime) {
 }
 
 TEST(RunAdvice, TheMostGainComesFirst) {
-  const Ledger both =
-      ledger({{LedgerPart::logging, 10}, {LedgerPart::data, 30}, {LedgerPart::backward, 60}});
+  const TimeBreakdown both =
+      ledger({{TimePart::logging, 10}, {TimePart::data, 30}, {TimePart::backward, 60}});
   RunFacts run = facts(both, both);
   run.records = run.steps;
   EXPECT_EQ(causes(run), (Causes{AdviceCause::data_wait, AdviceCause::logging}));
 }
 
-Seat seat(const char* machine,
-          std::initializer_list<int> cpus,
-          const std::string& host = "localhost") {
-  Seat result;
+RankPlacement seat(const char* machine,
+                   std::initializer_list<int> cpus,
+                   const std::string& host = "localhost") {
+  RankPlacement result;
   set_text(result.host, host);
   set_text(result.machine, machine);
   for (const int cpu : cpus) CPU_SET(cpu, &result.cpus);
@@ -275,21 +274,22 @@ Seat seat(const char* machine,
 }
 
 TEST(Seats, FindsRanksThatShareProcessors) {
-  const std::vector<Seat> good{seat("a", {0}), seat("a", {1}), seat("b", {0}), seat("b", {1})};
-  EXPECT_TRUE(crowded_ranks(good).empty());
-  const std::vector<Seat> bound{
+  const std::vector<RankPlacement> good{
+      seat("a", {0}), seat("a", {1}), seat("b", {0}), seat("b", {1})};
+  EXPECT_TRUE(oversubscribed_ranks(good).empty());
+  const std::vector<RankPlacement> bound{
       seat("a", {0}), seat("a", {2, 3}), seat("a", {0}), seat("b", {0, 1})};
-  const auto groups = crowded_ranks(bound);
+  const auto groups = oversubscribed_ranks(bound);
   ASSERT_EQ(groups.size(), 1u);
   EXPECT_EQ(groups[0].ranks, (std::vector<int>{0, 2}));
   EXPECT_EQ(groups[0].cpus, 1);
-  const std::vector<Seat> many{seat("a", {0, 1}), seat("a", {0, 1}), seat("a", {0, 1})};
-  ASSERT_EQ(crowded_ranks(many).size(), 1u);
-  EXPECT_EQ(crowded_ranks(many)[0].cpus, 2);
+  const std::vector<RankPlacement> many{seat("a", {0, 1}), seat("a", {0, 1}), seat("a", {0, 1})};
+  ASSERT_EQ(oversubscribed_ranks(many).size(), 1u);
+  EXPECT_EQ(oversubscribed_ranks(many)[0].cpus, 2);
   EXPECT_EQ(free_cpus(many), 0);
   EXPECT_EQ(free_cpus({seat("a", {0, 1, 2, 3}), seat("b", {0})}), 3);
-  EXPECT_TRUE(crowded_ranks({seat("a", {}), seat("a", {})}).empty());  // unknown
-  const auto containers = crowded_ranks({seat("a", {0}, "one"), seat("a", {0}, "two")});
+  EXPECT_TRUE(oversubscribed_ranks({seat("a", {}), seat("a", {})}).empty());  // unknown
+  const auto containers = oversubscribed_ranks({seat("a", {0}, "one"), seat("a", {0}, "two")});
   ASSERT_EQ(containers.size(), 1u);
   EXPECT_EQ(containers[0].host, "one");
 }

@@ -10,7 +10,7 @@ namespace {
 
 TEST(StepSpread, KnowsNothingOfAFewSteps) {
   StepSpread spread;
-  for (std::size_t i = 0; i + 1 < StepSpread::kFewest; ++i) spread.add(1);
+  for (std::size_t i = 0; i + 1 < StepSpread::kMin; ++i) spread.add(1);
   EXPECT_FALSE(spread.relative_error());
   spread.add(1);
   ASSERT_TRUE(spread.relative_error());

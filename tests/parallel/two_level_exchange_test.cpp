@@ -8,7 +8,7 @@
 #include "parallel/comm/watched_communicator.h"
 #include "parallel/cost/cost_model.h"
 #include "parallel/exchange/gradient_exchange.h"
-#include "parallel/exchange/level_plan.h"
+#include "parallel/exchange/hierarchical_reduction.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/exchange_fixture.h"
 #include "tests/support/mpi_world.h"

@@ -12,7 +12,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 
-#include "parallel/watchdog/watch_channel.h"
+#include "parallel/watchdog/heartbeat_protocol.h"
 #include "tests/parallel/forked_ranks.h"
 
 namespace lockstep {
@@ -41,7 +41,7 @@ double now() {
 }
 
 /// Tells the test, over the shared memory, what the last words of this rank were.
-Watchdog::LastWords last_words(SharedMemory& memory) {
+Watchdog::LastWords failure_handler(SharedMemory& memory) {
   return [&memory](const FaultRecord& record, bool speaks) {
     ++memory.flags[kRecords];
     memory.flags[kCulprit] = record.rank;
@@ -54,7 +54,7 @@ int work(ForkedCommunicator& world, SharedMemory& memory, const WatchLimits& lim
   Position position;
   position.set_step(3);
   position.enter(RunStage::training);
-  const Watchdog watchdog(world, position, last_words(memory), limits);
+  const Watchdog watchdog(world, position, failure_handler(memory), limits);
   if (!watchdog.blindness().empty()) ++memory.flags[kBlind];
   ++memory.flags[kReady];
   while (memory.flags[kStop] == 0) {
@@ -159,7 +159,7 @@ TEST(Watchdog, ARankThatHangsIsToldFromThoseThatWaitForIt) {
     Position position;
     position.set_step(3);
     position.enter(RunStage::training);
-    const Watchdog watchdog(world, position, last_words(memory), kOneSecond);
+    const Watchdog watchdog(world, position, failure_handler(memory), kOneSecond);
     std::optional<CollectiveScope> scope;
     if (world.rank() != 1) scope.emplace(position, CollectiveNote{.name = "all-gather"});
     std::this_thread::sleep_for(30s);
@@ -256,7 +256,7 @@ TEST(Watchdog, WhereARankCannotReachRankZeroNobodyIsWatched) {
   ForkedRanks ranks(3, [](ForkedCommunicator& world, SharedMemory& memory) {
     Firewalled blocked(world);
     const Position position;
-    const Watchdog watchdog(blocked, position, last_words(memory), kOneSecond);
+    const Watchdog watchdog(blocked, position, failure_handler(memory), kOneSecond);
     const bool named = watchdog.blindness().find("rank 1 cannot reach rank 0") == 0;
     if (named) ++memory.flags[kBlind];
     ++memory.flags[kReady];
@@ -314,7 +314,7 @@ TEST(Watchdog, StrangersAtTheDoorDoNotSwitchItOff) {
     Besieged besieged(world);
     Position position;
     position.enter(RunStage::training);
-    const Watchdog watchdog(besieged, position, last_words(memory), kThreeSeconds);
+    const Watchdog watchdog(besieged, position, failure_handler(memory), kThreeSeconds);
     if (!watchdog.blindness().empty()) ++memory.flags[kBlind];
     ++memory.flags[kReady];
     while (memory.flags[kStop] == 0) {
@@ -412,7 +412,7 @@ TEST(Watchdog, ARankEndsWithItsLauncher) {
         if (fork() == 0) {
           ForkedCommunicator alone(memory, 0, 1);
           const Position position;
-          const Watchdog watchdog(alone, position, last_words(memory), {}, has_launcher);
+          const Watchdog watchdog(alone, position, failure_handler(memory), {}, has_launcher);
           memory.flags[kReady] = 1;
           std::this_thread::sleep_for(3s);
           _exit(42);

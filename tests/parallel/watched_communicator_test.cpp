@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "parallel/comm/collective_ledger.h"
+#include "parallel/comm/deadlock_detector.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
@@ -238,8 +238,8 @@ TEST(CheckedMode, WhoeverWaitsForASlowRankIsNotAccused) {
   Position position;
   const auto comm = watched(position, true);
   const auto part = comm->split(0, comm->rank());
-  const auto pause = std::chrono::duration<double>(CollectiveLedger::kStillSeconds +
-                                                   3 * CollectiveLedger::kRoundSeconds);
+  const auto pause = std::chrono::duration<double>(DeadlockDetector::kStillSeconds +
+                                                   3 * DeadlockDetector::kRoundSeconds);
   std::vector<float> early{1}, late{1};
   for (int slow = 0; slow < comm->size(); ++slow) {
     // The slow one computes, and looks after what it has started now and then.

@@ -233,7 +233,7 @@ TEST_F(CuptiTracer, AMissingLibraryAndAnotherVersionAreNamed) {
 TEST(ActivityJoin, MemoryForWhatWaitsIsBounded) {
   Sink sink;
   ActivityJoin join(sink);
-  const auto most = std::uint32_t(ActivityJoin::kMostWaiting);
+  const auto most = std::uint32_t(ActivityJoin::kMaxWaiting);
   for (std::uint32_t call = 1; call <= most; ++call) join.take(call, {.name = "early"});
   EXPECT_TRUE(sink.taken.empty());
   join.mark(1, 11);
@@ -244,7 +244,7 @@ TEST(ActivityJoin, MemoryForWhatWaitsIsBounded) {
   join.mark(2, 12);  // too late
   join.mark(most, 13);
   join.mark(most + 1, 14);
-  join.settle();
+  join.resolve();
   EXPECT_EQ(std::ranges::count(sink.marks(), 12u), 0);
   EXPECT_EQ(std::ranges::count(sink.marks(), 13u), 1) << "the younger half goes on waiting";
   EXPECT_EQ(sink.taken.back().mark, 14u);

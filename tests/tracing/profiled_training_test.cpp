@@ -138,10 +138,11 @@ TEST_F(ProfiledTraining, WithoutProfileCuptiIsLeftAlone) {
 }
 
 TEST(KernelWords, AreWithoutParameters) {
-  EXPECT_EQ(kernel_words("_ZN8lockstep4cuda11relu_kernelEPfS1_l"), "lockstep::cuda::relu_kernel");
-  EXPECT_EQ(kernel_words("_Z3addIfEvT_PFvS0_E"), "add<float>");
-  EXPECT_EQ(kernel_words("sm90_xmma_gemm(f32)"), "sm90_xmma_gemm(f32)");
-  EXPECT_EQ(kernel_words("copy to host"), "copy to host");
+  EXPECT_EQ(kernel_display_name("_ZN8lockstep4cuda11relu_kernelEPfS1_l"),
+            "lockstep::cuda::relu_kernel");
+  EXPECT_EQ(kernel_display_name("_Z3addIfEvT_PFvS0_E"), "add<float>");
+  EXPECT_EQ(kernel_display_name("sm90_xmma_gemm(f32)"), "sm90_xmma_gemm(f32)");
+  EXPECT_EQ(kernel_display_name("copy to host"), "copy to host");
 }
 
 TEST(Ranges, WithoutAToolThereAreNone) {

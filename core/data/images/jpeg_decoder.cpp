@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kFull = 8;  // scales are counted in eighths, as the library does
 /// 64 pixels take at least a bit (arithmetic coding could do with less, on a blank picture).
-constexpr std::size_t kMostPixelsPerByte = 1024;
+constexpr std::size_t kMaxPixelsPerByte = 1024;
 
 constexpr const char* kBadImageHint = "replace the file, or train with --skip-bad-samples";
 
@@ -201,7 +201,7 @@ class JpegDecoder final : public ImageDecoder {
   /// Memory is taken for all pixels before the first is decoded.
   void check_justified() const {
     const std::size_t pixels = std::size_t{info_.image_width} * info_.image_height;
-    if (pixels / kMostPixelsPerByte > file_.size())
+    if (pixels / kMaxPixelsPerByte > file_.size())
       throw DataError(fmt::format("{}: the header says {}x{} pixels, which {} bytes cannot hold",
                                   name_,
                                   info_.image_width,

@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostShortSide = 4096;
-constexpr int kMostThreads = 256;
+constexpr int kMaxShortSide = 4096;
+constexpr int kMaxThreads = 256;
 constexpr std::int64_t kSamplesPerThread = 16;  // decoded before they are written
 
 /// A file that becomes visible under its name only when it is complete.
@@ -235,15 +235,15 @@ class Packer {
 PackReport pack_images(const std::string& folder,
                        const std::string& file,
                        const PackOptions& options) {
-  LOCKSTEP_CHECK(options.short_side >= 1 && options.short_side <= kMostShortSide,
+  LOCKSTEP_CHECK(options.short_side >= 1 && options.short_side <= kMaxShortSide,
                  ConfigError,
                  "pack: expected a short side of 1 to {} pixels, got {}",
-                 kMostShortSide,
+                 kMaxShortSide,
                  options.short_side);
-  LOCKSTEP_CHECK(options.threads >= 1 && options.threads <= kMostThreads,
+  LOCKSTEP_CHECK(options.threads >= 1 && options.threads <= kMaxThreads,
                  ConfigError,
                  "pack: expected 1 to {} threads, got {}",
-                 kMostThreads,
+                 kMaxThreads,
                  options.threads);
   LOCKSTEP_CHECK(options.max_pixels >= 1 && options.max_pixels <= kMaxMaxPixels,
                  ConfigError,

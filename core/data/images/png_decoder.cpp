@@ -12,9 +12,9 @@ namespace lockstep::data {
 namespace {
 
 /// Bytes that a chunk beside the pixels (text, profiles) may occupy.
-constexpr png_alloc_size_t kMostChunkBytes = 8u << 20;
+constexpr png_alloc_size_t kMaxChunkBytes = 8u << 20;
 /// Deflate's best case is 1032:1.
-constexpr std::size_t kMostCompression = 1040;
+constexpr std::size_t kMaxCompression = 1040;
 
 class PngDecoder final : public ImageDecoder {
  public:
@@ -65,7 +65,7 @@ class PngDecoder final : public ImageDecoder {
     png_set_read_fn(png_, this, on_read);
     // The library's own limit is a million pixels a side; check_image_size() says it better.
     png_set_user_limits(png_, 0x7fffffff, 0x7fffffff);
-    png_set_chunk_malloc_max(png_, kMostChunkBytes);
+    png_set_chunk_malloc_max(png_, kMaxChunkBytes);
     png_set_chunk_cache_max(png_, 128);
     png_read_info(png_, info_);
     return true;
@@ -111,7 +111,7 @@ class PngDecoder final : public ImageDecoder {
   void check_justified() const {
     const std::size_t width = png_get_image_width(png_, info_),
                       height = png_get_image_height(png_, info_);
-    if (png_get_rowbytes(png_, info_) * height / kMostCompression > file_.size())
+    if (png_get_rowbytes(png_, info_) * height / kMaxCompression > file_.size())
       throw DataError(fmt::format("{}: the header says {}x{} pixels, which {} bytes cannot hold",
                                   name_,
                                   width,

@@ -17,7 +17,7 @@ constexpr int kColumnBits = 14;  // of the weights of columns
 constexpr int kExtraBits = 7;    // of a mixed row beyond a byte
 constexpr int kPadding = 8;      // elements that vector loads may touch behind a row
 /// Each tap of the quick way truncates by up to 2^-7: more taps go the precise way.
-constexpr int kMostQuickTaps = 8;
+constexpr int kMaxQuickTaps = 8;
 
 /// out[i] = sum over taps of high half of (input * 256) * weight: bytes * 2^(8 + 15 - 16).
 void mix_quickly(const std::uint8_t* input,
@@ -164,7 +164,7 @@ void Resampler::mix_rows(const ImageView& image, int output_row) {
   const std::uint16_t* weights =
       rows_.weights.data() + std::size_t(output_row) * std::size_t(rows_.taps);
   const std::int64_t count = std::int64_t{image.width} * kChannels;
-  if (rows_.taps <= kMostQuickTaps) {
+  if (rows_.taps <= kMaxQuickTaps) {
     mix_quickly(input, image.stride, weights, rows_.taps, count, row_.data());
     return;
   }

@@ -16,7 +16,7 @@ namespace lockstep::data {
 namespace {
 
 /// Characters of a vocabulary are numbered in 16 bits.
-constexpr std::size_t kMostCharacters = 65536;
+constexpr std::size_t kMaxCharacters = 65536;
 
 constexpr const char* kTextHint = "expected a text file in UTF-8";
 
@@ -133,12 +133,12 @@ DataSplit text(const std::string& file, const OpenOptions& options) {
     ++count;
     numbers.add(code);
   });
-  LOCKSTEP_CHECK(numbers.different() <= kMostCharacters,
+  LOCKSTEP_CHECK(numbers.different() <= kMaxCharacters,
                  DataError,
                  "{}: {} different characters, at most {} are supported",
                  file,
                  numbers.different(),
-                 kMostCharacters);
+                 kMaxCharacters);
   std::vector<std::string> names;
   if (options.trained) {
     names = options.trained->class_names;

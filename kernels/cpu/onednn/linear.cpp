@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "kernels/cpu/bf16_products.h"
+#include "kernels/cpu/fp32_fallback_kernel.h"
 #include "kernels/cpu/matrix_library.h"
 #include "kernels/cpu/onednn/dnnl_common.h"
 #include "kernels/cpu/onednn/linear_bf16.h"
 #include "kernels/cpu/small_gemm.h"
-#include "kernels/cpu/widened_kernel.h"
 
 // Note [Two matrix products]
 //

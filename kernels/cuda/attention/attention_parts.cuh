@@ -19,13 +19,13 @@
 // thread's registers: threads of a row of the block share four rows of the product, those of a
 // column four columns. Both factors are read along the summed index first, so that a thread finds
 // its four numbers in one access. What lies outside the tensors is zero. Heads wider than
-// kMostSlices tiles are divided among blocks, which compute the same scores again.
+// kMaxSlices tiles are divided among blocks, which compute the same scores again.
 namespace lockstep::cuda {
 
 inline constexpr int kTile = 64;
 inline constexpr int kQuad = 4;  // rows and columns of a thread
 inline constexpr int kTileElems = kTile * kTile;
-inline constexpr int kMostSlices = 2;  // tiles of columns that a block keeps sums of
+inline constexpr int kMaxSlices = 2;  // tiles of columns that a block keeps sums of
 /// At T = 1,024 and D = 64 as many heads have about as many blocks as an H100 holds at a time,
 /// which read 8 MB of bf16.
 inline constexpr int kHeadsAtOnce = 32;
@@ -50,7 +50,7 @@ struct AttentionShape {
   std::int64_t token_tiles() const { return ceil_div(tokens, kTile); }
   int slices() const { return int(ceil_div(depth, kTile)); }
   /// Blocks that share a tile of tokens.
-  std::int64_t slice_groups() const { return ceil_div(slices(), kMostSlices); }
+  std::int64_t slice_groups() const { return ceil_div(slices(), kMaxSlices); }
   LaunchShape launch_shape() const {
     return {.grid = dim3(unsigned(samples * heads * slice_groups() * token_tiles())),
             .shared_bytes = 3 * kTileElems * sizeof(float)};
@@ -85,14 +85,14 @@ struct HeadBlock {
   /// the first blocks where `last_first`, otherwise the first.
   __device__ HeadBlock(const AttentionShape& s, bool last_first, int size = kTile) {
     const std::int64_t tiles = (s.tokens + size - 1) / size;
-    const std::int64_t groups = (s.depth + kMostSlices * kTile - 1) / (kMostSlices * kTile);
+    const std::int64_t groups = (s.depth + kMaxSlices * kTile - 1) / (kMaxSlices * kTile);
     const std::int64_t heads = s.samples * s.heads * groups;
     const std::int64_t first_head = blockIdx.x / (kHeadsAtOnce * tiles) * kHeadsAtOnce;
     const std::int64_t left = heads - first_head, turn = left < kHeadsAtOnce ? left : kHeadsAtOnce;
     const std::int64_t place = blockIdx.x - first_head * tiles;
     const std::int64_t tile = place / turn, rest = first_head + place % turn;
     first_token = (last_first ? tiles - 1 - tile : tile) * size;
-    first_slice = int(rest % groups) * kMostSlices;
+    first_slice = int(rest % groups) * kMaxSlices;
     head = rest / groups % s.heads;
     sample = rest / groups / s.heads;
     row = int(threadIdx.x) / (kTile / kQuad) * kQuad;
@@ -288,7 +288,7 @@ void with_slices(int slices, Body body) {
   if (slices == 1)
     body(std::integral_constant<int, 1>{});
   else
-    body(std::integral_constant<int, kMostSlices>{});
+    body(std::integral_constant<int, kMaxSlices>{});
 }
 
 }  // namespace lockstep::cuda

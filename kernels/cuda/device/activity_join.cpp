@@ -6,10 +6,10 @@
 namespace lockstep::cuda {
 
 // All that waits here may come at once and still be counted as busy.
-static_assert(ActivityJoin::kMostWaiting <= BusyTime::kMostApart / 2);
+static_assert(ActivityJoin::kMaxWaiting <= BusyTime::kMaxApart / 2);
 
 ActivityJoin::ActivityJoin(DeviceActivitySink& sink) : sink_(sink), marks_(kCalls) {
-  waiting_.reserve(kMostWaiting);
+  waiting_.reserve(kMaxWaiting);
 }
 
 bool ActivityJoin::hand_on(std::uint32_t call, DeviceActivity& activity) {
@@ -22,19 +22,19 @@ bool ActivityJoin::hand_on(std::uint32_t call, DeviceActivity& activity) {
 
 void ActivityJoin::take(std::uint32_t call, DeviceActivity activity) {
   if (hand_on(call, activity)) return;
-  if (waiting_.size() == kMostWaiting) {
-    settle();
-    if (waiting_.size() > kMostWaiting / 2) give_up(waiting_.size() - kMostWaiting / 2);
+  if (waiting_.size() == kMaxWaiting) {
+    resolve();
+    if (waiting_.size() > kMaxWaiting / 2) give_up(waiting_.size() - kMaxWaiting / 2);
   }
   waiting_.emplace_back(call, activity);
 }
 
-void ActivityJoin::settle() {
+void ActivityJoin::resolve() {
   std::erase_if(waiting_, [this](Waiting& entry) { return hand_on(entry.first, entry.second); });
 }
 
 void ActivityJoin::finish() {
-  settle();
+  resolve();
   give_up(waiting_.size());
 }
 

@@ -11,13 +11,13 @@ namespace lockstep::cuda {
 
 /// Brings together what CUPTI tells apart: which call on the host (its correlation number) was made
 /// under which mark, and what the device did for which call. They come in different buffers, in any
-/// order. Memory is bounded: marks are kept of the last kCalls calls, and at most kMostWaiting
+/// order. Memory is bounded: marks are kept of the last kCalls calls, and at most kMaxWaiting
 /// activities wait for theirs, which is more than a buffer of 2 MiB has calls (64 bytes each) and
 /// the device's next one activities. One thread at a time.
 class ActivityJoin {
  public:
   static constexpr std::size_t kCalls = std::size_t{1} << 17;
-  static constexpr std::size_t kMostWaiting = std::size_t{1} << 16;
+  static constexpr std::size_t kMaxWaiting = std::size_t{1} << 16;
 
   explicit ActivityJoin(DeviceActivitySink& sink);
 
@@ -27,7 +27,7 @@ class ActivityJoin {
   /// since. `name` has to stay valid.
   void take(std::uint32_t call, DeviceActivity activity);
   /// Hands on what has waited for marks that are known by now.
-  void settle();
+  void resolve();
   /// Hands on all that waits, without marks where none is known.
   void finish();
 

@@ -8,7 +8,7 @@
 
 namespace lockstep::cuda {
 
-/// What an AlgorithmBook knows it by: everything that the choice of an algorithm depends on.
+/// What an AlgorithmCache knows it by: everything that the choice of an algorithm depends on.
 std::string algorithm_key(const Device& device, const MatrixProductSpec& spec);
 std::string algorithm_key(const Device& device, const ConvolutionSpec& spec);
 

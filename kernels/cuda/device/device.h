@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/cuda/device/algorithm_book.h"
+#include "kernels/cuda/device/algorithm_cache.h"
 
 namespace lockstep::cuda {
 
@@ -18,7 +18,7 @@ struct Device {
   cudaStream_t compute = {};  ///< everything that a program does is enqueued here, in order
   bool tf32 = false;          ///< fp32 products may round their factors to tf32
   /// Never null; what libraries' kernels run.
-  std::shared_ptr<AlgorithmBook> algorithms = std::make_shared<AlgorithmBook>();
+  std::shared_ptr<AlgorithmCache> algorithms = std::make_shared<AlgorithmCache>();
 };
 
 }  // namespace lockstep::cuda

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kLeastCapability = 80;  // bf16 products
+constexpr int kMinCapability = 80;  // bf16 products
 
 /// CUDA writes 13.0 as 13000.
 std::string version_text(int version) {
@@ -56,13 +56,13 @@ void set_cuda_variables() {
 }
 
 DeviceProbe explain_devices(const DeviceFacts& facts) {
-  if (facts.devices > 0 && facts.oldest_capability < kLeastCapability)
+  if (facts.devices > 0 && facts.oldest_capability < kMinCapability)
     return {0,
             fmt::format("a visible GPU has compute capability {}.{}, and {}.{} is needed",
                         facts.oldest_capability / 10,
                         facts.oldest_capability % 10,
-                        kLeastCapability / 10,
-                        kLeastCapability % 10),
+                        kMinCapability / 10,
+                        kMinCapability % 10),
             "leave it out with CUDA_VISIBLE_DEVICES, or use --device cpu"};
   if (facts.devices > 0) return {facts.devices, "", ""};
   if (facts.driver_version == 0) return no_driver(facts);

@@ -14,7 +14,7 @@ struct CublasLtChoice {
   std::size_t workspace_bytes = 0;
 };
 
-/// For an AlgorithmBook: "workspace 4194304 algorithm 0f00...", its bytes in hexadecimal.
+/// For an AlgorithmCache: "workspace 4194304 algorithm 0f00...", its bytes in hexadecimal.
 std::string to_text(const CublasLtChoice& choice);
 /// Throws InternalError: `text` is not of to_text().
 CublasLtChoice cublaslt_choice(std::string_view text);

@@ -22,7 +22,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr std::size_t kMostProductWorkspace = std::size_t(32) << 20;
+constexpr std::size_t kMaxProductWorkspace = std::size_t(32) << 20;
 constexpr std::uint32_t kPointerAlignment = 64;
 constexpr int kCandidates = 8;
 
@@ -159,7 +159,7 @@ class CublasLtProduct final : public MatrixProduct {
       const auto& candidate = found[std::size_t(i)];
       cublasLtMatmulHeuristicResult_t here{};
       if (keeps_its_order(candidate) && check_here(candidate.algo, here) == CUBLAS_STATUS_SUCCESS &&
-          here.workspaceSize <= kMostProductWorkspace)
+          here.workspaceSize <= kMaxProductWorkspace)
         return {.text = to_text({candidate.algo, here.workspaceSize}), .why_none = ""};
     }
     return {.text = "",
@@ -235,7 +235,7 @@ class CublasLtProduct final : public MatrixProduct {
                 preference.get(), attribute, &value, sizeof(value)),
             what_);
     };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kMostProductWorkspace));
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kMaxProductWorkspace));
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,

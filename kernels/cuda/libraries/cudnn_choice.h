@@ -20,7 +20,7 @@ struct CudnnChoice {
   std::int64_t workspace_bytes = 0;
 };
 
-/// For an AlgorithmBook: "engine 38 workspace 4096 knobs 2=1 12=3".
+/// For an AlgorithmCache: "engine 38 workspace 4096 knobs 2=1 12=3".
 std::string to_text(const CudnnChoice& choice);
 /// Throws InternalError: `text` is not of to_text().
 CudnnChoice cudnn_choice(std::string_view text);

@@ -12,7 +12,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr std::int64_t kMostPlanWorkspace = std::int64_t(256) << 20;
+constexpr std::int64_t kMaxPlanWorkspace = std::int64_t(256) << 20;
 
 /// A proposal whose engine is not looked at again once its choice is read.
 struct Proposal {
@@ -163,7 +163,7 @@ ChosenPlan choose_plan(cudnnHandle_t handle,
         continue;
       }
       Attempt attempt = build(handle, *graph, proposal.choice, what);
-      if (attempt.plan && std::int64_t(attempt.plan->workspace_bytes) > kMostPlanWorkspace)
+      if (attempt.plan && std::int64_t(attempt.plan->workspace_bytes) > kMaxPlanWorkspace)
         attempt = {{}, fmt::format("it wants {} bytes", attempt.plan->workspace_bytes)};
       if (attempt.plan) {
         proposal.choice.workspace_bytes = std::int64_t(attempt.plan->workspace_bytes);

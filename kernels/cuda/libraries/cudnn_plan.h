@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/device/algorithm_book.h"
+#include "kernels/cuda/device/algorithm_cache.h"
 #include "kernels/cuda/libraries/cudnn_descriptor.h"
 
 namespace lockstep::cuda {

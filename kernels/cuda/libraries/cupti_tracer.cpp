@@ -184,7 +184,7 @@ void Session::read(std::uint8_t* buffer, std::size_t valid_bytes) {
   while (valid_bytes > 0 &&
          cupti.cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
     read(*record);
-  join->settle();
+  join->resolve();
 }
 
 std::int64_t Session::take_lost() {

@@ -13,8 +13,8 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr const char* kWhat = "peak measurement";
-constexpr std::int64_t kMostSize = 8192, kLeastSize = 1024;
-constexpr std::size_t kMostCopied = std::size_t(1) << 30;
+constexpr std::int64_t kMaxSize = 8192, kMinSize = 1024;
+constexpr std::size_t kMaxCopied = std::size_t(1) << 30;
 constexpr int kRuns = 8;
 
 class Memory {
@@ -93,9 +93,9 @@ void fill(const Memory& memory, DType type, std::int64_t elems) {
 }
 
 double product_flops(const Device& device, DType type) {
-  std::int64_t size = kMostSize;
+  std::int64_t size = kMaxSize;
   const auto wanted = [&] { return std::size_t(3 * size * size) * size_in_bytes(type); };
-  while (size > kLeastSize && wanted() > free_bytes() / 2) size /= 2;
+  while (size > kMinSize && wanted() > free_bytes() / 2) size /= 2;
   const auto product = make_matrix_product(
       device, {.m = size, .n = size, .k = size, .factors = type, .result = type}, kWhat);
   const std::size_t bytes = wanted() / 3;
@@ -110,7 +110,7 @@ double product_flops(const Device& device, DType type) {
 }
 
 double copied_bytes(const Device& device) {
-  const std::size_t bytes = std::min(kMostCopied, free_bytes() / 4) / 4096 * 4096;
+  const std::size_t bytes = std::min(kMaxCopied, free_bytes() / 4) / 4096 * 4096;
   const Memory from(bytes), to(bytes);
   check(cudaMemsetAsync(from.data(), 1, bytes, device.compute), kWhat);
   const double seconds = best_seconds(device, [&] {

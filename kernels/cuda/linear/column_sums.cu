@@ -15,7 +15,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kMostAcross = kWarp;  // groups of columns in a block
+constexpr int kMaxAcross = kWarp;  // groups of columns in a block
 constexpr std::int64_t kBlocks = 1024;
 constexpr std::int64_t kSliceRows = 64;
 constexpr int kSliceColumns = 256;
@@ -103,7 +103,7 @@ void add_rows_of_slices(const ColumnSums& w, std::int64_t slices, cudaStream_t s
     constexpr int kWidth = decltype(width)::value;
     const std::int64_t groups = w.columns / kWidth;
     int across = 1;
-    while (across < kMostAcross && across < groups) across *= 2;
+    while (across < kMaxAcross && across < groups) across *= 2;
     launch("column_sums",
            {.grid = dim3(unsigned(ceil_div(groups, across)), unsigned(slices)),
             .block = dim3(kBlock),

@@ -13,9 +13,9 @@ namespace lockstep::cuda {
 /// shared memory, of which a multiprocessor takes 32 a cycle, are 16 products a cycle where no two
 /// lanes want the same bank, which is what rows of staged operands are padded for; a sum's terms,
 /// which one thread adds in order, take some 10 cycles each; and operands have to fit.
-inline constexpr std::int64_t kMostSmallProducts = 32768, kMostSmallExtent = 256;
-inline constexpr std::int64_t kMostSmallOperands = 8192;  // elements of both of a product, padded
-inline constexpr std::size_t kSmallLinearSharedBytes = kMostSmallOperands * sizeof(float);
+inline constexpr std::int64_t kMaxSmallProducts = 32768, kMaxSmallExtent = 256;
+inline constexpr std::int64_t kMaxSmallOperands = 8192;  // elements of both of a product, padded
+inline constexpr std::size_t kSmallLinearSharedBytes = kMaxSmallOperands * sizeof(float);
 
 /// Length of staged rows that lanes read at different rows and one column: odd.
 __host__ __device__ constexpr int odd_pitch(int columns) { return columns | 1; }
@@ -25,12 +25,12 @@ __host__ __device__ constexpr int team_pitch(int columns) { return (columns + 3)
 
 /// Whether the layer's three products are small.
 constexpr bool is_small_layer(std::int64_t rows, std::int64_t in, std::int64_t out) {
-  const std::int64_t most = kMostSmallExtent;
+  const std::int64_t most = kMaxSmallExtent;
   if (rows > most || in > most || out > most || rows * in * out == 0) return false;
   const std::int64_t odd_in = odd_pitch(int(in)), odd_out = odd_pitch(int(out));
-  return rows * in * out <= kMostSmallProducts && (rows + out) * odd_in <= kMostSmallOperands &&
-         rows * odd_out + out * odd_in <= kMostSmallOperands &&
-         rows * (team_pitch(int(in)) + team_pitch(int(out))) <= kMostSmallOperands;
+  return rows * in * out <= kMaxSmallProducts && (rows + out) * odd_in <= kMaxSmallOperands &&
+         rows * odd_out + out * odd_in <= kMaxSmallOperands &&
+         rows * (team_pitch(int(in)) + team_pitch(int(out))) <= kMaxSmallOperands;
 }
 
 /// y = f(x W^T + b)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/linear/small_linear_kernels.h"
-#include "kernels/cuda/step/block_program.h"
 #include "kernels/cuda/step/block_step.cuh"
+#include "kernels/cuda/step/fused_small_kernels.h"
 
 // The work is in small_linear.cuh. Products are exact in fp32, also where tf32 is allowed.
 namespace lockstep::cuda {

@@ -7,8 +7,8 @@
 #include "core/ops/linear.h"
 #include "kernels/cuda/linear/linear_extents.h"
 
-/// Kernels of fully connected layers that are small, in fp32: SmallKernels (block_program.h). Null
-/// where a layer is not small, which its extents alone decide.
+/// Kernels of fully connected layers that are small, in fp32: SmallKernels (fused_small_kernels.h).
+/// Null where a layer is not small, which its extents alone decide.
 namespace lockstep::cuda {
 
 std::unique_ptr<Kernel> make_small_linear(const LinearExtents& e,

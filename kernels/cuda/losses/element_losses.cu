@@ -18,7 +18,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr std::int64_t kMostBlocks = 1024;
+constexpr std::int64_t kMaxBlocks = 1024;
 constexpr int kGroup = Pack<float>::kElems;
 
 /// Of one element.
@@ -182,7 +182,7 @@ class ElementLossKernel final : public BoundKernel {
         loss_(op),
         elems_(spec.inputs[0].elems()),
         features_(spec.inputs[0].shape[1]),
-        shape_(cover(ceil_div(elems_, kGroup), kMostBlocks)),
+        shape_(cover(ceil_div(elems_, kGroup), kMaxBlocks)),
         with_gradient_(op.with_gradient()),
         accumulates_(spec.output_accumulates) {
     shape_.shared_bytes = kBlock / kWarp * sizeof(double);

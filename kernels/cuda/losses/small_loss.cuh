@@ -10,7 +10,7 @@ namespace lockstep::cuda {
 
 /// Some 80 instructions an element, two or three exponentials among them, of which a multiprocessor
 /// does 128 a cycle: about 2,600 cycles.
-inline constexpr std::int64_t kMostSmallLossRows = 256, kMostSmallLossClasses = 16;
+inline constexpr std::int64_t kMaxSmallLossRows = 256, kMaxSmallLossClasses = 16;
 
 struct SmallLoss {
   CrossEntropy<float> work;  ///< its losses and states lie in the block's shared memory
@@ -18,7 +18,7 @@ struct SmallLoss {
 };
 
 inline constexpr std::size_t kSmallLossSharedBytes =
-    std::size_t(kMostSmallLossRows) * (sizeof(float) + sizeof(std::int32_t));
+    std::size_t(kMaxSmallLossRows) * (sizeof(float) + sizeof(std::int32_t));
 
 /// All of row `row` by this thread.
 __device__ inline void run_row(const CrossEntropy<float>& a, std::int64_t row) {
@@ -77,7 +77,7 @@ __device__ inline void add_rows_of_warp(const SmallLoss& s,
 __device__ inline void run_step(const SmallLoss& s, bool accumulate, unsigned char* shared) {
   CrossEntropy<float> work = s.work;
   work.losses = reinterpret_cast<float*>(shared);
-  work.states = reinterpret_cast<std::int32_t*>(work.losses + kMostSmallLossRows);
+  work.states = reinterpret_cast<std::int32_t*>(work.losses + kMaxSmallLossRows);
   for (std::int64_t row = threadIdx.x; row < work.rows; row += blockDim.x) run_row(work, row);
   __syncthreads();
   if (threadIdx.x < kWarp) add_rows_of_warp(s, work.losses, work.states, accumulate);

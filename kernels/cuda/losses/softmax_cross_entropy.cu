@@ -7,8 +7,8 @@
 #include "kernels/cuda/losses/cross_entropy_row.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/row_packs.cuh"
-#include "kernels/cuda/step/block_program.h"
 #include "kernels/cuda/step/block_step.cuh"
+#include "kernels/cuda/step/fused_small_kernels.h"
 
 // Softmax, cross-entropy and its gradient. First kernel: a block of 32 to 512 threads takes a row
 // and passes over it twice: each thread keeps the largest logit that it has met, where it stood,
@@ -23,7 +23,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kMostThreads = 512;
+constexpr int kMaxThreads = 512;
 constexpr int kSumThreads = 1024;
 
 struct Least {
@@ -72,7 +72,7 @@ __device__ inline void ignore_row(const CrossEntropy<T>& a, std::int64_t row) {
 
 /// A block a row.
 template <typename T>
-__global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(CrossEntropy<T> a) {
+__global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropy<T> a) {
   const std::int64_t row = blockIdx.x;
   const std::int32_t label = a.labels[row];
   if (label == a.ignored) return ignore_row(a, row);
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kSumThreads) add_rows_kernel(LossOutputs outpu
 }
 
 int threads_for(std::int64_t classes) {
-  return classes <= 512 ? kWarp : classes <= 4096 ? 128 : kMostThreads;
+  return classes <= 512 ? kWarp : classes <= 4096 ? 128 : kMaxThreads;
 }
 
 /// What its kernels have in common. Base: BoundKernel or SmallKernel.
@@ -227,8 +227,8 @@ class SmallLossKernel final : public LossKernel<float, SmallKernel> {
 };
 
 bool is_small(const ops::SoftmaxCrossEntropy& op, const KernelSpec& spec) {
-  return spec.inputs[0].dtype == DType::f32 && spec.inputs[1].elems() <= kMostSmallLossRows &&
-         op.classes(spec.inputs[0]) <= kMostSmallLossClasses;
+  return spec.inputs[0].dtype == DType::f32 && spec.inputs[1].elems() <= kMaxSmallLossRows &&
+         op.classes(spec.inputs[0]) <= kMaxSmallLossClasses;
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ struct PoolShape {
 };
 
 /// So that sums of a coordinate and a window fit 32 bits.
-inline constexpr std::int64_t kMostOfLine = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMaxOfLine = std::int64_t{1} << 30;
 
 /// `input` [N, H, W, C] and `output` [N, P, Q, C] of the forward operator.
 inline PoolShape pool_shape(const ops::Pool2dAttrs& a, const Shape& input, const Shape& output) {
@@ -56,7 +56,7 @@ inline PoolShape pool_shape(const ops::Pool2dAttrs& a, const Shape& input, const
     return PoolAxis{int(in), int(out), kernel, padding, stride, Divisor(stride)};
   };
   LOCKSTEP_CHECK(
-      input[1] <= kMostOfLine && input[2] * input[3] <= kMostOfLine,
+      input[1] <= kMaxOfLine && input[2] * input[3] <= kMaxOfLine,
       ShapeError,
       "pooling: an image has at most 2^30 rows, and 2^30 values in each, on CUDA; got {}",
       input.to_string());
@@ -98,11 +98,11 @@ __device__ inline void for_each_in_lines(int rows, int columns, int c, Divisor g
 
 /// Threads for lines of `items` groups, all about equally busy.
 inline LaunchShape cover_lines(std::int64_t samples, int rows, std::int64_t items) {
-  constexpr int kMostRows = 65535;  // of a grid
+  constexpr int kMaxRows = 65535;  // of a grid
   if (items == 0) return {.grid = dim3(0)};
   const std::int64_t rounds = ceil_div(items, kBlock);
   const std::int64_t threads = ceil_div(ceil_div(items, rounds), kWarp) * kWarp;
-  return {.grid = dim3(unsigned(samples), unsigned(std::min(rows, kMostRows))),
+  return {.grid = dim3(unsigned(samples), unsigned(std::min(rows, kMaxRows))),
           .block = dim3(unsigned(threads))};
 }
 

@@ -5,7 +5,7 @@
 #include "kernels/cuda/losses/small_loss.cuh"
 #include "kernels/cuda/small_elementwise.cuh"
 
-/// See Note [Small programs] in block_program.h.
+/// See Note [Small programs] in fused_small_kernels.h.
 namespace lockstep::cuda {
 
 /// What one block does of a program.

@@ -24,7 +24,7 @@ __global__ void conclude_step_kernel(StepSums sums,
 }
 
 /// One multiprocessor reads as many in about the time of a launch.
-constexpr std::int64_t kMostSmallGradients = 65536;
+constexpr std::int64_t kMaxSmallGradients = 65536;
 constexpr int kTeams = kBlock / kNormTeam;
 static_assert(sizeof(StepSums) + sizeof(RangeTable<FlatRange>) + 64 <= 4096,
               "the arguments of a kernel have 4 KiB");
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kBlock)
                                StepOutcome* outcome) {
   auto* const partials = dynamic_shared<double>();
   const int team = int(threadIdx.x) / kNormTeam, tiles = table.tiles();
-  const auto place = table.place_of(team < tiles ? team : 0);
+  const auto place = table.device_sharing_of(team < tiles ? team : 0);
   const std::int64_t offset = place.range.offset;
   const double partial = squared_norm_of_block(sums.gradients + offset,
                                                place.range.elems,
@@ -78,8 +78,8 @@ bool conclude_small_step(const Device& device, const StepSums& sums, StepOutcome
     tiles += ceil_div(tensor.elems, kNormBlock);
   }
   // A tensor with elements has a tile at least, so that all of them fit one table.
-  static_assert(kTeams <= RangeTable<FlatRange>::kMost);
-  if (elems == 0 || elems > kMostSmallGradients || tiles > kTeams) return false;
+  static_assert(kTeams <= RangeTable<FlatRange>::kMax);
+  if (elems == 0 || elems > kMaxSmallGradients || tiles > kTeams) return false;
   for_each_table(sums.tensors, kNormBlock, [&](const RangeTable<FlatRange>& table) {
     launch("conclude_small_step",
            {.shared_bytes = kTeams * sizeof(double)},

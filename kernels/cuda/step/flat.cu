@@ -45,7 +45,7 @@ __global__ void update_statistics_kernel(float* values,
                                          const __grid_constant__ RangeTable<StatisticRange> table,
                                          const StepOutcome* outcome) {
   if (forbids_updates(outcome)) return;
-  const auto place = table.place_of(std::int32_t(blockIdx.x));
+  const auto place = table.device_sharing_of(std::int32_t(blockIdx.x));
   const StatisticRange& range = place.range;
   const std::int64_t begin = place.tile * kStatisticTile;
   const std::int64_t end =
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kNormThreads)
                        const float* values,
                        const __grid_constant__ RangeTable<NormRange> table,
                        bool aligned) {
-  const auto place = table.place_of(std::int32_t(blockIdx.x));
+  const auto place = table.device_sharing_of(std::int32_t(blockIdx.x));
   const std::int64_t offset = place.range.offset, elems = place.range.elems;
   const std::int64_t block =
       place.tile * (kNormThreads / kNormTeam) + std::int64_t(threadIdx.x / kNormTeam);
@@ -83,8 +83,8 @@ __global__ void __launch_bounds__(kNormThreads)
 
 /// Blocks of consecutive ranges: those of range i are [first[i], first[i + 1]).
 struct RangeBlocks {
-  static constexpr int kMost = 256;
-  std::int64_t first[kMost + 1];
+  static constexpr int kMax = 256;
+  std::int64_t first[kMax + 1];
 };
 
 /// A block a range.
@@ -161,9 +161,9 @@ void squared_norms(const Device& device,
                aligned_to_packs(values));
       });
   std::int64_t first = 0;
-  for (std::size_t done = 0; done < ranges.size(); done += RangeBlocks::kMost) {
+  for (std::size_t done = 0; done < ranges.size(); done += RangeBlocks::kMax) {
     const auto part =
-        ranges.subspan(done, std::min(ranges.size() - done, std::size_t{RangeBlocks::kMost}));
+        ranges.subspan(done, std::min(ranges.size() - done, std::size_t{RangeBlocks::kMax}));
     RangeBlocks table{};
     for (std::size_t i = 0; i < part.size(); ++i) {
       table.first[i] = first;

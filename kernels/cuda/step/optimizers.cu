@@ -48,7 +48,7 @@ __global__ void sgd_kernel(const __grid_constant__ RangeTable<FlatRange> table,
   if (forbids_updates(u.outcome)) return;
   const float grad_scale = grad_scale_of(u.outcome, u.grad_scale);
   const bool first = counters.first();
-  const auto place = table.place_of(std::int32_t(blockIdx.x));
+  const auto place = table.device_sharing_of(std::int32_t(blockIdx.x));
   const float lr = counters.lr() * place.range.lr_scale;
   for_each_in_block(place, aligned, [&](std::int64_t at, auto width) {
     constexpr int kWidth = decltype(width)::value;
@@ -76,7 +76,7 @@ __global__ void adamw_kernel(const __grid_constant__ RangeTable<FlatRange> table
                              bool aligned) {
   if (forbids_updates(f.outcome)) return;
   const float grad_scale = grad_scale_of(f.outcome, f.grad_scale);
-  const auto place = table.place_of(std::int32_t(blockIdx.x));
+  const auto place = table.device_sharing_of(std::int32_t(blockIdx.x));
   const double lr = double(f.counters.lr()) * double(place.range.lr_scale);
   const auto keep = float(1.0 - lr * double(place.range.weight_decay));
   const auto step_size = float(lr / f.counters.first_correction());

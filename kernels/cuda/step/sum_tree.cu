@@ -18,7 +18,7 @@ constexpr std::size_t kSharedBytes = std::size_t{48} << 10;
 /// An argument of the kernel. Devices take 32,764 bytes of those.
 template <int most>
 struct TermTable {
-  static constexpr int kMost = most;
+  static constexpr int kMax = most;
   const float* values[most];
   std::uint8_t merges[most];
   int count = 0;
@@ -104,8 +104,8 @@ bool sum_tree(const Device& device,
   int threads = kBlock;
   while (std::size_t(depth_below(terms)) * std::size_t(threads) * kPackBytes > kSharedBytes)
     threads /= 2;
-  if (terms.size() > ManyTerms::kMost || threads < kWarp) return false;
-  if (terms.size() <= FewTerms::kMost)
+  if (terms.size() > ManyTerms::kMax || threads < kWarp) return false;
+  if (terms.size() <= FewTerms::kMax)
     start<FewTerms>(device, terms, result, elems, threads);
   else
     start<ManyTerms>(device, terms, result, elems, threads);

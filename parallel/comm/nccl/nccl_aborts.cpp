@@ -4,12 +4,12 @@
 #include <chrono>
 #include <exception>
 
-#include "core/base/quiet_thread.h"
+#include "core/base/signal_masked_thread.h"
 
 namespace lockstep {
 namespace {
 
-constexpr auto kMostWait = std::chrono::seconds(5);
+constexpr auto kMaxWait = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -17,7 +17,7 @@ NcclAborts::NcclAborts() : under_way_(std::make_shared<UnderWay>()) {}
 
 NcclAborts::~NcclAborts() {
   std::unique_lock lock(under_way_->mutex);
-  under_way_->changed.wait_for(lock, kMostWait, [this] { return under_way_->count == 0; });
+  under_way_->changed.wait_for(lock, kMaxWait, [this] { return under_way_->count == 0; });
 }
 
 void NcclAborts::start(const Nccl& nccl, ncclComm_t comm) noexcept {
@@ -28,7 +28,7 @@ void NcclAborts::start(const Nccl& nccl, ncclComm_t comm) noexcept {
   };
   count(*under_way_, 1);
   try {
-    start_quiet_thread([abort = nccl.ncclCommAbort, comm, under_way = under_way_, count] {
+    start_signal_masked_thread([abort = nccl.ncclCommAbort, comm, under_way = under_way_, count] {
       abort(comm);
       count(*under_way, -1);
     }).detach();

@@ -21,9 +21,9 @@ namespace lockstep {
 /// What then still hangs is left behind, on a detached thread. To join it could keep a rank for
 /// ever whose others are told that it ends, and nothing can end a thread inside a driver's call. It
 /// is safe: the thread owns all that it touches, NCCL is never unloaded, and nobody else has the
-/// communicator. It can hold up neither the exit nor its code, as an ErrorMeeting ends the process
-/// by _exit() at most half a second after its report; and a driver takes back what an ended process
-/// had on the device.
+/// communicator. It can hold up neither the exit nor its code, as an ErrorConsensus ends the
+/// process by _exit() at most half a second after its report; and a driver takes back what an ended
+/// process had on the device.
 class NcclAborts {
  public:
   NcclAborts();

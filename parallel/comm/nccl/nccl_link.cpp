@@ -127,7 +127,7 @@ void NcclLink::require_alive() {
                  size_);
 }
 
-void NcclLink::settle(std::unique_lock<std::mutex>& lock, ncclResult_t status, const char* what) {
+void NcclLink::resolve(std::unique_lock<std::mutex>& lock, ncclResult_t status, const char* what) {
   for (Pause pause; status == ncclInProgress; status = async_status()) {
     lock.unlock();
     pause.wait();

@@ -73,7 +73,7 @@ class NcclLink {
   void run(const char* what, Calls calls) {
     std::unique_lock lock(mutex_);
     require_alive();
-    settle(lock, calls(nccl_, comm_), what);
+    resolve(lock, calls(nccl_, comm_), what);
   }
 
   /// Keeps an error that NCCL met since, and gives up where there was one here or elsewhere.
@@ -89,7 +89,7 @@ class NcclLink {
   ncclResult_t async_status() const;
   std::string describe(ncclResult_t status, const char* what) const;
   void require_alive();
-  void settle(std::unique_lock<std::mutex>& lock, ncclResult_t status, const char* what);
+  void resolve(std::unique_lock<std::mutex>& lock, ncclResult_t status, const char* what);
   void fail(ncclResult_t status, const char* what);
   void give_up();
   void finish();

@@ -5,11 +5,11 @@
 #include <chrono>
 #include <new>
 
-#include "core/base/quiet_thread.h"
+#include "core/base/signal_masked_thread.h"
 
 namespace lockstep {
 
-NcclWatch::NcclWatch() : thread_(start_quiet_thread([this] { run(); })) {}
+NcclWatch::NcclWatch() : thread_(start_signal_masked_thread([this] { run(); })) {}
 
 NcclWatch::~NcclWatch() {
   {

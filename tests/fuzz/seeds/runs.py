@@ -9,7 +9,7 @@ def write_run_standing() -> None:
             "whole": '{"wall_s":12.5,"steps":100}', "no_number": '{"wall_s":"x"}', "null": '{"wall_s":null}',
             "list": "[1]", "deep": "[" * 400, "too_large": '{"wall_s":1e999}', "empty": "", "cut": '{"wall_s":1',
             "duplicate": '{"wall_s":1,"wall_s":2}', "negative": '{"wall_s":-1}'}.items():
-        put("run_standing", name, text)
+        put("run_progress", name, text)
 
 
 def write_metrics_file() -> None:

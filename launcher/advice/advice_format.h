@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parallel/monitor/run_advice.h"
+
+namespace lockstep {
+
+/// For the end of a run: a line of what held it back and one of what to do for each advice.
+std::vector<std::string> format_advice(const std::vector<Advice>& advice);
+
+/// An array of objects: "cause", "text", "evidence", "remedy", "gain" (of the training time).
+std::string advice_json(const std::vector<Advice>& advice);
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/launch/launcher_output_parser.h"
+
+#include <algorithm>
+#include <cctype>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <regex>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "parallel/watchdog/fault_record.h"
+
+namespace lockstep {
+namespace {
+
+/// Above and below a message of mpirun.
+bool is_rule(const std::string& line) {
+  return line.size() >= 60 && line.find_first_not_of('-') == std::string::npos;
+}
+
+template <typename TakeLine>
+std::string take_lines(std::string& rest, std::string_view piece, TakeLine take_line) {
+  std::string shown;
+  rest += piece;
+  std::size_t start = 0;
+  for (std::size_t end; (end = rest.find('\n', start)) != std::string::npos; start = end + 1)
+    shown += take_line(rest.substr(start, end - start));
+  rest.erase(0, start);
+  return shown;
+}
+
+void set_once(ReportedCulprit& culprit, std::string text) {
+  if (culprit.text.empty()) culprit.text = std::move(text);
+}
+
+}  // namespace
+
+std::string ErrorOutput::take(std::string_view piece) {
+  return take_lines(rest_, piece, [this](const std::string& line) { return take_line(line); });
+}
+
+std::string ErrorOutput::take_line(const std::string& line) {
+  const bool rule = is_rule(line);
+  if (box_.empty() && !rule) {
+    read_line(line);
+    // What mpirun says of each signal that the supervisor sends it.
+    return line.starts_with("mpirun: Forwarding signal ") ? std::string() : line + "\n";
+  }
+  box_.push_back(line);
+  return rule && box_.size() > 1 ? close_box() : std::string();
+}
+
+std::string ErrorOutput::close_box() {
+  const std::size_t known = by_launcher_.text.size();
+  const std::string text = fmt::format("{}\n", fmt::join(box_, "\n"));
+  // Where the lines break hangs on the version.
+  const std::string words = fmt::format("{} ", fmt::join(box_, " "));
+  box_.clear();
+  static const std::regex kAboutTheEnd(
+      "the job has been aborted|MPI_ABORT was invoked|calling +\"abort\"");
+  read_box(words);
+  const bool read = by_launcher_.text.size() != known;
+  return read || std::regex_search(words, kAboutTheEnd) ? std::string() : text;
+}
+
+void ErrorOutput::read_box(const std::string& text) {
+  static const std::regex kSignal(
+      "process rank (\\d+) with PID \\d+ on node (\\S+) exited on signal (\\d+ \\([^)]*\\))");
+  // Open MPI 4 writes a process as [[43013,1],3], Open MPI 5 as [prterun-node7-17@1,3].
+  static const std::regex kStatus(
+      "Process name: +\\[(?:\\[\\d+,\\d+\\]|[^, ]+),(\\d+)\\] +Exit code: +(\\d+)");
+  static const std::regex kImproper("process rank (\\d+) with PID \\d+ on node (\\S+) exiting");
+  static const std::regex kHost(
+      "lost communication with .* Remote daemon: +\\[\\S+ on node (\\S+)");
+  std::smatch found;
+  if (std::regex_search(text, found, kHost))
+    set_once(by_launcher_, fmt::format("host {} went away", found.str(1)));
+  else if (std::regex_search(text, found, kSignal))
+    set_once(by_launcher_,
+             fmt::format(
+                 "rank {} on {} was ended by signal {}", found.str(1), found.str(2), found.str(3)));
+  else if (std::regex_search(text, found, kStatus))
+    set_once(by_launcher_,
+             fmt::format("rank {} ended with exit code {}", found.str(1), found.str(2)));
+  else if (std::regex_search(text, found, kImproper)) {
+    deserted_ = true;
+    set_once(by_launcher_,
+             fmt::format("rank {} on {} left without leaving MPI", found.str(1), found.str(2)));
+  }
+}
+
+void ErrorOutput::read_line(const std::string& line) {
+  static const std::regex kRank("^\\[(rank \\d+ )[^\\]]*\\] error: ");
+  static const std::regex kTask(
+      "^srun: error: (\\S+): tasks? ([-,0-9]+): (Killed|Exited with exit code \\d+|"
+      "Terminated|Segmentation fault|Aborted|Bus error|Floating point exception).*");
+  // Between the two stands where the rank was, indented.
+  if (hint_follows_ && !line.starts_with("  ")) {
+    hint_follows_ = false;
+    if (line.starts_with("hint: ")) by_rank_.hint = line.substr(6);
+  }
+  std::smatch found;
+  if (by_rank_.text.empty() && std::regex_search(line, found, kRank)) {
+    by_rank_ = {line, {}, true};
+    hint_follows_ = true;
+    if (line.ends_with(kDiedWithoutAWord)) dead_ = found.str(1);
+  } else if (std::regex_match(line, found, kTask)) {
+    // Those that srun ended for the sake of the first are named as well.
+    set_once(by_launcher_,
+             fmt::format("rank {} on {}: {}", found.str(2), found.str(1), found.str(3)));
+  }
+}
+
+std::string ErrorOutput::end() {
+  std::string shown;
+  if (!rest_.empty()) shown = take_line(std::exchange(rest_, {}));
+  for (const std::string& line : box_) shown += line + "\n";
+  box_.clear();
+  return shown;
+}
+
+ReportedCulprit ErrorOutput::culprit() const {
+  const std::string& told = by_launcher_.text;
+  const bool launcher_knows =
+      !dead_.empty() && (told.starts_with(dead_) || told.starts_with("host "));
+  return by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
+}
+
+LabelledOutput::~LabelledOutput() {
+  for (const auto& [rank, file] : files_)
+    if (file >= 0) close(file);
+}
+
+std::string LabelledOutput::take(std::string_view piece) {
+  return take_lines(rest_, piece, [this](const std::string& line) { return take_line(line); });
+}
+
+std::string LabelledOutput::end() {
+  return rest_.empty() ? std::string() : take_line(std::exchange(rest_, {}));
+}
+
+std::string LabelledOutput::take_line(const std::string& line) {
+  // The label is as wide as the largest rank: " 3: text".
+  const std::size_t digits = std::min(line.find_first_not_of(' '), line.size());
+  std::size_t colon = digits;
+  while (colon < line.size() && std::isdigit(static_cast<unsigned char>(line[colon]))) ++colon;
+  const bool labelled = colon > digits && line.compare(colon, 2, ": ") == 0;
+  if (!labelled) return line + "\n";
+  const std::string text = line.substr(colon + 2) + "\n";
+  const int file = file_of(line.substr(digits, colon - digits));
+  // Somewhere else to read the same: not worth an error.
+  if (file >= 0 && ::write(file, text.data(), text.size()) < 0) return text;
+  return text;
+}
+
+int LabelledOutput::file_of(const std::string& rank) {
+  if (folder_.empty()) return -1;
+  const auto known = files_.find(rank);
+  if (known != files_.end()) return known->second;
+  const std::filesystem::path folder = std::filesystem::path(folder_) / ("rank." + rank);
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  const int file =
+      open((folder / stream_).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  return files_[rank] = file;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/launch/run_progress.h"
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/data/input_file.h"
+#include "core/io/checkpoint.h"
+#include "core/io/checkpoint_names.h"
+#include "core/io/strict_json.h"
+
+namespace lockstep {
+namespace {
+
+std::optional<double> wall_s_in(const std::filesystem::path& file) {
+  try {
+    constexpr int kMaxDepth = 8;
+    const std::string text = data::read_text_file(file.string(), "");
+    return io::parse_strict_json(text, file.string(), kMaxDepth).at("wall_s").get<double>();
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+RunProgress glance_at(const std::filesystem::path& out, const RunProgress& before) {
+  RunProgress now;
+  try {
+    const std::vector<std::int64_t> steps = io::steps_in(out / "checkpoints");
+    if (!steps.empty()) now.step = steps.back();
+  } catch (const std::exception&) {
+    return before;
+  }
+  std::optional<double> trained = wall_s_in(out / "summary.json");
+  if (!trained && now.step >= 0)
+    trained = wall_s_in(out / "checkpoints" / io::checkpoint_name(now.step) / io::kStateFile);
+  now.trained_s = trained.value_or(before.trained_s);
+  return now;
+}
+
+RunProgress verify_in(const std::filesystem::path& out, const RunProgress& before) {
+  try {
+    std::vector<std::string> passed_over;
+    const auto newest = io::newest_checkpoint(out / "checkpoints", passed_over);
+    return newest ? RunProgress{newest->state.step, newest->state.wall_s} : RunProgress{};
+  } catch (const std::exception&) {
+    return before;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace lockstep {
+
+/// Where a run has got to on the disk.
+struct RunProgress {
+  std::int64_t step = -1;  ///< of the newest checkpoint; -1: none
+  double trained_s = 0;    ///< time of training that counts
+};
+
+/// By the name of the newest checkpoint in OUT/checkpoints, and summary.json of a run that is
+/// complete. `before` where the folder cannot be read; never throws for what is on the disk.
+RunProgress glance_at(const std::filesystem::path& out, const RunProgress& before);
+
+/// The same for the newest checkpoint that verifies: reads all of it.
+RunProgress verify_in(const std::filesystem::path& out, const RunProgress& before);
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "launcher/launch/supervisor.h"
+
+namespace lockstep {
+
+/// A folder in /dev/shm for the shared memory of a child's ranks (Open MPI's vader segments, 4 MB a
+/// rank), which ranks that are killed leave behind: removed with all it holds, and so are those
+/// that a killed process of this kind left. For ranks of this host alone. Without /dev/shm, or
+/// where the user chose a folder, it does nothing.
+class ShmBackingDir {
+ public:
+  /// Creates the folder and tells `child` about it.
+  explicit ShmBackingDir(ChildPlan& child);
+  ~ShmBackingDir();
+  ShmBackingDir(const ShmBackingDir&) = delete;
+  ShmBackingDir& operator=(const ShmBackingDir&) = delete;
+
+ private:
+  std::string path_;
+  int lock_ = -1;
+};
+
+}  // namespace lockstep

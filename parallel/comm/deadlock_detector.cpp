@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/deadlock_detector.h"
+
+#include <algorithm>
+#include <exception>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMaxHost = 64;
+
+}  // namespace
+
+std::string words_for(const CallCard& call) {
+  constexpr const char* kNames[] = {"barrier",
+                                    "broadcast",
+                                    "all-gather",
+                                    "all-gather of several sizes,",
+                                    "all-to-all",
+                                    "all-gather of blocks,",
+                                    "all-reduce",
+                                    "split"};
+  constexpr std::uint32_t kBarrier = 0, kSplit = 7;
+  std::string text = kNames[call.kind % std::size(kNames)];
+  if (call.kind != kBarrier && call.kind != kSplit) text += fmt::format(" of {} bytes", call.bytes);
+  if (call.root >= 0) text += fmt::format(" from {}", call.root);
+  if (call.step > 0) text += fmt::format(" in step {}", call.step);
+  return text;
+}
+
+MismatchError::MismatchError(const std::string& message, FaultingRank culprit)
+    : CommError("ranks call different collectives: " + message,
+                "all ranks must call the same collectives in the same order with the same sizes"),
+      FaultingRank(std::move(culprit)) {}
+
+DeadlockDetector::DeadlockDetector(Communicator& world, const Position& position)
+    : position_(position),
+      channel_(world.split(0, world.rank())),
+      last_channel_(world.split(0, world.rank())),
+      rank_(world.rank()),
+      ranks_(world.size()),
+      now_(std::size_t(ranks_)),
+      before_(std::size_t(ranks_)) {
+  static_assert(sizeof(Standing) % sizeof(float) == 0);
+  constexpr auto kFloats = std::int64_t(sizeof(Standing) / sizeof(float));
+  for (int r = 0; r < ranks_; ++r) blocks_.push_back({r * kFloats, kFloats});
+  std::array<char, kMaxHost> own{};
+  gethostname(own.data(), own.size() - 1);
+  std::vector<std::array<char, kMaxHost>> all(std::size_t(ranks_), own);
+  last_channel_->all_gather(own.data(), all.data(), own.size());
+  for (const auto& host : all) hosts_.emplace_back(host.data());
+}
+
+DeadlockDetector::~DeadlockDetector() {
+  if (broken_ || std::uncaught_exceptions() > 0) {
+    if (!round_) return;
+    (void)round_.release();
+    (void)channel_.release();
+    new std::vector<Standing>(std::move(now_));  // MPI may still write there
+    return;
+  }
+  try {
+    // Ranks that know of fewer rounds are one behind at most: a round takes all of them.
+    std::vector<std::uint64_t> rounds(std::size_t(ranks_), 0);
+    last_channel_->all_gather(&rounds_, rounds.data(), sizeof rounds_);
+    const std::uint64_t most = *std::ranges::max_element(rounds);
+    if (round_) round_->wait();
+    while (rounds_ < most) {
+      round_.reset();
+      post();
+      round_->wait();
+    }
+  } catch (const Error&) {  // the communicators say so too
+  }
+}
+
+int DeadlockDetector::add(PendingCalls& calls, const Communicator& communicator) {
+  pending_.push_back(&calls);
+  const bool followed = communicator.size() == ranks_ && communicator.rank() == rank_;
+  // Counted all the same: a group of another rank may be one of all ranks in another order.
+  const int number = added_++;
+  return followed && number < kCommunicators ? number : -1;
+}
+
+void DeadlockDetector::remove(PendingCalls& calls) { std::erase(pending_, &calls); }
+
+void DeadlockDetector::advance() {
+  if (broken_) std::rethrow_exception(broken_);
+  try {
+    for (PendingCalls* const calls : pending_) calls->advance();
+    if (round_ && round_->test()) take_round();
+  } catch (const MismatchError&) {
+    broken_ = std::current_exception();
+    throw;
+  }
+}
+
+void DeadlockDetector::told(int communicator) {
+  if (communicator >= 0) ++told_[std::size_t(communicator)];
+  moved();
+}
+
+void DeadlockDetector::moved() {
+  ++moves_;
+  awaited_ = {};
+  elsewhere_ = 0;
+  still_since_.reset();
+}
+
+void DeadlockDetector::waits(int communicator, const CallCard& call) {
+  if (communicator >= 0)
+    awaited_[std::size_t(communicator)] = call.number;
+  else
+    elsewhere_ = 1;
+  // Whoever only looks in passing goes on by itself.
+  if (position_.read().collective.name == nullptr) return still_since_.reset();
+  const auto now = Clock::now();
+  if (!still_since_) still_since_ = now;
+  using Seconds = std::chrono::duration<double>;
+  if (round_ || Seconds(now - *still_since_).count() < kStillSeconds ||
+      Seconds(now - posted_).count() < kRoundSeconds)
+    return;
+  posted_ = now;
+  call_ = call;
+  communicator_ = communicator;
+  post();
+}
+
+void DeadlockDetector::post() {
+  Standing& own = now_[std::size_t(rank_)];
+  own = {.moves = moves_,
+         .told = told_,
+         .awaited = awaited_,
+         .call = call_,
+         .communicator = communicator_,
+         .elsewhere = elsewhere_};
+  ++rounds_;
+  round_ = channel_->start_all_gather(reinterpret_cast<float*>(now_.data()), blocks_);
+}
+
+void DeadlockDetector::take_round() {
+  round_.reset();
+  const bool unmoved = std::ranges::equal(
+      now_, before_, [](const Standing& a, const Standing& b) { return a.moves == b.moves; });
+  if (rounds_ > 1 && unmoved && nobody_goes_on()) fail();
+  before_ = now_;
+}
+
+/// Nothing that a rank waits for has been told by all.
+bool DeadlockDetector::nobody_goes_on() const {
+  Counts by_all = now_[0].told;
+  for (const Standing& standing : now_)
+    for (std::size_t c = 0; c < by_all.size(); ++c)
+      by_all[c] = std::min(by_all[c], standing.told[c]);
+  return std::ranges::none_of(now_, [&](const Standing& standing) {
+    bool goes_on = standing.elsewhere != 0;
+    for (std::size_t c = 0; c < by_all.size(); ++c)
+      goes_on |= standing.awaited[c] > 0 && standing.awaited[c] <= by_all[c];
+    return goes_on;
+  });
+}
+
+void DeadlockDetector::fail() {
+  const auto alike = [&](int a, int b) {
+    const Standing &x = now_[std::size_t(a)], &y = now_[std::size_t(b)];
+    return x.communicator == y.communicator && x.call.number == y.call.number;
+  };
+  const Odd odd = find_odd(ranks_, alike);
+  const auto words = [&](int rank) { return words_for(now_[std::size_t(rank)].call); };
+  const auto [low, high] = std::minmax(odd.reference, odd.rank);
+  throw MismatchError(
+      fmt::format("rank {} waits in {}, and rank {} in {} of another communicator",
+                  low,
+                  words(low),
+                  high,
+                  words(high)),
+      odd.is_minority ? culprit(odd.rank, now_[std::size_t(odd.rank)].call.step) : FaultingRank{});
+}
+
+FaultingRank DeadlockDetector::culprit(int rank, std::int64_t step) const {
+  return {.rank = rank, .host = hosts_[std::size_t(rank)], .step = step};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace lockstep {
+
+/// `error` as ranks tell it each other: {"error", "hint", "code"}. To be written by
+/// serialized_error_text(), since messages name files, whose names need not be UTF-8.
+nlohmann::json serialize_error(const std::exception_ptr& error);
+
+/// As one line; bytes that are not UTF-8 are replaced.
+std::string serialized_error_text(const nlohmann::json& told);
+
+/// Throws what serialize_error() has told: Error with its code, or OutOfMemory. `before` stands in
+/// front of the message: "on rank 3: ".
+[[noreturn]] void throw_serialized_error(const nlohmann::json& told,
+                                         const std::string& before = {});
+
+}  // namespace lockstep

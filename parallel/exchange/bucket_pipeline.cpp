@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/exchange/bucket_pipeline.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kZeros = 16 * 1024;
+constexpr std::size_t kMaxStages = 4;  // down and up two levels
+
+}  // namespace
+
+BucketPipeline::BucketPipeline(Backend& backend,
+                               Communicator& communicator,
+                               Reduction reduction,
+                               PartialSums& sums,
+                               float* gradients,
+                               int bucket_count)
+    : backend_(backend),
+      reduction_(reduction),
+      sums_(sums),
+      gradients_(gradients),
+      rank_(communicator.rank()),
+      ranks_(communicator.size()),
+      most_slots_(backend.traits().buckets_in_flight),
+      entered_(kMaxStages + 1) {
+  in_flight_.resize(std::size_t(bucket_count));
+  const auto add_level = [&](LevelMembers members) {
+    levels_.emplace_back(backend, communicator, members, gradients, bucket_count);
+  };
+  add_level(LevelMembers::all);
+  if (reduction == Reduction::fast && ranks_ > 1)
+    zeros_ = backend_.allocate(kZeros * sizeof(float), "zeros for ranks without shards");
+  if (reduction == Reduction::fast || !may_have_two_levels(ranks_, communicator.ranks_per_node()))
+    return;
+  add_level(LevelMembers::host);
+  add_level(LevelMembers::across_hosts);
+}
+
+std::int64_t BucketPipeline::slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const {
+  if (ranks_ == 1 || reduction_ == Reduction::fast) return 0;
+  // The chunk of rank 0 is never the smaller one: every rank then reserves alike.
+  return (size.nodes - size.own_nodes) * chunks_of(bucket_elems, 0, 1, ranks_).elems;
+}
+
+void BucketPipeline::reserve(std::int64_t elems) {
+  const std::size_t bytes = std::size_t(elems) * sizeof(float);
+  if (bytes > pool_bytes()) {
+    pool_.reset();
+    pool_ = backend_.allocate(bytes, "gradient exchange buffers");
+  }
+}
+
+void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
+  LOCKSTEP_ASSERT(idle());
+  plan_ = &plan;
+  slot_size_ = slot_elems(plan.size, largest);
+  slots_ = slot_size_ == 0
+               ? most_slots_
+               : int(std::clamp<std::int64_t>(
+                     std::int64_t(pool_bytes() / sizeof(float)) / slot_size_, 1, most_slots_));
+  LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
+                  pool_bytes());
+  own_nodes_.clear();
+  for (int node = 0; node < plan.size.own_nodes; ++node) own_nodes_.push_back(sums_.node(node));
+  const std::span<ExchangeLevel> levels(levels_);
+  if (plan.by_host.empty()) {
+    way_ = levels.first(1);
+    way_[0].begin(plan.all, own_nodes_);
+  } else {
+    way_ = levels.subspan(1);
+    way_[0].begin(plan.by_host[0], own_nodes_);
+    way_[1].begin(plan.by_host[1], {&gradients_, 1});  // what the first level has summed
+  }
+  const bool fast = reduction_ == Reduction::fast;
+  stages_ = fast ? 1 : 2 * int(way_.size());
+  sums_done_ = fast ? 0 : int(way_.size());
+  started_ = 0;
+  std::ranges::fill(entered_, 0);
+  for (InFlight& entry : in_flight_) entry.requests.reserve(std::size_t(plan.all.layers));
+}
+
+void BucketPipeline::start(Bucket bucket) {
+  in_flight_[std::size_t(started_)].bucket = bucket;
+  ++started_;
+  progress();
+}
+
+bool BucketPipeline::slot_is_free() const {
+  return entered_[0] - entered_[std::size_t(sums_done_)] < slots_;
+}
+
+bool BucketPipeline::try_stage(int stage) {
+  int& entered = entered_[std::size_t(stage)];
+  const int ready = stage == 0 ? started_ : entered_[std::size_t(stage) - 1];
+  if (entered == ready || (stage == 0 && !slot_is_free())) return false;
+  InFlight& entry = in_flight_[std::size_t(entered)];
+  while (!entry.requests.empty()) {
+    if (!entry.requests.back()->test()) return false;
+    entry.requests.pop_back();
+  }
+  float* slot = pool_ ? pool_->as<float>() + entered % slots_ * slot_size_ : nullptr;
+  if (stage < stages_) enter(stage, entry, slot);
+  ++entered;
+  return true;
+}
+
+/// A level receives where the one before it has: that one's sum is done, or stands before it in the
+/// device's stream.
+void BucketPipeline::enter(int stage, InFlight& entry, float* receive) {
+  const Bucket bucket = entry.bucket;
+  if (reduction_ == Reduction::fast) {
+    entry.requests.push_back(start_all_reduce(bucket));
+    return;
+  }
+  const auto at = std::size_t(stage), levels = way_.size();
+  if (at > 0 && at <= levels) way_[at - 1].sum(bucket, receive);
+  if (at < levels)
+    way_[at].start_all_to_all(bucket, receive, entry.requests);
+  else
+    entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(bucket));
+}
+
+CommRequestPtr BucketPipeline::start_all_reduce(Bucket bucket) {
+  if (plan_->size.own_nodes == 0)
+    for (std::int64_t i = 0; i < bucket.elems; i += kZeros)
+      backend_.copy(gradients_ + bucket.offset + i,
+                    zeros_->data(),
+                    std::size_t(std::min(kZeros, bucket.elems - i)) * sizeof(float));
+  return way_[0].start_all_reduce(bucket);
+}
+
+void BucketPipeline::drop_started() {
+  for (InFlight& entry : in_flight_) entry.requests.clear();
+  started_ = 0;
+  std::ranges::fill(entered_, 0);
+}
+
+void BucketPipeline::progress() {
+  if (idle()) return;
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (int stage = 0; stage <= stages_; ++stage) moved = try_stage(stage) || moved;
+  }
+}
+
+SentBytes BucketPipeline::sent() const {
+  SentBytes sum;
+  for (const ExchangeLevel& level : levels_) sum += level.sent();
+  return sum;
+}
+
+}  // namespace lockstep

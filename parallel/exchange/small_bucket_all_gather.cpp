@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/exchange/small_bucket_all_gather.h"
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+void grow(Backend& backend, std::unique_ptr<DeviceBuffer>& buffer, std::size_t bytes) {
+  if (bytes == 0 || (buffer && buffer->bytes() >= bytes)) return;
+  buffer.reset();
+  buffer = backend.allocate(bytes, "gradient exchange buffers");
+}
+
+}  // namespace
+
+SmallBucketAllGather::SmallBucketAllGather(Backend& backend,
+                                           Communicator& communicator,
+                                           PartialSums& sums,
+                                           float* gradients)
+    : backend_(backend),
+      sums_(sums),
+      gradients_(gradients),
+      rank_(communicator.rank()),
+      ranks_(communicator.size()),
+      ranks_per_host_(communicator.ranks_per_node()),
+      comm_(&communicator),
+      sizes_(std::size_t(ranks_)) {
+  if (ranks_ == 1 || communicator.in_stream_order()) return;
+  own_comm_ = communicator.split(0, rank_);
+  comm_ = own_comm_.get();
+}
+
+bool SmallBucketAllGather::takes(const ExchangeSize& size, std::int64_t bucket_elems) const {
+  const std::int64_t bytes = bucket_elems * std::int64_t(sizeof(float));
+  return bytes <= kSmallBucketBytes && bytes * size.nodes <= kMaxBytes;
+}
+
+void SmallBucketAllGather::reserve(const ExchangeSize& size, std::int64_t bucket_elems) {
+  const std::size_t bytes = std::size_t(bucket_elems) * sizeof(float);
+  grow(backend_, received_, std::size_t(size.nodes) * bytes);
+  if (size.own_nodes > 1) grow(backend_, packed_, std::size_t(size.own_nodes) * bytes);
+}
+
+std::size_t SmallBucketAllGather::bytes() const {
+  return (received_ ? received_->bytes() : 0) + (packed_ ? packed_->bytes() : 0);
+}
+
+void SmallBucketAllGather::begin(const ExchangePlan& plan) {
+  plan_ = &plan;
+  operands_.resize(std::size_t(plan.all.nodes()));
+  terms_.resize(operands_.size());
+}
+
+void SmallBucketAllGather::finish(Bucket bucket) {
+  const std::size_t bytes = std::size_t(bucket.elems) * sizeof(float);
+  const int own = plan_->all.nodes_of(rank_);
+  const float* send = gradients_ + bucket.offset;
+  if (own > 1) {
+    send = packed_->as<float>();
+    for (int node = 0; node < own; ++node)
+      backend_.copy(
+          packed_->as<float>() + node * bucket.elems, sums_.node(node) + bucket.offset, bytes);
+  }
+  float* received = received_->as<float>();
+  if (plan_->equal_counts) {
+    comm_->all_gather(send, received, std::size_t(own) * bytes);
+  } else {
+    for (int r = 0; r < ranks_; ++r)
+      sizes_[std::size_t(r)] = std::size_t(plan_->all.nodes_of(r)) * bytes;
+    comm_->all_gather_v(send, received, sizes_);
+  }
+  sent_.all += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - 1);
+  sent_.network += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - ranks_per_host_);
+  for (float*& operand : operands_) {
+    operand = received;
+    received += bucket.elems;
+  }
+  to_terms(plan_->all.finish, operands_, terms_);
+  backend_.sum_tree(terms_, gradients_ + bucket.offset, bucket.elems);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/exec/backend.h"
+#include "core/exec/communicator.h"
+#include "core/plan/flat_space.h"
+#include "parallel/exchange/exchange_counts.h"
+#include "parallel/exchange/exchange_plan.h"
+#include "parallel/exchange/partial_sums.h"
+
+namespace lockstep {
+
+/// The small buckets: every rank gathers every node of the bucket and finishes the tree itself.
+///
+/// One *blocking* all-gather, when the bucket is asked for: for a few hundred bytes the set-up of a
+/// nonblocking collective costs several times the message, and there is nothing worth hiding.
+class SmallBucketAllGather {
+ public:
+  static constexpr std::int64_t kSmallBucketBytes = 64 * 1024;
+  /// Most bytes that a rank gathers for one bucket.
+  static constexpr std::int64_t kMaxBytes = 1024 * 1024;
+
+  /// `communicator` must outlive it.
+  SmallBucketAllGather(Backend& backend,
+                       Communicator& communicator,
+                       PartialSums& sums,
+                       float* gradients);
+
+  /// Whether a bucket goes this way. Equal on every rank.
+  bool takes(const ExchangeSize& size, std::int64_t bucket_elems) const;
+  /// Throws OutOfMemory.
+  void reserve(const ExchangeSize& size, std::int64_t bucket_elems);
+  std::size_t bytes() const;
+
+  void begin(const ExchangePlan& plan);
+  /// Blocks until `gradients` holds the bucket's sum, but where the communicator stands in stream
+  /// order. Ranks call this in the same bucket order.
+  void finish(Bucket bucket);
+  SentBytes sent() const { return sent_; }
+
+ private:
+  Backend& backend_;
+  PartialSums& sums_;
+  float* gradients_;
+  int rank_, ranks_, ranks_per_host_;
+  std::unique_ptr<Communicator> own_comm_;  // unless collectives stand in stream order
+  Communicator* comm_;
+  std::unique_ptr<DeviceBuffer> received_;  // [nodes of all ranks][elements]
+  std::unique_ptr<DeviceBuffer> packed_;    // [own nodes][elements], where there are several
+  const ExchangePlan* plan_ = nullptr;
+  std::vector<std::size_t> sizes_;  // [ranks], bytes
+  std::vector<float*> operands_;    // [nodes of the plan]
+  std::vector<TreeTerm> terms_;     // [nodes of the plan]
+  SentBytes sent_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica/algorithm_broadcast.h"
+
+#include <algorithm>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "parallel/comm/collective_strings.h"
+#include "parallel/comm/error_serialization.h"
+
+namespace lockstep {
+namespace {
+
+std::exception_ptr caught(const std::function<void()>& compile) {
+  try {
+    compile();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+/// Collective.
+void agree_on_errors(Communicator& ranks, const std::exception_ptr& own) {
+  const std::vector<std::string> errors =
+      gather_strings(ranks, own ? serialized_error_text(serialize_error(own)) : "");
+  const auto thrown =
+      std::ranges::find_if_not(errors, [](const std::string& error) { return error.empty(); });
+  if (thrown == errors.end()) return;
+  if (std::ranges::count(errors, *thrown) == std::ssize(errors)) std::rethrow_exception(own);
+  throw_serialized_error(nlohmann::json::parse(*thrown),
+                         fmt::format("on rank {}: ", thrown - errors.begin()));
+}
+
+}  // namespace
+
+void compile_with_broadcast_algorithms(RankContext& context, const std::function<void()>& compile) {
+  if (context.size() == 1) return compile();
+  Communicator& ranks = context.host_communicator();
+  Backend& device = context.backend();
+  // Asked of rank 0 alone: devices of several kinds must not make ranks wait in several places.
+  const bool comes_first = context.rank() == 0 && device.chooses_algorithms();
+  std::exception_ptr error;
+  if (comes_first) error = caught(compile);
+  const std::string choices = broadcast_string(ranks, comes_first ? device.choices() : "");
+  if (!comes_first)
+    error = caught([&] {
+      if (!choices.empty()) device.take_choices(choices);
+      compile();
+    });
+  agree_on_errors(ranks, error);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica/device_sharing.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "core/base/fixed_text.h"
+#include "core/host/machine.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t kNotTold = ~std::uint64_t{0};
+
+/// What every rank tells the others.
+struct ReadingCard {
+  DeviceSharing place;
+  std::uint64_t free = kNotTold, at_start = kNotTold, reserved = 0;
+};
+
+/// Of the ranks that share a device.
+struct Readings {
+  int sharers = 0;
+  std::uint64_t free = kNotTold;  ///< the least that one of them read
+  std::uint64_t at_start = 0;     ///< that of the first to come
+  std::uint64_t reserved = 0;     ///< of all of them
+};
+
+/// See Note [Readings of free memory]: who has everybody's card knows that all have read.
+Readings read_together(Communicator& ranks, const Backend& backend, std::uint64_t reserved) {
+  ranks.barrier();
+  const DeviceMemory memory = backend.memory();
+  const ReadingCard own{device_sharing_of(memory),
+                        memory.free.value_or(kNotTold),
+                        memory.free_at_start.value_or(kNotTold),
+                        reserved};
+  std::vector<ReadingCard> cards(std::size_t(ranks.size()));
+  ranks.all_gather(&own, cards.data(), sizeof own);
+  Readings all;
+  for (const ReadingCard& card : cards) {
+    if (!card.place.is_shared_with(own.place)) continue;
+    ++all.sharers;
+    all.free = std::min(all.free, card.free);
+    all.at_start = std::max(all.at_start, card.at_start);
+    all.reserved += card.reserved;
+  }
+  return all;
+}
+
+}  // namespace
+
+bool DeviceSharing::is_shared_with(const DeviceSharing& other) const {
+  if (uuid[0] != 0 && std::string_view(uuid) == other.uuid) return true;
+  return std::string_view(machine) == other.machine && std::string_view(pool) == other.pool;
+}
+
+DeviceSharing device_sharing_of(const DeviceMemory& memory) {
+  DeviceSharing place;
+  set_text(place.machine, machine_id());
+  set_text(place.uuid, uuid_in(memory.pool));
+  const std::string_view pool = memory.pool.empty() ? memory.group : memory.pool;
+  set_text(place.pool, pool.substr(pool.size() - std::min(pool.size(), sizeof place.pool - 1)));
+  return place;
+}
+
+std::uint64_t free_part(Communicator& ranks, const Backend& backend) {
+  const Readings all = read_together(ranks, backend, 0);
+  return all.free == kNotTold ? 0 : all.free / std::uint64_t(all.sharers);
+}
+
+std::optional<std::uint64_t> context_part(Communicator& ranks,
+                                          const Backend& backend,
+                                          std::uint64_t reserved) {
+  const Readings all = read_together(ranks, backend, reserved);
+  if (all.free == kNotTold || all.at_start == kNotTold) return std::nullopt;
+  if (all.at_start < all.free || all.at_start - all.free < all.reserved) return std::nullopt;
+  return (all.at_start - all.free - all.reserved) / std::uint64_t(all.sharers);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/watchdog/failure_report.h"
+
+#include "core/base/error.h"
+
+namespace lockstep {
+namespace {
+
+const char* flag_of(RunStage stage) {
+  switch (stage) {
+    case RunStage::start:
+      return "--timeout-start";
+    case RunStage::training:
+      return "--timeout";
+    case RunStage::evaluation:
+      return "--timeout-evaluation";
+    case RunStage::saving:
+    case RunStage::end:
+      break;
+  }
+  return "--timeout-save";
+}
+
+std::string cause_of_stand_still(const Verdict& verdict, const PositionNote& note) {
+  const char* why = note.collective.name != nullptr
+                        ? "and this rank is the furthest behind"
+                        : "and this rank has not come to where the others wait";
+  if (verdict.has_left) why = "since the others wait for this rank, which has left the job";
+  return fmt::format("no rank makes progress for {:.1f} s, {}", verdict.seconds, why);
+}
+
+}  // namespace
+
+FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
+  FaultRecord record;
+  record.rank = verdict.rank;
+  set_position(record, note);
+  record.exit_code = int(ExitCode::collective_timeout);
+  switch (verdict.kind) {
+    case Verdict::Kind::died:
+      record.cause = kDiedWithoutAWord;
+      record.hint =
+          "killed, out of memory, or crashed: look at what the launcher says of this rank, at its "
+          "log and at dmesg on its host";
+      break;
+    case Verdict::Kind::failed:
+      record.cause = "the process left the job after an error";
+      record.hint = "look for its own message";
+      record.exit_code = int(ExitCode::error);
+      break;
+    case Verdict::Kind::frozen:
+      record.cause = fmt::format(
+          "no sign of life for {:.1f} s: the process is stopped, or its host or the "
+          "network is gone",
+          verdict.seconds);
+      record.hint = fmt::format(
+          "look at the process and its host; --timeout, now {:g} s, allows for longer silence",
+          verdict.limit);
+      break;
+    case Verdict::Kind::stuck:
+      record.cause = cause_of_stand_still(verdict, note);
+      record.hint = fmt::format(
+          "start again with --timeout 0 and attach a debugger; where it only is that slow, {}, now "
+          "{:g} s, allows for more",
+          flag_of(note.stage),
+          verdict.limit);
+      break;
+  }
+  return record;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks whose libraries would choose different algorithms run rank 0's, and give the bits of rank 0
+// alone; where one cannot, all of them say so.
+#include "parallel/replica/algorithm_broadcast.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/data/sources.h"
+#include "core/nn/trace.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/memory/micro_batch_choice.h"
+#include "tests/parallel/small_runs.h"
+#include "tests/support/cuda_emulator/library_limits.h"
+#include "tests/support/mpi_world.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// The libraries of this rank while it lives.
+class LimitsScope {
+ public:
+  explicit LimitsScope(const cuda::LibraryLimits& limits) { cuda::library_limits() = limits; }
+  ~LimitsScope() { cuda::library_limits() = {}; }
+  LimitsScope(const LimitsScope&) = delete;
+  LimitsScope& operator=(const LimitsScope&) = delete;
+};
+
+bool is_first() { return testing::mpi_world().rank() == 0; }
+
+Value small_convnet(Builder& nn, Value x) {
+  x = nn.relu(nn.conv2d(x, {.out_channels = 4, .kernel = 3, .stride = 4, .padding = 1}));
+  return nn.linear(nn.flatten(x), {.out_features = 10});
+}
+
+/// With a short last micro-batch in training and in evaluation.
+testing::SmallRun small_run() {
+  testing::SmallRun run{small_convnet, data::glyphs(26, 5), {.global_batch = 16, .micro_batch = 4}};
+  run.options.steps = 4;
+  run.options.optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f};
+  run.options.log_every = 0;
+  return run;
+}
+
+TrainSummary train_alone(const testing::SmallRun& run, const cuda::LibraryLimits& limits) {
+  const LimitsScope scope(limits);
+  SelfCommunicator self;
+  return testing::train(run, self);
+}
+
+TrainSummary train_together(const testing::SmallRun& run,
+                            const cuda::LibraryLimits& of_rank_0,
+                            const cuda::LibraryLimits& of_others) {
+  const LimitsScope scope(is_first() ? of_rank_0 : of_others);
+  return testing::train(run, testing::mpi_world());
+}
+
+TEST(SharedChoices, RanksThatWouldChooseOtherwiseRunRank0s) {
+  const testing::SmallRun run = small_run();
+  const cuda::LibraryLimits forwards{.algorithm = 0}, backwards{.algorithm = 1};
+  const TrainSummary expected[] = {train_alone(run, forwards), train_alone(run, backwards)};
+  ASSERT_NE(expected[0].weights_sha256, expected[1].weights_sha256);
+  const TrainSummary together[] = {train_together(run, forwards, backwards),
+                                   train_together(run, backwards, forwards)};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(together[i].weights_sha256, expected[i].weights_sha256);
+    EXPECT_EQ(together[i].val_loss, expected[i].val_loss);
+  }
+}
+
+TEST(SharedChoices, WhatRank0LacksTheOthersDoWithout) {
+  testing::SmallRun run = small_run();
+  run.options.precision = Precision::bf16;
+  const cuda::LibraryLimits less{.convolution_bias = false, .fp32_from_bf16 = false}, all;
+  const std::string expected = train_alone(run, less).weights_sha256;
+  ASSERT_NE(train_alone(run, all).weights_sha256, expected);
+  EXPECT_EQ(train_together(run, less, all).weights_sha256, expected);
+}
+
+/// What `action` throws, as "message | hint".
+template <typename Thrown = Error, typename Action>
+std::string error_of(const Action& action) {
+  try {
+    action();
+  } catch (const Thrown& error) {
+    return fmt::format("{} | {}", error.what(), error.hint());
+  }
+  ADD_FAILURE() << "expected an error";
+  return {};
+}
+
+const auto kCannotFollow =
+    AllOf(StartsWith("on rank 1: "),
+          HasSubstr("rank 0 chose algorithm 1 for it, which this rank cannot run"),
+          HasSubstr("GPUs of one model"));
+
+TEST(SharedChoices, ARankThatCannotFollowEndsAllWithItsOperator) {
+  const cuda::LibraryLimits newer{.algorithm = 1}, older{.algorithms = 1};
+  const std::string error = error_of([&] { train_together(small_run(), newer, older); });
+  EXPECT_THAT(error, kCannotFollow);
+  EXPECT_THAT(error, HasSubstr("conv2d"));
+}
+
+TEST(SharedChoices, TheChoiceOfTheMicroBatchFollowsAsWell) {
+  const LimitsScope scope(is_first() ? cuda::LibraryLimits{.algorithm = 1}
+                                     : cuda::LibraryLimits{.algorithms = 1});
+  testing::DeviceContext context(testing::mpi_world());
+  const testing::SmallRun run = small_run();
+  PlanRequest request{.model = run.model,
+                      .loss = softmax_cross_entropy,
+                      .data = run.data,
+                      .options = run.options,
+                      .ranks = context.size(),
+                      .on_host = false};
+  request.options.micro_batch = 0;
+  EXPECT_THAT(error_of([&] { choose_micro_batch(context, request, {.bytes = ~std::uint64_t{0}}); }),
+              kCannotFollow);
+}
+
+TEST(SharedChoices, AnErrorOfOneRankIsEveryRanks) {
+  testing::DeviceContext context(testing::mpi_world());
+  for (const int culprit : {0, 1}) {
+    const auto fail = [&] {
+      if (context.rank() == culprit) throw OutOfMemory("arena: too large", "take less");
+    };
+    EXPECT_EQ(error_of<OutOfMemory>([&] { compile_with_broadcast_algorithms(context, fail); }),
+              fmt::format("on rank {}: arena: too large | take less", culprit));
+  }
+}
+
+TEST(SharedChoices, AnErrorOfAllRanksIsSaidAsItIs) {
+  testing::DeviceContext context(testing::mpi_world());
+  const auto fail = [] { throw ConfigError("model: wrong"); };
+  EXPECT_EQ(error_of<ConfigError>([&] { compile_with_broadcast_algorithms(context, fail); }),
+            "model: wrong | ");
+}
+
+}  // namespace
+}  // namespace lockstep
