@@ -46,8 +46,8 @@ bool parse(const std::vector<std::string>& arguments, ModelFlags& flags) {
   if (parse_bench(app, arguments)) return false;
   std::vector<std::string> words = app.remaining();
   words.insert(words.end(), {"--steps", std::to_string(flags.steps)});
-  const PlaceholderData stand_in;
-  flags.train = parse_train_flags(words, &stand_in);
+  const PlaceholderData placeholder;
+  flags.train = parse_train_flags(words, &placeholder);
   LOCKSTEP_CHECK(!flags.train.measures_micro_batch,
                  ConfigError,
                  "bench model: --micro-batch auto: give the number that is to be measured");
@@ -184,7 +184,7 @@ int bench_model(const std::vector<std::string>& arguments) {
   if (print_help(flags.train.help)) return 0;
   return run_bench(flags.train, arguments, flags.json, [&](Job& job) {
     const PlanRequest request =
-        request_for(flags.train, open_stand_in(flags.train), job.size(), !job.gpu());
+        request_for(flags.train, open_placeholder(flags.train), job.size(), !job.gpu());
     MeasuredModel measured = measure(job, flags, request);
     measured.peak_flops = peak_flops(job, request.options.precision);
     if (job.rank() > 0) return;

@@ -12,7 +12,7 @@
 #include "launcher/predict/saved_run.h"
 #include "launcher/predict/token_text.h"
 #include "launcher/settings/flag_values.h"
-#include "launcher/settings/gpt_flags.h"
+#include "launcher/settings/table/settings_table.h"
 #include "parallel/session/job.h"
 
 namespace lockstep {

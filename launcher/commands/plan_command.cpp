@@ -89,8 +89,8 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   LOCKSTEP_CHECK(flags.network || !flags.rate,
                  ConfigError,
                  "--device-rate says something only with --network");
-  const PlaceholderData stand_in{flags.classes};
-  flags.train = parse_train_flags(app.remaining(), &stand_in);
+  const PlaceholderData placeholder{flags.classes};
+  flags.train = parse_train_flags(app.remaining(), &placeholder);
   if (flags.train.measures_micro_batch)  // which only the run does
     flags.train.options.micro_batch = default_micro_batch(flags.train.options.global_batch);
   return flags;
@@ -165,8 +165,8 @@ void find_what_fits(Backend& device,
   if (report.plan.limited_bytes > limit) report.advice = advise(device, request, target);
 }
 
-std::string format_data(const TrainFlags& flags, const data::Dataset& data) {
-  if (!flags.stands_in) return format_data(data);
+std::string format_planned_data(const TrainFlags& flags, const data::Dataset& data) {
+  if (!flags.placeholder) return format_data(data);
   const data::SampleSpec& spec = data.spec();
   return fmt::format("samples of {}, {} {}",
                      spec.input.to_string(),
@@ -175,10 +175,11 @@ std::string format_data(const TrainFlags& flags, const data::Dataset& data) {
 }
 
 PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks) {
-  const PlanRequest request = with_sizes(
-      *device.backend, request_for(flags.train, open_stand_in(flags.train), ranks, !device.cuda));
+  const PlanRequest request =
+      with_sizes(*device.backend,
+                 request_for(flags.train, open_placeholder(flags.train), ranks, !device.cuda));
   PlanReport report{.flags = flags.train,
-                    .data = format_data(flags.train, *request.data.train),
+                    .data = format_planned_data(flags.train, *request.data.train),
                     .device = device.name,
                     .note = device.note,
                     .subject = {.on_host = !device.cuda, .complete = device.known},

@@ -34,7 +34,7 @@ std::string head(const PlanReport& report) {
                        : fmt::format(", {} of them frozen", format_count(double(plan.frozen))));
   text += fmt::format("data       {}{}\n",
                       report.data,
-                      flags.stands_in ? " (no --data: what the model is made for)" : "");
+                      flags.placeholder ? " (no --data: what the model is made for)" : "");
   text += fmt::format("batch      {}\n", plan.batch.to_string());
   text += fmt::format("optimizer  {}\n", to_string(flags.options.optimizer));
   text += fmt::format("engine     --precision {} --recompute {}{}\n",

@@ -11,7 +11,7 @@
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"
 #include "launcher/predict/predict_inputs.h"
-#include "launcher/settings/gpt_flags.h"
+#include "launcher/settings/table/settings_table.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/job.h"
 

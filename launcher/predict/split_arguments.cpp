@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/predict/split_arguments.h"
 
-#include "launcher/settings/command_line_arguments.h"
 #include "launcher/settings/flag_synonyms.h"
+#include "launcher/settings/given_settings.h"
 
 namespace lockstep {
 namespace {
@@ -21,8 +21,8 @@ bool takes_value(const CLI::Option* option) {
 
 SplitArguments split_arguments(const CLI::App& app, const std::vector<std::string>& arguments) {
   CLI::App train;
-  CommandLineArguments raw;
-  declare_flags(train, raw);
+  train.add_option("--config");
+  declare_settings(train);
   bool takes_words = false;
   for (const CLI::Option* option : app.get_options()) takes_words |= option->get_positional();
   SplitArguments result;

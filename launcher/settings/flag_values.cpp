@@ -171,6 +171,19 @@ std::int64_t to_whole_number(const std::string& text) {
   return parse<std::int64_t>(text).value_or(0);
 }
 
+bool is_number(const std::string& text) {
+  const auto value = parse<double>(text);
+  return value && std::isfinite(*value);
+}
+
+bool to_bool(const std::string& flag, const std::string& text) {
+  constexpr std::string_view kTrue[] = {"true", "on", "yes", "1"};
+  constexpr std::string_view kFalse[] = {"false", "off", "no", "0"};
+  if (std::ranges::find(kTrue, text) != std::end(kTrue)) return true;
+  if (std::ranges::find(kFalse, text) != std::end(kFalse)) return false;
+  throw ConfigError(fmt::format("{} is '{}', expected true or false", flag, text));
+}
+
 std::string list_of(const std::vector<std::string_view>& words) {
   std::string result;
   for (std::size_t i = 0; i < words.size(); ++i) {

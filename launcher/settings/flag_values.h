@@ -44,6 +44,11 @@ CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> wor
 std::int64_t to_whole_number(const std::string& text);
 double to_real_number(const std::string& text);
 
+/// Whether `text` is a finite number as the checks above read it.
+bool is_number(const std::string& text);
+/// true, on, yes or 1; false, off, no or 0. Throws ConfigError naming `flag`.
+bool to_bool(const std::string& flag, const std::string& text);
+
 /// "a, b or c"
 std::string list_of(const std::vector<std::string_view>& words);
 

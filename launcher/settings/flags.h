@@ -14,10 +14,10 @@ namespace lockstep {
 /// With --resume and without --config, the configuration is that of the run or checkpoint.
 /// Throws ConfigError: unknown flags, models and keys (the nearest valid one is the hint), values
 /// that are none, contradictions.
-/// With `stand_in`, --data may be left out for data that are not there; ConfigError: it has classes
-/// and --data is there.
+/// With `placeholder`, --data may be left out for data that are not there; ConfigError: it has
+/// classes and --data is there.
 TrainFlags parse_train_flags(const std::vector<std::string>& arguments,
-                             const PlaceholderData* stand_in = nullptr);
+                             const PlaceholderData* placeholder = nullptr);
 
 /// The flags of a run whose weights are there, by its config.toml, with what is typed now over
 /// them. Where the run's own weights came from (--init) is not looked at: it may be gone or others

@@ -9,6 +9,7 @@
 #include "core/io/strict_json.h"
 #include "core/nn/gpt.h"
 #include "core/nn/zoo.h"
+#include "launcher/settings/flag_values.h"
 
 namespace lockstep {
 namespace {
@@ -91,49 +92,67 @@ void require_gpt2(const HuggingFaceConfig& config) {
   config.require("add_cross_attention", false, false);
 }
 
-/// Sets flags that were not given, and refuses those that were given and differ.
-class FolderFlags {
- public:
-  FolderFlags(const CLI::App& app, std::string file) : app_(app), file_(std::move(file)) {}
-
-  template <typename Value>
-  void set(const char* flag, Value& raw, const Value& value, const std::string& key) const {
-    if (app_.count(flag) > 0 && raw != value)
-      throw ConfigError(
-          fmt::format("{} {} contradicts {}, where {} is {}", flag, raw, file_, key, value),
-          fmt::format("leave {} out, or --init names the file with the weights", flag));
-    raw = value;
-  }
-
- private:
-  const CLI::App& app_;
-  std::string file_;
+/// A setting that config.json decides, and its key there.
+struct OfFolder {
+  const char* name;
+  std::string text;
+  const char* key;
 };
 
+std::vector<OfFolder> settings_of(const HuggingFaceConfig& config) {
+  return {
+      {"layers", std::to_string(config.size("n_layer", 12)), "n_layer"},
+      {"heads", std::to_string(config.size("n_head", 12)), "n_head"},
+      {"width", std::to_string(config.size("n_embd", 768)), "n_embd"},
+      {"context", std::to_string(config.size("n_positions", 1024)), "n_positions"},
+      {"bias", "on", "every bias"},
+      {"tied-head", config.flag("tie_word_embeddings", true) ? "on" : "off", "tie_word_embeddings"},
+      {"gelu", gelu_of(config), "activation_function"}};
+}
+
+/// Derives a setting that was not given, and refuses one that was given and differs.
+void derive(const OfFolder& setting, const std::string& file, GivenSettings& given) {
+  const std::string text = given.text(setting.name, setting.text);
+  const bool same = is_number(setting.text) ? to_whole_number(text) == to_whole_number(setting.text)
+                                            : text == setting.text;
+  if (!same)
+    throw ConfigError(
+        fmt::format("--{} {} contradicts {}, where {} is {}",
+                    setting.name,
+                    text,
+                    file,
+                    setting.key,
+                    setting.text),
+        fmt::format("leave --{} out, or --init names the file with the weights", setting.name));
+  if (!given.has(setting.name)) given.set(setting.name, {setting.text}, SettingSource::derived);
+}
+
 /// A preset has its sizes already; it takes samples that are shorter than its context.
-void expect_preset(const CommandLineArguments& raw,
-                   const CommandLineArguments& folder,
+void expect_preset(const std::string& model,
+                   const std::vector<OfFolder>& of_folder,
                    const std::string& file) {
-  nn::ModelSpec preset;
-  preset.name = raw.model;
-  nn::apply_gpt2_preset(preset);
-  const bool same = preset.layers == folder.layers && preset.heads == folder.heads &&
-                    preset.width == folder.width && preset.context == folder.context &&
-                    preset.bias == (folder.bias == "on") &&
-                    preset.tied_head == (folder.tied_head == "on") &&
-                    ops::name_of(preset.gelu) == folder.gelu;
+  TrainFlags preset, folder;
+  preset.model.name = folder.model.name = model;
+  nn::apply_gpt2_preset(preset.model);
+  for (const OfFolder& setting : of_folder) find_setting(setting.name)->set(folder, {setting.text});
+  folder.model.context = folder.context;
+  const nn::ModelSpec& a = preset.model;
+  const nn::ModelSpec& b = folder.model;
+  const bool same = a.layers == b.layers && a.heads == b.heads && a.width == b.width &&
+                    a.context == b.context && a.bias == b.bias && a.tied_head == b.tied_head &&
+                    a.gelu == b.gelu;
   LOCKSTEP_CHECK(same,
                  ConfigError,
                  "--model {} contradicts {}: a gpt of {} layers, {} heads, width {}, {} positions, "
                  "tied head {}, gelu {}",
-                 raw.model,
+                 model,
                  file,
-                 folder.layers,
-                 folder.heads,
-                 folder.width,
-                 folder.context,
-                 folder.tied_head,
-                 folder.gelu);
+                 b.layers,
+                 b.heads,
+                 b.width,
+                 b.context,
+                 b.tied_head ? "on" : "off",
+                 ops::name_of(b.gelu));
 }
 
 /// The smallest of GPT-2's presets that is as wide: rates fall with the width.
@@ -152,40 +171,29 @@ std::string preset_of_width(std::int64_t width) {
 
 }  // namespace
 
-void take_init_folder(const CLI::App& app, CommandLineArguments& raw) {
+void take_init_folder(GivenSettings& given) {
   std::error_code ignored;
-  const fs::path folder = raw.init;
-  if (raw.init.empty() || !fs::is_directory(folder, ignored) ||
+  const fs::path folder = given.text("init");
+  if (folder.empty() || !fs::is_directory(folder, ignored) ||
       !fs::exists(folder / "config.json", ignored))
     return;
   const HuggingFaceConfig config((folder / "config.json").string());
   require_gpt2(config);
-  const FolderFlags flags(app, config.file());
-  CommandLineArguments of_folder;
-  of_folder.layers = config.size("n_layer", 12);
-  of_folder.heads = config.size("n_head", 12);
-  of_folder.width = config.size("n_embd", 768);
-  of_folder.context = config.size("n_positions", 1024);
-  of_folder.tied_head = config.flag("tie_word_embeddings", true) ? "on" : "off";
-  of_folder.gelu = gelu_of(config);
-  if (!raw.data.starts_with("text:"))  // whose vocabulary is its characters
-    flags.set("--vocabulary", raw.vocabulary, config.size("vocab_size", 50257), "vocab_size");
-  if (app.count("--model") > 0 && nn::is_gpt2_preset(raw.model))
-    return expect_preset(raw, of_folder, config.file());
-  if (app.count("--model") > 0 && raw.model != "gpt")
+  const std::vector<OfFolder> settings = settings_of(config);
+  if (!given.text("data").starts_with("text:"))  // whose vocabulary is its characters
+    derive({"vocabulary", std::to_string(config.size("vocab_size", 50257)), "vocab_size"},
+           config.file(),
+           given);
+  const std::string model = given.text("model", "gpt");
+  if (nn::is_gpt2_preset(model)) return expect_preset(model, settings, config.file());
+  if (model != "gpt")
     throw ConfigError(
-        fmt::format(
-            "--model {} contradicts {}, whose model_type is gpt2", raw.model, config.file()),
+        fmt::format("--model {} contradicts {}, whose model_type is gpt2", model, config.file()),
         "leave --model out: it is gpt");
-  raw.model = "gpt";
-  raw.recipe = preset_of_width(of_folder.width);  // gpt's own is for characters
-  flags.set("--layers", raw.layers, of_folder.layers, "n_layer");
-  flags.set("--heads", raw.heads, of_folder.heads, "n_head");
-  flags.set("--width", raw.width, of_folder.width, "n_embd");
-  flags.set("--context", raw.context, of_folder.context, "n_positions");
-  flags.set("--bias", raw.bias, of_folder.bias, "every bias");
-  flags.set("--tied-head", raw.tied_head, of_folder.tied_head, "tie_word_embeddings");
-  flags.set("--gelu", raw.gelu, of_folder.gelu, "activation_function");
+  given.set("model", {"gpt"}, SettingSource::derived);
+  given.recipe =  // gpt's own is for characters
+      preset_of_width(to_whole_number(settings[2].text));
+  for (const OfFolder& setting : settings) derive(setting, config.file(), given);
 }
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 #include "launcher/processes/host_facts.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/resume_target.h"
-#include "launcher/settings/table_flags.h"
+#include "launcher/settings/table/setting.h"
 #include "launcher/settings/toml_reader.h"
 #include "launcher/settings/working_folder.h"
 #include "parallel/batch/run_settings.h"
@@ -46,41 +46,19 @@ Settings settings_in(const std::string& checkpoint) {
   }
 }
 
-/// Those that say what the samples are.
-Keys data_flags() {
-  Keys flags{"data", "val-fraction", "image-size", "context", "vocabulary", "ignore-index"};
-  for (const std::string_view flag : table_flags()) flags.emplace_back(flag.substr(2));
+/// Settings that a key of the library's has parts in. The first says which of the others there are.
+Keys flags_of(const std::string& key) {
+  static const std::map<std::string, std::string> kParts{
+      {"validation data content", "data content"}, {std::string(kDataSample), "data content"}};
+  static const std::map<std::string, Keys> kOthers{
+      {"init", {"init"}}, {"augment of the source", {"augment"}}, {"fusion in bf16", {"fusion"}}};
+  if (const auto found = kOthers.find(key); found != kOthers.end()) return found->second;
+  const auto same = kParts.find(key);
+  const std::string& part = same == kParts.end() ? key : same->second;
+  Keys flags;
+  for (const Setting& setting : settings_table())
+    if (setting.part_of == part) flags.push_back(setting.name);
   return flags;
-}
-
-/// Flags that a key of the library's stands for. The first says which of the others there are.
-const Keys& flags_of(const std::string& key) {
-  static const Keys kData = data_flags();
-  static const std::map<std::string, Keys> kFlags{
-      {"model",
-       {"model",
-        "hidden",
-        "stem",
-        "dropout",
-        "layers",
-        "heads",
-        "width",
-        "bias",
-        "tied-head",
-        "gelu"}},
-      {"optimizer",
-       {"optimizer", "lr", "momentum", "nesterov", "weight-decay", "beta1", "beta2", "eps"}},
-      {"lr-schedule",
-       {"lr-schedule", "warmup-steps", "min-lr", "decay-steps", "step-every", "step-factor"}},
-      {"data content", kData},
-      {"validation data content", kData},
-      {std::string(kDataSample), kData},
-      {"init", {"init"}},
-      {"augment of the source", {"augment"}},
-      {"fusion in bf16", {"fusion"}}};
-  static const Keys kNone;
-  const auto found = kFlags.find(key);
-  return found == kFlags.end() ? kNone : found->second;
 }
 
 std::string line(const std::string& flag, const std::string& then, const std::string& now) {
@@ -154,7 +132,7 @@ ConfigError in_flags(const OtherSettings& error, const TrainFlags& flags) {
     if (std::ranges::find(lines, text) == lines.end()) lines.push_back(text);
   };
   for (const SettingDifference& difference : error.differences()) {
-    const Keys& parts = flags_of(difference.key);
+    const Keys parts = flags_of(difference.key);
     const Keys found = lines_of(parts, then, now);
     std::ranges::for_each(found, add);
     const bool hash = is_hash(difference.key);

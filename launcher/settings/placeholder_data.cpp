@@ -6,8 +6,9 @@
 #include "core/base/error.h"
 #include "core/data/text/token_windows.h"
 #include "core/nn/zoo.h"
-#include "launcher/settings/gpt_flags.h"
+#include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
+#include "launcher/settings/table/settings_table.h"
 
 namespace lockstep {
 namespace {
@@ -19,9 +20,9 @@ struct ImageShape {
   std::int64_t side = 224, channels = 3, classes = 1000;
 };
 
-ImageShape usual_images(const CommandLineArguments& raw) {
-  if (raw.model == "mlp" || raw.model == "convnet") return {28, 1, 10};  // glyphs
-  if (!nn::has_stem(raw.model) || raw.stem == "cifar") return {32, 3, 10};
+ImageShape usual_images(const std::string& model, const std::string& stem) {
+  if (model == "mlp" || model == "convnet") return {28, 1, 10};  // glyphs
+  if (!nn::has_stem(model) || stem == "cifar") return {32, 3, 10};
   return {};
 }
 
@@ -36,37 +37,38 @@ data::DataSplit zero_tokens(const TrainFlags& flags) {
 
 }  // namespace
 
-void choose_placeholder(const CLI::App& app,
-                        const PlaceholderData& stand_in,
-                        CommandLineArguments& raw) {
-  if (app.count("--data") > 0) {
-    LOCKSTEP_CHECK(stand_in.classes == 0,
+void choose_placeholder(const PlaceholderData& placeholder, GivenSettings& given) {
+  if (given.has("data")) {
+    LOCKSTEP_CHECK(placeholder.classes == 0,
                    ConfigError,
-                   "--classes has no meaning with --data {}, which has its own",
-                   raw.data);
+                   "--classes cannot be combined with --data {}, which has its own",
+                   given.text("data"));
     return;
   }
+  const std::string model = given.text("model", default_flags().model.name);
   // mlp and convnet are made for the default.
-  const bool sized = app.count("--image-size") > 0 || stand_in.classes > 0;
-  if (!sized && (raw.model == "mlp" || raw.model == "convnet")) return;
-  raw.stands_in = true;
-  if (is_gpt(raw.model)) {
-    LOCKSTEP_CHECK(stand_in.classes == 0,
+  const bool sized = given.has("image-size") || placeholder.classes > 0;
+  if (!sized && (model == "mlp" || model == "convnet")) return;
+  given.placeholder = true;
+  if (is_gpt(model)) {
+    LOCKSTEP_CHECK(placeholder.classes == 0,
                    ConfigError,
-                   "--classes has no meaning with --model {}; --vocabulary says its tokens",
-                   raw.model);
-    raw.data = "tokens:";
+                   "--classes cannot be combined with --model {}; --vocabulary says its tokens",
+                   model);
+    given.set("data", {"tokens:"}, SettingSource::derived);
     return;
   }
-  ImageShape shape = usual_images(raw);
-  if (app.count("--image-size") > 0) shape.side = raw.image_size;
-  if (stand_in.classes > 0) shape.classes = stand_in.classes;
-  raw.data =
-      fmt::format("synthetic:{}x{}x{}:{}", shape.side, shape.side, shape.channels, shape.classes);
+  ImageShape shape = usual_images(model, given.text("stem"));
+  if (given.has("image-size")) shape.side = to_whole_number(given.text("image-size"));
+  if (placeholder.classes > 0) shape.classes = placeholder.classes;
+  given.set(
+      "data",
+      {fmt::format("synthetic:{}x{}x{}:{}", shape.side, shape.side, shape.channels, shape.classes)},
+      SettingSource::derived);
 }
 
-data::DataSplit open_stand_in(const TrainFlags& flags) {
-  if (flags.stands_in && has_tokens(flags.data)) return zero_tokens(flags);
+data::DataSplit open_placeholder(const TrainFlags& flags) {
+  if (flags.placeholder && has_tokens(flags.data)) return zero_tokens(flags);
   return open_data(flags);
 }
 

@@ -2,18 +2,16 @@
 #pragma once
 
 #include "core/data/dataset.h"
-#include "launcher/settings/command_line_arguments.h"
+#include "launcher/settings/given_settings.h"
 #include "launcher/settings/train_flags.h"
 
 namespace lockstep {
 
-/// Names data in `raw` where --data was left out: synthetic images, or tokens. See PlaceholderData.
-void choose_placeholder(const CLI::App& app,
-                        const PlaceholderData& stand_in,
-                        CommandLineArguments& raw);
+/// Derives --data where it was left out: synthetic images, or tokens. See PlaceholderData.
+void choose_placeholder(const PlaceholderData& placeholder, GivenSettings& given);
 
 /// The data of flags that were parsed with a PlaceholderData: open_data()'s, or tokens that are all
 /// 0.
-data::DataSplit open_stand_in(const TrainFlags& flags);
+data::DataSplit open_placeholder(const TrainFlags& flags);
 
 }  // namespace lockstep

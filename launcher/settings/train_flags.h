@@ -42,7 +42,7 @@ struct TrainFlags {
   std::string resume;         ///< auto, a run or a checkpoint; empty: from the start
   bool continues = false;     ///< --resume goes on in `out`, instead of branching off into it
   std::string checkpoint_every = "10m";  ///< as typed
-  bool stands_in = false;                ///< `data` is what PlaceholderData chose
+  bool placeholder = false;              ///< `data` is what PlaceholderData chose
   /// Not empty: the user asked for this text instead of a run.
   std::string help;
 };

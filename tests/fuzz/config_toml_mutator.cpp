@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutations of configuration files by lines: keys are those that the program declares, values what
 // they take, in each of TOML's ways to write them, and what only other readers of TOML know.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "core/base/error.h"
-#include "launcher/settings/command_line_arguments.h"
 #include "launcher/settings/flags.h"
+#include "launcher/settings/table/setting.h"
 #include "launcher/settings/toml_reader.h"
 #include "tests/fuzz/mutation.h"
 
@@ -42,12 +41,8 @@ constexpr std::string_view kOdd[] = {"[section]",
 
 /// Every flag of `lockstep train`, without dashes.
 std::vector<std::string> declared_keys() {
-  CLI::App app;
-  lockstep::CommandLineArguments raw;
-  lockstep::declare_flags(app, raw);
   std::vector<std::string> keys;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) keys.push_back(name);
+  for (const lockstep::Setting& setting : lockstep::settings_table()) keys.push_back(setting.name);
   keys.push_back("working-folder");
   return keys;
 }

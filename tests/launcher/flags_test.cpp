@@ -111,30 +111,33 @@ TEST(Flags, ValuesThatAreNone) {
 
 TEST(Flags, Contradictions) {
   EXPECT_THAT(flag_error({"--optimizer=adamw", "--momentum=0.9"}),
-              HasSubstr("--momentum has no meaning with --optimizer adamw"));
+              HasSubstr("--momentum cannot be combined with --optimizer adamw"));
   EXPECT_THAT(flag_error({"--beta1=0.8"}),
-              HasSubstr("--beta1 has no meaning with --optimizer sgd"));
+              HasSubstr("--beta1 cannot be combined with --optimizer sgd"));
   EXPECT_THAT(flag_error({"--model=resnet18", "--hidden=10"}),
-              HasSubstr("--hidden has no meaning"));
+              HasSubstr("--hidden cannot be combined"));
   EXPECT_THAT(flag_error({"--stem=cifar"}),
-              HasSubstr("--stem has no meaning with --model convnet"));
+              HasSubstr("--stem cannot be combined with --model convnet"));
   EXPECT_THAT(flag_error({"--model=mlp", "--batch-norm=sync"}), HasSubstr("no batch norm"));
-  EXPECT_THAT(flag_error({"--steps=3", "--epochs=2"}), HasSubstr("--steps has no meaning with"));
-  EXPECT_THAT(flag_error({"--steps=3", "--samples=2"}), HasSubstr("--samples has no meaning with"));
-  EXPECT_THAT(flag_error({"--model=mlp", "--min-lr=0.01"}), HasSubstr("--min-lr has no meaning"));
+  EXPECT_THAT(flag_error({"--steps=3", "--epochs=2"}),
+              HasSubstr("--steps cannot be combined with"));
+  EXPECT_THAT(flag_error({"--steps=3", "--samples=2"}),
+              HasSubstr("--samples cannot be combined with"));
+  EXPECT_THAT(flag_error({"--model=mlp", "--min-lr=0.01"}),
+              HasSubstr("--min-lr cannot be combined"));
   EXPECT_THAT(flag_error({"--lr-schedule=cosine", "--step-every=2"}), HasSubstr("--step-every"));
-  EXPECT_THAT(flag_error({"--model=mlp", "--no-decay=x"}), HasSubstr("weight decay 0"));
+  EXPECT_THAT(flag_error({"--model=mlp", "--no-decay=x"}), HasSubstr("--weight-decay 0"));
   EXPECT_THAT(flag_error({"--decay-all", "--no-decay=x", "--weight-decay=1"}),
               HasSubstr("give one of the two"));
-  EXPECT_THAT(flag_error({"--val-fraction=0.1"}), HasSubstr("--val-fraction has no meaning"));
+  EXPECT_THAT(flag_error({"--val-fraction=0.1"}), HasSubstr("--val-fraction cannot be combined"));
   EXPECT_THAT(flag_error({"--data=csv:a", "--augment=flip"}),
-              HasSubstr("--augment has no meaning"));
-  EXPECT_THAT(flag_error({"--data=glyphs", "--drop=a"}), HasSubstr("--drop has no meaning"));
+              HasSubstr("--augment cannot be combined"));
+  EXPECT_THAT(flag_error({"--data=glyphs", "--drop=a"}), HasSubstr("--drop cannot be combined"));
   EXPECT_THAT(flag_error({"--model=mlp", "--data=csv:a", "--separator=.."}),
               HasSubstr("--separator '..': expected auto, tab or one character"));
-  EXPECT_THAT(flag_error({"--image-size=32"}), HasSubstr("--image-size has no meaning"));
-  EXPECT_THAT(flag_error({"--max-pixels=32"}), HasSubstr("--max-pixels has no meaning"));
-  EXPECT_THAT(flag_error({"--augment=resized-crop"}), HasSubstr("resized-crop has no meaning"));
+  EXPECT_THAT(flag_error({"--image-size=32"}), HasSubstr("--image-size cannot be combined"));
+  EXPECT_THAT(flag_error({"--max-pixels=32"}), HasSubstr("--max-pixels cannot be combined"));
+  EXPECT_THAT(flag_error({"--augment=resized-crop"}), HasSubstr("resized-crop needs"));
   EXPECT_THAT(flag_error({"--data=images:x", "--augment=resized-crop:2"}),
               HasSubstr("expected a share of 0.001 to 1"));
   EXPECT_THAT(flag_error({"--global-batch=16", "--micro-batch=32"}),
@@ -165,7 +168,7 @@ TEST(Flags, DevicesAreNotLookedFor) {
 TEST(Flags, Losses) {
   EXPECT_EQ(parse_train_flags({}).loss, "auto");
   EXPECT_THAT(flag_error({"--loss=l2"}), HasSubstr("--loss"));
-  EXPECT_THAT(flag_error({"--huber-delta=2"}), HasSubstr("--huber-delta has no meaning"));
+  EXPECT_THAT(flag_error({"--huber-delta=2"}), HasSubstr("--huber-delta cannot be combined"));
   for (const std::string delta : {"0", "-1", "nan", "1e39"})
     EXPECT_THAT(flag_error({"--loss=huber", "--huber-delta=" + delta}), HasSubstr("--huber-delta"));
 }
@@ -184,7 +187,8 @@ TEST(Flags, NumbersThatWouldOverflow) {
   EXPECT_THAT(flag_error({"--workers=4294967297"}), HasSubstr("--workers is '4294967297'"));
   EXPECT_THAT(flag_error({"--global-batch=4611686018427387904"}), HasSubstr("whole number"));
   EXPECT_THAT(flag_error({"--shards=4294967297"}), HasSubstr("--shards is"));
-  EXPECT_THAT(flag_error({"--model=mlp", "--hidden=4611686018427387904"}), HasSubstr("no width"));
+  EXPECT_THAT(flag_error({"--model=mlp", "--hidden=4611686018427387904"}),
+              HasSubstr("not a valid size"));
   EXPECT_THAT(flag_error({"--optimizer=adamw", "--beta2=0.9999999999"}), HasSubstr("--beta2 is"));
   EXPECT_THAT(flag_error({"--optimizer=adamw", "--eps=0"}), HasSubstr("--eps is '0'"));
 }

@@ -67,7 +67,7 @@ std::string refuse(void* library) {
   return cuda() / 1000 == 13 ? "" : "is made for CUDA 12, and for CUDA 13 is wanted";
 }
 
-LibraryName stand_in() {
+LibraryName placeholder() {
   return {.file = kFile,
           .version = "9.19.0",
           .how_to_install = how_to_install("cudnn", 13, "9.19", "cudnn9-cuda-13"),
@@ -76,7 +76,7 @@ LibraryName stand_in() {
 
 std::string error_of(const LibraryPlaces& places) {
   try {
-    DynamicLibrary library(stand_in(), places);
+    DynamicLibrary library(placeholder(), places);
   } catch (const EnvironmentError& error) {
     return std::string(error.what()) + " | " + error.hint();
   }
@@ -152,7 +152,7 @@ TEST_F(LibraryPlacesTest, TheFirstThatWillDoIsTaken) {
   put("broken");
   const std::string right = put("right", STAND_IN_9_20_CUDA13);
   put("later", STAND_IN_9_20_CUDA13);
-  const DynamicLibrary library(stand_in(), places);
+  const DynamicLibrary library(placeholder(), places);
   EXPECT_EQ(library.path(), fs::canonical(right));
   int (*ask)(int, int*) = nullptr;
   library.find(ask, "cudnnGetProperty");
@@ -166,7 +166,7 @@ TEST_F(LibraryPlacesTest, AfterOneThatHadToBeAskedNoOtherIsTriedWhereThatIsUnsaf
   places.chosen = {at("old"), at("right")};
   put("old", STAND_IN_9_1_CUDA13);
   put("right", STAND_IN_9_20_CUDA13);
-  LibraryName name = stand_in();
+  LibraryName name = placeholder();
   name.asked_once = true;
   try {
     DynamicLibrary library(name, places);
@@ -233,7 +233,7 @@ TEST_F(LibraryPlacesTest, AFileThatIsRefusedByWhatLiesBesideItIsNotOpened) {
   places.chosen = {at("old"), at("right")};
   const std::string old = put("old");  // is no library: opening it would say so
   put("right", STAND_IN_9_20_CUDA13);
-  LibraryName name = stand_in();
+  LibraryName name = placeholder();
   name.refuse_file = [&](const std::string& file) {
     return file == fs::canonical(old) ? std::string("is old") : std::string();
   };

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/settings/config_file.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/file_kind.h"
+#include "core/data/input_file.h"
+#include "launcher/settings/flag_synonyms.h"
+#include "launcher/settings/flag_values.h"
+#include "launcher/settings/flags.h"
+#include "launcher/settings/toml_reader.h"
+#include "launcher/settings/working_folder.h"
+
+namespace lockstep {
+namespace {
+
+std::string text_of(const std::string& file) {
+  LOCKSTEP_CHECK(is_there(file), ConfigError, "--config {}: no such file", file);
+  LOCKSTEP_CHECK(is_file(file), ConfigError, "--config {}: not a readable file", file);
+  constexpr std::uint64_t kMaxBytes = 1 << 20;
+  LOCKSTEP_CHECK(data::input_file_size(file, "") <= kMaxBytes,
+                 ConfigError,
+                 "--config {}: more than {} bytes, too large for a configuration file",
+                 file,
+                 kMaxBytes);
+  return data::read_text_file(file, "");
+}
+
+[[noreturn]] void unknown_key(const CLI::App& app, const std::string& key) {
+  if (key == "config")
+    throw ConfigError("the --config file has the key config, which belongs to the command line",
+                      "take it out: one file has all settings");
+  const std::string hint = flag_hint(app, key, "");
+  throw ConfigError(fmt::format("unknown key {} in the --config file", key),
+                    hint.empty() ? "lockstep train --help lists all flags" : hint);
+}
+
+/// As TOML: numbers and truth values bare, all else as strings.
+std::string toml_value(const Setting& setting, const Texts& texts) {
+  if (setting.arity == Setting::Arity::list) {
+    std::vector<std::string> values;
+    for (const std::string& text : texts) values.push_back(toml_string(text));
+    return fmt::format("[{}]", fmt::join(values, ", "));
+  }
+  const std::string& text = texts.back();
+  const bool bare = setting.arity == Setting::Arity::flag || is_number(text);
+  return bare ? text : toml_string(text);
+}
+
+}  // namespace
+
+std::string read_config_file(const std::string& file,
+                             ConfigSource source,
+                             const CLI::App& app,
+                             GivenSettings& given) {
+  std::vector<TomlEntry> entries = read_toml(text_of(file));
+  const std::string folder = take_working_folder(entries);
+  std::string data;
+  for (TomlEntry& entry : entries) {
+    if (find_setting(entry.key) == nullptr) unknown_key(app, entry.key);
+    if (entry.key == "data") data = entry.values.back();
+    if (given.has(entry.key)) continue;
+    if (source == ConfigSource::saved_run && (entry.key == "init" || entry.key == "init-skip"))
+      continue;
+    if (entry.key == "data") entry.values.back() = data_found_from(folder, data);
+    if (entry.key == "init") entry.values.back() = file_found_from(folder, entry.values.back());
+    given.ranks_from_run |= source != ConfigSource::typed && entry.key == "ranks";
+    given.set(entry.key, std::move(entry.values), SettingSource::file);
+  }
+  return data;
+}
+
+std::string to_toml(const TrainFlags& flags) {
+  std::string toml = "# lockstep train --config THIS_FILE repeats this run (into another --out).\n";
+  if (const std::string folder = working_folder(); !folder.empty())
+    toml += fmt::format("{} = {}\n", kWorkingFolder, toml_string(folder));
+  for (const Setting& setting : settings_table()) {
+    if (!setting.saved || broken_condition(setting, flags, "") != nullptr) continue;
+    if (const auto texts = setting.get(flags))
+      if (broken_condition(setting, flags, texts->back()) == nullptr)
+        toml += fmt::format("{} = {}\n", setting.name, toml_value(setting, *texts));
+  }
+  return toml;
+}
+
+}  // namespace lockstep

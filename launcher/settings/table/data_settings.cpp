@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cctype>
+
+#include "core/base/error.h"
+#include "core/data/loader.h"
+#include "core/data/sources.h"
+#include "launcher/settings/table/settings_table.h"
+
+namespace lockstep {
+namespace {
+
+using data::Missing;
+using data::Task;
+
+constexpr const char* kOfData = "data content";
+
+char to_separator(const std::string& text) {
+  if (text == "auto") return '\0';
+  if (text == "tab" || text == "\\t") return '\t';
+  const char c = text.empty() ? '\0' : text[0];
+  // Numbers and quotes need these themselves.
+  const bool taken = std::string_view("\"+-.").find(c) != std::string_view::npos;
+  LOCKSTEP_CHECK(
+      text.size() == 1 && (c == '\t' || (std::ispunct(static_cast<unsigned char>(c)) && !taken)),
+      ConfigError,
+      "--separator '{}': expected auto, tab or one character as , ; or |",
+      text);
+  return c;
+}
+
+std::string separator_text(char separator) {
+  if (separator == '\0') return "auto";
+  return separator == '\t' ? "tab" : std::string(1, separator);
+}
+
+/// "glyphs (drawn digits), csv:FILE (a table), ..."
+std::string data_help() {
+  std::string text;
+  for (const data::SourceKind& kind : data::source_kinds()) {
+    text += (text.empty() ? "" : ", ") + data::form_of(kind);
+    if (!kind.note.empty()) text += fmt::format(" ({})", kind.note);
+  }
+  return text;
+}
+
+Applies with_data(bool (*holds)(std::string_view), std::string hint) {
+  return {"data",
+          [holds](const TrainFlags& flags, std::string_view) { return holds(flags.data); },
+          std::move(hint)};
+}
+
+void add_table_settings(SettingRows rows, std::vector<Setting>& table) {
+  const std::size_t first = table.size();
+  rows.choice("task",
+              LOCKSTEP_AT(table.task),
+              Words<std::optional<Task>>{{"auto", std::nullopt},
+                                         {"classification", Task::classification},
+                                         {"regression", Task::regression},
+                                         {"multi-label", Task::multi_label}},
+              "csv: what is predicted of the label columns; auto: chosen by their values, and said")
+      .shown_as("auto");
+  rows.list(
+      "label-column",
+      "NAME|N",
+      LOCKSTEP_AT(table.label_columns),
+      "csv: what is predicted, the last column by default; several are several numbers, or labels "
+      "of 0 and 1; may be repeated");
+  rows.custom(
+          "separator",
+          "auto|tab|C",
+          "csv: between fields; auto: what the header has most of",
+          [](TrainFlags& flags, const std::string& text) {
+            flags.table.separator = to_separator(text);
+          },
+          [](const TrainFlags& flags) { return separator_text(flags.table.separator); })
+      .shown_as("auto");
+  rows.choice(
+          "missing",
+          LOCKSTEP_AT(table.missing),
+          Words<Missing>{{"error", Missing::error},
+                         {"mean", Missing::mean},
+                         {"median", Missing::median},
+                         {"drop", Missing::drop},
+                         {"category", Missing::category}},
+          "csv: for an empty field, NA, NaN, null or ?: the column's mean or median in the "
+          "training part (a missing text is a category of its own), or skip the row; category: of "
+          "texts alone")
+      .shown_as("error");
+  rows.list("drop",
+            "NAME|N",
+            LOCKSTEP_AT(table.dropped),
+            "csv: a column that is ignored; may be repeated");
+  rows.list("id-column",
+            "NAME|N",
+            LOCKSTEP_AT(table.id_columns),
+            "csv: a column that is not a feature, and names rows in predictions; may be repeated");
+  rows.list("categorical",
+            "NAME|N",
+            LOCKSTEP_AT(table.categorical),
+            "csv: a feature whose values are categories, numbers too; may be repeated");
+  for (std::size_t i = first; i < table.size(); ++i)
+    table[i].when(with_data(is_table, "it belongs to csv:FILE"));
+}
+
+}  // namespace
+
+bool has_tokens(std::string_view data) {
+  return data.starts_with("text:") || data.starts_with("tokens:");
+}
+bool is_table(std::string_view data) { return data.starts_with("csv:"); }
+bool has_image_files(std::string_view data) {
+  return data.starts_with("images:") || data.starts_with("packed:");
+}
+
+void add_data_settings(std::vector<Setting>& table) {
+  SettingRows rows(table, "Data");
+  const std::size_t first = table.size();
+  rows.text("data", "SOURCE", LOCKSTEP_AT(data), data_help());
+  rows.real(
+          "val-fraction",
+          LOCKSTEP_AT(val_fraction),
+          0,
+          1,
+          "fraction of the samples for validation, where the source has no validation set; 1: all, "
+          "for lockstep evaluate")
+      .when(with_data(
+          [](std::string_view data) {
+            return is_table(data) || has_image_files(data) || has_tokens(data);
+          },
+          "the source has a validation part, or needs none"))
+      .when({"data",
+             [](const TrainFlags& flags, std::string_view text) {
+               return text.empty() || !has_tokens(flags.data) ||
+                      to_real_number(std::string(text)) > 0;
+             },
+             "0 leaves nothing to validate on; --eval-every 0 skips the validation"})
+      .shown_as("csv: 0.2, images: 0, text, tokens: 0.1");
+  rows.whole("image-size",
+             LOCKSTEP_AT(image_size),
+             1,
+             "images and packed: side of the input images, in pixels",
+             std::numeric_limits<int>::max())
+      .when({"data",
+             [](const TrainFlags& flags, std::string_view) {
+               return has_image_files(flags.data) || flags.placeholder;
+             },
+             "it belongs to images:DIR and packed:FILE"})
+      .shown_as("224");
+  rows.whole(
+          "max-pixels",
+          LOCKSTEP_AT(max_pixels),
+          1,
+          "images, and files to predict: one of more pixels is refused, before memory is taken for "
+          "them",
+          data::kMaxMaxPixels)
+      .when(with_data(has_image_files, "it belongs to images:DIR and packed:FILE"))
+      .shown_as(std::to_string(data::kDefaultMaxPixels));
+  rows.whole("context", LOCKSTEP_AT(context), 1, "text, tokens: context length of gpt, in tokens")
+      .when(with_data(has_tokens, "it belongs to text:FILE and tokens:PATH"))
+      .shown_as("256, gpt2-*: 1024");
+  rows.whole("vocabulary", LOCKSTEP_AT(vocabulary), 1, "tokens: vocabulary size")
+      .when(with_data([](std::string_view data) { return data.starts_with("tokens:"); },
+                      "it belongs to tokens:PATH; a text's vocabulary is its characters"))
+      .shown_as("50257");
+  rows.custom(
+      "ignore-index",
+      "N",
+      "target value that is ignored in loss and accuracy",
+      [check = whole_number("--ignore-index", -1000000, 1000000)](TrainFlags& flags,
+                                                                  const std::string& text) {
+        check(text);
+        flags.ignore_index = std::int32_t(to_whole_number(text));
+      },
+      [](const TrainFlags& flags) -> std::optional<std::string> {
+        if (!flags.ignore_index) return std::nullopt;
+        return std::to_string(*flags.ignore_index);
+      });
+  add_table_settings(rows, table);
+  for (std::size_t i = first; i < table.size(); ++i)
+    if (table[i].name != "max-pixels") table[i].belongs_to(kOfData);
+  const auto augments = [](std::string_view text) { return !text.empty() && text != "none"; };
+  rows.custom(
+          "augment",
+          "LIST",
+          "none, or a list of resized-crop[:SMALLEST_SHARE], shift[:PIXELS], flip, crop[:PIXELS]",
+          [](TrainFlags& flags, const std::string& text) {
+            flags.options.augmentation = data::parse_augmentation(text);
+          },
+          [](const TrainFlags& flags) { return flags.options.augmentation.to_string(); })
+      .when({"data",
+             [augments](const TrainFlags& flags, std::string_view text) {
+               return !augments(text) || (!is_table(flags.data) && !has_tokens(flags.data));
+             },
+             "augmentation changes images"})
+      .when({"data",
+             [](const TrainFlags& flags, std::string_view text) {
+               return has_image_files(flags.data) || text.find("resized-crop") == text.npos;
+             },
+             "resized-crop needs images:DIR or packed:FILE"});
+  rows.flag(
+      "skip-bad-samples",
+      LOCKSTEP_AT(options.skip_bad_samples),
+      "replace samples that cannot be read by their neighbours, and count them; in validations "
+      "they are skipped. csv: rows that cannot be read are skipped, named and counted");
+  rows.whole_or_auto("workers",
+                     LOCKSTEP_AT(options.workers),
+                     -1,
+                     0,
+                     data::Loader::kMaxWorkers,
+                     "data loading threads per rank");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/settings/table/settings_table.h"
+
+namespace lockstep {
+
+void add_engine_settings(std::vector<Setting>& table) {
+  SettingRows rows(table, "Engine");
+  rows.word("device", LOCKSTEP_AT(device), {"auto", "cpu", "cuda"}, "device that computes");
+  rows.choice(
+      "precision",
+      LOCKSTEP_AT(options.precision),
+      Words<Precision>{
+          {"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
+      "precision of activations and matmuls (tf32: of matmul inputs, GPUs only); parameters, "
+      "accumulation and losses are always fp32");
+  rows.on_off(
+      "fusion",
+      LOCKSTEP_AT(options.fuse),
+      "operator fusion: bias and activation into matmuls, ReLU and residual into batch norm, "
+      "residual into layer norm");
+  rows.choice(
+      "recompute",
+      LOCKSTEP_AT(options.recompute),
+      Words<Recompute>{
+          {"none", Recompute::none}, {"all", Recompute::all}, {"auto", Recompute::automatic}},
+      "activation checkpointing: recompute activations in backward instead of keeping them; auto: "
+      "the cheapest that fits --memory-limit");
+  rows.custom(
+          "memory-limit",
+          "BYTES|16GiB",
+          "maximum memory that a rank reserves on its device: lockstep plan's table without "
+          "snapshot, loader, image decoding and the program itself",
+          [check = byte_size("--memory-limit")](TrainFlags& flags, const std::string& text) {
+            check(text);
+            flags.options.memory_limit = to_bytes(text);
+          },
+          [](const TrainFlags& flags) -> std::optional<std::string> {
+            if (flags.options.memory_limit == 0) return std::nullopt;
+            return std::to_string(flags.options.memory_limit);
+          })
+      .shown_as("none");
+  rows.choice(
+      "reduction",
+      LOCKSTEP_AT(options.reduction),
+      Words<Reduction>{{"reproducible", Reduction::reproducible}, {"fast", Reduction::fast}},
+      "gradient all-reduce: the same bits on any number of ranks, or the library's order");
+  rows.choice("overlap",
+              LOCKSTEP_AT(options.overlap),
+              Words<Overlap>{{"on", Overlap::on}, {"off", Overlap::off}},
+              "all-reduce gradients during backward, or after it");
+  rows.custom(
+          "bucket-mb",
+          "auto|MIB",
+          "bucket size of the gradient all-reduce, in MiB; auto: 4 on CPUs, 4 to 64 on GPUs",
+          [check = real_number_or("--bucket-mb", "auto", 1e-6, 4096)](TrainFlags& flags,
+                                                                      const std::string& text) {
+            check(text);
+            flags.options.bucket_mb = to_real_number(text);
+          },
+          [](const TrainFlags& flags) -> std::optional<std::string> {
+            if (flags.options.bucket_mb == 0) return std::nullopt;
+            return fmt::format("{}", flags.options.bucket_mb);
+          })
+      .shown_as("auto");
+  rows.whole("seed",
+             LOCKSTEP_AT(options.seed),
+             0,
+             "random seed",
+             std::numeric_limits<std::int64_t>::max());
+}
+
+}  // namespace lockstep

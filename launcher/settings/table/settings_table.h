@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "launcher/settings/table/setting_rows.h"
+
+namespace lockstep {
+
+/// The rows of settings_table(), by heading of --help. A new setting is a row in one of them.
+void add_model_settings(std::vector<Setting>& table);
+void add_data_settings(std::vector<Setting>& table);
+void add_batch_settings(std::vector<Setting>& table);
+void add_optimizer_settings(std::vector<Setting>& table);
+void add_engine_settings(std::vector<Setting>& table);
+/// Faults and output.
+void add_run_settings(std::vector<Setting>& table);
+
+/// Whether `model` is gpt or one of its presets; whether `data` has samples of tokens.
+bool is_gpt(std::string_view model);
+bool has_tokens(std::string_view data);
+/// Whether `data` names a table; whether it names image files or a pack of them.
+bool is_table(std::string_view data);
+bool has_image_files(std::string_view data);
+
+}  // namespace lockstep
