@@ -82,9 +82,9 @@ class Images(ImageTest):
         self.expect_error(self.train_images(), 1, "train/empty: a class folder without files")
 
     def test_bad_usage(self):
-        self.expect_error(self.train("--image-size=32"), 2, "--image-size has no meaning")
+        self.expect_error(self.train("--image-size=32"), 2, "--image-size cannot be combined")
         self.expect_error(self.train("--augment=resized-crop", "--model=convnet", data="glyphs"),
-                          2, "resized-crop has no meaning with --data glyphs")
+                          2, "--augment cannot be combined with --data glyphs")
         self.expect_error(self.train_images("--val-fraction=0.1"), 2, "has a validation folder")
         self.expect_error(self.train(data="synthetic:8x8"), 2, "synthetic[:HxWxC[:CLASSES]]")
 
