@@ -45,6 +45,12 @@ const Setting* find_setting(std::string_view name) {
   return found == table.end() ? nullptr : &*found;
 }
 
+std::string flag_of_parameter(std::string_view parameter) {
+  std::string name(parameter);
+  std::ranges::replace(name, '_', '-');
+  return find_setting(name) == nullptr ? std::string() : "--" + name;
+}
+
 const Applies* broken_condition(const Setting& setting,
                                 const TrainFlags& flags,
                                 std::string_view text) {
