@@ -22,7 +22,7 @@ enum class ExitCode : int {
   collective_timeout = 5,  ///< a rank died, is frozen or stuck; the others would wait for ever
   replicas_diverged = 6,
   loss_not_finite = 7,
-  requeue = 75,  ///< stopped by a signal, with a checkpoint to go on from
+  requeue = 75,  ///< stopped by a signal, with a checkpoint to resume from
 };
 
 /// Base of everything Lockstep throws. The message names the operator or file, what was expected

@@ -35,14 +35,14 @@ void expect_no_crop(const Source& source, const OpenOptions& options) {
                  source.text);
 }
 
-/// Whether there is a path, or nothing, behind the name, as `kind` wants it.
+/// Whether there is a path, or nothing, after the name, as `kind` wants it.
 void check_argument(const Source& source, const SourceKind& kind) {
   if (kind.takes_path() && source.rest.empty())
     throw ConfigError(fmt::format("data: expected {}, got no path", form_of(kind)),
                       fmt::format("for example --data {}:data/{}", kind.name, kind.name));
   LOCKSTEP_CHECK(!kind.argument.empty() || !source.has_colon,
                  ConfigError,
-                 "data: {} takes nothing behind it, got '{}'",
+                 "data: {} takes nothing after it, got '{}'",
                  kind.name,
                  source.text);
 }

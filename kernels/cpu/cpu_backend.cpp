@@ -26,7 +26,7 @@ namespace {
 
 std::optional<std::uint64_t> available_bytes() { return read_host_memory().left(); }
 
-/// What is available differs between ranks that fail alike: it is no part of the message.
+/// What is available differs between ranks that fail alike: it is not a part of the message.
 [[noreturn]] void throw_out_of_memory(std::size_t bytes, const std::string& what) {
   const auto available = available_bytes();
   throw OutOfMemory(fmt::format("{}: {} bytes of memory wanted", what, bytes),

@@ -355,7 +355,7 @@ class CudaBackend final : public Backend {
   const cuda::Device* in_use_ = &device_;
   const std::string id_;
   const std::unique_ptr<RangeMarker> ranges_ = cuda::make_range_marker();
-  std::unique_ptr<DeviceBuffer> norms_;  // squared norms, and behind them the sums of their blocks
+  std::unique_ptr<DeviceBuffer> norms_;  // squared norms, and after them the sums of their blocks
   std::unique_ptr<DeviceBuffer> hashes_;
   std::vector<std::uint64_t> host_hashes_;
 };

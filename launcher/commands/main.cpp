@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   // Output of a background process must not stop it, whatever the terminal's settings (tostop).
   std::signal(SIGTTOU, SIG_IGN);
-  // Inherited as ignored, the ends of children would never be told.
+  // Inherited as ignored, the ends of children would never be reported.
   std::signal(SIGCHLD, SIG_DFL);
   try {
     lockstep::set_parameter_style(lockstep::flag_of_parameter);

@@ -28,7 +28,7 @@ class GpuSampler {
   bool part() const { return part_; }
   /// Of the start: memory in all, power limit, highest clocks.
   const GpuValues& limits() const { return limits_; }
-  /// What is not said now is left out. Allocates nothing.
+  /// What is not said now is skipped. Allocates nothing.
   GpuSample sample() const;
 
  private:

@@ -113,7 +113,7 @@ void check_ranks(const BatchPlan& plan, bool default_shards) {
         default_shards
             ? fmt::format(
                   "--shards {}: by default there are at most {}", plan.ranks, kDefaultShards)
-            : std::string("leave --shards out for the default"));
+            : std::string("omit --shards for the default"));
 }
 
 }  // namespace
@@ -167,11 +167,11 @@ BatchPlan plan_batch(const TrainOptions& o, int ranks) {
   check_ranks(plan, o.shards == 0);
   if (plan.shards % plan.cluster != 0)
     throw ConfigError(
-        fmt::format("shards: {} is no multiple of the {} ranks that form a batch-norm "
+        fmt::format("shards: {} is not a multiple of the {} ranks that form a batch-norm "
                     "group",
                     plan.shards,
                     plan.cluster),
-        "leave --shards out for the default");
+        "omit --shards for the default");
   return plan;
 }
 

@@ -102,7 +102,7 @@ std::string absence_text(const JobName& job, const std::vector<bool>& present, i
     (present[std::size_t(r)] ? here : absent).push_back(r);
   first_absent = -1;
   if (job.id.empty() || here.empty())
-    return "ranks are missing, and the launcher names no job by which they could be looked for";
+    return "ranks are missing, and the launcher names no job, so that they cannot be identified";
   const bool one_host = job.local_ranks > 0 && job.local_ranks == job.ranks;
   if (one_host && !absent.empty()) {
     first_absent = absent.front();

@@ -21,10 +21,10 @@ const char* flag_of(RunStage stage) {
   return "--timeout-save";
 }
 
-std::string cause_of_stand_still(const Verdict& verdict, const PositionNote& note) {
+std::string cause_of_stall(const Verdict& verdict, const PositionNote& note) {
   const char* why = note.collective.name != nullptr
-                        ? "and this rank is the furthest behind"
-                        : "and this rank has not come to where the others wait";
+                        ? "and this rank has entered the fewest collectives"
+                        : "and this rank has not reached the collective that the others wait in";
   if (verdict.has_left) why = "since the others wait for this rank, which has left the job";
   return fmt::format("no rank makes progress for {:.1f} s, {}", verdict.seconds, why);
 }
@@ -58,7 +58,7 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
           verdict.limit);
       break;
     case Verdict::Kind::stuck:
-      record.cause = cause_of_stand_still(verdict, note);
+      record.cause = cause_of_stall(verdict, note);
       record.hint = fmt::format(
           "start again with --timeout 0 and attach a debugger; where it only is that slow, {}, now "
           "{:g} s, allows for more",

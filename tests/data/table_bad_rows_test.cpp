@@ -196,7 +196,7 @@ TEST_F(BadRowsTest, AQuoteThatTakesInRowsGivesThemBack) {
   EXPECT_THAT(back.lines, ElementsAre(3, 4, 5, 6));
   ASSERT_THAT(back.bad, SizeIs(1));
   EXPECT_THAT(back.bad[0].reason, HasSubstr("in line 5"));
-  // What follows is no row: a text of several lines with a quote too many.
+  // What follows is not a row: a text of several lines with a quote too many.
   const TableInputs text =
       read_table_inputs("x", "a,b\n1,\"he said\nthat \"it\" is\"\n3,4\n", trained);
   EXPECT_THAT(text.lines, ElementsAre(4));

@@ -19,7 +19,7 @@ using Floats = std::vector<float>;
 
 class TableColumns : public TableFixture {
  protected:
-  /// Rows "I,I % 5,x or y" behind `header`, and then `more`.
+  /// Rows "I,I % 5,x or y" after `header`, and then `more`.
   static std::string rows(const std::string& header, int count, const std::string& more = "") {
     std::string text = header + "\n";
     for (int row = 0; row < count; ++row)

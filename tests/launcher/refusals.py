@@ -85,7 +85,7 @@ class BadUsage(ProgramTest):
         self.expect_error(self.train("--init-skip=fc"), 2, "--init-skip needs --init")
 
     def test_patterns(self):
-        self.expect_error(self.train("--freeze=("), 2, "--freeze", "no regular expression")
+        self.expect_error(self.train("--freeze=("), 2, "--freeze", "not a valid regular expression")
         self.expect_error(self.train("--freeze=^fc"), 2, "no parameter matches '^fc'")
 
     def test_shapes_that_do_not_fit(self):

@@ -218,7 +218,7 @@ std::vector<float> sum_of_tree(const std::vector<std::vector<float>>& terms,
   return stack.front();
 }
 
-/// How often sums are merged behind each of `terms` leaves of a balanced tree, or all at the end.
+/// How often sums are merged after each of `terms` leaves of a balanced tree, or all at the end.
 std::vector<int> merges_of(int terms, bool balanced) {
   std::vector<int> merges(std::size_t(terms), 0);
   int open = 0;
@@ -315,7 +315,7 @@ TEST_F(CudaFlat, SquaredNormsAgreeWithDoubleAndNotOnTheirPlace) {
     together.push_back({.offset = std::int64_t(all.size()), .elems = n});
     const std::vector<float> values = floats(n, 1 + std::uint64_t(n));
     all.insert(all.end(), values.begin(), values.end());
-    all.push_back(NAN);  // between ranges: read by nobody, and odd places for the next
+    all.push_back(NAN);  // between ranges: never read, and odd places for the next
   }
   DeviceArray values(backend(), all);
   std::vector<double> norms(together.size(), -1);

@@ -36,7 +36,7 @@ std::vector<Extents> at_limits() {
           Extents(113, 30)};
 }
 
-/// Gradients of tensors and three scalars behind them.
+/// Gradients of tensors and three scalars after them.
 struct Gradients {
   explicit Gradients(const Extents& extents) {
     for (const std::int64_t extent : extents) {
@@ -109,7 +109,7 @@ class Device {
     backend_.copy_to_device(memory->data(), g.values.data(), bytes);
     sums.gradients = memory->as<float>();
     backend_.conclude_step(sums, outcome());
-    // As a step does it: copied behind everything else, and waited for by an event.
+    // As a step does it: copied after everything else, and waited for by an event.
     const auto host = backend_.allocate_host(sizeof(StepOutcome), "outcome");
     const auto event = backend_.make_event();
     backend_.start_copy_to_host(host->data(), outcome(), sizeof(StepOutcome));

@@ -32,7 +32,7 @@ class MeteredBackend final : public Backend {
   DeviceMemory pretended = {};
 
   DeviceMemory memory() const override { return pretended; }
-  /// Behind the device class.
+  /// After the device class.
   std::string pretended_class = {};
   std::string device_class() const override { return inner_->device_class() + pretended_class; }
   bool multiplies_bf16() const override { return inner_->multiplies_bf16(); }

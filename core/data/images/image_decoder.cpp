@@ -83,7 +83,7 @@ void check_image_size(const std::string& name,
                       std::int64_t max_pixels) {
   LOCKSTEP_CHECK(width >= 1 && height >= 1,
                  DataError,
-                 "{}: the header says {}x{} pixels, which is no picture",
+                 "{}: the header says {}x{} pixels, which is not a valid image size",
                  name,
                  width,
                  height);

@@ -93,7 +93,7 @@ class Images final : public Dataset {
   std::uint64_t hash_ = 0;
   mutable WorkspacePool workspaces_;
   mutable std::once_flag looked_;
-  mutable std::vector<std::uint64_t> largest_;  // of decodings, once somebody asked
+  mutable std::vector<std::uint64_t> largest_;  // of decodings, once asked for
 };
 
 std::vector<std::int64_t> counting(std::int64_t count) {
@@ -102,7 +102,7 @@ std::vector<std::int64_t> counting(std::int64_t count) {
   return numbers;
 }
 
-/// Where the pictures of an evaluation lie below `folder`: in its validation part, or in itself.
+/// Where the images of an evaluation lie below `folder`: in its validation part, or in itself.
 std::shared_ptr<const ImageFolder> evaluated_folder(const std::string& folder) {
   if (has_validation_folder(folder)) return scan_validation_folder(folder);
   const ImageFolders folders = scan_image_folders(folder);

@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Bytes that a chunk beside the pixels (text, profiles) may occupy.
+/// Bytes that a chunk in addition to the pixels (text, profiles) may occupy.
 constexpr png_alloc_size_t kMaxChunkBytes = 8u << 20;
 /// Deflate's best case is 1032:1.
 constexpr std::size_t kMaxCompression = 1040;

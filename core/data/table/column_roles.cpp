@@ -32,7 +32,7 @@ std::size_t chosen_column(const RowReader& table, const std::string& text, const
     if (std::find(found + 1, header.end(), text) != header.end())
       throw ConfigError(
           fmt::format("{}: {} '{}' names more than one column", table.name(), option, text),
-          "give the column's number, counted from 1");
+          "give the column's index, counted from 1");
     return std::size_t(found - header.begin());
   }
   std::int64_t number = 0;
@@ -137,14 +137,14 @@ void check_features(const RowReader& table, const std::vector<std::size_t>& feat
     throw DataError(
         fmt::format("{}:1: expected at least one feature and the class, got {} '{}'",
                     table.name(),
-                    header.size() == 1 ? "one column" : "no feature beside label column",
+                    header.size() == 1 ? "one column" : "no feature in addition to label column",
                     header.back()),
         kTableFormat);
   if (has_numbered_features(table, features) && !is_header(table))
     throw DataError(fmt::format("{}:1: expected a header line with the columns' names, got numbers",
                                 table.name()),
                     "put a line with names in front; numbers are names where they count 0, 1, 2, "
-                    "..., or beside a name that does not stand in the rows");
+                    "..., or next to a name that is not in the rows");
 }
 
 /// Columns by name.
@@ -171,7 +171,7 @@ class ColumnIndex {
                     name),
         of.columns == 1
             ? "rename or remove the others"
-            : fmt::format("the training table had {}, of which the model uses number {}",
+            : fmt::format("the training table had {}, and the model uses the one at index {}",
                           of.columns,
                           of.place));
   }

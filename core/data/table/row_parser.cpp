@@ -44,7 +44,7 @@ std::string one_of(const std::vector<std::string>& texts, const char* kind) {
 }
 
 constexpr const char* kMissingNumberHint =
-    "--missing mean or median stands in for a missing number, --missing drop skips its row";
+    "--missing mean or median replaces a missing number, --missing drop skips its row";
 constexpr const char* kMissingLabelHint = "--missing drop skips rows without a label";
 constexpr const char* kMissingTextHint =
     "--missing category makes missing texts a category of their own, --missing drop skips the row";

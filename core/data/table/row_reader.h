@@ -25,7 +25,7 @@ inline constexpr const char* kNotUtf8Hint =
 /// text in memory.
 inline constexpr std::size_t kMaxColumns = 65536;
 
-/// One row that is not as expected; the rows behind it can still be read.
+/// One row that is not as expected; the rows after it can still be read.
 class RowError : public DataError {
  public:
   RowError(const std::string& place, std::int64_t line, std::string reason, std::string hint)

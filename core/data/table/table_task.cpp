@@ -51,12 +51,13 @@ TaskChoice choose_by_names(const std::string& column, const LabelSurvey& label) 
   const bool has_numbers =
       !label.whole.empty() || (decimal.line != 0 && !is_number_word(decimal.value));
   if (has_numbers)
-    reason += fmt::format(
-        " beside numbers, as {} in line {}", shown(label.first_text.value), label.first_text.line);
+    reason += fmt::format(" in addition to numbers, as {} in line {}",
+                          shown(label.first_text.value),
+                          label.first_text.line);
   return {Task::classification, std::move(reason)};
 }
 
-/// Of a column in which some number is no int64 that doubles can tell from its neighbours.
+/// Of a column in which some number is not an int64 that doubles can tell from its neighbours.
 TaskChoice choose_by_decimals(const std::string& column, const LabelSurvey& label) {
   const std::string& value = label.first_decimal.value;
   return {Task::regression,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for the CUDA backend where the build did not find what it is made with.
+// The placeholder for the CUDA backend where the build did not find what it is made with.
 #include "kernels/cuda/cuda_backend.h"
 
 #include "core/base/error.h"

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMinCapability = 80;  // bf16 products
+constexpr int kMinCapability = 80;  // bf16 GEMMs
 
 /// CUDA writes 13.0 as 13000.
 std::string version_text(int version) {
@@ -35,7 +35,7 @@ DeviceProbe none_visible(const DeviceFacts& facts) {
             fmt::format("no CUDA device is visible{}: CUDA_VISIBLE_DEVICES='{}' hides them",
                         installed,
                         *facts.visible_devices),
-            "unset CUDA_VISIBLE_DEVICES, or set it to numbers that nvidia-smi -L lists"};
+            "unset CUDA_VISIBLE_DEVICES, or set it to indices that nvidia-smi -L lists"};
   if (facts.slurm_without_gpu)
     return {0,
             fmt::format("no CUDA device is visible{}: Slurm gave this job none", installed),
