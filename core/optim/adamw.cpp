@@ -3,12 +3,12 @@
 
 #include <cmath>
 
-#include "core/optim/hyper_parameter.h"
+#include "core/optim/optimizer_hyper_parameter.h"
 
 namespace lockstep {
 
-std::vector<HyperParameter> AdamW::hyper_parameters() {
-  using Range = HyperParameter::Range;
+std::vector<OptimizerHyperParameter> AdamW::hyper_parameters() {
+  using Range = OptimizerHyperParameter::Range;
   return {{"lr", &lr, "learning rate"},
           {"beta1", &beta1, "decay rate of the first moment", Range::below_one},
           {"beta2", &beta2, "decay rate of the second moment", Range::below_one},

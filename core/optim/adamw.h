@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-struct HyperParameter;
+struct OptimizerHyperParameter;
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019, "Decoupled Weight Decay
 /// Regularization", algorithm 2, as PyTorch writes it). For each element p of the parameters and g
@@ -33,7 +33,7 @@ struct AdamW {
 
   /// See Note [What an optimizer defines] in optimizer.h.
   static constexpr bool kAdaptive = true;
-  std::vector<HyperParameter> hyper_parameters();
+  std::vector<OptimizerHyperParameter> hyper_parameters();
   void validate() const;
   std::vector<std::string_view> state_names() const;
   StepScalars step_scalars(std::uint64_t step) const;

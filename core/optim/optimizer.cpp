@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <system_error>
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -13,10 +14,10 @@ namespace lockstep {
 namespace {
 
 #define LOCKSTEP_NAME(Type, name) #name,
-constexpr std::string_view kNames[] = {LOCKSTEP_OPTIMIZERS(LOCKSTEP_NAME)};
+constexpr std::string_view kOptimizerNames[] = {LOCKSTEP_OPTIMIZERS(LOCKSTEP_NAME)};
 #undef LOCKSTEP_NAME
 
-using Range = HyperParameter::Range;
+using Range = OptimizerHyperParameter::Range;
 
 bool contains(Range range, float value) {
   if (!std::isfinite(value)) return false;
@@ -45,7 +46,7 @@ const char* format_range(Range range) {
 
 float default_of(std::string_view optimizer, std::string_view hyper_parameter) {
   Optimizer defaults = make_optimizer(optimizer);
-  for (const HyperParameter& h : hyper_parameters(defaults))
+  for (const OptimizerHyperParameter& h : hyper_parameters(defaults))
     if (h.name == hyper_parameter) return *std::get<float*>(h.value);
   throw InternalError(fmt::format("{} has no {}", optimizer, hyper_parameter));
 }
@@ -53,7 +54,7 @@ float default_of(std::string_view optimizer, std::string_view hyper_parameter) {
 /// Sets the hyper-parameter of a word of to_string(): "lr=0.1", or "nesterov" where it is true.
 bool set_from_word(Optimizer& optimizer, std::string_view word) {
   const std::string_view name = word.substr(0, word.find('='));
-  for (const HyperParameter& h : hyper_parameters(optimizer)) {
+  for (const OptimizerHyperParameter& h : hyper_parameters(optimizer)) {
     if (h.name != name) continue;
     if (bool* const* flag = std::get_if<bool*>(&h.value)) {
       **flag = true;
@@ -62,7 +63,8 @@ bool set_from_word(Optimizer& optimizer, std::string_view word) {
     if (name.size() == word.size()) return false;
     const char* const begin = word.data() + name.size() + 1;
     const char* const end = word.data() + word.size();
-    return std::from_chars(begin, end, *std::get<float*>(h.value)).ptr == end;
+    const auto [stop, error] = std::from_chars(begin, end, *std::get<float*>(h.value));
+    return error == std::errc() && stop == end;
   }
   return false;
 }
@@ -75,7 +77,7 @@ std::optional<Optimizer> parse(std::string_view text) {
     return word;
   };
   const std::string_view name = next_word();
-  if (std::ranges::find(kNames, name) == std::end(kNames)) return std::nullopt;
+  if (std::ranges::find(kOptimizerNames, name) == std::end(kOptimizerNames)) return std::nullopt;
   Optimizer optimizer = make_optimizer(name);
   while (!text.empty())
     if (!set_from_word(optimizer, next_word())) return std::nullopt;
@@ -84,28 +86,28 @@ std::optional<Optimizer> parse(std::string_view text) {
 
 }  // namespace
 
-std::span<const std::string_view> optimizer_names() { return kNames; }
+std::span<const std::string_view> optimizer_names() { return kOptimizerNames; }
 
 Optimizer make_optimizer(std::string_view name) {
 #define LOCKSTEP_MAKE(Type, stem) \
   if (name == #stem) return Type{};
   LOCKSTEP_OPTIMIZERS(LOCKSTEP_MAKE)
 #undef LOCKSTEP_MAKE
-  const std::string meant = nearest(name, kNames);
+  const std::string meant = nearest(name, kOptimizerNames);
   throw ConfigError(
-      fmt::format("optimizer '{}' is unknown, expected {}", name, fmt::join(kNames, ", ")),
+      fmt::format("optimizer '{}' is unknown, expected {}", name, fmt::join(kOptimizerNames, ", ")),
       meant.empty() ? std::string() : fmt::format("did you mean {}?", meant));
 }
 
-std::string_view name_of(const Optimizer& optimizer) { return kNames[optimizer.index()]; }
+std::string_view name_of(const Optimizer& optimizer) { return kOptimizerNames[optimizer.index()]; }
 
-std::vector<HyperParameter> hyper_parameters(Optimizer& optimizer) {
+std::vector<OptimizerHyperParameter> hyper_parameters(Optimizer& optimizer) {
   return std::visit([](auto& o) { return o.hyper_parameters(); }, optimizer);
 }
 
 void validate(const Optimizer& optimizer) {
   Optimizer copy = optimizer;
-  for (const HyperParameter& h : hyper_parameters(copy)) {
+  for (const OptimizerHyperParameter& h : hyper_parameters(copy)) {
     const float* const* number = std::get_if<float*>(&h.value);
     if (number == nullptr || contains(h.range, **number)) continue;
     const std::string_view name = name_of(optimizer);
@@ -142,7 +144,7 @@ int state_arrays(const Optimizer& optimizer) { return int(state_names(optimizer)
 std::string to_string(const Optimizer& optimizer) {
   Optimizer copy = optimizer;
   std::string text(name_of(optimizer));
-  for (const HyperParameter& h : hyper_parameters(copy)) {
+  for (const OptimizerHyperParameter& h : hyper_parameters(copy)) {
     if (const float* const* number = std::get_if<float*>(&h.value))
       text += fmt::format(" {}={}", h.name, **number);
     else if (*std::get<bool*>(h.value))

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/optim/hyper_parameter.h"
+#include "core/optim/optimizer_hyper_parameter.h"
 #include "core/optim/optimizer_list.h"
 
 namespace lockstep {
@@ -48,7 +48,7 @@ Optimizer make_optimizer(std::string_view name);
 std::string_view name_of(const Optimizer& optimizer);
 
 /// Of the optimizer that is held, in their order; `value` points into `optimizer`.
-std::vector<HyperParameter> hyper_parameters(Optimizer& optimizer);
+std::vector<OptimizerHyperParameter> hyper_parameters(Optimizer& optimizer);
 /// Throws ConfigError naming the hyper-parameter, its value and the range: learning rate or decay
 /// negative or not finite, momentum or betas outside [0, 1), Nesterov without momentum.
 void validate(const Optimizer& optimizer);

@@ -2,13 +2,13 @@
 #include "core/optim/sgd.h"
 
 #include "core/base/error.h"
-#include "core/optim/hyper_parameter.h"
+#include "core/optim/optimizer_hyper_parameter.h"
 
 namespace lockstep {
 
-std::vector<HyperParameter> Sgd::hyper_parameters() {
+std::vector<OptimizerHyperParameter> Sgd::hyper_parameters() {
   return {{"lr", &lr, "learning rate"},
-          {"momentum", &momentum, "momentum", HyperParameter::Range::below_one},
+          {"momentum", &momentum, "momentum", OptimizerHyperParameter::Range::below_one},
           {"nesterov", &nesterov, "Nesterov momentum"},
           {"weight_decay", &weight_decay, "weight decay, added to the gradient"}};
 }

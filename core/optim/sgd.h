@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-struct HyperParameter;
+struct OptimizerHyperParameter;
 
 /// Stochastic gradient descent with momentum (Sutskever et al. 2013, "On the importance of
 /// initialization and momentum in deep learning", as PyTorch writes it). For each element p of the
@@ -26,7 +26,7 @@ struct Sgd {
 
   /// See Note [What an optimizer defines] in optimizer.h.
   static constexpr bool kAdaptive = false;
-  std::vector<HyperParameter> hyper_parameters();
+  std::vector<OptimizerHyperParameter> hyper_parameters();
   void validate() const;
   std::vector<std::string_view> state_names() const;
   StepScalars step_scalars(std::uint64_t step) const;

@@ -48,7 +48,7 @@ TEST(Optimizers, HyperParametersLieInTheOptimizer) {
     SCOPED_TRACE(name);
     Optimizer optimizer = make_optimizer(name);
     std::set<std::string_view> names;
-    for (const HyperParameter& h : hyper_parameters(optimizer)) {
+    for (const OptimizerHyperParameter& h : hyper_parameters(optimizer)) {
       EXPECT_TRUE(names.insert(h.name).second) << h.name << " twice";
       EXPECT_FALSE(h.help.empty()) << h.name;
       if (h.name == "lr") *std::get<float*>(h.value) = 0.25f;
@@ -63,7 +63,7 @@ TEST(Optimizers, HyperParametersLieInTheOptimizer) {
 TEST(Optimizers, RefuseNumbersOutOfRange) {
   for (const std::string_view name : optimizer_names()) {
     Optimizer optimizer = make_optimizer(name);
-    for (const HyperParameter& h : hyper_parameters(optimizer)) {
+    for (const OptimizerHyperParameter& h : hyper_parameters(optimizer)) {
       float* const* const number = std::get_if<float*>(&h.value);
       if (number == nullptr) continue;
       const float valid = **number;

@@ -9,7 +9,7 @@ namespace lockstep {
 
 /// One hyper-parameter of an optimizer: where its value lies, which values it may have, and what
 /// the command line says of it.
-struct HyperParameter {
+struct OptimizerHyperParameter {
   enum class Range : std::uint8_t {
     not_negative,  ///< [0, inf)
     below_one,     ///< [0, 1)
