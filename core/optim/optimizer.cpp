@@ -95,7 +95,8 @@ Optimizer make_optimizer(std::string_view name) {
 #undef LOCKSTEP_MAKE
   const std::string meant = nearest(name, kOptimizerNames);
   throw ConfigError(
-      fmt::format("optimizer '{}' is unknown, expected {}", name, fmt::join(kOptimizerNames, ", ")),
+      fmt::format(
+          "`optimizer` '{}' is unknown, expected {}", name, fmt::join(kOptimizerNames, ", ")),
       meant.empty() ? std::string() : fmt::format("did you mean {}?", meant));
 }
 
@@ -113,7 +114,7 @@ void validate(const Optimizer& optimizer) {
     const std::string_view name = name_of(optimizer);
     throw ConfigError(
         fmt::format(
-            "optimizer.{} of {} must be {}, got {}", h.name, name, format_range(h.range), **number),
+            "optimizer {}: `{}` must be {}, got {}", name, h.name, format_range(h.range), **number),
         fmt::format("the default is {}", default_of(name, h.name)));
   }
   std::visit([](const auto& o) { o.validate(); }, optimizer);

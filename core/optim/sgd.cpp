@@ -15,8 +15,8 @@ std::vector<OptimizerHyperParameter> Sgd::hyper_parameters() {
 
 void Sgd::validate() const {
   if (nesterov && momentum == 0.0f)
-    throw ConfigError("optimizer.nesterov needs optimizer.momentum above 0, got 0",
-                      "set a momentum, as 0.9, or leave nesterov off");
+    throw ConfigError("optimizer sgd: `nesterov` needs `momentum` above 0, got 0",
+                      "set `momentum`, as 0.9, or leave `nesterov` off");
 }
 
 std::vector<std::string_view> Sgd::state_names() const {

@@ -38,7 +38,7 @@ TEST(Optimizers, AreMadeByTheirNames) {
     make_optimizer("adam");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("optimizer 'adam' is unknown, expected sgd, adamw"));
+    EXPECT_THAT(error.what(), HasSubstr("`optimizer` 'adam' is unknown, expected sgd, adamw"));
     EXPECT_EQ(error.hint(), "did you mean adamw?");
   }
 }
@@ -70,7 +70,7 @@ TEST(Optimizers, RefuseNumbersOutOfRange) {
       for (const float wrong : {-1.0f, std::numeric_limits<float>::infinity(), NAN}) {
         **number = wrong;
         EXPECT_THAT(complaint(optimizer),
-                    HasSubstr(fmt::format("optimizer.{} of {} must be ", h.name, name)));
+                    HasSubstr(fmt::format("optimizer {}: `{}` must be ", name, h.name)));
       }
       **number = valid;
     }
@@ -79,10 +79,10 @@ TEST(Optimizers, RefuseNumbersOutOfRange) {
 
 TEST(Optimizers, ErrorsNameValueRangeAndRemedy) {
   EXPECT_EQ(complaint(Sgd{.momentum = 1.0f}),
-            "optimizer.momentum of sgd must be in [0, 1), got 1; the default is 0");
+            "optimizer sgd: `momentum` must be in [0, 1), got 1; the default is 0");
   EXPECT_EQ(complaint(AdamW{.eps = 0.0f}),
-            "optimizer.eps of adamw must be finite and above 0, got 0; the default is 1e-08");
-  EXPECT_THAT(complaint(Sgd{.nesterov = true}), HasSubstr("needs optimizer.momentum above 0"));
+            "optimizer adamw: `eps` must be finite and above 0, got 0; the default is 1e-08");
+  EXPECT_THAT(complaint(Sgd{.nesterov = true}), HasSubstr("`nesterov` needs `momentum` above 0"));
 }
 
 // Checkpoints hold these texts, and ranks compare them.
