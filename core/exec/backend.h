@@ -12,8 +12,8 @@
 #include "core/base/error.h"
 #include "core/exec/device_tracer.h"
 #include "core/exec/kernel.h"
+#include "core/exec/optimizer_update.h"
 #include "core/exec/range_marker.h"
-#include "core/exec/step_counters.h"
 
 namespace lockstep {
 
@@ -59,41 +59,6 @@ struct StepOutcome {
   static constexpr std::uint32_t kNotFinite = 1;  ///< loss or norm
   static constexpr std::uint32_t kNothingCounted = 2;
   static constexpr std::uint32_t kAfterBad = 4;  ///< see StepSums::previous
-};
-
-/// One step of SGD (Sutskever et al. 2013 as PyTorch writes it), element by element:
-///   g = grad * grad_scale + weight_decay * p
-///   m = first ? g : momentum * m + g
-///   p -= lr * lr_scale * (nesterov ? g + momentum * m : m)
-struct SgdUpdate {
-  float* params = nullptr;
-  const float* grads = nullptr;
-  float* momentum_buffer = nullptr;  ///< null where momentum is 0
-  /// Params rounded to bf16 (kRoundedFormat), at their offsets, written next to them; null: none.
-  std::uint16_t* rounded = nullptr;
-  float lr = 0, momentum = 0, grad_scale = 1;
-  bool nesterov = false, first = false;
-  /// In device memory; null: none. Its grad_scale takes the place of the one above, and where it is
-  /// bad the update does nothing.
-  const StepOutcome* outcome = nullptr;
-  /// In device memory; null: none. Its lr and first take the place of those above.
-  const StepCounters* counters = nullptr;
-};
-
-/// One step of AdamW (Loshchilov and Hutter 2019, algorithm 2, as PyTorch writes it):
-///   p *= 1 - lr * weight_decay;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-///   p -= (lr / (1 - beta1^t)) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-struct AdamwUpdate {
-  float* params = nullptr;
-  const float* grads = nullptr;
-  float* first_moment = nullptr;
-  float* second_moment = nullptr;
-  std::uint16_t* rounded = nullptr;  ///< as SgdUpdate's
-  float lr = 0, beta1 = 0, beta2 = 0, eps = 0, grad_scale = 1;
-  std::uint64_t t = 1;                   ///< the number of this update, from 1
-  const StepOutcome* outcome = nullptr;  ///< as SgdUpdate's
-  /// In device memory; null: none. Its lr and corrections take the place of lr and t above.
-  const StepCounters* counters = nullptr;
 };
 
 /// Sums of a step over all ranks, from which its StepOutcome follows:
@@ -314,8 +279,9 @@ class Backend {
   /// pushed, then the top is `merges` times replaced by the sum of the top two, and one remains at
   /// the end. `elems` each. Terms are consumed: their memory may be written; `result` may be one.
   virtual void sum_tree(std::span<const TreeTerm> terms, float* result, std::int64_t elems);
-  virtual void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) = 0;
-  virtual void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) = 0;
+  /// One step of an optimizer on these ranges. Does not wait.
+  virtual void optimizer_update(const OptimizerUpdate& update,
+                                std::span<const FlatRange> ranges) = 0;
   /// Sum of squares of each range: fixed blocks of kNormBlock elements, summed in fp64 in order.
   virtual void squared_norms(const float* values,
                              std::span<const FlatRange> ranges,

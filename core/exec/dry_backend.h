@@ -26,8 +26,7 @@ class DryBackend : public Backend {
   void copy_to_host(void*, const void*, std::size_t) override {}
   void copy(void*, const void*, std::size_t) override {}
   void add(float*, const float*, const float*, std::int64_t) override {}
-  void sgd_update(const SgdUpdate&, std::span<const FlatRange>) override {}
-  void adamw_update(const AdamwUpdate&, std::span<const FlatRange>) override {}
+  void optimizer_update(const OptimizerUpdate&, std::span<const FlatRange>) override {}
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {}
   void add_in_order(const double*, std::int64_t, double*) override {}
   void conclude_step(const StepSums&, StepOutcome*) override {}

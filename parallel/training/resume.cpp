@@ -201,12 +201,6 @@ void take_other_length(ResumePoint& point,
         "lr-schedule: decay over {} steps then, {} now", before.decay_steps, after.decay_steps));
 }
 
-/// Which arrays an optimizer keeps, by the text that to_string() makes of it.
-std::string_view kind_of_state(std::string_view optimizer) {
-  if (optimizer.starts_with("adamw ")) return "adamw";
-  return optimizer.find(" momentum=0 ") != optimizer.npos ? "none" : "momentum";
-}
-
 }  // namespace
 
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
@@ -283,7 +277,7 @@ void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptio
       differences.push_back({key, value, kAbsent});
   }
   const bool can_override = std::ranges::all_of(differences, [](const SettingDifference& d) {
-    return d.key != "optimizer" || kind_of_state(d.then) == kind_of_state(d.now);
+    return d.key != "optimizer" || have_same_state(d.then, d.now);
   });
   if (!differences.empty() && (!options.checkpoint.resume_override || !can_override))
     throw OtherSettings(point.record.path, std::move(differences), can_override);

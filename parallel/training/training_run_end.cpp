@@ -2,7 +2,6 @@
 // The end of a run: what it came to.
 #include <cmath>
 #include <cstring>
-#include <variant>
 
 #include "core/host/process_memory.h"
 #include "parallel/comm/collective_strings.h"
@@ -134,12 +133,12 @@ bool TrainingRun::is_on_host() const {
 void TrainingRun::tell_noise_scale() {
   const NoiseScale& scale = noise_watch_.scale();
   summary_.noise_scale = scale.samples();
-  const bool adaptive = std::holds_alternative<AdamW>(p_.options.optimizer);
   if (scale.samples())
-    summary_.format_noise_scale = format_noise_scale(*scale.samples(),
-                                                     p_.options.global_batch,
-                                                     learning_rate(p_.options.optimizer),
-                                                     adaptive ? std::sqrt(2.0) : 2.0);
+    summary_.format_noise_scale =
+        format_noise_scale(*scale.samples(),
+                           p_.options.global_batch,
+                           learning_rate(p_.options.optimizer),
+                           is_adaptive(p_.options.optimizer) ? std::sqrt(2.0) : 2.0);
   else if (p_.options.noise_scale_every == 0)
     summary_.format_noise_scale = "not measured: --noise-scale-every 0";
   else if (p_.replica.batch().shards < 2)

@@ -67,11 +67,8 @@ class LateBackend final : public Backend {
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     inner_->add(out, a, b, elems);
   }
-  void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
-    inner_->sgd_update(update, ranges);
-  }
-  void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) override {
-    inner_->adamw_update(update, ranges);
+  void optimizer_update(const OptimizerUpdate& update, std::span<const FlatRange> ranges) override {
+    inner_->optimizer_update(update, ranges);
   }
   void squared_norms(const float* values,
                      std::span<const FlatRange> ranges,
