@@ -237,7 +237,7 @@ class Loader::State {
         threads_.emplace_back([this, number = int(threads_.size())] { work(number); });
     } catch (const std::system_error& error) {
       throw EnvironmentError(fmt::format("data: cannot start a loading thread: {}", error.what()),
-                             "allow more threads (ulimit -u), or load without: --workers 0");
+                             "allow more threads (ulimit -u), or load without: `workers` 0");
     }
   }
 

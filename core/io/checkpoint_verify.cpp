@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kHashedAtOnceBytes = std::size_t{1} << 20;
 constexpr const char* kDamageHint =
-    "--resume auto takes the newest checkpoint that is whole; the disk may be failing";
+    "`resume` auto takes the newest checkpoint that is whole; the disk may be failing";
 
 [[noreturn]] void refuse(const std::string& message) { throw DataError(message, kDamageHint); }
 

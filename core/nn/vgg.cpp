@@ -37,7 +37,7 @@ Value imagenet_head(const ModelSpec& spec, Builder& nn, Value x) {
                                  "got {}",
                                  spec.name,
                                  x.type().to_string()),
-                     "--stem cifar has a head for images of any size");
+                     "`stem` cifar has a head for images of any size");
   x = nn.flatten(x);
   const auto scope = nn.scope("classifier");
   for (const char* name : {"0", "3"}) {

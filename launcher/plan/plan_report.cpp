@@ -32,9 +32,10 @@ std::string head(const PlanReport& report) {
       format_count(double(plan.parameters)),
       plan.frozen == 0 ? ""
                        : fmt::format(", {} of them frozen", format_count(double(plan.frozen))));
-  text += fmt::format("data       {}{}\n",
-                      report.data,
-                      flags.placeholder ? " (no --data: placeholder of the model's own shape)" : "");
+  text +=
+      fmt::format("data       {}{}\n",
+                  report.data,
+                  flags.placeholder ? " (no --data: placeholder of the model's own shape)" : "");
   text += fmt::format("batch      {}\n", plan.batch.to_string());
   text += fmt::format("optimizer  {}\n", to_string(flags.options.optimizer));
   text += fmt::format("engine     --precision {} --recompute {}{}\n",

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/replica/compiled_programs.h"
@@ -233,7 +234,7 @@ std::vector<OtherSetting> other_settings(Backend& device,
     PlanRequest other = request;
     other.options = options;
     try {
-      others.push_back(with_flags(device, other, target, flags));
+      others.push_back(with_flags(device, other, target, name_parameters(flags)));
     } catch (const Error&) {
       // Not for this model or device: no advice.
     }
@@ -243,11 +244,11 @@ std::vector<OtherSetting> other_settings(Backend& device,
   bf16.precision = Precision::bf16;
   const bool has_state = state_arrays(request.options.optimizer) > 0;
   const bool has_bf16 = request.options.precision != Precision::bf16;
-  if (has_state) add("--optimizer sgd --momentum 0", less_state);
-  if (has_bf16) add("--precision bf16", bf16);
+  if (has_state) add("`optimizer` sgd `momentum` 0", less_state);
+  if (has_bf16) add("`precision` bf16", bf16);
   if (!has_state || !has_bf16) return others;
   bf16.optimizer = less_state.optimizer;
-  add("--optimizer sgd --momentum 0 --precision bf16", bf16);
+  add("`optimizer` sgd `momentum` 0 `precision` bf16", bf16);
   return others;
 }
 
@@ -262,14 +263,16 @@ std::uint64_t MemoryTarget::needed(const MemoryTable& table) const {
 
 std::string MemoryFix::flags() const {
   std::string text;
-  const auto add = [&](const std::string& flag) { text += (text.empty() ? "" : " ") + flag; };
-  if (micro_batch > 0) add(fmt::format("--micro-batch {}", micro_batch));
-  if (accumulation > 0) add(fmt::format("--accumulation {}", accumulation));
-  if (recompute) add("--recompute auto");
+  const auto add = [&](const std::string& flag) {
+    text += (text.empty() ? "" : " ") + name_parameters(flag);
+  };
+  if (micro_batch > 0) add(fmt::format("`micro_batch` {}", micro_batch));
+  if (accumulation > 0) add(fmt::format("`accumulation` {}", accumulation));
+  if (recompute) add("`recompute` auto");
   if (memory_limit > 0)
     add(memory_limit % kWholeMiB == 0
-            ? fmt::format("--memory-limit {}MiB", memory_limit / kWholeMiB)
-            : fmt::format("--memory-limit {}", memory_limit));
+            ? fmt::format("`memory_limit` {}MiB", memory_limit / kWholeMiB)
+            : fmt::format("`memory_limit` {}", memory_limit));
   return text;
 }
 

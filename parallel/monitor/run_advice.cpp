@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <optional>
 
+#include "core/base/parameter_names.h"
 #include "parallel/monitor/straggler_scores.h"
 
 namespace lockstep {
@@ -98,7 +99,7 @@ class Adviser {
                     worst.cpus,
                     worst.cpus == 1 ? "" : "s"),
         "each may use only the processors that the others use as well",
-        all ? fmt::format("give each rank a core of its own (mpirun --bind-to core), or --ranks {}",
+        all ? fmt::format("give each rank a core of its own (mpirun --bind-to core), or `ranks` {}",
                           worst.cpus)
             : "give each rank a core of its own: mpirun --bind-to core --map-by core",
         1 - double(worst.cpus) / double(worst.ranks.size())};
@@ -122,10 +123,10 @@ class Adviser {
           int(std::clamp(std::ceil(needed / ranks / of_one), 1.0, double(kMaxWorkers)));
       advice.evidence = fmt::format(
           "a worker delivers {:.0f} samples/s, {:.0f} a rank are needed", of_one, needed / ranks);
-      if (workers > f_.loader_workers) advice.remedy = fmt::format("--workers {}", workers);
+      if (workers > f_.loader_workers) advice.remedy = fmt::format("`workers` {}", workers);
     } else {
       advice.evidence += "; the training thread loads by itself";
-      advice.remedy = "--workers 1";
+      advice.remedy = "`workers` 1";
     }
     const int idle = f_.host_cpus - host_ranks();
     if (f_.free_cpus == 0 && idle > 0)
@@ -137,10 +138,10 @@ class Adviser {
     else if (f_.free_cpus == 0)
       advice.remedy = (advice.remedy.empty() ? "" : advice.remedy + ", but ") +
                       std::string(
-                          "every core computes already: fewer --ranks, samples that cost "
-                          "less (lockstep pack, less --augment), or more cores");
+                          "every core computes already: fewer `ranks`, samples that cost "
+                          "less (lockstep pack, less `augment`), or more cores");
     else if (advice.remedy.empty())
-      advice.remedy = "samples that cost less (lockstep pack, less --augment), or faster storage";
+      advice.remedy = "samples that cost less (lockstep pack, less `augment`), or faster storage";
     return advice;
   }
 
@@ -201,7 +202,7 @@ class Adviser {
     return Advice{AdviceCause::cpu_oversubscribed,
                   queued_words(critical, queued),
                   "the ranks waited for each other in the exchange: " + evidence,
-                  "leave the ranks' cores to them: fewer other processes, or fewer --ranks",
+                  "leave the ranks' cores to them: fewer other processes, or fewer `ranks`",
                   std::min(queued, exchange)};
   }
 
@@ -225,7 +226,7 @@ class Adviser {
                                 "many small messages",
                                 percent(share)),
                     evidence,
-                    "--bucket-mb auto",
+                    "`bucket_mb` auto",
                     share * (1 - double(fewer) / double(f_.buckets))};
     const double taking_part = share + least(TimePart::optimizer) + least(TimePart::other);
     if (!f_.on_gpu && !is_oversubscribed() && step_seconds() < kShortStepSeconds &&
@@ -236,7 +237,7 @@ class Adviser {
                                 f_.breakdowns.size(),
                                 percent(taking_part)),
                     evidence,
-                    "--ranks 1, or a larger --global-batch",
+                    "`ranks` 1, or a larger `global_batch`",
                     taking_part};
     if (is_oversubscribed()) return std::nullopt;  // they wait for each other
     if (auto advice = oversubscribed(share, evidence)) return advice;
@@ -247,9 +248,9 @@ class Adviser {
                               one_machine ? " between ranks of one host" : ""),
                   evidence,
                   one_machine
-                      ? "a larger --global-batch (more micro-batches a step), or fewer --ranks: "
+                      ? "a larger `global_batch` (more micro-batches a step), or fewer `ranks`: "
                         "inside a host no network takes part"
-                      : "a larger --global-batch (more micro-batches a step), or a faster network",
+                      : "a larger `global_batch` (more micro-batches a step), or a faster network",
                   share};
   }
 
@@ -261,13 +262,13 @@ class Adviser {
     const std::int64_t every =
         round_number_from(std::max(50.0, double(f_.log_every) * share / kNegligible));
     const std::string rarer =
-        f_.log_every > 0 ? fmt::format("--log-every {}", every) : "fewer validations: --eval-every";
+        f_.log_every > 0 ? fmt::format("`log_every` {}", every) : "fewer validations: `eval_every`";
     if (of_one > kSlowRecordSeconds)
       return Advice{
           AdviceCause::slow_storage,
           fmt::format("training waited {}% of the time for metrics to be written", percent(share)),
           evidence,
-          "--out on faster storage, or fewer records: " + rarer,
+          "`out` on faster storage, or fewer records: " + rarer,
           share};
     return Advice{AdviceCause::logging,
                   fmt::format("logging stalled training {}% of the time", percent(share)),
@@ -290,8 +291,8 @@ class Adviser {
                               own_.total,
                               own_[TimePart::checkpoint] * 1e3 /
                                   double(std::max<std::int64_t>(1, f_.checkpoints))),
-                  periodic ? "save more rarely: --checkpoint-every " + every
-                           : "fewer validations, since the best one is saved: --eval-every",
+                  periodic ? "save more rarely: `checkpoint_every` " + every
+                           : "fewer validations, since the best one is saved: `eval_every`",
                   share};
   }
 
@@ -325,7 +326,7 @@ class Adviser {
               (f_.device_idle ? fmt::format("; between phases the GPU was idle {}% of the time",
                                             percent(*f_.device_idle))
                               : ""),
-          "a larger --micro-batch",
+          "a larger `micro_batch`",
           share};
     return Advice{
         AdviceCause::launches,
@@ -334,8 +335,8 @@ class Adviser {
                     percent(f_.device_idle.value_or(0)),
                     percent(explained_idle())),
         "by its own clock, between the phases of logged steps",
-        f_.log_every == 1 ? "log more rarely (--log-every 50), then a larger --micro-batch"
-                          : "a larger --micro-batch, with --global-batch",
+        f_.log_every == 1 ? "log more rarely (`log_every` 50), then a larger `micro_batch`"
+                          : "a larger `micro_batch`, with `global_batch`",
         idle};
   }
 
@@ -367,7 +368,9 @@ std::vector<Advice> advise_run(const RunFacts& facts) {
   if (facts.breakdowns.empty() || facts.steps < kMinSteps ||
       facts.breakdowns.front().breakdown.total < kShortestRun)
     return {};
-  return Adviser(facts).all();
+  std::vector<Advice> all = Adviser(facts).all();
+  for (Advice& advice : all) advice.remedy = name_parameters(advice.remedy);
+  return all;
 }
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/host/machine.h"
 #include "parallel/session/explained_out_of_memory.h"
@@ -37,7 +38,8 @@ ErrorReport describe(const std::exception_ptr& error) {
   } catch (const std::bad_alloc&) {
     // The numbers in the hint: ranks that meet the same error in other numbers say it once.
     return {"out of memory on the host",
-            "use a smaller --micro-batch or fewer ranks a host" + failed_allocation_text(),
+            name_parameters("use a smaller `micro_batch` or fewer ranks a host") +
+                failed_allocation_text(),
             4};
   } catch (const std::filesystem::filesystem_error& e) {
     return {e.path1().empty() ? std::string(e.what())

@@ -48,7 +48,7 @@ void refuse_newer(const fs::path& chosen, std::int64_t step, const fs::path& fol
     throw ConfigError(fmt::format("{} holds newer checkpoints, which this run would write over: {}",
                                   folder.string(),
                                   fmt::join(newer, ", ")),
-                      "choose another --out for a run that branches off here, or move them away");
+                      "choose another `out` for a run that branches off here, or move them away");
 }
 
 /// What a user typed, without a slash at its end.
@@ -87,7 +87,7 @@ json look(const CheckpointOptions& options) {
     throw DataError(fmt::format("{}: no checkpoint is whole: {}",
                                 folder.string(),
                                 fmt::join(skipped_checkpoints, "; ")),
-                    "to start from the beginning, move them away or choose another --out");
+                    "to start from the beginning, move them away or choose another `out`");
   LOCKSTEP_CHECK(options.resume == "auto",
                  DataError,
                  "{} is neither a checkpoint nor a run that has one",
@@ -187,7 +187,7 @@ void take_other_length(ResumePoint& point,
                     point.record.path,
                     point.state.step,
                     steps),
-        "make the run longer, or resume from an earlier checkpoint into another --out");
+        "make the run longer, or resume from an earlier checkpoint into another `out`");
   if (steps == then) return;
   point.record.overridden.push_back(difference_text({"steps", was->second, entry->second}));
   was->second = entry->second;

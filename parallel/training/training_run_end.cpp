@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/parameter_names.h"
 #include "core/host/process_memory.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/monitor/profile_report.h"
@@ -140,10 +141,10 @@ void TrainingRun::tell_noise_scale() {
                            learning_rate(p_.options.optimizer),
                            is_adaptive(p_.options.optimizer) ? std::sqrt(2.0) : 2.0);
   else if (p_.options.noise_scale_every == 0)
-    summary_.format_noise_scale = "not measured: --noise-scale-every 0";
+    summary_.format_noise_scale = name_parameters("not measured: `noise_scale_every` 0");
   else if (p_.replica.batch().shards < 2)
     summary_.format_noise_scale =
-        "not known: a step has one shard; a smaller --micro-batch gives more";
+        name_parameters("not known: a step has one shard; a smaller `micro_batch` gives more");
   else if (scale.measurements() < NoiseScale::kMin)
     summary_.format_noise_scale =
         fmt::format("not known: {} measurements, fewer than {}; they come every {} steps",

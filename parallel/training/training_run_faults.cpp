@@ -32,8 +32,8 @@ void TrainingRun::take_bad(const StepResult& result) {
   std::optional<NonFiniteFinding> first;
   if (stops || replays_++ < kMaxReplays) cause += ": " + replay(result, first);
   constexpr const char* kHint =
-      "LOCKSTEP_NAN_CHECK=1 looks at every operator of every step; --on-nonfinite skip leaves such "
-      "steps out; a smaller --lr, --warmup-steps or --clip-norm keep losses finite";
+      "LOCKSTEP_NAN_CHECK=1 looks at every operator of every step; `on_nonfinite` skip leaves such "
+      "steps out; a smaller `lr`, `warmup_steps` or `clip_norm` keep losses finite";
   if (stops) {
     if (first) throw NonFiniteFoundError("training: " + cause, kHint, *first, result.step + 1);
     throw NonFiniteError("training: " + cause, kHint);
@@ -46,8 +46,8 @@ void TrainingRun::take_bad(const StepResult& result) {
     throw NonFiniteError(
         fmt::format(
             "training: {} steps in a row were not finite, the last: {}", skipped_in_row_, cause),
-        "the weights no longer recover: go back to an earlier checkpoint, with a smaller --lr or "
-        "with --clip-norm");
+        "the weights no longer recover: go back to an earlier checkpoint, with a smaller `lr` or "
+        "with `clip_norm`");
 }
 
 /// Computes the step again from the weights before it (with OnNonfinite::skip, where results come a
@@ -85,7 +85,7 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
   if (base == 0)
     throw NonFiniteError(
         fmt::format("training: {}, and there is no checkpoint yet to go back to", jump),
-        "save more often with --checkpoint-every, or take spikes as they come with --on-spike "
+        "save more often with `checkpoint_every`, or take spikes as they come with `on_spike` "
         "ignore");
   ResumePoint point = [&] {
     Communicator& communicator = p_.context.communicator();
@@ -98,7 +98,7 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
       throw Error(fmt::format("training: {}, and the checkpoint to go back to cannot be read: {}",
                               jump,
                               error.what()),
-                  "--resume from an earlier one repeats the steps and saves it again",
+                  "`resume` from an earlier one repeats the steps and saves it again",
                   error.exit_code());
     }
   }();
@@ -111,7 +111,7 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
                     jump,
                     kMaxRollbacks,
                     rolled_back_to_),
-        "it is not a few batches: use a smaller --lr or --clip-norm");
+        "it is not a few batches: use a smaller `lr` or `clip_norm`");
   return point;
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "core/base/signal_masked_thread.h"
 #include "parallel/watchdog/failure_detector.h"
 #include "parallel/watchdog/failure_report.h"
@@ -306,7 +307,8 @@ class Watchdog::State final : public watch::PeerListener {
     record.host = peers_.card(record.rank).host;
     record.process = getpid();
     record.cause = "the launcher of this rank is gone";
-    record.hint = "mpirun or srun ended or was killed; start the run again, with --resume auto";
+    record.hint = name_parameters(
+        "mpirun or srun ended or was killed; start the run again, with `resume` auto");
     leave(record, peers_.rank() == 0, peers_.rank() == 0 ? Tell::said : Tell::unsaid);
   }
 

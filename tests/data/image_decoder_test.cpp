@@ -167,7 +167,7 @@ TEST(ImageDecoder, TellsKindsByContent) {
                         "47 49 46 38 39 61"));
   EXPECT_THAT(error(""), HasSubstr("a file: the file is empty"));
   EXPECT_THAT(error("\xff"), HasSubstr("starts with the bytes ff |"));
-  EXPECT_THAT(error("text"), HasSubstr("--skip-bad-samples"));
+  EXPECT_THAT(error("text"), HasSubstr("`skip_bad_samples`"));
 }
 
 TEST(ImageDecoder, SaysWhereAJpegEnds) {
@@ -229,7 +229,7 @@ TEST(ImageDecoder, TheLimitOfPixelsIsASetting) {
     const std::string message =
         error_of<DataError>([&] { decoder.open("a file", bytes_of(file), 199); });
     EXPECT_THAT(message, HasSubstr("20x10"));
-    EXPECT_THAT(message, HasSubstr("--max-pixels 200"));
+    EXPECT_THAT(message, HasSubstr("`max_pixels` 200"));
   }
 }
 
@@ -250,7 +250,7 @@ TEST(JpegDecoder, RefusesMoreScansThanEncodersWrite) {
   const std::string message = error(with_more_scans(file, max_scans({64, 48})));
   EXPECT_THAT(message, HasSubstr("a file: "));
   EXPECT_THAT(message, HasSubstr("scans"));
-  EXPECT_THAT(message, HasSubstr("--skip-bad-samples"));
+  EXPECT_THAT(message, HasSubstr("`skip_bad_samples`"));
   // The next file is none of that one's business.
   AnyImageDecoder decoder;
   const std::string bad = with_more_scans(file, 300);

@@ -145,9 +145,9 @@ TEST_F(BadRowsTest, WithoutTheFlagAreNamedWithAWayOut) {
   const auto table = train(kHeader + good_rows(10));
   const Preprocessing trained = kept(*table);
   for (const std::string& refused : {refusal<DataError>(bad), evaluation_refusal(bad, trained)})
-    EXPECT_THAT(refused, AllOf(HasSubstr(".csv:7: "), HasSubstr("--skip-bad-samples")));
+    EXPECT_THAT(refused, AllOf(HasSubstr(".csv:7: "), HasSubstr("`skip_bad_samples`")));
   EXPECT_THAT(evaluation_refusal(kHeader + "1,pink,x\n", trained),
-              AllOf(HasSubstr("other.csv:2:2: "), HasSubstr("--skip-bad-samples")));
+              AllOf(HasSubstr("other.csv:2:2: "), HasSubstr("`skip_bad_samples`")));
 }
 
 TEST_F(BadRowsTest, OfATableToEvaluateOnAreSkipped) {

@@ -305,7 +305,7 @@ TEST_F(Checkpoint, ModelLoadsAsWeights) {
   const fs::path path = save(8);
   Parameter conv = *SmallCheckpoint(8).content().model.front().parameter;
   const std::vector<NamedTensor> read = load_weights(
-      (path / "model.safetensors").string(), {conv}, NamePatterns("--init-skip", {"^fc", "^head"}));
+      (path / "model.safetensors").string(), {conv}, NamePatterns("`init_skip`", {"^fc", "^head"}));
   ASSERT_EQ(read.size(), 1u);
   EXPECT_EQ(read[0].values, SmallCheckpoint(8).stored(0));
 }

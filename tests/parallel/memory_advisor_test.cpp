@@ -83,7 +83,7 @@ TEST(MemoryFix, IsTheLargestMicroBatchThatDividesTheBatch) {
   EXPECT_EQ(advice.fix->micro_batch, 8);
   EXPECT_EQ(advice.fix->accumulation, 3);
   EXPECT_EQ(advice.fix->ranks, 0);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 8 --accumulation 3");
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 8 `accumulation` 3");
   EXPECT_EQ(advice.fix->needed, device_bytes(request, 8));
 }
 
@@ -91,7 +91,7 @@ TEST(MemoryFix, DividesTheBatchOfSeveralRanks) {
   const PlanRequest request = resnet(24, 12, 2);
   const MemoryAdvice advice = advise_within(request, device_bytes(request, 7));
   ASSERT_TRUE(advice.fix);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 6 --accumulation 2");
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 6 `accumulation` 2");
 }
 
 /// 7 samples on 2 ranks: no micro-batch divides them evenly.
@@ -99,7 +99,7 @@ TEST(MemoryFix, OfABatchThatNothingDividesIsAMicroBatchAlone) {
   const PlanRequest request = resnet(7, 4, 2);
   const MemoryAdvice advice = advise_within(request, device_bytes(request, 3));
   ASSERT_TRUE(advice.fix);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 3");
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 3");
 }
 
 /// 22 = 2 * 11: an even one would be 2, less than a half of what fits.
@@ -116,7 +116,7 @@ TEST(MemoryFix, KeepsTheFormOfAnAccumulationThatWasAskedFor) {
   request.options.accumulation = 2;
   const MemoryAdvice advice = advise_within(request, device_bytes(resnet(22, 11), 9));
   ASSERT_TRUE(advice.fix);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 2 --accumulation 11");
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 2 `accumulation` 11");
 }
 
 TEST(MemoryFix, BringsRecomputationInWhereNoMicroBatchFits) {
@@ -127,7 +127,7 @@ TEST(MemoryFix, BringsRecomputationInWhereNoMicroBatchFits) {
   ASSERT_TRUE(advice.fix);
   EXPECT_TRUE(advice.fix->recompute);
   EXPECT_EQ(advice.fix->memory_limit, 0u) << "the one that was given is enough";
-  EXPECT_NE(advice.fix->flags().find("--recompute auto"), std::string::npos);
+  EXPECT_NE(advice.fix->flags().find("`recompute` auto"), std::string::npos);
 }
 
 TEST(MemoryFix, BringsAMemoryLimitWithTheRecomputation) {
@@ -220,7 +220,7 @@ TEST(MemoryFix, TheLeastNeedNotBeTheSmallestMicroBatch) {
   ASSERT_GT(device_bytes(request, 24, Recompute::all), limit);
   const MemoryAdvice advice = advise_within(request, limit);
   ASSERT_TRUE(advice.fix);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 4 --accumulation 6");
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 4 `accumulation` 6");
   EXPECT_GT(min_memory(device(), request, {.bytes = 1}).micro_batch, 1);
 }
 

@@ -70,7 +70,7 @@ TEST(RunAdvice, CountsTheWorkersThatAreMissing) {
   const std::vector<Advice> advice = advise_run(run);
   ASSERT_EQ(advice.size(), 1u);
   // 1000 samples/s in half of the time are 2000, 1000 of them a rank: 4 workers.
-  EXPECT_EQ(advice[0].remedy, "--workers 4");
+  EXPECT_EQ(advice[0].remedy, "`workers` 4");
   EXPECT_NE(advice[0].evidence.find("a worker delivers 310 samples/s, 1000 a rank are needed"),
             std::string::npos)
       << advice[0].evidence;
@@ -78,7 +78,7 @@ TEST(RunAdvice, CountsTheWorkersThatAreMissing) {
   run.free_cpus = 0;
   EXPECT_EQ(
       advise_run(run)[0].remedy,
-      "--workers 4, and the ranks are bound to their own cores, and 7 of the host's are idle: "
+      "`workers` 4, and the ranks are bound to their own cores, and 7 of the host's are idle: "
       "start them with mpirun --bind-to none");
   run.host_cpus = 1;
   EXPECT_NE(advise_run(run)[0].remedy.find("every core computes already"), std::string::npos);
@@ -172,7 +172,7 @@ TEST(RunAdvice, Communication) {
   EXPECT_EQ(causes(run), Causes{AdviceCause::communication});
   run.buckets = 2000;  // of 10 KiB
   EXPECT_EQ(causes(run), Causes{AdviceCause::small_buckets});
-  EXPECT_EQ(advise_run(run)[0].remedy, "--bucket-mb auto");
+  EXPECT_EQ(advise_run(run)[0].remedy, "`bucket_mb` auto");
   run.buckets = 1;
   run.gradient_bytes = 10000;
   run.steps = 1000000;  // of 0.1 ms
@@ -187,16 +187,16 @@ TEST(RunAdvice, LoggingAndStorage) {
   run.log_every = 1;
   run.records = run.steps;
   ASSERT_EQ(causes(run), Causes{AdviceCause::logging});
-  EXPECT_EQ(advise_run(run)[0].remedy, "--log-every 50");
+  EXPECT_EQ(advise_run(run)[0].remedy, "`log_every` 50");
   run.log_every = 50;
   run.records = 200;  // 0.1 s each
   EXPECT_EQ(causes(run), Causes{AdviceCause::slow_storage});
   // 20% are 40 times as much as 0.5%: every 2,000.
-  EXPECT_TRUE(advise_run(run)[0].remedy.ends_with("--log-every 2000")) << advise_run(run)[0].remedy;
+  EXPECT_TRUE(advise_run(run)[0].remedy.ends_with("`log_every` 2000")) << advise_run(run)[0].remedy;
   run.log_every = 51;
-  EXPECT_TRUE(advise_run(run)[0].remedy.ends_with("--log-every 5000")) << advise_run(run)[0].remedy;
+  EXPECT_TRUE(advise_run(run)[0].remedy.ends_with("`log_every` 5000")) << advise_run(run)[0].remedy;
   run.log_every = 0;  // validations alone
-  EXPECT_NE(advise_run(run)[0].remedy.find("--eval-every"), std::string::npos);
+  EXPECT_NE(advise_run(run)[0].remedy.find("`eval_every`"), std::string::npos);
 }
 
 TEST(RunAdvice, CheckpointsAndLaunches) {
@@ -205,9 +205,9 @@ TEST(RunAdvice, CheckpointsAndLaunches) {
   run.checkpoint_seconds = 600;
   EXPECT_EQ(causes(run), Causes{AdviceCause::checkpoint});
   // 20% are 40 times as much as 0.5%.
-  EXPECT_NE(advise_run(run)[0].remedy.find("--checkpoint-every 24000s"), std::string::npos);
+  EXPECT_NE(advise_run(run)[0].remedy.find("`checkpoint_every` 24000s"), std::string::npos);
   run.checkpoint_steps = 100;
-  EXPECT_NE(advise_run(run)[0].remedy.find("--checkpoint-every 4000"), std::string::npos);
+  EXPECT_NE(advise_run(run)[0].remedy.find("`checkpoint_every` 4000"), std::string::npos);
   run = facts(kHealthy, kHealthy);
   run.on_gpu = true;
   EXPECT_EQ(causes(run), Causes{});  // the exchange of several ranks waits for the device
@@ -231,7 +231,7 @@ TEST(RunAdvice, AGpuThatIsIdleByItsOwnClock) {
                 "was idle 41% of the time, and data, metrics and snapshots explain about 1%"),
             std::string::npos);
   run.log_every = 1;  // the host waits for each step, and then hands over the next
-  EXPECT_NE(advise_run(run)[0].remedy.find("--log-every 50"), std::string::npos);
+  EXPECT_NE(advise_run(run)[0].remedy.find("`log_every` 50"), std::string::npos);
   // What the samples explain is theirs.
   for (const double data : {15.0, 25.0, 40.0}) {
     const TimeBreakdown waits =

@@ -47,7 +47,7 @@ class Images final : public Dataset {
     const std::string path = folder_->path(row);
     const WorkspacePool::Lease work(workspaces_);
     const auto file =
-        read_bytes(path, work->file, "check the file's permissions, or --skip-bad-samples");
+        read_bytes(path, work->file, "check the file's permissions, or `skip_bad_samples`");
     const ImageSize stored = work->decoder.open(path, file, max_pixels_);
     const ImageSize wanted = sampling_.size();
     const bool trains = sampling_.part == ImagePart::train;

@@ -20,7 +20,7 @@ constexpr int kFull = 8;  // scales are counted in eighths, as the library does
 /// 64 pixels take at least a bit (arithmetic coding could do with less, on a blank image).
 constexpr std::size_t kMaxPixelsPerByte = 1024;
 
-constexpr const char* kBadImageHint = "replace the file, or train with --skip-bad-samples";
+constexpr const char* kBadImageHint = "replace the file, or train with `skip_bad_samples`";
 
 /// What the library's C callbacks share with the decoder. `error` comes first: callbacks cast.
 struct ErrorState {
@@ -222,7 +222,7 @@ class JpegDecoder final : public ImageDecoder {
                       state_.max_scans,
                       info_.image_width,
                       info_.image_height),
-          "save the image anew with fewer scans, or train with --skip-bad-samples");
+          "save the image anew with fewer scans, or train with `skip_bad_samples`");
     // At the end of its input the library reads two bytes of its own.
     const std::size_t at = std::min(position(), file_.size());
     const std::string_view message = state_.message;

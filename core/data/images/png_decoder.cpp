@@ -117,7 +117,7 @@ class PngDecoder final : public ImageDecoder {
                                   width,
                                   height,
                                   file_.size()),
-                      "replace the file, or train with --skip-bad-samples");
+                      "replace the file, or train with `skip_bad_samples`");
   }
 
   void close() {
@@ -128,7 +128,7 @@ class PngDecoder final : public ImageDecoder {
 
   [[noreturn]] void fail() {
     throw DataError(fmt::format("{}: damaged PNG at byte {}: {}", name_, position_, message_),
-                    "replace the file, or train with --skip-bad-samples");
+                    "replace the file, or train with `skip_bad_samples`");
   }
 
   png_structp png_ = nullptr;

@@ -90,7 +90,7 @@ void check_names(const RowReader& table, const std::vector<std::size_t>& used) {
                       other->second + 1,
                       column + 1,
                       name),
-          fmt::format("rename one, or drop it with --drop {}", place_text(table.header(), column)));
+          fmt::format("rename one, or drop it with `drop` {}", place_text(table.header(), column)));
     if (!is_utf8(name))
       throw DataError(
           fmt::format(
@@ -199,10 +199,10 @@ std::vector<std::size_t> choose_categorical(const RowReader& table,
                                             const std::vector<std::size_t>& features) {
   std::vector<std::size_t> columns;
   for (const std::string& text : options.categorical) {
-    const std::size_t column = chosen_column(table, text, "--categorical");
+    const std::size_t column = chosen_column(table, text, "`categorical`");
     LOCKSTEP_CHECK(std::ranges::find(features, column) != features.end(),
                    ConfigError,
-                   "{}: --categorical '{}': column '{}' is not a feature",
+                   "{}: `categorical` '{}': column '{}' is not a feature",
                    table.name(),
                    text,
                    table.header()[column]);
@@ -217,9 +217,9 @@ ColumnRoles choose_roles(const RowReader& table, const TableOptions& options) {
   const std::size_t columns = table.header().size();
   Takers takers(columns);
   ColumnRoles roles;
-  roles.dropped = take(table, options.dropped, "--drop", takers);
-  roles.ids = take(table, options.id_columns, "--id-column", takers);
-  roles.labels = take(table, options.label_columns, "--label-column", takers);
+  roles.dropped = take(table, options.dropped, "`drop`", takers);
+  roles.ids = take(table, options.id_columns, "`id_column`", takers);
+  roles.labels = take(table, options.label_columns, "`label_column`", takers);
   for (std::size_t column = columns; roles.labels.empty() && column-- > 0;) {
     if (!takers[column].empty()) continue;
     takers[column] = "the rule that the label is last";

@@ -15,7 +15,7 @@ namespace lockstep::data {
 /// A hint of errors: what a table is.
 inline constexpr const char* kTableFormat =
     "a header line, then one line a sample, fields separated by commas, semicolons or tabs; the "
-    "label in the last column, or where --label-column says";
+    "label in the last column, or where `label_column` says";
 
 /// The record of a run is UTF-8, so names in a table have to be.
 inline constexpr const char* kNotUtf8Hint =

@@ -41,7 +41,7 @@ TaskChoice choose_by_whole_numbers(const RowReader& table,
                       ? fmt::format("more than {}", LabelSurvey::kMaxDistinct)
                       : std::to_string(distinct),
                   label.numbers),
-      "say --task regression to predict the number, or --task classification to predict one of "
+      "say `task` regression to predict the number, or `task` classification to predict one of "
       "these values");
 }
 
@@ -120,7 +120,7 @@ TaskChoice choose_task(const RowReader& table,
                  table.name());
   LOCKSTEP_CHECK(*options.task != Task::classification || labels == 1,
                  ConfigError,
-                 "{}: --task classification predicts one label column, got {}",
+                 "{}: `task` classification predicts one label column, got {}",
                  table.name(),
                  labels);
   return {*options.task, ""};

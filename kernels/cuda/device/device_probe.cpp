@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
+
 namespace lockstep {
 namespace {
 
@@ -23,8 +25,8 @@ DeviceProbe no_driver(const DeviceFacts& facts) {
         "the driver's user-space libraries"};
   return {0,
           "no NVIDIA driver answers",
-          "install the NVIDIA driver if this machine has a GPU (nvidia-smi then lists it), or use "
-          "--device cpu"};
+          name_parameters("install the NVIDIA driver if this machine has a GPU (nvidia-smi then "
+                          "lists it), or use `device` cpu")};
 }
 
 DeviceProbe none_visible(const DeviceFacts& facts) {
@@ -44,7 +46,7 @@ DeviceProbe none_visible(const DeviceFacts& facts) {
             "other's GPUs)"};
   return {0,
           fmt::format("no CUDA device is visible{}", installed),
-          "nvidia-smi -L lists what the driver sees; or use --device cpu"};
+          name_parameters("nvidia-smi -L lists what the driver sees; or use `device` cpu")};
 }
 
 }  // namespace
@@ -63,7 +65,7 @@ DeviceProbe explain_devices(const DeviceFacts& facts) {
                         facts.oldest_capability % 10,
                         kMinCapability / 10,
                         kMinCapability % 10),
-            "leave it out with CUDA_VISIBLE_DEVICES, or use --device cpu"};
+            name_parameters("leave it out with CUDA_VISIBLE_DEVICES, or use `device` cpu")};
   if (facts.devices > 0) return {facts.devices, "", ""};
   if (facts.driver_version == 0) return no_driver(facts);
   if (facts.driver_version / 1000 < facts.runtime_version / 1000)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "kernels/cuda/device/activity_join.h"
 #include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/libraries/cuda_versions.h"
@@ -93,8 +94,9 @@ std::string hint_for(CUptiResult status) {
     case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
     case CUPTI_ERROR_DISABLED:
     case CUPTI_ERROR_HARDWARE_BUSY:
-      return "another tool profiles this process or GPU (nsys, ncu, cuda-gdb): leave that one out, "
-             "or --profile: it shows its ranges as well";
+      return name_parameters(
+          "another tool profiles this process or GPU (nsys, ncu, cuda-gdb): leave that one out, or "
+          "`profile`: it shows its ranges as well");
     case CUPTI_ERROR_NOT_INITIALIZED:
       return "CUPTI cannot reach the driver: see lockstep doctor";
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
