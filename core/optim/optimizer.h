@@ -16,7 +16,7 @@ namespace lockstep {
 /// Note [What an optimizer defines]
 ///
 /// An optimizer is a plain struct of its hyper-parameters, `lr` and `weight_decay` among them,
-/// whose comment states the update of one element. Beside those it has:
+/// whose comment states the update of one element. In addition it has:
 ///   kAdaptive           whether gradients are divided by their own size, so that the learning rate
 ///                       grows with the root of the batch (Malladi et al. 2022, "On the SDEs and
 ///                       Scaling Rules for Adaptive Gradient Algorithms"), otherwise with the batch

@@ -17,6 +17,7 @@
 #include "launcher/output/progress_context.h"
 #include "launcher/output/run_output.h"
 #include "launcher/plan/plan_request.h"
+#include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/other_settings.h"
 #include "parallel/batch/batch_plan.h"

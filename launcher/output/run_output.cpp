@@ -17,6 +17,7 @@
 #include "launcher/output/step_memory_json.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/processes/shell_text.h"
+#include "launcher/settings/config_file.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"

@@ -8,7 +8,6 @@
 #include "core/data/input_file.h"
 #include "launcher/settings/flag_synonyms.h"
 #include "launcher/settings/flag_values.h"
-#include "launcher/settings/flags.h"
 #include "launcher/settings/toml_reader.h"
 #include "launcher/settings/working_folder.h"
 
