@@ -14,6 +14,7 @@
 #include "launcher/advice/memory_format.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/session/error_report.h"
+#include "tests/launcher/flag_names.h"
 #include "tests/support/metered_backend.h"
 
 namespace lockstep {
