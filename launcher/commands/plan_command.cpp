@@ -165,7 +165,7 @@ void find_what_fits(Backend& device,
   if (report.plan.limited_bytes > limit) report.advice = advise(device, request, target);
 }
 
-std::string format_data(const TrainFlags& flags, const data::Dataset& data) {
+std::string format_planned_data(const TrainFlags& flags, const data::Dataset& data) {
   if (!flags.stands_in) return format_data(data);
   const data::SampleSpec& spec = data.spec();
   return fmt::format("samples of {}, {} {}",
@@ -178,7 +178,7 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
   const PlanRequest request = with_sizes(
       *device.backend, request_for(flags.train, open_stand_in(flags.train), ranks, !device.cuda));
   PlanReport report{.flags = flags.train,
-                    .data = format_data(flags.train, *request.data.train),
+                    .data = format_planned_data(flags.train, *request.data.train),
                     .device = device.name,
                     .note = device.note,
                     .subject = {.on_host = !device.cuda, .complete = device.known},
