@@ -68,7 +68,8 @@ class StrangersTest(ProgramTest):
     def expect_no_step_was_lost(self, attacks):
         steps = self.steps_logged()
         self.assertEqual(steps, list(range(LOG_EVERY, steps[-1] + 1, LOG_EVERY)))
-        print(f"{attacks} in {SIEGE_S:.0f} s; steps 1 to {steps[-1]} ran, each once")
+        print(f"{attacks} in {SIEGE_S:.0f} s; every {LOG_EVERY}th step up to {steps[-1]} is logged "
+              "once")
 
     def ranks(self):
         """By rank."""
