@@ -25,7 +25,7 @@ import sys
 import time
 
 from attackers import ATTACKS, LAUNCHERS, Holders, Siege, listening_ports, write_to
-from program_test import ProgramTest, clean_environment, main
+from program_test import TIMEOUT_S, ProgramTest, clean_environment, main
 from supervised import is_rank, processes_with
 
 LOG_EVERY = 100
@@ -60,7 +60,7 @@ class StrangersTest(ProgramTest):
         return max(self.steps_logged(), default=0)
 
     def wait_for_step(self, step):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + TIMEOUT_S / 4
         while self.steps() < step:
             self.assertLess(time.monotonic(), deadline, self.said())
             time.sleep(0.05)
