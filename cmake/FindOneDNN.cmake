@@ -7,7 +7,7 @@ if(OneDNN_INCLUDE_DIR)
   string(REGEX REPLACE "[^0-9;]" "" numbers "${lines}")
   string(REPLACE ";" "." OneDNN_VERSION "${numbers}")
 endif()
-# Headers of one version beside the library of another compile, and break when the program runs.
+# Headers of one version with the library of another compile, and break when the program runs.
 set(OneDNN_LIBRARY_FITS ON)
 if(OneDNN_INCLUDE_DIR AND OneDNN_LIBRARY)
   file(REAL_PATH ${OneDNN_LIBRARY} file)

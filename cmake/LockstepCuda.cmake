@@ -33,7 +33,7 @@ else()
       cmake_path(GET folder PARENT_PATH CUDAToolkit_ROOT)
     endif()
     find_package(CUDAToolkit QUIET)
-    # cuDNN is an own package, often beside the toolkit, and so may cuBLAS be. Only headers are needed: the
+    # cuDNN is an own package, often next to the toolkit, and so may cuBLAS be. Only headers are needed: the
     # libraries are opened when a process first computes.
     if(CUDAToolkit_FOUND)
       lockstep_cuda_header(CUBLAS_INCLUDE_DIR cublasLt.h lockstep_check_cublas)
@@ -77,7 +77,7 @@ if(NOT LOCKSTEP_NO_CUDA_BECAUSE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
   enable_language(CUDA)
-  # CMake 3.25 does not know how nvcc is told.
+  # CMake 3.25 does not know nvcc's option.
   if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")

@@ -34,7 +34,7 @@ function(lockstep_cuda_header_folders out_first out_last)
   string(REPLACE ":" ";" roots "${roots}")
   set(first "")
   foreach(root ${roots})
-    # A toolkit, a folder of Python packages, or the folder of libraries beside the headers.
+    # A toolkit, a folder of Python packages, or the folder of libraries next to the headers.
     file(GLOB packages LIST_DIRECTORIES true ${root}/nvidia/*/include ${root}/*/include)
     list(APPEND first ${root} ${root}/include ${root}/extras/CUPTI/include ${packages} ${root}/../include)
   endforeach()
@@ -82,7 +82,7 @@ function(lockstep_cuda_header variable header check)
 endfunction()
 
 # lockstep_cuda_library_folders(OUT): definitions for library_places.cpp: the folders of libraries of the toolkit, where
-# CUPTI is beside the others or, as installers put it, in extras; and those beside the headers that were found.
+# CUPTI is next to the others or, as installers put it, in extras; and those next to the headers that were found.
 function(lockstep_cuda_library_folders out)
   set(beside "")
   foreach(name CUBLAS CUDNN CUPTI NCCL)
@@ -163,7 +163,7 @@ function(lockstep_check_nothing out folder)
 endfunction()
 
 # lockstep_cuda_package(OUT STEM): the package of the Python index that holds a library for the toolkit's CUDA.
-# Those of CUDA 12 end in -cu12; later ones do where they are no part of the toolkit.
+# Those of CUDA 12 end in -cu12; later ones do where they are not a part of the toolkit.
 function(lockstep_cuda_package out stem)
   if(CUDAToolkit_VERSION_MAJOR VERSION_LESS 13 OR stem MATCHES "cudnn|nccl")
     set(${out} nvidia-${stem}-cu${CUDAToolkit_VERSION_MAJOR} PARENT_SCOPE)

@@ -1,6 +1,6 @@
 # The headers of CUPTI and NVTX, which minimal toolkits lack: CUPTI_INCLUDE_DIR, NVTX_INCLUDE_DIR, and in
 # LOCKSTEP_CUDA_TOOL_SOURCES what is compiled, below kernels/cuda/libraries: absent/ where one is missing, and both
-# where the CUDA backend is not built, whatever a toolkit beside it has. OFF leaves one out.
+# where the CUDA backend is not built, whatever an installed toolkit has. OFF skips one.
 include(${CMAKE_CURRENT_LIST_DIR}/LockstepCudaPlaces.cmake)
 if(LOCKSTEP_HAS_CUDA)
   lockstep_cuda_header(CUPTI_INCLUDE_DIR cupti.h lockstep_check_cupti)

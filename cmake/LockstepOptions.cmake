@@ -17,7 +17,7 @@ set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,unde
 
 # Some presets compile the files of a target in groups, each as one unit (CMAKE_UNITY_BUILD), which
 # reads their headers once. So names in anonymous namespaces must differ within a library and within
-# a test program, and beside our own namespace testing, GoogleTest's is `::testing`.
+# a test program, and in addition to our own namespace testing, GoogleTest's is `::testing`.
 
 # Instruction sets that the CPU backend's own loops are compiled for, the baseline first.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
@@ -64,8 +64,8 @@ endif()
 # Bits are promised: a*b+c may become one FMA only where the code says so.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
-# GCC 14.2 pairs loads and stores for arm64 wrongly where vectors are spilled: matrix products have wrong rows
-# (SmallGemm.* and CpuKernel.* find it) at -O2 and -O3. Neither pass alone is to blame, and it is no alias: -fno-strict-aliasing
+# GCC 14.2 pairs loads and stores for arm64 wrongly where vectors are spilled: GEMMs have wrong rows
+# (SmallGemm.* and CpuKernel.* find it) at -O2 and -O3. Neither pass alone is to blame, and aliasing is not the cause: -fno-strict-aliasing
 # changes nothing.
 set(LOCKSTEP_TARGET_FLAGS "")
 if("neon" IN_LIST LOCKSTEP_LOOP_ISAS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 14)
@@ -74,7 +74,7 @@ if("neon" IN_LIST LOCKSTEP_LOOP_ISAS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AN
 endif()
 
 # Two builds of a commit have the same bytes, whatever folders they are made in: paths in messages start at the
-# source folder. Debug information names whole paths where somebody debugs, with sanitizers among them. Of
+# source folder. Debug information names whole paths where one debugs, with sanitizers among them. Of
 # several options that match, the last counts.
 lockstep_host_options(path_maps
   -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${PROJECT_BINARY_DIR}/=build/)

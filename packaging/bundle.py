@@ -51,7 +51,7 @@ def carried_libraries(program):
 
 
 def newest_glibc(files):
-    """The newest version of glibc whose symbols one of the files needs, as (2, 36)."""
+    """The newest version of glibc that one of the files needs symbols of, as (2, 36)."""
     versions = {(0, 0)}
     for file in files:
         needs = output_of("readelf", "--version-info", "--wide", file)

@@ -6,10 +6,10 @@
 #   scripts/install_dependencies.sh [--lint | --sanitizers | --fuzz | --slurm | --systems] [--dry-run]
 #
 #   --lint        also clang-format and clang-tidy, in the version that the source is formatted with
-#   --sanitizers  also lld, with which sanitizers' builds link in a third of the time
+#   --sanitizers  also lld, so that sanitizers' builds link in a third of the time
 #   --fuzz        also clang with libFuzzer and its tools for coverage
 #   --slurm       only Slurm and munge, without which the tests under Slurm are skipped
-#   --systems     only debootstrap, with which tests/systems/debian.sh makes another Debian
+#   --systems     only debootstrap, so that tests/systems/debian.sh can make another Debian
 #   --dry-run     print what is missing, one name a line, and install nothing
 #
 # Needs root or sudo only where something is missing; a second run is over at once.
@@ -115,7 +115,7 @@ if ! apt update || ! apt install --yes --no-install-recommends "${missing[@]}"; 
   cat "$log" >&2
   cat >&2 <<MESSAGE
 install_dependencies.sh: apt-get could not install ${missing[*]}
-hint: its messages stand above; docs/systems.md names the systems that Lockstep is built on
+hint: see its messages above; docs/systems.md names the systems that Lockstep is built on
 MESSAGE
   exit 3
 fi

@@ -5,7 +5,7 @@
 #   scripts/release.sh TAG KEY FOLDER [CMAKE_OPTION...]
 #
 #   TAG      as v0.1.0, signed with KEY
-#   KEY      private SSH key of releases, KEY.pub beside it
+#   KEY      private SSH key of releases, KEY.pub next to it
 #   FOLDER   made, and must not be there: source archive, packages (make_packages.sh), SBOM, SHA256SUMS and
 #            SHA256SUMS.sig
 #

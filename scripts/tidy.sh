@@ -6,7 +6,7 @@
 #   scripts/tidy.sh --all      every .cpp file of the build
 #   scripts/tidy.sh FILE...    these
 #
-# Tests are left out: GoogleTest's macros are most of what it would speak of.
+# Tests are skipped: GoogleTest's macros would be most of its findings.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh

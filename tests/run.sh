@@ -10,7 +10,7 @@
 #   --filter REGEX   only tests whose name matches
 #
 # Of the test programs that start ranks one runs at a time, of the tests that have the built program
-# start some another one, and both beside the others; those that watch times run alone.
+# start some another one, and both concurrently with the others; those that watch times run alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh

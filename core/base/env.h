@@ -38,7 +38,7 @@ struct Env {
   /// (parallel/comm/deadlock_detector.h).
   std::optional<std::string> check_collectives;
   /// LOCKSTEP_CLEAR=0: memory of a GPU is not set to zero when it is reserved, for tools that find
-  /// reads of what nobody has written; what training relies on zeros for goes wrong.
+  /// reads of memory that was never written; what training relies on zeros for goes wrong.
   std::optional<std::string> clear;
   /// LOCKSTEP_GRAPH=0: steps are not captured as graphs of a device that takes them.
   std::optional<std::string> graph;
@@ -53,7 +53,7 @@ struct Env {
 
 /// Picks the LOCKSTEP_* variables out of `variables`; an empty value counts as unset.
 /// Throws ConfigError: an unknown LOCKSTEP_* name (the nearest valid one is offered), a value
-/// that is none of its variable's two, a seed that is no number below 2^32.
+/// that is none of its variable's two, a seed that is not a number below 2^32.
 Env parse_env(const VariableMap& variables);
 
 /// The variables of this process.

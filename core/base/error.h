@@ -5,7 +5,9 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "core/base/parameter_names.h"
 #include "core/base/source_loc.h"
 
 namespace lockstep {
@@ -20,23 +22,30 @@ enum class ExitCode : int {
   collective_timeout = 5,  ///< a rank died, is frozen or stuck; the others would wait for ever
   replicas_diverged = 6,
   loss_not_finite = 7,
-  requeue = 75,  ///< stopped by a signal, with a checkpoint to go on from
+  requeue = 75,  ///< stopped by a signal, with a checkpoint to resume from
 };
 
 /// Base of everything Lockstep throws. The message names the operator or file, what was expected
-/// and what came; `hint` says what to do about it and may be empty.
+/// and what came; `hint` says what to do about it and may be empty. Both name parameters in
+/// backticks, or as name_parameters() does where a tool has set a style.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message,
-                 std::string hint = {},
+                 const std::string& hint = {},
                  ExitCode exit_code = ExitCode::error)
-      : std::runtime_error(message), hint_(std::move(hint)), exit_code_(exit_code) {}
+      : std::runtime_error(name_parameters(message)),
+        hint_(name_parameters(hint)),
+        parameters_(parameters_in(message + hint)),
+        exit_code_(exit_code) {}
 
   const std::string& hint() const { return hint_; }
   ExitCode exit_code() const { return exit_code_; }
+  /// The parameters that message and hint name, as "micro_batch".
+  const std::vector<std::string>& parameters() const { return parameters_; }
 
  private:
   std::string hint_;
+  std::vector<std::string> parameters_;
   ExitCode exit_code_;
 };
 

@@ -72,7 +72,7 @@ std::int64_t whole_number(std::string_view part,
   std::int64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    refuse(part, fmt::format("'{}' is no whole number from {} to {}", text, least, most), {});
+    refuse(part, fmt::format("'{}' is not a whole number from {} to {}", text, least, most), {});
   return value;
 }
 
@@ -80,7 +80,7 @@ double number(std::string_view part, std::string_view text) {
   double value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    refuse(part, fmt::format("'{}' is no number", text), {});
+    refuse(part, fmt::format("'{}' is not a number", text), {});
   return value;
 }
 
@@ -151,7 +151,7 @@ PlannedFault read_fault(std::string_view part) {
       refuse(part, fmt::format("{} is missing", key), "as in rank=1,step=5,do=kill");
   const bool placed = !fault.stage.empty() || !fault.phase.empty();
   if (placed && !hits_process(fault.kind))
-    refuse(part, "this fault has its place by itself: leave out stage and phase", {});
+    refuse(part, "stage and phase cannot be combined with this fault: omit them", {});
   if (fault.kind == FaultKind::never_join && (fault.step >= 0 || placed))
     refuse(part, "never-join comes before every step", {});
   return fault;

@@ -12,14 +12,14 @@ namespace lockstep {
 enum class FaultKind : std::uint8_t {
   kill,           ///< SIGKILL to itself
   stop,           ///< SIGSTOP to itself
-  exit,           ///< a clean exit that nobody expects, as _exit(0)
+  exit,           ///< an unexpected clean exit, as _exit(0)
   raise,          ///< "throw": an exception
   sleep,          ///< "sleep:SECONDS"
   hang,           ///< waits for ever
   memory,         ///< takes memory until there is none; a test sets the limit
   nan,            ///< "nan:LAYER": that operator's first output becomes NaN, in replays too
   flip_weight,    ///< "flip-weight": a bit of a parameter
-  flip_gradient,  ///< "flip-gradient": a bit of a gradient, behind the exchange
+  flip_gradient,  ///< "flip-gradient": a bit of a gradient, after the exchange
   scale_batch,    ///< "scale-batch:FACTOR": the loss of a micro-batch is multiplied
   skip_bucket,    ///< "skip-bucket": takes no part in the exchange of a bucket
   halve_count,    ///< "halve-count": sends half of a bucket

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// What lies at `path`, behind links; not_found where nothing does. Throws DataError naming `path`
-/// where the file system cannot say (EIO, no permission): an error is not an absence.
+/// What `path` is, with links resolved; not_found where nothing does. Throws DataError naming
+/// `path` where the file system cannot say (EIO, no permission): an error is not an absence.
 std::filesystem::file_type file_kind(const std::filesystem::path& path);
 
 /// These three throw as file_kind() does.

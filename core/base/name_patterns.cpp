@@ -28,7 +28,7 @@ std::regex compile(const std::string& what, const std::string& pattern) {
     return std::regex(pattern, kSyntax);
   } catch (const std::regex_error& error) {
     throw ConfigError(
-        fmt::format("{}: '{}' is no regular expression: {}", what, pattern, error.what()));
+        fmt::format("{}: '{}' is not a valid regular expression: {}", what, pattern, error.what()));
   }
 }
 

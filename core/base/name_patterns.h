@@ -12,7 +12,7 @@ class NamePatterns {
  public:
   NamePatterns() = default;
   /// `what` is the setting they come from, for messages: "freeze".
-  /// Throws ConfigError: one is no regular expression, has back references, or more than 1,000
+  /// Throws ConfigError: one is not a regular expression, has back references, or more than 1,000
   /// characters.
   NamePatterns(const std::string& what, const std::vector<std::string>& patterns);
 

@@ -12,7 +12,7 @@ namespace lockstep {
 /// of more than `max_bytes` the middle is left away, and how many bytes there were is said.
 std::string printable(std::string_view text, std::size_t max_bytes = 200);
 
-/// The same for a column or a list: of more than `max_characters` only the first, and "..." behind
+/// The same for a column or a list: of more than `max_characters` only the first, and "..." after
 /// them.
 std::string printable_start(std::string_view text, std::size_t max_characters);
 

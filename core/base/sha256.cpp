@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// OpenSSL can refuse an algorithm (a restricted provider), which is no bug of ours.
+/// OpenSSL can refuse an algorithm (a restricted provider), which is not a bug of ours.
 void check_digest(int result) {
   if (result != 1)
     throw EnvironmentError("OpenSSL cannot compute SHA-256",
@@ -26,7 +26,7 @@ void check_digest(int result) {
 void Sha256::Free::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
 
 Sha256::Context Sha256::make_context() {
-  // OpenSSL 3.0 goes on without what it could not allocate at its start, and crashes later.
+  // OpenSSL 3.0 continues without what it could not allocate at its start, and crashes later.
   if (OSSL_LIB_CTX_get0_global_default() == nullptr) no_memory();
   Context context(EVP_MD_CTX_new());
   if (!context) no_memory();

@@ -17,7 +17,7 @@ namespace {
 constexpr int kMaxPixels = 64;
 constexpr double kSmallestShare = 0.08;
 
-/// The pixels behind the colon of "shift:2", or `otherwise` where there is none.
+/// The pixels after the colon of "shift:2", or `otherwise` where there is none.
 int pixels(std::string_view item, int otherwise) {
   const auto colon = item.find(':');
   if (colon == item.npos) return otherwise;
@@ -33,7 +33,7 @@ int pixels(std::string_view item, int otherwise) {
   return number;
 }
 
-/// The share behind the colon of "resized-crop:0.35".
+/// The share after the colon of "resized-crop:0.35".
 double share(std::string_view item) {
   const auto colon = item.find(':');
   if (colon == item.npos) return kSmallestShare;
@@ -72,14 +72,15 @@ void parse_item(std::string_view item, Augmentation& result) {
     const std::string near = nearest(word, kWords);
     throw ConfigError(
         word == "none"
-            ? fmt::format("augment: 'none' stands alone, got '{}' beside others", item)
+            ? fmt::format("augment: 'none' cannot be combined with others, got '{}' among them",
+                          item)
             : fmt::format("augment: expected shift, flip, crop, resized-crop or none, got '{}'",
                           item),
         near.empty() || near == word ? "" : fmt::format("did you mean '{}'?", near));
   }
 }
 
-/// Moves the picture by (dx, dy) pixels to the right and down; zeros move in.
+/// Moves the image by (dx, dy) pixels to the right and down; zeros move in.
 void translate(std::int64_t h,
                std::int64_t w,
                std::int64_t c,

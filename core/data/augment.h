@@ -15,7 +15,7 @@ struct Augmentation {
   int shift = 0;      ///< up to this many pixels in each direction, zeros move in
   bool flip = false;  ///< left to right with probability 1/2
   int crop = 0;       ///< pad by this many zeros on all sides, cut the original size at random
-  /// Random parts of at least this share of the picture, stretched to the sample's size; 0: none.
+  /// Random parts of at least this share of the image, stretched to the sample's size; 0: none.
   /// Drawn while files are decoded, so it is given to the source (ImageOptions), not to a loader.
   double resized_crop = 0;
   bool none() const { return shift == 0 && !flip && crop == 0 && resized_crop == 0; }

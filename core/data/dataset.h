@@ -63,7 +63,7 @@ class Dataset {
                     std::int64_t index,
                     std::byte* input,
                     std::byte* target) const = 0;
-  /// Writes the samples `indices` of `epoch` one behind the other; the same bytes as load() for
+  /// Writes the samples `indices` of `epoch` one after the other; the same bytes as load() for
   /// each. Sources of very small samples override it to save a call per sample.
   virtual void load_batch(std::uint64_t epoch,
                           std::span<const std::int64_t> indices,
@@ -80,8 +80,8 @@ class Dataset {
   virtual SkippedRecords skipped_records() const { return {}; }
   /// Hash of what identifies the content (sizes, sums of the files), for the fingerprint.
   virtual std::uint64_t fingerprint() const = 0;
-  /// Memory that `threads` threads which load at the same time need beside the samples, as far as
-  /// it is known: for image files, what the largest of them take to be decoded.
+  /// Memory that `threads` threads which load at the same time need in addition to the samples, as
+  /// far as it is known: for image files, what the largest of them take to be decoded.
   virtual std::uint64_t decoding_bytes(int /*threads*/) const { return 0; }
   /// What shows at a resume that files have changed that fingerprint() does not read whole, nor
   /// load() check; the default is empty: there are none. `seed` chooses what is read.

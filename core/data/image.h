@@ -29,14 +29,14 @@ struct Box {
   double height = 0;
 };
 
-/// What one output picture is made of: `box` is stretched to it, and only pixels of `limit`
+/// What one output image is made of: `box` is stretched to it, and only pixels of `limit`
 /// contribute, as if the rest had been cut off before.
 struct Crop {
   Box box;
   PixelRect limit;
 };
 
-/// RGB pixels of somebody else's memory, u8 [height, width, 3], rows `stride` bytes apart.
+/// RGB pixels in memory of the caller, u8 [height, width, 3], rows `stride` bytes apart.
 struct ImageView {
   const std::uint8_t* pixels = nullptr;
   std::int64_t stride = 0;
@@ -51,7 +51,7 @@ constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
 /// The largest such limit: the pixels of one image are counted in 32 bits of bytes.
 constexpr std::int64_t kMaxMaxPixels = std::int64_t{1} << 30;
 
-/// Memory that a decoder keeps from one picture to the next.
+/// Memory that a decoder keeps from one image to the next.
 constexpr std::size_t kKeptPixelBytes = std::size_t{64} << 20;
 
 }  // namespace lockstep::data

@@ -64,7 +64,8 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   const std::int64_t limit = std::min(input.shape[0], input.shape[1]);
   LOCKSTEP_CHECK(augmentation.shift + augmentation.crop < limit,
                  ConfigError,
-                 "augment: {} could move a picture of {} out of sight",
+                 "augment: {} could move an image of {} out of sight; shift and crop together must "
+                 "be smaller than its sides",
                  augmentation.to_string(),
                  input.to_string());
 }
@@ -222,7 +223,7 @@ class Loader::State {
     }
     try {
       start_threads();
-    } catch (const EnvironmentError&) {  // those that there are go on
+    } catch (const EnvironmentError&) {  // those that there are continue
       const std::lock_guard lock(mutex_);
       wanted_ = int(threads_.size());
     }
@@ -236,7 +237,7 @@ class Loader::State {
         threads_.emplace_back([this, number = int(threads_.size())] { work(number); });
     } catch (const std::system_error& error) {
       throw EnvironmentError(fmt::format("data: cannot start a loading thread: {}", error.what()),
-                             "allow more threads (ulimit -u), or load without: --workers 0");
+                             "allow more threads (ulimit -u), or load without: `workers` 0");
     }
   }
 
@@ -275,7 +276,7 @@ class Loader::State {
 
   /// The slot of the next request, the request (or the error of asking for it) in it; null when
   /// there are no more or the loader ends. Only the worker that holds `request_mutex_` waits for a
-  /// free slot; the others queue behind it.
+  /// free slot; the others queue after it.
   LoaderSlot* take_request(int worker) {
     {
       std::unique_lock lock(mutex_);

@@ -34,7 +34,7 @@ class Loader {
   using NextRequest = std::function<bool(LoadRequest&)>;
 
   /// Throws ConfigError: workers, slots, held or micro_batch out of range; augmentation of samples
-  /// that are not u8 [H, W, C], that could shift the whole picture away, or that a source has to
+  /// that are not u8 [H, W, C], that could shift the whole image away, or that a source has to
   /// draw (resized_crop).
   Loader(std::shared_ptr<const Dataset> dataset,
          const LoaderOptions& options,
@@ -46,7 +46,7 @@ class Loader {
 
   /// The next micro-batch, in order; waits for it. Valid until the call number `held` from now, as
   /// a rule the next. Rethrows what a
-  /// worker met (DataError); the call after that goes on behind it. Throws InternalError: past the
+  /// worker met (DataError); the call after that continues after it. Throws InternalError: past the
   /// end, a request that is empty, larger than micro_batch, or names samples the dataset lacks.
   /// Allocates nothing when steady. Called by one thread.
   LoadedBatch next();

@@ -25,7 +25,7 @@ void expect_no_fraction(const Source& source, const OpenOptions& options) {
                     "chosen",
                     source.kind,
                     options.validation_fraction),
-        "leave --val-fraction out");
+        "leave `val_fraction` out");
 }
 
 void expect_no_crop(const Source& source, const OpenOptions& options) {
@@ -35,14 +35,14 @@ void expect_no_crop(const Source& source, const OpenOptions& options) {
                  source.text);
 }
 
-/// Whether there is a path, or nothing, behind the name, as `kind` wants it.
+/// Whether there is a path, or nothing, after the name, as `kind` wants it.
 void check_argument(const Source& source, const SourceKind& kind) {
   if (kind.takes_path() && source.rest.empty())
     throw ConfigError(fmt::format("data: expected {}, got no path", form_of(kind)),
-                      fmt::format("for example --data {}:data/{}", kind.name, kind.name));
+                      fmt::format("for example `data` {}:data/{}", kind.name, kind.name));
   LOCKSTEP_CHECK(!kind.argument.empty() || !source.has_colon,
                  ConfigError,
-                 "data: {} takes nothing behind it, got '{}'",
+                 "data: {} takes nothing after it, got '{}'",
                  kind.name,
                  source.text);
 }
@@ -110,7 +110,7 @@ DataSplit open_synthetic(const Source& source, const OpenOptions& options) {
   if (source.has_colon && !read_shape(source.rest, shape))
     throw ConfigError(
         fmt::format("data: expected synthetic[:HxWxC[:CLASSES]], got '{}'", source.text),
-        "for example --data synthetic:32x32x3:10");
+        "for example `data` synthetic:32x32x3:10");
   expect_no_fraction(source, options);
   expect_no_crop(source, options);
   return synthetic(shape, options.seed);

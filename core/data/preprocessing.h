@@ -37,7 +37,7 @@ struct ColumnRecord {
   double deviation = 1;
   std::optional<double> fill = {};  ///< numeric: stands for a missing value; empty: an error
   std::vector<std::string> categories = {};  ///< categorical: in the order of their features
-  /// Categorical: a missing value is a category of its own, behind the others.
+  /// Categorical: a missing value is a category of its own, after the others.
   bool missing_is_category = false;
   /// Categorical: the column is one feature, the index of the category, which the model embeds.
   bool embedded = false;
@@ -87,7 +87,7 @@ struct TableRecord {
   bool operator==(const TableRecord&) const = default;
 };
 
-/// How a picture of any size becomes a sample: its short side is resized to `short_side` pixels
+/// How an image of any size becomes a sample: its short side is resized to `short_side` pixels
 /// (bilinear, antialiased), and width x height pixels are cut from the middle.
 struct ImageRecord {
   int width = 0;
@@ -99,7 +99,7 @@ struct ImageRecord {
 
 /// Everything that was done to the training data before the model saw them, so that other data can
 /// be treated alike: by evaluate, predict and generate, and by whoever uses the exported weights.
-/// A run keeps it as preprocessing.json in its folder, in each checkpoint, and beside an export
+/// A run keeps it as preprocessing.json in its folder, in each checkpoint, and next to an export
 /// (core/io/preprocessing_file.h).
 struct Preprocessing {
   static constexpr int kVersion = 1;
@@ -115,7 +115,7 @@ struct Preprocessing {
 };
 
 /// The record of a source of images: its spec and class names, and a square or other part that is
-/// cut from the middle of a picture whose short side has `short_side` pixels.
+/// cut from the middle of an image whose short side has `short_side` pixels.
 Preprocessing image_preprocessing(const Dataset& images, std::string source, int short_side);
 
 /// Throws ConfigError where samples of `data` are not what `trained` says: another task, type or

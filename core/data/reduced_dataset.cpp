@@ -8,10 +8,10 @@
 namespace lockstep::data {
 
 ReducedDataset::ReducedDataset(std::shared_ptr<const Dataset> whole,
-                               const std::vector<std::int64_t>& left_out)
+                               const std::vector<std::int64_t>& skipped)
     : whole_(std::move(whole)) {
-  LOCKSTEP_ASSERT(std::ssize(left_out) < whole_->size());
-  for (const std::int64_t index : left_out) {
+  LOCKSTEP_ASSERT(std::ssize(skipped) < whole_->size());
+  for (const std::int64_t index : skipped) {
     const std::int64_t gap = index - std::ssize(gaps_);
     LOCKSTEP_ASSERT(index >= 0 && index < whole_->size() && (gaps_.empty() || gap >= gaps_.back()));
     gaps_.push_back(gap);

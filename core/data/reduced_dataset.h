@@ -13,8 +13,8 @@ namespace lockstep::data {
 /// A dataset without some of its samples: the others in the same order, with the same bytes.
 class ReducedDataset final : public Dataset {
  public:
-  /// `left_out`: ascending indices of `whole`, each once, and not all of them.
-  ReducedDataset(std::shared_ptr<const Dataset> whole, const std::vector<std::int64_t>& left_out);
+  /// `skipped`: ascending indices of `whole`, each once, and not all of them.
+  ReducedDataset(std::shared_ptr<const Dataset> whole, const std::vector<std::int64_t>& skipped);
 
   /// The index in the whole dataset of sample `index`.
   std::int64_t original(std::int64_t index) const;

@@ -22,7 +22,7 @@ DataSplit glyphs(std::int64_t train_size = 60000,
                  std::uint64_t seed = 1);
 
 /// A table: a header line, then rows of fields that are separated by commas, semicolons or tabs and
-/// may stand in double quotes (RFC 4180; see RowReader).
+/// may be in double quotes (RFC 4180; see RowReader).
 ///
 /// Columns: one of numbers alone becomes a feature, standardised with mean and deviation of the
 /// training part (a constant one has deviation 1); one with a text becomes a feature for each of
@@ -38,7 +38,7 @@ DataSplit glyphs(std::int64_t train_size = 60000,
 /// Task: options.task, or by the label columns.
 /// - classification: one label column, i32 []. Classes are numbered 0..K-1 by its values in
 ///   ascending order (by value where all are whole numbers, else by name). Chosen where some value
-///   is no number, and for whole numbers where at most 20 differ, of 5 rows each on average, or
+///   is not a number, and for whole numbers where at most 20 differ, of 5 rows each on average, or
 ///   where they are 0..K-1 with K <= 20 or 5 rows each on average.
 /// - regression: f32 [labels], standardised as features are. Chosen for numbers that are not
 ///   whole, and for several label columns of numbers.
@@ -84,7 +84,7 @@ DataSplit synthetic(const SyntheticShape& shape = {}, std::uint64_t seed = 1);
 
 struct ImageOptions {
   int size = 224;  ///< samples are size x size
-  /// Training looks at random parts of pictures, of at least this share of their area, stretched
+  /// Training looks at random parts of images, of at least this share of their area, stretched
   /// to the sample (random_crop()); 0: at their middle, as validation does (middle_crop()).
   double resized_crop = 0;
   std::uint64_t seed = 1;  ///< keys the crops, with epoch and sample; chooses validation files
@@ -94,7 +94,7 @@ struct ImageOptions {
   std::int64_t max_pixels = kDefaultMaxPixels;  ///< files with more are refused
 };
 
-/// JPEG and PNG files, told by their content, in a folder per class: DIR/train/CLASS/... beside
+/// JPEG and PNG files, recognised by their content, in a folder per class: DIR/train/CLASS/... and
 /// DIR/val, DIR/validation or DIR/test; or DIR/CLASS/... . Classes are numbered in the order of
 /// their names. u8 [size, size, 3]; files are decoded whenever they are wanted.
 /// Throws ConfigError as check() does; DataError as scan_image_folders() does, and from load() for
@@ -105,7 +105,8 @@ DataSplit images(const std::string& folder, const ImageOptions& options = {});
 /// of a host. Throws DataError where the file is not as it says, naming the byte.
 DataSplit packed(const std::string& file, const ImageOptions& options = {});
 
-/// What the command line says about a source beside its name; each kind takes what concerns it.
+/// What the command line says about a source in addition to its name; each kind takes what concerns
+/// it.
 struct OpenOptions {
   /// Share kept for validation, of sources without a validation part of their own.
   double validation_fraction = 0.0;
@@ -135,7 +136,7 @@ struct OpenOptions {
 /// token_windows.h. Throws DataError naming file and byte: invalid UTF-8, a NUL.
 DataSplit text(const std::string& file, const OpenOptions& options);
 
-/// Files of 16-bit tokens, little-endian, bare (nanoGPT) or behind llm.c's header: a folder with
+/// Files of 16-bit tokens, little-endian, bare (nanoGPT) or after llm.c's header: a folder with
 /// train.bin and val.bin, or one file, whose last tenth (or validation_fraction) is the validation
 /// part. Samples as in token_windows.h. Throws DataError: an odd number of bytes, a header that
 /// lies; when loading: a token past the vocabulary, with its position.
@@ -144,11 +145,11 @@ DataSplit tokens(const std::string& path, const OpenOptions& options);
 /// A kind of source that open() knows.
 struct SourceKind {
   std::string_view name;
-  /// Behind the name and a colon: FILE, DIR or PATH (either of them), empty where nothing is. In
+  /// After the name and a colon: FILE, DIR or PATH (either of them), empty where nothing is. In
   /// brackets, with the colon: it may be left away.
   std::string_view argument = {};
   std::string_view note = {};  ///< what it is, for people; empty: the name says it
-  /// Whether a path belongs behind the name.
+  /// Whether a path belongs after the name.
   bool takes_path() const { return !argument.empty() && argument[0] != '['; }
 };
 

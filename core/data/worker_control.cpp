@@ -10,7 +10,7 @@ constexpr double kWaiting = 0.02;     // share of the window that calls for a wo
 constexpr double kNoWaiting = 0.005;  // share that allows to do with fewer
 constexpr double kFaster = 1.02;      // what a worker on trial has to bring
 constexpr double kSpare = 0.7;        // load that the remaining workers may have
-constexpr double kPause = 5;          // gaps this many times the usual one are no training
+constexpr double kPause = 5;          // gaps this many times the usual one are not training
 constexpr int kPausesInARow = 8;      // from here on, steps have become that slow
 constexpr int kLongestWait = 256;     // windows
 

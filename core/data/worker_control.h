@@ -36,11 +36,11 @@ class WorkerControl {
   bool started_ = false;
   double last_ = 0;         // when the micro-batch before was asked for
   double usual_gap_ = 0;    // seconds between two, smoothed
-  double seconds_ = 0;      // of the window, pauses left out
+  double seconds_ = 0;      // of the window, pauses skipped
   double waited_ = 0;       // in the window
   double busy_before_ = 0;  // at the start of the window
   int batches_ = 0;         // in the window
-  int pauses_ = 0;          // gaps in a row that were left out
+  int pauses_ = 0;          // gaps in a row that were skipped
 
   bool trial_ = false;       // the window runs with one worker more than the one before
   bool fresh_ = true;        // the window began with other conditions: it only warms up

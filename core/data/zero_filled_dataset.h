@@ -13,7 +13,7 @@ namespace lockstep::data {
 
 /// A dataset whose unreadable samples (DataError) are zeros, input and target, and are recorded: so
 /// that a pass over all samples, on every rank, comes to its end and finds all of them at once.
-/// Zeros are a valid class and a valid token; what is computed from them is for nobody.
+/// Zeros are a valid class and a valid token; the results are not used.
 class ZeroFilledDataset final : public Dataset {
  public:
   explicit ZeroFilledDataset(std::shared_ptr<const Dataset> whole) : whole_(std::move(whole)) {}

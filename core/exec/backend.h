@@ -12,8 +12,8 @@
 #include "core/base/error.h"
 #include "core/exec/device_tracer.h"
 #include "core/exec/kernel.h"
+#include "core/exec/optimizer_update.h"
 #include "core/exec/range_marker.h"
-#include "core/exec/step_counters.h"
 
 namespace lockstep {
 
@@ -61,41 +61,6 @@ struct StepOutcome {
   static constexpr std::uint32_t kAfterBad = 4;  ///< see StepSums::previous
 };
 
-/// One step of SGD (Sutskever et al. 2013 as PyTorch writes it), element by element:
-///   g = grad * grad_scale + weight_decay * p
-///   m = first ? g : momentum * m + g
-///   p -= lr * lr_scale * (nesterov ? g + momentum * m : m)
-struct SgdUpdate {
-  float* params = nullptr;
-  const float* grads = nullptr;
-  float* momentum_buffer = nullptr;  ///< null where momentum is 0
-  /// Params rounded to bf16 (kRoundedFormat), at their offsets, written beside them; null: none.
-  std::uint16_t* rounded = nullptr;
-  float lr = 0, momentum = 0, grad_scale = 1;
-  bool nesterov = false, first = false;
-  /// In device memory; null: none. Its grad_scale takes the place of the one above, and where it is
-  /// bad the update does nothing.
-  const StepOutcome* outcome = nullptr;
-  /// In device memory; null: none. Its lr and first take the place of those above.
-  const StepCounters* counters = nullptr;
-};
-
-/// One step of AdamW (Loshchilov and Hutter 2019, algorithm 2, as PyTorch writes it):
-///   p *= 1 - lr * weight_decay;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-///   p -= (lr / (1 - beta1^t)) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-struct AdamwUpdate {
-  float* params = nullptr;
-  const float* grads = nullptr;
-  float* first_moment = nullptr;
-  float* second_moment = nullptr;
-  std::uint16_t* rounded = nullptr;  ///< as SgdUpdate's
-  float lr = 0, beta1 = 0, beta2 = 0, eps = 0, grad_scale = 1;
-  std::uint64_t t = 1;                   ///< the number of this update, from 1
-  const StepOutcome* outcome = nullptr;  ///< as SgdUpdate's
-  /// In device memory; null: none. Its lr and corrections take the place of lr and t above.
-  const StepCounters* counters = nullptr;
-};
-
 /// Sums of a step over all ranks, from which its StepOutcome follows:
 ///   loss, correct, counted = the scalars at those offsets, the first two over the third
 ///   grad_norm = sqrt(sum over `tensors`, in order, of their squared_norms()) / counted, in fp64
@@ -126,11 +91,12 @@ class DeviceEvent {
   virtual ~DeviceEvent() = default;
   virtual void wait() {}
   /// What the device's clock says between `earlier` and this one. Both of make_timed_event(),
-  /// recorded, and past: something behind them has been waited for.
+  /// recorded, and past: something after them has been waited for.
   virtual double seconds_since(const DeviceEvent& /*earlier*/) const { return 0; }
 };
 
-/// Queues of a device's work. Each does what it was asked for in order, beside the other.
+/// Queues of a device's work. Each does what it was asked for in order, concurrently with the
+/// other.
 enum class DeviceStream : std::uint8_t {
   compute,        ///< programs, and what else is not sent to another
   communication,  ///< sums of gradients and the collectives around them
@@ -142,14 +108,14 @@ class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
   /// Has the device do the work once more, with the addresses and values it was captured with,
-  /// behind what was asked of the compute stream; what is asked of that later comes behind all of
+  /// after what was asked of the compute stream; what is asked of that later comes after all of
   /// it. Does not wait.
   virtual void launch() = 0;
   /// Kernels, copies and collectives in it.
   virtual std::size_t nodes() const = 0;
 };
 
-/// What a device reaches in large matrix products and in streaming through memory, measured.
+/// What a device reaches in large GEMMs and in streaming through memory, measured.
 struct DevicePeaks {
   double fp32_flops = 0;  ///< a second
   double bf16_flops = 0;
@@ -158,7 +124,7 @@ struct DevicePeaks {
 
 /// What devices of a kind have in common, so that work for one that is not here can be planned.
 struct DeviceTraits {
-  /// The most bytes of gradients that travel as one message where nobody says otherwise: as many as
+  /// The most bytes of gradients that travel as one message where not set otherwise: as many as
   /// the networks around such devices need to come near their full rate.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
   /// That the exchange has receive buffers for. In stream order one is enough.
@@ -183,9 +149,9 @@ struct DeviceMemory {
   /// the device's id, of a GPU its bus address, a space and its UUID; see uuid_in().
   std::string pool;
   /// Of the machine's own memory, the control group that limits it, which only the group's
-  /// processes share, told apart from others of its path; empty: none.
+  /// processes share, distinguished from others of its path; empty: none.
   std::string group = {};
-  /// Of a limit that this process shares with nobody, what is left; nothing: there is none.
+  /// Of a limit of this process alone, what is left; nothing: there is none.
   std::optional<std::uint64_t> own = {};
   /// Of a device, what was free before this process had anything there, a context included;
   /// nothing: unknown.
@@ -266,7 +232,7 @@ class Backend {
   virtual void synchronize() {}
   /// Copies happen in the order of the calls and of the programs around them. `host` may be changed
   /// once copy_to_device() returns; where it came from allocate_host(), only after synchronize(), a
-  /// copy_to_host(), which waits for everything before it, or an event recorded behind the copy.
+  /// copy_to_host(), which waits for everything before it, or an event recorded after the copy.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
@@ -298,7 +264,7 @@ class Backend {
   /// Throws Error: something cannot be captured. Then nothing was done, and nothing is captured
   /// any more.
   virtual std::unique_ptr<DeviceGraph> end_capture() { return nullptr; }
-  /// Ends a capture that threw, or that nobody wants.
+  /// Ends a capture that threw, or that is not needed.
   virtual void abandon_capture() noexcept {}
 
   /// As copy_to_host(), to memory of allocate_host(), which holds the bytes once an event that was
@@ -313,8 +279,9 @@ class Backend {
   /// pushed, then the top is `merges` times replaced by the sum of the top two, and one remains at
   /// the end. `elems` each. Terms are consumed: their memory may be written; `result` may be one.
   virtual void sum_tree(std::span<const TreeTerm> terms, float* result, std::int64_t elems);
-  virtual void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) = 0;
-  virtual void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) = 0;
+  /// One step of an optimizer on these ranges. Does not wait.
+  virtual void optimizer_update(const OptimizerUpdate& update,
+                                std::span<const FlatRange> ranges) = 0;
   /// Sum of squares of each range: fixed blocks of kNormBlock elements, summed in fp64 in order.
   virtual void squared_norms(const float* values,
                              std::span<const FlatRange> ranges,

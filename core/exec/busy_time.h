@@ -13,7 +13,7 @@ namespace lockstep {
 ///
 /// Where more than that lie apart, the earlier half is counted and forgotten, and of an interval
 /// that comes later what lies before the end of that half is not counted. So the result is exact as
-/// long as no interval comes behind kMaxApart / 2 others that lie after it; otherwise it may be
+/// long as no interval comes after kMaxApart / 2 others that lie after it; otherwise it may be
 /// too low, and is never too high.
 class BusyTime {
  public:

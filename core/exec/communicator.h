@@ -32,9 +32,9 @@ struct CommBlock {
   std::int64_t elems = 0;
 };
 
-/// What kernels may ask of ranks that work together; see RunState::group. For them it stands in the
-/// order of their device's work: where that is captured as a graph the gather may be put off, so
-/// that no kernel looks at `recv` itself.
+/// What kernels may ask of ranks that work together; see RunState::group. For them it is ordered in
+/// the order of their device's work: where that is captured as a graph the gather may be put off,
+/// so that no kernel looks at `recv` itself.
 class KernelGroup {
  public:
   virtual ~KernelGroup() = default;
@@ -58,12 +58,13 @@ class Communicator : public KernelGroup {
   /// Variable sizes: rank r contributes bytes[r]; recv is their concatenation.
   virtual void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) = 0;
 
-  /// Whether collectives on device memory stand in the stream that the backend uses, as any other
-  /// work: they begin when what was asked for before is done, their requests are complete at once,
-  /// and what is asked for later on that stream finds their results. No function waits for them.
+  /// Whether collectives on device memory are ordered in the stream that the backend uses, as any
+  /// other work: they begin when what was asked for before is done, their requests are complete at
+  /// once, and what is asked for later on that stream finds their results. No function waits for
+  /// them.
   virtual bool in_stream_order() const { return false; }
   /// Throws CommError where the network has failed since: what collectives in stream order left
-  /// behind is not to be used. To be asked whenever their results were waited for.
+  /// after is not to be used. To be asked whenever their results were waited for.
   virtual void require_healthy() {}
 
   /// Prepares for `count` started collectives at once, so that starting them allocates nothing.

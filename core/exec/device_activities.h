@@ -60,7 +60,7 @@ class DeviceActivities final : public DeviceActivitySink {
   std::string stream_name(std::uint32_t stream) const;
   /// Events to be kept beyond kMaxEvents; they are in the totals.
   std::int64_t dropped() const { return dropped_; }
-  /// Activities that nobody could take down; they are in no total.
+  /// Activities that could not be recorded; they are in no total.
   std::int64_t lost() const { return lost_; }
 
  private:

@@ -25,7 +25,7 @@ class DeviceActivitySink {
   virtual void take(const DeviceActivity& activity) = 0;
   /// What a stream of that number is for. Called before any of its activities.
   virtual void name_stream(std::uint32_t /*stream*/, std::string_view /*name*/) {}
-  /// That many activities happened which nobody could take down.
+  /// That many activities happened that could not be recorded.
   virtual void lose(std::int64_t activities) = 0;
 };
 

@@ -15,7 +15,7 @@ class DryBackend : public Backend {
   DeviceTraits traits() const override { return traits_; }
   std::string device_class() const override { return "none"; }
   bool allow_tf32(bool /*allowed*/) override { return true; }
-  /// Addresses that no memory ever has: nobody may read or write there, and no limit of this
+  /// Addresses that no memory ever has: they must not be read or written, and no limit of this
   /// process is touched. Throws OutOfMemory: there are not enough of them.
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override;
   std::unique_ptr<Kernel> make_kernel(const KernelSpec& spec) override;
@@ -26,8 +26,7 @@ class DryBackend : public Backend {
   void copy_to_host(void*, const void*, std::size_t) override {}
   void copy(void*, const void*, std::size_t) override {}
   void add(float*, const float*, const float*, std::int64_t) override {}
-  void sgd_update(const SgdUpdate&, std::span<const FlatRange>) override {}
-  void adamw_update(const AdamwUpdate&, std::span<const FlatRange>) override {}
+  void optimizer_update(const OptimizerUpdate&, std::span<const FlatRange>) override {}
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {}
   void add_in_order(const double*, std::int64_t, double*) override {}
   void conclude_step(const StepSums&, StepOutcome*) override {}

@@ -28,10 +28,10 @@ struct KernelSpec {
 std::string describe(const KernelSpec& spec);
 
 /// The format of a PackedCopy that is the parameter rounded to bf16, row by row: optimizer updates
-/// write it beside the parameter.
+/// write it next to the parameter.
 inline constexpr const char* kRoundedFormat = "bf16";
 
-/// Memory that a kernel wants beside its inputs and outputs.
+/// Memory that a kernel wants in addition to its inputs and outputs.
 struct PackedCopy {
   int input = -1;      ///< which input (a parameter) it is derived from
   std::string format;  ///< equal (parameter, format) pairs share one copy

@@ -37,7 +37,7 @@ class PackedCopies {
   void fix_rounded() { rounded_is_fixed_ = true; }
   /// The copies that there are: their numbers are those below it.
   int count() const { return int(entries_.size()); }
-  /// Forgets the copies from number `first` on, and frees their memory. Nobody uses them any more.
+  /// Forgets the copies from index `first` on, and frees their memory. They must not be in use.
   void drop_from(int first);
   /// What request() would allocate for all of `copies`, each with its parameter.
   std::size_t bytes_to_add(const std::vector<std::pair<int, PackedCopy>>& copies) const;

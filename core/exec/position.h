@@ -86,7 +86,7 @@ class Position {
 
   PositionNote read() const;
 
-  /// From now on `marker` (null: none) is told as well, which has to outlive what enters here.
+  /// From now on `marker` (null: none) is notified as well, which has to outlive what enters here.
   void mark(RangeMarker* marker) {
     ranges_.reset();
     if (marker != nullptr) ranges_.emplace(*marker);

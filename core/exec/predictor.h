@@ -18,7 +18,7 @@ namespace lockstep {
 /// says. Used by one thread at a time; `backend` must outlive it.
 ///
 /// Results: probabilities of the classes (they sum to 1) or of the labels (each in [0, 1]); numbers
-/// in the units of the table; of tokens, the probabilities of the next one behind the last.
+/// in the units of the table; of tokens, the probabilities of the next one after the last.
 class Predictor {
  public:
   /// `folder` holds model.safetensors and preprocessing.json: a run's, a checkpoint's, or
@@ -33,7 +33,7 @@ class Predictor {
   /// A JPEG or PNG file of any size. Throws DataError: it cannot be read or decoded; ConfigError:
   /// the model is not of images.
   std::vector<float> predict_image(const std::string& file);
-  /// Values by the names of their columns; those that the model does not look at may be left out,
+  /// Values by the names of their columns; those that the model does not look at may be omitted,
   /// and a value it does look at may be empty where training knew missing ones. Throws DataError: a
   /// column is missing, or a value is none; ConfigError: the model is not of a table.
   std::vector<float> predict_row(const std::map<std::string, std::string>& row);

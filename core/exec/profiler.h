@@ -53,7 +53,7 @@ class Profiler {
   /// Zero of the events' time; totals start again. `step`: the first that is timed.
   void start(std::int64_t step = 0);
   /// After start(), once all work is declared: from now on the device is timed as well. Throws as
-  /// DeviceTracer::start(), and then goes on without.
+  /// DeviceTracer::start(), and then continues without.
   void trace_device(std::unique_ptr<DeviceTracer> tracer);
   /// What is timed begins here rather than with start(): all ranks' tracers have started.
   void begin() { begin_ = Clock::now(); }
@@ -96,7 +96,7 @@ class Profiler {
   Clock::time_point start_, begin_, newest_end_;
   double seconds_ = 0;
   std::int64_t step_ = -1;  // -1: between two
-  bool tracing_ = false;    // in the window, up to the step behind it
+  bool tracing_ = false;    // in the window, up to the step after it
   std::vector<ProfiledWork> works_;
   std::vector<Total> totals_;
   std::vector<Event> events_;
@@ -124,7 +124,7 @@ class DeviceScope {
 
 /// Records the time from construction to destruction under `work`, and what the device does for it;
 /// nothing without a profiler. `begin` at_last_end: from the end of the last record, for what
-/// comes directly behind it; a reading of the clock less.
+/// comes directly after it; a reading of the clock less.
 class ProfileScope {
  public:
   enum class Begin : std::uint8_t { now, at_last_end };

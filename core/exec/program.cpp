@@ -207,11 +207,11 @@ const void* Program::output(std::string_view name) const {
   return nullptr;
 }
 
-void Program::run_watched(const Step& step, const RunState& state, bool behind_a_step) {
+void Program::run_watched(const Step& step, const RunState& state, bool after_a_step) {
   try {
     const RangeScope range(ranges_, step.range);
-    // Looking after the node before took time that is no operator's.
-    const bool goes_on = behind_a_step && report_ == nullptr && poisoned_node_ < 0;
+    // Looking after the node before took time that is not an operator's.
+    const bool goes_on = after_a_step && report_ == nullptr && poisoned_node_ < 0;
     using Begin = ProfileScope::Begin;
     const ProfileScope scope(profiler_, step.work, goes_on ? Begin::at_last_end : Begin::now);
     step.kernel->run(state);
@@ -230,16 +230,16 @@ void Program::run_watched(const Step& step, const RunState& state, bool behind_a
 
 void Program::run_forward(const RunState& state) {
   forward_watched_ = watched_;
-  if (names_faults_) backend_.synchronize();  // what came before is no kernel's fault
-  bool behind_a_step = false;
+  if (names_faults_) backend_.synchronize();  // what came before is not a kernel's fault
+  bool after_a_step = false;
   if (copies_->has_stale(packed_)) {
     const RangeScope range(ranges_, packing_range_);
     const ProfileScope scope(profiler_, packing_work_);
     copies_->refresh(packed_);
     wait_if_watched();
-    behind_a_step = true;
+    after_a_step = true;
   }
-  for (const Step& step : current(forward_)) run(step, state, std::exchange(behind_a_step, true));
+  for (const Step& step : current(forward_)) run(step, state, std::exchange(after_a_step, true));
 }
 
 void Program::run_backward(const RunState& state) {
@@ -254,7 +254,7 @@ void Program::run_backward(const RunState& state, BucketListener& listener) {
     run(step, state, false);
     listener.between_kernels();
     if (step.node < 0) continue;
-    // Joined kernels are so small that no exchange is missed beside them.
+    // Fused kernels are so small that no exchange is missed while they run.
     tell_complete(step.first_node, step.node + 1, listener);
   }
 }

@@ -91,10 +91,10 @@ class Program {
   /// Forward kernels (in evaluation programs: all), but those that are joined with backward ones
   /// and run with these. The parameters' packed copies are refreshed first where they are stale.
   void run_forward(const RunState& state);
-  /// To be called behind run_forward(), with the same state and watched by the same.
+  /// To be called after run_forward(), with the same state and watched by the same.
   void run_backward(const RunState& state);
   /// The same, telling `listener`: of buckets that are complete in forward at the start or, where
-  /// what completes them is joined with backward kernels, behind these.
+  /// what completes them is joined with backward kernels, after these.
   void run_backward(const RunState& state, BucketListener& listener);
 
   /// How many packed copies run_forward() would refresh first, and that a graph has done so.
@@ -110,7 +110,7 @@ class Program {
  private:
   struct Step {
     Kernel* kernel = nullptr;
-    int node = -1;          ///< the last that it does; -1 where no bucket can be complete behind it
+    int node = -1;          ///< the last that it does; -1 where no bucket can be complete after it
     int work = -1;          ///< the profiler's number
     int range = -1;         ///< the range marker's
     int first_node = node;  ///< the first; what lies between them are views
@@ -119,13 +119,13 @@ class Program {
     std::vector<Step> apart;   ///< one for each kernel
     std::vector<Step> joined;  ///< the same work
   };
-  /// `behind_a_step`: which was recorded just before; what little comes in between, as a reading of
+  /// `after_a_step`: which was recorded just before; what little comes in between, as a reading of
   /// the clock, counts as this one's.
-  void run(const Step& step, const RunState& state, bool behind_a_step) {
+  void run(const Step& step, const RunState& state, bool after_a_step) {
     if (!watched_)
       step.kernel->run(state);
     else
-      run_watched(step, state, behind_a_step);
+      run_watched(step, state, after_a_step);
     if (position_ != nullptr) position_->tick();
   }
   void resolve_watchdog() {
@@ -134,7 +134,7 @@ class Program {
   }
   /// Puts graph, kernels and plan in another order where that needs less memory.
   void save_memory(const std::vector<std::size_t>& workspace);
-  void run_watched(const Step& step, const RunState& state, bool behind_a_step);
+  void run_watched(const Step& step, const RunState& state, bool after_a_step);
   void declare_ranges();
   /// Where time is taken, or faults are named, by waiting.
   void wait_if_watched() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Program does after its kernels where somebody looks for values that are not finite.
+// What a Program does after its kernels where values that are not finite are looked for.
 #include <array>
 
 #include "core/exec/program.h"

@@ -16,7 +16,7 @@ class RangeMarker {
   virtual int declare(const std::string& name) = 0;
   /// A range of that name until pop(); ranges nest.
   virtual void push(int name) = 0;
-  /// The same, with a number that the tool shows beside the name.
+  /// The same, with a number that the tool shows next to the name.
   virtual void push(int name, std::int64_t number) = 0;
   virtual void pop() = 0;
   /// A range that may end in another order than it began, with end() of what is returned.

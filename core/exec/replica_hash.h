@@ -17,7 +17,7 @@ namespace lockstep {
 /// can be undone. So two different contents of one place always differ in the mix, and a change of
 /// one element, of whichever bits, always changes the hash. Changes of several elements cancel out
 /// with a probability of about 2^-64: a difference depends on all bits and the place, which the
-/// tests of this header measure. It withstands accidents, not somebody who wants it to collide.
+/// tests of this header measure. It detects accidents, not deliberate collisions.
 ///
 /// A round costs a product of 32 bits by 32, which every vector unit and GPU has.
 

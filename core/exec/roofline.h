@@ -11,7 +11,7 @@ namespace lockstep {
 /// The least seconds in which a device with these peaks does `cost`: max(flops / peak flops,
 /// bytes / peak bytes). `bf16`: arithmetic in bf16, which has a peak of its own where the device
 /// multiplies it. Williams, Waterman and Patterson 2009, "Roofline".
-inline double least_seconds(const Cost& cost, bool bf16, const DevicePeaks& peaks) {
+inline double min_seconds(const Cost& cost, bool bf16, const DevicePeaks& peaks) {
   const double flops = bf16 && peaks.bf16_flops > 0 ? peaks.bf16_flops : peaks.fp32_flops;
   return std::max(cost.flops / flops, cost.bytes / peaks.bytes);
 }

@@ -8,7 +8,8 @@ namespace lockstep {
 class KernelGroup;
 struct StepCounters;
 
-/// What changes from one run of a program to the next; kernels read it, nobody writes it meanwhile.
+/// What changes from one run of a program to the next; kernels read it, and it is not written
+/// meanwhile.
 struct RunState {
   /// Outputs that accumulate into the flat gradient space add to what is there (false: overwrite).
   bool accumulate = false;

@@ -15,7 +15,7 @@ class GradientBuilder {
   GradientBuilder(Graph& graph, const std::vector<bool>& needs_grad)
       : graph_(graph), needs_grad_(needs_grad) {}
 
-  /// Whether anything trained lies behind `value`; rules skip gradients without a use.
+  /// Whether `value` depends on anything trained; rules skip gradients without a use.
   bool needs_grad(ValueId value) const { return needs_grad_[std::size_t(value)]; }
   const TensorType& type(ValueId value) const { return graph_.value(value).type; }
 

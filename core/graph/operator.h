@@ -54,8 +54,8 @@ class Operator {
                                         const Node& node,
                                         std::span<const ValueId> output_grads) const;
 
-  /// Input whose buffer output `output` may overwrite when nobody reads that input later; -1: none.
-  /// The kernel must then be correct with both pointers equal.
+  /// Input whose buffer output `output` may overwrite when no node reads that input later; -1:
+  /// none. The kernel must then be correct with both pointers equal.
   virtual int in_place_input(int /*output*/) const { return -1; }
   /// The single output is the input under another shape: both share one buffer, no kernel runs.
   virtual bool is_view() const { return false; }

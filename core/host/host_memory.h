@@ -20,8 +20,8 @@ struct HostMemory {
   std::string group;
   /// The number of its folder's inode: containers see groups of their own under one path, "/".
   std::uint64_t group_id = 0;
-  /// Left of this process's own limits of address space (ulimit -v) and of data (ulimit -d), which
-  /// nobody shares: the lesser.
+  /// Left of this process's own limits of address space (ulimit -v) and of data (ulimit -d), the
+  /// lesser.
   std::optional<std::uint64_t> own;
 
   /// The least of `free` and `own`.

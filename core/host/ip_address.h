@@ -32,7 +32,7 @@ IpAddress ipv4_loopback();
 IpAddress unmapped(const IpAddress& address);
 /// Nothing where it is neither IPv4 nor IPv6.
 std::optional<IpAddress> ip_address(const sockaddr* from);
-/// "10.1.2.3", "fe80::1"; nothing where it is no address.
+/// "10.1.2.3", "fe80::1"; nothing where it is not an address.
 std::optional<IpAddress> parse_ip_address(const std::string& text);
 std::string to_string(const IpAddress& address);
 /// "10.1.2.3:4567", "[fe80::1]:4567"

@@ -18,7 +18,7 @@ std::uint64_t peak_resident_bytes();
 /// False where the kernel does not allow it.
 bool forget_peak_resident();
 
-/// Gives what the heap holds and nobody uses back to the system. Takes milliseconds.
+/// Gives unused memory of the heap back to the system. Takes milliseconds.
 void return_free_memory();
 
 }  // namespace lockstep

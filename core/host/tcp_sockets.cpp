@@ -24,7 +24,7 @@ std::optional<Number> number_from(std::string_view text, int base) {
   return value;
 }
 
-/// The next word of `line`, which begins behind it afterwards.
+/// The next word of `line`, which begins after it afterwards.
 std::string_view next_word(std::string_view& line) {
   line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
   const std::string_view word = line.substr(0, line.find_first_of(" \t\n"));

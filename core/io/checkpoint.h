@@ -32,8 +32,8 @@ struct BatchRange {
   bool operator==(const BatchRange&) const = default;
 };
 
-/// What a run has to know, beside the tensors, to go on as if nothing had happened. Random numbers
-/// are keyed by seed, step and sample, so that no generator has a state to save.
+/// What a run has to know, in addition to the tensors, to continue as if nothing had happened.
+/// Random numbers are keyed by seed, step and sample, so that no generator has a state to save.
 struct CheckpointState {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -58,12 +58,12 @@ struct CheckpointState {
   /// Steps without an update, since loss or gradients were not finite: all, and the last in a row.
   std::int64_t skipped_steps = 0, skipped_in_row = 0;
   /// Batches that no step uses, [first, last) in ascending order: see TrainingFeed.
-  std::vector<BatchRange> left_out = {};
+  std::vector<BatchRange> skipped_batches = {};
   std::int64_t rollbacks = 0;  ///< after spikes of the loss
   /// Running mean and variance of the losses, and of how many; see SpikeWatch.
   double loss_mean = 0, loss_variance = 0;
   std::int64_t loss_count = 0;
-  /// The checkpoint, by its step, that a spike behind this state goes back to; 0: none yet; -1: the
+  /// The checkpoint, by its step, that a spike after this state goes back to; 0: none yet; -1: the
   /// run goes back to none.
   std::int64_t rollback_base = -1;
 };
@@ -93,8 +93,8 @@ std::filesystem::path write_checkpoint(const std::filesystem::path& folder,
 
 /// Reads every byte of a checkpoint and compares it with the manifest. Throws DataError naming the
 /// file, and the tensor where one is damaged: missing, longer, shorter or changed files, a manifest
-/// that is not as it was written, a folder that is no checkpoint. Throws EnvironmentError for what
-/// is no damage: a newer format version, files that may not be read.
+/// that is not as it was written, a folder that is not a checkpoint. Throws EnvironmentError for
+/// what is not damage: a newer format version, files that may not be read.
 CheckpointState verify_checkpoint(const std::filesystem::path& checkpoint);
 
 /// SHA-256 of the manifest of a checkpoint: equal where checkpoints are.
@@ -106,10 +106,10 @@ struct FoundCheckpoint {
 };
 
 /// The newest checkpoint in `folder` that verifies; nothing where there is none (or no folder).
-/// Each newer one that is damaged is named in `passed_over` with the reason. Throws
-/// EnvironmentError as verify_checkpoint(): going back behind those would lose work.
+/// Each newer one that is damaged is named in `skipped_checkpoints` with the reason. Throws
+/// EnvironmentError as verify_checkpoint(): going back before those would lose work.
 std::optional<FoundCheckpoint> newest_checkpoint(const std::filesystem::path& folder,
-                                                 std::vector<std::string>& passed_over);
+                                                 std::vector<std::string>& skipped_checkpoints);
 
 /// Removes what saves that were cut off have left in `folder`. Only for who holds the run's lock.
 void remove_temporaries(const std::filesystem::path& folder);

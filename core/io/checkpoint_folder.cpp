@@ -85,7 +85,7 @@ std::vector<std::int64_t> steps_in(const fs::path& folder) {
 }
 
 std::optional<FoundCheckpoint> newest_checkpoint(const fs::path& folder,
-                                                 std::vector<std::string>& passed_over) {
+                                                 std::vector<std::string>& skipped_checkpoints) {
   std::vector<std::int64_t> steps = steps_in(folder);
   std::ranges::reverse(steps);
   for (std::int64_t step : steps) {
@@ -93,7 +93,7 @@ std::optional<FoundCheckpoint> newest_checkpoint(const fs::path& folder,
     try {
       return FoundCheckpoint{path, verify_named(path, step)};
     } catch (const DataError& error) {
-      passed_over.push_back(checkpoint_name(step) + ": " + shortened(error.what(), path));
+      skipped_checkpoints.push_back(checkpoint_name(step) + ": " + shortened(error.what(), path));
     }
   }
   return std::nullopt;

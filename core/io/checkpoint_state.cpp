@@ -75,7 +75,7 @@ class Fields {
   bool has(const char* key) const { return object_.contains(key); }
 
   std::vector<BatchRange> ranges(const char* key) const {
-    const std::string expected = "a list of pairs of batch numbers, in ascending order";
+    const std::string expected = "a list of pairs of batch indices, in ascending order";
     const auto is_count = [](const json& value) {
       return value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX;
     };
@@ -163,9 +163,9 @@ void add_faults(const CheckpointState& state, ordered_json& object) {
     object["skipped_in_row"] = state.skipped_in_row;
   }
   if (state.rollbacks > 0) object["rollbacks"] = state.rollbacks;
-  if (!state.left_out.empty()) {
+  if (!state.skipped_batches.empty()) {
     object["left_out"] = ordered_json::array();
-    for (const BatchRange& range : state.left_out)
+    for (const BatchRange& range : state.skipped_batches)
       object["left_out"].push_back(ordered_json::array({range.first, range.last}));
   }
   if (state.rollback_base >= 0) object["rollback_base"] = state.rollback_base;
@@ -181,7 +181,7 @@ void read_faults(const Fields& fields, CheckpointState& state) {
     state.skipped_in_row = fields.whole("skipped_in_row", 0);
   }
   if (fields.has("rollbacks")) state.rollbacks = fields.whole("rollbacks", 0);
-  if (fields.has("left_out")) state.left_out = fields.ranges("left_out");
+  if (fields.has("left_out")) state.skipped_batches = fields.ranges("left_out");
   if (fields.has("rollback_base")) state.rollback_base = fields.whole("rollback_base", 0);
   if (!fields.has("loss_count")) return;
   state.loss_mean = fields.finite("loss_mean");

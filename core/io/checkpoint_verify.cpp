@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kHashedAtOnceBytes = std::size_t{1} << 20;
 constexpr const char* kDamageHint =
-    "--resume auto takes the newest checkpoint that is whole; the disk may be failing";
+    "`resume` auto takes the newest checkpoint that is whole; the disk may be failing";
 
 [[noreturn]] void refuse(const std::string& message) { throw DataError(message, kDamageHint); }
 
@@ -35,13 +35,13 @@ class InputFile {
     if (descriptor_ < 0 && errno == ELOOP) refuse(name_ + ": is a symbolic link, not a file");
     if (descriptor_ < 0 && errno == ENOENT) refuse(name_ + ": is missing");
     if (descriptor_ < 0 && errno == EIO) refuse(reason("cannot open"));
-    if (descriptor_ < 0) fail(path, "cannot open", errno);  // which is no damage
+    if (descriptor_ < 0) fail(path, "cannot open", errno);  // which is not damage
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0) {
       const int code = errno;
       const std::string why = reason("cannot read its size");
       ::close(descriptor_);
-      if (code != EIO) fail(path, "cannot read its size", code);  // which is no damage
+      if (code != EIO) fail(path, "cannot read its size", code);  // which is not damage
       refuse(why);
     }
     if (!S_ISREG(status.st_mode)) {
@@ -146,14 +146,14 @@ std::string read_manifest(const fs::path& checkpoint) {
   const fs::file_status folder = fs::status(checkpoint, error);
   LOCKSTEP_CHECK(folder.type() != fs::file_type::not_found,
                  DataError,
-                 "{}: is no checkpoint: it does not exist",
+                 "{}: is not a checkpoint: it does not exist",
                  name);
   if (error) fail(checkpoint, "cannot be read", error.value());
   LOCKSTEP_CHECK(
-      fs::is_directory(folder), DataError, "{}: is no checkpoint: it is not a folder", name);
+      fs::is_directory(folder), DataError, "{}: is not a checkpoint: it is not a folder", name);
   const fs::path manifest = checkpoint / kManifestFile;
   if (fs::symlink_status(manifest, error).type() == fs::file_type::not_found)
-    throw DataError(fmt::format("{}: is no checkpoint: it holds no {}", name, kManifestFile),
+    throw DataError(fmt::format("{}: is not a checkpoint: it holds no {}", name, kManifestFile),
                     "a checkpoint is a folder such as RUN/checkpoints/step_00001000");
   return InputFile(manifest).read_text();
 }

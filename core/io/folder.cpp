@@ -21,11 +21,11 @@ const char* hint_for(int code) {
   switch (code) {
     case ENOSPC:
     case EDQUOT:
-      return "free space on this file system, or choose another place with --out DIR";
+      return "free space on this file system, or choose another place with `out` DIR";
     case EACCES:
     case EPERM:
     case EROFS:
-      return "choose a writable place with --out DIR";
+      return "choose a writable place with `out` DIR";
     case ELOOP:
       return "remove the link, or name the folder that it leads to";
     case EIO:

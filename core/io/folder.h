@@ -27,7 +27,7 @@ void create_folder(const std::filesystem::path& folder);
 /// Makes it permanent which names `folder` holds.
 void sync_folder(const std::filesystem::path& folder);
 
-/// Gives the file `temporary` the name `to` beside it, permanently. What has that name is written
+/// Gives the file `temporary` the name `to` next to it, permanently. What has that name is written
 /// over with `replace`, and otherwise is an error, links too. Where it fails, `temporary` is
 /// removed.
 void put_in_place(const std::filesystem::path& temporary,

@@ -173,7 +173,7 @@ std::string surplus(const FileTensors& tensors, const std::string& name) {
     return {};
   return fmt::format(
       "{}: expected the values of {}, which is this model's head too, got {} of its own; "
-      "--tied-head off makes a head of its own",
+      "`tied_head` off makes a head of its own",
       name,
       kTokenTable,
       shape);
@@ -186,7 +186,7 @@ std::string new_head(const FileTensors& tensors, const std::vector<const Paramet
   head.resize(head.rfind('.') == std::string::npos ? head.size() : head.rfind('.') + 1);
   std::string pattern;
   for (const char letter : head) pattern += letter == '.' ? "\\." : std::string(1, letter);
-  return fmt::format("--init-skip '^{}' gives this model a new head", pattern);
+  return fmt::format("`init_skip` '^{}' gives this model a new head", pattern);
 }
 
 void expect_fit(const FileTensors& tensors,
@@ -206,7 +206,7 @@ void expect_fit(const FileTensors& tensors,
                               problems.size(),
                               problems.size() == 1 ? " does" : "s do",
                               fmt::join(problems, "\n  ")),
-                  "--init-skip REGEX leaves tensors out: " + new_head(tensors, wanted));
+                  "`init_skip` REGEX leaves tensors out: " + new_head(tensors, wanted));
 }
 
 LoadReport report_of(const FileTensors& tensors,

@@ -53,7 +53,7 @@ void check_version(const std::string& file, std::string_view text) {
                   file,
                   version,
                   kCheckpointVersion),
-      "go on with the Lockstep that wrote it");
+      "resume with the Lockstep that wrote it");
 }
 
 /// Every bit is covered: those before the seal by its digest, those of the seal by comparison.
@@ -96,16 +96,19 @@ Manifest from_json(const std::string& file, std::string_view text) {
       manifest.files[name] = file_from_json(entry);
     return manifest;
   } catch (const json::exception& error) {
-    throw DataError(fmt::format("{}: is no manifest: {}", file, error.what()));
+    throw DataError(fmt::format("{}: is not a valid manifest: {}", file, error.what()));
   } catch (const DataError& error) {
-    throw DataError(fmt::format("{}: is no manifest: {}", file, error.what()));
+    throw DataError(fmt::format("{}: is not a valid manifest: {}", file, error.what()));
   }
 }
 
 void check_files(const std::string& file, const Manifest& manifest) {
   for (const auto& [name, entry] : manifest.files) {
-    LOCKSTEP_CHECK(
-        is_file_name(name), DataError, "{}: lists '{}', which is no file of its own", file, name);
+    LOCKSTEP_CHECK(is_file_name(name),
+                   DataError,
+                   "{}: lists '{}', which is not the name of a file in the checkpoint",
+                   file,
+                   name);
     std::uint64_t end = 0;
     for (const ManifestPart& part : entry.parts) {
       LOCKSTEP_CHECK(part.end >= end && part.end <= entry.bytes,

@@ -39,7 +39,7 @@ std::string to_text(const Manifest& manifest);
 /// was written, or listing what no checkpoint holds.
 Manifest parse_manifest(const std::string& file, std::string_view text);
 
-/// Whether a checkpoint may hold a file of this name beside the manifest.
+/// Whether a checkpoint may hold a file of this name next to the manifest.
 bool is_file_name(const std::string& name);
 
 }  // namespace lockstep::io

@@ -12,7 +12,7 @@
 namespace lockstep::io {
 
 OutputFile::OutputFile(const std::filesystem::path& path, IfThere if_there) : path_(path) {
-  // Somebody else may have put a link into a folder that others can write to.
+  // Another user may have put a link into a folder that others can write to.
   const int how = O_NOFOLLOW | (if_there == IfThere::emptied ? O_TRUNC : O_EXCL);
   do {
     descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);

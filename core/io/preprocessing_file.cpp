@@ -263,7 +263,7 @@ data::SampleSpec parse_samples(const Object& object) {
   return spec;
 }
 
-/// Names are how data find their places: one that comes twice would shift those behind it.
+/// Names are how data find their places: one that comes twice would shift those after it.
 void check_unique(std::vector<std::string> names, const Object& object, const char* key) {
   std::ranges::sort(names);
   object.check(std::ranges::adjacent_find(names) == names.end(), key, "of different names");
@@ -361,8 +361,8 @@ data::Preprocessing parse_preprocessing(std::string_view text, const std::string
 }
 
 data::Preprocessing read_preprocessing(const std::string& file) {
-  return parse_preprocessing(
-      data::read_text_file(file, "it is written beside the weights of every run"), file);
+  return parse_preprocessing(data::read_text_file(file, "every run writes it next to its weights"),
+                             file);
 }
 
 }  // namespace lockstep::io

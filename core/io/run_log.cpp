@@ -100,7 +100,7 @@ void RunLog::close() {
   do {
     code = ::fsync(descriptor_) == 0 ? 0 : errno;
   } while (code == EINTR);
-  // Devices and pipes cannot be flushed, which is no loss.
+  // Devices and pipes cannot be flushed, which is not a loss.
   if (code != 0 && code != EINVAL && code != EROFS && code != ENOTSUP) fail(code);
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail(errno);
 }

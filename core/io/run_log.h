@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// A value that is JSON already, as another object is. Empty: the member is left out.
+/// A value that is JSON already, as another object is. Empty: the member is skipped.
 struct JsonText {
   std::string text;
 };
@@ -36,7 +36,7 @@ class RunLog {
  public:
   RunLog() = default;
   enum class Open { empty, append };
-  /// Creates or empties `file`, or goes on behind what it holds; a symbolic link is an error().
+  /// Creates or empties `file`, or continues after what it holds; a symbolic link is an error().
   explicit RunLog(const std::string& file, Open open = Open::empty);
   ~RunLog();
   RunLog(const RunLog&) = delete;

@@ -213,7 +213,7 @@ void SafetensorsReader::read(const TensorEntry& entry, std::span<std::byte> to) 
   const std::string what = fmt::format("{}: tensor '{}'", path().string(), entry.name);
   LOCKSTEP_CHECK(to.size() == entry.bytes,
                  DataError,
-                 "{} has {} bytes, room for {} was given",
+                 "{} has {} bytes, expected {}",
                  what,
                  entry.bytes,
                  to.size());

@@ -44,7 +44,7 @@ fs::path shard_path(const std::string& index, const std::string& name) {
     throw DataError(
         fmt::format(
             "{}: the shard '{}' lies outside of the index's folder", index, printable(name)),
-        "expected the name of a file beside the index");
+        "expected the name of a file in the folder of the index");
   return fs::path(index).parent_path() / shard;
 }
 
@@ -56,7 +56,8 @@ ShardedWeights::ShardedWeights(const std::string& index, const OpenShard& open_s
   std::map<std::string, std::size_t> numbers;  // of shards, by name
   std::vector<std::map<std::string_view, std::size_t>> entries;
   for (const auto& [tensor, value] : parsed["weight_map"].items()) {
-    LOCKSTEP_CHECK(value.is_string(), DataError, "{}: the shard of {} is no text", index, tensor);
+    LOCKSTEP_CHECK(
+        value.is_string(), DataError, "{}: the shard of {} is not a string", index, tensor);
     const std::string name = value.get<std::string>();
     const auto [found, is_new] = numbers.emplace(name, shards_.size());
     if (is_new) {

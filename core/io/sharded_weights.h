@@ -13,7 +13,7 @@
 namespace lockstep::io {
 
 /// Weights in several files, as Hugging Face writes large models: a JSON index whose "weight_map"
-/// names the file of each tensor. Tensors that the index does not name are left out.
+/// names the file of each tensor. Tensors that the index does not name are skipped.
 class ShardedWeights final : public WeightSource {
  public:
   /// Opens one file with tensors; see open_weight_file().

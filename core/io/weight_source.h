@@ -28,7 +28,7 @@ class WeightSource {
   /// For messages: the file, or the index of several.
   const std::string& name() const { return name_; }
   const std::vector<WeightEntry>& entries() const { return entries_; }
-  /// Names of what the file holds beside tensors.
+  /// Names of what the file holds in addition to tensors.
   const std::vector<std::string>& others() const { return others_; }
   /// The key of the checkpoint that the tensors lie under; empty where they do not.
   const std::string& under() const { return under_; }

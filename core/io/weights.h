@@ -29,7 +29,7 @@ void for_file_layout(const Parameter& parameter,
 /// file would hold it (little-endian).
 std::string weights_sha256(std::span<const NamedTensor> tensors);
 
-/// Writes a safetensors file with PyTorch's names and layouts: to a temporary name beside it,
+/// Writes a safetensors file with PyTorch's names and layouts: to a temporary name next to it,
 /// synced, then renamed. Throws EnvironmentError naming file and cause; what was there before
 /// stays.
 void save_weights(const std::string& file, std::span<const NamedTensor> tensors);

@@ -40,7 +40,7 @@ BatchNormPolicy BatchNormPolicy::parse(const std::string& text) {
   }
   throw ConfigError(
       fmt::format("batch-norm: expected local, sync or group:SAMPLES, got '{}'", text),
-      "for example --batch-norm group:16");
+      "for example `batch_norm` group:16");
 }
 
 std::string BatchNormPolicy::to_string() const {

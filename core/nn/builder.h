@@ -67,7 +67,7 @@ struct EmbeddingOptions {
   std::string name = {};           ///< the token table is "<name>.weight"
   std::string position_name = {};  ///< the position table is "<position_name>.weight"
 };
-/// Values of a category's vector where nobody says otherwise: min(600, round(1.6 K^0.56)) for K
+/// Values of a category's vector where not set otherwise: min(600, round(1.6 K^0.56)) for K
 /// categories. Source: fast.ai's emb_sz_rule (fastai.tabular.model), found by trying tables.
 std::int64_t embedding_width(std::int64_t categories);
 
@@ -141,7 +141,7 @@ class Builder {
   /// Features of the data that hold the index of a category: see column_embedding().
   const std::vector<data::EmbeddedColumn>& embedded_columns() const { return settings_.embedded; }
 
-  /// y = x W^T + b; x: [N, ..., in] -> [N, ..., out_features]. Behind flatten() of an image, W's
+  /// y = x W^T + b; x: [N, ..., in] -> [N, ..., out_features]. After flatten() of an image, W's
   /// file layout is PyTorch's, whose flatten walks channels first.
   Value linear(Value x, const LinearOptions& options, SourceLoc where = SourceLoc::current());
   /// tokens: [N, T] i32 -> [N, T, width]; learned positions are added where there are any.
@@ -237,7 +237,7 @@ class Builder {
               std::vector<ValueId> inputs,
               const std::string& path,
               SourceLoc where);
-  /// `to` has the elements of `from` in the same places: behind a flattened image, it is one too.
+  /// `to` has the elements of `from` in the same places: after a flattened image, it is one too.
   Value keep_layout(Value from, Value to);
   Value weight(const std::string& name,
                const Shape& shape,

@@ -18,7 +18,7 @@ std::int64_t embedding_width(std::int64_t categories) {
 Value Builder::column_embedding(Value x, const ColumnEmbeddingOptions& o, SourceLoc where) {
   const std::vector<data::EmbeddedColumn>& columns = settings_.embedded;
   if (columns.empty()) return x;
-  // What a layer has made of the features is no index; and bf16 would round it.
+  // What a layer has made of the features is not an index; and bf16 would round it.
   LOCKSTEP_CHECK(graph_.value(x.id()).role == ValueRole::input,
                  ConfigError,
                  "column_embedding: expected the model's input, got {} of a layer (asked for at "

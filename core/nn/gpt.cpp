@@ -64,7 +64,7 @@ void check(const ModelSpec& spec, const Value& tokens) {
       spec.width);
   LOCKSTEP_CHECK(tokens.type().dtype == DType::i32 && tokens.shape().rank() == 2,
                  ConfigError,
-                 "gpt: expected tokens, i32[N, T], got samples of {}; --data text:FILE and "
+                 "gpt: expected tokens, i32[N, T], got samples of {}; `data` text:FILE and "
                  "tokens:FILE have tokens",
                  tokens.type().to_string());
   LOCKSTEP_CHECK(tokens.shape()[1] <= spec.context,

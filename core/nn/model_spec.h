@@ -17,7 +17,7 @@ struct ModelSpec {
   std::int64_t outputs = 10;              ///< classes, or regression targets
   std::vector<std::int64_t> hidden{128};  ///< mlp: widths of the hidden layers
   Stem stem = Stem::imagenet;             ///< cifar: for small images, where has_stem()
-  float dropout = 0.0f;  ///< before the last layer; mlp, vgg: behind every hidden one; gpt: of
+  float dropout = 0.0f;  ///< before the last layer; mlp, vgg: after every hidden one; gpt: of
                          ///< embeddings, attention weights and what enters the residual stream
   // gpt
   int layers = 12;

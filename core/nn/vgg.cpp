@@ -30,14 +30,14 @@ Value features(Builder& nn, Value x, std::array<int, 5> convolutions) {
   return x;
 }
 
-/// Three linear layers; torchvision has dropout behind the first two.
+/// Three linear layers; torchvision has dropout after the first two.
 Value imagenet_head(const ModelSpec& spec, Builder& nn, Value x) {
   if (x.shape()[1] != 7 || x.shape()[2] != 7)
     throw ShapeError(fmt::format("{}: its head expects features of 7x7, as images of 224x224 give; "
                                  "got {}",
                                  spec.name,
                                  x.type().to_string()),
-                     "--stem cifar has a head for images of any size");
+                     "`stem` cifar has a head for images of any size");
   x = nn.flatten(x);
   const auto scope = nn.scope("classifier");
   for (const char* name : {"0", "3"}) {

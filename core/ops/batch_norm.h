@@ -10,7 +10,7 @@
 ///   forward:   moments -> [all_gather] -> normalize
 ///   backward:  bwd_sums -> [all_gather] -> bwd_data
 ///
-/// Where forward has taken in a residual and ReLU, residual_bwd_sums stands in place of bwd_sums.
+/// Where a residual and ReLU are fused into forward, residual_bwd_sums replaces bwd_sums.
 ///
 /// x is [N, C] or [N, H, W, C] f32 or bf16 (statistics are fp32); a group is `group_size`
 /// consecutive samples (0: all N), the last one may be short. groups = ceil(N / group_size), at
@@ -90,7 +90,7 @@ class BatchNormBwdSums final : public OpBase<OpKind::batch_norm_bwd_sums> {
   bool relu_;
 };
 
-/// The sums behind a residual and ReLU, and the gradient before these, which is the residual's too:
+/// The sums after a residual and ReLU, and the gradient before these, which is the residual's too:
 /// dz = y > 0 ? dy : 0. Where `two_uses`, y was read twice and dy is the sum of two gradients,
 /// rounded to their type as Add rounds it, so that the bits are those of the operators apart. dz
 /// may overwrite dy.

@@ -17,7 +17,7 @@ struct ColumnRun {
 };
 
 /// Replaces features that hold the index of a category by vectors that are learned. A row of y is a
-/// row of x from left to right, in which W_i[x[n, f], :] stands in place of feature f =
+/// row of x from left to right, in which W_i[x[n, f], :] replaces feature f =
 /// features()[i]; the other features keep their order and are cast to the type of y:
 ///   x = [a, i, b], one embedded feature 1, W_0: [K, 2]  ->  y = [a, W_0[i, 0], W_0[i, 1], b]
 /// Shapes: x: [N, F] f32 (bf16 does not hold indices above 256), one W_i: [K_i, D_i] f32 for each

@@ -9,7 +9,7 @@ namespace lockstep::ops {
 /// Fully connected layer: y = f(x W^T + b), f an activation or the identity.
 /// Shapes: x: [N, ..., in] f32 or bf16, W: [out, in] f32, b: [out] f32 (absent without bias)
 ///   -> y: [N, ..., out] as x, and where backward needs it (GELU in training) x W^T + b, as y.
-/// Rows are all extents but the last. Those of y may be longer, `padded_out`, with zeros behind
+/// Rows are all extents but the last. Those of y may be longer, `padded_out`, with zeros after
 /// `out`: in bf16, without bias and activation; see core/plan/pad_logits.h.
 class Linear final : public OpBase<OpKind::linear> {
  public:
@@ -59,7 +59,7 @@ class LinearBwdData final : public OpBase<OpKind::linear_bwd_data> {
 
 /// dW = dy^T x and db[o] = sum_n dy[n, o], each summed over rows in a fixed order.
 /// Shapes: x: [N, ..., in], dy: [N, ..., out], f32 or bf16 -> dW: [out, in], db: [out] (absent
-/// without bias), f32. Without bias rows of dy may be longer than `out`; what is behind is not
+/// without bias), f32. Without bias rows of dy may be longer than `out`; what is after is not
 /// read.
 class LinearBwdWeights final : public OpBase<OpKind::linear_bwd_weights> {
  public:

@@ -13,7 +13,7 @@ std::vector<TensorType> Reshape::infer(std::span<const TensorType> inputs) const
   const TensorType result{Shape(dims), inputs[0].dtype};
   LOCKSTEP_CHECK(result.elems() == inputs[0].elems(),
                  ShapeError,
-                 "reshape: {} has another number of elements than {}",
+                 "reshape: {} has a different element count than {}",
                  inputs[0].to_string(),
                  result.to_string());
   return {result};

@@ -1,40 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
+#include "core/optim/optimizer_hyper_parameter.h"
+#include "core/optim/optimizer_list.h"
+
 namespace lockstep {
 
-/// Stochastic gradient descent; the update is SgdUpdate's (core/exec/backend.h).
-struct Sgd {
-  float lr = 0.1f;
-  float momentum = 0.0f;
-  bool nesterov = false;
-  float weight_decay = 0.0f;
-};
+/// Note [What an optimizer defines]
+///
+/// An optimizer is a plain struct of its hyper-parameters, `lr` and `weight_decay` among them,
+/// whose comment states the update of one element. In addition it has:
+///   kAdaptive           whether gradients are divided by their own size, so that the learning rate
+///                       grows with the root of the batch (Malladi et al. 2022, "On the SDEs and
+///                       Scaling Rules for Adaptive Gradient Algorithms"), otherwise with the batch
+///                       (Goyal et al. 2017, "Accurate, Large Minibatch SGD")
+///   hyper_parameters()  each member with its range; validate(), to_string() and the command line
+///                       follow from it
+///   validate()          throws ConfigError for what ranges alone do not say
+///   state_names()       its fp32 arrays of the parameters' size, zero at the start, at most
+///                       kMaxOptimizerState, by the names that checkpoints have for them
+///                       (PyTorch's)
+///   step_scalars()      numbers that depend on the step alone; `step` counts updates from 0
+/// Kernels do the arithmetic: one for each backend, listed in optimizer_list.h.
 
-/// Adam with decoupled weight decay; the update is AdamwUpdate's (core/exec/backend.h).
-struct AdamW {
-  float lr = 1e-3f;
-  float beta1 = 0.9f;
-  float beta2 = 0.999f;
-  float eps = 1e-8f;
-  float weight_decay = 0.01f;
-};
+namespace detail {
+/// The list begins with a comma.
+template <typename /*nothing*/, typename... Types>
+using VariantOf = std::variant<Types...>;
+}  // namespace detail
 
-using Optimizer = std::variant<Sgd, AdamW>;
+/// std::variant<Sgd, AdamW, ...>: one of LOCKSTEP_OPTIMIZERS.
+#define LOCKSTEP_ALTERNATIVE(Type, name) , Type
+using Optimizer = detail::VariantOf<void LOCKSTEP_OPTIMIZERS(LOCKSTEP_ALTERNATIVE)>;
+#undef LOCKSTEP_ALTERNATIVE
 
-/// Throws ConfigError naming the setting: rates negative or not finite, momentum or betas outside
-/// [0, 1), Nesterov without momentum.
+/// "sgd", "adamw", ... in the order of the list, which is that of the variant.
+std::span<const std::string_view> optimizer_names();
+/// The optimizer of that name with its defaults. Throws ConfigError with the names there are.
+Optimizer make_optimizer(std::string_view name);
+std::string_view name_of(const Optimizer& optimizer);
+
+/// Of the optimizer that is held, in their order; `value` points into `optimizer`.
+std::vector<OptimizerHyperParameter> hyper_parameters(Optimizer& optimizer);
+/// Throws ConfigError naming the hyper-parameter, its value and the range: learning rate or decay
+/// negative or not finite, momentum or betas outside [0, 1), Nesterov without momentum.
 void validate(const Optimizer& optimizer);
 
 float learning_rate(const Optimizer& optimizer);
 float weight_decay(const Optimizer& optimizer);
-/// fp32 arrays of the parameters' size that the optimizer keeps: 0, 1 or 2.
+bool is_adaptive(const Optimizer& optimizer);
+StepScalars step_scalars(const Optimizer& optimizer, std::uint64_t step);
+std::vector<std::string_view> state_names(const Optimizer& optimizer);
+/// How many there are.
 int state_arrays(const Optimizer& optimizer);
-/// "sgd lr=0.1 momentum=0.9 weight_decay=0.0005"
+
+/// "sgd lr=0.1 momentum=0.9 nesterov weight_decay=0.0005": what ranks compare and checkpoints hold.
 std::string to_string(const Optimizer& optimizer);
+/// Whether a run with the optimizer `now` can go on from the state of the optimizer `then`, both
+/// texts of to_string(): the same optimizer with the same arrays. No, where one is unknown here.
+bool have_same_state(std::string_view then, std::string_view now);
 
 }  // namespace lockstep

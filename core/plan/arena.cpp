@@ -63,23 +63,23 @@ class FreeRanges {
     auto range = ranges_.begin();
     while (range->second - range->first < bytes) ++range;
     const auto [begin, end] = *range;
-    const auto behind = ranges_.erase(range);
-    if (begin + bytes < end) ranges_.emplace_hint(behind, begin + bytes, end);
+    const auto after = ranges_.erase(range);
+    if (begin + bytes < end) ranges_.emplace_hint(after, begin + bytes, end);
     return begin;
   }
 
   void give_back(std::size_t begin, std::size_t end) {
-    auto behind = ranges_.lower_bound(begin);
-    if (behind != ranges_.end() && behind->first == end) {
-      end = behind->second;
-      behind = ranges_.erase(behind);
+    auto after = ranges_.lower_bound(begin);
+    if (after != ranges_.end() && after->first == end) {
+      end = after->second;
+      after = ranges_.erase(after);
     }
-    if (behind != ranges_.begin())
-      if (const auto before = std::prev(behind); before->second == begin) {
+    if (after != ranges_.begin())
+      if (const auto before = std::prev(after); before->second == begin) {
         before->second = end;
         return;
       }
-    ranges_.emplace_hint(behind, begin, end);
+    ranges_.emplace_hint(after, begin, end);
   }
 
  private:

@@ -40,7 +40,7 @@ constexpr std::size_t aligned_in_arena(std::size_t bytes) {
 /// step, each made in n log n.
 ArenaPlan plan_arena(std::span<const BufferLifetime> buffers);
 
-/// Bytes that are live at each step, and 0 behind the last.
+/// Bytes that are live at each step, and 0 after the last.
 std::vector<std::size_t> live_bytes(std::span<const BufferLifetime> buffers);
 
 /// Largest sum of simultaneously live bytes: no plan for this order of steps needs less.

@@ -20,7 +20,7 @@ std::vector<int> finishing_order(const Graph& graph) {
   return order;
 }
 
-// Nothing of the last bucket's exchange is hidden behind backward.
+// Nothing of the last bucket's exchange is hidden by backward.
 constexpr std::int64_t kLastBucketShare = 8;
 
 /// Makes the last segments, as far as they hold `most` elements, a bucket of their own where the

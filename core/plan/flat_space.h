@@ -20,17 +20,17 @@ struct Bucket {
 struct Segment {
   int parameter = -1;
   std::int64_t offset = 0;  ///< elements, a multiple of kSegmentAlignment
-  std::int64_t elems = 0;   ///< without the padding behind it, which stays zero
-  int bucket = 0;           ///< -1: frozen, behind the buckets
+  std::int64_t elems = 0;   ///< without the padding after it, which stays zero
+  int bucket = 0;           ///< -1: frozen, after the buckets
 };
 
 /// Elements to whose multiples segments are aligned: 256 bytes.
 inline constexpr std::int64_t kSegmentAlignment = 64;
 
-/// One layout for every flat array. Segments stand in the order in which a training program
+/// One layout for every flat array. Segments are in the order in which a training program
 /// finishes their sums (metrics and batch-norm statistics in forward, gradients in backward), so
 /// that a bucket is complete as early as possible and is exchanged in place. Frozen parameters
-/// stand behind them.
+/// come after them.
 struct FlatSpace {
   std::vector<Segment> segments;          ///< in flat order
   std::vector<int> segment_of_parameter;  ///< in declaration order

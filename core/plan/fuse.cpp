@@ -41,7 +41,7 @@ class Pattern {
 };
 
 void note(GraphRewriter& rewriter, const Node& into, const Node& taken) {
-  rewriter.add_note(fmt::format("{} '{}' takes in {} '{}'",
+  rewriter.add_note(fmt::format("{} '{}' fused with {} '{}'",
                                 name_of(into.op->kind()),
                                 into.path,
                                 name_of(taken.op->kind()),
@@ -82,7 +82,7 @@ ValueId fuse_activation(Graph& graph, ValueId loss, bool training) {
   GraphRewriter rewriter(graph);
   const Pattern pattern(graph, loss);
   for (const Node& node : graph.nodes()) {
-    if (rewriter.has(node.outputs[0])) continue;  // taken in by an earlier node
+    if (rewriter.has(node.outputs[0])) continue;  // fused into an earlier node
     const bool product = node.op->kind() == OpKind::linear || node.op->kind() == OpKind::conv2d;
     const Node* const next =
         product ? pattern.only_reader(node.outputs[0], {OpKind::relu, OpKind::gelu}) : nullptr;
@@ -103,7 +103,7 @@ ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss) {
   const Pattern pattern(graph, loss);
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
-    // The norm stands right behind the sum, so that every other reader of the sum comes later.
+    // The norm comes right after the sum, so that every other reader of the sum comes later.
     const Node* next = i + 1 < graph.nodes().size() ? &graph.nodes()[i + 1] : nullptr;
     if (rewriter.has(node.outputs[0])) continue;
     if (node.op->kind() != OpKind::add || next == nullptr ||
@@ -138,7 +138,7 @@ std::shared_ptr<const Operator> with_relu(const Operator& op, bool residual) {
   return std::make_shared<ops::BatchNormNormalize>(norm.group_size(), norm.eps(), true, residual);
 }
 
-/// The operators behind a batch norm that it can take in.
+/// The operators after a batch norm that can be fused into it.
 struct Tail {
   const Node* add = nullptr;  ///< may be null
   const Node* relu = nullptr;

@@ -27,7 +27,7 @@ ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute = false);
 
 /// Over the differentiated graph: a sum of two gradients that the backward of a batch norm with
 /// residual and ReLU alone reads: that operator makes the sum itself. With more than two uses it
-/// takes in the last sum. The results have the same bits.
+/// is fused with the last sum. The results have the same bits.
 ValueId fuse_gradient_sum(Graph& graph, ValueId loss);
 /// Over the differentiated graph: linear_bwd_data, then gelu_bwd that alone reads it, one operator.
 /// These two belong to layers that follow each other, so that no gradient rule sees both.

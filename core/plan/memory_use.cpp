@@ -98,7 +98,7 @@ MemoryUse::Step LiveBytes::look(NodeId node) const {
 MemoryUse::Step LiveBytes::run(NodeId node) {
   const MemoryUse::Step step = look(node);
   for (int read : use_.of(node).reads) --readers_left_[std::size_t(read)];
-  live_ = step.behind;
+  live_ = step.after;
   return step;
 }
 

@@ -27,7 +27,7 @@ class MemoryUse {
   struct Made {
     int storage = -1;
     int in_place_of =
-        -1;  ///< the storage that it may overwrite where nobody else reads it any more
+        -1;  ///< the storage that it may overwrite where no other node reads it any more
   };
   struct Use {
     std::vector<int> reads;  ///< storages, each once
@@ -37,13 +37,13 @@ class MemoryUse {
   };
   struct Step {
     std::size_t during = 0;  ///< live bytes while the node runs
-    std::size_t behind = 0;  ///< and once it has run
+    std::size_t after = 0;   ///< and once it has run
   };
 
-  /// `workspace_bytes` has one entry per node. Beside what they read, nodes that sum into the flat
-  /// gradient space and those that exchange data with other ranks come after the one before them:
-  /// the order in which buckets are complete and collectives start is the same on every rank,
-  /// whatever the size of its micro-batch.
+  /// `workspace_bytes` has one entry per node. In addition to what they read, nodes that sum into
+  /// the flat gradient space and those that exchange data with other ranks come after the one
+  /// before them: the order in which buckets are complete and collectives start is the same on
+  /// every rank, whatever the size of its micro-batch.
   MemoryUse(const Graph& graph, const std::vector<std::size_t>& workspace_bytes);
 
   const std::vector<Use>& nodes() const { return nodes_; }
@@ -54,7 +54,7 @@ class MemoryUse {
   std::size_t bytes_at_start() const { return bytes_at_start_; }
 
   /// Running `node` where `live` bytes are live. `dies(storage)`: of a storage that `node` reads,
-  /// whether nobody needs it once `node` has run.
+  /// whether it is dead once `node` has run.
   template <typename Dies>
   Step step(NodeId node, std::size_t live, Dies dies) const {
     const Use& use = of(node);
@@ -62,10 +62,10 @@ class MemoryUse {
     for (const Made& made : use.makes) {
       const Storage& result = storage(made.storage);
       if (made.in_place_of < 0 || !dies(made.in_place_of)) step.during += result.bytes;
-      if (result.kept || !result.readers.empty()) step.behind += result.bytes;
+      if (result.kept || !result.readers.empty()) step.after += result.bytes;
     }
     for (int read : use.reads)
-      if (dies(read)) step.behind -= storage(read).bytes;
+      if (dies(read)) step.after -= storage(read).bytes;
     return step;
   }
 

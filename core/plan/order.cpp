@@ -130,7 +130,7 @@ class MemoryOrder {
     LiveBytes live(use_);
     const auto cost = [&](NodeId node) {
       const MemoryUse::Step step = live.look(node);
-      return std::tuple(step.behind, step.during, node);
+      return std::tuple(step.after, step.during, node);
     };
     const auto may_run = [&](NodeId node) {
       return order.size() >= first_backward_ || std::size_t(node) < first_backward_;

@@ -15,7 +15,7 @@ inline constexpr double kMinSaving = 0.01;
 
 /// An order of the graph's nodes in which less is live at once than in the given one (by
 /// kMinSaving at least), or the given one. Only nodes before the first one of backward change
-/// places with each other, and only those behind; nodes that sum into the flat gradient space, and
+/// places with each other, and only those after; nodes that sum into the flat gradient space, and
 /// collectives, keep their sequence (see MemoryUse). Each node computes the same bits in any order.
 ///
 /// Where the most bytes are live, the best order of a window of nodes around is searched

@@ -23,7 +23,7 @@ bool is_head(const Graph& graph, const Node& node) {
          classes >= kMinClasses && classes % kAligned != 0;
 }
 
-/// Of each value, whether it is logits to pad: only the loss reads them, and they are no output.
+/// Of each value, whether it is logits to pad: only the loss reads them, and they are not output.
 std::vector<bool> find_logits(const Graph& graph) {
   const std::vector<int> uses = count_uses(graph);
   std::vector<bool> found(graph.values().size(), false);

@@ -8,7 +8,7 @@ namespace lockstep {
 /// Over the forward graph: a vocabulary that no eight divides, as GPT-2's 50257, would have rows of
 /// bf16 logits begin anywhere, where a GPU's matrix units want multiples of 16 bytes. So the linear
 /// that makes logits for softmax_cross_entropy alone writes rows of the next multiple of `multiple`
-/// elements, with zeros behind the classes; loss and gradients know how many count. Weights, their
+/// elements, with zeros after the classes; loss and gradients know how many count. Weights, their
 /// gradients and results stay as they are. From 1024 classes on: with multiples of 64, 6% of the
 /// logits' memory at most. A `multiple` of 1, as processors have it, changes nothing.
 /// Returns what `loss` has become; adds a note to the graph.

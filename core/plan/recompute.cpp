@@ -81,7 +81,7 @@ class SegmentBytes {
     }
   }
 
-  /// Of the activations that backward reads behind cut `from` up to and with cut `to`.
+  /// Of the activations that backward reads after cut `from` up to and with cut `to`.
   double between(std::size_t from, std::size_t to) const { return before_[to] - before_[from]; }
 
   /// Checkpoints of the least sum with which none of the segments, together with the checkpoints
@@ -134,7 +134,7 @@ class Candidates {
       if (read_by_backward[v] && can_run_again(ValueId(v))) kept_.push_back(ValueId(v));
   }
 
-  /// Activations whose producer costs at most `flops_per_byte` of its output; but for cuts, behind
+  /// Activations whose producer costs at most `flops_per_byte` of its output; but for cuts, after
   /// which a residual stream would be computed from its beginning.
   std::vector<bool> cheaper_than(double flops_per_byte) const {
     std::vector<bool> dropped(graph_.values().size(), false);
@@ -169,7 +169,7 @@ class Candidates {
     return cuts;
   }
 
-  /// Drops every activation between `checkpoints`, but not behind the last one: those are alive
+  /// Drops every activation between `checkpoints`, but not after the last one: those are alive
   /// when backward begins in any case.
   std::vector<bool> all_but(const std::vector<Cut>& checkpoints) const {
     std::vector<bool> dropped(graph_.values().size(), false);
@@ -183,7 +183,7 @@ class Candidates {
 
   /// Those of `cuts` between which activations are dropped so that the most that is alive at once
   /// in backward is least: while a segment is computed again, its activations, and the checkpoints
-  /// before it. Behind them those of later segments are gone already.
+  /// before it. After them those of later segments are gone already.
   std::vector<Cut> checkpoints_of_least_peak(const std::vector<Cut>& cuts) const {
     const SegmentBytes bytes(graph_, kept_, cuts);
     double least = 0, most = bytes.between(0, cuts.size() + 1);

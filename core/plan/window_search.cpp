@@ -62,7 +62,7 @@ class WindowSearch {
   /// Of a storage that the window reads or makes.
   struct Readers {
     NodeSet within = 0;
-    bool behind = false;       ///< is needed behind the window
+    bool after = false;        ///< is needed after the window
     bool made_within = false;  ///< otherwise it is live before
   };
   /// Smallest peak first, then most nodes done, then the way found first: nodes in the given order.
@@ -82,10 +82,10 @@ class WindowSearch {
     }
     for (auto& [number, readers] : readers_) {
       const MemoryUse::Storage& storage = use_.storage(number);
-      readers.behind = storage.kept;
+      readers.after = storage.kept;
       for (NodeId reader : storage.readers) {
         const std::size_t at = position[std::size_t(reader)];
-        if (at >= window.end) readers.behind = true;
+        if (at >= window.end) readers.after = true;
         if (at >= window.begin && at < window.end) readers.within |= only(at - window.begin);
       }
     }
@@ -95,28 +95,28 @@ class WindowSearch {
     const NodeSet then = done | only(next);
     return use_.step(nodes_[next], live, [&](int storage) {
       const Readers& readers = readers_.at(storage);
-      return !readers.behind && (readers.within & ~then) == 0;
+      return !readers.after && (readers.within & ~then) == 0;
     });
   }
 
   /// What no order goes below: the live bytes at the end of the window, and what each node reads
-  /// and makes, beside all that outlives the window.
+  /// and makes, in addition to all that outlives the window.
   std::size_t least_peak(std::size_t live) const {
     std::size_t outliving = live, end = live;
     for (const auto& [number, readers] : readers_)
-      if (!readers.behind && !readers.made_within) outliving -= use_.storage(number).bytes;
+      if (!readers.after && !readers.made_within) outliving -= use_.storage(number).bytes;
     std::size_t least = live;
     NodeSet done = 0;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       std::size_t needed = outliving + use_.of(nodes_[i]).workspace;
       for (int read : use_.of(nodes_[i]).reads)
-        if (const Readers& r = readers_.at(read); r.made_within || !r.behind)
+        if (const Readers& r = readers_.at(read); r.made_within || !r.after)
           needed += use_.storage(read).bytes;
       for (const MemoryUse::Made& made : use_.of(nodes_[i]).makes)
-        if (made.in_place_of < 0 || readers_.at(made.in_place_of).behind)
+        if (made.in_place_of < 0 || readers_.at(made.in_place_of).after)
           needed += use_.storage(made.storage).bytes;
       least = std::max(least, needed);
-      end = step(done, end, i).behind;
+      end = step(done, end, i).after;
       done |= only(i);
     }
     return std::max(least, end);
@@ -129,7 +129,7 @@ class WindowSearch {
       if ((before_[next] & ~done) != 0) continue;
       const MemoryUse::Step taken = step(done, state.live, next);
       if (taken.during >= limit_) continue;
-      if (taken.during <= state.peak && taken.behind <= state.live) {
+      if (taken.during <= state.peak && taken.after <= state.live) {
         choices = {{next, taken}};
         break;
       }
@@ -137,7 +137,7 @@ class WindowSearch {
     }
     for (const auto& [next, taken] : choices)
       reach(done | only(next),
-            {.peak = std::max(state.peak, taken.during), .live = taken.behind, .last = next});
+            {.peak = std::max(state.peak, taken.during), .live = taken.after, .last = next});
   }
 
   void reach(NodeSet done, const Reached& way) {

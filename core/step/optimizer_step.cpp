@@ -69,7 +69,14 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              parameter.momentum});
   }
   backend.reserve_norms(tensors_);
-  for (int i = 0; i < lockstep::state_arrays(optimizer_); ++i)
+  const int arrays = lockstep::state_arrays(optimizer_);
+  LOCKSTEP_CHECK(arrays <= kMaxOptimizerState,
+                 InternalError,
+                 "{} has {} state arrays, more than {}: raise kMaxOptimizerState",
+                 name_of(optimizer_),
+                 arrays,
+                 kMaxOptimizerState);
+  for (int i = 0; i < arrays; ++i)
     state_.push_back(backend.allocate(std::size_t(space.elems) * 4, "optimizer state"));
 }
 
@@ -86,41 +93,22 @@ void OptimizerStep::update_bucket(int bucket,
                                   const StepCounters* counters) {
   const auto& ranges = ranges_of_bucket_[std::size_t(bucket)];
   if (ranges.empty()) return;
-  if (const auto* sgd = std::get_if<Sgd>(&optimizer_)) {
-    backend_.sgd_update({.params = parameters_,
+  OptimizerUpdate update{.optimizer = optimizer_,
+                         .params = parameters_,
                          .grads = gradients_,
-                         .momentum_buffer = state_.empty() ? nullptr : state_[0]->as<float>(),
                          .rounded = rounded_,
                          .lr = lr,
-                         .momentum = sgd->momentum,
-                         .nesterov = sgd->nesterov,
-                         .first = step == 0,
+                         .step = std::uint64_t(step),
                          .outcome = outcome,
-                         .counters = counters},
-                        ranges);
-    return;
-  }
-  const auto& adamw = std::get<AdamW>(optimizer_);
-  backend_.adamw_update({.params = parameters_,
-                         .grads = gradients_,
-                         .first_moment = state_[0]->as<float>(),
-                         .second_moment = state_[1]->as<float>(),
-                         .rounded = rounded_,
-                         .lr = lr,
-                         .beta1 = adamw.beta1,
-                         .beta2 = adamw.beta2,
-                         .eps = adamw.eps,
-                         .t = std::uint64_t(step) + 1,
-                         .outcome = outcome,
-                         .counters = counters},
-                        ranges);
+                         .counters = counters};
+  for (std::size_t i = 0; i < state_.size(); ++i) update.state[i] = state_[i]->as<float>();
+  backend_.optimizer_update(update, ranges);
 }
 
 StepCounters OptimizerStep::counters(std::int64_t step, float lr) const {
-  StepCounters counters{.step = std::uint64_t(step), .lr = lr, .first = step == 0 ? 1u : 0u};
-  if (const auto* adamw = std::get_if<AdamW>(&optimizer_))
-    correct_bias(counters, adamw->beta1, adamw->beta2);
-  return counters;
+  return {.step = std::uint64_t(step),
+          .scalars = step_scalars(optimizer_, std::uint64_t(step)),
+          .lr = lr};
 }
 
 void OptimizerStep::update_running_statistics(const StepOutcome* outcome) {
@@ -128,11 +116,10 @@ void OptimizerStep::update_running_statistics(const StepOutcome* outcome) {
 }
 
 std::vector<FlatArray> OptimizerStep::state_arrays() {
-  const bool sgd = std::holds_alternative<Sgd>(optimizer_);
-  const char* names[] = {sgd ? "momentum_buffer" : "exp_avg", "exp_avg_sq"};
+  const std::vector<std::string_view> names = state_names(optimizer_);
   std::vector<FlatArray> arrays;
   for (std::size_t i = 0; i < state_.size(); ++i)
-    arrays.push_back({names[i], state_[i]->as<float>()});
+    arrays.push_back({std::string(names[i]), state_[i]->as<float>()});
   return arrays;
 }
 

@@ -40,7 +40,7 @@ class OptimizerStep {
   void conclude(StepSums sums, StepOutcome* outcome);
 
   /// Update number `step` (from 0) of one bucket's trained parameters, as `outcome` (in device
-  /// memory; null: none) has it. `counters`: see SgdUpdate.
+  /// memory; null: none) has it. `counters`: see OptimizerUpdate.
   void update_bucket(int bucket,
                      std::int64_t step,
                      float lr,
@@ -52,8 +52,7 @@ class OptimizerStep {
   void update_running_statistics(const StepOutcome* outcome);
 
   std::size_t state_bytes() const;
-  /// The optimizer's arrays under PyTorch's names: "momentum_buffer", or "exp_avg" and
-  /// "exp_avg_sq". Laid out as the parameters are.
+  /// The optimizer's arrays, named by state_names(). Laid out as the parameters are.
   std::vector<FlatArray> state_arrays();
 
  private:

@@ -11,11 +11,11 @@ namespace {
 template <typename T>
 class ActivationKernel final : public Kernel {
  public:
-  ActivationKernel(std::unique_ptr<Kernel> product,
+  ActivationKernel(std::unique_ptr<Kernel> gemm,
                    ops::Activation activation,
                    bool kept_input,
                    std::int64_t elems)
-      : product_(std::move(product)),
+      : product_(std::move(gemm)),
         activation_(loop_of(activation)),
         kept_input_(kept_input),
         elems_(elems) {}
@@ -64,8 +64,8 @@ class ActivationKernel final : public Kernel {
 template <typename T>
 class GeluGradientKernel final : public Kernel {
  public:
-  GeluGradientKernel(std::unique_ptr<Kernel> product, ops::Activation gelu, std::int64_t elems)
-      : product_(std::move(product)),
+  GeluGradientKernel(std::unique_ptr<Kernel> gemm, ops::Activation gelu, std::int64_t elems)
+      : product_(std::move(gemm)),
         gradient_(gelu == ops::Activation::gelu_erf ? LOCKSTEP_CHOOSE(gelu_erf_bwd<T>)
                                                     : LOCKSTEP_CHOOSE(gelu_tanh_bwd<T>)),
         elems_(elems) {}
@@ -96,25 +96,23 @@ class GeluGradientKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> wrap_gelu_gradient(std::unique_ptr<Kernel> product,
+std::unique_ptr<Kernel> wrap_gelu_gradient(std::unique_ptr<Kernel> gemm,
                                            ops::Activation gelu,
                                            const TensorType& output) {
   if (output.dtype == DType::bf16)
-    return std::make_unique<GeluGradientKernel<Bf16>>(std::move(product), gelu, output.elems());
-  return std::make_unique<GeluGradientKernel<float>>(std::move(product), gelu, output.elems());
+    return std::make_unique<GeluGradientKernel<Bf16>>(std::move(gemm), gelu, output.elems());
+  return std::make_unique<GeluGradientKernel<float>>(std::move(gemm), gelu, output.elems());
 }
 
-std::unique_ptr<Kernel> wrap_activation(std::unique_ptr<Kernel> product,
+std::unique_ptr<Kernel> wrap_activation(std::unique_ptr<Kernel> gemm,
                                         ops::Activation activation,
                                         bool kept_input,
                                         const TensorType& output) {
-  if (activation == ops::Activation::none) return product;
+  if (activation == ops::Activation::none) return gemm;
   const std::int64_t elems = output.elems();
   if (output.dtype == DType::bf16)
-    return std::make_unique<ActivationKernel<Bf16>>(
-        std::move(product), activation, kept_input, elems);
-  return std::make_unique<ActivationKernel<float>>(
-      std::move(product), activation, kept_input, elems);
+    return std::make_unique<ActivationKernel<Bf16>>(std::move(gemm), activation, kept_input, elems);
+  return std::make_unique<ActivationKernel<float>>(std::move(gemm), activation, kept_input, elems);
 }
 
 }  // namespace lockstep::cpu

@@ -9,7 +9,7 @@ namespace lockstep::cpu {
 enum class Bf16Products {
   amx,          ///< AMX tiles
   avx512_bf16,  ///< vdpbf16ps
-  widened,      ///< fp32 products of widened values: no faster than fp32
+  widened,      ///< fp32 GEMMs of widened values: no faster than fp32
 };
 /// library_bf16_products(); `widened` where isa() is not avx512.
 Bf16Products bf16_products();

@@ -8,7 +8,7 @@
 
 namespace lockstep::cpu {
 
-/// `bytes`, so that what comes behind them in a workspace starts on a cache line.
+/// `bytes`, so that what comes after them in a workspace starts on a cache line.
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// A kernel that keeps its buffers and names them by position.

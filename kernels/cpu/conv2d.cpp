@@ -13,7 +13,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// bf16 that no bf16 product is there for.
+/// bf16 that no bf16 GEMM is there for.
 bool is_widened(const KernelSpec& spec) {
   return has_bf16(spec) && (is_empty(spec) || bf16_products() == Bf16Products::widened);
 }

@@ -18,7 +18,7 @@
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/matrix_library.h"
-#include "kernels/cpu/optimizers/optimizers.h"
+#include "kernels/cpu/optimizers/optimizer_kernels.h"
 #include "kernels/cpu/peaks.h"
 
 namespace lockstep {
@@ -26,7 +26,7 @@ namespace {
 
 std::optional<std::uint64_t> available_bytes() { return read_host_memory().left(); }
 
-/// What is available differs between ranks that fail alike: it is no part of the message.
+/// What is available differs between ranks that fail alike: it is not a part of the message.
 [[noreturn]] void throw_out_of_memory(std::size_t bytes, const std::string& what) {
   const auto available = available_bytes();
   throw OutOfMemory(fmt::format("{}: {} bytes of memory wanted", what, bytes),
@@ -64,6 +64,29 @@ class CpuBuffer final : public DeviceBuffer {
   void* data_ = nullptr;
   std::size_t bytes_;
 };
+
+#define LOCKSTEP_KERNEL_OF(Type, name) \
+  auto kernel_of(const Type&) { return LOCKSTEP_CHOOSE(name##_update); }
+LOCKSTEP_OPTIMIZERS(LOCKSTEP_KERNEL_OF)
+#undef LOCKSTEP_KERNEL_OF
+
+cpu::RangeUpdate on_range(const OptimizerUpdate& update,
+                          const StepScalars& scalars,
+                          const FlatRange& range) {
+  cpu::RangeUpdate result{
+      .params = update.params + range.offset,
+      .grads = update.grads + range.offset,
+      .elems = range.elems,
+      .grad_scale = update.outcome ? update.outcome->grad_scale : update.grad_scale,
+      .weight_decay = range.weight_decay,
+      .lr = update.lr,
+      .lr_scale = range.lr_scale,
+      .step = update.step,
+      .scalars = scalars};
+  for (std::size_t i = 0; i < update.state.size(); ++i)
+    if (update.state[i] != nullptr) result.state[i] = update.state[i] + range.offset;
+  return result;
+}
 
 class CpuBackend final : public Backend {
  public:
@@ -122,11 +145,15 @@ class CpuBackend final : public Backend {
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     add_(out, a, b, elems);
   }
-  void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
-    cpu::sgd_update(update, ranges);
-  }
-  void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) override {
-    cpu::adamw_update(update, ranges);
+  void optimizer_update(const OptimizerUpdate& update, std::span<const FlatRange> ranges) override {
+    if (update.outcome && update.outcome->bad) return;
+    std::visit(
+        [&](const auto& optimizer) {
+          const auto kernel = kernel_of(optimizer);
+          const StepScalars scalars = optimizer.step_scalars(update.step);
+          for (const FlatRange& range : ranges) kernel(optimizer, on_range(update, scalars, range));
+        },
+        update.optimizer);
   }
   void squared_norms(const float* values,
                      std::span<const FlatRange> ranges,

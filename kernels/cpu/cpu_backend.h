@@ -11,7 +11,7 @@ namespace lockstep {
 /// Throws EnvironmentError: the processor lacks AVX2.
 std::unique_ptr<Backend> make_cpu_backend();
 
-/// Whether oneDNN is built in; otherwise products and convolutions are plain loops, several times
+/// Whether oneDNN is built in; otherwise GEMMs and convolutions are plain loops, several times
 /// slower.
 bool cpu_backend_has_onednn();
 

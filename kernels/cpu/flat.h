@@ -9,38 +9,6 @@
 /// bits depend on its own values alone; pointers may be unaligned.
 namespace lockstep::cpu {
 
-/// Constants of one range of one SGD step; the formula is SgdUpdate's.
-struct SgdFactors {
-  float grad_scale, weight_decay, momentum, lr;  ///< lr: with the range's scale in it
-  bool nesterov, first;
-};
-
-/// Constants of one range of one AdamW step; the formula is AdamwUpdate's.
-struct AdamwFactors {
-  float grad_scale;
-  float keep;  ///< 1 - lr * weight_decay
-  float beta1, beta2;
-  float step_size;                ///< lr / (1 - beta1^t)
-  float inverse_root_correction;  ///< 1 / sqrt(1 - beta2^t)
-  float eps;
-};
-
-/// `momentum` may be null: plain gradient descent.
-LOCKSTEP_LOOP(void,
-              sgd_range,
-              (float* params,
-               const float* grads,
-               float* momentum,
-               std::int64_t elems,
-               const SgdFactors& factors));
-LOCKSTEP_LOOP(void,
-              adamw_range,
-              (float* params,
-               const float* grads,
-               float* first_moment,
-               float* second_moment,
-               std::int64_t elems,
-               const AdamwFactors& factors));
 /// The sum of squares in fp64: 16 lanes inside a block of `block` elements, added pairwise, block
 /// sums added in order. Both instruction sets give the same bits.
 LOCKSTEP_LOOP(double, squared_norm, (const float* values, std::int64_t elems, std::int64_t block));

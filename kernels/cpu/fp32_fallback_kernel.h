@@ -10,7 +10,7 @@ namespace lockstep::cpu {
 /// The kernel that `make` gives for `spec` with fp32 in place of bf16, between widening loops for
 /// its bf16 inputs and rounding ones for its bf16 outputs: bf16 for operators, or processors, that
 /// have no bf16 arithmetic. Rounds once, where the result is stored.
-/// `weight_input`: a parameter whose values are to be rounded to bf16 first, as products that read
+/// `weight_input`: a parameter whose values are to be rounded to bf16 first, as GEMMs that read
 /// packed bf16 copies see them; -1 where there is none.
 std::unique_ptr<Kernel> make_fp32_fallback_kernel(
     const KernelSpec& spec,

@@ -7,10 +7,11 @@ namespace lockstep::cpu {
 
 /// Note [Loops for several instruction sets]
 ///
-/// Own loops live in kernels/cpu/loops/*.cpp. CMake compiles each of these files for every set of
-/// the processor's family, with LOCKSTEP_ISA defined as its name: twice on x86, for x86-64-v3
-/// (`avx2`) and x86-64-v4 (`avx512`), once on arm64 (`neon`). The file puts its functions into
-/// `namespace lockstep::cpu::LOCKSTEP_ISA`. A header declares them:
+/// Own loops live in kernels/cpu/loops/*.cpp, those of optimizers in kernels/cpu/optimizers/*.cpp.
+/// CMake compiles each of these files for every set of the processor's family, with LOCKSTEP_ISA
+/// defined as its name: twice on x86, for x86-64-v3 (`avx2`) and x86-64-v4 (`avx512`), once on
+/// arm64 (`neon`). The file puts its functions into `namespace lockstep::cpu::LOCKSTEP_ISA`. A
+/// header declares them:
 ///
 ///     LOCKSTEP_LOOP(void, relu, (float* y, const float* x, std::int64_t elems));
 ///
@@ -24,7 +25,7 @@ namespace lockstep::cpu {
 /// LOCKSTEP_STORED_LOOP declares it in terms of `T`, the file of loops/ defines the template and
 /// ends with LOCKSTEP_INSTANTIATE(relu), and the kernel fetches LOCKSTEP_CHOOSE(relu<T>).
 ///
-/// What a file of loops/ includes must define no function with external linkage outside
+/// What such a file includes must define no function with external linkage outside
 /// `LOCKSTEP_ISA`: the linker keeps one copy of such a function, perhaps the AVX-512 one, for the
 /// whole program. So include <cstdint>, loops/simd.h and headers of plain structs, no more.
 /// Contraction is off: a fused multiply-add happens where the code says `fma`.

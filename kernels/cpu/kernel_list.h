@@ -7,7 +7,7 @@
 #include "core/ops/ops.h"
 
 /// One factory for each operator, defined in the file with the stem of the operator's header
-/// (gradients beside the forward kernel). A missing one is a link error.
+/// (gradients in addition to the forward kernel). A missing one is a link error.
 namespace lockstep::cpu {
 
 #define LOCKSTEP_VIEW_OP(Type, stem)

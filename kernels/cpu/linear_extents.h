@@ -6,13 +6,13 @@
 
 namespace lockstep::cpu {
 
-/// The products of a fully connected layer.
+/// The GEMMs of a fully connected layer.
 struct LinearExtents {
   std::int64_t rows = 0, in = 0, out = 0;
   std::int64_t out_pitch = 0;  ///< elements from a row of y, or dy, to the next
 };
 
-/// Zeros behind the first `columns` elements of each row, up to the next row.
+/// Zeros after the first `columns` elements of each row, up to the next row.
 template <typename T>
 void zero_padding(T* values, std::int64_t rows, std::int64_t columns, std::int64_t pitch) {
   if (columns == pitch) return;

@@ -10,9 +10,9 @@
 #include "core/ops/conv2d.h"
 #include "kernels/cpu/linear_extents.h"
 
-/// What the CPU backend has from a matrix library. onednn/ takes it from oneDNN; absent/ stands in
-/// where that is not built in (-DLOCKSTEP_ONEDNN=OFF): the same results within rounding, several
-/// times slower.
+/// What the CPU backend has from a matrix library. onednn/ takes it from oneDNN; absent/ is a
+/// placeholder where that is not built in (-DLOCKSTEP_ONEDNN=OFF): the same results within
+/// rounding, several times slower.
 namespace lockstep::cpu {
 
 /// "oneDNN 2.6.3": part of the device class, since bits depend on it.
@@ -26,8 +26,8 @@ void check_matrix_library();
 void use_one_thread();
 
 /// C = A B of matrices of `size` x `size` elements of `type`, to be timed; empty where the library
-/// has no such product here.
-std::function<void()> make_square_product(DType type, std::int64_t size);
+/// has no such GEMM here.
+std::function<void()> make_square_matmul(DType type, std::int64_t size);
 
 /// Kernels of ops::Linear without activation and of its gradients, in fp32 or, where
 /// bf16_products() is not `widened`, with bf16 activations. Null where small_gemm is to be taken.

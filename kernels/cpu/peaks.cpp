@@ -34,9 +34,9 @@ double best_seconds(Work work) {
   return best;
 }
 
-/// 0 where the library has no such product here.
+/// 0 where the library has no such GEMM here.
 double product_flops(DType type) {
-  const auto product = make_square_product(type, kSize);
+  const auto product = make_square_matmul(type, kSize);
   return product ? 2.0 * double(kSize * kSize * kSize) / best_seconds(product) : 0;
 }
 

@@ -5,7 +5,7 @@
 
 namespace lockstep::cpu {
 
-/// Best of several runs on this core: the matrix library's products of 1024 x 1024 matrices, and
+/// Best of several runs on this core: the matrix library's GEMMs of 1024 x 1024 matrices, and
 /// out = a + b over arrays that no cache holds.
 DevicePeaks measure_peaks();
 

@@ -24,7 +24,7 @@ struct SmallGemm {
   std::int64_t b_panel = kPanel;  ///< kPanel: plain rows; else panels, which are read as they lie
 };
 
-/// Matrix products whose operands fit the L2 cache, at a cost of some 20 ns beside the arithmetic.
+/// GEMMs whose operands fit the L2 cache, at a cost of some 20 ns in addition to the arithmetic.
 /// Each element of C is one chain of fused multiply-adds over k in order, which starts at the bias
 /// or zero; with `accumulate` the finished chain is added to C. So an element's bits depend on its
 /// row of A, its column of B and k alone, not on m, n or the blocking.

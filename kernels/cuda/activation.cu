@@ -5,7 +5,7 @@
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/elementwise.cuh"
 
-// The activation behind a product, or GELU's gradient behind one: map() over the product's result,
+// The activation after a GEMM, or GELU's gradient after one: map() over the GEMM's result,
 // in place or into the second buffer. Bytes: the result read and written once, and for the gradient
 // GELU's input read. Bound by memory.
 namespace lockstep::cuda {

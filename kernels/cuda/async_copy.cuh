@@ -9,8 +9,8 @@ namespace lockstep::cuda {
 
 /// Copies from global to shared memory that a thread starts, does other work, and waits for: PTX
 /// ISA, section on cp.async. `bytes` is 4 or 16, to which both addresses are aligned; zeros come
-/// where `exists` is false. From start() to wait() what is at `to` is nobody's; after wait() this
-/// thread sees it, after the next barrier the others do.
+/// where `exists` is false. From start() to wait() no thread may use what is at `to`; after wait()
+/// this thread sees it, after the next barrier the others do.
 ///
 /// The plain twin, which the emulator runs, writes NaN at once and the numbers when it waits: so
 /// that who reads too early, and who starts while others still read, is found.

@@ -6,7 +6,7 @@
 namespace lockstep::cuda {
 
 /// `width` neighbours of T, read and written at once: a pack where extents allow packs, one element
-/// where they do not, eight fp32 (two packs) beside a pack of bf16.
+/// where they do not, eight fp32 (two packs) next to a pack of bf16.
 template <typename T, int width>
 struct alignas(sizeof(T) * width < kPackBytes ? sizeof(T) * width : kPackBytes) Chunk {
   T values[width];

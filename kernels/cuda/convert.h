@@ -6,7 +6,7 @@
 #include "core/base/shape.h"
 #include "kernels/cuda/device/device.h"
 
-/// What products in bf16 need around them. Pointers are aligned to 16 bytes; everything is enqueued
+/// What GEMMs in bf16 need around them. Pointers are aligned to 16 bytes; everything is enqueued
 /// on the device's compute stream.
 namespace lockstep::cuda {
 

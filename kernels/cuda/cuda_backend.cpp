@@ -14,6 +14,7 @@
 #include "kernels/cuda/device/library_versions.h"
 #include "kernels/cuda/device/peaks.h"
 #include "kernels/cuda/kernel_list.h"
+#include "kernels/cuda/optimizers/optimizer_kernels.h"
 #include "kernels/cuda/step/flat.h"
 #include "kernels/cuda/step/fused_small_kernels.h"
 
@@ -282,11 +283,10 @@ class CudaBackend final : public Backend {
     if (terms.size() == 1 || !cuda::sum_tree(*in_use_, terms, result, elems))
       Backend::sum_tree(terms, result, elems);
   }
-  void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
-    cuda::sgd_update(*in_use_, update, ranges);
-  }
-  void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) override {
-    cuda::adamw_update(*in_use_, update, ranges);
+  void optimizer_update(const OptimizerUpdate& update, std::span<const FlatRange> ranges) override {
+    std::visit(
+        [&](const auto& optimizer) { cuda::optimizer_update(*in_use_, optimizer, update, ranges); },
+        update.optimizer);
   }
   void squared_norms(const float* values,
                      std::span<const FlatRange> ranges,
@@ -355,7 +355,7 @@ class CudaBackend final : public Backend {
   const cuda::Device* in_use_ = &device_;
   const std::string id_;
   const std::unique_ptr<RangeMarker> ranges_ = cuda::make_range_marker();
-  std::unique_ptr<DeviceBuffer> norms_;  // squared norms, and behind them the sums of their blocks
+  std::unique_ptr<DeviceBuffer> norms_;  // squared norms, and after them the sums of their blocks
   std::unique_ptr<DeviceBuffer> hashes_;
   std::vector<std::uint64_t> host_hashes_;
 };

@@ -15,7 +15,7 @@
 // bounds, missing and divergent barriers, unaligned vectors and races where no device is at hand.
 // So that both can read them,
 //   - every kernel starts through launch(), never through <<<>>>,
-//   - shared memory is dynamic: its bytes stand in the LaunchShape, dynamic_shared() finds it,
+//   - shared memory is dynamic: its bytes are in the LaunchShape, dynamic_shared() finds it,
 //   - every thread of a block reaches every barrier and every shuffle: no early return before one,
 //     unless the whole block returns,
 //   - tensor-core instructions and PTX stay in files of their own that have a plain twin,
@@ -63,7 +63,7 @@ void launch(const char* what,
 
 extern __shared__ __align__(16) unsigned char lockstep_dynamic_shared[];
 
-/// This block's shared memory from byte `offset` on; NaN in the emulator until somebody writes it.
+/// This block's shared memory from byte `offset` on; NaN in the emulator until a thread writes it.
 template <typename T>
 __device__ inline T* dynamic_shared(std::size_t offset = 0) {
   return reinterpret_cast<T*>(lockstep_dynamic_shared + offset);

@@ -10,7 +10,7 @@
 // memory of its own that outlives a run. Few channels: a block copies them to shared memory, its
 // threads take eight elements at a time and walk on by the grid. Many: one launch for each
 // kMaxChannels of them, a thread an element; its part of a row need not start at a multiple of 16
-// bytes, and pictures, which are what is normalised, have a few channels: it is not made faster.
+// bytes, and images, which are what is normalised, have a few channels: it is not made faster.
 // Bytes: x and y once. Bound by memory.
 namespace lockstep::cuda {
 namespace {

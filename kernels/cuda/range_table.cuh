@@ -28,7 +28,7 @@ struct RangeTable {
     std::int64_t tile;
   };
   __device__ Place device_sharing_of(std::int32_t tile) const {
-    std::int32_t low = 0, high = count - 1;  // the first range that ends behind the tile
+    std::int32_t low = 0, high = count - 1;  // the first range that ends after the tile
     while (low < high) {
       const std::int32_t middle = (low + high) / 2;
       if (tile < end_tile[middle])

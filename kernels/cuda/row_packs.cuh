@@ -44,7 +44,7 @@ __device__ inline void visit_packs(const T* row,
   }
 }
 
-/// Calls `visit(index)` for this thread's element before the packs, and behind them, if it has one.
+/// Calls `visit(index)` for this thread's element before the packs, and after them, if it has one.
 template <typename T, typename Visit>
 __device__ inline void visit_head(const RowParts<T>& parts, Visit visit) {
   if (threadIdx.x < parts.head) visit(std::int64_t(threadIdx.x));

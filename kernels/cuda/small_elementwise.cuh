@@ -6,7 +6,7 @@
 /// Elementwise functions of so few fp32 elements that one block does them.
 namespace lockstep::cuda {
 
-/// At most four elements a thread of a block of 1,024, one behind the other, since an output may be
+/// At most four elements a thread of a block of 1,024, one after the other, since an output may be
 /// an input: some 2,000 cycles, less than a launch.
 inline constexpr std::int64_t kMaxSmallElems = 4096;
 

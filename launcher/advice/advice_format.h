@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// For the end of a run: a line of what held it back and one of what to do for each advice.
+/// For the end of a run: a line with the bottleneck and one with what to do for each advice.
 std::vector<std::string> format_advice(const std::vector<Advice>& advice);
 
 /// An array of objects: "cause", "text", "evidence", "remedy", "gain" (of the training time).

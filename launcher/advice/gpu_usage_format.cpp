@@ -22,7 +22,7 @@ constexpr double kShown = 0.005;         // the least share that does not round 
 
 struct ReasonWords {
   const char* key;
-  const char* words;  // "clocks held back by ..."; null: nothing that holds anything back
+  const char* words;  // "clocks throttled by ..."; null: not throttling
 };
 constexpr ReasonWords kReasons[] = {
     {"power_limit", "its power limit"},
@@ -118,12 +118,12 @@ std::string labelled(const char* label, const std::string& text) {
   return fmt::format("{:<22} {}", label, text);
 }
 
-std::vector<std::string> held_back(std::span<const GpuUse> ranks) {
+std::vector<std::string> throttled(std::span<const GpuUse> ranks) {
   std::vector<std::string> parts;
   for (std::size_t reason = 0; reason < kClockReasons; ++reason) {
     if (kReasons[reason].words == nullptr) continue;
     const auto shares = collect(ranks, [&](const GpuUse& use) {
-      return use.reason_samples > 0 ? double(use.held_back[reason]) / double(use.reason_samples)
+      return use.reason_samples > 0 ? double(use.throttled[reason]) / double(use.reason_samples)
                                     : NAN;
     });
     if (shares.empty() || most(shares).value < kShown) continue;
@@ -139,19 +139,19 @@ std::vector<std::string> held_back(std::span<const GpuUse> ranks) {
   return parts;
 }
 
-/// Whether every sample of the rank said that nothing held its clocks back.
-bool never_held_back(const GpuUse& use) {
+/// Whether every sample of the rank said that its clocks were not throttled.
+bool never_throttled(const GpuUse& use) {
   for (std::size_t reason = 0; reason < kClockReasons; ++reason)
-    if (kReasons[reason].words != nullptr && use.held_back[reason] > 0) return false;
+    if (kReasons[reason].words != nullptr && use.throttled[reason] > 0) return false;
   return use.reason_samples > 0 && use.reason_samples == use.samples;
 }
 
 std::string format_clock(std::span<const GpuUse> ranks, const std::vector<OfRank>& clocks) {
   std::string text = megahertz(mean(clocks)) + of_limit(ranks, Q::clock_mhz, megahertz) +
                      spread(ranks, clocks, megahertz);
-  if (const auto parts = held_back(ranks); !parts.empty())
-    return text + fmt::format(", held back {}", fmt::join(parts, ", "));
-  return text + (std::ranges::all_of(ranks, never_held_back) ? ", never held back" : "");
+  if (const auto parts = throttled(ranks); !parts.empty())
+    return text + fmt::format(", throttled {}", fmt::join(parts, ", "));
+  return text + (std::ranges::all_of(ranks, never_throttled) ? ", never throttled" : "");
 }
 
 void add_shares(std::span<const GpuUse> ranks, std::vector<std::string>& lines) {
@@ -178,7 +178,7 @@ void add_shares(std::span<const GpuUse> ranks, std::vector<std::string>& lines) 
                     spread(ranks, memory, format_bytes))));
   add("gpu bandwidth",
       Q::bus_busy,
-      "memory bus busy",
+      "memory controller busy",
       "something was read or written; says nothing of how many bytes");
 }
 
@@ -260,10 +260,10 @@ void add_troubles(std::span<const GpuUse> ranks, std::vector<std::string>& lines
                              others,
                              ranks.size())));
   if (std::ranges::any_of(ranks, &GpuUse::part))
-    lines.push_back(
-        labelled("gpu",
-                 "a MIG part: the driver does not say how busy it or its memory bus is, nor what "
-                 "it holds; power and clocks are the whole GPU's"));
+    lines.push_back(labelled(
+        "gpu",
+        "a MIG part: the driver does not say how busy it or its memory controller is, nor what "
+        "it holds; power and clocks are the whole GPU's"));
 }
 
 Json number_or_null(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
@@ -289,7 +289,7 @@ Json json_of(const GpuUse& use, std::size_t rank) {
   const std::string why = trouble(use);
   Json held = nullptr;
   for (std::size_t i = 0; i < kClockReasons && use.reason_samples > 0; ++i)
-    held[kReasons[i].key] = double(use.held_back[i]) / double(use.reason_samples);
+    held[kReasons[i].key] = double(use.throttled[i]) / double(use.reason_samples);
   return {{"rank", rank},
           {"host", use.host},
           {"device", use.device},

@@ -16,7 +16,7 @@ namespace lockstep {
 /// How the GPUs of all ranks (in rank order) were used, for the table at the end of a run: a line
 /// each for time, space, traffic, and power with clocks, and what could not be watched. Means over
 /// ranks; where ranks differ their range and the one that is farthest from the others. Lines of
-/// what nobody said are left out; no ranks, no lines.
+/// values that are unknown are omitted; no ranks, no lines.
 std::vector<std::string> format_gpu_usage(std::span<const GpuUse> ranks);
 
 /// "gpu phases             forward 31%, backward 55%, ...": of the time of `steps` logged steps.

@@ -14,7 +14,7 @@ struct MemoryConsumer {
   std::uint64_t bytes = 0;  ///< 0: not said
 };
 
-/// The largest processes of this host by resident memory, this one left out, and where `siblings`
+/// The largest processes of this host by resident memory, without this one, and where `siblings`
 /// is false also those that the same parent started under the same name: ranks of one job. At most
 /// `most`, each of at least `least` bytes, the largest first. Reads /proc below `root`.
 std::vector<MemoryConsumer> largest_processes(std::size_t most,

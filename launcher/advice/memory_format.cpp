@@ -67,8 +67,8 @@ std::string format_memory_fix(const MemoryFix& fix, std::int64_t global_batch, b
   if (!flags.empty()) text += fmt::format("{}`{}`", text.empty() ? "" : " with ", flags);
   text += fmt::format(" keeps the global batch of {}", global_batch);
   if (fix.ranks > 0) {
-    text += fmt::format(" and leaves each rank room for the {} that it needs",
-                        format_bytes(double(fix.needed)));
+    text +=
+        fmt::format(" and leaves each rank the {} that it needs", format_bytes(double(fix.needed)));
     return text;
   }
   if (fix.micro_batch == 0) text += " and all bits";

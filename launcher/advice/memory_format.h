@@ -15,7 +15,7 @@ struct TableSubject {
 };
 
 /// A line a category and their sums, each line with an end: of the device, which --memory-limit
-/// limits, and on the processor of all, otherwise of the host. `arena_note` goes behind the first.
+/// limits, and on the processor of all, otherwise of the host. `arena_note` goes after the first.
 std::string format_memory_table(const MemoryTable& table,
                                 const TableSubject& subject,
                                 const std::string& arena_note = {});

@@ -43,7 +43,7 @@ double excess(std::uint64_t needed, const MemoryHeadroom& room) {
   return room.bytes ? double(needed) - double(*room.bytes) : -HUGE_VAL;
 }
 
-/// Not an Error: nobody may take it for advice that does not apply.
+/// Not an Error: it must not be taken for advice that does not apply.
 struct TooLate {};
 
 /// As `request`, which throws TooLate when it is compiled after `deadline`.
@@ -59,7 +59,7 @@ PlanRequest until(PlanRequest request, std::chrono::steady_clock::time_point dea
 std::string format_shortfall(const PlanRequest& request,
                              const MemoryTarget& target,
                              const MemoryAdvice& advice) {
-  const LeastMemory& least = *advice.least;
+  const MinMemory& least = *advice.least;
   const std::uint64_t limit = request.options.memory_limit;
   std::uint64_t needed = least.needed;
   std::uint64_t missing = needed - std::min(needed, target.bytes);
@@ -88,51 +88,53 @@ TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::s
     : context_(context),
       request_(std::move(request)),
       model_(std::move(model)),
-      rooms_(gather_memory_headroom(context, bytes_of_collectives(context, request_.options))) {}
+      headrooms_(gather_memory_headroom(context, bytes_of_collectives(context, request_.options))) {
+}
 
-MemoryTarget TrainingMemory::room_target() const {
+MemoryTarget TrainingMemory::headroom_target() const {
   const MemoryHeadroom& least = *std::ranges::min_element(
-      rooms_, {}, [](const MemoryHeadroom& room) { return room.bytes.value_or(kUnlimited); });
+      headrooms_, {}, [](const MemoryHeadroom& room) { return room.bytes.value_or(kUnlimited); });
   MemoryTarget target = target_in(least);
-  target.snapshot_sharers = least.sharers;  // also where it is another host's
+  target.snapshot_colocated_ranks = least.colocated_ranks;  // also where it is another host's
   return target;
 }
 
 MemoryTarget TrainingMemory::target_in(const MemoryHeadroom& room) const {
   return {.bytes = room.bytes.value_or(kUnlimited),
           .host = request_.on_host,
-          .snapshot_sharers = room.with_first ? room.sharers : 0,
-          .sharers = room.sharers};
+          .snapshot_colocated_ranks = room.with_first ? room.colocated_ranks : 0,
+          .colocated_ranks = room.colocated_ranks};
 }
 
 std::vector<std::uint64_t> TrainingMemory::needs_of(const MemoryTable& table) const {
   std::vector<std::uint64_t> needs;
-  for (const MemoryHeadroom& room : rooms_) needs.push_back(target_in(room).needed(table));
+  for (const MemoryHeadroom& room : headrooms_) needs.push_back(target_in(room).needed(table));
   return needs;
 }
 
 std::size_t TrainingMemory::tightest(const std::vector<std::uint64_t>& needs) const {
   std::size_t found = 0;
-  for (std::size_t rank = 1; rank < rooms_.size(); ++rank)
-    if (excess(needs[rank], rooms_[rank]) > excess(needs[found], rooms_[found])) found = rank;
+  for (std::size_t rank = 1; rank < headrooms_.size(); ++rank)
+    if (excess(needs[rank], headrooms_[rank]) > excess(needs[found], headrooms_[found]))
+      found = rank;
   return found;
 }
 
-MemoryPlan TrainingMemory::require_room() const {
+MemoryPlan TrainingMemory::require_headroom() const {
   MemoryPlan plan;
   NeedCard own;
   std::exception_ptr over_limit;
   try {
     plan = plan_memory(context_.backend(), request_);
     // Of a GPU that ranks share, what is gone is not this one's alone.
-    if (!request_.on_host && rooms_[own_rank()].sharers > 1)
+    if (!request_.on_host && headrooms_[own_rank()].colocated_ranks > 1)
       plan.table[MemoryCategory::context] = std::nullopt;
-    own.needed = target_in(rooms_[own_rank()]).needed(plan.table);
+    own.needed = target_in(headrooms_[own_rank()]).needed(plan.table);
   } catch (const OutOfMemory&) {
     over_limit = std::current_exception();
     own.over_limit = 1;
   }
-  std::vector<NeedCard> cards(rooms_.size());
+  std::vector<NeedCard> cards(headrooms_.size());
   context_.host_communicator().all_gather(&own, cards.data(), sizeof own);
   if (over_limit) std::rethrow_exception(over_limit);
   std::vector<std::uint64_t> needs;
@@ -141,31 +143,31 @@ MemoryPlan TrainingMemory::require_room() const {
     if (cards[rank].over_limit != 0)
       throw ExplainedOutOfMemory(
           fmt::format("memory: {} exceeds the --memory-limit on rank {}", model_, rank),
-          "see the message of that rank, whose kernels take more memory than those of others",
+          "see the message of that rank: its kernels take more memory than those of others",
           {},
-          {int(rank), rooms_[rank].host});
+          {int(rank), headrooms_[rank].host});
     needs.push_back(cards[rank].needed);
   }
   const std::size_t rank = tightest(needs);
-  const MemoryHeadroom& room = rooms_[rank];
+  const MemoryHeadroom& room = headrooms_[rank];
   if (excess(needs[rank], room) <= 0) return plan;
   MemoryTarget target = target_in(room);
   target.more = needs[rank] - std::min(needs[rank], target.needed(plan.table));
   throw ExplainedOutOfMemory(
-      fmt::format("memory: {} takes {} ({} bytes) of a rank, {} more than the room that there is: "
+      fmt::format("memory: {} takes {} ({} bytes) of a rank, {} more than the headroom: "
                   "{}",
                   model_,
                   format_bytes(double(needs[rank])),
                   needs[rank],
                   format_bytes(double(needs[rank] - *room.bytes)),
                   to_string(room)),
-      room_hint(request_, target),
+      headroom_hint(request_, target),
       details(plan, room),
       {room.rank, room.host});
 }
 
-std::string TrainingMemory::room_hint(const PlanRequest& request,
-                                      const MemoryTarget& target) const {
+std::string TrainingMemory::headroom_hint(const PlanRequest& request,
+                                          const MemoryTarget& target) const {
   MemoryTarget cautious = target;
   cautious.bytes = without_share(target.bytes, kNoiseShare);
   MemoryAdvice advice = advise(context_.backend(), request, cautious);
@@ -182,10 +184,10 @@ std::string TrainingMemory::hint_for(const PlanRequest& request,
   const std::size_t rank = tightest(needs);
   const std::uint64_t limit = request.options.memory_limit;
   const bool over_limit = limit > 0 && plan.limited_bytes > limit;
-  if (over_limit || excess(needs[rank], rooms_[rank]) > 0)
-    return room_hint(request, target_in(rooms_[rank]));
+  if (over_limit || excess(needs[rank], headrooms_[rank]) > 0)
+    return headroom_hint(request, target_in(headrooms_[rank]));
   // There seemed to be room: how much is missing is not known.
-  MemoryTarget target = target_in(rooms_[own_rank()]);
+  MemoryTarget target = target_in(headrooms_[own_rank()]);
   target.bytes = without_share(needs[own_rank()], kSavedShare);
   const MemoryAdvice advice = advise(context_.backend(), request, target);
   return advice.fix ? words_of(*advice.fix, request) : otherwise;
@@ -198,7 +200,7 @@ std::string TrainingMemory::details(const MemoryPlan& plan, const MemoryHeadroom
   if (room.kept > 0)
     text += fmt::format("                         and {} that stay free for {}\n",
                         format_bytes(double(room.kept)),
-                        request_.on_host ? "what no plan counts" : "collectives");
+                        request_.on_host ? "memory outside the plan" : "collectives");
   const DeviceMemory now = context_.backend().memory();
   if (now.free)
     text += fmt::format("  free now               {} of {}{}\n",
@@ -211,7 +213,7 @@ std::string TrainingMemory::details(const MemoryPlan& plan, const MemoryHeadroom
       request_.on_host ? largest_processes(kMaxUsers, kMinUser, context_.size() == 1)
                        : gpu_processes(now.pool);
   return text + fmt::format("  others there           {}\n",
-                            users.empty() ? "nobody who holds much of it" : to_string(users));
+                            users.empty() ? "none that holds much of it" : to_string(users));
 }
 
 void TrainingMemory::rethrow_explained() const {
@@ -227,14 +229,16 @@ void TrainingMemory::rethrow_explained() const {
       const bool alone = context_.size() == 1;
       const PlanRequest bounded =
           until(request_, alone ? Clock::time_point::max() : Clock::now() + kAdviceTime);
-      const MemoryPlan plan = plan_least(context_.backend(), bounded);
+      const MemoryPlan plan = plan_min_memory(context_.backend(), bounded);
       std::string hint = error.hint();
       try {
         hint = hint_for(bounded, plan, error.hint());
       } catch (const TooLate&) {
       }
-      explained.emplace(
-          error.what(), hint, details(plan, rooms_[own_rank()]), known ? *known : FaultingRank{});
+      explained.emplace(error.what(),
+                        hint,
+                        details(plan, headrooms_[own_rank()]),
+                        known ? *known : FaultingRank{});
     } catch (...) {
       // Without memory for that, or with a device that is lost, what is known must do.
     }

@@ -26,11 +26,11 @@ class TrainingMemory {
   /// Throws ExplainedOutOfMemory where a rank's plan does not fit what is free there; all ranks do,
   /// alike, and name the one that lacks most. Throws OutOfMemory where a plan exceeds the
   /// memory_limit. Collective. Returns rank 0's plan.
-  MemoryPlan require_room() const;
+  MemoryPlan require_headroom() const;
 
   /// The room of the rank that has the least, beyond any device where none says. Equal on all
   /// ranks.
-  MemoryTarget room_target() const;
+  MemoryTarget headroom_target() const;
 
   /// To be called while an OutOfMemory is being handled: throws it again, explained where it is
   /// not, and as it is where memory does not suffice for that. Not collective: where others may
@@ -48,7 +48,7 @@ class TrainingMemory {
   std::size_t tightest(const std::vector<std::uint64_t>& needs) const;
   std::string details(const MemoryPlan& plan, const MemoryHeadroom& room) const;
   /// What to do where `request` does not fit `target`, of which some may be gone when it is tried.
-  std::string room_hint(const PlanRequest& request, const MemoryTarget& target) const;
+  std::string headroom_hint(const PlanRequest& request, const MemoryTarget& target) const;
   /// `otherwise` where nothing helps that computes the same.
   std::string hint_for(const PlanRequest& request,
                        const MemoryPlan& plan,
@@ -57,7 +57,7 @@ class TrainingMemory {
   RankContext& context_;
   PlanRequest request_;
   std::string model_;
-  std::vector<MemoryHeadroom> rooms_;  // by rank
+  std::vector<MemoryHeadroom> headrooms_;  // by rank
 };
 
 }  // namespace lockstep

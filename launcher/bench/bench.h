@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The measurements of `lockstep bench`, each with the arguments behind its name. They write no
+/// The measurements of `lockstep bench`, each with the arguments after its name. They write no
 /// files. Return exit codes, throw ConfigError and what they measure throws.
 int bench_all_reduce(const std::vector<std::string>& arguments);
 int bench_model(const std::vector<std::string>& arguments);

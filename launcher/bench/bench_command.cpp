@@ -57,7 +57,7 @@ int run_bench(const TrainFlags& flags,
   const pid_t parent = getppid();
   const VariableMap variables = process_variables();
   const RankDiscovery discovery = discover_rank(variables);
-  if (discovery.launched_by == LaunchedBy::nobody) {
+  if (discovery.launched_by == LaunchedBy::none) {
     StartConditions conditions = start_conditions(flags.device, discovery, variables);
     conditions.command = "bench";
     conditions.doing = "measuring";
@@ -71,7 +71,7 @@ int run_bench(const TrainFlags& flags,
       return code;
     }
   }
-  // Where mpirun and who supervises it are killed together, nobody else ends this rank.
+  // Where mpirun and its supervisor are killed together, no other process ends this rank.
   if (discovery.launched_by == LaunchedBy::mpi && env().started) die_with(parent);
   return run_job(
       0,

@@ -37,8 +37,8 @@ std::vector<int> default_workers() {
 
 bool parse(const std::vector<std::string>& arguments, LoaderFlags& flags) {
   CLI::App app(
-      "Samples a second that a data source delivers, by the number of loading threads; nobody "
-      "trains beside them.",
+      "Samples a second that a data source delivers, by the number of loading threads; no "
+      "training runs concurrently.",
       "lockstep bench loader");
   std::string workers;
   app.add_option("--workers", workers, "loading threads; 0: the training thread itself")

@@ -100,7 +100,7 @@ MeasuredModel measure(Job& job, const ModelFlags& flags, const PlanRequest& requ
   for (std::int64_t step = 0; step < steps; ++step) {
     if (step == flags.warmup) before = replica.times();
     const auto begin = Clock::now();
-    // Waits for the step before, where a device works behind the host.
+    // Waits for the step before, where a device works concurrently with the host.
     replica.train_step(schedule, loader, step, 1e-3f);
     if (step >= flags.warmup)
       measured.step_s.push_back(std::chrono::duration<double>(Clock::now() - begin).count());

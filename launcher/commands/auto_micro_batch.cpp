@@ -25,14 +25,14 @@ std::uint64_t number(const ResumePoint& point, const std::string& key) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   LOCKSTEP_CHECK(error == std::errc() && end == text.data() + text.size(),
                  DataError,
-                 "{}: its {} is '{}', no number",
+                 "{}: its {} is '{}', not a number",
                  point.record.path,
                  key,
                  text);
   return value;
 }
 
-/// Bits depend on the micro-batch: a run that goes on keeps its own.
+/// Bits depend on the micro-batch: a resumed run keeps its own.
 std::string take_from(const ResumePoint& point, TrainOptions& options) {
   options.micro_batch = std::int64_t(number(point, "micro-batch"));
   if (options.recompute != Recompute::all && setting(point, "recompute") == "auto") {

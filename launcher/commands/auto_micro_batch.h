@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// What `--micro-batch auto` stands for in this run: in `flags.options`, sets the micro-batch, and
 /// recompute with its memory-limit where it is brought in, to those of the checkpoint that
-/// `flags.options.checkpoint` says to go on from, otherwise to what choose_micro_batch() finds for
+/// `flags.options.checkpoint` says to resume from, otherwise to what choose_micro_batch() finds for
 /// `request` in `room`. Returns why, for people. Collective. Throws what choose_micro_batch() and
 /// find_resume_point() throw.
 std::string resolve_micro_batch(Job& job,

@@ -86,7 +86,7 @@ const char* bash_paths(const DeclaredValue& value) {
   return value.files ? "files" : value.folders ? "folders" : "";
 }
 
-/// Lines of _lockstep_source(): what lies behind the colon of a kind of --data.
+/// Lines of _lockstep_source(): what lies after the colon of a kind of --data.
 std::string bash_sources() {
   std::string cases;
   for (const data::SourceKind& kind : data::source_kinds())

@@ -25,7 +25,7 @@ void declare_program(CLI::App& app, std::span<const Command> commands) {
   app.add_flag_callback(
       "--json",
       [] {},
-      "behind --version: one JSON object about the build, the libraries it has loaded, and an SBOM "
+      "after --version: one JSON object about the build, the libraries it has loaded, and an SBOM "
       "(SPDX)");
   for (const Command& command : commands)
     if (!command.summary.empty())
@@ -34,7 +34,7 @@ void declare_program(CLI::App& app, std::span<const Command> commands) {
   app.footer(
       "Exit codes: 0 done, 1 error, 2 usage, 3 environment, 4 out of memory, 5 a rank died, is "
       "frozen or stuck, or never joined, 6 replicas differ, 7 loss not finite, 75 stopped by a "
-      "signal, with a checkpoint to go on from.\n"
+      "signal, with a checkpoint to resume from.\n"
       "lockstep help COMMAND lists the flags of a command.");
 }
 

@@ -13,7 +13,7 @@ namespace lockstep {
 struct Command {
   std::string_view name;
   std::string_view summary;  ///< one line; empty: the command is not listed
-  /// Takes the arguments behind the name and returns the exit code.
+  /// Takes the arguments after the name and returns the exit code.
   int (*run)(const std::vector<std::string>&);
 };
 

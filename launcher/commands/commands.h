@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-/// The commands of the program beside train; each takes the arguments behind its name and returns
-/// the exit code.
+/// The commands of the program in addition to train; each takes the arguments after its name and
+/// returns the exit code.
 namespace lockstep {
 
 /// Loss, accuracy and further metrics of a saved run, or of a file of weights, on the validation
@@ -19,7 +19,8 @@ int predict_command(const std::vector<std::string>& arguments);
 /// Text that a gpt continues.
 int generate_command(const std::vector<std::string>& arguments);
 
-/// Writes the weights of a run or a checkpoint as one safetensors file, and their record beside it.
+/// Writes the weights of a run or a checkpoint as one safetensors file, and their record next to
+/// it.
 int export_command(const std::vector<std::string>& arguments);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ namespace lockstep {
 int completion_command(std::span<const Command> commands,
                        const std::vector<std::string>& arguments) {
   CLI::App app(
-      "Prints a script with which a shell completes commands, flags, and values of flags. Where "
+      "Prints a script that lets a shell complete commands, flags, and values of flags. Where "
       "Lockstep is installed, the shells find theirs by themselves.",
       "lockstep completion");
   std::string shell;

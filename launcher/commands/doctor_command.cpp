@@ -146,7 +146,7 @@ int answer(std::optional<Job>& job) {
 }  // namespace
 
 int doctor_command(const std::vector<std::string>& arguments) {
-  CLI::App app("Looks at this machine as a run would find it, and says what to do about the rest.",
+  CLI::App app("Checks this machine as a run would find it, and says how to repair what fails.",
                "lockstep doctor");
   DoctorFlags flags;
   declare(app, flags);

@@ -74,8 +74,8 @@ void count_skipped(const data::SkippedRecords& skipped, EvaluationRecord& record
   record.first_skipped = skipped.first[0];
 }
 
-/// Whether predictions are made beside loss and accuracy: where tables need them, always; of
-/// classes, where somebody asks, since every sample is loaded and computed once more.
+/// Whether predictions are made in addition to loss and accuracy: where tables need them, always;
+/// of classes, where asked for, since every sample is loaded and computed once more.
 bool wants_metrics(data::Task task, const EvaluateFlags& flags) {
   if (task == data::Task::next_token) return false;
   return task != data::Task::classification || flags.per_class || flags.json;

@@ -37,7 +37,7 @@ struct ExportFlags {
   bool force = false;
 };
 
-/// weights.preprocessing.json beside weights.safetensors.
+/// weights.preprocessing.json next to weights.safetensors.
 fs::path record_file(const fs::path& weights) {
   return fs::path(weights).replace_extension(io::kPreprocessingFile);
 }
@@ -55,7 +55,7 @@ void check(const ExportFlags& flags) {
                                   kSafetensorsEnding,
                                   fmt::join(kTorchEndings, ", ")));
   if (!flags.force && is_there(flags.to))
-    throw ConfigError(fmt::format("export: --to {} is there already", flags.to),
+    throw ConfigError(fmt::format("export: --to {} already exists", flags.to),
                       "choose another file, or write over it with --force");
 }
 
@@ -65,13 +65,13 @@ std::string record_of(const fs::path& folder) {
   return io::name_exists(file) ? io::to_json(io::read_preprocessing(file.string())) : std::string();
 }
 
-/// Whether `record` lies beside --to already, as where the same weights were exported in another
+/// Whether `record` lies next to --to already, as where the same weights were exported in another
 /// format. Throws ConfigError: what lies there is another one.
 bool has_record(const ExportFlags& flags, const std::string& record) {
   const fs::path file = record_file(flags.to);
   if (flags.force || !io::name_exists(file)) return false;
   if (data::read_text_file(file.string(), "remove it") == record) return true;
-  throw ConfigError(fmt::format("export: {} is there already, of other data", file.string()),
+  throw ConfigError(fmt::format("export: {} already exists, of other data", file.string()),
                     "choose another --to, or write over it with --force");
 }
 
@@ -93,7 +93,7 @@ std::vector<std::vector<std::byte>> read_all(const io::SafetensorsReader& file) 
   return contents;
 }
 
-/// To a temporary name beside it, synced, then renamed; link() where nothing may be written over.
+/// To a temporary name next to it, synced, then renamed; link() where nothing may be written over.
 void write(const io::SafetensorsReader& from, const fs::path& to, bool force) {
   const std::vector<std::vector<std::byte>> contents = read_all(from);
   std::vector<io::TensorView> views;
@@ -107,7 +107,7 @@ void write(const io::SafetensorsReader& from, const fs::path& to, bool force) {
   io::put_in_place(temporary, to, force);
 }
 
-/// ", 1.2 MB"; empty where the file system cannot say, which is no reason to fail.
+/// ", 1.2 MB"; empty where the file system cannot say, which must not fail the export.
 std::string size_text(const fs::path& file) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(file, error);
@@ -137,7 +137,7 @@ int export_command(const std::vector<std::string>& arguments) {
       ->type_name("DIR");
   app.add_option("--to", flags.to, "the file to write; its ending chooses the format")
       ->type_name("FILE.safetensors|FILE.pth");
-  app.add_flag("--force", flags.force, "write over --to where it is there already");
+  app.add_flag("--force", flags.force, "write over --to where it already exists");
   if (print_help(parse_command_line(app, arguments))) return 0;
   check(flags);
   const SavedWeights weights = find_weights(flags.from);

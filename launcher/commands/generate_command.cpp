@@ -59,7 +59,7 @@ void generate(const SavedRun& run,
   LOCKSTEP_CHECK(encoded.problem.empty(), ConfigError, "--prompt: {}", encoded.problem);
   std::vector<std::int32_t> tokens = std::move(encoded.tokens);
   LOCKSTEP_CHECK(
-      !tokens.empty(), ConfigError, "--prompt: at least one token is needed to go on from");
+      !tokens.empty(), ConfigError, "--prompt: at least one token is needed to continue");
   const std::int64_t context =
       std::min(run.flags.model.context, std::int64_t(tokens.size()) + count);
   Job job(0, nullptr);
@@ -82,7 +82,7 @@ void generate(const SavedRun& run,
   for (std::int64_t i = 0; i < count; ++i) {
     const std::size_t seen = std::min(tokens.size(), window.size());
     std::copy(tokens.end() - std::ptrdiff_t(seen), tokens.end(), window.begin());
-    // What stands behind the last token is not looked at: attention is causal.
+    // What comes after the last token is not looked at: attention is causal.
     std::fill(window.begin() + std::ptrdiff_t(seen), window.end(), 0);
     const std::vector<float>& logits = predictor.run(window.data());
     const auto vocabulary = std::size_t(run.trained.samples.classes);
@@ -99,7 +99,7 @@ int generate_command(const std::vector<std::string>& arguments) {
   CLI::App app("Lets a saved run's gpt continue a prompt.", "lockstep generate");
   std::string prompt = "\n", count = "500", top_k = "0";
   Sampling sampling;
-  app.add_option("--prompt", prompt, "text to go on from; token numbers where tokens have no text");
+  app.add_option("--prompt", prompt, "text to continue; token indices where tokens have no text");
   app.add_option("--tokens", count, "tokens to generate")
       ->capture_default_str()
       ->check(whole_number("--tokens", 1, 1 << 24));

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "launcher/commands/command_table.h"
 #include "launcher/output/standard_output.h"
+#include "launcher/settings/table/setting.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/failed_allocation.h"
 #include "parallel/session/uncaught.h"
@@ -71,9 +72,10 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   // Output of a background process must not stop it, whatever the terminal's settings (tostop).
   std::signal(SIGTTOU, SIG_IGN);
-  // Inherited as ignored, the ends of children would never be told.
+  // Inherited as ignored, the ends of children would never be reported.
   std::signal(SIGCHLD, SIG_DFL);
   try {
+    lockstep::set_parameter_style(lockstep::flag_of_parameter);
     lockstep::report_aborts();
     const int code = run({argv + 1, argv + argc});
     lockstep::flush_output();

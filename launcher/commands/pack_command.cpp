@@ -44,8 +44,8 @@ void declare(CLI::App& app, PackFlags& flags) {
       ->type_name("auto|N")
       ->capture_default_str()
       ->check(whole_number_or("--workers", "auto", 1, 256));
-  app.add_flag("--skip-bad-samples", flags.skip_bad_samples, "leave out what cannot be decoded");
-  app.add_flag("--force", flags.force, "write over --out where it is there already");
+  app.add_flag("--skip-bad-samples", flags.skip_bad_samples, "skip files that cannot be decoded");
+  app.add_flag("--force", flags.force, "write over --out where it already exists");
 }
 
 data::PackOptions check(const PackFlags& flags) {
@@ -57,7 +57,7 @@ data::PackOptions check(const PackFlags& flags) {
   if (is_folder(flags.out))
     throw ConfigError(fmt::format("pack: --out {} is a folder", flags.out), "name a file in it");
   if (!flags.force && is_there(flags.out))
-    throw ConfigError(fmt::format("pack: --out {} is there already", flags.out),
+    throw ConfigError(fmt::format("pack: --out {} already exists", flags.out),
                       "choose another file, or write over it with --force");
   data::PackOptions options;
   options.short_side = int(flags.image_size);
@@ -95,7 +95,7 @@ int pack_command(const std::vector<std::string>& arguments) {
                            format_count(double(images) / seconds.count())));
   if (report.skipped > 0)
     console.line(
-        fmt::format("left out   {} images; the first: {}", report.skipped, report.first_skipped));
+        fmt::format("skipped    {} images; the first: {}", report.skipped, report.first_skipped));
   return 0;
 }
 

@@ -45,7 +45,7 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   PlanFlags flags;
   app.add_flag("--by-layer", flags.by_layer, "the memory of each layer as well");
   app.add_flag("--json", flags.json, "one JSON object instead of text");
-  app.add_option("--classes", flags.classes, "classes of the samples, where --data is left out")
+  app.add_option("--classes", flags.classes, "classes of the samples, where --data is omitted")
       ->type_name("N")
       ->check(whole_number("--classes", 1, 1 << 20));
   std::string network;
@@ -84,11 +84,8 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   if (!network.empty()) flags.network = open_network(network);
   if (measured->count() > 0) flags.step_s = step_ms / 1e3;
   if (rated->count() > 0) flags.rate = parse_device_rate(rate);
-  LOCKSTEP_CHECK(
-      flags.network || !flags.step_s, ConfigError, "--step-ms says something only with --network");
-  LOCKSTEP_CHECK(flags.network || !flags.rate,
-                 ConfigError,
-                 "--device-rate says something only with --network");
+  LOCKSTEP_CHECK(flags.network || !flags.step_s, ConfigError, "--step-ms needs --network");
+  LOCKSTEP_CHECK(flags.network || !flags.rate, ConfigError, "--device-rate needs --network");
   const PlaceholderData placeholder{flags.classes};
   flags.train = parse_train_flags(app.remaining(), &placeholder);
   if (flags.train.measures_micro_batch)  // which only the run does
@@ -144,7 +141,7 @@ void plan_as_asked(Backend& device, const PlanRequest& request, PlanReport& repo
   try {
     report.plan = plan_memory(device, request);
   } catch (const OutOfMemory&) {
-    report.plan = plan_least(device, request);
+    report.plan = plan_min_memory(device, request);
     report.fits_nothing = request.options.recompute == Recompute::automatic;
   }
 }
@@ -159,9 +156,9 @@ void find_what_fits(Backend& device,
   const MemoryTarget target{.bytes = limit};
   report.largest = largest_micro_batch(device, request, limit);
   report.largest_recomputing = largest_micro_batch(device, recomputing, limit);
-  if (report.largest->micro_batch == 0) report.least = least_memory(device, request, target);
+  if (report.largest->micro_batch == 0) report.least = min_memory(device, request, target);
   if (report.largest_recomputing->micro_batch == 0)
-    report.least_recomputing = least_memory(device, recomputing, target);
+    report.min_recomputing = min_memory(device, recomputing, target);
   if (report.plan.limited_bytes > limit) report.advice = advise(device, request, target);
 }
 
@@ -188,7 +185,7 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
                     .largest = {},
                     .largest_recomputing = {},
                     .least = {},
-                    .least_recomputing = {},
+                    .min_recomputing = {},
                     .advice = {},
                     .forecast = {}};
   plan_as_asked(*device.backend, request, report);
@@ -212,8 +209,8 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
 
 /// Throws where no micro-batch and no recomputation fits.
 void require_something_fits(const PlanReport& report) {
-  if (!report.least_recomputing) return;
-  const LeastMemory& least = *report.least_recomputing;
+  if (!report.min_recomputing) return;
+  const MinMemory& least = *report.min_recomputing;
   const double limit = double(report.flags.options.memory_limit);
   const double fixed = double(least.plan.fixed_bytes), needed = double(least.needed);
   const std::string at_least = report.subject.complete ? "" : "at least ";
@@ -257,7 +254,7 @@ int plan_command(const std::vector<std::string>& arguments) {
   std::uint64_t& limit = flags.train.options.memory_limit;
   if (limit == 0 && flags.rate && flags.rate->sheet)
     limit = std::uint64_t(flags.rate->sheet->memory_bytes);
-  const bool launched = discovery.launched_by != LaunchedBy::nobody;
+  const bool launched = discovery.launched_by != LaunchedBy::none;
   // GPUs that are not here are not counted: one, unless --ranks says more.
   const int devices = !device.cuda   ? available_cores().count
                       : device.known ? usable_gpus(flags.train.device)

@@ -19,7 +19,7 @@ struct PredictFlags {
   bool logits = false;
 };
 
-/// Throws where something was typed that says of which labelled samples, beside files.
+/// Throws where something was typed that says of which labelled samples, in addition to files.
 void refuse_samples(const CLI::App& app, const SavedRun& run, const PredictFlags& flags) {
   LOCKSTEP_CHECK(!run.names_data && app.count("--count") == 0,
                  ConfigError,
@@ -32,7 +32,7 @@ void refuse_samples(const CLI::App& app, const SavedRun& run, const PredictFlags
 
 int predict_command(const std::vector<std::string>& arguments) {
   CLI::App app(
-      "Prints what a saved run says of files: of images, of each row of a table, or of texts. "
+      "Prints the predictions of a saved run for files: images, each row of a table, or texts. "
       "Without FILE: of the validation part of the run's data, or of --data, with labels.",
       "lockstep predict");
   PredictFlags flags;

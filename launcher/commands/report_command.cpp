@@ -93,7 +93,7 @@ std::vector<std::string> runs_below(const fs::path& parent, std::vector<std::str
   return runs;
 }
 
-/// A single folder that is no run stands for those in it.
+/// A single folder that is not a run stands for those in it.
 FoundRuns find_runs(const std::vector<std::string>& folders) {
   FoundRuns found;
   if (folders.empty())

@@ -138,7 +138,7 @@ class Run {
   /// What --out holds is this run's.
   bool may_go_on() const { return begun_here_ || !begins_elsewhere(); }
 
-  /// With --resume auto, whatever the first start was told to begin from. The checkpoint that was
+  /// With --resume auto, whatever the first start began from. The checkpoint that was
   /// named to begin from is given up only for one that is in --out.
   bool goes_on() const {
     return may_go_on() && (!begins_elsewhere() || flags_.train.force || standing_.step >= 0);
@@ -171,15 +171,15 @@ class Run {
           begins_elsewhere() ? resume_command("run", out(), flags_.own) : "the same command";
       say(standing_.step < 0
               ? std::string("stopped, before the first checkpoint")
-              : fmt::format("stopped; the run goes on from step {} with {}", standing_.step, how));
+              : fmt::format("stopped; resume the run from step {} with {}", standing_.step, how));
       return;
     }
-    const ReportedCulprit& culprit = ending.culprit;
+    const ReportedFault& fault = ending.fault;
     output_.err().line(
         fmt::format("lockstep run: the ranks ended with exit code {}; first of them:\n{}{}",
                     ending.exit_code,
-                    culprit.text.empty() ? "nobody said why" : culprit.text,
-                    culprit.hint.empty() ? "" : "\nhint: " + culprit.hint));
+                    fault.text.empty() ? "no rank reported why" : fault.text,
+                    fault.hint.empty() ? "" : "\nhint: " + fault.hint));
   }
 
   /// Returns `code`, or 75 where a stop was asked for meanwhile.
@@ -194,7 +194,7 @@ class Run {
     return code;
   }
 
-  /// Leaves out hosts that are gone. False where none answers, which is one more failed attempt.
+  /// skips hosts that are gone. False where none answers, which is one more failed attempt.
   /// Throws EnvironmentError: that was the last one.
   bool find_hosts() {
     site_.hosts = answering_hosts(flags_.hosts, flags_.ssh);

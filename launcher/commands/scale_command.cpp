@@ -99,7 +99,7 @@ class Scale {
  private:
   void announce(const std::string& text) { output_.out().line("lockstep scale: " + text); }
 
-  /// Also by a signal that came while nobody read them, between two runs.
+  /// Also by a signal that came while they were not read, between two runs.
   bool stop_requested() {
     signals_->read();
     return signals_->requested();

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-/// What a process that nobody launched does first: check the folder, and start mpirun where
+/// What a process without a launcher does first: check the folder, and start mpirun where
 /// several ranks are to train. Returns its exit code, or nothing where the run is to be done in
 /// this process, with a notice in `settings`.
 std::optional<int> start_alone(TrainRequest& settings, const StartConditions& conditions) {
@@ -49,7 +49,7 @@ int train_command(const std::vector<std::string>& arguments) {
   env();
   const VariableMap variables = process_variables();
   const RankDiscovery discovery = discover_rank(variables);
-  const bool alone = discovery.launched_by == LaunchedBy::nobody;
+  const bool alone = discovery.launched_by == LaunchedBy::none;
   TrainRequest settings;
   settings.arguments = arguments;
   settings.console = console_kind();
@@ -77,7 +77,7 @@ int train_command(const std::vector<std::string>& arguments) {
       return *code;
 
   catch_stop_signals();
-  // Where mpirun and who supervises it are killed together, nobody else ends this rank.
+  // Where mpirun and its supervisor are killed together, no other process ends this rank.
   if (discovery.launched_by == LaunchedBy::mpi && env().started) die_with(parent);
   Job job(0, nullptr, settings.flags.watch);
   ErrorConsensus meeting(job);

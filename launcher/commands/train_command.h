@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// `lockstep train`: `arguments` are those behind the command. Returns the exit code; errors that
+/// `lockstep train`: `arguments` are those after the command. Returns the exit code; errors that
 /// this process alone met before it knew other ranks are thrown.
 int train_command(const std::vector<std::string>& arguments);
 

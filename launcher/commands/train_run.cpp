@@ -17,6 +17,7 @@
 #include "launcher/output/progress_context.h"
 #include "launcher/output/run_output.h"
 #include "launcher/plan/plan_request.h"
+#include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/other_settings.h"
 #include "parallel/batch/batch_plan.h"
@@ -133,18 +134,18 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
   const std::string path = create_folder(job, flags, folder);
   check_shared_folder(job.host_communicator(), path);
   flags.options.checkpoint.folder = path + "/checkpoints";
-  const MemoryTarget room = parts.memory.room_target();
+  const MemoryTarget room = parts.memory.headroom_target();
   PlanRequest request = parts.request;
   request.options = training_options(flags);
-  std::string micro_batch_words;
+  std::string micro_batch_note;
   if (flags.measures_micro_batch) {
-    micro_batch_words = resolve_micro_batch(job, request, room, flags);
+    micro_batch_note = resolve_micro_batch(job, request, room, flags);
     request.options = training_options(flags);
   }
   TrainOptions& options = request.options;
   parts.memory.resolve(options);
-  const MemoryPlan plan = parts.memory.require_room();
-  // On a terminal somebody watches, and waits for nothing else.
+  const MemoryPlan plan = parts.memory.require_headroom();
+  // On a terminal a user watches, and waits for nothing else.
   const bool watched = settings.console == Console::Kind::terminal && options.log_every > 0;
   const ProgressContext facts = progress_context(job, plan, options.precision, watched, room.bytes);
   complete_options(options, job, flags, request.data.train->spec(), path);
@@ -160,7 +161,7 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     output.emplace(job,
                    settings,
                    *folder,
-                   RunStart{request.data, parts.parameters, plan, facts, micro_batch_words});
+                   RunStart{request.data, parts.parameters, plan, facts, micro_batch_note});
     output->observe(trainer);
   }
   TrainSummary summary;

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kZshHead = R"(#compdef lockstep
 # zsh completion for lockstep, written by: lockstep completion zsh
 
-_lockstep_value() {  # words, or -f for files, -d for folders; behind "csv:" a path
+_lockstep_value() {  # words, or -f for files, -d for folders; after "csv:" a path
   local word found=1
   if compset -P '[a-z0-9]##:'; then
     _files

@@ -22,7 +22,7 @@ constexpr const char* kCpu = "processor";
 /// of it is slow.
 constexpr double kFlopsPerCycle = 32, kSlow = 0.4;
 
-/// The text behind the first line of /proc/cpuinfo that starts with `key`.
+/// The text after `key` in the first line of /proc/cpuinfo that starts with it.
 std::string value_in(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -143,7 +143,7 @@ Finding check_cpu(const Environment& environment) {
                                                               : "AVX2, no AVX-512",
                                  amx    ? ", bf16 (AMX)"
                                  : bf16 ? ", bf16 (AVX-512)"
-                                        : ", no bf16 products");
+                                        : ", no bf16 matmul");
   if (!environment.measure_cpu) return pass(kCpu, text);
   DevicePeaks peaks;
   try {
@@ -152,7 +152,7 @@ Finding check_cpu(const Environment& environment) {
     return fail(
         kCpu, fmt::format("{}; computing on it failed: {}", text, error.what()), error.hint());
   }
-  text += "; a core's products: fp32 " + rate_text(peaks.fp32_flops);
+  text += "; matmul on one core: fp32 " + rate_text(peaks.fp32_flops);
   if (peaks.bf16_flops > 0) text += ", bf16 " + rate_text(peaks.bf16_flops);
   if (!bf16) text += " (--precision bf16 gains nothing here)";
   double mhz = 0;
@@ -162,7 +162,7 @@ Finding check_cpu(const Environment& environment) {
   if (!environment.has_onednn)
     finding =
         warn(kCpu,
-             text + "; built without oneDNN: products and convolutions are plain loops",
+             text + "; built without oneDNN: matmul and convolutions are plain loops",
              "install oneDNN (Debian: libdnnl-dev) and build again with -DLOCKSTEP_ONEDNN=ON");
   else if (peaks.fp32_flops < kSlow * expected)
     finding =

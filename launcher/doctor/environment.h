@@ -59,7 +59,7 @@ struct Environment {
   bool is_root = false;
   bool has_onednn = true;  ///< built in
   CudaBuild build;
-  std::shared_ptr<Watch> watch;  ///< is told what is looked at; may be empty
+  std::shared_ptr<Watch> watch;  ///< notified of each check; may be empty
 
   /// errno of opening a device file to read and write; 0: it can be used.
   std::function<int(const std::string& path)> open_device;

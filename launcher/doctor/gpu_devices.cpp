@@ -17,7 +17,7 @@ using namespace nvidia;
 
 constexpr const char* kDevices = "devices";
 constexpr const char* kArchitecture = "architecture";
-constexpr int kMinCapability = 80;  // bf16 products
+constexpr int kMinCapability = 80;  // bf16 matmul
 
 std::string gpus_text(std::size_t count) {
   return fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
@@ -34,7 +34,7 @@ std::string ordinals_below(int count) {
   return text;
 }
 
-/// The first entry that names no GPU; CUDA ignores it and all behind it.
+/// The first entry that names no GPU; CUDA ignores it and all after it.
 std::string wrong_entry(const std::string& visible, int installed) {
   std::istringstream entries(visible);
   for (std::string entry; std::getline(entries, entry, ',');) {
@@ -179,7 +179,7 @@ Finding none_visible(const Environment& environment, const GpuFacts& facts) {
   return fail(
       kDevices,
       what,
-      "sudo dmesg | grep -e NVRM -e Xid says what ails the GPU; sudo nvidia-smi -r resets it");
+      "sudo dmesg | grep -e NVRM -e Xid shows the GPU's error; sudo nvidia-smi -r resets it");
 }
 
 Finding some_visible(const Environment& environment, const GpuFacts& facts) {

@@ -15,7 +15,7 @@ constexpr const char* kSpeed = "GPU speed";
 // What large copies and products reach of a data sheet's numbers on a GPU that is well.
 constexpr double kCopyShare = 0.75, kProductShare = 0.5;
 
-/// A data sheet: memory's bandwidth, and dense bf16 products summed in fp32.
+/// A data sheet: memory's bandwidth, and dense bf16 matmul with fp32 sums.
 struct Model {
   std::string_view name;  ///< all of its words are in the GPU's name
   double bytes;           ///< a second
@@ -89,7 +89,7 @@ std::string rates_text(const DevicePeaks& peaks, const Model* model) {
   std::string text = fmt::format("copies {:.2f} TB/s", peaks.bytes * 1e-12);
   if (model != nullptr)
     text += fmt::format(" ({} of the model's)", share_text(peaks.bytes, model->bytes));
-  text += fmt::format(", bf16 products {:.0f} TFLOP/s", peaks.bf16_flops * 1e-12);
+  text += fmt::format(", bf16 matmul {:.0f} TFLOP/s", peaks.bf16_flops * 1e-12);
   if (model != nullptr)
     text += fmt::format(" ({})", share_text(peaks.bf16_flops, model->bf16_flops));
   return text + fmt::format(", fp32 {:.0f}", peaks.fp32_flops * 1e-12);
@@ -102,12 +102,11 @@ Finding judge(const Gpu& gpu, const DevicePeaks& peaks, const std::string& what)
   if (peaks.bytes >= kCopyShare * model->bytes &&
       peaks.bf16_flops >= kProductShare * model->bf16_flops)
     return pass(kSpeed, text);
-  return warn(
-      kSpeed,
-      fmt::format("GPU {} is slower than its model should be; {}", gpu.ordinal, text),
-      fmt::format("nvidia-smi -i {} -q -d PERFORMANCE,CLOCK,POWER shows what holds it back; "
-                  "lockstep doctor again when nothing else runs on it",
-                  gpu.address));
+  return warn(kSpeed,
+              fmt::format("GPU {} is slower than its model should be; {}", gpu.ordinal, text),
+              fmt::format("nvidia-smi -i {} -q -d PERFORMANCE,CLOCK,POWER shows what throttles it; "
+                          "lockstep doctor again when nothing else runs on it",
+                          gpu.address));
 }
 
 }  // namespace

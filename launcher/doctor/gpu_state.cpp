@@ -173,8 +173,8 @@ Finding check_clocks(const Environment& environment, const GpuFacts& facts) {
                   fmt::format("sudo nvidia-smi -i {} -rac", gpu.address));
   }
   if (!std::ranges::all_of(gpus, [](const Gpu& gpu) { return gpu.throttled.has_value(); }))
-    return none(kClocks, "the management library does not say what holds them down");
-  return pass(kClocks, "nothing holds them down");
+    return none(kClocks, "the management library does not report what throttles them");
+  return pass(kClocks, "nothing throttles them");
 }
 
 }  // namespace lockstep::doctor

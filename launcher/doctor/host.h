@@ -25,7 +25,7 @@ Finding check_open_files(const Environment& environment);
 Finding check_affinity(const Environment& environment);
 /// Cores of this host against its ranks; GPUs, where there are `gpus`.
 Finding check_cores(const Environment& environment, int gpus);
-/// Instruction sets, and what one core reaches in matrix products.
+/// Instruction sets, and what one core reaches in GEMMs.
 Finding check_cpu(const Environment& environment);
 
 /// Room in the folder for results, and how long its disk takes to have a file.

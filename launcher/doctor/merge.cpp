@@ -36,9 +36,9 @@ std::string list_who(const std::vector<const RankReport*>& reports) {
   return fmt::format("ranks {} on {}", ranks, hosts.size() == 1 ? *hosts.begin() : "several hosts");
 }
 
-std::string leave_out(const RankReport& report) {
+std::string without_host(const RankReport& report) {
   return fmt::format(
-      "look at {0} first; to go on without it leave it out of mpirun's --host, or "
+      "check {0} first; to continue without it, omit it from mpirun's --host, or "
       "sbatch --exclude={0}",
       report.host);
 }
@@ -90,7 +90,7 @@ void note_traits(const std::vector<Told>& told,
                           line.text);
   if (line.verdict < Verdict::warn) {
     line.verdict = Verdict::warn;
-    line.remedy = leave_out(*first->by);
+    line.remedy = without_host(*first->by);
   }
 }
 
@@ -106,13 +106,13 @@ void note_rates(const std::vector<Told>& told, Finding& line, std::vector<const 
   if (median <= 0 || slowest->finding->rate >= kSlowShare * median) return;
   for (const Told& one : told)
     if (one.finding->rate < kSlowShare * median) odd.push_back(one.by);
-  line.text = fmt::format("{} reaches {:.0f}% of the median rank's products; {}",
+  line.text = fmt::format("{} reaches {:.0f}% of the median rank's matmul throughput; {}",
                           who(*slowest->by),
                           100 * slowest->finding->rate / median,
                           line.text);
   if (line.verdict < Verdict::warn) {
     line.verdict = Verdict::warn;
-    line.remedy = leave_out(*slowest->by);
+    line.remedy = without_host(*slowest->by);
   }
 }
 

@@ -35,7 +35,7 @@ Finding check_mpi(const Environment& environment) {
                             environment.ranks_here));
   for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MV2_COMM_WORLD_SIZE"})
     if (environment.has(size))  // an mpirun inside of another does not start
-      return none(kMpi, "one rank has nobody to talk to: mpirun -np 2 lockstep doctor tries it");
+      return none(kMpi, "one rank has no peer: mpirun -np 2 lockstep doctor tries it");
   if (environment.has("SLURM_JOB_ID"))
     return none(kMpi, "inside a Slurm allocation: srun --mpi=pmix -n 2 lockstep doctor tries it");
   std::vector<std::string> command{"mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none"};

@@ -15,7 +15,7 @@
 namespace lockstep::doctor {
 namespace {
 
-/// A list is cut behind its last whole entry.
+/// A list is cut after its last whole entry.
 template <std::size_t N>
 void put_list(char (&to)[N], const std::string& list) {
   std::size_t length = list.size();

@@ -75,7 +75,7 @@ Finding check_ports(const Environment& environment) {
   if (environment.ranks_here == environment.ranks) return ports_on_one_host(environment, open);
   std::string text = fmt::format(
       "on every interface ({}), to every host: mpirun and its daemons; rank 0's watchdog until all "
-      "ranks have joined. Open MPI: {}, which the kernel closes to hosts that are none of the "
+      "ranks have joined. Open MPI: {}, which the kernel closes to hosts that are not the "
       "job's",
       interfaces_text(environment),
       open.empty() ? "no TCP port" : "TCP " + open + " on this host");

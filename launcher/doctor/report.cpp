@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kWidth = 100, kSubjectWidth = 16, kIndent = 2 + 6 + kSubjectWidth;
 constexpr std::size_t kMaxOdd = 4;
 
-/// Broken between words so that lines behind `indent` columns stay within the width; the first one
+/// Broken between words so that lines after `indent` columns stay within the width; the first one
 /// is indented already.
 std::string wrap(const std::string& text, std::size_t indent) {
   std::istringstream words(text);
@@ -64,7 +64,7 @@ std::string ranks_text(const Report& report) {
   if (report.odd.empty()) return fmt::format("all {} ranks are alike\n", report.ranks.size());
   std::string text;
   for (std::size_t i = 0; i < std::min(report.odd.size(), kMaxOdd); ++i)
-    text += wrap("stands out: " + report.odd[i], 0);
+    text += wrap("outlier: " + report.odd[i], 0);
   if (report.odd.size() > kMaxOdd)
     text += fmt::format("and {} more ranks\n", report.odd.size() - kMaxOdd);
   return text;

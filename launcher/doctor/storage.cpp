@@ -24,7 +24,7 @@ std::string existing(const std::string& folder) {
   fs::path path = fs::absolute(folder, none);
   const auto there = [&] {
     const fs::file_type type = fs::status(path, none).type();
-    // unknown: something around it lets nobody look inside.
+    // unknown: a folder above it cannot be read.
     return type != fs::file_type::none && type != fs::file_type::not_found &&
            type != fs::file_type::unknown;
   };
@@ -43,9 +43,10 @@ Finding not_writable(const std::string& what, const std::string& folder, int err
         fmt::format(
             "sudo mount -o remount,rw \"$(findmnt -no TARGET -T {})\", {}", folder, elsewhere));
   if (error == ENOSPC || error == EDQUOT)
-    return fail(kStorage,
-                text,
-                fmt::format("make room there (du -xsh {}/* shows by what), {}", folder, elsewhere));
+    return fail(
+        kStorage,
+        text,
+        fmt::format("free space there (du -xsh {}/* shows by what), {}", folder, elsewhere));
   if (error == EACCES || error == EPERM)
     return fail(kStorage, text, fmt::format("sudo chown \"$USER\" {}, {}", folder, elsewhere));
   return fail(kStorage, text, "choose another folder: --out FOLDER");
@@ -59,7 +60,7 @@ Finding check_storage(const Environment& environment) {
   std::error_code none;
   if (!fs::is_directory(folder, none))
     return fail(kStorage,
-                fmt::format("{} cannot be written: {} is no folder", what, folder),
+                fmt::format("{} cannot be written: {} is not a folder", what, folder),
                 fmt::format("choose another folder: --out FOLDER, or mv {0} {0}.old", folder));
   const WriteTrial trial = environment.write_trial(folder);
   if (trial.error != 0) return not_writable(what, folder, trial.error);
@@ -72,14 +73,14 @@ Finding check_storage(const Environment& environment) {
                                        trial.fsync_s * 1e3);
   if (double(space->free) < kFull)
     return fail(kStorage,
-                text + ": no room for checkpoints",
-                fmt::format("make room there (du -xsh {}/* shows by what), or choose another "
+                text + ": not enough space for checkpoints",
+                fmt::format("free space there (du -xsh {}/* shows by what), or choose another "
                             "folder: --out FOLDER",
                             folder));
   if (double(space->free) < kTight)
     return warn(kStorage,
                 text + ": checkpoints of a large model would fill it",
-                "--checkpoint-keep 1, or a folder with more room: --out FOLDER");
+                "--checkpoint-keep 1, or a folder with more space: --out FOLDER");
   if (trial.fsync_s > kSlowSeconds)
     return warn(kStorage,
                 text + ": checkpoints will take long",

@@ -15,7 +15,7 @@ std::string remedy_for(const std::string& subject) {
            "(NFS: whether its server answers)";
   for (const char* on_gpu : {"driver", "NVML", "GPU speed"})
     if (subject == on_gpu)
-      return "sudo dmesg | grep -e NVRM -e Xid says what ails the GPU, sudo reboot brings its "
+      return "sudo dmesg | grep -e NVRM -e Xid shows the GPU's error, sudo reboot brings its "
              "driver back; lockstep doctor --device cpu looks at the rest";
   return "sudo dmesg | tail says what the kernel waits for; sudo reboot where it does not end";
 }
@@ -65,7 +65,7 @@ void Watch::run() {
     const double seconds = std::chrono::duration<double>(limit_).count();
     found_.push_back(fail(subject_,
                           fmt::format("no answer for {:g} s: a driver or a file system hangs, and "
-                                      "what comes after this was not looked at",
+                                      "the checks after this one did not run",
                                       seconds),
                           remedy_for(subject_)));
     give_up_(found_);

@@ -40,7 +40,7 @@ struct GpuWatch::State {
   bool started = false;    // NVML has answered, or could not be opened
   bool ended = false;      // `use` is complete
   bool closed = false;     // NVML as well: the thread can be joined
-  bool abandoned = false;  // nobody waits for `use` any more: it stays as it is
+  bool abandoned = false;  // `use` is not waited for any more: it stays as it is
   GpuUse use;
   GpuSample newest;
   Clock::time_point newest_at;
@@ -146,7 +146,7 @@ GpuUse GpuWatch::stop() {
   if (!s.stopped) {
     s.stopped = true;
     s.changed.notify_all();
-    const Clock::time_point end = Clock::now() + s.settings.most_wait;
+    const Clock::time_point end = Clock::now() + s.settings.max_wait;
     s.abandoned = !s.changed.wait_until(lock, end, [&] { return s.ended; });
     s.use.went_silent = s.abandoned;
     if (s.abandoned && !s.started) put_text(s.use.not_watched, "NVML did not start in time");

@@ -16,7 +16,7 @@ namespace lockstep {
 
 class Nvml;
 
-/// A thread that looks at this rank's GPU through NVML once a second while the training goes on.
+/// A thread that looks at this rank's GPU through NVML once a second while the training continues.
 /// Opening the library, starting it and every question happen on that thread: whatever they take,
 /// training never waits for them. What cannot be had is said in GpuUse::not_watched; nothing
 /// throws.
@@ -28,7 +28,7 @@ class GpuWatch {
     std::string library_folder = {};
     std::chrono::milliseconds period{1000};
     int stale_periods = 3;  ///< as old as so many, a sample is no longer the newest
-    std::chrono::milliseconds most_wait{500};  ///< of stop(), where the driver hangs
+    std::chrono::milliseconds max_wait{500};  ///< of stop(), where the driver hangs
   };
 
   explicit GpuWatch(const Settings& settings);
@@ -50,7 +50,7 @@ class GpuWatch {
   /// for nothing and allocates nothing. One thread at a time.
   std::optional<GpuSample> newest();
   /// Ends the sampling and says what it came to, with the answer that is under way; later calls say
-  /// the same. Where the driver does not answer within most_wait the thread is left to itself, and
+  /// the same. Where the driver does not answer within max_wait the thread is left to itself, and
   /// changes nothing any more.
   GpuUse stop();
 

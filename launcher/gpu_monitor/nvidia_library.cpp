@@ -15,7 +15,7 @@ NvidiaLibrary::NvidiaLibrary(const std::string& folder, const std::string& file)
   if (handle_ != nullptr) return;
   const char* const words = dlerror();
   error_ = words != nullptr ? words : "unknown error";
-  // Of a library that this one needs the linker says the same words behind another name.
+  // Of a library that this one needs the linker says the same words after another name.
   missing_ = error_.starts_with(path + ": ") && error_.find("No such file") != std::string::npos;
 }
 

@@ -39,7 +39,7 @@ void check_launched_ranks(const TrainFlags& flags, int ranks) {
   if (flags.ranks == 0 || flags.ranks == ranks || flags.ranks_from_run) return;
   throw ConfigError(
       fmt::format("--ranks {} contradicts the launcher, which started {}", flags.ranks, ranks),
-      "leave out --ranks, and ranks in a --config file, under mpirun and srun");
+      "omit --ranks, and ranks in a --config file, under mpirun and srun");
 }
 
 StartConditions start_conditions(const std::string& device,
@@ -53,7 +53,7 @@ StartConditions start_conditions(const std::string& device,
     conditions.no_mpirun = "this program was built without MPI (-DLOCKSTEP_MPI=OFF)";
   else if (!MpiSession::is_open_mpi())
     conditions.no_mpirun =
-        "this program's MPI is not Open MPI, whose mpirun alone lockstep starts (mpiexec -n 2 "
+        "this program's MPI is not Open MPI, and lockstep starts no other mpirun (mpiexec -n 2 "
         "lockstep train ...)";
   else
     conditions.mpirun = find_program("mpirun", variables);
@@ -115,10 +115,10 @@ StartPlan plan_start(const TrainFlags& flags,
                      const StartConditions& conditions) {
   StartPlan plan;
   const RankDiscovery& discovery = conditions.discovery;
-  if (discovery.launched_by != LaunchedBy::nobody) return plan;
+  if (discovery.launched_by != LaunchedBy::none) return plan;
   LOCKSTEP_CHECK(!conditions.started_already,
                  EnvironmentError,
-                 "LOCKSTEP_STARTED is set, but no launcher told this process its rank: unset it");
+                 "LOCKSTEP_STARTED is set, but no launcher set this process's rank: unset it");
   if (discovery.slurm_allocation) return plan_in_slurm(flags, conditions);
   const int devices = conditions.gpus > 0 ? conditions.gpus : conditions.cores.count;
   const char* const kind = conditions.gpus > 0 ? "GPUs" : "cores";
@@ -172,10 +172,11 @@ int start(const StartPlan& plan, const StartManner& manner) {
                         .stop_requested = ending.stop_requested,
                         .out_of_grace = ending.out_of_grace};
   if (was_stopped(attempt)) return int(ExitCode::requeue);
-  std::string text = ending.culprit.text;
+  std::string text = ending.fault.text;
   if (text.empty() && ending.exit_code > 128)
-    text = fmt::format("the ranks ended with exit code {}, and nobody said why", ending.exit_code);
-  if (!ending.culprit.said && !text.empty())
+    text =
+        fmt::format("the ranks ended with exit code {}, and none reported why", ending.exit_code);
+  if (!ending.fault.said && !text.empty())
     output.err().line(
         fmt::format("error: {}{}", text, manner.hint.empty() ? "" : "\nhint: " + manner.hint));
   return ending.exit_code;

@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// How a `lockstep train` or `bench` that nobody launched goes on.
+/// How a `lockstep train` or `bench` without a launcher continues.
 struct StartPlan {
   int ranks = 1;                     ///< 1: in this process
   std::vector<std::string> command;  ///< mpirun and its arguments, where ranks > 1
-  std::string message;               ///< what the user is told; may be empty
+  std::string message;               ///< printed for the user; may be empty
 };
 
 /// The ranks to use: --ranks, or the most that the devices (cores or GPUs) of this host allow and
@@ -48,7 +48,7 @@ StartConditions start_conditions(const std::string& device,
 
 /// Decides whether and how to start mpirun. Pure. Under a launcher, in a Slurm allocation, with one
 /// rank or without mpirun the answer is this process.
-/// Throws ConfigError as choose_ranks(); EnvironmentError: the marker is set, but mpirun told no
+/// Throws ConfigError as choose_ranks(); EnvironmentError: the marker is set, but mpirun set no
 /// rank, or --ranks asks for several and there is no mpirun, or srun would have to start them.
 StartPlan plan_start(const TrainFlags& flags,
                      const std::vector<std::string>& arguments,
@@ -62,7 +62,8 @@ struct StartManner {
   double grace_s = std::numeric_limits<double>::infinity();
   /// For ranks that ended without a word; empty: none.
   std::string hint =
-      "logs/ of the run's folder has what its ranks said; --resume auto goes on from the newest "
+      "logs/ of the run's folder has the output of its ranks; --resume auto resumes from the "
+      "newest "
       "checkpoint";
 };
 

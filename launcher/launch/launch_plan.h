@@ -46,8 +46,8 @@ int allocated_tasks(const std::string& tasks_per_node);
 /// and from three ranks on mpirun deals them to NUMA domains in turn. Nothing is bound where more
 /// ranks than cores share a host, or where a mask or quota hides cores from this process, since
 /// mpirun would bind to hidden ones; nor are ranks on GPUs. Under Slurm the site's own
-/// configuration binds. On other hosts, where nobody knows yet what ranks will work on, they are
-/// bound to cores; one on a GPU then leaves its core for the threads beside that GPU, see Note
+/// configuration binds. On other hosts, where it is not known yet what ranks will work on, they are
+/// bound to cores; one on a GPU then leaves its core for the threads near that GPU, see Note
 /// [Processors of a rank on a GPU].
 std::vector<std::string> launch_command(Launcher launcher,
                                         int ranks,

@@ -57,7 +57,7 @@ void check_ssh(const std::string& ssh, const VariableMap& variables) {
 LaunchSite launch_site(const RunFlags& flags) {
   const VariableMap variables = process_variables();
   const RankDiscovery discovery = discover_rank(variables);
-  if (discovery.launched_by != LaunchedBy::nobody)
+  if (discovery.launched_by != LaunchedBy::none)
     throw EnvironmentError(
         fmt::format("lockstep was itself started as a rank, by {}", discovery.source),
         "lockstep run and scale start mpirun or srun; under them, use lockstep train");

@@ -32,8 +32,8 @@ std::string take_lines(std::string& rest, std::string_view piece, TakeLine take_
   return shown;
 }
 
-void set_once(ReportedCulprit& culprit, std::string text) {
-  if (culprit.text.empty()) culprit.text = std::move(text);
+void set_once(ReportedFault& fault, std::string text) {
+  if (fault.text.empty()) fault.text = std::move(text);
 }
 
 }  // namespace
@@ -122,7 +122,7 @@ std::string ErrorOutput::end() {
   return shown;
 }
 
-ReportedCulprit ErrorOutput::culprit() const {
+ReportedFault ErrorOutput::fault() const {
   const std::string& told = by_launcher_.text;
   const bool launcher_knows =
       !dead_.empty() && (told.starts_with(dead_) || told.starts_with("host "));

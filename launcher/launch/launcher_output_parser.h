@@ -10,7 +10,7 @@
 namespace lockstep {
 
 /// Who ended a job, as far as its output tells.
-struct ReportedCulprit {
+struct ReportedFault {
   std::string text;  ///< "[rank 1 node7] error: ...", or what the launcher says; empty: unknown
   std::string hint;
   bool said = false;  ///< the rank itself has said so, on the output that was passed on
@@ -26,7 +26,7 @@ class ErrorOutput {
   std::string take(std::string_view piece);
   /// The rest, once the stream has ended.
   std::string end();
-  ReportedCulprit culprit() const;
+  ReportedFault fault() const;
   /// A rank has said why it ends.
   bool failed() const { return !by_rank_.text.empty(); }
   /// mpirun has ended the job because a rank left it without a word, though with exit code 0.
@@ -38,9 +38,9 @@ class ErrorOutput {
   void read_box(const std::string& text);
   void read_line(const std::string& line);
 
-  std::string rest_;                       // of a line that has not ended
-  std::vector<std::string> box_;           // of mpirun, with its two rules; empty outside
-  ReportedCulprit by_rank_, by_launcher_;  // the first of each
+  std::string rest_;                     // of a line that has not ended
+  std::vector<std::string> box_;         // of mpirun, with its two rules; empty outside
+  ReportedFault by_rank_, by_launcher_;  // the first of each
   bool hint_follows_ = false;
   bool deserted_ = false;
   std::string dead_;  // "rank 1 ", where the first record is a peer's of a rank that died

@@ -55,7 +55,7 @@ std::vector<std::uint64_t> strangers_at(std::span<const TcpSocket> table,
     if (one.state != TcpSocket::State::connected || !holds(sockets, one.inode)) continue;
     if (!listens_at(one)) continue;
     const TcpSocket* const other = other_end(table, one);
-    // Closed: nobody is behind it, and what it has sent is still to be read.
+    // Closed: its peer is gone, and what it has sent is still to be read.
     if (other != nullptr && other->inode == 0) continue;
     const bool here = one.remote.is_loopback() ||
                       std::ranges::find(own_addresses, one.remote) != own_addresses.end();

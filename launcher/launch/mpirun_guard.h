@@ -23,7 +23,7 @@ std::vector<std::uint64_t> strangers_at(std::span<const TcpSocket> table,
 
 /// Keeps strangers from an mpirun whose ranks are all on this host. Open MPI 4.1 listens on every
 /// interface, and reads from who connects without a limit of time: one who holds a part of a
-/// message stops its work. Here the kernel is told to drop what comes to it from other hosts
+/// message stops its work. Here the kernel is set to drop what comes to it from other hosts
 /// (admit_only()), and connections of other users of this host are shut down when seen. The
 /// launcher must be a child of this process, since its sockets are reached through
 /// pidfd_getfd(2); where the kernel (before 5.6) or a container refuses that, nothing is done, and
@@ -35,7 +35,7 @@ class MpirunGuard {
   MpirunGuard(const MpirunGuard&) = delete;
   MpirunGuard& operator=(const MpirunGuard&) = delete;
 
-  /// Looks where it is time to: often as long as the launcher may still open its ports and behind
+  /// Looks where it is time to: often as long as the launcher may still open its ports and after
   /// every stranger, once a second later.
   void look();
   /// Milliseconds until the next look.

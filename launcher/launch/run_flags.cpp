@@ -83,19 +83,19 @@ RunFlags parse_run_flags(const std::vector<std::string>& arguments) {
   return flags;
 }
 
-std::vector<std::string> train_arguments(const RunFlags& flags, bool go_on) {
+std::vector<std::string> train_arguments(const RunFlags& flags, bool resume) {
   std::vector<std::string> result;
   bool says_where_from = false, says_where_to = false;
   for (const std::string& argument : flags.arguments) {
     const bool force = is_flag(argument, "--force");
-    if (go_on && force) continue;
+    if (resume && force) continue;
     says_where_to |= is_flag(argument, "--out");
     says_where_from |= force || is_flag(argument, "--resume");
     result.push_back(argument);
   }
   // Of a flag given twice, the last counts.
-  if (go_on || !says_where_from) result.insert(result.end(), {"--resume", "auto"});
-  if (go_on && !says_where_to) result.insert(result.end(), {"--out", flags.train.out});
+  if (resume || !says_where_from) result.insert(result.end(), {"--resume", "auto"});
+  if (resume && !says_where_to) result.insert(result.end(), {"--out", flags.train.out});
   result.insert(result.end(), {"--ranks", "auto"});
   return result;
 }

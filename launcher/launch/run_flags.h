@@ -24,13 +24,13 @@ struct RunFlags {
   std::string help;
 };
 
-/// Parses the arguments behind `lockstep run`; what it does not know are flags of train. Throws
+/// Parses the arguments after `lockstep run`; what it does not know are flags of train. Throws
 /// ConfigError: as parse_train_flags(), no --out.
 RunFlags parse_run_flags(const std::vector<std::string>& arguments);
 
 /// The flags of train for a start: as typed, and --resume auto unless --resume or --force was
-/// given; where the run in flags.train.out is to `go_on`, --resume auto, that --out and no --force.
-/// The launcher alone says the number of ranks.
-std::vector<std::string> train_arguments(const RunFlags& flags, bool go_on);
+/// given; where the run in flags.train.out is to `resume`, --resume auto, that --out and no
+/// --force. The launcher alone says the number of ranks.
+std::vector<std::string> train_arguments(const RunFlags& flags, bool resume);
 
 }  // namespace lockstep

@@ -47,8 +47,8 @@ RunProgress glance_at(const std::filesystem::path& out, const RunProgress& befor
 
 RunProgress verify_in(const std::filesystem::path& out, const RunProgress& before) {
   try {
-    std::vector<std::string> passed_over;
-    const auto newest = io::newest_checkpoint(out / "checkpoints", passed_over);
+    std::vector<std::string> skipped_checkpoints;
+    const auto newest = io::newest_checkpoint(out / "checkpoints", skipped_checkpoints);
     return newest ? RunProgress{newest->state.step, newest->state.wall_s} : RunProgress{};
   } catch (const std::exception&) {
     return before;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr const char* kVariable = "OMPI_MCA_btl_vader_backing_directory";
 constexpr std::string_view kPrefix = "lockstep-segments-";
 
-/// The folder, locked for as long as it is open; -1: somebody else has it.
+/// The folder, locked for as long as it is open; -1: another process has it.
 int lock_folder(const fs::path& path) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;

@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// A folder in /dev/shm for the shared memory of a child's ranks (Open MPI's vader segments, 4 MB a
-/// rank), which ranks that are killed leave behind: removed with all it holds, and so are those
+/// rank), which killed ranks do not remove: removed with all it holds, and so are those
 /// that a killed process of this kind left. For ranks of this host alone. Without /dev/shm, or
 /// where the user chose a folder, it does nothing.
 class ShmBackingDir {

@@ -90,7 +90,7 @@ class Supervision {
     output_.finish(signals_.requested() ? kStoppingPatienceMs : kPatienceMs);
     ending.stop_requested = signals_.requested();
     ending.out_of_grace = stage_ >= Stage::terminated;
-    ending.culprit = errors_.culprit();
+    ending.fault = errors_.fault();
     return ending;
   }
 
@@ -153,7 +153,7 @@ class Supervision {
     output_.push();
   }
 
-  /// What was written before the end. Somebody outside of our reach may hold the other end open.
+  /// What was written before the end. A process outside of our reach may hold the other end open.
   void drain() {
     for (const auto& [pipe, read] :
          {std::pair{&err_, &Supervision::read_errors},
@@ -226,9 +226,9 @@ void SupervisorOutput::finish(int patience_ms) {
 }
 
 void SupervisorOutput::tell(const std::string& trouble, OutputRelay& other) {
-  const std::string text = fmt::format("warning: {}; the ranks go on", trouble);
+  const std::string text = fmt::format("warning: {}; the ranks continue", trouble);
   const bool kept = !log_.empty() && access(log_.c_str(), W_OK) == 0;
-  other.line(kept ? fmt::format("{}, and {} has what rank 0 says", text, log_) : text);
+  other.line(kept ? fmt::format("{}, and {} has the output of rank 0", text, log_) : text);
   if (!log_.empty()) untold_.push_back(text);
 }
 

@@ -15,7 +15,7 @@ namespace lockstep {
 /// A launcher with its ranks, as a child process.
 struct ChildPlan {
   std::vector<std::string> command;  ///< the first is a path
-  VariableMap variables;             ///< beside those of this process
+  VariableMap variables;             ///< in addition to those of this process
   /// Standard output stays that of this process: of a child that bears the loss of its reader, as
   /// a rank does and mpirun does not.
   bool inherits_output = false;
@@ -61,11 +61,11 @@ struct Ending {
   int exit_code = 0;
   bool stop_requested = false;  ///< by a signal to this process
   bool out_of_grace = false;    ///< ... and it had to be ended, or was to be ended at once
-  ReportedCulprit culprit;      ///< where exit_code is neither 0 nor 75
+  ReportedFault fault;          ///< where exit_code is neither 0 nor 75
 };
 
 /// Runs a launcher in a process group of its own and waits until it and all its descendants on
-/// this host are gone: what a killed launcher left behind is killed, and mpirun where it hangs
+/// this host are gone: the processes of a killed launcher are killed, and mpirun where it hangs
 /// after the end of its ranks or after an error of one (exit code 137). Whichever of
 /// SupervisorSignals comes is handed on as SIGUSR1, which mpirun and srun forward to every rank,
 /// and repeated every second, since ranks that are still starting ignore it; further ones change

@@ -54,13 +54,14 @@ std::vector<std::string> profile_heading(const ProfileRecord& record) {
         fmt::format("shares add up to {:.0f}% of the run, as work of several streams overlapped",
                     share_of(record.lines) * 100));
   if (record.lost > 0)
-    lines.push_back(
-        fmt::format("{} of the GPU's records were lost, as nobody read them in time: times are too "
-                    "low by what they held, and idle too high",
-                    format_count(double(record.lost))));
+    lines.push_back(fmt::format(
+        "{} of the GPU's records were lost, as they were not read in time: times are too "
+        "low by what they held, and idle too high",
+        format_count(double(record.lost))));
   if (record.dropped > 0)
-    lines.push_back(fmt::format("trace.json lacks {} events of rank 0, for which it had no room",
-                                format_count(double(record.dropped))));
+    lines.push_back(
+        fmt::format("trace.json lacks {} events of rank 0, which did not fit into its buffer",
+                    format_count(double(record.dropped))));
   return lines;
 }
 

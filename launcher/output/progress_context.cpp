@@ -17,7 +17,7 @@ double peak_of_device(Backend& backend, Precision precision) {
     const bool bf16 = precision == Precision::bf16 && backend.multiplies_bf16();
     return bf16 ? peaks.bf16_flops : peaks.fp32_flops;
   } catch (const std::exception&) {
-    return 0;  // a line of less is no reason to end a run
+    return 0;  // a missing line must not end a run
   }
 }
 
@@ -27,11 +27,11 @@ ProgressContext progress_context(Job& job,
                                  const MemoryPlan& plan,
                                  Precision precision,
                                  bool measures_peak,
-                                 std::uint64_t room_bytes) {
+                                 std::uint64_t headroom_bytes) {
   ProgressContext facts{.flops_per_step = plan.flops_per_step,
                         .planned_bytes = job.gpu() ? 0 : plan.table.total()};
   // What measuring holds must not count as the most that training has held.
-  if (measures_peak && room_bytes >= kRoomToMeasure && precision != Precision::tf32 &&
+  if (measures_peak && headroom_bytes >= kRoomToMeasure && precision != Precision::tf32 &&
       forget_peak_resident()) {
     facts.peak_flops = peak_of_device(job.backend(), precision) * job.size();
     forget_peak_resident();

@@ -54,7 +54,7 @@ void RunFolder::remove_created() {
   std::error_code ignored;
   try {
     if (lock_ && holds_only_locks(path_)) fs::remove(file(RunLock::kRun), ignored);
-  } catch (const std::exception&) {  // it stays, and keeps nobody out
+  } catch (const std::exception&) {  // it stays, and locks no other process out
   }
   for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder)
     fs::remove(*folder, ignored);
@@ -62,7 +62,7 @@ void RunFolder::remove_created() {
 
 void RunFolder::begin(const ResumeRecord* resumed) {
   begun_ = true;
-  goes_on_ = resumed != nullptr;
+  resumed_ = resumed != nullptr;
   std::vector<fs::path> ignored_list;
   create_output_folder(fs::path(path_) / "logs", ignored_list);
   if (resumed) {
@@ -97,15 +97,15 @@ void RunFolder::remove_earlier_run() {
   const fs::path folder = file(kCheckpointsFolder);
   for (const std::string& name : io::names_in(folder))
     if (is_of_checkpoints(name)) io::remove_tree(folder / name);
-  fs::remove(folder, ignored);  // unless somebody else's files lie in it
+  fs::remove(folder, ignored);  // unless files of others lie in it
   remove_tensorboard_files(file("tensorboard"));
 }
 
 void RunFolder::add_history(const std::string& line) {
-  RunLog log(file(kHistoryFile), goes_on_ ? RunLog::Open::append : RunLog::Open::empty);
+  RunLog log(file(kHistoryFile), resumed_ ? RunLog::Open::append : RunLog::Open::empty);
   // Without the mark no later start would take the folder for one of a run.
-  if (!log.error().empty() && !goes_on_) throw EnvironmentError(log.error(), kOutputFolderHint);
-  goes_on_ = true;
+  if (!log.error().empty() && !resumed_) throw EnvironmentError(log.error(), kOutputFolderHint);
+  resumed_ = true;
   log.write_line(line);
   log.close();
   if (!log.error().empty()) errors_.push_back(log.error());

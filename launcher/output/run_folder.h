@@ -15,7 +15,7 @@
 namespace lockstep {
 
 /// The folder that a run writes into; rank 0's. Creating it and begin() may throw; later trouble (a
-/// full disk, a folder that somebody moves or removes) never stops the training: it is collected,
+/// full disk, a folder that is moved or removed) never stops the training: it is collected,
 /// and returned by finish().
 class RunFolder final : public TrainObserver {
  public:
@@ -23,11 +23,11 @@ class RunFolder final : public TrainObserver {
   enum class Existing {
     nothing,
     anything,  ///< --force: to be written over
-    own_run,   ///< --resume: a run that goes on, or was cut off before its first checkpoint
+    own_run,   ///< --resume: a resumed run, or one that was cut off before its first checkpoint
   };
 
   /// Throws ConfigError where `out` already holds something that `existing` does not allow; or,
-  /// unless it is to be written over or gone on in, is another user's and every user can write to
+  /// unless it is to be written over or continued in, is another user's and every user can write to
   /// it; EnvironmentError where that cannot be found out. An empty `out` is a folder to be named
   /// later.
   static void check(const std::string& out, Existing existing);
@@ -46,7 +46,7 @@ class RunFolder final : public TrainObserver {
   RunFolder& operator=(const RunFolder&) = delete;
 
   /// To be called once, when training starts and before anything is written: creates logs/ and
-  /// metrics.jsonl. A run that goes on (`resumed`) keeps its logs, of metrics.jsonl what lies
+  /// metrics.jsonl. A resumed run (`resumed`) keeps its logs, of metrics.jsonl what lies
   /// before the checkpoint, and earlier results until it does a step; otherwise results, logs and
   /// checkpoints of an earlier run are removed, and nothing else. Throws EnvironmentError: a file
   /// cannot be created.
@@ -89,8 +89,8 @@ class RunFolder final : public TrainObserver {
   std::unique_ptr<RunLock> lock_;
   std::vector<std::filesystem::path> created_;  // outermost first
   bool begun_ = false;
-  bool goes_on_ = false;          // history.jsonl is this run's and keeps its lines
-  bool results_are_old_ = false;  // of before the run went on, until it does a step
+  bool resumed_ = false;          // history.jsonl is this run's and keeps its lines
+  bool results_are_old_ = false;  // of before the run resumed, until it does a step
   RunLog metrics_;
   std::vector<std::string> errors_;
   std::string checkpoint_error_;  // of the newest one

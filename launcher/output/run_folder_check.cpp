@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be in the folder of a run that is to begin or to go on.
+// What may be in the folder of a run that is to begin or to continue.
 #include <algorithm>
 #include <filesystem>
 #include <sys/stat.h>
@@ -40,7 +40,7 @@ void check_owner(const std::string& out) {
   if (stat(out.c_str(), &status) != 0 || status.st_uid == geteuid()) return;
   if ((status.st_mode & S_IWOTH) == 0) return;
   throw ConfigError(
-      fmt::format("the output folder {} belongs to another user (number {}), and every user can "
+      fmt::format("the output folder {} belongs to another user (uid {}), and every user can "
                   "write to it",
                   out,
                   status.st_uid),
@@ -50,7 +50,7 @@ void check_owner(const std::string& out) {
 /// Throws ConfigError where a run would begin anew over results that nothing else holds.
 void check_begins_anew(const std::string& out) {
   const fs::path folder = fs::path(out) / kCheckpointsFolder;
-  if (!io::steps_in(folder).empty()) return;  // it goes on, or says why it cannot
+  if (!io::steps_in(folder).empty()) return;  // it continues, or says why it cannot
   std::string kept;
   for (const char* result : {"summary.json", "model.safetensors"})
     if (io::name_exists(fs::path(out) / result)) kept = result;
@@ -58,7 +58,7 @@ void check_begins_anew(const std::string& out) {
     if (!name.starts_with(".step_")) kept = fmt::format("{}/{}", kCheckpointsFolder, name);
   if (!kept.empty())
     throw ConfigError(
-        fmt::format("the run in {} has no checkpoint to go on from, but {}", out, kept),
+        fmt::format("the run in {} has no checkpoint to resume from, but {}", out, kept),
         "choose another --out, or begin again over it with --force instead of --resume");
 }
 
@@ -83,14 +83,14 @@ void RunFolder::check(const std::string& out, Existing existing) {
   const bool run = io::name_exists(fs::path(out) / kHistoryFile);
   if (existing == Existing::own_run) {
     if (run) return check_begins_anew(out);
-    throw ConfigError(fmt::format("the output folder {} holds no run that could go on", out),
+    throw ConfigError(fmt::format("the output folder {} holds no run that could resume", out),
                       "choose another --out");
   }
-  throw ConfigError(
-      fmt::format("the output folder {} already exists and is not empty", out),
-      run ? "choose another --out, write over it with --force, or go on from its newest checkpoint "
-            "with --resume auto"
-          : "choose another --out, or write over it with --force");
+  throw ConfigError(fmt::format("the output folder {} already exists and is not empty", out),
+                    run ? "choose another --out, write over it with --force, or resume from its "
+                          "newest checkpoint "
+                          "with --resume auto"
+                        : "choose another --out, or write over it with --force");
 }
 
 RunFolder::Existing existing_folder(const TrainFlags& flags) {

@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// The first file of every run, and its mark: it is written over, never missing in between, so that
-/// a start killed at any moment leaves a folder in which the run can go on.
+/// a start killed at any moment leaves a folder in which the run can continue.
 inline constexpr const char* kHistoryFile = "history.jsonl";
 inline constexpr const char* kCheckpointsFolder = "checkpoints";
 /// What to do where the system refuses the output folder.

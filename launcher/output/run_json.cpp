@@ -93,13 +93,13 @@ std::string to_json(const RollbackRecord& record) {
                       {"loss", record.loss},
                       {"mean", record.mean},
                       {"spread", record.spread},
-                      {"first_left_out", record.left_out.first},
-                      {"last_left_out", record.left_out.last - 1}});
+                      {"first_left_out", record.skipped_batches.first},
+                      {"last_left_out", record.skipped_batches.last - 1}});
 }
 
 std::string to_json(const TrainSummary& summary) {
   const TimeBreakdown own =
-      summary.ledgers.empty() ? TimeBreakdown{} : summary.ledgers.front().ledger;
+      summary.breakdowns.empty() ? TimeBreakdown{} : summary.breakdowns.front().breakdown;
   return json_object(
       {{"steps", summary.steps},
        {"samples", summary.samples},
@@ -114,7 +114,7 @@ std::string to_json(const TrainSummary& summary) {
        {"noise_scale_words", summary.format_noise_scale},
        {"step_time_error", summary.step_error.value_or(kNull)},
        {"advice", JsonText{advice_json(summary.advice)}},
-       {"ledger", JsonText{ledgers_json(summary.ledgers)}},
+       {"ledger", JsonText{time_breakdowns_json(summary.breakdowns)}},
        {"device_times", JsonText{device_seconds_json(summary.device_times, summary.device_steps)}},
        {"loader_samples_per_s", summary.loader_samples_per_s},
        {"loader_workers", std::int64_t(summary.loader_workers)},

@@ -76,7 +76,7 @@ void RunLock::open_file() {
                                         : "choose a writable place with --out DIR");
 }
 
-// A refused start removes the file that it has locked: a lock on that one keeps nobody out.
+// A refused start removes the file that it has locked: a lock on that one locks no process out.
 bool RunLock::still_has_its_name() {
   struct stat own {
   }, named{};

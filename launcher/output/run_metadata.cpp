@@ -22,7 +22,7 @@ std::string command_line(const TrainRequest& settings) {
 
 std::string environment_json(Job& job,
                              const TrainRequest& settings,
-                             const std::string& micro_batch_words) {
+                             const std::string& micro_batch_note) {
   const HostFacts facts = host_facts();
   return json_object({{"lockstep", facts.version},
                       {"commit", facts.commit},
@@ -35,7 +35,7 @@ std::string environment_json(Job& job,
                       {"ranks", std::int64_t(job.size())},
                       {"rank_source", job.source()},
                       {"device", job.backend().device_class()},
-                      {"micro_batch_choice", micro_batch_words},
+                      {"micro_batch_choice", micro_batch_note},
                       {"compiler", facts.compiler},
                       {"build_type", facts.build_type},
                       {"fmt", std::int64_t(FMT_VERSION)}},
@@ -47,7 +47,7 @@ std::string history_json(Job& job, const TrainRequest& settings, const ResumeRec
   return json_object({{"time", std::int64_t(std::time(nullptr))},
                       {"step", from.step},
                       {"checkpoint", from.path},
-                      {"passed_over", fmt::format("{}", fmt::join(from.passed_over, "; "))},
+                      {"passed_over", fmt::format("{}", fmt::join(from.skipped_checkpoints, "; "))},
                       {"overridden", fmt::format("{}", fmt::join(from.overridden, "; "))},
                       {"ranks", std::int64_t(job.size())},
                       {"host", host_name()},

@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// environment.json: program, command line, machine and ranks of a run; `micro_batch_words` is why
+/// environment.json: program, command line, machine and ranks of a run; `micro_batch_note` is why
 /// `--micro-batch auto` took its size, or empty.
 std::string environment_json(Job& job,
                              const TrainRequest& settings,
-                             const std::string& micro_batch_words);
+                             const std::string& micro_batch_note);
 
 /// One line of history.jsonl: how a process of the run began. `resumed`: null where with step 1.
 std::string history_json(Job& job, const TrainRequest& settings, const ResumeRecord* resumed);

@@ -17,6 +17,7 @@
 #include "launcher/output/step_memory_json.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/processes/shell_text.h"
+#include "launcher/settings/config_file.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"
@@ -28,8 +29,8 @@ namespace lockstep {
 namespace {
 
 void print_resume(Console& console, const ResumeRecord& resumed) {
-  for (const std::string& line : resumed.passed_over)
-    console.line(fmt::format("passed over {}", line));
+  for (const std::string& line : resumed.skipped_checkpoints)
+    console.line(fmt::format("skipped    {}", line));
   console.line(fmt::format("resume     {}, {} steps done", resumed.path, resumed.step));
   for (const std::string& line : resumed.overridden)
     console.line(fmt::format("changed    {}", line));
@@ -144,7 +145,7 @@ void RunOutput::on_start(const ResumeRecord* resumed) {
   folder_.write_file(io::kPreprocessingFile, io::to_json(start_.data.train->preprocessing()));
   folder_.write_file("memory.json", step_memory_json(start_.plan));
   folder_.write_file("environment.json",
-                     environment_json(job_, settings_, start_.micro_batch_words));
+                     environment_json(job_, settings_, start_.micro_batch_note));
   print_start();
   if (resumed) print_resume(console_, *resumed);
   warn_of_slow_bf16(job_, settings_.flags.options);
@@ -163,7 +164,7 @@ void RunOutput::print_start() {
           : fmt::format(", {} of them frozen", format_count(double(start_.parameters.frozen)))));
   if (!settings_.flags.settings_from.empty())
     console_.line(
-        fmt::format("settings   {}, but for what was typed", settings_.flags.settings_from));
+        fmt::format("settings   {}, except for the typed flags", settings_.flags.settings_from));
   if (!initial_weights_.empty()) console_.line(fmt::format("start      {}", initial_weights_));
   console_.line(fmt::format("data       {}", format_data(*start_.data.train)));
   const data::SkippedRecords skipped = start_.data.train->skipped_records();
@@ -174,16 +175,16 @@ void RunOutput::print_start() {
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
   console_.line(fmt::format("batch      {}", plan_batch(options, job_.size()).to_string()));
-  if (!start_.micro_batch_words.empty()) console_.line("           " + start_.micro_batch_words);
+  if (!start_.micro_batch_note.empty()) console_.line("           " + start_.micro_batch_note);
   console_.line(fmt::format(
       "optimizer  {}, {}", to_string(options.optimizer), format_schedule(options.lr_schedule)));
   console_.line(fmt::format("device     {}", job_.backend().device_class()));
   if (!job_.device_note().empty()) console_.line(fmt::format("           {}", job_.device_note()));
   for (const std::string& notice : job_.backend().notices())
     console_.line(fmt::format("slow       {}", notice));
-  console_.line(fmt::format("ranks      {}, told by: {}", job_.size(), job_.source()));
+  console_.line(fmt::format("ranks      {} (source: {})", job_.size(), job_.source()));
   console_.line(fmt::format("output     {}", folder_.path()));
-  if (env().fault) console_.line(fmt::format("faults     played: {}", *env().fault));
+  if (env().fault) console_.line(fmt::format("faults     injected: {}", *env().fault));
 }
 
 int RunOutput::finish(Trainer& trainer, const TrainSummary& summary) {
@@ -198,7 +199,7 @@ int RunOutput::finish_stopped(const TrainSummary& summary) {
       *stop_signal_name() != 0 ? fmt::format(" by {}", stop_signal_name()) : std::string();
   console_.line(
       summary.saved
-          ? fmt::format("stopped    after step {}{}: go on with {}",
+          ? fmt::format("stopped    after step {}{}: resume with {}",
                         summary.steps,
                         by,
                         resume_command("train", folder_.path()))

@@ -28,7 +28,7 @@ struct RunStart {
   const ParameterCount& parameters;
   const MemoryPlan& plan;
   const ProgressContext& facts;
-  const std::string& micro_batch_words;  ///< why this one was chosen; empty: it was given
+  const std::string& micro_batch_note;  ///< why this one was chosen; empty: it was given
 };
 
 /// What rank 0 shows and writes of a run: the console, the files of its folder, TensorBoard's. All

@@ -27,7 +27,7 @@ void flush_output() {
     _exit(128 + SIGPIPE);  // whoever started us blocks the signal
   }
   throw EnvironmentError("standard output: cannot be written",
-                         "make room on the disk that it goes to");
+                         "free space on the disk that it is written to");
 }
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ std::int64_t seconds_in_name(const std::string& name) {
   return seconds;
 }
 
-/// Readers take a folder's files in the order of their names: a new one must come behind those that
+/// Readers take a folder's files in the order of their names: a new one must come after those that
 /// are there, also within a second and where clocks of hosts differ.
 std::string name_behind_all_in(const std::string& folder) {
   auto seconds = std::int64_t(seconds_since_1970());
@@ -47,7 +47,7 @@ std::string name_behind_all_in(const std::string& folder) {
   return fmt::format("{}/{}{:010}.{}.{}.0", folder, kEventFile, seconds, host, getpid());
 }
 
-/// "ledger/data_ms", ... of TimePart and DevicePart.
+/// `ledger/data_ms`, ... of TimePart and DevicePart.
 template <typename Part, std::size_t kParts>
 std::array<std::string, kParts> part_tags(std::string_view group) {
   std::array<std::string, kParts> tags;

@@ -20,12 +20,12 @@ struct HyperParameter {
 using HyperParameters = std::vector<HyperParameter>;
 
 /// Writes a run's scalars for TensorBoard: DIR/events.out.tfevents.SECONDS.HOST.PID.0, a new file
-/// for each process of the run. A run that goes on, and one that goes back to a checkpoint, first
-/// says from which step on things will be told again, so that readers drop what they had of them.
-/// The file also says which curves the Custom Scalars tab shows in one chart (loss of training and
-/// validation, their accuracy, the parts of a step's time), and for the HParams tab what the run
-/// was set to and that it ended. Where the file cannot be created or written, training goes on: see
-/// finish().
+/// for each process of the run. A resumed run, and one that goes back to a checkpoint, first
+/// says from which step on records will be written again, so that readers drop what they had of
+/// them. The file also says which curves the Custom Scalars tab shows in one chart (loss of
+/// training and validation, their accuracy, the parts of a step's time), and for the HParams tab
+/// what the run was set to and that it ended. Where the file cannot be created or written, training
+/// continues: see finish().
 ///
 /// Every logged step costs one message that is built in memory and a write a second at most.
 class TensorboardFile final : public TrainObserver {

@@ -36,14 +36,14 @@ std::string device_seconds_json(const DeviceTimes& seconds, std::int64_t steps) 
   return json_object(fields);
 }
 
-std::string ledgers_json(const std::vector<RankTimeBreakdown>& ledgers) {
+std::string time_breakdowns_json(const std::vector<RankTimeBreakdown>& breakdowns) {
   std::vector<std::string> objects;
-  for (const RankTimeBreakdown& of_rank : ledgers) {
+  for (const RankTimeBreakdown& of_rank : breakdowns) {
     std::vector<JsonField> fields{{"rank", std::int64_t(of_rank.rank)},
                                   {"host", of_rank.host},
-                                  {"seconds", of_rank.ledger.total}};
+                                  {"seconds", of_rank.breakdown.total}};
     for (std::size_t i = 0; i < kTimeParts; ++i)
-      fields.push_back({name_of(TimePart(i)), of_rank.ledger.parts[i]});
+      fields.push_back({name_of(TimePart(i)), of_rank.breakdown.parts[i]});
     fields.push_back({"queued", of_rank.queued.value_or(std::nan(""))});
     objects.push_back(json_object(fields));
   }

@@ -20,6 +20,6 @@ std::string device_ms_json(const DeviceTimes& ms);
 std::string device_seconds_json(const DeviceTimes& seconds, std::int64_t steps);
 
 /// An array of objects, one a rank: "rank", "host", "seconds" in all, and the seconds of each part.
-std::string ledgers_json(const std::vector<RankTimeBreakdown>& ledgers);
+std::string time_breakdowns_json(const std::vector<RankTimeBreakdown>& breakdowns);
 
 }  // namespace lockstep

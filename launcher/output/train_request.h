@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What a training run needs to know beside its flags.
+/// What a training run needs to know in addition to its flags.
 struct TrainRequest {
   TrainFlags flags;
   std::vector<std::string> arguments;  ///< as typed, for environment.json

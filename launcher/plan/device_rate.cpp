@@ -55,7 +55,7 @@ DeviceRate parse_device_rate(const std::string& text) {
                                 "number of TFLOP/s",
                                 text),
                     best.empty() ? std::string("--device-rate H100, or the TFLOP/s that a rank "
-                                               "reached: a run prints them beside its steps")
+                                               "reached: a run prints them with its steps")
                                  : fmt::format("did you mean {}?", best));
 }
 

@@ -44,7 +44,7 @@ DevicePeaks peaks_for(const PlanRequest& request, const ForecastRequest& asked) 
   if (asked.step_s) return kUnknownPeaks;  // where shares of a step alone count
   if (asked.rate) return peaks_of(*asked.rate, request.options.precision);
   if (asked.peaks.fp32_flops > 0) return asked.peaks;
-  throw ConfigError("--network: no device is here whose speed could be measured",
+  throw ConfigError("--network: this machine has no device of the kind to measure",
                     "--device-rate A100, H100, H200, B200 or TFLOP/s; or --step-ms MS: what one "
                     "rank takes for a step of its share of the batch");
 }
@@ -134,7 +134,7 @@ std::string format_exchange(const Forecast& forecast) {
   else if (hosts && share.ranks % forecast.network.ranks_per_host != 0)
     text += ", on one level: the last host has fewer ranks than the others";
   else if (hosts && forecast.network.ranks_per_host > 1)
-    text += ", on one level: the shards of a host are no aligned subtree";
+    text += ", on one level: the shards of a host are not an aligned subtree";
   if (share.subtrees > 1) text += fmt::format("; {:.3g} subtrees a rank", share.subtrees);
   return text;
 }

@@ -14,7 +14,8 @@ namespace lockstep {
 ///   between_latency_us = 5      # between two ranks of different hosts
 ///   between_bandwidth_GBps = 400 # of a host, which its ranks share
 /// where hosts of one rank need nothing of inside. Throws ConfigError: neither a name nor a file,
-/// a line that is no TOML, a key that is unknown or missing, a number that is none or out of range.
+/// a line that is not TOML, a key that is unknown or missing, a number that is none or out of
+/// range.
 Network open_network(const std::string& name_or_file);
 
 /// Of a file's text; `name` is for messages.

@@ -32,9 +32,10 @@ std::string head(const PlanReport& report) {
       format_count(double(plan.parameters)),
       plan.frozen == 0 ? ""
                        : fmt::format(", {} of them frozen", format_count(double(plan.frozen))));
-  text += fmt::format("data       {}{}\n",
-                      report.data,
-                      flags.placeholder ? " (no --data: what the model is made for)" : "");
+  text +=
+      fmt::format("data       {}{}\n",
+                  report.data,
+                  flags.placeholder ? " (no --data: placeholder of the model's own shape)" : "");
   text += fmt::format("batch      {}\n", plan.batch.to_string());
   text += fmt::format("optimizer  {}\n", to_string(flags.options.optimizer));
   text += fmt::format("engine     --precision {} --recompute {}{}\n",
@@ -125,7 +126,7 @@ std::string rows_text(const PlanReport& report) {
 
 std::string format_largest(const PlanReport& report,
                            const LargestMicroBatch& largest,
-                           const std::optional<LeastMemory>& least) {
+                           const std::optional<MinMemory>& least) {
   if (largest.micro_batch == 0)
     return fmt::format("none (a micro-batch of {}, which takes the least, takes {}{})",
                        least->micro_batch,
@@ -157,7 +158,7 @@ std::string limit_text(const PlanReport& report) {
   if (options.recompute != Recompute::automatic)
     text +=
         fmt::format("           micro-batch with --recompute auto: {}\n",
-                    format_largest(report, *report.largest_recomputing, report.least_recomputing));
+                    format_largest(report, *report.largest_recomputing, report.min_recomputing));
   if (report.advice && report.advice->fix)
     text += fmt::format("so         {}\n",
                         format_memory_fix(*report.advice->fix, options.global_batch, true));

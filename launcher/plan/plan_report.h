@@ -25,7 +25,7 @@ struct PlanReport {
   /// With --memory-limit: what --recompute as asked allows, and --recompute auto.
   std::optional<LargestMicroBatch> largest, largest_recomputing;
   /// Where those are 0: the micro-batch that takes the least.
-  std::optional<LeastMemory> least, least_recomputing;
+  std::optional<MinMemory> least, min_recomputing;
   std::optional<MemoryAdvice> advice;  ///< where `plan` does not fit
   std::optional<Forecast> forecast;    ///< with --network
 };

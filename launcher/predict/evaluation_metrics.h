@@ -46,7 +46,7 @@ struct EvaluationMetrics {
   std::vector<TargetMetrics> targets;
 };
 
-/// Sums are taken in doubles, in the order of the samples.
+/// Sums are computed in doubles, in the order of the samples.
 EvaluationMetrics compute_metrics(const data::Preprocessing& trained,
                                   const LabelledPredictions& predictions);
 

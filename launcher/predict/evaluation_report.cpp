@@ -91,7 +91,7 @@ std::string evaluation_text(const EvaluationReport& report) {
                       report.samples,
                       double(report.samples) / record.seconds);
   if (record.skipped_samples > 0)
-    text += fmt::format("left out   {} samples that cannot be read; the first: {}\n",
+    text += fmt::format("skipped    {} samples that cannot be read; the first: {}\n",
                         record.skipped_samples,
                         record.first_skipped);
   if (!metrics) return text;

@@ -87,7 +87,7 @@ LabelledPredictions predict_share(Job& job,
   return result;
 }
 
-/// Those of all ranks, one behind the other.
+/// Those of all ranks, one after the other.
 template <typename T>
 void gather(Communicator& communicator, std::vector<T>& values) {
   const std::string own(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));

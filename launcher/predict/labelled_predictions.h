@@ -24,7 +24,7 @@ struct LabelledPredictions {
 };
 
 /// Predicts every sample of `data`; each rank a contiguous share of it, and all have the result,
-/// which does not depend on the number of ranks. Samples that cannot be read are left out where the
+/// which does not depend on the number of ranks. Samples that cannot be read are skipped where the
 /// run skips bad ones. Not for tokens. Collective. Throws DataError as load() does.
 LabelledPredictions predict_labelled(Job& job,
                                      const SavedRun& run,

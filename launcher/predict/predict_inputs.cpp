@@ -136,7 +136,7 @@ void predict_files(const SavedRun& run,
   const bool tokens = trained.task == data::Task::next_token;
   if (!trained.table && !trained.image && !tokens)
     throw ConfigError(
-        fmt::format("the run was trained on {}, whose samples no file can be made into",
+        fmt::format("the run was trained on {}, and a file cannot be converted into its samples",
                     run.flags.data),
         run.flags.data.starts_with("synthetic")
             ? "synthetic samples are noise, for measuring speed"

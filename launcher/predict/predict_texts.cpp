@@ -80,7 +80,7 @@ class TextPredictor {
       LOCKSTEP_CHECK(
           path != "-",
           DataError,
-          "standard input: expected token numbers, written out with spaces between them; "
+          "standard input: expected token indices, written out with spaces between them; "
           "16-bit tokens come from files");
       return data::read_token_file(path, vocabulary_);
     }
@@ -117,7 +117,7 @@ class TextPredictor {
     const std::int64_t seen = std::min(context_, sequence.count);
     std::vector<std::uint16_t> last(static_cast<std::size_t>(seen));
     sequence.store->read(sequence.first + sequence.count - seen, last);
-    // What stands behind the last token is not looked at: attention is causal.
+    // What comes after the last token is not looked at: attention is causal.
     std::ranges::fill(input_, 0);
     for (std::int64_t i = 0; i < seen; ++i) {
       LOCKSTEP_CHECK(last[std::size_t(i)] < vocabulary_,

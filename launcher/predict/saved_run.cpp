@@ -117,7 +117,7 @@ void refuse(const std::vector<std::string>& flags,
   for (const std::string_view flag : refused)
     LOCKSTEP_CHECK(!typed(flags, flag),
                    ConfigError,
-                   "{} has no meaning with {}: the model is taken as it is",
+                   "{} cannot be combined with {}: the model is taken as it is",
                    flag,
                    command);
 }
@@ -240,7 +240,7 @@ std::string find_together(Job& job, const fs::path& from) {
 }
 
 /// The run's own part of --data, of which `all` was opened, where these are the run's data; null:
-/// they are others, nobody knows, or it is no smaller, as where the source has a validation part.
+/// they are others or unknown, or it is no smaller, as where the source has a validation part.
 std::shared_ptr<const data::Dataset> open_own_part(const SavedRun& run, const data::Dataset& all) {
   const TrainFlags& own = *run.with_other_data;
   TrainFlags flags = run.flags;
@@ -257,7 +257,7 @@ std::shared_ptr<const data::Dataset> open_own_part(const SavedRun& run, const da
   if (run.validation_content.empty()) {
     print_warning(
         fmt::format("the run has no checkpoint that tells whether it was trained on --data "
-                    "{}, of which all is taken; if it was, take the run's validation part "
+                    "{}; all of it is taken: if it was, take the run's validation part "
                     "with --val-fraction {}",
                     own.data,
                     own.val_fraction > 0 ? own.val_fraction : kTextFraction),

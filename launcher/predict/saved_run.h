@@ -28,7 +28,7 @@ struct SavedRun {
   /// The run's own settings with the --data that was typed now, where that is of the same kind and
   /// came without --val-fraction: they find out whether the data are those of the run.
   std::optional<TrainFlags> with_other_data;
-  /// "validation data content" of its newest checkpoint's settings; empty: nobody knows.
+  /// "validation data content" of its newest checkpoint's settings; empty: unknown.
   std::string validation_content;
   bool is_trained_here = true;  ///< no: the weights are a file's of --init, the record of the data
 };
@@ -57,8 +57,8 @@ SavedRunRequest parse_saved_run(CLI::App& app,
 /// Those that the flags, or the run's own settings, say; the defaults where they cannot be read.
 WatchLimits watch_limits(const SavedRunRequest& request);
 
-/// Every rank opens the checkpoint that rank 0 finds, also while the run goes on and writes others.
-/// Collective. Throws ConfigError: unknown flags, flags that a trained model cannot have;
+/// Every rank opens the checkpoint that rank 0 finds, also while the run continues and writes
+/// others. Collective. Throws ConfigError: unknown flags, flags that a trained model cannot have;
 /// DataError: a record that is damaged or missing; what find_weights() throws, on every rank alike.
 SavedRun open_saved_run(Job& job, const SavedRunRequest& request);
 

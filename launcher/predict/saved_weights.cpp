@@ -54,7 +54,7 @@ void expect_folder(const fs::path& from) {
     throw ConfigError(typed + " is a part of a run, expected its folder or a checkpoint's",
                       "use --from " + near.string());
   if (const fs::path newest = newest_run(from); !newest.empty())
-    throw ConfigError(typed + " is no run, but holds some",
+    throw ConfigError(typed + " is not a run, but holds some",
                       fmt::format("use one of them; the newest: --from {}", newest.string()));
 }
 
@@ -67,10 +67,10 @@ SavedWeights find_weights(const fs::path& from) {
     result.checkpoint = true;
     result.step = io::verify_checkpoint(from).step;
   } else if (!is_file(from / "model.safetensors")) {
-    std::vector<std::string> passed_over;
-    const auto newest = io::newest_checkpoint(from / "checkpoints", passed_over);
-    for (const std::string& reason : passed_over)
-      print_warning("passed over " + reason, launched_rank(process_variables()));
+    std::vector<std::string> skipped_checkpoints;
+    const auto newest = io::newest_checkpoint(from / "checkpoints", skipped_checkpoints);
+    for (const std::string& reason : skipped_checkpoints)
+      print_warning("skipped " + reason, launched_rank(process_variables()));
     if (newest) result = {newest->path, true, newest->state.step};
   }
   expect_file(result.folder / "config.toml");

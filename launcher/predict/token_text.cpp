@@ -24,7 +24,7 @@ EncodedText encode_numbers(std::string_view text, int vocabulary) {
     if (error != std::errc() || stop != word.data() + word.size() || token < 0 ||
         token >= vocabulary) {
       result.problem =
-          fmt::format("'{}' is no token from 0 to {}; this model's tokens have no text",
+          fmt::format("'{}' is not a token from 0 to {}; this model's tokens have no text",
                       word.substr(0, 32),
                       vocabulary - 1);
       return result;

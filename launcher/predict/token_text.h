@@ -13,7 +13,7 @@ namespace lockstep {
 /// A text as a model's tokens.
 struct EncodedText {
   std::vector<std::int32_t> tokens;
-  std::string problem;  ///< not empty: what of the text is no token, and where
+  std::string problem;  ///< not empty: what of the text is not a token, and where
 };
 
 /// `text` as tokens of a run whose record is `trained`: its characters where tokens have names,

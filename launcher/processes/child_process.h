@@ -24,10 +24,10 @@ struct Pipe {
 };
 
 /// Starts `command`, whose first word is a path, in a process group of its own, with `variables`
-/// beside those of this process. Its standard input is empty, its standard output `out` (-1: that
-/// of this process), its standard error `err`, its signal mask `mask`. It ignores SIGUSR1, so that
-/// one that comes too early does not end it, and gets SIGTERM when this process dies.
-/// Throws EnvironmentError: it cannot be started.
+/// in addition to those of this process. Its standard input is empty, its standard output `out`
+/// (-1: that of this process), its standard error `err`, its signal mask `mask`. It ignores
+/// SIGUSR1, so that one that comes too early does not end it, and gets SIGTERM when this process
+/// dies. Throws EnvironmentError: it cannot be started.
 pid_t spawn(const std::vector<std::string>& command,
             const VariableMap& variables,
             const sigset_t& mask,

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// The text behind the first line that starts with `key`, without separators and quotes.
+/// The text after the first line that starts with `key`, without separators and quotes.
 std::string value_in(const char* file, const std::string& key) {
   std::ifstream input(file);
   for (std::string line; std::getline(input, line);) {

@@ -28,7 +28,7 @@ std::string draw_layer(const AreaChart::Layer& layer,
 }
 
 std::string area_table(const AreaChart& chart) {
-  Table table{chart.title, {chart.x_words}, {}};
+  Table table{chart.title, {chart.x_label}, {}};
   for (const AreaChart::Layer& layer : chart.layers) table.header.push_back(layer.name);
   const std::size_t every = (chart.steps.size() + kTableRows - 1) / kTableRows;
   for (std::size_t i = 0; i < chart.steps.size(); i += every) {
@@ -66,7 +66,7 @@ std::string html_of(const AreaChart& chart) {
                           chart.description,
                           frame.height,
                           "",
-                          draw_axes(frame, chart.x_words, chart.y_words) + layers),
+                          draw_axes(frame, chart.x_label, chart.y_label) + layers),
                    entries.size() > 1 ? legend_of(entries) : std::string(),
                    area_table(chart));
 }

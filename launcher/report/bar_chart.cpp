@@ -43,7 +43,7 @@ std::string draw_bar(const BarChart& chart, const BarChart::Bar& bar, double top
 }
 
 std::string bar_table(const BarChart& chart) {
-  Table table{chart.title, {chart.row_words}, {}};
+  Table table{chart.title, {chart.row_label}, {}};
   for (const BarChart::Part& part : chart.parts) table.header.push_back(part.name);
   for (const BarChart::Bar& bar : chart.bars) {
     std::vector<std::string> row{bar.label};
@@ -76,7 +76,7 @@ std::string html_of(const BarChart& chart) {
   content += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text></g>\n",
                          kChartWidth - 4,
                          bottom + 34,
-                         escaped(chart.x_words));
+                         escaped(chart.x_label));
   double top = kTop;
   for (const BarChart::Bar& bar : chart.bars) {
     content += "<g class=\"bars\">" + draw_bar(chart, bar, top, scale) + "</g>";

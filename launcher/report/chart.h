@@ -18,7 +18,7 @@ struct Curve {
   std::string name;
   std::vector<Point> points;  ///< a NaN breaks the line
   std::size_t style = 0;      ///< colour and dashes, modulo kLineStyles
-  /// A faint line lies behind another of its name, and is in neither legend nor readout.
+  /// A faint line is drawn under another of its name, and is in neither legend nor readout.
   enum class Draw { line, faint, dots } draw = Draw::line;
   /// What the table shows of it; none: nothing, as for a curve that another one sums up.
   const Series* table = nullptr;
@@ -28,16 +28,16 @@ inline constexpr std::size_t kAreaStyles = 10;
 
 struct LineChart {
   std::string id, title, description = {};
-  std::string y_words = {};  ///< "loss", with its unit: "samples a second"
+  std::string y_label = {};  ///< "loss", with its unit: "samples a second"
   std::vector<Curve> curves = {};
   Unit unit = Unit::plain;
   bool from_zero = false;
   bool may_be_logarithmic = false;  ///< it is where values span more than kManyDecades
   /// Steps at which something happened, as thin lines.
   std::vector<Point> marks = {};
-  std::string marks_words = {};                             ///< "start" for the legend
+  std::string marks_label = {};                             ///< "start" for the legend
   std::vector<std::pair<std::string, double>> levels = {};  ///< horizontal lines
-  std::string x_words = "step";
+  std::string x_label = "step";
 };
 /// Empty where no curve has a point.
 std::string html_of(const LineChart& chart);
@@ -45,7 +45,7 @@ std::string html_of(const LineChart& chart);
 /// Layers on one another over steps: the parts of a whole.
 struct AreaChart {
   std::string id, title, description = {};
-  std::string y_words = {};
+  std::string y_label = {};
   std::vector<double> steps = {};  ///< where the layers are known; rising
   struct Layer {
     std::string name;
@@ -54,14 +54,14 @@ struct AreaChart {
   };
   std::vector<Layer> layers = {};  ///< the lowest first
   Unit unit = Unit::plain;
-  std::string x_words = "step";
+  std::string x_label = "step";
 };
 std::string html_of(const AreaChart& chart);
 
 /// Horizontal bars, each of parts one after the other.
 struct BarChart {
   std::string id, title, description = {};
-  std::string x_words = {};
+  std::string x_label = {};
   struct Part {
     std::string name;
     std::size_t style = 0;
@@ -74,7 +74,7 @@ struct BarChart {
   };
   std::vector<Bar> bars = {};
   Unit unit = Unit::plain;
-  std::string row_words = {};  ///< what a bar is: "rank"
+  std::string row_label = {};  ///< what a bar is: "rank"
 };
 std::string html_of(const BarChart& chart);
 

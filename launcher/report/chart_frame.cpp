@@ -35,7 +35,7 @@ Frame frame_of(const Axis& x, const Axis& y) {
   return frame;
 }
 
-std::string draw_axes(const Frame& frame, const std::string& x_words, const std::string& y_words) {
+std::string draw_axes(const Frame& frame, const std::string& x_label, const std::string& y_label) {
   std::string svg = "<g class=\"axes\">";
   for (const Tick& tick : frame.y.ticks) {
     const double y = frame.y_of(tick.value);
@@ -63,11 +63,11 @@ std::string draw_axes(const Frame& frame, const std::string& x_words, const std:
                      frame.top,
                      frame.bottom,
                      frame.right);
-  svg += fmt::format("<text x=\"4\" y=\"13\">{}</text>", escaped(y_words));
+  svg += fmt::format("<text x=\"4\" y=\"13\">{}</text>", escaped(y_label));
   svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
                      frame.right,
                      frame.bottom + 2 * kLine + 4,
-                     escaped(x_words));
+                     escaped(x_label));
   return svg + "</g>\n";
 }
 

@@ -25,7 +25,7 @@ struct Frame {
 Frame frame_of(const Axis& x, const Axis& y);
 
 /// Grid, ticks and words of both axes.
-std::string draw_axes(const Frame& frame, const std::string& x_words, const std::string& y_words);
+std::string draw_axes(const Frame& frame, const std::string& x_label, const std::string& y_label);
 
 /// `<svg>` with title and description for those who do not see it. `attributes` are its own.
 std::string svg_of(std::string_view id,

@@ -14,13 +14,13 @@ constexpr std::size_t kMaxPoints = 1500, kPointsOfAllRuns = 7500;
 constexpr std::size_t kMeans = 100;  // points of a smooth line
 
 /// Starts and rollbacks, which explain a kink; of one run, since those of several would not be
-/// told apart.
+/// distinguished.
 void mark_events(LineChart& chart, const Runs& runs) {
   if (runs.size() > 1) return;
   for (const Start& start : runs[0]->starts)
     if (start.step > 0) chart.marks.push_back({double(start.step), 0});
   for (const Event& event : runs[0]->rollbacks.kept) chart.marks.push_back({double(event.step), 0});
-  chart.marks_words = "resumed or rolled back";
+  chart.marks_label = "resumed or rolled back";
 }
 
 std::string in_charts(const std::string& figures) {
@@ -37,14 +37,14 @@ std::string learning_chart(const Runs& runs,
             "validation",
             runs[0].style + 1,
             Curve::Draw::dots,
-            most_points(runs));
+            max_points(runs));
   mark_events(chart, runs);
   return html_of(chart);
 }
 
 }  // namespace
 
-std::size_t most_points(const Runs& runs) {
+std::size_t max_points(const Runs& runs) {
   return std::min(kMaxPoints, kPointsOfAllRuns / std::max<std::size_t>(1, runs.size()));
 }
 
@@ -69,7 +69,7 @@ LineChart chart_of(const Runs& runs, const CurvesAsked& asked) {
   LineChart chart{.id = asked.id,
                   .title = asked.title,
                   .description = fmt::format("{} over the steps", asked.title),
-                  .y_words = asked.y_words,
+                  .y_label = asked.y_label,
                   .unit = asked.unit,
                   .from_zero = asked.from_zero,
                   .may_be_logarithmic = asked.may_be_logarithmic};
@@ -78,7 +78,7 @@ LineChart chart_of(const Runs& runs, const CurvesAsked& asked) {
     if (series.empty()) continue;
     const std::string name = runs.size() > 1 ? run.label : asked.name;
     const auto draw = asked.dots ? Curve::Draw::dots : Curve::Draw::line;
-    add_curve(chart, series, name, run.style, draw, most_points(runs));
+    add_curve(chart, series, name, run.style, draw, max_points(runs));
     chart.description += fmt::format("; {}: between {} and {}, {} on average",
                                      name.empty() ? asked.title : name,
                                      format_value(series.least(), asked.unit),
@@ -92,26 +92,26 @@ std::string learning_section(const Runs& runs) {
   std::string html = learning_chart(runs,
                                     {.id = "loss",
                                      .title = runs.size() > 1 ? "Training loss" : "Loss",
-                                     .y_words = "loss",
+                                     .y_label = "loss",
                                      .quantity = Q::loss,
                                      .name = "training",
                                      .may_be_logarithmic = true},
                                     {.id = "val-loss",
                                      .title = "Validation loss",
-                                     .y_words = "loss",
+                                     .y_label = "loss",
                                      .quantity = Q::val_loss,
                                      .may_be_logarithmic = true,
                                      .dots = true});
   html += learning_chart(runs,
                          {.id = "accuracy",
                           .title = runs.size() > 1 ? "Training accuracy" : "Accuracy",
-                          .y_words = "correct answers",
+                          .y_label = "correct answers",
                           .quantity = Q::accuracy,
                           .name = "training",
                           .unit = Unit::percent},
                          {.id = "val-accuracy",
                           .title = "Validation accuracy",
-                          .y_words = "correct answers",
+                          .y_label = "correct answers",
                           .quantity = Q::val_accuracy,
                           .unit = Unit::percent,
                           .dots = true});
@@ -122,22 +122,22 @@ std::string throughput_section(const Runs& runs) {
   LineChart rate = chart_of(runs,
                             {.id = "rate",
                              .title = "Throughput",
-                             .y_words = "samples a second, all ranks",
+                             .y_label = "samples a second, all ranks",
                              .quantity = Q::samples_per_s,
                              .name = "training",
                              .from_zero = true});
   const LineChart step = chart_of(runs,
                                   {.id = "step-time",
                                    .title = "Time of a step",
-                                   .y_words = "milliseconds",
+                                   .y_label = "milliseconds",
                                    .quantity = Q::step_ms,
                                    .name = "step",
                                    .may_be_logarithmic = true,
                                    .from_zero = true});
   const LineChart loader = chart_of(runs,
                                     {.id = "loader",
-                                     .title = "What loading could deliver",
-                                     .y_words = "samples a second, all ranks",
+                                     .title = "Samples/s that the loader could deliver",
+                                     .y_label = "samples a second, all ranks",
                                      .quantity = Q::loader_samples_per_s,
                                      .name = "loaders",
                                      .may_be_logarithmic = true,
@@ -149,7 +149,7 @@ std::string steps_section(const Runs& runs) {
   LineChart norm = chart_of(runs,
                             {.id = "norm",
                              .title = "Gradient norm",
-                             .y_words = "norm",
+                             .y_label = "norm",
                              .quantity = Q::grad_norm,
                              .name = "norm",
                              .may_be_logarithmic = true});
@@ -157,7 +157,7 @@ std::string steps_section(const Runs& runs) {
   const LineChart rate = chart_of(runs,
                                   {.id = "lr",
                                    .title = "Learning rate",
-                                   .y_words = "learning rate",
+                                   .y_label = "learning rate",
                                    .quantity = Q::lr,
                                    .name = "rate",
                                    .from_zero = true});
@@ -168,7 +168,7 @@ std::string noise_section(const Runs& runs) {
   LineChart chart = chart_of(runs,
                              {.id = "noise",
                               .title = "Gradient noise scale",
-                              .y_words = "samples",
+                              .y_label = "samples",
                               .quantity = Q::noise_scale,
                               .name = "noise scale",
                               .may_be_logarithmic = true});
@@ -192,12 +192,12 @@ std::string noise_section(const Runs& runs) {
 std::string gpu_section(const Runs& runs) {
   struct Asked {
     Q quantity;
-    const char *title, *y_words;
+    const char *title, *y_label;
     Unit unit;
   };
   constexpr Asked kAsked[] = {
       {Q::gpu_busy, "Some kernel ran", "of the time", Unit::percent},
-      {Q::gpu_bus_busy, "Memory bus busy", "of the time", Unit::percent},
+      {Q::gpu_bus_busy, "Memory controller busy", "of the time", Unit::percent},
       {Q::gpu_memory_bytes, "Memory held", "whoever holds it", Unit::bytes},
       {Q::gpu_power_w, "Power", "watts", Unit::plain},
       {Q::gpu_clock_mhz, "Clock", "MHz", Unit::plain},
@@ -207,7 +207,7 @@ std::string gpu_section(const Runs& runs) {
     html += html_of(chart_of(runs,
                              {.id = std::string(name_of(asked.quantity)),
                               .title = asked.title,
-                              .y_words = asked.y_words,
+                              .y_label = asked.y_label,
                               .quantity = asked.quantity,
                               .name = "rank 0",
                               .unit = asked.unit,

@@ -7,7 +7,7 @@
 
 namespace lockstep::report {
 
-/// `text` as HTML shows it, in elements and in quoted attributes. What is no UTF-8, and control
+/// `text` as HTML shows it, in elements and in quoted attributes. What is not UTF-8, and control
 /// characters, become U+FFFD.
 std::string escaped(std::string_view text);
 /// The same; of what no screen shows, the beginning stands for it.

@@ -114,15 +114,15 @@ std::string legend(const LineChart& chart) {
       entries.push_back({curve.name, css});
   }
   if (!band.empty()) entries.push_back({"faint: each step that was logged", band});
-  if (!chart.marks.empty()) entries.push_back({chart.marks_words, "mark"});
+  if (!chart.marks.empty()) entries.push_back({chart.marks_label, "mark"});
   for (const auto& [name, level] : chart.levels)
     entries.push_back({fmt::format("{}: {}", name, format_value(level, chart.unit)), "level"});
   return entries.size() > 1 ? legend_of(entries) : std::string();
 }
 
 std::string table_of(const LineChart& chart) {
-  Table table{fmt::format("{}: means of the {}s up to each row", chart.title, chart.x_words),
-              {chart.x_words},
+  Table table{fmt::format("{}: means of the {}s up to each row", chart.title, chart.x_label),
+              {chart.x_label},
               {}};
   double first = HUGE_VAL, last = 0;
   std::vector<const Series*> columns;
@@ -171,7 +171,7 @@ std::string html_of(const LineChart& chart) {
   const Axis y = y_axis(chart, extent);
   const Frame frame = frame_of(x_axis(extent), y);
   std::string content =
-      draw_axes(frame, chart.x_words, chart.y_words + (y.logarithmic ? " (logarithmic)" : ""));
+      draw_axes(frame, chart.x_label, chart.y_label + (y.logarithmic ? " (logarithmic)" : ""));
   content += draw_marks(chart, frame);
   for (const Curve& curve : chart.curves) content += draw_curve(curve, frame);
   // What the readout needs to tell values from places.
@@ -189,7 +189,7 @@ std::string html_of(const LineChart& chart) {
       y.to,
       y.logarithmic ? 1 : 0,
       int(chart.unit),
-      escaped(chart.x_words));
+      escaped(chart.x_label));
   return figure_of(
       chart.title,
       svg_of(chart.id, chart.title, chart.description, frame.height, attributes, content),

@@ -32,11 +32,11 @@ std::string category_bars(const RunView& run, const std::string& title) {
       .id = fmt::format("memory-{}", run.style),
       .title = title,
       .description = fmt::format("{} by category; together {}", title, format_bytes(sum)),
-      .x_words = "bytes of rank 0",
+      .x_label = "bytes of rank 0",
       .parts = {{"bytes", 0}},
       .bars = {},
       .unit = Unit::bytes,
-      .row_words = "category"};
+      .row_label = "category"};
   for (auto& [name, bytes] : categories) {
     std::replace(name.begin(), name.end(), '_', ' ');
     chart.bars.push_back(
@@ -49,17 +49,17 @@ std::string over_one_step(const RunView& run, const std::string& title) {
   const ArenaCurve& memory = *run->step_memory;
   AreaChart chart{.id = fmt::format("step-memory-{}", run.style),
                   .title = title,
-                  .y_words = "live bytes of the arena",
+                  .y_label = "live bytes of the arena",
                   .steps = {},
                   .layers = {{"live", memory.live_bytes, 0}},
                   .unit = Unit::bytes,
-                  .x_words = "operator, in the order in which they run"};
+                  .x_label = "operator, in the order in which they run"};
   const auto fullest = std::max_element(memory.live_bytes.begin(), memory.live_bytes.end());
   const auto at = std::size_t(fullest - memory.live_bytes.begin());
   for (std::size_t i = 0; i < memory.live_bytes.size(); ++i)
     chart.steps.push_back(double(i) * double(memory.joined));
   chart.description = fmt::format(
-      "What is live of the arena while one micro-batch{} is computed: at most {}{}",
+      "Live bytes of the arena while one micro-batch{} is computed: at most {}{}",
       memory.micro_batch > 0 ? fmt::format(" of {}", memory.micro_batch) : std::string(),
       format_bytes(*fullest),
       memory.nodes.empty() ? std::string() : ", at " + memory.nodes[at]);
@@ -74,7 +74,8 @@ std::string format_measured(const Summary& summary) {
   if (!peak || *peak <= 0 || !planned) return {};
   const double baseline = summary.number("memory_baseline_bytes").value_or(0);
   std::string text = fmt::format("planned {}", format_bytes(*planned));
-  if (baseline > 0) text += fmt::format(" beside {} of the program itself", format_bytes(baseline));
+  if (baseline > 0)
+    text += fmt::format(" in addition to {} of the program itself", format_bytes(baseline));
   return text + fmt::format("; rank 0's process had {} at most", format_bytes(*peak));
 }
 

@@ -132,7 +132,7 @@ class LineParser final : public nlohmann::json_sax<json> {
   }
   bool number(double value) {
     if (depth_ != 1) return true;
-    // They come in the order of the list, but for some that are left out.
+    // They come in the order of the list, but for some that are skipped.
     const auto from = kNames.begin() + std::ptrdiff_t(next_);
     auto found = std::find(from, kNames.end(), key_);
     if (found == kNames.end()) found = std::find(kNames.begin(), from, key_);
@@ -254,7 +254,7 @@ MetricsEnd read_metrics(const std::string& file,
     const auto where = [&, number = ++line.number] {
       return fmt::format("{} line {}", file, number);
     };
-    if (is_blank(text)) continue;  // a disk that lost its power leaves zeros behind the end
+    if (is_blank(text)) continue;  // a disk that lost its power leaves zeros after the end
     if (text.size() > kLongest)
       throw DataError(fmt::format("{} is longer than {} bytes", where(), kLongest), kMixed);
     parser.begin();
@@ -269,7 +269,7 @@ MetricsEnd read_metrics(const std::string& file,
       continue;
     }
     if (!parsed || !parser.is_object())
-      throw DataError(fmt::format("{} is no JSON object", where()), kMixed);
+      throw DataError(fmt::format("{} is not a JSON object", where()), kMixed);
     if (parser.format() > kFormat)
       throw DataError(
           fmt::format("{} has format {}, this version reads {}", where(), parser.format(), kFormat),

@@ -63,7 +63,7 @@ struct MetricsLine {
   std::array<double, kQuantities> values{};  ///< NaN: absent, null or no number
   std::string path;   ///< of a checkpoint, or of the one that a rollback went back to
   std::string error;  ///< of a checkpoint that did not become whole
-  std::string cause;  ///< of a step that was left out
+  std::string cause;  ///< of a step that was skipped
 
   double operator[](Quantity quantity) const { return values[std::size_t(quantity)]; }
 };
@@ -71,14 +71,14 @@ struct MetricsLine {
 struct MetricsEnd {
   std::int64_t lines = 0;
   std::int64_t unknown_lines = 0;  ///< of a kind that this version does not know
-  bool cut_off = false;            ///< the last line is not whole, and was left out
+  bool cut_off = false;            ///< the last line is not whole, and was skipped
 };
 
 /// Calls `take` for each line of `file`, in their order, in memory that does not grow with the
-/// file. NaN and Infinity, which are no JSON, count as null. Lines of unknown kinds come as
-/// LineKind::other. Throws DataError with file and line: not a regular file, a line that is no JSON
-/// object (the last may be cut off), has no whole number as `step`, or is longer than 64 KiB, and
-/// lines of a newer format.
+/// file. NaN and Infinity, which are not JSON, count as null. Lines of unknown kinds come as
+/// LineKind::other. Throws DataError with file and line: not a regular file, a line that is not
+/// JSON object (the last may be cut off), has no whole number as `step`, or is longer than 64 KiB,
+/// and lines of a newer format.
 MetricsEnd read_metrics(const std::string& file,
                         const std::function<void(const MetricsLine&)>& take);
 

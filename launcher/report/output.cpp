@@ -72,13 +72,13 @@ void Output::check() const {
     throw ConfigError(fmt::format("report: {} {} is a folder", kind_.flag, path_.string()),
                       "name a file in it");
   if (!is_of_kind(path_, kind_))
-    throw ConfigError(fmt::format("report: {} {} is there already and is no {} of lockstep report",
+    throw ConfigError(fmt::format("report: {} {} already exists and is not a {} of lockstep report",
                                   kind_.flag,
                                   path_.string(),
                                   kind_.words),
                       "choose another file: not even --force writes over it");
   if (!force_)
-    throw ConfigError(fmt::format("report: {} {} is there already", kind_.flag, path_.string()),
+    throw ConfigError(fmt::format("report: {} {} already exists", kind_.flag, path_.string()),
                       "choose another file, or write over it with --force");
 }
 

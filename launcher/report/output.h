@@ -27,7 +27,7 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// The first call creates a file beside it. Throws EnvironmentError.
+  /// The first call creates a file next to it. Throws EnvironmentError.
   void write(std::string_view text);
   /// Synced, and under its name. Throws as the constructor and write().
   void finish();

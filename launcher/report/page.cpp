@@ -24,7 +24,7 @@ constexpr SectionAsked kSections[] = {
     {"advice", "Advice", advice_section},
     {"learning", "Learning", learning_section},
     {"throughput", "Throughput", throughput_section},
-    {"ledger", "Where the time goes", ledger_section},
+    {"ledger", "Where the time goes", time_breakdown_section},
     {"balance", "Balance of ranks", balance_section},
     {"noise-scale", "Batch size", noise_section},
     {"optimization", "Gradient and learning rate", steps_section},

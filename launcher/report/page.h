@@ -16,7 +16,7 @@ inline constexpr std::string_view kPageMark =
 /// Runs in one page keep it readable, and its size in bounds.
 inline constexpr std::size_t kMaxRuns = 16;
 
-/// One HTML file that needs no other: no script, font or picture from elsewhere. At least one run,
+/// One HTML file that needs no other: no script, font or image from elsewhere. At least one run,
 /// at most kMaxRuns.
 std::string page_of(std::span<const RunRecord> runs);
 

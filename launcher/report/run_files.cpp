@@ -23,8 +23,8 @@ namespace files = std::filesystem;
 constexpr int kMaxDepth = 8;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxSettingBytes = std::uint64_t{1} << 20;  // of config.toml
-// Far beyond what a run writes; of more, the rest is left out, so that memory has a bound.
-constexpr std::size_t kMaxLedgerRows = std::size_t{1} << 16, kMaxAdvice = 16, kMaxGpus = 1024,
+// Far beyond what a run writes; of more, the rest is skipped, so that memory has a bound.
+constexpr std::size_t kMaxBreakdownRows = std::size_t{1} << 16, kMaxAdvice = 16, kMaxGpus = 1024,
                       kMaxCategories = 100, kMaxStarts = 1000, kMaxNodes = 1500,
                       kMaxSettings = 1000, kMaxGpuValues = 100;
 
@@ -57,32 +57,30 @@ const json& list_in(const json& object, const char* name) {
   return found == object.end() || !found->is_array() ? none : *found;
 }
 
-/// Members that are no lists or objects, with `before` in front of their names; no more than bring
-/// `settings` to `most`. Returns how many are left out.
+/// Members that are not lists or objects, with `before` in front of their names; no more than bring
+/// `settings` to `most`. Returns how many are skipped.
 std::size_t add_flat(std::vector<Setting>& settings,
                      const json& object,
                      std::size_t most,
                      const std::string& before = "") {
-  std::size_t left_out = 0;
+  std::size_t skipped = 0;
   for (const auto& [name, value] : object.items()) {
     if (value.is_structured() || value.is_null()) continue;
     if (settings.size() < most)
       settings.push_back({before + name, text_of(value)});
     else
-      ++left_out;
+      ++skipped;
   }
-  return left_out;
+  return skipped;
 }
 
-void note_left_out(RunRecord& run, const char* file, std::size_t left_out) {
-  if (left_out > 0)
-    run.notes.push_back(fmt::format("{} of the settings in {} are left out, all but the first {}",
-                                    left_out,
-                                    file,
-                                    kMaxSettings));
+void note_skipped(RunRecord& run, const char* file, std::size_t skipped) {
+  if (skipped > 0)
+    run.notes.push_back(fmt::format(
+        "{} of the settings in {} are not shown, only the first {}", skipped, file, kMaxSettings));
 }
 
-/// Not to be left out as damage is: what is newer may mean something else.
+/// Not to be skipped as damage is: what is newer may mean something else.
 class NewerFormat final : public DataError {
  public:
   using DataError::DataError;
@@ -122,15 +120,15 @@ void with_file(RunRecord& run,
   } catch (const NewerFormat&) {
     throw;
   } catch (const DataError& error) {
-    run.notes.push_back(fmt::format("{} is left out: {}", name, error.what()));
+    run.notes.push_back(fmt::format("{} is skipped: {}", name, error.what()));
   } catch (const ConfigError& error) {
-    run.notes.push_back(fmt::format("{} is left out: {}", name, error.what()));
+    run.notes.push_back(fmt::format("{} is skipped: {}", name, error.what()));
   }
 }
 
 json object_of(const std::string& text, const std::string& file) {
   json object = io::parse_strict_json(text, file, kMaxDepth);
-  LOCKSTEP_CHECK(object.is_object(), DataError, "{} is no JSON object", file);
+  LOCKSTEP_CHECK(object.is_object(), DataError, "{} is not a JSON object", file);
   check_format(object, file);
   return object;
 }
@@ -138,13 +136,13 @@ json object_of(const std::string& text, const std::string& file) {
 Summary summary_of(const json& object) {
   Summary summary;
   for (const json& row : list_in(object, "ledger")) {
-    if (!row.is_object() || summary.ledger.size() == kMaxLedgerRows) continue;
+    if (!row.is_object() || summary.breakdown.size() == kMaxBreakdownRows) continue;
     RankTimeBreakdown rank{.rank = int(std::clamp<std::int64_t>(whole_in(row, "rank"), 0, 1 << 30)),
                            .host = text_in(row, "host"),
                            .seconds = number_in(row, "seconds")};
     for (std::size_t i = 0; i < kParts; ++i)
       rank.parts[i] = std::max(0.0, number_in(row, std::string(name_of(Part(i))).c_str()));
-    summary.ledger.push_back(std::move(rank));
+    summary.breakdown.push_back(std::move(rank));
   }
   if (const auto advice = object.find("advice"); advice != object.end() && advice->is_array()) {
     summary.advice.emplace();
@@ -178,7 +176,7 @@ void read_config(RunRecord& run, const std::string& text) {
   const std::vector<TomlEntry> entries = read_toml(text);
   for (std::size_t i = 0; i < std::min(entries.size(), kMaxSettings); ++i)
     run.config.push_back({entries[i].key, fmt::format("{}", fmt::join(entries[i].values, ", "))});
-  note_left_out(run, "config.toml", entries.size() - run.config.size());
+  note_skipped(run, "config.toml", entries.size() - run.config.size());
 }
 
 void read_history(RunRecord& run, std::string_view text, const std::string& file) {
@@ -207,7 +205,7 @@ void read_history(RunRecord& run, std::string_view text, const std::string& file
       if (text.empty()) {
         run.notes.emplace_back("the last line of history.jsonl is cut off");
       } else {
-        run.notes.push_back(fmt::format("the rest of history.jsonl is left out: {}", error.what()));
+        run.notes.push_back(fmt::format("the rest of history.jsonl is skipped: {}", error.what()));
         return;
       }
     }
@@ -229,7 +227,7 @@ ArenaCurve step_memory_of(const json& object, const std::string& file) {
     LOCKSTEP_CHECK(
         bytes.is_number() && bytes.get<double>() >= 0 && bytes.get<double>() <= Series::kLargest,
         DataError,
-        "{} has live bytes that are no number",
+        "{} has live bytes that are not a valid number",
         file);
     memory.live_bytes.push_back(bytes.get<double>());
   }
@@ -254,7 +252,7 @@ void read_run_files(RunRecord& run) {
       kMaxSettingBytes);
   with_file(run, "environment.json", [&](const std::string& text, const std::string& file) {
     const json object = object_of(text, file);
-    note_left_out(run, "environment.json", add_flat(run.environment, object, kMaxSettings));
+    note_skipped(run, "environment.json", add_flat(run.environment, object, kMaxSettings));
   });
   with_file(run, "history.jsonl", [&](const std::string& text, const std::string& file) {
     read_history(run, text, file);
@@ -262,7 +260,7 @@ void read_run_files(RunRecord& run) {
   with_file(run, "summary.json", [&](const std::string& text, const std::string& file) {
     const json object = object_of(text, file);
     run.summary = summary_of(object);
-    note_left_out(run, "summary.json", add_flat(run.summary->values, object, kMaxSettings));
+    note_skipped(run, "summary.json", add_flat(run.summary->values, object, kMaxSettings));
   });
   with_file(run, "memory.json", [&](const std::string& text, const std::string& file) {
     run.step_memory = step_memory_of(object_of(text, file), file);

@@ -74,7 +74,7 @@ class MetricsBuilder {
     last_ = line.step;
     ++run_.logged_steps;
     for (std::size_t i = 0; i < kQuantities; ++i) {
-      // A loss that is no number leaves a gap; others are absent.
+      // A loss that is not a number leaves a gap; others are absent.
       const bool given = !std::isnan(line.values[i]) || i == std::size_t(Q::loss);
       if (given) run_.series[i].add(double(line.step), line.values[i], weight);
     }
@@ -89,7 +89,7 @@ class MetricsBuilder {
       run_[Q::val_accuracy].add(double(line.step), line[Q::val_accuracy]);
   }
 
-  /// A start from a checkpoint takes the lines behind it out of the file first.
+  /// A start from a checkpoint takes the lines after it out of the file first.
   [[noreturn]] void refuse(const MetricsLine& line, const char* what, std::int64_t before) const {
     throw DataError(
         fmt::format("{} line {}: {} {} comes after step {}, and no rollback says why",
@@ -111,8 +111,7 @@ class MetricsBuilder {
   void take_checkpoint(const MetricsLine& line) {
     std::string what = line.error.empty() ? fmt::format("checkpoint {}", line.path)
                                           : fmt::format("no checkpoint: {}", line.error);
-    if (!std::isnan(line[Q::stall_ms]))
-      what += fmt::format(", training stood still for {:.1f} ms", line[Q::stall_ms]);
+    if (!std::isnan(line[Q::stall_ms])) what += fmt::format(", {:.1f} ms stall", line[Q::stall_ms]);
     run_.checkpoints.add({line.step, std::move(what)});
   }
 
@@ -152,7 +151,7 @@ void check_holds_run(const std::string& folder) {
     throw DataError(fmt::format("{}: there is no such folder", folder),
                     "name the folder of a run, as train's --out did");
   if (kind != fs::file_type::directory)
-    throw DataError(fmt::format("{} is no folder", folder),
+    throw DataError(fmt::format("{} is not a folder", folder),
                     "name the folder of a run, not a file in it");
   if (holds_run(folder)) return;
   throw DataError(

@@ -58,7 +58,7 @@ struct Advice {
 /// summary.json, as far as this version knows its members. All of them may be missing.
 struct Summary {
   std::vector<Setting> values;  ///< every member that is a number, a text or a truth value
-  std::vector<RankTimeBreakdown> ledger;
+  std::vector<RankTimeBreakdown> breakdown;
   std::optional<std::vector<Advice>> advice;           ///< nothing: the run did not look for any
   std::vector<std::pair<std::string, double>> memory;  ///< bytes by category
   std::vector<std::vector<Setting>> gpus;              ///< a list a rank
@@ -72,9 +72,9 @@ struct Summary {
 /// One line of history.jsonl: a process of the run.
 struct Start {
   std::int64_t time = 0;  ///< seconds since 1970
-  std::int64_t step = 0;  ///< that it went on from
+  std::int64_t step = 0;  ///< that it resumed from
   std::int64_t ranks = 0;
-  std::string checkpoint, passed_over, overridden, host, lockstep, command;
+  std::string checkpoint, skipped_checkpoints, overridden, host, lockstep, command;
 };
 
 /// Something that happened at a step.
@@ -114,7 +114,7 @@ struct RunRecord {
   std::int64_t steps = 0;         ///< the last that metrics.jsonl speaks of
   std::int64_t logged_steps = 0;  ///< lines of steps
   std::string last_change;  ///< of metrics.jsonl: "2026-01-31 12:00 UTC"; empty: there is none
-  std::vector<std::string> notes;  ///< what is damaged, missing or left out
+  std::vector<std::string> notes;  ///< what is damaged, missing or skipped
 
   const Series& operator[](Quantity quantity) const { return series[std::size_t(quantity)]; }
   Series& operator[](Quantity quantity) { return series[std::size_t(quantity)]; }

@@ -22,12 +22,12 @@ struct RunView {
 using Runs = std::vector<RunView>;
 
 /// Points that one curve may have in a page of so many runs: 1,500 with up to five, fewer beyond.
-std::size_t most_points(const Runs& runs);
+std::size_t max_points(const Runs& runs);
 
 /// One quantity of all runs as lines: a mean over a faint band of extremes where there are many
 /// points. Alone, a run's curve is called `name`. Empty where no run has it.
 struct CurvesAsked {
-  std::string id, title, y_words;
+  std::string id, title, y_label;
   Quantity quantity = Quantity::loss;
   std::string name = {};
   Unit unit = Unit::plain;
@@ -47,7 +47,8 @@ std::string comparison_section(const Runs& runs);  ///< results and settings tha
 std::string advice_section(const Runs& runs);
 std::string learning_section(const Runs& runs);  ///< loss and accuracy
 std::string throughput_section(const Runs& runs);
-std::string ledger_section(const Runs& runs);   ///< over time, and by run where there are several
+std::string time_breakdown_section(
+    const Runs& runs);                          ///< over time, and by run where there are several
 std::string balance_section(const Runs& runs);  ///< by rank
 std::string memory_section(const Runs& runs);
 std::string noise_section(const Runs& runs);  ///< gradient noise scale

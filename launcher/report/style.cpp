@@ -20,7 +20,7 @@ constexpr const char* kLineColours[][2] = {{"#0072b2", "#56b4e9"},
 constexpr const char* kDashes[] = {
     "none", "7 3", "2 3", "10 3 2 3", "4 2", "12 4", "1 2", "6 2 1 2 1 2"};
 
-// By Part: forward and backward, then what waits or stands still. The odd ones are hatched too.
+// By Part: forward and backward, then what waits or stalls. The odd ones are hatched too.
 constexpr const char* kAreaColours[][2] = {{"#0072b2", "#4aa3dc"},
                                            {"#3f93cc", "#1f6fa8"},
                                            {"#00795a", "#2fb58c"},

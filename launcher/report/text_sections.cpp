@@ -34,14 +34,7 @@ std::string advice_item(const Advice& advice) {
 std::string starts_table(const RunView& run) {
   if (run->starts.empty()) return {};
   Table table{"Processes of the run (UTC)",
-              {"from step",
-               "started",
-               "ranks",
-               "host",
-               "version",
-               "what changed",
-               "passed over",
-               "command"},
+              {"from step", "started", "ranks", "host", "version", "changed", "skipped", "command"},
               {},
               Table::Cells::words};
   constexpr std::size_t kStartsShown = 50;
@@ -56,7 +49,7 @@ std::string starts_table(const RunView& run) {
                           start.host,
                           start.lockstep,
                           start.overridden,
-                          start.passed_over,
+                          start.skipped_checkpoints,
                           start.command});
   }
   return html_of(table);
@@ -113,7 +106,7 @@ std::string advice_section(const Runs& runs) {
     if (!run->summary || !run->summary->advice) continue;
     html += heading_of(run, runs);
     if (run->summary->advice->empty()) {
-      html += paragraph("Nothing stands out that would make this run faster.");
+      html += paragraph("No advice: nothing measured would make this run faster.");
       continue;
     }
     html += "<ol class=\"advice\">";
@@ -128,13 +121,13 @@ std::string events_section(const Runs& runs) {
   for (const RunView& run : runs) {
     Table table{"What happened, by kind", {"step", "kind", "what"}, {}, Table::Cells::words};
     add_events(table, run->rollbacks, "rollback");
-    add_events(table, run->skips, "step left out");
+    add_events(table, run->skips, "step skipped");
     add_events(table, run->checkpoints, "checkpoint");
     add_evaluations(table, *run);
     std::string tables = starts_table(run);
     if (!table.rows.empty()) {
       const std::string words =
-          fmt::format("{} rollbacks, {} steps left out, {} checkpoints, {} evaluations",
+          fmt::format("{} rollbacks, {} steps skipped, {} checkpoints, {} evaluations",
                       run->rollbacks.count,
                       run->skips.count,
                       run->checkpoints.count,

@@ -12,8 +12,8 @@ namespace {
 
 using Parts = std::array<double, kParts>;
 
-constexpr std::size_t kLedgerSteps = 100;
-constexpr std::size_t kMaxLedgerCharts = 4;  // beyond, the bars alone
+constexpr std::size_t kBreakdownSteps = 100;
+constexpr std::size_t kMaxBreakdownCharts = 4;  // beyond, the bars alone
 constexpr std::size_t kMaxRanks = 32, kSlowestShown = 24;
 
 double total(const Parts& parts) { return std::accumulate(parts.begin(), parts.end(), 0.0); }
@@ -34,19 +34,19 @@ Parts mean_parts(const RunRecord& run) {
   return parts;
 }
 
-AreaChart ledger_over_time(const RunView& run, const std::string& title) {
+AreaChart breakdown_over_time(const RunView& run, const std::string& title) {
   const Series& whole = (*run)[Quantity::step_ms];
   AreaChart chart{.id = fmt::format("ledger-{}", run.style),
                   .title = title,
                   .description = {},
-                  .y_words = "milliseconds a step, rank 0",
+                  .y_label = "milliseconds a step, rank 0",
                   .steps = {},
                   .layers = {}};
   if (whole.empty()) return chart;
   for (std::size_t i = 0; i < kParts; ++i)
     if (is_known(*run, Part(i))) chart.layers.push_back({std::string(words_of(Part(i))), {}, i});
   const double first = whole.first_step() - 1, last = whole.last_step();
-  const double width = std::max(1.0, std::ceil((last - first) / double(kLedgerSteps)));
+  const double width = std::max(1.0, std::ceil((last - first) / double(kBreakdownSteps)));
   for (double after = first; after < last; after += width) {
     const double until = std::min(last, after + width);
     const auto mean = whole.mean_between(after, until);
@@ -105,9 +105,11 @@ std::string totals_table(const Runs& runs) {
   return html_of(table);
 }
 
-BarChart ledger_bars(const std::string& id, const std::string& title, const std::string& x_words) {
+BarChart time_breakdown_bars(const std::string& id,
+                             const std::string& title,
+                             const std::string& x_label) {
   BarChart chart{
-      .id = id, .title = title, .description = title, .x_words = x_words, .parts = {}, .bars = {}};
+      .id = id, .title = title, .description = title, .x_label = x_label, .parts = {}, .bars = {}};
   for (std::size_t i = 0; i < kParts; ++i)
     chart.parts.push_back({std::string(words_of(Part(i))), i});
   return chart;
@@ -125,8 +127,8 @@ void leave_out_empty(BarChart& chart) {
 
 std::string bars_by_run(const Runs& runs) {
   BarChart chart =
-      ledger_bars("ledger-runs", "A step's time by run", "milliseconds a step, rank 0");
-  chart.row_words = "run";
+      time_breakdown_bars("ledger-runs", "A step's time by run", "milliseconds a step, rank 0");
+  chart.row_label = "run";
   for (const RunView& run : runs) {
     const Parts parts = mean_parts(*run);
     if (total(parts) <= 0) continue;
@@ -149,7 +151,7 @@ std::string format_slowest(const RunRecord& run) {
   const auto score = run.summary->number("slowest_rank_score");
   const std::string phase = run.summary->text("slowest_rank_phase");
   std::string host;
-  for (const RankTimeBreakdown& row : run.summary->ledger)
+  for (const RankTimeBreakdown& row : run.summary->breakdown)
     if (rank && double(row.rank) == *rank) host = row.host;
   if (!rank || *rank < 0 || !score) return {};
   const std::string name = fmt::format("rank {:.0f}{}", *rank, host.empty() ? "" : " on " + host);
@@ -172,9 +174,10 @@ std::string balance_of(const RunView& run, bool alone) {
   if (!alone) html += fmt::format("<h3>{}</h3>\n", escaped(run.label));
   html += paragraph(format_slowest(*run));
   std::vector<RankTimeBreakdown> ranks =
-      run->summary ? run->summary->ledger : std::vector<RankTimeBreakdown>();
-  BarChart chart = ledger_bars(fmt::format("balance-{}", run.style), "Time by rank", "seconds");
-  chart.row_words = "rank";
+      run->summary ? run->summary->breakdown : std::vector<RankTimeBreakdown>();
+  BarChart chart =
+      time_breakdown_bars(fmt::format("balance-{}", run.style), "Time by rank", "seconds");
+  chart.row_label = "rank";
   if (ranks.size() > kMaxRanks) {
     std::stable_sort(
         ranks.begin(), ranks.end(), [](const RankTimeBreakdown& a, const RankTimeBreakdown& b) {
@@ -201,15 +204,15 @@ std::string balance_of(const RunView& run, bool alone) {
 
 }  // namespace
 
-std::string ledger_section(const Runs& runs) {
+std::string time_breakdown_section(const Runs& runs) {
   const auto has_steps = [](const RunView& run) { return !(*run)[Quantity::step_ms].empty(); };
   if (std::none_of(runs.begin(), runs.end(), has_steps)) return {};
   std::string charts;
   if (runs.size() > 1) charts += bars_by_run(runs);
-  if (runs.size() <= kMaxLedgerCharts)
+  if (runs.size() <= kMaxBreakdownCharts)
     for (const RunView& run : runs)
-      charts +=
-          html_of(ledger_over_time(run, runs.size() > 1 ? "Over time: " + run.label : "Over time"));
+      charts += html_of(
+          breakdown_over_time(run, runs.size() > 1 ? "Over time: " + run.label : "Over time"));
   const std::string table = totals_table(runs);
   std::string html = runs.size() == 1
                          ? "<div class=\"charts\">" + charts + "<div>" + table + "</div></div>\n"
@@ -226,7 +229,7 @@ std::string ledger_section(const Runs& runs) {
 std::string balance_section(const Runs& runs) {
   std::string html;
   for (const RunView& run : runs) {
-    const bool several = run->summary && run->summary->ledger.size() > 1;
+    const bool several = run->summary && run->summary->breakdown.size() > 1;
     if (several || !format_slowest(*run).empty()) html += balance_of(run, runs.size() == 1);
   }
   return html;

@@ -58,7 +58,7 @@ struct RawScale {
 };
 
 void declare(CLI::App& app, ScaleFlags& flags, RawScale& raw) {
-  app.add_option("--ranks", raw.ranks, "numbers of ranks to run")->type_name("1,2,4");
+  app.add_option("--ranks", raw.ranks, "rank counts to run")->type_name("1,2,4");
   app.add_option(
          "--mode",
          raw.mode,
@@ -78,20 +78,20 @@ void declare(CLI::App& app, ScaleFlags& flags, RawScale& raw) {
   app.add_flag("--force", flags.force, "writes over what --out holds");
   app.add_option("--hold-out",
                  raw.hold_out,
-                 "a number of ranks that the cost model does not see; its prediction is printed "
-                 "beside what was measured")
+                 "a rank count that the cost model does not see; its prediction is printed "
+                 "next to the measurement")
       ->type_name("N");
-  app.add_option("--predict", raw.predict, "further numbers of ranks to predict")
-      ->type_name("8,16");
-  app.add_option("--network",
-                 raw.network,
-                 "what connects the hosts, for the prediction; as in lockstep plan. Without it, "
-                 "nothing is predicted where ranks are on several hosts")
+  app.add_option("--predict", raw.predict, "further rank counts to predict")->type_name("8,16");
+  app.add_option(
+         "--network",
+         raw.network,
+         "the network between the hosts, for the prediction; as in lockstep plan. Without it, "
+         "nothing is predicted where ranks are on several hosts")
       ->type_name("nvlink|ib|ethernet|FILE");
   app.add_option("--launcher",
                  flags.run.launcher,
                  "who starts the ranks; auto: srun inside a Slurm allocation, otherwise mpirun; "
-                 "sbatch: a job for each run, that is each number of ranks, mode and repeat")
+                 "sbatch: a job for each run, that is each rank count, mode and repeat")
       ->type_name("auto|mpirun|srun|sbatch")
       ->capture_default_str()
       ->check(one_of("--launcher", {"auto", "mpirun", "srun", "sbatch"}));
@@ -103,7 +103,7 @@ void declare(CLI::App& app, ScaleFlags& flags, RawScale& raw) {
   app.allow_extras();
   app.footer(
       "All other flags are those of lockstep train (lockstep train --help). DIR gets scale.txt, "
-      "scale.md, scale.csv, scale.json and scale.svg, and runs/ what each run wrote. Partition, "
+      "scale.md, scale.csv, scale.json and scale.svg, and runs/ the files of each run. Partition, "
       "account, time and GPUs of sbatch's jobs come from its own variables: SBATCH_PARTITION, "
       "SBATCH_ACCOUNT, SBATCH_TIMELIMIT, SBATCH_GPUS_PER_TASK.");
 }
@@ -130,7 +130,7 @@ void parse_train(ScaleFlags& flags) {
   TrainOptions& options = run.train.options;
   LOCKSTEP_CHECK(!run.train.measures_micro_batch,
                  ConfigError,
-                 "scale: --micro-batch auto would give each number of ranks another one");
+                 "scale: --micro-batch auto would give each rank count another one");
   LOCKSTEP_CHECK(options.accumulation == 0,
                  ConfigError,
                  "scale: the configuration has accumulation; give --micro-batch instead");
@@ -183,7 +183,7 @@ std::vector<int> parse_counts(const std::string& flag,
 
 ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments) {
   CLI::App app(
-      "Runs a training on several numbers of ranks, and says how it scales and how it would scale "
+      "Runs a training on several rank counts, and says how it scales and how it would scale "
       "further.",
       "lockstep scale");
   ScaleFlags flags;
@@ -198,7 +198,7 @@ ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments) {
   flags.modes = parse_modes(raw.mode);
   if (!raw.hold_out.empty()) {
     const std::vector<int> held = parse_counts("--hold-out", raw.hold_out, 1, kMaxScaleRanks);
-    LOCKSTEP_CHECK(held.size() == 1, ConfigError, "--hold-out takes one number of ranks");
+    LOCKSTEP_CHECK(held.size() == 1, ConfigError, "--hold-out takes one rank count");
     flags.hold_out = held[0];
   }
   if (!raw.predict.empty())

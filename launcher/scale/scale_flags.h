@@ -40,7 +40,7 @@ struct Experiment {
   std::int64_t global_batch = 0;
 };
 
-/// Parses the arguments behind `lockstep scale`; what it does not know are flags of train. Throws
+/// Parses the arguments after `lockstep scale`; what it does not know are flags of train. Throws
 /// ConfigError: lists, modes and counts that are none, flags of train that scale gives itself, a
 /// held-out count that is not measured or leaves nothing to fit, a batch that some count cannot
 /// share.

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// Hosts that the runs of `lockstep scale` are spread over: those of --hosts, those of the Slurm
-/// allocation, otherwise this one. 0: nobody knows before the jobs run, or Slurm does not say.
+/// allocation, otherwise this one. 0: unknown before the jobs run, or Slurm does not say.
 int hosts_of(const ScaleFlags& flags, const LaunchSite& site, const VariableMap& variables);
 
 /// Where the ranks work, for the cost model: `hosts` as hosts_of() has it. Nothing where they may

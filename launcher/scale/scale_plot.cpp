@@ -33,7 +33,7 @@ double tick_of(double most) {
 
 std::string number(double value) { return fmt::format("{:g}", value); }
 
-/// One of the pictures side by side: something over the number of ranks.
+/// One of the images side by side: something over the number of ranks.
 class Panel {
  public:
   Panel(int number, std::string title, std::vector<Series> series, std::vector<int> counts)
@@ -230,7 +230,7 @@ std::string scale_svg(const ScaleSubject& subject, const ScaleResult& result) {
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" role=\"img\" aria-label=\"{2}: throughput, efficiency and exposed "
-      "communication by number of ranks\">\n{3}",
+      "communication by rank count\">\n{3}",
       width,
       kTop + kHeight + 76,
       report::escaped(subject.model),

@@ -86,7 +86,7 @@ std::string format_network(const ScaleResult& result) {
   return words;
 }
 
-/// " (communication not fitted: ...)" behind a prediction for which that holds.
+/// " (communication not fitted: ...)" after a prediction for which that holds.
 std::string in_parentheses(const std::string& words) {
   return words.empty() ? words : fmt::format(" ({})", words);
 }
@@ -97,7 +97,7 @@ std::vector<std::string> model_lines(const ScaleResult& result) {
   const CostParameters& model = *result.model;
   std::vector<std::string> lines{fmt::format(
       "cost model: {:.4g} ms a step and {:.4g} ms a sample of one rank, {:.2f} times as much on a "
-      "full host; {}; of what "
+      "full host; {}; of the communication that "
       "backward could hide {:.0f}% is; {:.1f}% of compute more is waiting for the slowest rank",
       model.fixed_s * 1e3,
       model.per_sample_s * 1e3,

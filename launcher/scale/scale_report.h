@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What the files of `lockstep scale` say beside its result.
+/// What the files of `lockstep scale` say in addition to its result.
 struct ScaleSubject {
   std::string model, data, device;
   int repeats = 1;
@@ -23,7 +23,7 @@ std::string scale_markdown(const ScaleSubject& subject, const ScaleResult& resul
 std::string scale_csv(const ScaleResult& result);
 std::string scale_json(const ScaleSubject& subject, const ScaleResult& result);
 
-/// Throughput, efficiency and exposed communication over ranks as one SVG picture: measured
+/// Throughput, efficiency and exposed communication over ranks as one SVG image: measured
 /// medians with their range, predictions hollow. Readable on a light and on a dark page.
 std::string scale_svg(const ScaleSubject& subject, const ScaleResult& result);
 

@@ -63,7 +63,7 @@ ScalePoint make_point(const ScaleFlags& flags,
   return point;
 }
 
-/// On a processor the exchange takes the core that it would have to hide behind; a GPU goes on.
+/// On a processor the exchange takes the core that it would have to overlap with; a GPU continues.
 CostParameters expected(const Machine& machine) {
   CostParameters start;
   start.overlap = machine.on_gpus ? 1 : 0;
@@ -123,7 +123,7 @@ RunTimes read_run_times(const std::string& folder) {
   }
   LOCKSTEP_CHECK(steps.size() >= 2,
                  DataError,
-                 "{}: {} logged steps, of which the first only warms up",
+                 "{}: {} logged steps, and the first only warms up",
                  file,
                  steps.size());
   steps.erase(steps.begin());
@@ -172,7 +172,7 @@ ScaleResult evaluate_scale(const ScaleFlags& flags,
   if (!machine || measured.empty()) {
     result.no_model = machine ? "no run that it could be fitted to is done"
                               : "no network named: ranks are on several hosts, and --network says "
-                                "what connects those";
+                                "how these are connected";
     return result;
   }
   result.fitted = links_used(machine->network, measured);

@@ -43,7 +43,7 @@ void cancel_job(const std::string& number_file, int ranks, SupervisorOutput& out
   number = number.substr(0, number.find(';'));
   if (number.empty()) {
     output.err().line(
-        fmt::format("warning: sbatch was stopped before it told a job's number: "
+        fmt::format("warning: sbatch was stopped before it reported a job's id: "
                     "scancel --me --name lockstep-scale-{} ends one that it submitted",
                     ranks));
     return;

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Parses the arguments behind a command's name with `app`, which is called "lockstep <command>".
+/// Parses the arguments after a command's name with `app`, which is called "lockstep <command>".
 /// Of a flag given twice, the last counts. Names of flags from other programs are taken too; see
 /// canonical_arguments(). Returns the text of --help where that was asked for, in which case
 /// nothing else was parsed, otherwise nothing. Throws ConfigError "<command>: what is wrong", with

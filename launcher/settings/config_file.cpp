@@ -8,7 +8,6 @@
 #include "core/data/input_file.h"
 #include "launcher/settings/flag_synonyms.h"
 #include "launcher/settings/flag_values.h"
-#include "launcher/settings/flags.h"
 #include "launcher/settings/toml_reader.h"
 #include "launcher/settings/working_folder.h"
 
@@ -58,7 +57,14 @@ std::string read_config_file(const std::string& file,
   const std::string folder = take_working_folder(entries);
   std::string data;
   for (TomlEntry& entry : entries) {
-    if (find_setting(entry.key) == nullptr) unknown_key(app, entry.key);
+    const Setting* const setting = find_setting(entry.key);
+    if (setting == nullptr) unknown_key(app, entry.key);
+    const bool is_path = setting->type.ends_with("DIR");
+    LOCKSTEP_CHECK(!is_path || !entry.values.back().empty(),
+                   ConfigError,
+                   "--{} is empty in the --config file: expected {}",
+                   entry.key,
+                   setting->type);
     if (entry.key == "data") data = entry.values.back();
     if (given.has(entry.key)) continue;
     if (source == ConfigSource::saved_run && (entry.key == "init" || entry.key == "init-skip"))

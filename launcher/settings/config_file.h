@@ -24,4 +24,9 @@ std::string read_config_file(const std::string& file,
                              const CLI::App& app,
                              GivenSettings& given);
 
+/// `flags` as a TOML file that --config reads; without --out, --force, --resume and
+/// --resume-override, which belong to one start. Flags that do not apply (momentum with AdamW) are
+/// omitted. Relative paths stay as they are; the key working-folder says where they begin.
+std::string to_toml(const TrainFlags& flags);
+
 }  // namespace lockstep

@@ -82,7 +82,7 @@ CLI::Validator real_number_or(const std::string& flag,
 
 namespace {
 
-/// Nothing where `text` is no size of at least a byte and at most 2^50.
+/// Nothing where `text` is not a size of at least a byte and at most 2^50.
 std::optional<std::uint64_t> parse_bytes(const std::string& text) {
   if (text == "none") return 0;
   constexpr std::pair<std::string_view, double> kUnits[] = {{"KiB", 0x1p10},

@@ -40,7 +40,7 @@ Interval to_interval(const std::string& text);
 /// One of `words`; the nearest one is offered.
 CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> words);
 
-/// The number of a text that was checked; `word` (or anything else that is no number) gives 0.
+/// The number of a text that was checked; `word` (or anything else that is not a number) gives 0.
 std::int64_t to_whole_number(const std::string& text);
 double to_real_number(const std::string& text);
 

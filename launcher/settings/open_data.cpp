@@ -104,7 +104,7 @@ LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples)
   const std::string loss = flags.loss == "auto" ? loss_of(samples) : flags.loss;
   LOCKSTEP_CHECK(loss == "cross-entropy" || flags.label_smoothing == 0,
                  ConfigError,
-                 "--label-smoothing has no meaning with --loss {}: it belongs to cross-entropy",
+                 "--label-smoothing cannot be combined with --loss {}: it belongs to cross-entropy",
                  loss);
   if (loss == "mse") return mean_squared_error;
   if (loss == "mae") return l1_loss;

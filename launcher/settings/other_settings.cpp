@@ -11,6 +11,7 @@
 #include "core/data/input_file.h"
 #include "core/host/machine.h"
 #include "launcher/processes/host_facts.h"
+#include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/resume_target.h"
 #include "launcher/settings/table/setting.h"
@@ -109,11 +110,11 @@ std::string hint_of(const OtherSettings& error, const TrainFlags& flags) {
   const bool by_itself =
       std::filesystem::equivalent(config_of_run(flags.resume, flags.out), own, ignored);
   const std::string same = by_itself
-                               ? "without flags but --resume and --out the run goes on with its "
+                               ? "without flags but --resume and --out the run resumes with its "
                                  "own settings; "
                                : fmt::format(
                                      "with --resume, --out and --config {} alone the run "
-                                     "goes on with its own settings; ",
+                                     "resumes with its own settings; ",
                                      own);
   if (error.can_override()) return same + "--resume-override takes those of now";
   return same + fmt::format(

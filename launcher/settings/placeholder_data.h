@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Derives --data where it was left out: synthetic images, or tokens. See PlaceholderData.
+/// Derives --data where it was omitted: synthetic images, or tokens. See PlaceholderData.
 void choose_placeholder(const PlaceholderData& placeholder, GivenSettings& given);
 
 /// The data of flags that were parsed with a PlaceholderData: open_data()'s, or tokens that are all

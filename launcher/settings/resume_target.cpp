@@ -81,7 +81,7 @@ std::optional<data::Preprocessing> record_of_run(const std::string& resume,
     try {
       return io::read_preprocessing(file.string());
     } catch (const DataError&) {
-      // A damaged checkpoint is passed over.
+      // A damaged checkpoint is skipped.
     }
   }
   return std::nullopt;
@@ -100,7 +100,7 @@ void resolve_resume(TrainFlags& flags) {
       !run.empty() || !flags.out.empty(),
       ConfigError,
       "--resume {}: this checkpoint lies in no run's folder: say with --out where the run "
-      "goes on",
+      "resumes",
       flags.resume);
   if (flags.out.empty()) flags.out = run.string();
   std::error_code error;

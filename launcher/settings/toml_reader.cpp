@@ -37,7 +37,7 @@ class TomlReader {
       if (!keys.insert(entry.key).second) fail(fmt::format("key {} is given twice", entry.key));
       skip_blanks();
       if (!rest_.empty() && rest_[0] != '\n' && rest_[0] != '#')
-        fail(fmt::format("expected the end of the line behind the value of {}", entry.key));
+        fail(fmt::format("expected the end of the line after the value of {}", entry.key));
       entries.push_back(std::move(entry));
     }
     return entries;
@@ -52,7 +52,7 @@ class TomlReader {
     TomlEntry entry;
     entry.key = read_text("a key");
     skip_blanks();
-    if (!take('=')) fail(fmt::format("expected '=' behind {}", entry.key));
+    if (!take('=')) fail(fmt::format("expected '=' after {}", entry.key));
     skip_blanks();
     if (!take('[')) {
       entry.values.push_back(read_text("a value"));
@@ -116,7 +116,7 @@ class TomlReader {
         std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
     const bool surrogate = code >= 0xd800 && code < 0xe000;
     if (error != std::errc() || digits.size() != 4 || end != digits.data() + 4 || surrogate)
-      fail("expected four hexadecimal digits of a character behind \\u");
+      fail("expected four hexadecimal digits of a character after \\u");
     rest_.remove_prefix(5);
     if (code < 0x80) return {char(code)};
     if (code < 0x800) return {char(0xc0 | code >> 6), char(0x80 | (code & 0x3f))};

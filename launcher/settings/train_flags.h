@@ -17,7 +17,7 @@ namespace lockstep {
 struct TrainFlags {
   nn::ModelSpec model;  ///< `outputs` is filled in once the data is known
   std::string data = "glyphs";
-  bool data_from_file = false;  ///< nobody typed it
+  bool data_from_file = false;  ///< it was not typed
   double val_fraction = 0;      ///< share of the samples kept, where the source has no such part
   int image_size = 224;         ///< images and packed
   std::int64_t max_pixels = data::kDefaultMaxPixels;  ///< images, and files to predict
@@ -29,7 +29,7 @@ struct TrainFlags {
   float huber_delta = 1;
   float label_smoothing = 0;
   TrainOptions options;
-  /// --micro-batch auto: options.micro_batch only stands in for what resolve_micro_batch() finds.
+  /// --micro-batch auto: options.micro_batch is a placeholder for what resolve_micro_batch() finds.
   bool measures_micro_batch = false;
   WatchLimits watch;
   int ranks = 0;                ///< 0: auto
@@ -38,16 +38,17 @@ struct TrainFlags {
   std::string out;  ///< empty: runs/<time>
   bool force = false;
   bool tensorboard = true;    ///< write TensorBoard's files
-  std::string settings_from;  ///< config.toml of the run that is to go on; empty: none, or typed
+  std::string settings_from;  ///< config.toml of the run to resume; empty: none, or typed
   std::string resume;         ///< auto, a run or a checkpoint; empty: from the start
-  bool continues = false;     ///< --resume goes on in `out`, instead of branching off into it
+  bool continues =
+      false;  ///< --resume continues the run in `out`, instead of branching off into it
   std::string checkpoint_every = "10m";  ///< as typed
   bool placeholder = false;              ///< `data` is what PlaceholderData chose
   /// Not empty: the user asked for this text instead of a run.
   std::string help;
 };
 
-/// What is known of the data where only the shape of a sample counts and --data is left out: images
+/// What is known of the data where only the shape of a sample counts and --data is omitted: images
 /// of the size that the model is made for, or of --image-size; tokens for gpt.
 struct PlaceholderData {
   std::int64_t classes = 0;  ///< 0: as many as the model is made for; gpt: --vocabulary

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 /// The key of config.toml that says in which folder relative paths of the others were typed. It is
-/// no flag.
+/// not a flag.
 inline constexpr const char* kWorkingFolder = "working-folder";
 
 /// Of this process; empty where the system does not say.

@@ -50,7 +50,7 @@ std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
                     o.global_batch,
                     o.accumulation,
                     ranks),
-        fmt::format("--global-batch {} would",
+        fmt::format("`global_batch` {} would",
                     std::max<std::int64_t>(1, o.global_batch / parts) * parts));
   return o.global_batch / parts;
 }
@@ -67,7 +67,7 @@ void form_groups(const TrainOptions& o, BatchPlan& plan) {
       throw ConfigError(
           fmt::format(
               "batch-norm: groups of {} samples do not divide a micro-batch of {}", group, micro),
-          fmt::format("--micro-batch {} would hold whole groups",
+          fmt::format("`micro_batch` {} would hold whole groups",
                       (micro + group - 1) / group * group));
     plan.group_size = group == micro ? 0 : group;
     return;
@@ -84,8 +84,8 @@ void form_groups(const TrainOptions& o, BatchPlan& plan) {
             micro,
             plan.ranks),
         group <= plan.global_batch
-            ? fmt::format("--micro-batch {} forms the group on every number of ranks", group)
-            : fmt::format("--batch-norm group:{}, or a larger global-batch", micro));
+            ? fmt::format("`micro_batch` {} forms the group on every number of ranks", group)
+            : fmt::format("`batch_norm` group:{}, or a larger global-batch", micro));
   plan.cluster = int(cluster);
 }
 
@@ -94,7 +94,7 @@ void check_ranks(const BatchPlan& plan, bool default_shards) {
     throw ConfigError(fmt::format("batch: global-batch {} is smaller than the number of ranks, {}",
                                   plan.global_batch,
                                   plan.ranks),
-                      fmt::format("--global-batch {} or fewer ranks", plan.ranks));
+                      fmt::format("`global_batch` {} or fewer ranks", plan.ranks));
   if (plan.micro_batches < plan.ranks)
     throw ConfigError(
         fmt::format("batch: global-batch {} makes {} micro-batches of {}, too few for {} ranks",
@@ -102,7 +102,7 @@ void check_ranks(const BatchPlan& plan, bool default_shards) {
                     plan.micro_batches,
                     plan.micro_batch,
                     plan.ranks),
-        fmt::format("--micro-batch {}", plan.global_batch / plan.ranks));
+        fmt::format("`micro_batch` {}", plan.global_batch / plan.ranks));
   if (plan.shards < plan.ranks || plan.shards > plan.micro_batches)
     throw ConfigError(
         fmt::format("shards: must be between the ranks, {}, and the micro-batches, {}; "
@@ -112,8 +112,8 @@ void check_ranks(const BatchPlan& plan, bool default_shards) {
                     plan.shards),
         default_shards
             ? fmt::format(
-                  "--shards {}: by default there are at most {}", plan.ranks, kDefaultShards)
-            : std::string("leave --shards out for the default"));
+                  "`shards` {}: by default there are at most {}", plan.ranks, kDefaultShards)
+            : std::string("omit `shards` for the default"));
 }
 
 }  // namespace
@@ -167,11 +167,11 @@ BatchPlan plan_batch(const TrainOptions& o, int ranks) {
   check_ranks(plan, o.shards == 0);
   if (plan.shards % plan.cluster != 0)
     throw ConfigError(
-        fmt::format("shards: {} is no multiple of the {} ranks that form a batch-norm "
+        fmt::format("shards: {} is not a multiple of the {} ranks that form a batch-norm "
                     "group",
                     plan.shards,
                     plan.cluster),
-        "leave --shards out for the default");
+        "omit `shards` for the default");
   return plan;
 }
 

@@ -45,7 +45,7 @@ struct Schedule {
   std::int64_t samples = 0;
   int shards = 0;  ///< V in use for this batch
   /// Of every rank. A shard in no range is *absent*: it has no micro-batch (the last shard of a
-  /// slot where the micro-batches are no multiple of the cluster).
+  /// slot where the micro-batches are not a multiple of the cluster).
   std::vector<ShardRange> shards_of_rank;
   std::vector<ShardWork> work;  ///< of this rank
   /// With clusters: rounds that the cluster's busiest slot runs. A rank with fewer micro-batches
@@ -59,7 +59,7 @@ struct Schedule {
 inline constexpr std::int64_t kMaxMicroBatches = std::int64_t{1} << 24;
 
 /// The part of `rank`, where rank = cluster number * cluster + slot. Pure; equal settings give
-/// equal schedules on every rank. Throws ConfigError: ranks or shards are no multiple of the
+/// equal schedules on every rank. Throws ConfigError: ranks or shards are not a multiple of the
 /// cluster, nothing to do, more ranks than `settings.shards`, more than kMaxMicroBatches
 /// micro-batches. (A short last batch has fewer shards than `settings.shards`, and may leave ranks
 /// without work.)

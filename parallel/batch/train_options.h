@@ -26,24 +26,24 @@ enum class Overlap : std::uint8_t { on, off };
 /// What follows where loss or gradients of a step are not finite; its update never happens.
 enum class OnNonfinite : std::uint8_t {
   stop,  ///< NonFiniteError, naming the rank and the first operator, found by a replay
-  skip   ///< the step is left out and counted; too many in a row stop the run
+  skip   ///< the step is skipped and counted; too many in a row stop the run
 };
 /// What follows where the loss jumps far above its running spread.
 enum class OnSpike : std::uint8_t {
   ignore,
-  rollback  ///< back to the last checkpoint by every_steps, leaving out batches up to the spike
+  rollback  ///< back to the last checkpoint by every_steps, skipping batches up to the spike
 };
 
-/// When and where a run saves checkpoints (core/io/checkpoint.h), and which one it goes on from.
+/// When and where a run saves checkpoints (core/io/checkpoint.h), and which one it resumes from.
 struct CheckpointOptions {
   std::string folder = {};       ///< of checkpoints, the same one on every node; empty: none
   std::int64_t every_steps = 0;  ///< 0: not by steps
   double every_seconds = 0;      ///< by rank 0's clock; 0: not by time
-  int keep = 2;                  ///< newest that stay, beside the best by validation loss
+  int keep = 2;                  ///< newest that stay, in addition to the best by validation loss
   /// "auto": from the newest in `folder` that verifies, from the start where there is none; or the
   /// path of a checkpoint, or of a run whose newest it is to be; empty: from the start.
   std::string resume = {};
-  /// Goes on although settings differ that the checkpoint was made with.
+  /// Resumes although settings differ that the checkpoint was made with.
   bool resume_override = false;
   /// Small files that every checkpoint holds: name and content.
   std::map<std::string, std::string> texts = {};
@@ -94,10 +94,10 @@ struct TrainOptions {
   // faults
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   OnSpike on_spike = OnSpike::ignore;
-  /// Steps between two comparisons of replicas, beside those at the start and at the end; 0: none
-  /// at all. See ReplicaCheck.
+  /// Steps between two comparisons of replicas, in addition to those at the start and at the end;
+  /// 0: none at all. See ReplicaCheck.
   std::int64_t check_replicas_every = 100;
-  /// Called on every rank once the run is accepted, before its first step; `resumed`: it goes on
+  /// Called on every rank once the run is accepted, before its first step; `resumed`: it continues
   /// from a checkpoint. May be empty.
   std::function<void(bool resumed)> accepted = {};
   // observation, in steps; 0: never. eval_every -1: after every steps-per-epoch steps; each but 0:
@@ -110,11 +110,11 @@ struct TrainOptions {
   CheckpointOptions checkpoint = {};
   /// What the program adds to the records of observers; each may be empty. On rank 0 to a step's;
   std::function<void(StepRecord& record)> complete_step = {};
-  /// and on every rank to the summary, where all of them come in order, behind the last step of the
+  /// and on every rank to the summary, where all of them come in order, after the last step of the
   /// run: it may be collective. Not where the run is stopped early, on any rank.
   std::function<void(TrainSummary& summary)> complete_summary = {};
   /// Asked by every rank between steps and between the micro-batches of an evaluation: true on any
-  /// of them ends fit() early, after a checkpoint. Empty: nobody stops the run.
+  /// of them ends fit() early, after a checkpoint. Empty: the run is not stopped early.
   std::function<bool()> stop = {};
   /// Further settings, key and value, that decide what is trained and that ranks and checkpoints
   /// are to compare.

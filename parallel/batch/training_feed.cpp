@@ -22,36 +22,39 @@ const MicroBatch* take(const Schedule& schedule, std::size_t& shard, std::size_t
 
 }  // namespace
 
-std::int64_t batch_of_step(std::int64_t step, const LeftOut& left_out) {
+std::int64_t batch_of_step(std::int64_t step, const SkippedBatches& skipped_batches) {
   std::int64_t batch = step;
-  for (const io::BatchRange& range : left_out) {
+  for (const io::BatchRange& range : skipped_batches) {
     if (batch < range.first) break;
     batch += range.last - range.first;
   }
   return batch;
 }
 
-void leave_out(LeftOut& left_out, std::int64_t first_step, std::int64_t last_step) {
-  io::BatchRange added{batch_of_step(first_step, left_out), batch_of_step(last_step, left_out) + 1};
+void skip_batches(SkippedBatches& skipped_batches,
+                  std::int64_t first_step,
+                  std::int64_t last_step) {
+  io::BatchRange added{batch_of_step(first_step, skipped_batches),
+                       batch_of_step(last_step, skipped_batches) + 1};
   // Ranges that it holds or touches become part of it; none can reach beyond.
   const auto touches = [&](const io::BatchRange& range) { return range.last >= added.first; };
-  for (const io::BatchRange& range : left_out)
+  for (const io::BatchRange& range : skipped_batches)
     if (touches(range)) added.first = std::min(added.first, range.first);
-  std::erase_if(left_out, touches);
-  left_out.push_back(added);
+  std::erase_if(skipped_batches, touches);
+  skipped_batches.push_back(added);
 }
 
 std::int64_t samples_before(std::int64_t step,
                             std::int64_t dataset_size,
                             std::int64_t global_batch,
-                            const LeftOut& left_out) {
+                            const SkippedBatches& skipped_batches) {
   const std::int64_t steps_per_epoch = (dataset_size - 1) / global_batch + 1;
   const auto position = [&](std::int64_t batch) {
     return batch / steps_per_epoch * dataset_size + batch % steps_per_epoch * global_batch;
   };
-  const std::int64_t batch = batch_of_step(step, left_out);
+  const std::int64_t batch = batch_of_step(step, skipped_batches);
   std::int64_t samples = position(batch);
-  for (const io::BatchRange& range : left_out)
+  for (const io::BatchRange& range : skipped_batches)
     if (range.last <= batch) samples -= position(range.last) - position(range.first);
   return samples;
 }
@@ -62,7 +65,7 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
                            std::uint64_t seed,
                            Schedule full,
                            Schedule tail,
-                           LeftOut left_out)
+                           SkippedBatches skipped_batches)
     : dataset_size_(dataset_size),
       global_batch_(global_batch),
       steps_(steps),
@@ -70,16 +73,16 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
       seed_(seed),
       full_(std::move(full)),
       tail_(std::move(tail)),
-      left_out_(std::move(left_out)) {}
+      skipped_batches_(std::move(skipped_batches)) {}
 
 double TrainingFeed::epochs_after(std::int64_t step) const {
-  const std::int64_t batches = step == 0 ? 0 : batch_of_step(step - 1, left_out_) + 1;
+  const std::int64_t batches = step == 0 ? 0 : batch_of_step(step - 1, skipped_batches_) + 1;
   return double(batches) / double(steps_per_epoch_);
 }
 
 bool TrainingFeed::is_tail(std::int64_t step) const {
   return dataset_size_ % global_batch_ != 0 &&
-         batch_of_step(step, left_out_) % steps_per_epoch_ == steps_per_epoch_ - 1;
+         batch_of_step(step, skipped_batches_) % steps_per_epoch_ == steps_per_epoch_ - 1;
 }
 
 TrainingRequests::TrainingRequests(TrainingFeed feed, std::int64_t first_step)
@@ -98,7 +101,7 @@ bool TrainingRequests::next(data::LoadRequest& request) {
   for (; step_ < feed_.steps(); ++step_, shard_ = 0, micro_batch_ = 0) {
     const MicroBatch* next = take(feed_.schedule(step_), shard_, micro_batch_);
     if (next == nullptr) continue;
-    const std::int64_t batch = batch_of_step(step_, feed_.left_out());
+    const std::int64_t batch = batch_of_step(step_, feed_.skipped_batches());
     const auto epoch = std::uint64_t(batch / feed_.steps_per_epoch());
     const std::int64_t first =
         batch % feed_.steps_per_epoch() * feed_.global_batch() + next->first_sample;

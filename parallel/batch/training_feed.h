@@ -14,24 +14,24 @@
 namespace lockstep {
 
 /// Ranges of batches in ascending order, apart from each other, that no step uses.
-using LeftOut = std::vector<io::BatchRange>;
+using SkippedBatches = std::vector<io::BatchRange>;
 
 /// The batch that step number `step` (from 0) uses: the one of that number among those that are not
-/// left out.
-std::int64_t batch_of_step(std::int64_t step, const LeftOut& left_out);
+/// skipped.
+std::int64_t batch_of_step(std::int64_t step, const SkippedBatches& skipped_batches);
 
-/// Leaves out all batches from the one that `first_step` uses to that of `last_step`.
-void leave_out(LeftOut& left_out, std::int64_t first_step, std::int64_t last_step);
+/// skips all batches from the one that `first_step` uses to that of `last_step`.
+void skip_batches(SkippedBatches& skipped_batches, std::int64_t first_step, std::int64_t last_step);
 
 /// Samples in the steps before `step`, where an epoch's last batch may be short.
 std::int64_t samples_before(std::int64_t step,
                             std::int64_t dataset_size,
                             std::int64_t global_batch,
-                            const LeftOut& left_out = {});
+                            const SkippedBatches& skipped_batches = {});
 
 /// Which batch, and which of its micro-batches on this rank, each step uses. An epoch of S samples
 /// is ceil(S / B) batches, the last of which may be short; step s uses batch s, unless batches are
-/// left out.
+/// skipped.
 class TrainingFeed {
  public:
   /// `full` and `tail` are this rank's schedules for whole and for the epoch's last short batch
@@ -42,7 +42,7 @@ class TrainingFeed {
                std::uint64_t seed,
                Schedule full,
                Schedule tail,
-               LeftOut left_out = {});
+               SkippedBatches skipped_batches = {});
 
   std::int64_t dataset_size() const { return dataset_size_; }
   std::int64_t global_batch() const { return global_batch_; }
@@ -52,18 +52,20 @@ class TrainingFeed {
   bool is_tail(std::int64_t step) const;
   const Schedule& schedule(std::int64_t step) const { return is_tail(step) ? tail_ : full_; }
   std::int64_t samples_before(std::int64_t step) const {
-    return lockstep::samples_before(step, dataset_size_, global_batch_, left_out_);
+    return lockstep::samples_before(step, dataset_size_, global_batch_, skipped_batches_);
   }
   /// Epochs of the data that are done with `step` steps.
   double epochs_after(std::int64_t step) const;
-  const LeftOut& left_out() const { return left_out_; }
-  void set_left_out(LeftOut left_out) { left_out_ = std::move(left_out); }
+  const SkippedBatches& skipped_batches() const { return skipped_batches_; }
+  void set_skipped_batches(SkippedBatches skipped_batches) {
+    skipped_batches_ = std::move(skipped_batches);
+  }
 
  private:
   std::int64_t dataset_size_, global_batch_, steps_, steps_per_epoch_;
   std::uint64_t seed_;
   Schedule full_, tail_;
-  LeftOut left_out_;
+  SkippedBatches skipped_batches_;
 };
 
 /// The requests of the Loader that serves a feed's steps, from `first_step` on. Holds the order of
@@ -71,7 +73,7 @@ class TrainingFeed {
 class TrainingRequests {
  public:
   explicit TrainingRequests(TrainingFeed feed, std::int64_t first_step = 0);
-  /// As if made anew, with a feed of as many samples and the same seed; nobody is in next().
+  /// As if made anew, with a feed of as many samples and the same seed; no thread may be in next().
   void restart(TrainingFeed feed, std::int64_t first_step);
 
   /// The next micro-batch of this rank, in the order in which Replica::train_step takes them.

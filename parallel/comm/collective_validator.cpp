@@ -40,21 +40,21 @@ bool agree(const Card& a, const Card& b) {
 }  // namespace
 
 CollectiveValidator::CollectiveValidator(std::unique_ptr<Communicator> channel,
-                                         std::shared_ptr<DeadlockDetector> ledger)
+                                         std::shared_ptr<DeadlockDetector> detector)
     : channel_(std::move(channel)),
-      ledger_(std::move(ledger)),
-      number_(ledger_->add(*this, *channel_)),
+      detector_(std::move(detector)),
+      number_(detector_->add(*this, *channel_)),
       words_(kCardWords + 2 * static_cast<std::size_t>(channel_->size())) {}
 
 CollectiveValidator::~CollectiveValidator() {
-  ledger_->remove(*this);
-  if (waiting_->empty() || !ledger_->broken()) return;
+  detector_->remove(*this);
+  if (waiting_->empty() || !detector_->broken()) return;
   (void)waiting_.release();
   (void)channel_.release();
 }
 
 std::uint64_t CollectiveValidator::tell(const CollectiveCall& call, std::function<void()> start) {
-  ledger_->advance();
+  detector_->advance();
   const auto ranks = std::size_t(channel_->size());
   Waiting waiting;
   waiting.cards.resize(ranks * words_);
@@ -76,13 +76,13 @@ std::uint64_t CollectiveValidator::tell(const CollectiveCall& call, std::functio
     waiting_->pop_back();
     throw;
   }
-  ledger_->told(number_);
+  detector_->announced(number_);
   return told_;
 }
 
 void CollectiveValidator::advance() {
   while (!waiting_->empty() && waiting_->front().request->test()) {
-    ledger_->moved();
+    detector_->moved();
     compare(waiting_->front());
     waiting_->front().start();
     waiting_->pop_front();
@@ -91,10 +91,10 @@ void CollectiveValidator::advance() {
 }
 
 bool CollectiveValidator::test(std::uint64_t number) {
-  ledger_->advance();
+  detector_->advance();
   if (started_ >= number) return true;
   const std::size_t own = std::size_t(channel_->rank()) * words_;
-  ledger_->waits(number_, card_at(waiting_->front().cards.data() + own));
+  detector_->waits(number_, card_at(waiting_->front().cards.data() + own));
   return false;
 }
 
@@ -103,8 +103,8 @@ void CollectiveValidator::wait(std::uint64_t number) {
   }
 }
 
-FaultingRank CollectiveValidator::culprit(int rank, std::int64_t step) const {
-  return number_ < 0 ? FaultingRank{} : ledger_->culprit(rank, step);
+FaultingRank CollectiveValidator::faulting_rank(int rank, std::int64_t step) const {
+  return number_ < 0 ? FaultingRank{} : detector_->faulting_rank(rank, step);
 }
 
 void CollectiveValidator::compare(const Waiting& waiting) const {
@@ -114,15 +114,16 @@ void CollectiveValidator::compare(const Waiting& waiting) const {
   const Odd odd = find_odd(channel_->size(), [&](int a, int b) { return agree(of(a), of(b)); });
   if (odd.rank < 0) return compare_blocks(waiting);
   const auto [low, high] = std::minmax(odd.reference, odd.rank);
-  const std::string a = words_for(of(low)), b = words_for(of(high));
-  throw MismatchError(fmt::format("rank {} called {} as its {} collective, rank {} {}{}",
-                                  low,
-                                  a,
-                                  ordinal(of(low).number),
-                                  high,
-                                  b,
-                                  a == b ? " with other sizes of blocks" : ""),
-                      odd.is_minority ? culprit(odd.rank, of(odd.rank).step) : FaultingRank{});
+  const std::string a = format_call(of(low)), b = format_call(of(high));
+  throw MismatchError(
+      fmt::format("rank {} called {} as its {} collective, rank {} {}{}",
+                  low,
+                  a,
+                  ordinal(of(low).number),
+                  high,
+                  b,
+                  a == b ? " with other sizes of blocks" : ""),
+      odd.is_minority ? faulting_rank(odd.rank, of(odd.rank).step) : FaultingRank{});
 }
 
 /// Of an all-to-all: what each rank sends to each has to be what that one expects.
@@ -148,12 +149,12 @@ void CollectiveValidator::compare_blocks(const Waiting& waiting) const {
           expects);
     }
   if (what.empty()) return;
-  // Whoever fits nobody is the one that differs.
+  // A rank that agrees with no other is the one that differs.
   const auto most = std::ranges::max_element(wrong);
   const bool alone = std::ranges::count(wrong, *most) == 1;
   const auto rank = int(most - wrong.begin());
-  throw MismatchError(what,
-                      alone ? culprit(rank, card_at(of(std::size_t(rank))).step) : FaultingRank{});
+  throw MismatchError(
+      what, alone ? faulting_rank(rank, card_at(of(std::size_t(rank))).step) : FaultingRank{});
 }
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ struct CollectiveCall {
   std::int32_t root = -1;   ///< -1: it has none
   std::int64_t bytes = 0;   ///< equal on all ranks, but for all_to_all, which sends as many
   std::uint64_t sizes = 0;  ///< hash of what else has to be equal
-  std::int64_t step = 0;    ///< that is being computed; tells a rank that left out a call
+  std::int64_t step = 0;    ///< that is being computed; tells a rank that skipped a call
   /// all_to_all: elements for and from each rank.
   std::span<const CommBlock> to = {}, from = {};
 };
@@ -39,24 +39,25 @@ struct CollectiveCall {
 /// for anybody: each is a small all-gather on a communicator of its own.
 class CollectiveValidator final : public PendingCalls {
  public:
-  /// Collective; `channel` is for this alone. `ledger` is that of all communicators of the process.
+  /// Collective; `channel` is for this alone. `detector` is that of all communicators of the
+  /// process.
   CollectiveValidator(std::unique_ptr<Communicator> channel,
-                      std::shared_ptr<DeadlockDetector> ledger);
+                      std::shared_ptr<DeadlockDetector> detector);
 
-  /// Once ranks differ, in whichever communicator, calls that were not compared yet leak: nobody
-  /// completes them any more.
+  /// Once ranks differ, in whichever communicator, calls that were not compared yet leak: no
+  /// rank completes them any more.
   ~CollectiveValidator();
   CollectiveValidator(const CollectiveValidator&) = delete;
   CollectiveValidator& operator=(const CollectiveValidator&) = delete;
 
-  /// Tells the others of `call`; `start` is called once all have told the same, from test() or
+  /// Tells the others of `call`; `start` is called once all have announced the same, from test() or
   /// wait(). Returns its number, from 1.
   std::uint64_t tell(const CollectiveCall& call, std::function<void()> start);
-  /// Compares and starts what all have told of. For the ledger. Throws MismatchError.
+  /// Compares and starts what all have announced. For the detector. Throws MismatchError.
   void advance() override;
-  /// Moves all communicators of the ledger along. True once call `number` has been compared and
-  /// started. Throws MismatchError where ranks differ, or wait for each other in different
-  /// communicators, and from then on always.
+  /// Polls all communicators of the detector for progress. True once call `number` has been
+  /// compared and started. Throws MismatchError where ranks differ, or wait for each other in
+  /// different communicators, and from then on always.
   bool test(std::uint64_t number);
   void wait(std::uint64_t number);
 
@@ -69,11 +70,11 @@ class CollectiveValidator final : public PendingCalls {
   };
   void compare(const Waiting& waiting) const;
   void compare_blocks(const Waiting& waiting) const;
-  FaultingRank culprit(int rank, std::int64_t step) const;
+  FaultingRank faulting_rank(int rank, std::int64_t step) const;
 
   std::unique_ptr<Communicator> channel_;
-  std::shared_ptr<DeadlockDetector> ledger_;
-  int number_;  // in the ledger
+  std::shared_ptr<DeadlockDetector> detector_;
+  int number_;  // in the detector
   std::size_t words_;
   std::uint64_t told_ = 0, started_ = 0;
   /// Calls started_ + 1 to told_; requests end before channel_. On the heap, to be left to leak

@@ -12,7 +12,7 @@ constexpr std::size_t kMaxHost = 64;
 
 }  // namespace
 
-std::string words_for(const CallCard& call) {
+std::string format_call(const CallCard& call) {
   constexpr const char* kNames[] = {"barrier",
                                     "broadcast",
                                     "all-gather",
@@ -29,10 +29,10 @@ std::string words_for(const CallCard& call) {
   return text;
 }
 
-MismatchError::MismatchError(const std::string& message, FaultingRank culprit)
+MismatchError::MismatchError(const std::string& message, FaultingRank faulting_rank)
     : CommError("ranks call different collectives: " + message,
                 "all ranks must call the same collectives in the same order with the same sizes"),
-      FaultingRank(std::move(culprit)) {}
+      FaultingRank(std::move(faulting_rank)) {}
 
 DeadlockDetector::DeadlockDetector(Communicator& world, const Position& position)
     : position_(position),
@@ -61,7 +61,7 @@ DeadlockDetector::~DeadlockDetector() {
     return;
   }
   try {
-    // Ranks that know of fewer rounds are one behind at most: a round takes all of them.
+    // Ranks that know of fewer rounds miss one at most: a round takes all of them.
     std::vector<std::uint64_t> rounds(std::size_t(ranks_), 0);
     last_channel_->all_gather(&rounds_, rounds.data(), sizeof rounds_);
     const std::uint64_t most = *std::ranges::max_element(rounds);
@@ -96,7 +96,7 @@ void DeadlockDetector::advance() {
   }
 }
 
-void DeadlockDetector::told(int communicator) {
+void DeadlockDetector::announced(int communicator) {
   if (communicator >= 0) ++told_[std::size_t(communicator)];
   moved();
 }
@@ -113,7 +113,7 @@ void DeadlockDetector::waits(int communicator, const CallCard& call) {
     awaited_[std::size_t(communicator)] = call.number;
   else
     elsewhere_ = 1;
-  // Whoever only looks in passing goes on by itself.
+  // Whoever only looks in passing continues by itself.
   if (position_.read().collective.name == nullptr) return still_since_.reset();
   const auto now = Clock::now();
   if (!still_since_) still_since_ = now;
@@ -130,7 +130,7 @@ void DeadlockDetector::waits(int communicator, const CallCard& call) {
 void DeadlockDetector::post() {
   Standing& own = now_[std::size_t(rank_)];
   own = {.moves = moves_,
-         .told = told_,
+         .announced = told_,
          .awaited = awaited_,
          .call = call_,
          .communicator = communicator_,
@@ -143,16 +143,16 @@ void DeadlockDetector::take_round() {
   round_.reset();
   const bool unmoved = std::ranges::equal(
       now_, before_, [](const Standing& a, const Standing& b) { return a.moves == b.moves; });
-  if (rounds_ > 1 && unmoved && nobody_goes_on()) fail();
+  if (rounds_ > 1 && unmoved && all_ranks_wait()) fail();
   before_ = now_;
 }
 
-/// Nothing that a rank waits for has been told by all.
-bool DeadlockDetector::nobody_goes_on() const {
-  Counts by_all = now_[0].told;
+/// No call that a rank waits for has been announced by all.
+bool DeadlockDetector::all_ranks_wait() const {
+  Counts by_all = now_[0].announced;
   for (const Standing& standing : now_)
     for (std::size_t c = 0; c < by_all.size(); ++c)
-      by_all[c] = std::min(by_all[c], standing.told[c]);
+      by_all[c] = std::min(by_all[c], standing.announced[c]);
   return std::ranges::none_of(now_, [&](const Standing& standing) {
     bool goes_on = standing.elsewhere != 0;
     for (std::size_t c = 0; c < by_all.size(); ++c)
@@ -167,18 +167,19 @@ void DeadlockDetector::fail() {
     return x.communicator == y.communicator && x.call.number == y.call.number;
   };
   const Odd odd = find_odd(ranks_, alike);
-  const auto words = [&](int rank) { return words_for(now_[std::size_t(rank)].call); };
+  const auto words = [&](int rank) { return format_call(now_[std::size_t(rank)].call); };
   const auto [low, high] = std::minmax(odd.reference, odd.rank);
-  throw MismatchError(
-      fmt::format("rank {} waits in {}, and rank {} in {} of another communicator",
-                  low,
-                  words(low),
-                  high,
-                  words(high)),
-      odd.is_minority ? culprit(odd.rank, now_[std::size_t(odd.rank)].call.step) : FaultingRank{});
+  throw MismatchError(fmt::format("rank {} waits in {}, and rank {} in {} of another communicator",
+                                  low,
+                                  words(low),
+                                  high,
+                                  words(high)),
+                      odd.is_minority
+                          ? faulting_rank(odd.rank, now_[std::size_t(odd.rank)].call.step)
+                          : FaultingRank{});
 }
 
-FaultingRank DeadlockDetector::culprit(int rank, std::int64_t step) const {
+FaultingRank DeadlockDetector::faulting_rank(int rank, std::int64_t step) const {
   return {.rank = rank, .host = hosts_[std::size_t(rank)], .step = step};
 }
 

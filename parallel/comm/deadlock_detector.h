@@ -27,15 +27,16 @@ struct CallCard {
   std::int32_t root = -1;
 };
 /// "all-gather of 64 bytes in step 3"
-std::string words_for(const CallCard& call);
+std::string format_call(const CallCard& call);
 
-/// Ranks call different collectives. Where most of them agree, the culprit is one that does not.
+/// Ranks call different collectives. Where most of them agree, the faulting rank is one that does
+/// not.
 class MismatchError final : public CommError, public FaultingRank {
  public:
-  explicit MismatchError(const std::string& message, FaultingRank culprit = {});
+  explicit MismatchError(const std::string& message, FaultingRank faulting_rank = {});
 };
 
-/// The rank that does not do as the others, as far as can be told.
+/// The rank that does not do as the others, as far as can be inferred.
 struct Odd {
   int rank = -1;             ///< -1: all do alike
   int reference = 0;         ///< the lowest that does otherwise and, where there is one, as most do
@@ -58,10 +59,10 @@ Odd find_odd(int ranks, Alike alike) {
   return odd;
 }
 
-/// The calls of one communicator that ranks have not compared yet, for the ledger to move along.
+/// The calls of one communicator that ranks have not compared yet, for the detector to poll.
 class PendingCalls {
  public:
-  /// Compares and starts what all have told of. Throws MismatchError.
+  /// Compares and starts what all have announced. Throws MismatchError.
   virtual void advance() = 0;
 
  protected:
@@ -74,17 +75,18 @@ class PendingCalls {
 /// What the checked communicators of a process have in common, on its training thread.
 ///
 /// Whoever waits in one moves all of them along: a call begins on a rank only when that rank has
-/// seen all others tell of it, and another may wait for that very call before it goes on.
+/// seen all others tell of it, and another may wait for that very call before it continues.
 ///
 /// It finds what no communicator can find by itself: ranks that wait for each other in collectives
-/// of different communicators, since one of them left out a call and went on to another. A rank
+/// of different communicators, since one of them skipped a call and continued to another. A rank
 /// that waits in a collective without anything moving for kStillSeconds posts how many calls it has
-/// told on every communicator, and which it waits for: a small all-gather, which nobody waits for,
-/// and which is complete once all ranks have posted. Two such rounds behind each other in which no
-/// rank has moved prove that all ranks stood still at one moment (when the first of them was
-/// complete). Where no call that is waited for has been told by all ranks either, so that nothing
-/// can be on its way, nobody will ever go on, and every rank throws the same MismatchError. A job
-/// that is slow, or waits for one rank that computes, is never accused: that rank posts nothing.
+/// announced on every communicator, and which it waits for: a small all-gather, never waited for,
+/// and which is complete once all ranks have posted. Two such rounds in a row in which no
+/// rank has moved prove that all ranks stalled at one moment (when the first of them was
+/// complete). Where no call that is waited for has been announced by all ranks either, so that
+/// nothing can be on its way, no rank will ever continue, and every rank throws the same
+/// MismatchError. A job that is slow, or waits for one rank that computes, is never accused: that
+/// rank posts nothing.
 class DeadlockDetector {
  public:
   static constexpr double kStillSeconds = 0.5, kRoundSeconds = 0.25;
@@ -99,20 +101,20 @@ class DeadlockDetector {
 
   /// The number of the next communicator, in the order of splits, which all ranks have in common.
   /// -1: it has not all ranks, or is one too many, and is not followed; waiting in it accuses
-  /// nobody.
+  /// no rank.
   int add(PendingCalls& calls, const Communicator& communicator);
   void remove(PendingCalls& calls);
   /// Moves all communicators along. Throws MismatchError, and from then on always the same.
   void advance();
-  /// This rank has told of the next call of `communicator`.
-  void told(int communicator);
-  /// A call was found to be told by all.
+  /// This rank has announced the next call of `communicator`.
+  void announced(int communicator);
+  /// A call was found to be announced by all.
   void moved();
-  /// This rank looks after `call`, which others have not told yet.
+  /// This rank looks after `call`, which others have not announced yet.
   void waits(int communicator, const CallCard& call);
-  /// Ranks differ: nobody goes on any more.
+  /// Ranks differ: no rank continues any more.
   bool broken() const { return broken_ != nullptr; }
-  FaultingRank culprit(int rank, std::int64_t step) const;
+  FaultingRank faulting_rank(int rank, std::int64_t step) const;
 
  private:
   static constexpr int kCommunicators = 64;
@@ -122,14 +124,14 @@ class DeadlockDetector {
   /// What a rank posts.
   struct Standing {
     std::uint64_t moves = 0;
-    Counts told{}, awaited{};
+    Counts announced{}, awaited{};
     CallCard call;  // one of those that it waits for
     std::int32_t communicator = -1, elsewhere = 0;
   };
 
   void post();
   void take_round();
-  bool nobody_goes_on() const;
+  bool all_ranks_wait() const;
   [[noreturn]] void fail();
 
   const Position& position_;

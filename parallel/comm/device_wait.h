@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// While it lives the host waits for the device. Where collectives stand in stream order it thereby
+/// While it lives the host waits for the device. Where collectives are stream-ordered it thereby
 /// waits for other ranks, and `context`'s position says so: else the watchdog would take this rank
-/// for the one that stands still.
+/// for the one that stalls.
 class DeviceWait {
  public:
   explicit DeviceWait(RankContext& context) {

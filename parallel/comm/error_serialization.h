@@ -12,11 +12,11 @@ namespace lockstep {
 nlohmann::json serialize_error(const std::exception_ptr& error);
 
 /// As one line; bytes that are not UTF-8 are replaced.
-std::string serialized_error_text(const nlohmann::json& told);
+std::string serialized_error_text(const nlohmann::json& serialized);
 
-/// Throws what serialize_error() has told: Error with its code, or OutOfMemory. `before` stands in
-/// front of the message: "on rank 3: ".
-[[noreturn]] void throw_serialized_error(const nlohmann::json& told,
+/// Throws what serialize_error() has serialized: Error with its code, or OutOfMemory. `before`
+/// stands in front of the message: "on rank 3: ".
+[[noreturn]] void throw_serialized_error(const nlohmann::json& serialized,
                                          const std::string& before = {});
 
 }  // namespace lockstep

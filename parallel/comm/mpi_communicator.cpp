@@ -290,7 +290,7 @@ class MpiCommunicator final : public Communicator {
                                    comm_,
                                    request.add_handle()));
   }
-  /// Block r goes to rank r. Each rank begins behind itself, so that not all send to rank 0 first.
+  /// Block r goes to rank r. Each rank begins after itself, so that not all send to rank 0 first.
   void send_blocks(MpiRequest& request, const float* data, std::span<const CommBlock> blocks) {
     for (int i = 1; i <= size_; ++i) {
       const int r = (rank_ + i) % size_;

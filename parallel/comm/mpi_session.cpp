@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "parallel/comm/mpi_try.h"
 
-#if __has_include(<mpi-ext.h>)  // Open MPI's, which wants to come behind mpi.h
+#if __has_include(<mpi-ext.h>)  // Open MPI's, which wants to come after mpi.h
 #include <mpi-ext.h>
 #endif
 
@@ -17,7 +17,7 @@ namespace lockstep {
 
 namespace {
 
-// Open MPI's TCP fetches large messages piece by piece, and each request for a piece queues behind
+// Open MPI's TCP fetches large messages piece by piece, and each request for a piece queues after
 // the data that goes the other way on the same connection: two ranks that send to each other then
 // take turns, and an exchange takes up to twice as long. Sent without being asked for, both
 // directions are full.

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// A rank alone. No MPI; every collective is at most a copy. abort() returns: there is nobody else
-/// to end.
+/// A rank alone. No MPI; every collective is at most a copy. abort() returns: there is no other
+/// rank to end.
 class SelfCommunicator : public Communicator {
  public:
   int rank() const override { return 0; }

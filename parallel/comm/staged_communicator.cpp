@@ -30,7 +30,7 @@ class Stage {
   std::unique_ptr<DeviceBuffer> memory_;
 };
 
-/// The same blocks one behind the other.
+/// The same blocks one after the other.
 std::int64_t pack_blocks(std::span<const CommBlock> blocks, std::vector<CommBlock>& packed) {
   packed.clear();
   std::int64_t offset = 0;

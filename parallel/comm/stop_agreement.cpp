@@ -48,7 +48,7 @@ void StopAgreement::send() {
   float* own = messages_.data() + std::ptrdiff_t(communicator_->rank()) * floats_;
   own[0] = asked_ && asked_() ? 1.0f : 0.0f;
   // At most twice as many as before, since a short time may be the exception: between the end of a
-  // step and the evaluation behind it.
+  // step and the evaluation after it.
   const double most = std::min(2 * stride_, kMaxCalls);
   own[1] = float(std::clamp(kSeconds / std::max(call, 1e-9), 1.0, most));
   own += kOwnFloats;

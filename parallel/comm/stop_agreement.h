@@ -35,7 +35,7 @@ class MessagePart {
   virtual void read(const RankParts& parts) = 0;
 };
 
-/// Has the ranks stop after the same step, whichever of them was told to. They exchange one small
+/// Has the ranks stop after the same step, whichever of them was asked to. They exchange one small
 /// message that travels while the next step computes; where steps take microseconds, only every
 /// n-th call sends one, by rank 0's clock, which travels in the same message.
 class StopAgreement {

@@ -38,7 +38,7 @@ class NoteScope {
 class WatchedRequest;
 using WatchedRequestPool = std::vector<std::unique_ptr<WatchedRequest>>;
 
-/// A started collective: progress when it completes, a note while somebody waits for it.
+/// A started collective: progress when it completes, a note while it is waited for.
 class WatchedRequest final : public CommRequest {
  public:
   WatchedRequest(Position& position, WatchedRequestPool& pool) : position_(position), pool_(pool) {}
@@ -91,12 +91,12 @@ class WatchedRequest final : public CommRequest {
 
 class WatchedCommunicator final : public Communicator {
  public:
-  /// `ledger`: null where calls are not checked.
+  /// `detector`: null where calls are not checked.
   WatchedCommunicator(std::unique_ptr<Communicator> inner,
                       Position& position,
-                      std::shared_ptr<DeadlockDetector> ledger)
-      : inner_(std::move(inner)), position_(position), ledger_(std::move(ledger)) {
-    if (ledger_) check_.emplace(inner_->split(0, inner_->rank()), ledger_);
+                      std::shared_ptr<DeadlockDetector> detector)
+      : inner_(std::move(inner)), position_(position), detector_(std::move(detector)) {
+    if (detector_) check_.emplace(inner_->split(0, inner_->rank()), detector_);
   }
 
   int rank() const override { return inner_->rank(); }
@@ -195,7 +195,7 @@ class WatchedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override {
     const NoteScope scope(position_, {.name = "split"});
     agree({.kind = Kind::split});
-    return std::make_unique<WatchedCommunicator>(inner_->split(color, key), position_, ledger_);
+    return std::make_unique<WatchedCommunicator>(inner_->split(color, key), position_, detector_);
   }
 
   void abort(int exit_code) override { inner_->abort(exit_code); }
@@ -234,7 +234,7 @@ class WatchedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> inner_;
   Position& position_;
   WatchedRequestPool pool_;
-  std::shared_ptr<DeadlockDetector> ledger_;
+  std::shared_ptr<DeadlockDetector> detector_;
   std::optional<CollectiveValidator> check_;
 };
 
@@ -243,9 +243,9 @@ class WatchedCommunicator final : public Communicator {
 std::unique_ptr<Communicator> make_watched_communicator(std::unique_ptr<Communicator> inner,
                                                         Position& position,
                                                         bool checked) {
-  std::shared_ptr<DeadlockDetector> ledger;
-  if (checked) ledger = std::make_shared<DeadlockDetector>(*inner, position);
-  return std::make_unique<WatchedCommunicator>(std::move(inner), position, std::move(ledger));
+  std::shared_ptr<DeadlockDetector> detector;
+  if (checked) detector = std::make_shared<DeadlockDetector>(*inner, position);
+  return std::make_unique<WatchedCommunicator>(std::move(inner), position, std::move(detector));
 }
 
 }  // namespace lockstep

@@ -94,7 +94,7 @@ Console::Kind console_kind() {
     return terminal ? Console::Kind::terminal : Console::Kind::lines;
   };
   const LaunchedBy launcher = discover_rank(process_variables()).launched_by;
-  if (launcher == LaunchedBy::nobody) return kind(stdout_is_terminal());
+  if (launcher == LaunchedBy::none) return kind(stdout_is_terminal());
   // mpirun gives ranks a pseudo-terminal even where its own output is a file.
   if (env().started) return kind(env().started == "terminal");
   return kind(launcher == LaunchedBy::mpi && stdout_is_terminal() && mpirun_on_terminal(getppid()));
@@ -165,7 +165,7 @@ void Console::write(std::string_view text) {
 
 void Console::copy_trouble() {
   if (copy_ == nullptr || trouble_.empty()) return;
-  copy_line(fmt::format("warning: {}; training goes on, and its lines are here",
+  copy_line(fmt::format("warning: {}; training continues, and its lines are here",
                         std::exchange(trouble_, std::string())));
 }
 

@@ -28,8 +28,8 @@ class Console {
   void line(std::string_view text);
   /// Into the copy alone.
   void copy_line(std::string_view text);
-  /// Shows a bar of `share` (0 to 1) with `parts` behind it, from the first on as many as fit the
-  /// terminal. Nothing where this is no terminal.
+  /// Shows a bar of `share` (0 to 1) with `parts` after it, from the first on as many as fit the
+  /// terminal. Nothing where this is not a terminal.
   void bar(double share, std::span<const std::string> parts);
   void bar(double share, const std::string& part) { bar(share, std::span(&part, 1)); }
   bool shows_bar() const { return kind_ == Kind::terminal; }
@@ -49,7 +49,7 @@ class Console {
 /// train` has started the launcher on one. Throws EnvironmentError as discover_rank().
 Console::Kind console_kind();
 
-/// Whether an mpirun of this command line (each argument with a NUL behind it, as /proc has it)
+/// Whether an mpirun of this command line (each argument with a NUL after it, as /proc has it)
 /// makes lines of what its ranks print. `program` is the name of theirs, whose arguments follow.
 bool mpirun_makes_lines(std::string_view command, std::string_view program);
 

@@ -13,8 +13,8 @@ namespace lockstep {
 /// shown.
 class Eta {
  public:
-  /// The run begins behind `step`, or has gone back to it.
-  void go_on_from(std::int64_t step) { step_ = evaluated_at_ = step; }
+  /// The run begins after `step`, or has gone back to it.
+  void resume_from(std::int64_t step) { step_ = evaluated_at_ = step; }
   void on_step(const StepRecord& record);
   void on_evaluation(const EvaluationRecord& record);
   /// 0 before the first record.

@@ -18,7 +18,7 @@ constexpr std::size_t kAtOnce = 512;
 /// All that finish() waits, also for a reader that takes a little now and then.
 constexpr auto kLongestFinish = std::chrono::seconds(10);
 
-/// The terminal behind `descriptor`, opened once more, so that a write never blocks there; what
+/// The terminal of `descriptor`, opened once more, so that a write never blocks there; what
 /// others do with `descriptor` does not change by it. -1: none, or it cannot be opened.
 int open_terminal(int descriptor) {
   if (isatty(descriptor) == 0) return -1;
@@ -47,7 +47,7 @@ void OutputRelay::pass(std::string_view text) {
 
 void OutputRelay::line(std::string_view text) { pass(std::string(text) + '\n'); }
 
-/// The text behind what waits, or as many lines of it as there is room for.
+/// The text after what waits, or as many lines of it as fit.
 void OutputRelay::keep(std::string_view text) {
   if (skips_line_) {
     const std::size_t end = text.find('\n');
@@ -71,10 +71,9 @@ void OutputRelay::keep(std::string_view text) {
     }
     if (inside_line_) waiting_ += '\n';
     dropping_ = true;
-    trouble_ =
-        fmt::format("nobody reads {}: lines that do not fit into {} kB of memory are dropped",
-                    name_,
-                    kMaxWaiting / 1024);
+    trouble_ = fmt::format("{} is not read: lines that do not fit into {} kB of memory are dropped",
+                           name_,
+                           kMaxWaiting / 1024);
   }
   dropped_ += std::ranges::count(text, '\n');
   inside_line_ = text.back() != '\n';
@@ -124,13 +123,13 @@ void OutputRelay::clear() {
   taken_ = 0;
 }
 
-/// The reader has all that was kept: says what is missing, and goes on with the next whole line.
+/// The reader has all that was kept: says what is missing, and continues with the next whole line.
 void OutputRelay::resume() {
   dropping_ = false;
   skips_line_ = std::exchange(inside_line_, false);
   const long dropped = std::exchange(dropped_, 0) + (skips_line_ ? 1 : 0);
   if (dropped > 0)
-    waiting_ = fmt::format("{} lines were dropped while nobody read them\n", dropped);
+    waiting_ = fmt::format("{} lines were dropped while they were not read\n", dropped);
 }
 
 std::optional<std::string> OutputRelay::trouble() { return std::exchange(trouble_, std::nullopt); }

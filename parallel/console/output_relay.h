@@ -33,7 +33,7 @@ class OutputRelay {
   /// Writes what the reader takes at once.
   void push();
   /// Writes what waits, for as long as the reader takes some of it every `patience_ms`, 10 s at
-  /// most. The rest goes on waiting.
+  /// most. The rest continues waiting.
   void finish(int patience_ms);
   /// Once for each: that the output has failed, or that lines are dropped, and why. For another
   /// place than this one.

@@ -116,7 +116,7 @@ std::string slow_rank_line(const SlowRankRecord& record) {
 }
 
 void Progress::on_start(const ResumeRecord* resumed) {
-  left_.go_on_from(resumed != nullptr ? resumed->step : 0);
+  left_.resume_from(resumed != nullptr ? resumed->step : 0);
 }
 
 void Progress::on_step(const StepRecord& record) {
@@ -156,7 +156,7 @@ void Progress::on_checkpoint(const CheckpointRecord& record) {
                   0);
     return;
   }
-  console_.line(fmt::format("checkpoint at step {}: {}  ({:.1f} s; training stood still {})",
+  console_.line(fmt::format("checkpoint at step {}: {}  ({:.1f} s; {} stall)",
                             record.step,
                             record.path,
                             record.seconds,
@@ -165,28 +165,28 @@ void Progress::on_checkpoint(const CheckpointRecord& record) {
 
 void Progress::on_slow_rank(const SlowRankRecord& record) { console_.line(slow_rank_line(record)); }
 void Progress::on_skip(const SkipRecord& record) {
-  console_.line(fmt::format("step {} left out: {}", record.step, record.cause));
+  console_.line(fmt::format("step {} skipped: {}", record.step, record.cause));
 }
 
 void Progress::on_rollback(const RollbackRecord& record) {
-  left_.go_on_from(record.step);
+  left_.resume_from(record.step);
   console_.line(fmt::format(
       "rollback from step {} (loss {:.4g}, mean before {:.4g}, spread {:.3g}) to step {}: "
-      "{}; batches {} to {} are left out",
+      "{}; batches {} to {} are skipped",
       record.spike_step,
       record.loss,
       record.mean,
       record.spread,
       record.step,
       record.path,
-      record.left_out.first,
-      record.left_out.last - 1));
+      record.skipped_batches.first,
+      record.skipped_batches.last - 1));
 }
 
 namespace {
 
-TimeBreakdown own_ledger(const TrainSummary& summary) {
-  return summary.ledgers.empty() ? TimeBreakdown{} : summary.ledgers.front().ledger;
+TimeBreakdown own_breakdown(const TrainSummary& summary) {
+  return summary.breakdowns.empty() ? TimeBreakdown{} : summary.breakdowns.front().breakdown;
 }
 
 /// Below this, what a run cost and what would speed it up says nothing of a longer one.
@@ -227,11 +227,11 @@ void print_losses(Console& console, const TrainSummary& summary) {
 
 /// Where ranks differ: those that wait least and most; rank 0 may be the one the others wait for.
 std::string exposed_of_ranks(const TrainSummary& summary) {
-  if (summary.ledgers.size() < 2) return {};
+  if (summary.breakdowns.size() < 2) return {};
   const auto share = [](const RankTimeBreakdown& rank) {
-    return rank.ledger.share(TimePart::exchange);
+    return rank.breakdown.share(TimePart::exchange);
   };
-  const auto [least, most] = std::ranges::minmax_element(summary.ledgers, {}, share);
+  const auto [least, most] = std::ranges::minmax_element(summary.breakdowns, {}, share);
   return fmt::format(" on rank 0; {:.1f}% on rank {} to {:.1f}% on rank {}",
                      100 * share(*least),
                      least->rank,
@@ -246,7 +246,7 @@ void tell_speed(const Tell& tell, const TrainSummary& summary) {
                   "training waited {:.1f}%",
                   format_count(summary.loader_samples_per_s),
                   summary.loader_workers,
-                  100 * own_ledger(summary).share(TimePart::data)));
+                  100 * own_breakdown(summary).share(TimePart::data)));
 }
 
 /// What ranks had to do with each other.
@@ -254,7 +254,7 @@ void tell_ranks(const Tell& tell, const TrainSummary& summary) {
   // On a GPU the host waits for no exchange.
   const bool by_device = summary.device_steps > 0;
   const double exposed = by_device ? summary.device_times.share(DevicePart::exchange)
-                                   : own_ledger(summary).share(TimePart::exchange);
+                                   : own_breakdown(summary).share(TimePart::exchange);
   const double steps = double(std::max<std::int64_t>(1, summary.steps));
   tell(fmt::format(
       "exposed communication  {} a step, {:.1f}% of it{}",
@@ -285,11 +285,10 @@ void tell_costs(const Tell& tell, const TrainSummary& summary) {
   tell_speed(tell, summary);
   tell_ranks(tell, summary);
   if (summary.checkpoints > 0)
-    tell(fmt::format(
-        "checkpoints            {}; training stood still {:.2f}% of the time, {} at most",
-        summary.checkpoints,
-        100 * summary.checkpoint_stall_share,
-        milliseconds(summary.checkpoint_stall_ms)));
+    tell(fmt::format("checkpoints            {}; stall {:.2f}% of the time, {} at most",
+                     summary.checkpoints,
+                     100 * summary.checkpoint_stall_share,
+                     milliseconds(summary.checkpoint_stall_ms)));
   tell_memory(tell, summary);
 }
 

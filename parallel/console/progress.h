@@ -28,7 +28,7 @@ struct ProgressContext {
   std::uint64_t planned_bytes = 0;  ///< of rank 0, with the program itself
 };
 
-/// What stands behind the bar, the most wanted first: "2m 03s left", "loss 0.1234",
+/// What follows the bar, the most wanted first: "2m 03s left", "loss 0.1234",
 /// "12,345 samples/s", "310 GFLOP/s, 61% of peak", "1.21 GiB of 1.40 GiB". `memory_bytes`: that
 /// rank 0 holds now; 0: not known.
 std::vector<std::string> live_parts(const StepRecord& record,
@@ -36,7 +36,7 @@ std::vector<std::string> live_parts(const StepRecord& record,
                                     double seconds_left,
                                     std::uint64_t memory_bytes);
 
-/// step_line() with GFLOP/s and the time left behind it, where they have room in a line.
+/// step_line() with GFLOP/s and the time left after it, where they fit into a line.
 std::string plain_line(const StepRecord& record, const ProgressContext& facts, double seconds_left);
 
 /// Tells people how a run goes. Epochs of a small table take microseconds: evaluation lines come at
@@ -56,7 +56,7 @@ class Progress : public TrainObserver {
   void on_end(const TrainSummary& summary) override;
 
  protected:
-  /// What else is to be said at the end of a run, behind time and memory. Nothing, unless a derived
+  /// What else is to be said at the end of a run, after time and memory. Nothing, unless a derived
   /// class knows more.
   virtual std::vector<std::string> closing_lines(const TrainSummary& summary) const;
 

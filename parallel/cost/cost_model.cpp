@@ -94,7 +94,7 @@ StepCost predict(const Workload& work,
   const double backward_s = slowed * parameters.per_sample_s *
                             std::min(work.micro_batch, share.samples) * work.backward_share;
   const Exchange exchange(work, machine.network, parameters, share);
-  double hidden_end = 0, after = 0;  // from the start of the last backward; behind its end
+  double hidden_end = 0, after = 0;  // from the start of the last backward; after its end
   for (const BucketWork& bucket : work.buckets) {
     const double seconds = exchange.seconds(bucket.bytes) * crowd;
     cost.communication_s += seconds;

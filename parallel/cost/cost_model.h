@@ -53,8 +53,8 @@ namespace lockstep {
 /// what could be hidden so is; small buckets wait for the end and hide nothing.
 ///
 /// Ranks also wait for the slowest of them before anything can travel, which a rank's clock cannot
-/// tell from communication: exposed has imbalance * compute / crowd more. (On a crowded core one
-/// rank's wait is another's turn.)
+/// tell from communication: exposed has imbalance * compute / crowd more. (On an oversubscribed
+/// core one rank's wait is another's turn.)
 
 /// A bucket of the exchange, in order of becoming complete.
 struct BucketWork {

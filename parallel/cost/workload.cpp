@@ -14,7 +14,7 @@ double seconds_of(const Graph& graph, const Node& node, const DevicePeaks& peaks
   if (node.op->is_view()) return 0;
   const std::vector<TensorType> inputs = graph.types_of(node.inputs);
   const Cost cost = node.op->cost(inputs, graph.types_of(node.outputs));
-  return least_seconds(cost, computes_in_bf16(inputs), peaks);
+  return min_seconds(cost, computes_in_bf16(inputs), peaks);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct PlannedWork {
 };
 
 /// Compiles the program of a whole micro-batch, and reserves nothing. Costs of operators at
-/// `peaks` (least_seconds()) say which share of backward is done when a bucket is complete. Throws
+/// `peaks` (min_seconds()) say which share of backward is done when a bucket is complete. Throws
 /// what plan_memory() throws.
 PlannedWork plan_work(Backend& device, const PlanRequest& request, const DevicePeaks& peaks);
 

@@ -25,7 +25,7 @@ BucketPipeline::BucketPipeline(Backend& backend,
       gradients_(gradients),
       rank_(communicator.rank()),
       ranks_(communicator.size()),
-      most_slots_(backend.traits().buckets_in_flight),
+      max_slots_(backend.traits().buckets_in_flight),
       entered_(kMaxStages + 1) {
   in_flight_.resize(std::size_t(bucket_count));
   const auto add_level = [&](LevelMembers members) {
@@ -59,9 +59,9 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   plan_ = &plan;
   slot_size_ = slot_elems(plan.size, largest);
   slots_ = slot_size_ == 0
-               ? most_slots_
+               ? max_slots_
                : int(std::clamp<std::int64_t>(
-                     std::int64_t(pool_bytes() / sizeof(float)) / slot_size_, 1, most_slots_));
+                     std::int64_t(pool_bytes() / sizeof(float)) / slot_size_, 1, max_slots_));
   LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
                   pool_bytes());
   own_nodes_.clear();

@@ -83,9 +83,9 @@ class BucketPipeline {
   std::span<ExchangeLevel> way_;   // levels of the plan
   std::vector<float*> own_nodes_;  // [own nodes of the plan]
   std::int64_t slot_size_ = 0;
-  int most_slots_, slots_ = 1;
+  int max_slots_, slots_ = 1;
   int stages_ = 0;
-  int sums_done_ = 0;  // the stage that a bucket enters behind its last sum
+  int sums_done_ = 0;  // the stage that a bucket enters after its last sum
   int started_ = 0;
   // [stage]: buckets, in order of start(), that have entered it; those that have entered number
   // stages_ are complete.

@@ -19,7 +19,7 @@ struct SentBytes {
   }
 };
 
-/// How far the step's shards are: equal places, of equal schedules, go on alike.
+/// How far the step's shards are: equal places, of equal schedules, continue alike.
 struct ShardPlace {
   int finished = 0;
   int pending = 0;  ///< sums of them

@@ -26,8 +26,8 @@ enum class LevelMembers : std::uint8_t {
 ///   start_all_gather() of pieces, once the own piece of `gradients` holds what all are to have
 ///
 /// Ranks reach these points at different times, yet each must start the collectives of a
-/// communicator in one order: so both have a communicator of their own, unless collectives stand in
-/// stream order.
+/// communicator in one order: so both have a communicator of their own, unless collectives are
+/// ordered in stream order.
 class ExchangeLevel {
  public:
   /// Collective over all ranks. `communicator` must outlive it.

@@ -151,12 +151,12 @@ class GradientExchange::State {
  private:
   enum class Stage : std::uint8_t { open, started, in_chunks, in_stream, skipped, finished };
 
-  /// Of one bucket, where collectives stand in stream order.
+  /// Of one bucket, where collectives are stream-ordered.
   struct InStream {
     std::unique_ptr<DeviceEvent> computed, summed;
   };
 
-  /// Everything that the bucket needs, behind what has been asked of the compute stream.
+  /// Everything that the bucket needs, after what has been asked of the compute stream.
   void start_in_stream(int index) {
     const InStream& events = in_stream_[std::size_t(index)];
     backend_.record(*events.computed);

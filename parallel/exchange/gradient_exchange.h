@@ -39,7 +39,7 @@ namespace lockstep {
 ///     progress() now and then
 ///   (a rank without shards calls start_bucket for every bucket at once)
 ///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank;
-///     where collectives stand in stream order, the device waits for it instead of the host
+///     where collectives are stream-ordered, the device waits for it instead of the host
 class GradientExchange {
  public:
   /// Up to so many shards buffers are large enough for every last batch from the start; with more
@@ -60,7 +60,7 @@ class GradientExchange {
   void set_position(Position* position);
 
   void begin_step(const Schedule& schedule);
-  /// Adds the shard that `gradients` holds to the pending sums; `gradients` is free again.
+  /// Adds the shard that `gradients` holds to the partial sums; `gradients` is free again.
   void finish_shard();
   void start_bucket(int bucket);
 
@@ -91,7 +91,7 @@ class GradientExchange {
   std::uint64_t bytes_sent() const { return sent().all; }
   std::uint64_t network_bytes_sent() const { return sent().network; }
   /// Seconds blocked in finish_bucket since construction: the exposed communication, but where
-  /// collectives stand in stream order.
+  /// collectives are stream-ordered.
   double exposed_seconds() const;
 
  private:

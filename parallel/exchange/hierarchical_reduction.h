@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Ranks that cut a stretch of a bucket into one piece each, and of everybody's sums finish a part
+/// Ranks that cut a stretch of a bucket into one piece each, and of all sums finish a part
 /// of the tree on the own piece: its *members*, either all ranks or those of one of two levels.
 ///
 /// Note [Two levels]. Where all that the ranks of each host own is one node of the tree, they sum
@@ -18,7 +18,7 @@ namespace lockstep {
 /// network is one sum for each host instead of one for each rank. (Communicator says node for what
 /// is a host here, as nodes are those of the tree.)
 struct LevelPlan {
-  /// Nodes of the tree stand in the order of members: member m has first_node[m] up to
+  /// Nodes of the tree are in the order of members: member m has first_node[m] up to
   /// first_node[m + 1].
   std::vector<int> first_node;  ///< [members + 1]
   int layers = 0;               ///< most nodes of one member

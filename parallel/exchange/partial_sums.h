@@ -42,7 +42,7 @@ class PartialSums {
 
  private:
   int next_merges() const { return tree_->merges[std::size_t(pushed_)]; }
-  /// result = the newest `merges` pending sums and what `gradients` holds, summed from the top.
+  /// result = the newest `merges` partial sums and what `gradients` holds, summed from the top.
   void merge(int merges, Bucket range, float* result);
 
   Backend& backend_;

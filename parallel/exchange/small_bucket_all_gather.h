@@ -37,7 +37,7 @@ class SmallBucketAllGather {
   std::size_t bytes() const;
 
   void begin(const ExchangePlan& plan);
-  /// Blocks until `gradients` holds the bucket's sum, but where the communicator stands in stream
+  /// Blocks until `gradients` holds the bucket's sum, but where the communicator is in stream
   /// order. Ranks call this in the same bucket order.
   void finish(Bucket bucket);
   SentBytes sent() const { return sent_; }
@@ -47,7 +47,7 @@ class SmallBucketAllGather {
   PartialSums& sums_;
   float* gradients_;
   int rank_, ranks_, ranks_per_host_;
-  std::unique_ptr<Communicator> own_comm_;  // unless collectives stand in stream order
+  std::unique_ptr<Communicator> own_comm_;  // unless collectives are stream-ordered
   Communicator* comm_;
   std::unique_ptr<DeviceBuffer> received_;  // [nodes of all ranks][elements]
   std::unique_ptr<DeviceBuffer> packed_;    // [own nodes][elements], where there are several

@@ -56,7 +56,7 @@ int local_nodes(const PresentLeaves& present, ShardRange own);
 std::optional<TreeNode> exact_node(const PresentLeaves& present, std::span<const ShardRange> own);
 
 /// The rest of the tree over the nodes that all ranks are left with: operands from left to right,
-/// and how often sums are merged behind each, as Backend::sum_tree() has it.
+/// and how often sums are merged after each, as Backend::sum_tree() has it.
 struct FinishTree {
   struct Leaf {
     int operand = 0;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/replica/compiled_programs.h"
@@ -100,7 +101,7 @@ class FixSearch {
 
   std::optional<MemoryFix> plan_recomputing(std::int64_t micro_batch, std::int64_t accumulation) {
     TrainOptions& options = request_.options;
-    // What lies beside the device does not depend on what is computed again.
+    // What lies outside the device does not depend on what is computed again.
     options.recompute = Recompute::all;
     options.memory_limit = 0;
     const auto all = try_plan(device_, request_);
@@ -174,11 +175,11 @@ std::optional<MemoryFix> with_ranks(Backend& device,
                                     PlanRequest request,
                                     MemoryTarget target,
                                     int ranks) {
-  target.bytes = target.bytes * std::uint64_t(target.sharers) / std::uint64_t(ranks);
-  if (target.snapshot_sharers > 0) target.snapshot_sharers = ranks;
-  request.ranks = request.ranks / target.sharers * ranks;
+  target.bytes = target.bytes * std::uint64_t(target.colocated_ranks) / std::uint64_t(ranks);
+  if (target.snapshot_colocated_ranks > 0) target.snapshot_colocated_ranks = ranks;
+  request.ranks = request.ranks / target.colocated_ranks * ranks;
   request.options.accumulation = 0;  // it would be another global batch's
-  target.sharers = ranks;
+  target.colocated_ranks = ranks;
   if (!can_be_planned(request, request.options.micro_batch)) return std::nullopt;
   if (const auto plan = try_plan(device, request)) {
     const MemoryFix fix{.ranks = request.ranks, .needed = target.needed(plan->table)};
@@ -195,12 +196,13 @@ std::optional<MemoryFix> fewer_ranks(Backend& device,
                                      const MemoryTarget& target,
                                      std::uint64_t needed) {
   // An accumulation that was asked for ties the global batch to the ranks.
-  if (target.sharers < 2 || request.ranks % target.sharers != 0 || request.options.accumulation > 0)
+  if (target.colocated_ranks < 2 || request.ranks % target.colocated_ranks != 0 ||
+      request.options.accumulation > 0)
     return std::nullopt;
   // What a rank needs changes little with their number.
-  const double all = double(target.bytes) * target.sharers;
+  const double all = double(target.bytes) * target.colocated_ranks;
   const int guess = int(std::min(all / double(std::max<std::uint64_t>(1, needed)), 1e6)) + 1;
-  for (int ranks = std::clamp(guess, 1, target.sharers - 1); ranks > 0; --ranks)
+  for (int ranks = std::clamp(guess, 1, target.colocated_ranks - 1); ranks > 0; --ranks)
     if (auto fix = with_ranks(device, request, target, ranks)) return fix;
   return std::nullopt;
 }
@@ -220,7 +222,7 @@ OtherSetting with_flags(Backend& device,
   }
   PlanRequest recomputing = request;
   recomputing.options.recompute = Recompute::automatic;
-  return {flags, least_memory(device, recomputing, target).needed, false};
+  return {flags, min_memory(device, recomputing, target).needed, false};
 }
 
 /// What would help where no way to compute the same thing does.
@@ -232,7 +234,7 @@ std::vector<OtherSetting> other_settings(Backend& device,
     PlanRequest other = request;
     other.options = options;
     try {
-      others.push_back(with_flags(device, other, target, flags));
+      others.push_back(with_flags(device, other, target, name_parameters(flags)));
     } catch (const Error&) {
       // Not for this model or device: no advice.
     }
@@ -242,11 +244,11 @@ std::vector<OtherSetting> other_settings(Backend& device,
   bf16.precision = Precision::bf16;
   const bool has_state = state_arrays(request.options.optimizer) > 0;
   const bool has_bf16 = request.options.precision != Precision::bf16;
-  if (has_state) add("--optimizer sgd --momentum 0", less_state);
-  if (has_bf16) add("--precision bf16", bf16);
+  if (has_state) add("`optimizer` sgd `momentum` 0", less_state);
+  if (has_bf16) add("`precision` bf16", bf16);
   if (!has_state || !has_bf16) return others;
   bf16.optimizer = less_state.optimizer;
-  add("--optimizer sgd --momentum 0 --precision bf16", bf16);
+  add("`optimizer` sgd `momentum` 0 `precision` bf16", bf16);
   return others;
 }
 
@@ -255,24 +257,26 @@ std::vector<OtherSetting> other_settings(Backend& device,
 std::uint64_t MemoryTarget::needed(const MemoryTable& table) const {
   if (!host) return table.on_device() + more;
   const std::uint64_t snapshot = table[MemoryCategory::snapshot].value_or(0);
-  const auto ranks = std::uint64_t(snapshot_sharers);
+  const auto ranks = std::uint64_t(snapshot_colocated_ranks);
   return table.planned() + more - snapshot + (ranks == 0 ? 0 : (snapshot + ranks - 1) / ranks);
 }
 
 std::string MemoryFix::flags() const {
   std::string text;
-  const auto add = [&](const std::string& flag) { text += (text.empty() ? "" : " ") + flag; };
-  if (micro_batch > 0) add(fmt::format("--micro-batch {}", micro_batch));
-  if (accumulation > 0) add(fmt::format("--accumulation {}", accumulation));
-  if (recompute) add("--recompute auto");
+  const auto add = [&](const std::string& flag) {
+    text += (text.empty() ? "" : " ") + name_parameters(flag);
+  };
+  if (micro_batch > 0) add(fmt::format("`micro_batch` {}", micro_batch));
+  if (accumulation > 0) add(fmt::format("`accumulation` {}", accumulation));
+  if (recompute) add("`recompute` auto");
   if (memory_limit > 0)
     add(memory_limit % kWholeMiB == 0
-            ? fmt::format("--memory-limit {}MiB", memory_limit / kWholeMiB)
-            : fmt::format("--memory-limit {}", memory_limit));
+            ? fmt::format("`memory_limit` {}MiB", memory_limit / kWholeMiB)
+            : fmt::format("`memory_limit` {}", memory_limit));
   return text;
 }
 
-MemoryPlan plan_least(Backend& device, PlanRequest request) {
+MemoryPlan plan_min_memory(Backend& device, PlanRequest request) {
   TrainOptions& options = request.options;
   const bool may_choose = options.recompute == Recompute::automatic;
   options.memory_limit = 0;
@@ -288,7 +292,7 @@ MemoryPlan plan_least(Backend& device, PlanRequest request) {
   }
 }
 
-LeastMemory least_memory(Backend& device, const PlanRequest& asked, const MemoryTarget& target) {
+MinMemory min_memory(Backend& device, const PlanRequest& asked, const MemoryTarget& target) {
   PlanRequest request = with_sizes(device, asked);
   request.options.accumulation = 0;
   std::int64_t smallest = 1;
@@ -309,14 +313,14 @@ LeastMemory least_memory(Backend& device, const PlanRequest& asked, const Memory
     least = std::min(least, bytes);
   }
   request.options.micro_batch = best;
-  MemoryPlan plan = plan_least(request.sizes->device(), request);
+  MemoryPlan plan = plan_min_memory(request.sizes->device(), request);
   return {best, target.needed(plan.table), std::move(plan)};
 }
 
 MemoryAdvice advise(Backend& real, const PlanRequest& asked, const MemoryTarget& target) {
   const PlanRequest request = with_sizes(real, asked);
   Backend& device = request.sizes->device();
-  MemoryAdvice advice{.needed = target.needed(plan_least(device, request).table)};
+  MemoryAdvice advice{.needed = target.needed(plan_min_memory(device, request).table)};
   advice.fix = change_engine(device, request, target);
   if (!advice.fix) advice.fix = fewer_ranks(device, request, target, advice.needed);
   if (advice.fix) {
@@ -325,7 +329,7 @@ MemoryAdvice advise(Backend& real, const PlanRequest& asked, const MemoryTarget&
   }
   PlanRequest recomputing = request;
   recomputing.options.recompute = Recompute::automatic;
-  advice.least = least_memory(device, recomputing, target);
+  advice.least = min_memory(device, recomputing, target);
   advice.others = other_settings(device, request, target);
   return advice;
 }

@@ -10,16 +10,16 @@
 
 namespace lockstep {
 
-/// What a rank's plan has to fit, beside the request's own memory_limit.
+/// What a rank's plan has to fit, in addition to the request's own memory_limit.
 struct MemoryTarget {
   std::uint64_t bytes = 0;
   /// Host memory, in which snapshot and loader lie as well; otherwise on_device() alone counts.
   bool host = false;
   /// Rank 0 alone holds the checkpoint snapshot: the ranks that share its memory in equal parts,
   /// one of which is rank 0; 0: the target is another rank's.
-  int snapshot_sharers = 1;
+  int snapshot_colocated_ranks = 1;
   /// Ranks of a host among which its memory is divided: with fewer of them each has more.
-  int sharers = 1;
+  int colocated_ranks = 1;
   /// What the target's rank needs beyond the plan made here: its kernels may want more.
   std::uint64_t more = 0;
 
@@ -38,12 +38,12 @@ struct MemoryFix {
   std::uint64_t saved = 0;         ///< less than without it
 
   /// "--micro-batch 24 --accumulation 4", to be added to a command. Without `ranks`, which under a
-  /// launcher is no flag.
+  /// launcher is not a flag.
   std::string flags() const;
 };
 
 /// The plan that comes closest to fitting, of those that some settings allow.
-struct LeastMemory {
+struct MinMemory {
   std::int64_t micro_batch = 0;
   std::uint64_t needed = 0;  ///< MemoryTarget::needed()
   MemoryPlan plan;
@@ -57,22 +57,22 @@ struct OtherSetting {
 };
 
 struct MemoryAdvice {
-  std::uint64_t needed = 0;  ///< as asked: MemoryTarget::needed() of plan_least()
+  std::uint64_t needed = 0;  ///< as asked: MemoryTarget::needed() of plan_min_memory()
   std::optional<MemoryFix> fix = {};
   // Where there is none:
-  std::optional<LeastMemory> least = {};  ///< with recompute
+  std::optional<MinMemory> least = {};  ///< with recompute
   std::vector<OtherSetting> others = {};
 };
 
 /// Rank 0's plan for the micro-batch that the request has, as if it had no memory_limit: with
 /// Recompute::automatic, of the choices that this may make, the one that takes the least. Throws
 /// ConfigError.
-MemoryPlan plan_least(Backend& device, PlanRequest request);
+MemoryPlan plan_min_memory(Backend& device, PlanRequest request);
 
 /// The micro-batch that takes the least memory with the recomputation that the request allows, of
 /// the powers of two and the smallest that the batch can be planned with. That need not be 1, which
 /// makes the most shards, whose sums are pending. Throws ConfigError: none can be planned.
-LeastMemory least_memory(Backend& device, const PlanRequest& request, const MemoryTarget& target);
+MinMemory min_memory(Backend& device, const PlanRequest& request, const MemoryTarget& target);
 
 /// The cheapest change with which `request` fits, found by planning it: a smaller micro-batch, the
 /// largest that largest_micro_batch() finds and one that divides the global batch evenly unless

@@ -44,19 +44,19 @@ MemoryHeadroom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
   room.host = card.host;
   // Ranks that share it read one number, unless processes of others come or go meanwhile.
   std::uint64_t free = kUnknownBytes;
-  int sharers = 0;
+  int colocated_ranks = 0;
   for (const RoomCard& other : cards) {
     if (!other.place.is_shared_with(card.place)) continue;
     free = std::min(free, other.free);
-    ++sharers;
+    ++colocated_ranks;
   }
-  if (free != kUnknownBytes) room.bytes = free / std::uint64_t(sharers);
-  room.sharers = sharers;
+  if (free != kUnknownBytes) room.bytes = free / std::uint64_t(colocated_ranks);
+  room.colocated_ranks = colocated_ranks;
   room.with_first = card.place.is_shared_with(cards[0].place);
   room.total = card.total;
   if (card.own < room.bytes.value_or(kUnknownBytes)) {
     room.bytes = card.own;
-    room.sharers = 1;
+    room.colocated_ranks = 1;
     room.with_first = rank == 0;
     room.own_limit = true;
   }
@@ -97,9 +97,10 @@ std::string to_string(const MemoryHeadroom& room) {
   std::string text = bytes;
   if (room.total > 0) text += fmt::format(" of {}", format_bytes(double(room.total)));
   text += " " + place;
-  if (room.sharers == 2) return text + ", a half of what its 2 ranks share";
-  if (room.sharers > 2)
-    text += fmt::format(", one of {0} equal parts of what its {0} ranks share", room.sharers);
+  if (room.colocated_ranks == 2) return text + ", half of the memory that its 2 ranks share";
+  if (room.colocated_ranks > 2)
+    text += fmt::format(", one of {0} equal parts of the memory that its {0} ranks share",
+                        room.colocated_ranks);
   return text;
 }
 

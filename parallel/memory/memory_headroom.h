@@ -13,14 +13,15 @@ namespace lockstep {
 /// What a rank may still reserve on its device.
 struct MemoryHeadroom {
   std::optional<std::uint64_t> bytes;  ///< nothing: its device does not say
-  /// Of host memory, what is free beside `bytes` and stays so, for what no plan counts: stacks, the
-  /// heap's own bookkeeping, MPI's buffers, what libraries take when they first run. Who takes more
-  /// than there is of it is killed; a device says no. Of a device, what collectives will take.
+  /// Of host memory, what is free in addition to `bytes` and stays so, for what the plan does not
+  /// count: stacks, the heap's own bookkeeping, MPI's buffers, what libraries take when they first
+  /// run. Who takes more than there is of it is killed; a device says no. Of a device, what
+  /// collectives will take.
   std::uint64_t kept = 0;
   std::uint64_t total = 0;  ///< of the rank's device or container; 0: unknown
   int rank = 0;             ///< whose it is
   std::string host;         ///< its host
-  int sharers = 1;          ///< ranks that its device's memory is shared by, in equal parts
+  int colocated_ranks = 1;  ///< ranks that its device's memory is shared by, in equal parts
   bool with_first = true;   ///< rank 0 is one of them
   bool own_limit = false;   ///< a limit of that process alone is what leaves so little
 };
@@ -34,7 +35,7 @@ std::vector<MemoryHeadroom> gather_memory_headroom(RankContext& context,
 /// That of the rank that has the least, of those that say. Collective as gather_memory_headroom().
 MemoryHeadroom memory_headroom(RankContext& context);
 
-/// "10.7 GiB of 11.8 GiB on rank 1 of node7, a half of what its 2 ranks share"
+/// "10.7 GiB of 11.8 GiB on rank 1 of node7, half of the memory that its 2 ranks share"
 std::string to_string(const MemoryHeadroom& room);
 
 }  // namespace lockstep

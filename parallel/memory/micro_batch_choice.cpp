@@ -57,7 +57,7 @@ class Chooser {
   /// What a rank finds for a size.
   struct Finding {
     std::uint64_t device_bytes = 0,
-                  host_bytes = 0;  ///< the latter beside the former, in one memory
+                  host_bytes = 0;  ///< the latter next to the former, in one memory
     bool refused = false;          ///< recomputation cannot keep the limit
   };
 
@@ -165,12 +165,13 @@ class Chooser {
         *std::ranges::min_element(trials, {}, &MicroBatchTrial::device_bytes);
     const std::uint64_t limit = limit_for(least.micro_batch);
     throw OutOfMemory(
-        fmt::format("memory: no micro-batch fits: of those tried, {} takes the least, {} on the "
-                    "device, and "
-                    "there is room for {}",
-                    least.micro_batch,
-                    format_bytes(double(least.device_bytes)),
-                    format_bytes(double(limit))),
+        fmt::format(
+            "memory: no micro-batch fits: of those tried, {} takes the least memory, {} on the "
+            "device, and "
+            "the limit is {}",
+            least.micro_batch,
+            format_bytes(double(least.device_bytes)),
+            format_bytes(double(limit))),
         "use a smaller model, an optimizer with less state, or a device with more memory");
   }
 

@@ -81,7 +81,7 @@ struct GpuUse {
   std::array<GpuRange, kGpuQuantities> ranges = {};
   GpuValues limits;                 ///< memory in all, the power limit in force, the highest clocks
   std::int64_t reason_samples = 0;  ///< that said why clocks are low
-  std::array<std::int64_t, kClockReasons> held_back = {};  ///< of those, with this ClockReason
+  std::array<std::int64_t, kClockReasons> throttled = {};  ///< of those, with this ClockReason
 
   const GpuRange& operator[](GpuQuantity quantity) const { return ranges[std::size_t(quantity)]; }
   void add(const GpuSample& sample) {
@@ -89,7 +89,7 @@ struct GpuUse {
     for (std::size_t i = 0; i < kGpuQuantities; ++i) ranges[i].add(sample.values[GpuQuantity(i)]);
     if (!sample.reasons) return;
     ++reason_samples;
-    for (std::size_t i = 0; i < kClockReasons; ++i) held_back[i] += (*sample.reasons >> i) & 1u;
+    for (std::size_t i = 0; i < kClockReasons; ++i) throttled[i] += (*sample.reasons >> i) & 1u;
   }
 };
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep {
 namespace {
@@ -42,9 +43,9 @@ std::string format_noise_scale(double scale,
   const auto steps = [&](double b) { return 1 + scale / b; };
   const auto samples = [&](double b) { return 1 + b / scale; };
   const double half = double(std::max<std::int64_t>(1, global_batch / 2)), twice = 2 * batch;
-  return fmt::format(
-      "about {:.0f} samples; to the same loss a global batch of {:.0f} would take {} and {} (--lr "
-      "{:.3g} by the usual rule), one of {:.0f} {} and {} (--lr {:.3g})",
+  return name_parameters(fmt::format(
+      "about {:.0f} samples; to the same loss a global batch of {:.0f} would take {} and {} (`lr` "
+      "{:.3g} by the usual rule), one of {:.0f} {} and {} (`lr` {:.3g})",
       scale,
       twice,
       change(steps(twice) / steps(batch), "steps"),
@@ -53,7 +54,7 @@ std::string format_noise_scale(double scale,
       half,
       change(steps(half) / steps(batch), "steps"),
       change(samples(half) / samples(batch), "samples"),
-      lr / lr_grows);
+      lr / lr_grows));
 }
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ struct GradientNorms {
 /// before they are divided, as there: their means over the first kHorizon measurements, and then
 /// exponential ones. Gradients clipped or not, what is measured is before clipping. Where batch
 /// norm couples the samples of a micro-batch, a sample's gradient is that within its micro-batch.
-/// It has no place in checkpoints: a run that goes on begins to measure anew.
+/// It has no place in checkpoints: a resumed run begins to measure anew.
 class NoiseScale {
  public:
   static constexpr std::int64_t kHorizon = 50;

@@ -38,7 +38,7 @@ Refusal refusal_of(const EnvironmentError& error) {
   return refusal;
 }
 
-/// A line of the table while it is summed up; the least time the peaks allow stands in `roofline`.
+/// A line of the table while it is summed up; the least time the peaks allow is in `roofline`.
 using Lines = std::map<std::string, ProfileLine>;
 
 void add(Lines& lines,
@@ -52,7 +52,7 @@ void add(Lines& lines,
   line.runs_a_step += double(total.runs);
   line.flops += work.cost.flops * double(total.runs);
   line.bytes += work.cost.bytes * double(total.runs);
-  line.roofline += double(total.runs) * least_seconds(work.cost, work.bf16, peaks);
+  line.roofline += double(total.runs) * min_seconds(work.cost, work.bf16, peaks);
 }
 
 double seconds_of(const Lines& lines) {

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// Starts the profiler, and has it trace the device where every rank's can be. Where one cannot,
-/// tells the observers which and why, and all go on without. Collective.
+/// tells the observers which and why, and all continue without. Collective.
 void start_profile(RankContext& context,
                    Profiler& profiler,
                    std::int64_t first_step,

@@ -13,7 +13,7 @@ namespace lockstep {
 std::string trace_events(const Profiler& profiler, int rank);
 
 /// A kernel as people call it: "_ZN8lockstep4cuda11relu_kernelEPfS1_l" is
-/// "lockstep::cuda::relu_kernel". What is no compiler's name stays as it is.
+/// "lockstep::cuda::relu_kernel". What is not a compiler's name stays as it is.
 std::string kernel_display_name(const std::string& name);
 
 }  // namespace lockstep

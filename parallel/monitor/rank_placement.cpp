@@ -31,18 +31,19 @@ std::vector<RankPlacement> gather_rank_placements(Communicator& communicator) {
   set_text(own.machine, machine_id());
   sched_getaffinity(0, sizeof own.cpus, &own.cpus);  // without an answer: none
   own.host_cpus = int(sysconf(_SC_NPROCESSORS_ONLN));
-  std::vector<RankPlacement> seats(std::size_t(communicator.size()));
-  communicator.all_gather(&own, seats.data(), sizeof own);
-  return seats;
+  std::vector<RankPlacement> placements(std::size_t(communicator.size()));
+  communicator.all_gather(&own, placements.data(), sizeof own);
+  return placements;
 }
 
-std::vector<OversubscribedRanks> oversubscribed_ranks(const std::vector<RankPlacement>& seats) {
+std::vector<OversubscribedRanks> oversubscribed_ranks(
+    const std::vector<RankPlacement>& placements) {
   std::map<std::string, Machine> machines;
-  for (std::size_t rank = 0; rank < seats.size(); ++rank) {
-    Machine& machine = machines[seats[rank].machine];
-    if (machine.ranks.empty()) machine.host = seats[rank].host;
+  for (std::size_t rank = 0; rank < placements.size(); ++rank) {
+    Machine& machine = machines[placements[rank].machine];
+    if (machine.ranks.empty()) machine.host = placements[rank].host;
     machine.ranks.push_back(int(rank));
-    CPU_OR(&machine.cpus, &machine.cpus, &seats[rank].cpus);
+    CPU_OR(&machine.cpus, &machine.cpus, &placements[rank].cpus);
   }
   std::vector<OversubscribedRanks> groups;
   for (const auto& [id, machine] : machines) {
@@ -53,10 +54,10 @@ std::vector<OversubscribedRanks> oversubscribed_ranks(const std::vector<RankPlac
     }
     std::vector<int> left = machine.ranks;
     while (!left.empty()) {
-      const RankPlacement& seat = seats[std::size_t(left.front())];
+      const RankPlacement& seat = placements[std::size_t(left.front())];
       OversubscribedRanks group{machine.host, {}, CPU_COUNT(&seat.cpus)};
       std::erase_if(left, [&](int rank) {
-        const bool same = same_cpus(seats[std::size_t(rank)], seat);
+        const bool same = same_cpus(placements[std::size_t(rank)], seat);
         if (same) group.ranks.push_back(rank);
         return same;
       });
@@ -68,17 +69,17 @@ std::vector<OversubscribedRanks> oversubscribed_ranks(const std::vector<RankPlac
   return groups;
 }
 
-int count_machines(const std::vector<RankPlacement>& seats) {
+int count_machines(const std::vector<RankPlacement>& placements) {
   std::set<std::string_view> machines;
-  for (const RankPlacement& seat : seats) machines.insert(seat.machine);
+  for (const RankPlacement& seat : placements) machines.insert(seat.machine);
   return int(machines.size());
 }
 
-int free_cpus(const std::vector<RankPlacement>& seats) {
+int free_cpus(const std::vector<RankPlacement>& placements) {
   cpu_set_t cpus = {};
   int ranks = 0;
-  for (const RankPlacement& seat : seats) {
-    if (std::string_view(seat.machine) != seats.front().machine) continue;
+  for (const RankPlacement& seat : placements) {
+    if (std::string_view(seat.machine) != placements.front().machine) continue;
     CPU_OR(&cpus, &cpus, &seat.cpus);
     ++ranks;
   }

@@ -21,7 +21,7 @@ struct RankPlacement {
 /// Of every rank, in rank order. Collective.
 std::vector<RankPlacement> gather_rank_placements(Communicator& communicator);
 
-/// Ranks of one machine that have fewer processors than they are, all told.
+/// Ranks of one machine that have fewer processors than ranks.
 struct OversubscribedRanks {
   std::string host;  ///< of the first
   std::vector<int> ranks;
@@ -31,12 +31,12 @@ struct OversubscribedRanks {
 /// Groups of ranks that may use the very same processors, where those are too few for them; and
 /// machines whose ranks are more than their processors together. By their first rank; no rank is in
 /// two groups.
-std::vector<OversubscribedRanks> oversubscribed_ranks(const std::vector<RankPlacement>& seats);
+std::vector<OversubscribedRanks> oversubscribed_ranks(const std::vector<RankPlacement>& placements);
 
 /// How many machines the ranks are on.
-int count_machines(const std::vector<RankPlacement>& seats);
+int count_machines(const std::vector<RankPlacement>& placements);
 
 /// Processors of rank 0's machine beyond one for each of its ranks.
-int free_cpus(const std::vector<RankPlacement>& seats);
+int free_cpus(const std::vector<RankPlacement>& placements);
 
 }  // namespace lockstep

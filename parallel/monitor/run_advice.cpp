@@ -7,12 +7,13 @@
 #include <fmt/ranges.h>
 #include <optional>
 
+#include "core/base/parameter_names.h"
 #include "parallel/monitor/straggler_scores.h"
 
 namespace lockstep {
 namespace {
 
-/// A record that takes longer to be told than this meets slow storage.
+/// A record that takes longer to be reported than this meets slow storage.
 constexpr double kSlowRecordSeconds = 0.02;
 /// Steps shorter than this, of which much is taking part, are too small for several ranks.
 constexpr double kShortStepSeconds = 0.002;
@@ -40,18 +41,18 @@ std::int64_t round_number_from(double least) {
 
 class Adviser {
  public:
-  explicit Adviser(const RunFacts& facts) : f_(facts), own_(facts.ledgers.front().ledger) {}
+  explicit Adviser(const RunFacts& facts) : f_(facts), own_(facts.breakdowns.front().breakdown) {}
 
   std::vector<Advice> all() const {
     std::vector<Advice> found;
-    for (const auto rule : {&Adviser::crowded,
+    for (const auto rule : {&Adviser::cpu_oversubscribed,
                             &Adviser::data_wait,
                             &Adviser::slow_rank,
                             &Adviser::communication,
                             &Adviser::logging,
                             &Adviser::checkpoint,
                             &Adviser::launches})
-      if (auto advice = (this->*rule)(); advice && advice->gain >= least_gain(f_))
+      if (auto advice = (this->*rule)(); advice && advice->gain >= min_gain(f_))
         found.push_back(*std::move(advice));
     std::ranges::stable_sort(found, std::greater{}, &Advice::gain);
     if (found.size() > kMaxAdvice) found.resize(kMaxAdvice);
@@ -62,41 +63,43 @@ class Adviser {
   /// What every rank loses in `part`.
   double least(TimePart part) const {
     double share = 1;
-    for (const RankTimeBreakdown& rank : f_.ledgers)
-      share = std::min(share, rank.ledger.share(part));
+    for (const RankTimeBreakdown& rank : f_.breakdowns)
+      share = std::min(share, rank.breakdown.share(part));
     return share;
   }
   /// On rank 0's host.
   int host_ranks() const {
-    return int(std::ranges::count(f_.ledgers, f_.ledgers.front().host, &RankTimeBreakdown::host));
+    return int(
+        std::ranges::count(f_.breakdowns, f_.breakdowns.front().host, &RankTimeBreakdown::host));
   }
   double step_seconds() const { return own_.total / double(f_.steps); }
   /// So that the ranks' own times say little: a group of ranks shares too few processors.
-  bool is_crowded() const {
-    return !f_.on_gpu && std::ranges::any_of(f_.crowded, [](const OversubscribedRanks& group) {
-      return 1 - double(group.cpus) / double(group.ranks.size()) >= kWorthwhile;
-    });
+  bool is_oversubscribed() const {
+    return !f_.on_gpu &&
+           std::ranges::any_of(f_.oversubscribed, [](const OversubscribedRanks& group) {
+             return 1 - double(group.cpus) / double(group.ranks.size()) >= kWorthwhile;
+           });
   }
   bool has_slow_rank() const {
     return f_.slowest_rank >= 0 && f_.slowest_score >= StragglerScores::kSlow;
   }
 
-  std::optional<Advice> crowded() const {
-    if (!is_crowded()) return std::nullopt;
+  std::optional<Advice> cpu_oversubscribed() const {
+    if (!is_oversubscribed()) return std::nullopt;
     const OversubscribedRanks& worst =
-        *std::ranges::max_element(f_.crowded, {}, [](const OversubscribedRanks& c) {
+        *std::ranges::max_element(f_.oversubscribed, {}, [](const OversubscribedRanks& c) {
           return double(c.ranks.size()) / c.cpus;
         });
-    const bool all = worst.ranks.size() == f_.ledgers.size();
+    const bool all = worst.ranks.size() == f_.breakdowns.size();
     return Advice{
-        AdviceCause::crowded,
+        AdviceCause::cpu_oversubscribed,
         fmt::format("ranks {} on {} share {} processor{}",
                     fmt::join(worst.ranks, ", "),
                     worst.host,
                     worst.cpus,
                     worst.cpus == 1 ? "" : "s"),
         "each may use only the processors that the others use as well",
-        all ? fmt::format("give each rank a core of its own (mpirun --bind-to core), or --ranks {}",
+        all ? fmt::format("give each rank a core of its own (mpirun --bind-to core), or `ranks` {}",
                           worst.cpus)
             : "give each rank a core of its own: mpirun --bind-to core --map-by core",
         1 - double(worst.cpus) / double(worst.ranks.size())};
@@ -113,17 +116,17 @@ class Adviser {
                               f_.loader_samples_per_s),
                   "",
                   share};
-    const double ranks = double(f_.ledgers.size());
+    const double ranks = double(f_.breakdowns.size());
     if (f_.loader_workers > 0) {
       const double of_one = f_.loader_samples_per_s / (f_.loader_workers * ranks);
       const int workers =
           int(std::clamp(std::ceil(needed / ranks / of_one), 1.0, double(kMaxWorkers)));
       advice.evidence = fmt::format(
           "a worker delivers {:.0f} samples/s, {:.0f} a rank are needed", of_one, needed / ranks);
-      if (workers > f_.loader_workers) advice.remedy = fmt::format("--workers {}", workers);
+      if (workers > f_.loader_workers) advice.remedy = fmt::format("`workers` {}", workers);
     } else {
       advice.evidence += "; the training thread loads by itself";
-      advice.remedy = "--workers 1";
+      advice.remedy = "`workers` 1";
     }
     const int idle = f_.host_cpus - host_ranks();
     if (f_.free_cpus == 0 && idle > 0)
@@ -135,19 +138,20 @@ class Adviser {
     else if (f_.free_cpus == 0)
       advice.remedy = (advice.remedy.empty() ? "" : advice.remedy + ", but ") +
                       std::string(
-                          "every core computes already: fewer --ranks, samples that cost "
-                          "less (lockstep pack, less --augment), or more cores");
+                          "every core computes already: fewer `ranks`, samples that cost "
+                          "less (lockstep pack, less `augment`), or more cores");
     else if (advice.remedy.empty())
-      advice.remedy = "samples that cost less (lockstep pack, less --augment), or faster storage";
+      advice.remedy = "samples that cost less (lockstep pack, less `augment`), or faster storage";
     return advice;
   }
 
   double exchange_share(std::size_t rank) const {
-    return f_.ledgers[rank].ledger.share(TimePart::exchange);
+    return f_.breakdowns[rank].breakdown.share(TimePart::exchange);
   }
   /// In which the rank's training thread waited for a core; 0: unknown.
   double queued_share(const RankTimeBreakdown& rank) const {
-    return rank.ledger.total > 0 ? std::min(1.0, rank.queued.value_or(0) / rank.ledger.total) : 0;
+    return rank.breakdown.total > 0 ? std::min(1.0, rank.queued.value_or(0) / rank.breakdown.total)
+                                    : 0;
   }
   static std::string queued_words(const RankTimeBreakdown& rank, double share) {
     return fmt::format("rank {} on {} waited {}% of the time for a core that other threads had",
@@ -158,13 +162,13 @@ class Adviser {
 
   /// The others wait for it in the exchange: longer than it does itself.
   std::optional<Advice> slow_rank() const {
-    if (!has_slow_rank() || is_crowded()) return std::nullopt;
+    if (!has_slow_rank() || is_oversubscribed()) return std::nullopt;
     const auto slow = std::size_t(f_.slowest_rank);
     double others = 0;
-    for (std::size_t rank = 0; rank < f_.ledgers.size(); ++rank)
-      if (rank != slow) others += exchange_share(rank) / double(f_.ledgers.size() - 1);
+    for (std::size_t rank = 0; rank < f_.breakdowns.size(); ++rank)
+      if (rank != slow) others += exchange_share(rank) / double(f_.breakdowns.size() - 1);
     const double gain = others - exchange_share(slow);
-    const double queued = queued_share(f_.ledgers[slow]);
+    const double queued = queued_share(f_.breakdowns[slow]);
     const bool loading = f_.slowest_phase == "loading", lacks_core = queued >= gain / 2;
     return Advice{
         AdviceCause::slow_rank,
@@ -177,7 +181,7 @@ class Adviser {
         fmt::format("the others waited {}% of the time in the exchange, it itself {}%{}",
                     percent(others),
                     percent(exchange_share(slow)),
-                    lacks_core ? "; " + queued_words(f_.ledgers[slow], queued) : ""),
+                    lacks_core ? "; " + queued_words(f_.breakdowns[slow], queued) : ""),
         lacks_core ? "leave its core to it: other processes run there"
         : loading  ? "look at that host's storage and at what else runs there"
                    : "lockstep doctor there: clocks, binding, what else runs on that host",
@@ -190,20 +194,20 @@ class Adviser {
   std::optional<Advice> oversubscribed(double exchange, const std::string& evidence) const {
     if (f_.machines > 1 || f_.on_gpu) return std::nullopt;
     const RankTimeBreakdown& critical =
-        *std::ranges::min_element(f_.ledgers, {}, [](const RankTimeBreakdown& rank) {
-          return rank.ledger.share(TimePart::exchange);
+        *std::ranges::min_element(f_.breakdowns, {}, [](const RankTimeBreakdown& rank) {
+          return rank.breakdown.share(TimePart::exchange);
         });
     const double queued = queued_share(critical);
     if (queued < exchange / 2) return std::nullopt;
-    return Advice{AdviceCause::crowded,
+    return Advice{AdviceCause::cpu_oversubscribed,
                   queued_words(critical, queued),
                   "the ranks waited for each other in the exchange: " + evidence,
-                  "leave the ranks' cores to them: fewer other processes, or fewer --ranks",
+                  "leave the ranks' cores to them: fewer other processes, or fewer `ranks`",
                   std::min(queued, exchange)};
   }
 
   std::optional<Advice> communication() const {
-    if (f_.ledgers.size() < 2) return std::nullopt;
+    if (f_.breakdowns.size() < 2) return std::nullopt;
     // On a GPU it includes waiting for the device.
     const double moving = f_.on_gpu ? 0 : f_.moving_seconds / own_.total;
     const double share = least(TimePart::exchange) + moving;
@@ -222,20 +226,20 @@ class Adviser {
                                 "many small messages",
                                 percent(share)),
                     evidence,
-                    "--bucket-mb auto",
+                    "`bucket_mb` auto",
                     share * (1 - double(fewer) / double(f_.buckets))};
     const double taking_part = share + least(TimePart::optimizer) + least(TimePart::other);
-    if (!f_.on_gpu && !is_crowded() && step_seconds() < kShortStepSeconds &&
+    if (!f_.on_gpu && !is_oversubscribed() && step_seconds() < kShortStepSeconds &&
         f_.gradient_bytes < kGoodBucketBytes && taking_part > kMuchOfAStep)
       return Advice{AdviceCause::too_small,
                     fmt::format("the model is too small for {} ranks: {}% of a step is the "
-                                "exchange and what goes with it",
-                                f_.ledgers.size(),
+                                "exchange and its overhead",
+                                f_.breakdowns.size(),
                                 percent(taking_part)),
                     evidence,
-                    "--ranks 1, or a larger --global-batch",
+                    "`ranks` 1, or a larger `global_batch`",
                     taking_part};
-    if (is_crowded()) return std::nullopt;  // they wait for each other
+    if (is_oversubscribed()) return std::nullopt;  // they wait for each other
     if (auto advice = oversubscribed(share, evidence)) return advice;
     const bool one_machine = f_.machines == 1;
     return Advice{AdviceCause::communication,
@@ -244,30 +248,30 @@ class Adviser {
                               one_machine ? " between ranks of one host" : ""),
                   evidence,
                   one_machine
-                      ? "a larger --global-batch (more micro-batches a step), or fewer --ranks: "
+                      ? "a larger `global_batch` (more micro-batches a step), or fewer `ranks`: "
                         "inside a host no network takes part"
-                      : "a larger --global-batch (more micro-batches a step), or a faster network",
+                      : "a larger `global_batch` (more micro-batches a step), or a faster network",
                   share};
   }
 
   std::optional<Advice> logging() const {
     const double share = own_.share(TimePart::logging);
     const double of_one = own_[TimePart::logging] / double(std::max<std::int64_t>(1, f_.records));
-    const std::string evidence = fmt::format(
-        "{} records in {} steps, each told in {:.3g} ms", f_.records, f_.steps, of_one * 1e3);
+    const std::string evidence =
+        fmt::format("{} records in {} steps, {:.3g} ms each", f_.records, f_.steps, of_one * 1e3);
     const std::int64_t every =
         round_number_from(std::max(50.0, double(f_.log_every) * share / kNegligible));
     const std::string rarer =
-        f_.log_every > 0 ? fmt::format("--log-every {}", every) : "fewer validations: --eval-every";
+        f_.log_every > 0 ? fmt::format("`log_every` {}", every) : "fewer validations: `eval_every`";
     if (of_one > kSlowRecordSeconds)
       return Advice{
           AdviceCause::slow_storage,
           fmt::format("training waited {}% of the time for metrics to be written", percent(share)),
           evidence,
-          "--out on faster storage, or fewer records: " + rarer,
+          "`out` on faster storage, or fewer records: " + rarer,
           share};
     return Advice{AdviceCause::logging,
-                  fmt::format("training stood still {}% of the time for logging", percent(share)),
+                  fmt::format("logging stalled training {}% of the time", percent(share)),
                   evidence,
                   rarer,
                   share};
@@ -280,17 +284,16 @@ class Adviser {
             ? fmt::format("{}", std::int64_t(std::ceil(double(f_.checkpoint_steps) * rarer)))
             : fmt::format("{}s", std::int64_t(std::ceil(f_.checkpoint_seconds * rarer)));
     const bool periodic = f_.checkpoint_steps > 0 || f_.checkpoint_seconds > 0;
-    return Advice{
-        AdviceCause::checkpoint,
-        fmt::format("training stood still {}% of the time for checkpoints", percent(share)),
-        fmt::format(
-            "{} checkpoints in {:.3g} s, each {:.3g} ms",
-            f_.checkpoints,
-            own_.total,
-            own_[TimePart::checkpoint] * 1e3 / double(std::max<std::int64_t>(1, f_.checkpoints))),
-        periodic ? "save more rarely: --checkpoint-every " + every
-                 : "fewer validations, of which the best is saved: --eval-every",
-        share};
+    return Advice{AdviceCause::checkpoint,
+                  fmt::format("checkpoints stalled training {}% of the time", percent(share)),
+                  fmt::format("{} checkpoints in {:.3g} s, {:.3g} ms stall each",
+                              f_.checkpoints,
+                              own_.total,
+                              own_[TimePart::checkpoint] * 1e3 /
+                                  double(std::max<std::int64_t>(1, f_.checkpoints))),
+                  periodic ? "save more rarely: `checkpoint_every` " + every
+                           : "fewer validations, since the best one is saved: `eval_every`",
+                  share};
   }
 
   /// What else kept the host from handing work over to the GPU.
@@ -299,8 +302,9 @@ class Adviser {
            own_.share(TimePart::checkpoint);
   }
 
-  /// What the GPU did nothing in by its own clock and nothing else explains; 0 where that is not
-  /// most of it, since idle time is of logged steps and the ledger of all.
+  /// Share of time in which the GPU was idle by its own clock and which nothing else explains; 0
+  /// where that is not most of it, since idle time is of logged steps and the time breakdown of
+  /// all.
   double unexplained_idle() const {
     const double unexplained = f_.device_idle.value_or(0) - explained_idle();
     return unexplained > explained_idle() ? unexplained : 0;
@@ -312,27 +316,27 @@ class Adviser {
     const double share = own_.share(TimePart::forward) + own_.share(TimePart::backward) +
                          own_.share(TimePart::optimizer);
     // With several ranks the exchange waits for the device, inside backward.
-    if (f_.ledgers.size() == 1 && waits <= kHardlyWaits && share >= kMaxOfAStep)
+    if (f_.breakdowns.size() == 1 && waits <= kHardlyWaits && share >= kMaxOfAStep)
       return Advice{
           AdviceCause::launches,
-          fmt::format("the processor spent {}% of the time handing work to the GPU and "
-                      "hardly waited for it: the work is too small for a GPU",
+          fmt::format("the host spent {}% of the time launching work on the GPU and "
+                      "hardly waited for it: the step is host-launch-bound, too small for a GPU",
                       percent(share)),
           fmt::format("it waited {}% of the time", percent(waits)) +
-              (f_.device_idle ? fmt::format("; between phases the GPU did nothing {}% of the time",
+              (f_.device_idle ? fmt::format("; between phases the GPU was idle {}% of the time",
                                             percent(*f_.device_idle))
                               : ""),
-          "a larger --micro-batch",
+          "a larger `micro_batch`",
           share};
     return Advice{
         AdviceCause::launches,
-        fmt::format("the GPU did nothing {}% of the time, of which data, metrics and snapshots "
-                    "explain about {}%: a step is too small for a GPU",
+        fmt::format("the GPU was idle {}% of the time, and data, metrics and snapshots "
+                    "explain about {}% of it: the step is host-launch-bound, too small for a GPU",
                     percent(f_.device_idle.value_or(0)),
                     percent(explained_idle())),
         "by its own clock, between the phases of logged steps",
-        f_.log_every == 1 ? "log more rarely (--log-every 50), then a larger --micro-batch"
-                          : "a larger --micro-batch, with --global-batch",
+        f_.log_every == 1 ? "log more rarely (`log_every` 50), then a larger `micro_batch`"
+                          : "a larger `micro_batch`, with `global_batch`",
         idle};
   }
 
@@ -356,15 +360,17 @@ std::string_view name_of(AdviceCause cause) {
   return kNames[std::size_t(cause)];
 }
 
-double least_gain(const RunFacts& facts) {
+double min_gain(const RunFacts& facts) {
   return std::max(kWorthwhile, kStandardErrors * facts.step_error);
 }
 
 std::vector<Advice> advise_run(const RunFacts& facts) {
-  if (facts.ledgers.empty() || facts.steps < kMinSteps ||
-      facts.ledgers.front().ledger.total < kShortestRun)
+  if (facts.breakdowns.empty() || facts.steps < kMinSteps ||
+      facts.breakdowns.front().breakdown.total < kShortestRun)
     return {};
-  return Adviser(facts).all();
+  std::vector<Advice> all = Adviser(facts).all();
+  for (Advice& advice : all) advice.remedy = name_parameters(advice.remedy);
+  return all;
 }
 
 }  // namespace lockstep

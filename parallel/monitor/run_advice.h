@@ -11,18 +11,18 @@
 
 namespace lockstep {
 
-/// What held a run back, as far as it can be told from where its time went.
+/// The bottleneck of a run, as far as it can be inferred from where its time went.
 enum class AdviceCause : std::uint8_t {
-  data_wait,      ///< samples came too slowly, on every rank
-  slow_rank,      ///< one rank is slower than the others, which wait for it
-  crowded,        ///< ranks share processors, with each other or with other processes
-  small_buckets,  ///< the gradients travel in many small messages
-  too_small,      ///< a step's work is small beside what it costs to take part in one
-  communication,  ///< gradients travel slower than they are computed
-  logging,        ///< metrics are told too often
-  slow_storage,   ///< what is told takes long to be written
-  checkpoint,     ///< training stands still for snapshots
-  launches        ///< the processor hands work over more slowly than the GPU does it
+  data_wait,           ///< samples came too slowly, on every rank
+  slow_rank,           ///< one rank is slower than the others, which wait for it
+  cpu_oversubscribed,  ///< ranks share processors, with each other or with other processes
+  small_buckets,       ///< the gradients travel in many small messages
+  too_small,           ///< a step's work is small compared with what it costs to take part in one
+  communication,       ///< gradients travel slower than they are computed
+  logging,             ///< metrics are reported too often
+  slow_storage,        ///< what is reported takes long to be written
+  checkpoint,          ///< training stalls for snapshots
+  launches             ///< the processor hands work over more slowly than the GPU does it
 };
 /// "data_wait", ...
 std::string_view name_of(AdviceCause cause);
@@ -37,11 +37,11 @@ struct Advice {
 
 /// What is known at the end of a run, of this process.
 struct RunFacts {
-  std::vector<RankTimeBreakdown> ledgers;  ///< of every rank
+  std::vector<RankTimeBreakdown> breakdowns;  ///< of every rank
   std::int64_t steps = 0, log_every = 0;
   double step_error = 0;     ///< relative standard error of the mean step time: see StepSpread
   int machines = 1;          ///< that the ranks are on
-  std::int64_t records = 0;  ///< of steps, validations and faults, that observers were told
+  std::int64_t records = 0;  ///< of steps, validations and faults, reported to observers
   double samples_per_s = 0;
   double loader_samples_per_s = 0;  ///< that all loaders could deliver
   int loader_workers = 0;           ///< of each rank; 0: the training thread loads
@@ -50,7 +50,7 @@ struct RunFacts {
   std::int64_t checkpoints = 0;
   std::int64_t checkpoint_steps = 0;  ///< between two, as set; 0: not by steps
   double checkpoint_seconds = 0;      ///< the same by time
-  std::vector<OversubscribedRanks> crowded = {};
+  std::vector<OversubscribedRanks> oversubscribed = {};
   int slowest_rank = -1;  ///< as in TrainSummary, with score and phase
   std::string slowest_host = {}, slowest_phase = {};
   double slowest_score = 0;
@@ -66,14 +66,14 @@ inline constexpr double kWorthwhile = 0.05;
 /// are larger.
 inline constexpr double kStandardErrors = 3;
 /// max(kWorthwhile, kStandardErrors * step_error)
-double least_gain(const RunFacts& facts);
+double min_gain(const RunFacts& facts);
 
 inline constexpr double kShortestRun = 0.5;  ///< seconds of training
 inline constexpr std::int64_t kMinSteps = 20;
 inline constexpr std::size_t kMaxAdvice = 3;
 
-/// At most kMaxAdvice, the one that saves most first; none for a run that nothing holds back, or
-/// of which too little is known. Each gains more than least_gain(). Shares are the ledgers': time
+/// At most kMaxAdvice, the one that saves most first; none for a run without a bottleneck, or
+/// of which too little is known. Each gains more than min_gain(). Shares are the breakdowns': time
 /// that all ranks lose counts as lost by its cause; what only some lose, while the others wait in
 /// the exchange, is the slow rank's. With x the share of the exchange in a rank's time, the slow
 /// rank s and the mean over the others o, its own work takes (1 - x_s) / (1 - x_o) times as long,

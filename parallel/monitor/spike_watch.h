@@ -5,17 +5,17 @@
 
 namespace lockstep {
 
-/// Running mean and variance of a run's losses; kept in checkpoints, so that a run that goes on
+/// Running mean and variance of a run's losses; kept in checkpoints, so that a resumed run
 /// sees the spikes that an undisturbed one sees.
 struct LossStatistics {
   double mean = 0;
   double variance = 0;
-  std::int64_t count = 0;  ///< losses taken in
+  std::int64_t count = 0;  ///< losses counted
 };
 
 /// Tells a loss that jumps. Value x is a spike where, over the values before it,
 ///   x > mean + 6 * sqrt(variance)  and  x > 1.5 * mean,
-/// and at least kWarmUp values have been taken in. Any other value is taken in as number n:
+/// and at least kWarmUp values have been counted. Any other value is counted as value n:
 ///   a = max(0.01, 1 / n);  d = x - mean
 ///   mean += a * d;  variance = (1 - a) * (variance + a * d^2)
 /// which is the plain mean and variance up to 100 values and then weighs exponentially with a time

@@ -24,13 +24,13 @@ void StepLog::pause() {
 }
 
 void StepLog::restart(std::int64_t step, const LossMeter& meter) {
-  interval_begin_ = ledger();
+  interval_begin_ = breakdown();
   last_step_ = process_seconds();
   step_ = step;
   meter_ = meter;
 }
 
-void StepLog::go_on() {
+void StepLog::resume() {
   begin_ = Clock::now();
   queue_begin_ = run_queue_wait();
   running_ = true;
@@ -53,23 +53,23 @@ double StepLog::process_seconds() const {
   return before_pause_ + open;
 }
 
-TimeBreakdown StepLog::ledger() const {
+TimeBreakdown StepLog::breakdown() const {
   const StepTimes now = replica_.times();
-  TimeBreakdown ledger = stalls_;
-  ledger[TimePart::data] = now.data - start_.data;
-  ledger[TimePart::copy] = now.copy - start_.copy;
-  ledger[TimePart::forward] = now.forward - start_.forward;
-  ledger[TimePart::backward] = now.backward - start_.backward;
-  ledger[TimePart::exchange] = now.exposed_communication - start_.exposed_communication;
-  ledger[TimePart::optimizer] = now.optimizer - start_.optimizer;
-  ledger[TimePart::device_wait] = now.device_wait - start_.device_wait;
-  ledger.total = process_seconds();
-  ledger.close();
-  return ledger;
+  TimeBreakdown breakdown = stalls_;
+  breakdown[TimePart::data] = now.data - start_.data;
+  breakdown[TimePart::copy] = now.copy - start_.copy;
+  breakdown[TimePart::forward] = now.forward - start_.forward;
+  breakdown[TimePart::backward] = now.backward - start_.backward;
+  breakdown[TimePart::exchange] = now.exposed_communication - start_.exposed_communication;
+  breakdown[TimePart::optimizer] = now.optimizer - start_.optimizer;
+  breakdown[TimePart::device_wait] = now.device_wait - start_.device_wait;
+  breakdown.total = process_seconds();
+  breakdown.close();
+  return breakdown;
 }
 
 StepRecord StepLog::record(std::int64_t step, float lr, const StepResult& result, int ranks) {
-  const TimeBreakdown now = ledger(), interval = now - interval_begin_;
+  const TimeBreakdown now = breakdown(), interval = now - interval_begin_;
   const StepRecord record{
       .step = step + 1,
       .epoch = feed_.epochs_after(step + 1),

@@ -34,7 +34,7 @@ struct LossMeter {
 /// the steps since the record before. On every rank.
 class StepLog {
  public:
-  /// `wall_s`: of earlier processes of the same run; `meter`: what it was behind `first_step`.
+  /// `wall_s`: of earlier processes of the same run; `meter`: what it was after `first_step`.
   StepLog(const Replica& replica,
           const TrainingFeed& feed,
           const data::Loader& loader,
@@ -53,23 +53,23 @@ class StepLog {
   /// Of the times of steps, as step_done() saw them.
   const StepSpread& spread() const { return spread_; }
 
-  /// Goes on behind step `step` (from 0: so many are done) with a new loader: a rollback. `meter`
+  /// Resumes after step `step` (from 0: so many are done) with a new loader: a rollback. `meter`
   /// is what it was there. What passed since the last step_done() (the step that spiked, and the
   /// rollback) is training time, but no step's: it is in neither the next record nor spread().
   void restart(std::int64_t step, const LossMeter& meter);
   /// Between these, time is not training's.
   void pause();
-  void go_on();
+  void resume();
 
   /// Seconds of training: of this process, and of all processes of the run.
   double process_seconds() const;
   double wall_seconds() const { return earlier_ + process_seconds(); }
   /// Where this process's seconds of training went.
-  TimeBreakdown ledger() const;
+  TimeBreakdown breakdown() const;
   /// Of those, run_queue_wait() of this thread; nothing where it is unknown.
   std::optional<double> queued_seconds() const;
 
-  /// Training stands still for `part`, from construction to destruction. Not while paused.
+  /// Training stalls for `part`, from construction to destruction. Not while paused.
   class Stall {
    public:
     Stall(StepLog& log, TimePart part) : log_(log), part_(part) {}

@@ -16,12 +16,12 @@ void add_to(RankWork& sum, const RankWork& work) {
 
 }  // namespace
 
-StragglerScores::StragglerScores(std::vector<bool> crowded)
-    : ranks_(crowded.size()),
-      window_(crowded.size()),
-      total_(crowded.size()),
-      means_(crowded.size()) {
-  for (std::size_t r = 0; r < ranks_.size(); ++r) ranks_[r].crowded = crowded[r];
+StragglerScores::StragglerScores(std::vector<bool> oversubscribed)
+    : ranks_(oversubscribed.size()),
+      window_(oversubscribed.size()),
+      total_(oversubscribed.size()),
+      means_(oversubscribed.size()) {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) ranks_[r].oversubscribed = oversubscribed[r];
   news_.reserve(ranks_.size());
   scored_.reserve(ranks_.size());
   for (std::vector<double>* values : {&loading_, &compute_, &judged_, &sorted_})
@@ -47,7 +47,7 @@ void StragglerScores::add(std::span<const RankWork> work, std::int64_t steps) {
 }
 
 void StragglerScores::close_window() {
-  // A step that hung for a minute is no minute of evidence.
+  // A step that hung for a minute is not a minute of evidence.
   const double seconds = std::min(window_seconds_, 2 * kWindow);
   const double weight = 1 - std::exp(-seconds / kSmoothing);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -104,8 +104,8 @@ void StragglerScores::score(std::span<const RankWork> work) {
   }
   const double usual_compute = median(compute_);
   for (std::size_t i = 0; i < scored_.size(); ++i) {
-    const bool crowded = ranks_[std::size_t(scored_[i].rank)].crowded;
-    const double compute = crowded ? std::max(usual_compute, compute_[i] / 2) : compute_[i];
+    const bool oversubscribed = ranks_[std::size_t(scored_[i].rank)].oversubscribed;
+    const double compute = oversubscribed ? std::max(usual_compute, compute_[i] / 2) : compute_[i];
     judged_.push_back(loading_[i] + compute);
   }
   for (std::size_t i = 0; i < scored_.size(); ++i) {

@@ -17,7 +17,7 @@ struct RankWork {
   double computed = 0;  ///< that `compute` is of: fewer where a graph's launch did the work of some
 };
 
-/// A rank beside the others. Times are for one micro-batch.
+/// A rank compared with the others. Times are for one micro-batch.
 struct RankScore {
   int rank = -1;
   double score = 0;         ///< its time over the median of all ranks (of two: over the other's)
@@ -32,7 +32,7 @@ struct RankScore {
 /// kSmoothing seconds; a window counts as at most twice kWindow, and with at most kMaxGrowth times
 /// what was smoothed before, so that one hiccup is soon forgotten. The first window, in which
 /// caches and loaders warm up, does not count. Ranks that never had a whole micro-batch take no
-/// part. While nobody knows what one of the ranks takes to compute, loading alone counts.
+/// part. While the compute time of one of the ranks is unknown, loading alone counts.
 class StragglerScores {
  public:
   static constexpr double kWindow = 0.5;
@@ -44,9 +44,9 @@ class StragglerScores {
   static constexpr double kSlowSeconds = 5;
   static constexpr std::int64_t kSlowSteps = 20;
 
-  /// `crowded` ranks share processors with others of them. Such a rank may have to itself what two
-  /// others share: what it takes to compute counts from twice the median on, by half.
-  explicit StragglerScores(std::vector<bool> crowded);
+  /// `oversubscribed` ranks share processors with others of them. Such a rank may have to itself
+  /// what two others share: what it takes to compute counts from twice the median on, by half.
+  explicit StragglerScores(std::vector<bool> oversubscribed);
 
   /// What ranks did since the last call, in `steps` steps. Allocates nothing.
   void add(std::span<const RankWork> work, std::int64_t steps);
@@ -57,7 +57,7 @@ class StragglerScores {
 
  private:
   struct Rank {
-    bool crowded = false;
+    bool oversubscribed = false;
     RankWork mean;            // smoothed, for one micro-batch; 1 or 0 of each
     double slow_seconds = 0;  // for how long it has been above kSlow
     std::int64_t slow_steps = 0;

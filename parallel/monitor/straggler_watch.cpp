@@ -5,11 +5,11 @@ namespace lockstep {
 namespace {
 
 /// Of ranks on hosts that have more of them than processors, or that share processors otherwise.
-std::vector<bool> which_are_crowded(const std::vector<RankPlacement>& seats) {
-  std::vector<bool> crowded(seats.size());
-  for (const OversubscribedRanks& group : oversubscribed_ranks(seats))
-    for (const int rank : group.ranks) crowded[std::size_t(rank)] = true;
-  return crowded;
+std::vector<bool> which_are_crowded(const std::vector<RankPlacement>& placements) {
+  std::vector<bool> oversubscribed(placements.size());
+  for (const OversubscribedRanks& group : oversubscribed_ranks(placements))
+    for (const int rank : group.ranks) oversubscribed[std::size_t(rank)] = true;
+  return oversubscribed;
 }
 
 RankWork work_of(const StepTimes& times) {
@@ -28,9 +28,9 @@ StragglerWatch::StragglerWatch(RankContext& context,
       observers_(observers),
       judges_(context.rank() == 0),
       told_(work_of(replica.times())),
-      seats_(gather_rank_placements(context.host_communicator())),
+      placements_(gather_rank_placements(context.host_communicator())),
       work_(std::size_t(context.size())) {
-  if (judges_) scores_.emplace(which_are_crowded(seats_));
+  if (judges_) scores_.emplace(which_are_crowded(placements_));
 }
 
 void StragglerWatch::write(float* own) {
@@ -62,7 +62,7 @@ std::optional<SlowRankRecord> StragglerWatch::slowest() {
 
 SlowRankRecord StragglerWatch::record(const RankScore& score) const {
   return {.rank = score.rank,
-          .host = seats_[std::size_t(score.rank)].host,
+          .host = placements_[std::size_t(score.rank)].host,
           .score = score.score,
           .phase = score.in_loading ? "loading" : "forward and backward",
           .ms = score.seconds * 1e3,

@@ -14,12 +14,12 @@
 
 namespace lockstep {
 
-/// Names ranks that are slower than the others while the run goes on. What each rank took for its
+/// Names ranks that are slower than the others while the run continues. What each rank took for its
 /// own work travels in the StopAgreement's message; rank 0 judges (StragglerScores) and tells its
 /// observers.
 ///
 /// It sees what the processor waits for: inside a batch norm over several ranks a slow rank's time
-/// is everybody's; and work that a GPU does behind the processor's back shows only where the
+/// is all ranks'; and work that a GPU does asynchronously shows only where the
 /// processor waits for it during forward or backward. What a graph's launch does counts as loading
 /// alone.
 class StragglerWatch final : public MessagePart {
@@ -33,7 +33,7 @@ class StragglerWatch final : public MessagePart {
   /// Rank 0: of the whole run so far; nothing where no message has come.
   std::optional<SlowRankRecord> slowest();
   /// Where every rank runs.
-  const std::vector<RankPlacement>& seats() const { return seats_; }
+  const std::vector<RankPlacement>& placements() const { return placements_; }
 
   int floats() const override { return 4; }
   void write(float* own) override;
@@ -45,10 +45,10 @@ class StragglerWatch final : public MessagePart {
   const Replica& replica_;
   const std::vector<TrainObserver*>& observers_;
   bool judges_;
-  RankWork told_;                     // of this rank, in messages so far
-  std::vector<RankPlacement> seats_;  // of ranks
-  std::vector<RankWork> work_;        // reserved for read()
-  std::int64_t steps_ = 0;            // since the last read()
+  RankWork told_;                          // of this rank, in messages so far
+  std::vector<RankPlacement> placements_;  // of ranks
+  std::vector<RankWork> work_;             // reserved for read()
+  std::int64_t steps_ = 0;                 // since the last read()
   std::optional<StragglerScores> scores_;
 };
 

@@ -35,9 +35,9 @@ TimeBreakdown operator-(const TimeBreakdown& later, const TimeBreakdown& earlier
   return result;
 }
 
-TimeBreakdown operator*(const TimeBreakdown& ledger, double factor) {
-  TimeBreakdown result{.total = ledger.total * factor};
-  for (std::size_t i = 0; i < kTimeParts; ++i) result.parts[i] = ledger.parts[i] * factor;
+TimeBreakdown operator*(const TimeBreakdown& breakdown, double factor) {
+  TimeBreakdown result{.total = breakdown.total * factor};
+  for (std::size_t i = 0; i < kTimeParts; ++i) result.parts[i] = breakdown.parts[i] * factor;
   return result;
 }
 
@@ -46,20 +46,20 @@ std::vector<RankTimeBreakdown> gather_time_breakdowns(Communicator& communicator
                                                       std::optional<double> queued) {
   struct Message {
     char host[64] = {};
-    TimeBreakdown ledger;
+    TimeBreakdown breakdown;
     double queued = -1;  // unknown
   };
-  Message message{.ledger = own, .queued = queued.value_or(-1)};
+  Message message{.breakdown = own, .queued = queued.value_or(-1)};
   gethostname(message.host, sizeof message.host - 1);
   std::vector<Message> all(std::size_t(communicator.size()));
   communicator.all_gather(&message, all.data(), sizeof message);
-  std::vector<RankTimeBreakdown> ledgers;
+  std::vector<RankTimeBreakdown> breakdowns;
   for (const Message& of_rank : all)
-    ledgers.push_back({int(ledgers.size()),
-                       of_rank.host,
-                       of_rank.ledger,
-                       of_rank.queued < 0 ? std::nullopt : std::optional(of_rank.queued)});
-  return ledgers;
+    breakdowns.push_back({int(breakdowns.size()),
+                          of_rank.host,
+                          of_rank.breakdown,
+                          of_rank.queued < 0 ? std::nullopt : std::optional(of_rank.queued)});
+  return breakdowns;
 }
 
 }  // namespace lockstep

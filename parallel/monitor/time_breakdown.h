@@ -22,8 +22,8 @@ enum class TimePart : std::uint8_t {
   exchange,     ///< waited for the gradients of other ranks: the exposed communication
   optimizer,    ///< with clipping and running statistics
   device_wait,  ///< waited for the device; never on the CPU, which works at once
-  logging,      ///< told observers of steps, validations and faults: console, files, boards
-  checkpoint,   ///< stood still for a snapshot, or for the write before it
+  logging,      ///< reporting steps, validations and faults to observers: console, files, boards
+  checkpoint,   ///< stalled for a snapshot, or for the write before it
   other         ///< what is left: agreement of ranks, comparing replicas, the loop itself
 };
 inline constexpr std::size_t kTimeParts = std::size_t(TimePart::other) + 1;
@@ -46,13 +46,13 @@ struct TimeBreakdown {
 };
 /// Part by part, the total as well.
 TimeBreakdown operator-(const TimeBreakdown& later, const TimeBreakdown& earlier);
-TimeBreakdown operator*(const TimeBreakdown& ledger, double factor);
+TimeBreakdown operator*(const TimeBreakdown& breakdown, double factor);
 
 /// A rank's training time in this process, in seconds.
 struct RankTimeBreakdown {
   int rank = 0;
   std::string host;
-  TimeBreakdown ledger;
+  TimeBreakdown breakdown;
   /// In which the training thread was ready to run while other threads had its cores, whatever part
   /// it was in; nothing: unknown.
   std::optional<double> queued = {};

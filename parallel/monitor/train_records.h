@@ -38,7 +38,7 @@ struct StepRecord {
   std::optional<double> noise_scale = {};
   /// What the loaders of all ranks could deliver, by rank 0's measure.
   double loader_samples_per_s = 0;
-  /// How rank 0's GPU was used lately; nothing: it has none, or nobody knows.
+  /// How rank 0's GPU was used lately; nothing: it has none, or that is unknown.
   std::optional<GpuSample> gpu = {};
 };
 
@@ -57,8 +57,8 @@ struct EvaluationRecord {
 struct CheckpointRecord {
   std::int64_t step = 0;  ///< steps done
   std::string path;
-  double seconds = 0;   ///< of writing, behind the training
-  double stall_ms = 0;  ///< that training stood still for the snapshot
+  double seconds = 0;   ///< of writing, concurrently with training
+  double stall_ms = 0;  ///< that training stalled for the snapshot
   std::string error;    ///< empty: it is whole
   std::string hint;
   std::vector<std::string> not_removed;  ///< old ones that could not be removed, and why
@@ -73,16 +73,16 @@ struct SlowRankRecord {
   double ms = 0, median_ms = 0;  ///< in that phase
 };
 
-/// How a run begins that goes on from a checkpoint.
+/// How a run begins that resumes from a checkpoint.
 struct ResumeRecord {
   std::int64_t step = 0;   ///< steps done
   bool evaluated = false;  ///< the validation due after that step is done as well
   std::string path;
-  std::vector<std::string> passed_over;  ///< newer ones that are damaged: name and reason
-  std::vector<std::string> overridden;   ///< settings that differ, allowed by resume_override
+  std::vector<std::string> skipped_checkpoints;  ///< newer ones that are damaged: name and reason
+  std::vector<std::string> overridden;  ///< settings that differ, allowed by resume_override
 };
 
-/// A step that was left out, since its loss or gradients were not finite (OnNonfinite::skip).
+/// A step that was skipped, since its loss or gradients were not finite (OnNonfinite::skip).
 struct SkipRecord {
   std::int64_t step = 0;  ///< from 1
   std::string cause;      ///< "the loss is nan: first found on rank 1 ..."
@@ -91,12 +91,12 @@ struct SkipRecord {
 
 /// The run has gone back to a checkpoint, since its loss jumped (OnSpike::rollback).
 struct RollbackRecord {
-  std::int64_t step = 0;        ///< steps done now
-  std::int64_t spike_step = 0;  ///< from 1
-  double loss = 0;              ///< of that step
-  double mean = 0, spread = 0;  ///< of the losses before it, as SpikeWatch has them
-  std::string path;             ///< of the checkpoint
-  io::BatchRange left_out;      ///< batches that no step will use
+  std::int64_t step = 0;           ///< steps done now
+  std::int64_t spike_step = 0;     ///< from 1
+  double loss = 0;                 ///< of that step
+  double mean = 0, spread = 0;     ///< of the losses before it, as SpikeWatch has them
+  std::string path;                ///< of the checkpoint
+  io::BatchRange skipped_batches;  ///< batches that no step will use
 };
 
 struct TrainSummary {
@@ -113,7 +113,7 @@ struct TrainSummary {
   /// Relative standard error of rank 0's mean step time (StepSpread); nothing: too few steps.
   std::optional<double> step_error = {};
   /// Training time of this process, by rank.
-  std::vector<RankTimeBreakdown> ledgers;
+  std::vector<RankTimeBreakdown> breakdowns;
   /// Seconds by the clock of rank 0's device, of the logged steps that it measured, and how many.
   DeviceTimes device_times;
   std::int64_t device_steps = 0;
@@ -130,22 +130,23 @@ struct TrainSummary {
   /// program, libraries and mapped files at its end. 0: unknown, or on a device, whose memory is
   /// not its.
   std::uint64_t memory_baseline_bytes = 0;
-  std::uint64_t memory_planned_bytes = 0;  ///< reserved beside that: see MemoryTable::planned()
+  std::uint64_t memory_planned_bytes =
+      0;  ///< reserved in addition to that: see MemoryTable::planned()
   /// Those, by category: see MemoryTable.
   std::vector<std::pair<std::string_view, std::uint64_t>> memory;
   std::uint64_t evaluation_loader_bytes = 0;  ///< among those
   std::uint64_t planned_bytes = 0;     ///< what memory_limit limits: see MemoryTable::on_device()
   std::uint64_t activation_bytes = 0;  ///< the arena: activations and workspace
   std::int64_t resumed_at = 0;         ///< steps that an earlier process had done
-  bool stopped = false;                ///< before the end, because somebody asked for it
+  bool stopped = false;                ///< before the end, because a stop was requested
   /// Rank 0, and where the run was stopped every rank: the last checkpoint holds the end, or none
   /// is wanted.
   bool saved = false;
   std::int64_t checkpoints = 0;       ///< that this process has written
-  double checkpoint_stall_ms = 0;     ///< the longest that training stood still for one
+  double checkpoint_stall_ms = 0;     ///< the longest that training stalled for one
   double checkpoint_stall_share = 0;  ///< of this process's training time, all of them
   std::string weights_sha256;
-  /// By its own time a micro-batch over the whole run; -1: nobody has measured.
+  /// By its own time a micro-batch over the whole run; -1: not measured.
   int slowest_rank = -1;
   std::string slowest_host;
   double slowest_score = 0;  ///< see SlowRankRecord
@@ -154,7 +155,7 @@ struct TrainSummary {
   std::int64_t global_batch = 0, micro_batch = 0;
   std::string device;
   std::optional<GraphUse> graph_use;  ///< rank 0's, of this process
-  /// By rank, of this process; empty: no rank has a GPU, or nobody watched.
+  /// By rank, of this process; empty: no rank has a GPU, or none was watched.
   std::vector<GpuUse> gpus;
 };
 
@@ -192,13 +193,13 @@ class TrainObserver {
   virtual ~TrainObserver() = default;
   /// The run begins with weights of a file (TrainOptions::init). Before on_start().
   virtual void on_initial_weights(const io::LoadReport&) {}
-  /// After every check, before the first step. `resumed`: the checkpoint the run goes on from;
+  /// After every check, before the first step. `resumed`: the checkpoint the run resumes from;
   /// null: it begins with step 1.
   virtual void on_start(const ResumeRecord* /*resumed*/) {}
   virtual void on_step(const StepRecord&) {}
   virtual void on_evaluation(const EvaluationRecord&) {}
   virtual void on_checkpoint(const CheckpointRecord&) {}
-  /// A rank has become slow; told again only after it had recovered.
+  /// A rank has become slow; reported again only after it had recovered.
   virtual void on_slow_rank(const SlowRankRecord&) {}
   virtual void on_skip(const SkipRecord&) {}
   virtual void on_rollback(const RollbackRecord&) {}

@@ -74,7 +74,7 @@ void require_reached(RankContext& context, Trial trial) {
       throw OutOfMemory(
           fmt::format("{}, with {} free on the GPU", error.what(), format_bytes(double(*free))),
           "collectives want memory of their own: end what else holds the GPU's memory, or use a "
-          "smaller --micro-batch");
+          "smaller `micro_batch`");
     throw EnvironmentError(error.what(), error.hint());
   }
 }

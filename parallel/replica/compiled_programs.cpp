@@ -83,7 +83,7 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
     : traits_(backend.traits()), reuse_(reuse_of_environment()) {
   LOCKSTEP_CHECK(backend.allow_tf32(options.precision == Precision::tf32),
                  ConfigError,
-                 "--precision tf32: {} has no tf32 products (GPUs have: --device cuda)",
+                 "`precision` tf32: {} has no tf32 products (GPUs have: `device` cuda)",
                  backend.device_class());
   sizes = distinct_sizes(batch, std::move(sizes));
   for (;;) {

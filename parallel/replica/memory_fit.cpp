@@ -22,13 +22,13 @@ std::size_t device_bytes(const Program& training,
 }  // namespace
 
 void throw_too_large(std::size_t needed, const TrainOptions& options) {
-  throw OutOfMemory(fmt::format("memory: training takes {} with --recompute {}, the limit is {}",
+  throw OutOfMemory(fmt::format("memory: training takes {} with `recompute` {}, the limit is {}",
                                 format_bytes(double(needed)),
                                 name_of(options.recompute),
                                 format_bytes(double(options.memory_limit))),
                     options.recompute == Recompute::none
-                        ? "use --recompute auto, or a smaller --micro-batch"
-                        : "use a smaller --micro-batch or model");
+                        ? "use `recompute` auto, or a smaller `micro_batch`"
+                        : "use a smaller `micro_batch` or model");
 }
 
 ProgramSize::ProgramSize(const Program& program) : arena_bytes(program.arena_bytes()) {

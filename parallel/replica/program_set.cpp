@@ -113,7 +113,7 @@ void ProgramSet::check_limit(const TrainOptions& options, const BatchPlan& batch
                   late.samples,
                   format_bytes(double(needed)),
                   format_bytes(double(options.memory_limit))),
-      "mend or remove the files that cannot be read, or raise --memory-limit");
+      "mend or remove the files that cannot be read, or raise `memory_limit`");
 }
 
 void ProgramSet::set_position(Position* position) {

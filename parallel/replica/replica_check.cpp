@@ -190,7 +190,7 @@ void ReplicaCheck::report(const State& state, const RankGroups& ranks) {
   if (equal_step_ >= 0)
     hint += fmt::format(
         "; replicas were equal after step {}: go on from a checkpoint of that step or before with "
-        "--resume CHECKPOINT, later ones may hold the fault",
+        "`resume` CHECKPOINT, later ones may hold the fault",
         equal_step_);
   else
     hint += "; they were not equal when this process started";

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/env.h"
+#include "core/base/parameter_names.h"
 #include "core/step/fault_injector.h"
 #include "parallel/replica/replica_state.h"
 
@@ -64,7 +65,7 @@ std::string ReplicaState::reason_against_graphs() const {
   if (env().nan_check == "1") return "LOCKSTEP_NAN_CHECK=1 looks at every kernel's output";
   if (env().plan == "poison") return "LOCKSTEP_PLAN=poison fills memory from the host";
   if (fault_injector() != nullptr) return "LOCKSTEP_FAULT plays faults";
-  if (options.profile) return "--profile times every operator";
+  if (options.profile) return name_parameters("`profile` times every operator");
   if (ranges_ != nullptr) return "a tool is attached that sees every operator";
   if (captures_by_place()) {
     // Of whole batches and of an epoch's last.
@@ -170,8 +171,9 @@ std::optional<GraphUse> ReplicaState::graph_use() const {
       graphs_.size(), replays_, why_no_graphs_.empty() ? graphs_.why_not() : why_no_graphs_};
   if (use.graphs == 0 && use.why_not.empty())
     use.why_not = observed_steps_ == steps_
-                      ? "every step was measured: with a larger --log-every, or with "
-                        "--noise-scale-every 0, not all are"
+                      ? name_parameters(
+                            "every step was measured: with a larger `log_every`, or with "
+                            "`noise_scale_every` 0, not all are")
                       : "too few steps: the second of a kind is captured";
   return use;
 }

@@ -51,7 +51,7 @@ void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
                   tensor.parameter.name,
                   index_text(first - in_file.begin(), tensor.parameter.file_layout.file),
                   *first),
-      "choose another file, or leave the tensor out with --init-skip");
+      "choose another file, or leave the tensor out with `init_skip`");
 }
 
 }  // namespace

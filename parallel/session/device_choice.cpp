@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep {
 namespace {
@@ -29,8 +30,8 @@ DeviceChoice choose_device(const std::string& asked, const DeviceProbe& probe, i
     choice.ordinal = local_rank % probe.devices;
     return choice;
   }
-  if (asked == "cuda") throw EnvironmentError("--device cuda: " + probe.reason, probe.hint);
-  choice.note = "--device auto: " + probe.reason;
+  if (asked == "cuda") throw EnvironmentError("`device` cuda: " + probe.reason, probe.hint);
+  choice.note = name_parameters("`device` auto: ") + probe.reason;
   return choice;
 }
 
@@ -61,7 +62,7 @@ void check_devices(std::span<const DeviceCard> cards) {
           without - cards.begin(),
           without->host,
           without->text),
-      "mend the rank without a GPU, leave its host out, or use --device cpu for all");
+      "mend the rank without a GPU, leave its host out, or use `device` cpu for all");
 }
 
 int ranks_before(std::span<const DeviceCard> cards, int rank) {

@@ -12,15 +12,15 @@ namespace lockstep {
 
 /// Where ranks that met an error find out whether the others met it as well. Most mistakes (a flag,
 /// a missing file, a loss that is not finite) hit all ranks alike: then the message is printed once
-/// and every rank leaves in order. Where others go on, they may wait for this rank for ever: after
-/// kPatienceSeconds it prints, tells the watchdogs, and ends the job. Either way every rank has the
-/// record in its log.
+/// and every rank leaves in order. Where others continue, they may wait for this rank for ever:
+/// after kPatienceSeconds it prints, tells the watchdogs, and ends the job. Either way every rank
+/// has the record in its log.
 ///
-/// Ranks that come later than that, from a slow file or a crowded core, are ended by the record of
-/// the first: still said once, with the same exit code. So the patience only decides who may leave
-/// in order (rank 0 may be writing a checkpoint), and is as long as the two seconds allow in which
-/// an error of one rank has to end all. To tell the others any earlier, at the error itself, would
-/// end the job no sooner: it is this wait that tells the two cases apart.
+/// Ranks that come later than that, from a slow file or a oversubscribed core, are ended by the
+/// record of the first: still said once, with the same exit code. So the patience only decides who
+/// may leave in order (rank 0 may be writing a checkpoint), and is as long as the two seconds allow
+/// in which an error of one rank has to end all. To tell the others any earlier, at the error
+/// itself, would end the job no sooner: it is this wait that tells the two cases apart.
 class ErrorConsensus {
  public:
   static constexpr double kPatienceSeconds = 1;

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/host/machine.h"
 #include "parallel/session/explained_out_of_memory.h"
@@ -27,17 +28,18 @@ ErrorReport describe(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    const auto* const culprit = dynamic_cast<const FaultingRank*>(&e);
+    const auto* const faulting_rank = dynamic_cast<const FaultingRank*>(&e);
     const auto* const explained = dynamic_cast<const ExplainedOutOfMemory*>(&e);
     return {e.what(),
             e.hint(),
             int(e.exit_code()),
-            culprit ? *culprit : FaultingRank{},
+            faulting_rank ? *faulting_rank : FaultingRank{},
             explained ? explained->details() : std::string()};
   } catch (const std::bad_alloc&) {
     // The numbers in the hint: ranks that meet the same error in other numbers say it once.
     return {"out of memory on the host",
-            "use a smaller --micro-batch or fewer ranks a host" + failed_allocation_text(),
+            name_parameters("use a smaller `micro_batch` or fewer ranks a host") +
+                failed_allocation_text(),
             4};
   } catch (const std::filesystem::filesystem_error& e) {
     return {e.path1().empty() ? std::string(e.what())
@@ -62,15 +64,15 @@ FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& po
   record.hint = error.hint;
   record.details = error.details;
   record.exit_code = error.exit_code;
-  const FaultingRank& culprit = error.culprit;
-  if (culprit.rank < 0) return record;
-  if (culprit.rank != rank) {
+  const FaultingRank& faulting_rank = error.faulting_rank;
+  if (faulting_rank.rank < 0) return record;
+  if (faulting_rank.rank != rank) {
     record.process = 0;
     record.seen_by = rank;
   }
-  record.rank = culprit.rank;
-  record.host = culprit.host;
-  if (culprit.step > 0) record.step = culprit.step;
+  record.rank = faulting_rank.rank;
+  record.host = faulting_rank.host;
+  if (faulting_rank.step > 0) record.step = faulting_rank.step;
   return record;
 }
 

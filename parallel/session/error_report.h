@@ -16,7 +16,7 @@ struct ErrorReport {
   std::string hint;
   int exit_code = 1;
   /// Of an error that all ranks meet alike; its rank is -1 where each speaks for itself.
-  FaultingRank culprit = {};
+  FaultingRank faulting_rank = {};
   std::string details = {};  ///< whole lines
 };
 

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Remembers the bytes that an operator new of this program asked for in vain; allocates nothing.
+/// Remembers the bytes that an operator new of this program failed to allocate; allocates nothing.
 void note_failed_allocation(std::size_t bytes);
 
 /// ": 4096 bytes were asked for; of its limit of 8192 bytes of address space the process uses 8000;

@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// This rank's log, logs/rank_N.log, and where fault records of this rank go: into it, once it is
 /// open, and where they are to be seen onto the screen. Lives as long as the Job, so that what ends
-/// a run is written behind everything else.
+/// a run is written after everything else.
 class FaultLog {
  public:
   /// From here on records go into `file` as well. Never throws; see RunLog.
@@ -20,7 +20,7 @@ class FaultLog {
   RunLog& log() { return log_; }
 
   /// May be called by any thread, and by one that must not wait: what cannot be written in time is
-  /// left out.
+  /// skipped.
   void write(const FaultRecord& record, bool on_screen);
 
  private:

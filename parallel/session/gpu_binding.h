@@ -8,15 +8,15 @@
 //
 // A rank on a GPU has more threads than one core has room for: loaders, NCCL's proxy, the driver's.
 // Launchers do not know what a rank will work on when they bind it, on other hosts least of all. So
-// the rank itself, when it knows its GPU, goes to the hardware threads beside that GPU, those of
-// its NUMA node; several ranks share them where their GPUs are on one node. It does so where nobody
+// the rank itself, when it knows its GPU, goes to the hardware threads near that GPU, those of
+// its NUMA node; several ranks share them where their GPUs are on one node. It does so where no one
 // has restricted it, and where the mpirun or srun that `lockstep` itself started bound it to a
-// core. Another mask was somebody's choice and stays. The kernel keeps a rank within its cpuset,
+// core. Another mask was chosen by the user and stays. The kernel keeps a rank within its cpuset,
 // which is how Slurm and containers limit a job, whatever it asks for.
 namespace lockstep {
 
 /// The hardware threads that such a rank should go to; empty: it stays where it is. `mask`: it may
-/// use now; `cores`: that these belong to; `online`: of the host; `local`: beside its GPU, empty
+/// use now; `cores`: that these belong to; `online`: of the host; `local`: near its GPU, empty
 /// where the kernel does not say; `own_launch`: `lockstep` itself started the launcher.
 std::vector<int> threads_near_gpu(const std::vector<int>& mask,
                                   int cores,

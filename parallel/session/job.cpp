@@ -129,7 +129,9 @@ void Job::watch(const WatchLimits& limits, bool launched) {
   s.watchdog.emplace(
       *s.plain,
       position(),
-      [log = &s.fault_log](const FaultRecord& record, bool speaks) { log->write(record, speaks); },
+      [log = &s.fault_log](const FaultRecord& record, bool reports) {
+        log->write(record, reports);
+      },
       limits,
       launched,
       s.network.addresses);
@@ -178,7 +180,7 @@ void Job::join_devices(std::span<const DeviceCard> cards) {
   const std::string why_not = reason_against_nccl(cards);
   if (why_not.empty()) {
     s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
-    // Whether it reaches everybody. What a training needs more is tried when that is known: see
+    // Whether it reaches all ranks. What a training needs more is tried when that is known: see
     // Note [Trial of collectives].
     warm_up_connections(*this);
     return;

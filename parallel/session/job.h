@@ -20,7 +20,7 @@ struct DeviceCard;
 class Job final : public RankContext {
  public:
   /// `limits` are those of its watchdog; the ranks come together within join_s. Where TCP between
-  /// them is blocked, rank 0 warns and nobody is watched. Throws EnvironmentError: the launcher's
+  /// them is blocked, rank 0 warns and no rank is watched. Throws EnvironmentError: the launcher's
   /// variables contradict each other, or no MPI connects several ranks; ConfigError: a misspelt
   /// LOCKSTEP_* variable.
   Job(int argc, char** argv, const WatchLimits& limits = {});
@@ -40,9 +40,9 @@ class Job final : public RankContext {
   Watchdog& watchdog();
   /// Where this rank's fault records go.
   FaultLog& fault_log();
-  /// "mpirun (OMPI_COMM_WORLD_RANK)": the source that told the rank.
+  /// "mpirun (OMPI_COMM_WORLD_RANK)": the source of the rank.
   const std::string& source() const;
-  /// The address of this rank's GPU on the PCI bus, empty where nobody knows it; nothing where the
+  /// The address of this rank's GPU on the PCI bus, empty where it is unknown; nothing where the
   /// ranks work on the CPU, which all of them do then.
   const std::optional<std::string>& gpu() const;
   /// What the user should know of the choice of the device; may be empty.

@@ -25,7 +25,7 @@ JobNetwork job_network(std::span<const std::string> descriptions);
 JobNetwork gather_network(Communicator& communicator);
 
 /// Has the kernel turn away from `listeners`, those of MPI, whoever is on none of the job's hosts:
-/// Open MPI 4.1 binds its ranks to all interfaces, whatever it is told, and one byte from a
+/// Open MPI 4.1 binds its ranks to all interfaces, whatever its settings, and one byte from a
 /// stranger ends a job. Returns what people should know of ports that are open all the same; empty:
 /// nothing. `transports` is what the user set as OMPI_MCA_btl.
 std::string close_to_strangers(std::span<const OwnListener> listeners,

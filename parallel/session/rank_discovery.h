@@ -10,10 +10,10 @@ namespace lockstep {
 
 /// Who started this process, as far as it matters for connecting ranks.
 enum class LaunchedBy {
-  nobody,
+  none,
   mpi,         ///< mpirun or srun with a process manager that MPI_Init can talk to
   slurm_only,  ///< srun without a process manager: MPI could not connect the ranks
-  variables,   ///< somebody set rank variables, but no MPI launcher is there
+  variables,   ///< rank variables are set, but no MPI launcher is there
 };
 
 /// What the environment says about this process's place.
@@ -21,7 +21,7 @@ struct RankDiscovery {
   int rank = 0;
   int size = 1;         ///< 0: the launcher does not say (PMIx); MPI knows
   int local_rank = -1;  ///< among the ranks of this host; -1: not said
-  LaunchedBy launched_by = LaunchedBy::nobody;
+  LaunchedBy launched_by = LaunchedBy::none;
   std::string source;  ///< "mpirun (OMPI_COMM_WORLD_RANK)", for people
   /// Inside a Slurm allocation, whether or not srun started this process.
   bool slurm_allocation = false;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "core/base/signal_masked_thread.h"
 #include "core/host/machine.h"
 #include "parallel/session/fault_log.h"
@@ -102,7 +103,7 @@ std::string absence_text(const JobName& job, const std::vector<bool>& present, i
     (present[std::size_t(r)] ? here : absent).push_back(r);
   first_absent = -1;
   if (job.id.empty() || here.empty())
-    return "ranks are missing, and the launcher names no job by which they could be looked for";
+    return "ranks are missing, and the launcher names no job, so that they cannot be identified";
   const bool one_host = job.local_ranks > 0 && job.local_ranks == job.ranks;
   if (one_host && !absent.empty()) {
     first_absent = absent.front();
@@ -190,9 +191,10 @@ class RendezvousTimeout::State {
     record.cause = fmt::format("the ranks did not come together within {:.0f} s: {}",
                                waited,
                                absence_text(job_, present, absent));
-    record.hint =
-        "look at what the launcher says of the absent ranks and at their hosts; --timeout-start "
-        "is how long they are waited for, a minute where it is not given";
+    record.hint = name_parameters(
+        "look at what the launcher says of the absent ranks and at their hosts; "
+        "`timeout_start` is how long they are waited for, a minute where it is not "
+        "given");
     if (absent >= 0) {
       record.rank = absent;
       record.seen_by = rank_;

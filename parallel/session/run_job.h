@@ -9,9 +9,9 @@ namespace lockstep {
 
 /// main() for an own program: connects the ranks, runs `body` on each, and turns exceptions into
 /// one message (with rank, host and hint) and the exit code of the README's table. Where one rank
-/// fails and others go on, it ends the job, so that nobody waits for ever; `limits` are for those
-/// that freeze or get stuck. Return what it returns: one of several ranks that met an error ends
-/// half a second later.
+/// fails and others continue, it ends the job, so that no rank waits forever; `limits` are for
+/// those that freeze or get stuck. Return what it returns: one of several ranks that met an error
+/// ends half a second later.
 int run_job(int argc,
             char** argv,
             const std::function<void(Job&)>& body,

@@ -60,7 +60,7 @@ void check_shared_folder(Communicator& communicator, const std::string& folder) 
                                        folder,
                                        answers[0].host,
                                        fmt::join(blind, ", ")),
-                           "--out must lie on a file system that all nodes share");
+                           "`out` must lie on a file system that all nodes share");
 }
 
 }  // namespace lockstep

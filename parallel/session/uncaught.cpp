@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kNoMemoryToSayMore =
     "error: out of memory on the host\n"
-    "hint: use a smaller --micro-batch or fewer ranks a host\n";
+    "hint: use a smaller micro-batch or fewer ranks a host\n";
 
 std::array<char, 512> abort_text;
 std::size_t abort_length = 0;

@@ -9,8 +9,8 @@ namespace lockstep {
 /// SIGABRT. Buffers and checkpoints in the making are left as they are.
 [[noreturn]] void report_uncaught() noexcept;
 
-/// From here on abort(), as a failed assertion of a library calls it, is told in the same way and
-/// ends the process with exit code 1.
+/// From here on abort(), as a failed assertion of a library calls it, is reported in the same way
+/// and ends the process with exit code 1.
 void report_aborts();
 
 }  // namespace lockstep

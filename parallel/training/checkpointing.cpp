@@ -50,7 +50,7 @@ bool Checkpointing::after_step(std::int64_t step, double val_loss, const StateFu
   if (writing_) tell_results();
   const bool best = is_best(val_loss);
   if (!due(step) && !best) return false;
-  if (punctual_) wait();
+  if (waits_for_previous_saves_) wait();
   if (best) {
     waiting_ = take(step, val_loss, state);  // in the place of a best one that is none any more
     const bool taken = waiting_.has_value();

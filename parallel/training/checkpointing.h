@@ -16,16 +16,17 @@
 namespace lockstep {
 
 /// Saves a run's checkpoints, on rank 0 alone and without the other ranks' knowledge: replicas are
-/// equal. Training stands still for the copy into a snapshot; files are written behind it. What is
-/// due while the save before is still under way is saved when that has ended. The weights of the
-/// lowest validation loss, which the next step would change, go into a second snapshot meanwhile.
+/// equal. Training stalls for the copy into a snapshot; files are written concurrently with
+/// training. What is due while the save before is still under way is saved when that has ended. The
+/// weights of the lowest validation loss, which the next step would change, go into a second
+/// snapshot meanwhile.
 class Checkpointing {
  public:
-  /// What a checkpoint says beside tensors; best_val_loss and best_step are filled in here. Nothing
-  /// where this is no state to go on from: a save that is due is then put off.
+  /// What a checkpoint says in addition to tensors; best_val_loss and best_step are filled in here.
+  /// Nothing where this is not state to resume from: a save that is due is then put off.
   using StateFunction = std::function<std::optional<io::CheckpointState>()>;
 
-  /// Reserves the snapshots. `resumed`: what the run goes on from; step 0: from the start.
+  /// Reserves the snapshots. `resumed`: what the run resumes from; step 0: from the start.
   /// Observers must outlive it.
   Checkpointing(const CheckpointOptions& options,
                 const SavedArrays& saved,
@@ -49,12 +50,12 @@ class Checkpointing {
   void resolve();
   /// From now on a save that is due waits for the one before, so that the steps that are saved do
   /// not depend on how fast files are written.
-  void be_punctual() { punctual_ = true; }
+  void wait_for_previous_saves() { waits_for_previous_saves_ = true; }
   /// From now on this rank is in RunStage::saving while weights are copied, files are waited for or
-  /// observers are told of them.
+  /// saves are reported to observers.
   void set_position(Position& position) { position_ = &position; }
 
-  /// From now on `check` is called behind each copy of the weights: what it throws keeps them from
+  /// From now on `check` is called after each copy of the weights: what it throws keeps them from
   /// being written.
   void check_copies(std::function<void()> check) { check_ = std::move(check); }
 
@@ -73,7 +74,7 @@ class Checkpointing {
   bool periodic() const;
   bool due(std::int64_t step);
   bool is_best(double val_loss) const;
-  /// Copies the weights as they are into the snapshot that nobody writes.
+  /// Copies the weights as they are into the snapshot that is not being written.
   std::optional<io::CheckpointContent> take(std::int64_t step,
                                             double val_loss,
                                             const StateFunction& state);
@@ -89,13 +90,13 @@ class Checkpointing {
   Position* position_ = nullptr;
   io::CheckpointWriter writer_;
   std::optional<io::CheckpointContent> waiting_;  // a best one, in the snapshot that is not written
-  std::map<std::int64_t, double> stall_ms_;       // of saves whose result has not been told
+  std::map<std::int64_t, double> stall_ms_;       // of saves whose result has not been reported
   double best_val_loss_;                          // of the best one that is whole
   std::int64_t best_step_;
   double written_val_loss_ = io::CheckpointState::kUnknown;  // of a best one that is being written
   std::int64_t whole_step_ = -1;                             // the newest that is whole
   Clock::time_point last_save_ = Clock::now();
-  bool due_ = false, writing_ = false, punctual_ = false;
+  bool due_ = false, writing_ = false, waits_for_previous_saves_ = false;
   std::int64_t saves_ = 0;
   double longest_stall_ms_ = 0, stall_seconds_ = 0;
 };

@@ -48,7 +48,7 @@ void refuse_newer(const fs::path& chosen, std::int64_t step, const fs::path& fol
     throw ConfigError(fmt::format("{} holds newer checkpoints, which this run would write over: {}",
                                   folder.string(),
                                   fmt::join(newer, ", ")),
-                      "choose another --out for a run that branches off here, or move them away");
+                      "choose another `out` for a run that branches off here, or move them away");
 }
 
 /// What a user typed, without a slash at its end.
@@ -65,8 +65,8 @@ fs::path searched_folder(const CheckpointOptions& options) {
                                   : fs::path(options.resume) / "checkpoints";
 }
 
-/// What rank 0 finds, as it tells the others: {"name", "digest", "passed_over"}, where the name in
-/// the searched folder is empty for a checkpoint that is named itself; {} for the start; or
+/// What rank 0 finds, as it tells the others: {"name", "digest", "skipped_checkpoints"}, where the
+/// name in the searched folder is empty for a checkpoint that is named itself; {} for the start; or
 /// serialize_error(). Paths do not travel, since they need not be UTF-8.
 json look(const CheckpointOptions& options) {
   io::remove_temporaries(options.folder);  // first: it also brings back what was cut off
@@ -77,17 +77,17 @@ json look(const CheckpointOptions& options) {
         {"name", ""}, {"digest", io::checkpoint_digest(chosen)}, {"passed_over", json::array()}};
   }
   const fs::path folder = searched_folder(options);
-  std::vector<std::string> passed_over;
-  const auto found = io::newest_checkpoint(folder, passed_over);
+  std::vector<std::string> skipped_checkpoints;
+  const auto found = io::newest_checkpoint(folder, skipped_checkpoints);
   if (found)
     return {{"name", found->path.filename().string()},
             {"digest", io::checkpoint_digest(found->path)},
-            {"passed_over", passed_over}};
-  if (!passed_over.empty())
-    throw DataError(
-        fmt::format(
-            "{}: no checkpoint is whole: {}", folder.string(), fmt::join(passed_over, "; ")),
-        "to start from the beginning, move them away or choose another --out");
+            {"passed_over", skipped_checkpoints}};
+  if (!skipped_checkpoints.empty())
+    throw DataError(fmt::format("{}: no checkpoint is whole: {}",
+                                folder.string(),
+                                fmt::join(skipped_checkpoints, "; ")),
+                    "to start from the beginning, move them away or choose another `out`");
   LOCKSTEP_CHECK(options.resume == "auto",
                  DataError,
                  "{} is neither a checkpoint nor a run that has one",
@@ -130,7 +130,7 @@ json tell_all(Communicator& communicator, const Look& look) {
 ResumePoint read_point(Communicator& communicator, const fs::path& path, const json& found) {
   ResumePoint point;
   point.record.path = path.string();
-  point.record.passed_over = found["passed_over"].get<std::vector<std::string>>();
+  point.record.skipped_checkpoints = found["passed_over"].get<std::vector<std::string>>();
   if (communicator.rank() != 0) expect_digest(path, found["digest"].get<std::string>());
   point.state = io::verify_checkpoint(path);
   point.record.step = point.state.step;
@@ -187,7 +187,7 @@ void take_other_length(ResumePoint& point,
                     point.record.path,
                     point.state.step,
                     steps),
-        "make the run longer, or go on from an earlier checkpoint into another --out");
+        "make the run longer, or resume from an earlier checkpoint into another `out`");
   if (steps == then) return;
   point.record.overridden.push_back(difference_text({"steps", was->second, entry->second}));
   was->second = entry->second;
@@ -199,12 +199,6 @@ void take_other_length(ResumePoint& point,
   if (decays && before.decay_steps != after.decay_steps)
     point.record.overridden.push_back(fmt::format(
         "lr-schedule: decay over {} steps then, {} now", before.decay_steps, after.decay_steps));
-}
-
-/// Which arrays an optimizer keeps, by the text that to_string() makes of it.
-std::string_view kind_of_state(std::string_view optimizer) {
-  if (optimizer.starts_with("adamw ")) return "adamw";
-  return optimizer.find(" momentum=0 ") != optimizer.npos ? "none" : "momentum";
 }
 
 }  // namespace
@@ -219,9 +213,9 @@ std::optional<ResumePoint> find_resume_point(Communicator& communicator,
   return read_point(communicator, path, found);
 }
 
-ResumePoint checkpoint_beside(Communicator& communicator,
-                              const ResumePoint& point,
-                              std::int64_t step) {
+ResumePoint checkpoint_next_to(Communicator& communicator,
+                               const ResumePoint& point,
+                               std::int64_t step) {
   const fs::path path = normal(point.record.path);
   return read_checkpoint(
       communicator,
@@ -249,8 +243,8 @@ OtherSettings::OtherSettings(std::string checkpoint,
           can_override
               ? "use the same settings (config.toml in the checkpoint has them), or allow "
                 "others with checkpoint.resume_override"
-              : "keep the optimizer and whether it has momentum, whose state the checkpoint "
-                "holds; or begin a new run from the checkpoint's model.safetensors"),
+              : "keep the optimizer and whether it has momentum: the checkpoint has their state; "
+                "or begin a new run from the checkpoint's model.safetensors"),
       checkpoint_(std::move(checkpoint)),
       differences_(std::move(differences)),
       can_override_(can_override) {}
@@ -283,7 +277,7 @@ void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptio
       differences.push_back({key, value, kAbsent});
   }
   const bool can_override = std::ranges::all_of(differences, [](const SettingDifference& d) {
-    return d.key != "optimizer" || kind_of_state(d.then) == kind_of_state(d.now);
+    return d.key != "optimizer" || have_same_state(d.then, d.now);
   });
   if (!differences.empty() && (!options.checkpoint.resume_override || !can_override))
     throw OtherSettings(point.record.path, std::move(differences), can_override);
@@ -292,7 +286,7 @@ void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptio
 
 void set_damaged_aside(const CheckpointOptions& options, const ResumeRecord& record) {
   if (options.resume != "auto") return;  // they lie in another run
-  for (const std::string& line : record.passed_over) {
+  for (const std::string& line : record.skipped_checkpoints) {
     const fs::path damaged = fs::path(options.folder) / line.substr(0, line.find(':'));
     fs::path aside = damaged.string() + ".damaged";
     std::error_code ignored;

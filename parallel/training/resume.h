@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// The checkpoint that a run goes on from.
+/// The checkpoint that a run resumes from.
 struct ResumePoint {
   ResumeRecord record;
   io::CheckpointState state;
@@ -23,18 +23,18 @@ struct ResumePoint {
 /// Finds what `options.resume` asks for: rank 0 looks and verifies, the others verify that they see
 /// the same. What saves that were cut off have left in `options.folder` is cleared away.
 /// Nothing: from the start. Collective. Throws, on every rank alike, ConfigError: a named
-/// checkpoint has newer ones beside it in `options.folder`, which the run would write over;
+/// checkpoint has newer ones next to it in `options.folder`, which the run would write over;
 /// DataError: it is none, or damaged, or all of several are. Throws EnvironmentError on a rank that
 /// sees other files than rank 0.
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
                                              const CheckpointOptions& options);
 
-/// The checkpoint of step `step` that lies beside the one of `point`, or is that one. Every rank
+/// The checkpoint of step `step` that lies next to the one of `point`, or is that one. Every rank
 /// verifies it, and that it is the one that rank 0 sees. Collective. Throws, on every rank alike,
 /// DataError: it is missing or damaged; and EnvironmentError as find_resume_point().
-ResumePoint checkpoint_beside(Communicator& communicator,
-                              const ResumePoint& point,
-                              std::int64_t step);
+ResumePoint checkpoint_next_to(Communicator& communicator,
+                               const ResumePoint& point,
+                               std::int64_t step);
 /// The same for the one in the run's own folder.
 ResumePoint checkpoint_in(Communicator& communicator,
                           const CheckpointOptions& options,
@@ -48,7 +48,7 @@ struct SettingDifference {
 /// Whether the values of `key` are hashes, which tell nothing but that they differ.
 bool is_hash(const std::string& key);
 
-/// The settings of a checkpoint are not those of the run that was to go on from it.
+/// The settings of a checkpoint are not those of the run that was to resume from it.
 class OtherSettings final : public ConfigError {
  public:
   OtherSettings(std::string checkpoint,
@@ -73,7 +73,7 @@ class OtherSettings final : public ConfigError {
 /// checkpoint's step.
 void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptions& options);
 
-/// Renames the damaged checkpoints that were passed over, so that no later scan meets them. On rank
+/// Renames the damaged checkpoints that were skipped, so that no later scan meets them. On rank
 /// 0, once the run is accepted.
 void set_damaged_aside(const CheckpointOptions& options, const ResumeRecord& record);
 

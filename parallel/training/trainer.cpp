@@ -140,7 +140,7 @@ class Trainer::State {
     check_settings(*start_, settings_, options_);
     const io::CheckpointState& state = start_->state;
     const std::int64_t samples =
-        samples_before(state.step, data.size(), options_.global_batch, state.left_out);
+        samples_before(state.step, data.size(), options_.global_batch, state.skipped_batches);
     if (samples != state.samples)
       start_->record.overridden.push_back(
           fmt::format("position in the data {} samples then, {} now", state.samples, samples));

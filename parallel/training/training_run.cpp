@@ -37,7 +37,7 @@ TrainingRun::TrainingRun(const Parts& parts)
   if (!checkpointing_) return;
   checkpointing_->set_position(p_.context.position());
   checkpointing_->check_copies([this] { p_.replica.require_healthy(); });
-  if (watch_) checkpointing_->be_punctual();
+  if (watch_) checkpointing_->wait_for_previous_saves();
 }
 
 data::LoaderOptions TrainingRun::loader_options() const {
@@ -67,7 +67,7 @@ TrainingFeed TrainingRun::make_feed() const {
                       p_.options.seed,
                       std::move(full),
                       std::move(last),
-                      p_.start ? p_.start->state.left_out : LeftOut{});
+                      p_.start ? p_.start->state.skipped_batches : SkippedBatches{});
 }
 
 TrainSummary TrainingRun::run() {
@@ -91,7 +91,7 @@ TrainSummary TrainingRun::run() {
   while (spike_ || (done_ < p_.steps && !summary_.stopped)) {
     if (spike_) roll_back();
     train_one_step();
-    p_.context.position().enter(RunStage::training);  // the first step is behind it
+    p_.context.position().enter(RunStage::training);  // the first step is after it
     if (spike_) continue;
     // The end needs no agreement: every rank is there.
     straggler_watch_.after_step();
@@ -157,7 +157,7 @@ void TrainingRun::train_one_step() {
   }
   ++done_;
   summary_.evaluated = false;
-  if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is told
+  if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is reported
   StepRecord record = log_->record(step, lr, last_, p_.context.size());
   record.steps = p_.steps;
   record.noise_scale = noise_watch_.scale().samples();
@@ -209,7 +209,7 @@ void TrainingRun::evaluate() {
     return evaluation_->run([this] { return agreement_->poll(); });
   }();
   summary_.evaluation_loader_bytes = evaluation_->loader_bytes();
-  log_->go_on();
+  log_->resume();
   summary_.stopped = !record.has_value();
   if (!record) return;
   record->step = done_;
@@ -234,7 +234,7 @@ void TrainingRun::save_when_due() {
     p_.replica.leave_out_of_device_times();
 }
 
-/// Rank 0 alone waits here, as it alone saves. It must not save the weights behind a bad step,
+/// Rank 0 alone waits here, as it alone saves. It must not save the weights after a bad step,
 /// which are those before it; but that step's result stays with the replica, for all ranks to meet
 /// in take().
 std::optional<io::CheckpointState> TrainingRun::state() const {

@@ -34,7 +34,7 @@ inline LossMeter open_meter(const io::CheckpointState& state) {
 }
 
 /// What a training run goes through once ranks have agreed on everything: steps, validations,
-/// checkpoints, a stop before the end, and what observers (on rank 0) are told of it.
+/// checkpoints, a stop before the end, and what is reported of it to observers (on rank 0).
 class TrainingRun {
  public:
   /// All of it must outlive the run. `start`: null where it begins with step 1.

@@ -2,8 +2,8 @@
 // The end of a run: what it came to.
 #include <cmath>
 #include <cstring>
-#include <variant>
 
+#include "core/base/parameter_names.h"
 #include "core/host/process_memory.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/monitor/profile_report.h"
@@ -26,18 +26,18 @@ void add_skipped_at_opening(const data::SkippedRecords& skipped, TrainSummary& s
 void TrainingRun::finish() {
   p_.context.position().enter(RunStage::end);
   TrainSummary& s = summary_;
-  const TimeBreakdown ledger = log_->ledger();
+  const TimeBreakdown breakdown = log_->breakdown();
   const std::optional<double> queued = log_->queued_seconds();
   if (p_.options.profile) stop_profile(p_.context, *p_.replica.profiler());
   if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
   s.steps = done_;
   s.samples = feed_.samples_before(done_);
-  s.wall_s = ledger.total + (p_.start ? p_.start->state.wall_s : 0.0);
-  s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / ledger.total;
+  s.wall_s = breakdown.total + (p_.start ? p_.start->state.wall_s : 0.0);
+  s.samples_per_s = double(s.samples - feed_.samples_before(s.resumed_at)) / breakdown.total;
   s.loader_samples_per_s = loader_->samples_per_second() * p_.context.size();
   s.loader_workers = loader_->workers();
   tell_noise_scale();
-  s.ledgers = gather_time_breakdowns(p_.context.host_communicator(), ledger, queued);
+  s.breakdowns = gather_time_breakdowns(p_.context.host_communicator(), breakdown, queued);
   s.step_error = log_->spread().relative_error();
   count_skipped();
   s.activation_bytes = p_.replica.activation_bytes();
@@ -95,23 +95,23 @@ void TrainingRun::count_skipped() {
 
 RunFacts TrainingRun::facts() const {
   const TrainSummary& s = summary_;
-  const std::vector<RankPlacement>& seats = straggler_watch_.seats();
+  const std::vector<RankPlacement>& placements = straggler_watch_.placements();
   const SavedArrays saved = p_.replica.saved_arrays();
-  RunFacts facts{.ledgers = s.ledgers,
+  RunFacts facts{.breakdowns = s.breakdowns,
                  .steps = done_ - s.resumed_at,
                  .log_every = p_.options.log_every,
                  .step_error = s.step_error.value_or(0),
-                 .machines = count_machines(seats),
+                 .machines = count_machines(placements),
                  .records = told_,
                  .samples_per_s = s.samples_per_s,
                  .loader_samples_per_s = s.loader_samples_per_s,
                  .loader_workers = s.loader_workers,
-                 .free_cpus = free_cpus(seats),
-                 .host_cpus = seats.front().host_cpus,
+                 .free_cpus = free_cpus(placements),
+                 .host_cpus = placements.front().host_cpus,
                  .checkpoints = checkpointing_ ? checkpointing_->saves() : 0,
                  .checkpoint_steps = p_.options.checkpoint.every_steps,
                  .checkpoint_seconds = p_.options.checkpoint.every_seconds,
-                 .crowded = oversubscribed_ranks(seats),
+                 .oversubscribed = oversubscribed_ranks(placements),
                  .slowest_rank = s.slowest_rank,
                  .slowest_host = s.slowest_host,
                  .slowest_phase = s.slowest_phase,
@@ -134,17 +134,17 @@ bool TrainingRun::is_on_host() const {
 void TrainingRun::tell_noise_scale() {
   const NoiseScale& scale = noise_watch_.scale();
   summary_.noise_scale = scale.samples();
-  const bool adaptive = std::holds_alternative<AdamW>(p_.options.optimizer);
   if (scale.samples())
-    summary_.format_noise_scale = format_noise_scale(*scale.samples(),
-                                                     p_.options.global_batch,
-                                                     learning_rate(p_.options.optimizer),
-                                                     adaptive ? std::sqrt(2.0) : 2.0);
+    summary_.format_noise_scale =
+        format_noise_scale(*scale.samples(),
+                           p_.options.global_batch,
+                           learning_rate(p_.options.optimizer),
+                           is_adaptive(p_.options.optimizer) ? std::sqrt(2.0) : 2.0);
   else if (p_.options.noise_scale_every == 0)
-    summary_.format_noise_scale = "not measured: --noise-scale-every 0";
+    summary_.format_noise_scale = name_parameters("not measured: `noise_scale_every` 0");
   else if (p_.replica.batch().shards < 2)
     summary_.format_noise_scale =
-        "not known: a step has one shard; a smaller --micro-batch gives more";
+        name_parameters("not known: a step has one shard; a smaller `micro_batch` gives more");
   else if (scale.measurements() < NoiseScale::kMin)
     summary_.format_noise_scale =
         fmt::format("not known: {} measurements, fewer than {}; they come every {} steps",
@@ -155,7 +155,8 @@ void TrainingRun::tell_noise_scale() {
     summary_.format_noise_scale = "0: the gradients of all shards are equal";
   else
     summary_.format_noise_scale =
-        "not known: the gradient is lost in its noise, whose scale is far above the global batch";
+        "not known: the gradient is lost in its noise: the noise scale is far above the global "
+        "batch";
 }
 
 MemoryTable TrainingRun::memory_table() const {
@@ -169,7 +170,7 @@ MemoryTable TrainingRun::memory_table() const {
   return table;
 }
 
-/// Behind the last collective, so that no rank waits for the file system inside one; but a stopped
+/// After the last collective, so that no rank waits for the file system inside one; but a stopped
 /// run has to end with one exit code on all ranks, and only then is it known.
 void TrainingRun::save_at_end() {
   TrainSummary& s = summary_;

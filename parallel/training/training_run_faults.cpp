@@ -32,8 +32,8 @@ void TrainingRun::take_bad(const StepResult& result) {
   std::optional<NonFiniteFinding> first;
   if (stops || replays_++ < kMaxReplays) cause += ": " + replay(result, first);
   constexpr const char* kHint =
-      "LOCKSTEP_NAN_CHECK=1 looks at every operator of every step; --on-nonfinite skip leaves such "
-      "steps out; a smaller --lr, --warmup-steps or --clip-norm keep losses finite";
+      "LOCKSTEP_NAN_CHECK=1 looks at every operator of every step; `on_nonfinite` skip leaves such "
+      "steps out; a smaller `lr`, `warmup_steps` or `clip_norm` keep losses finite";
   if (stops) {
     if (first) throw NonFiniteFoundError("training: " + cause, kHint, *first, result.step + 1);
     throw NonFiniteError("training: " + cause, kHint);
@@ -46,12 +46,12 @@ void TrainingRun::take_bad(const StepResult& result) {
     throw NonFiniteError(
         fmt::format(
             "training: {} steps in a row were not finite, the last: {}", skipped_in_row_, cause),
-        "the weights no longer recover: go back to an earlier checkpoint, with a smaller --lr or "
-        "with --clip-norm");
+        "the weights no longer recover: go back to an earlier checkpoint, with a smaller `lr` or "
+        "with `clip_norm`");
 }
 
 /// Computes the step again from the weights before it (with OnNonfinite::skip, where results come a
-/// step late, from those behind it), and says where it was first not finite. Takes memory for that
+/// step late, from those after it), and says where it was first not finite. Takes memory for that
 /// which is in no plan: a loader, and an order of samples.
 std::string TrainingRun::replay(const StepResult& result, std::optional<NonFiniteFinding>& first) {
   const StageScope stage(&p_.context.position(), RunStage::evaluation);
@@ -61,7 +61,7 @@ std::string TrainingRun::replay(const StepResult& result, std::optional<NonFinit
   data::Loader loader(
       p_.data.train, loader_options(), [&](data::LoadRequest& r) { return requests.next(r); });
   const auto findings = p_.replica.find_nonfinite(schedule, loader, result.step);
-  log_->go_on();
+  log_->resume();
   if (findings.empty())
     return "a replay of the step finds every value finite: a sum over ranks that overflows, or a "
            "fault of memory or hardware on the way";
@@ -69,8 +69,8 @@ std::string TrainingRun::replay(const StepResult& result, std::optional<NonFinit
   return to_text(findings, p_.replica.micro_batches(schedule));
 }
 
-/// The checkpoint that a spike behind `steps` steps goes back to; 0: none. It depends on steps
-/// alone, not on when validations were best or somebody stopped the run.
+/// The checkpoint that a spike after `steps` steps goes back to; 0: none. It depends on steps
+/// alone, not on when validations were best or the run was stopped.
 std::int64_t TrainingRun::rollback_base(std::int64_t steps) const {
   const std::int64_t scheduled = steps - steps % p_.options.checkpoint.every_steps;
   return scheduled > started_from_ ? scheduled : base_of_start_;
@@ -85,20 +85,20 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
   if (base == 0)
     throw NonFiniteError(
         fmt::format("training: {}, and there is no checkpoint yet to go back to", jump),
-        "save more often with --checkpoint-every, or take spikes as they come with --on-spike "
+        "save more often with `checkpoint_every`, or take spikes as they come with `on_spike` "
         "ignore");
   ResumePoint point = [&] {
     Communicator& communicator = p_.context.communicator();
     try {
-      // What this process has not saved lies beside the checkpoint that it went on from.
+      // What this process has not saved lies next to the checkpoint that it resumed from.
       return p_.start && base <= p_.start->state.step
-                 ? checkpoint_beside(communicator, *p_.start, base)
+                 ? checkpoint_next_to(communicator, *p_.start, base)
                  : checkpoint_in(communicator, p_.options.checkpoint, base);
     } catch (const Error& error) {
       throw Error(fmt::format("training: {}, and the checkpoint to go back to cannot be read: {}",
                               jump,
                               error.what()),
-                  "going on from an earlier one (--resume) repeats the steps and saves it anew",
+                  "`resume` from an earlier one repeats the steps and saves it again",
                   error.exit_code());
     }
   }();
@@ -111,7 +111,7 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
                     jump,
                     kMaxRollbacks,
                     rolled_back_to_),
-        "it is not a few batches: use a smaller --lr or --clip-norm");
+        "it is not a few batches: use a smaller `lr` or `clip_norm`");
   return point;
 }
 
@@ -119,15 +119,15 @@ void TrainingRun::roll_back() {
   const StepResult spike = *spike_;
   // It waits for files, and reads all of one checkpoint.
   const StageScope stage(&p_.context.position(), RunStage::saving);
-  (void)p_.replica.finish_steps();  // of steps behind it
+  (void)p_.replica.finish_steps();  // of steps after it
   if (checkpointing_) checkpointing_->resolve();
   const ResumePoint point = point_to_go_back_to(spike);
-  LeftOut left_out = feed_.left_out();
-  leave_out(left_out, point.state.step, spike.step);
+  SkippedBatches skipped_batches = feed_.skipped_batches();
+  skip_batches(skipped_batches, point.state.step, spike.step);
   p_.replica.restore(point.record.path);
   take_over(point.state);
   ++summary_.rollbacks;
-  feed_.set_left_out(std::move(left_out));
+  feed_.set_skipped_batches(std::move(skipped_batches));
   make_loader(done_);
   log_->restart(done_, open_meter(point.state));
   noise_watch_.forget();
@@ -137,20 +137,20 @@ void TrainingRun::roll_back() {
                               .mean = watch_->statistics().mean,
                               .spread = watch_->spread(),
                               .path = point.record.path,
-                              .left_out = feed_.left_out().back()};
+                              .skipped_batches = feed_.skipped_batches().back()};
   tell([&](TrainObserver& observer) { observer.on_rollback(record); });
   watch_.emplace();
   spike_.reset();
 }
 
 /// What a checkpoint has to know of faults; `newest` is the last step's, which other ranks may not
-/// know yet. False: this is no state to go on from.
+/// know yet. False: this is not state to resume from.
 bool TrainingRun::add_faults(io::CheckpointState& state, const StepResult& newest) const {
   const bool known = newest.step <= known_, bad = newest.step >= 0 && newest.bad;
   if (spike_ || (bad && p_.options.on_nonfinite == OnNonfinite::stop)) return false;
   state.skipped_steps = summary_.skipped_steps + (!known && bad ? 1 : 0);
   state.skipped_in_row = known ? skipped_in_row_ : bad ? skipped_in_row_ + 1 : 0;
-  state.left_out = feed_.left_out();
+  state.skipped_batches = feed_.skipped_batches();
   state.rollbacks = summary_.rollbacks;
   if (!watch_) return true;
   state.rollback_base = rollback_base(done_);

@@ -32,7 +32,7 @@ void FailureDetector::wake(double now) {
   const double pause = now - woken_;
   woken_ = now;
   if (pause <= kPauseSeconds) return;
-  // Nobody was listening: for whatever was measured, that time did not pass.
+  // No rank was listening: for whatever was measured, that time did not pass.
   progressed_ += pause;
   for (Rank& rank : ranks_) {
     rank.heard += pause;
@@ -86,7 +86,7 @@ std::optional<Verdict> FailureDetector::judge(double now) const {
   return std::nullopt;
 }
 
-/// The first that ended in a way it should not have: those behind it may be its consequence.
+/// The first that ended in a way it should not have: those after it may be its consequence.
 std::optional<Verdict> FailureDetector::find_ended(double now) const {
   std::optional<Verdict> found;
   double first = 0;
@@ -94,7 +94,7 @@ std::optional<Verdict> FailureDetector::find_ended(double now) const {
     const Rank& rank = ranks_[std::size_t(r)];
     const bool closed = rank.state == State::closed;
     if (!closed && rank.state != State::failed) continue;
-    if (now - rank.ended < (closed ? kLastWordsSeconds : kErrorSeconds)) continue;
+    if (now - rank.ended < (closed ? kFailureReportSeconds : kErrorSeconds)) continue;
     if (found && rank.ended >= first) continue;
     first = rank.ended;
     found = {.kind = closed ? Verdict::Kind::died : Verdict::Kind::failed,
@@ -129,30 +129,30 @@ std::optional<Verdict> FailureDetector::find_stuck(double now) const {
     const double limit = stage_limit(rank.note.stage);
     if (limit <= 0 || now - rank.progressed <= limit) return std::nullopt;
   }
-  // Whoever is alone and waits for nobody harms nobody, however slow.
+  // A rank that is alone and waits for no other does no harm, however slow.
   if (present == 0 || (present == 1 && !waits)) return std::nullopt;
-  const int culprit = culprit_of_stand_still();
-  const Rank& rank = ranks_[std::size_t(culprit)];
+  const int faulting_rank = faulting_rank_of_stall();
+  const Rank& rank = ranks_[std::size_t(faulting_rank)];
   return Verdict{.kind = Verdict::Kind::stuck,
-                 .rank = culprit,
+                 .rank = faulting_rank,
                  .seconds = now - progressed_,
                  .limit = stage_limit(rank.note.stage),
                  .has_left = rank.state != State::present};
 }
 
-/// The rank that stands in no collective, else the one that entered the fewest. Where all wait in
+/// The rank that is in no collective, else the one that entered the fewest. Where all wait in
 /// one and a rank has left, they wait for that.
-int FailureDetector::culprit_of_stand_still() const {
+int FailureDetector::faulting_rank_of_stall() const {
   const auto blame = [&](int r) {
     const Rank& rank = ranks_[std::size_t(r)];
     const bool present = rank.state == State::present;
     const bool waits = rank.note.collective.name != nullptr;
     return std::tuple(present ? (waits ? 2 : 0) : 1, rank.note.collectives, rank.progressed, r);
   };
-  int culprit = 0;
+  int faulting_rank = 0;
   for (int r = 1; r < int(ranks_.size()); ++r)
-    if (blame(r) < blame(culprit)) culprit = r;
-  return culprit;
+    if (blame(r) < blame(faulting_rank)) faulting_rank = r;
+  return faulting_rank;
 }
 
 bool FailureDetector::all_train() const {

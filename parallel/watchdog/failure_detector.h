@@ -15,9 +15,10 @@ namespace lockstep {
 struct Verdict {
   enum class Kind : std::uint8_t {
     died,    ///< its connection closed without a goodbye
-    failed,  ///< it said goodbye while an exception was in flight, and nobody else has ended since
+    failed,  ///< it said goodbye while an exception was in flight, and no other rank has ended
+             ///< since
     frozen,  ///< no beat
-    stuck    ///< beats, but nobody makes progress, and this rank is the one to blame
+    stuck    ///< beats, but no rank makes progress, and this rank is the one to blame
   };
   Kind kind{};
   int rank = -1;
@@ -30,8 +31,8 @@ struct Verdict {
 /// when, in seconds of one monotonic clock. See Watchdog for the rules.
 class FailureDetector {
  public:
-  /// A closed connection may be behind what its rank had to say by so much.
-  static constexpr double kLastWordsSeconds = 0.3;
+  /// So much later than a connection closes, a report of its rank may still arrive.
+  static constexpr double kFailureReportSeconds = 0.3;
   /// A rank that left with an exception may still be meeting others over it.
   static constexpr double kErrorSeconds = 3;
   /// Longer pauses between two calls of wake() are pauses of this process.
@@ -46,15 +47,15 @@ class FailureDetector {
   FailureDetector(int ranks, Watches watches, double now);
 
   void set_limits(const WatchLimits& limits) { limits_ = limits; }
-  /// Nobody has been silent before `now`.
+  /// No rank has been silent before `now`.
   void restart(double now);
 
   /// At the beginning of every turn of the watchdog's loop, before anything that it saw.
   void wake(double now);
   /// `traced`: under a debugger, which may stop it for as long as it likes.
   void beat(int rank, const PositionNote& note, bool traced, double now);
-  /// A debugger was found to hold `rank`: that nobody got on until `now` is not held against
-  /// anyone.
+  /// A debugger was found to hold `rank`: that no rank made progress until `now` is not held
+  /// against anyone.
   void hold(int rank, double now);
   void goodbye(int rank, bool after_error, double now);
   void closed(int rank, double now);
@@ -81,7 +82,7 @@ class FailureDetector {
   std::optional<Verdict> find_ended(double now) const;
   std::optional<Verdict> find_frozen(double now) const;
   std::optional<Verdict> find_stuck(double now) const;
-  int culprit_of_stand_still() const;
+  int faulting_rank_of_stall() const;
 
   Watches watches_;
   std::vector<Rank> ranks_;

@@ -2,6 +2,7 @@
 #include "parallel/watchdog/failure_report.h"
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep {
 namespace {
@@ -9,22 +10,22 @@ namespace {
 const char* flag_of(RunStage stage) {
   switch (stage) {
     case RunStage::start:
-      return "--timeout-start";
+      return "`timeout_start`";
     case RunStage::training:
-      return "--timeout";
+      return "`timeout`";
     case RunStage::evaluation:
-      return "--timeout-evaluation";
+      return "`timeout_evaluation`";
     case RunStage::saving:
     case RunStage::end:
       break;
   }
-  return "--timeout-save";
+  return "`timeout_save`";
 }
 
-std::string cause_of_stand_still(const Verdict& verdict, const PositionNote& note) {
+std::string cause_of_stall(const Verdict& verdict, const PositionNote& note) {
   const char* why = note.collective.name != nullptr
-                        ? "and this rank is the furthest behind"
-                        : "and this rank has not come to where the others wait";
+                        ? "and this rank has entered the fewest collectives"
+                        : "and this rank has not reached the collective that the others wait in";
   if (verdict.has_left) why = "since the others wait for this rank, which has left the job";
   return fmt::format("no rank makes progress for {:.1f} s, {}", verdict.seconds, why);
 }
@@ -54,18 +55,19 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
           "network is gone",
           verdict.seconds);
       record.hint = fmt::format(
-          "look at the process and its host; --timeout, now {:g} s, allows for longer silence",
+          "look at the process and its host; `timeout`, now {:g} s, allows for longer silence",
           verdict.limit);
       break;
     case Verdict::Kind::stuck:
-      record.cause = cause_of_stand_still(verdict, note);
+      record.cause = cause_of_stall(verdict, note);
       record.hint = fmt::format(
-          "start again with --timeout 0 and attach a debugger; where it only is that slow, {}, now "
+          "start again with `timeout` 0 and attach a debugger; where it only is that slow, {}, now "
           "{:g} s, allows for more",
           flag_of(note.stage),
           verdict.limit);
       break;
   }
+  record.hint = name_parameters(record.hint);
   return record;
 }
 

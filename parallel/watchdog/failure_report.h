@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// What people are told of `verdict` on a rank that was last heard of at `note`. Without host,
+/// The message about `verdict` on a rank with the last beat at `note`. Without host,
 /// process and who has seen it.
 FaultRecord describe(const Verdict& verdict, const PositionNote& note);
 

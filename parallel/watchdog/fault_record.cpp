@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-std::string words_for(const CollectiveNote& note) {
+std::string format_note(const CollectiveNote& note) {
   if (note.name == nullptr) return {};
   if (note.bucket >= 0) return fmt::format("{} of bucket {}", note.name, note.bucket);
   if (note.bytes > 0) return fmt::format("{} of {} bytes", note.name, note.bytes);
@@ -45,7 +45,7 @@ void set_position(FaultRecord& record, const PositionNote& note) {
   record.stage = name_of(note.stage);
   record.phase = name_of(note.phase);
   record.step = note.step;
-  record.collective = words_for(note.collective);
+  record.collective = format_note(note.collective);
 }
 
 std::string to_block(const FaultRecord& record) {

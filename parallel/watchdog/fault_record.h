@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-/// The cause where nobody but the launcher can know why.
+/// The cause where only the launcher can know why.
 inline constexpr std::string_view kDiedWithoutAWord = "the process died without a word";
 
 /// What is said once of a fault that ends a run: who, where, when, why, and what to do.
 struct FaultRecord {
-  int rank = -1;             ///< the culprit's
-  std::string host;          ///< the culprit's
-  std::int64_t process = 0;  ///< the culprit's number on its host; 0: unknown
+  int rank = -1;             ///< the faulting rank's
+  std::string host;          ///< the faulting rank's
+  std::int64_t process = 0;  ///< the faulting rank's number on its host; 0: unknown
   std::string stage;         ///< name_of(RunStage)
   std::string phase;         ///< name_of(Phase); may be empty
   std::int64_t step = 0;     ///< that was being computed, from 1; 0: none
@@ -25,7 +25,7 @@ struct FaultRecord {
   std::string hint;          ///< what to do; may be empty
   std::string details;       ///< whole lines, for who reads them where they happened; may be empty
   int exit_code = 1;
-  int seen_by = -1;  ///< rank that noticed, where that is not the culprit itself
+  int seen_by = -1;  ///< rank that noticed, where that is not the faulting rank itself
 };
 
 /// Fills stage, phase, step and collective.

@@ -56,7 +56,7 @@ std::vector<ForeignConnection> foreign_connections(std::span<const TcpSocket> ta
                           .address = socket.remote,
                           .remote_port = socket.remote_port};
     if (const TcpSocket* const other = other_end(table, socket)) {
-      if (other->inode == 0) continue;  // closed: nobody is behind it
+      if (other->inode == 0) continue;  // closed: its peer is gone
       if (std::ranges::any_of(
               ranks, [&](const RankSockets& rank) { return holds(rank.sockets, other->inode); }))
         continue;
@@ -82,7 +82,7 @@ std::string to_lines(std::span<const NamedConnection> connections) {
     else if (one.on_this_host)
       who += fmt::format(" (user {} of this host)", one.user);
     text += fmt::format(
-        "  {} is connected to port {} of rank {}, and is no rank\n", who, one.port, one.rank);
+        "  {} is connected to port {} of rank {}, and is not a rank\n", who, one.port, one.rank);
   }
   if (connections.size() > kMaxNamed)
     text += fmt::format("  and {} more are\n", connections.size() - kMaxNamed);

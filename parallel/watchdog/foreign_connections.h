@@ -16,7 +16,7 @@ struct RankSockets {
   OpenSockets sockets;
 };
 
-/// Somebody at a rank's port.
+/// A connection to a rank's port.
 struct ForeignConnection {
   int rank = -1;
   std::uint16_t port = 0;
@@ -27,9 +27,9 @@ struct ForeignConnection {
   std::uint64_t inode = 0;
 };
 
-/// The connections to ports that `ranks` listen on whose other end is no process of the job: on
+/// The connections to ports that `ranks` listen on whose other end is not a process of the job: on
 /// this host, where both ends are in `table`, a socket that none of `ranks` has; elsewhere, an
-/// address that is none of `job_addresses` (where none is known, nobody elsewhere is foreign). Also
+/// address that is none of `job_addresses` (where none is known, no other host is foreign). Also
 /// those that the rank has not accepted yet, which a frozen one does not. At most kMaxForeign.
 /// `ranks` are all of this host's.
 constexpr std::size_t kMaxForeign = 64;
@@ -37,7 +37,7 @@ std::vector<ForeignConnection> foreign_connections(std::span<const TcpSocket> ta
                                                    std::span<const RankSockets> ranks,
                                                    std::span<const IpAddress> job_addresses);
 
-/// "  10.1.2.3:4567 is connected to port 1024 of rank 1, and is no rank", a line each, with user
+/// "  10.1.2.3:4567 is connected to port 1024 of rank 1, and is not a rank", a line each, with user
 /// and process where `process` is not 0; eight lines at most.
 struct NamedConnection {
   ForeignConnection connection;

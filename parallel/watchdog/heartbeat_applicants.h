@@ -25,7 +25,7 @@ class Applicants {
 
   void add(Descriptor socket, double now);
   /// Reads what has come. The rank that has proved itself, whose connection is then the caller's;
-  /// -1: nobody has, or it was sent away, or there is no such applicant.
+  /// -1: none has, or it was sent away, or there is no such applicant.
   int read(int descriptor, Descriptor& proved);
   void drop_late(double now);
   void clear() { waiting_.clear(); }

@@ -83,7 +83,7 @@ Descriptor try_connect(const IpAddress& address,
   return code == 0 ? std::move(made) : Descriptor();
 }
 
-/// Whether rank 0, and nobody else, is at the other end.
+/// Whether rank 0, and no other process, is at the other end.
 bool shake_hands(Connection& connection,
                  const Invitation& invitation,
                  int own_rank,
@@ -236,10 +236,10 @@ Connection connect_to(const Invitation& invitation, int own_rank, bool same_host
       tried += fmt::format("{}{}: {}",
                            tried.empty() ? "" : ", ",
                            to_string(address),
-                           code == 0 ? "somebody else answers, or nobody" : reason(code));
+                           code == 0 ? "another program answers, or none" : reason(code));
     }
-    // Who is turned away by all has no reason to hope. Where somebody answers, or packets are lost,
-    // it may be the crowd before rank 0's door.
+    // Who is turned away by all has no reason to hope. Where a process answers, or packets are
+    // lost, rank 0 may have too many connections at once.
     const auto patience =
         answered ? end : std::min(end, start + std::chrono::milliseconds(kReachMs));
     if ((!answered && !silent) || Clock::now() >= patience) break;

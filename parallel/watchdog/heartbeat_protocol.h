@@ -53,7 +53,7 @@ struct PackedRecord {
   char cause[1024] = {}, hint[512] = {};
 };
 
-/// What look_for_strangers() has found on the sender's host; empty: nobody any more.
+/// What look_for_strangers() has found on the sender's host; empty: none any more.
 struct Strangers {
   char lines[1024] = {};
 };
@@ -92,7 +92,7 @@ class Connection {
   int descriptor() const { return socket_.get(); }
   void close() { socket_.reset(); }
 
-  /// Sends what fits, the rest at flush(). A beat is left out while older messages are on their
+  /// Sends what fits, the rest at flush(). A beat is skipped while older messages are on their
   /// way: the next one says more.
   template <typename Message>
   void send(Kind kind, const Message& message) {
@@ -103,7 +103,7 @@ class Connection {
 
   using Handler = std::function<void(Kind, std::span<const std::byte>)>;
   /// Calls `handle` for each whole message that has come. False once the other end has closed, or
-  /// has sent what is no message.
+  /// has sent what is not a message.
   bool receive(const Handler& handle);
 
  private:

@@ -22,7 +22,7 @@ constexpr std::uint64_t kApplicant = std::uint64_t{1} << 32;  // and its descrip
 constexpr rlim_t kOtherFiles = 512;
 constexpr int kAcceptsATurn = 64;
 constexpr useconds_t kAcceptAgainUs = 10000;
-/// Connections that may wait unproved, beside one of each rank.
+/// Connections that may wait unproved, in addition to one of each rank.
 constexpr int kMaxStrangers = 64;
 
 Peers::Card own_card() {
@@ -147,7 +147,7 @@ void Peers::accept_all() {
     Descriptor socket = accept_from(listener_);
     if (!socket.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      // Without files for it, it goes on waiting, and would wake this thread again and again.
+      // Without files for it, it continues waiting, and would wake this thread again and again.
       if (errno != EAGAIN && errno != EWOULDBLOCK) usleep(kAcceptAgainUs);
       return;
     }

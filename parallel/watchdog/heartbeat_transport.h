@@ -45,14 +45,14 @@ class Peers {
   };
 
   /// Collective: exchanges cards, and rank 0's invitation. Rank 0 listens from here on; where it
-  /// cannot, problem() says why. `wanted`, of which rank 0's word counts: without it nobody
+  /// cannot, problem() says why. `wanted`, of which rank 0's word counts: without it no rank
   /// listens.
   Peers(Communicator& host, bool wanted);
   bool wanted() const { return cards_[0].wanted != 0; }
   const std::string& problem() const { return problem_; }
   /// Ranks above 0: connects to rank 0, whose thread must be at work. Throws EnvironmentError.
   void connect(double limit_s);
-  /// All have connected: nobody else may. Tells `listener` of who has closed since.
+  /// All have connected: no other process may. Tells `listener` of who has closed since.
   void begin(PeerListener& listener);
   /// Closes all connections.
   void part();

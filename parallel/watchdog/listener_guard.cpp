@@ -21,7 +21,7 @@ constexpr std::uint32_t kIpSource4 = kIpHeader + 12, kIpSource6 = kIpHeader + 8;
 sock_filter load_packet(std::uint32_t offset, std::uint16_t size) {
   return {std::uint16_t(BPF_LD | size | BPF_ABS), 0, 0, offset};
 }
-/// Goes on with the next instruction where equal, else skips so many.
+/// Continues with the next instruction where equal, else skips so many.
 sock_filter require_equal(std::uint32_t value, std::uint8_t skip) {
   return {BPF_JMP | BPF_JEQ | BPF_K, 0, skip, value};
 }

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Who is connected to ranks of the job and is no rank, on all hosts: rank 0's watchdog sees its
+/// Who is connected to ranks of the job and is not a rank, on all hosts: rank 0's watchdog sees its
 /// own host's, and the others tell it theirs in time for its verdict. Used by the watchdog's
 /// thread.
 class StrangerWatch {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "core/base/signal_masked_thread.h"
 #include "parallel/watchdog/failure_detector.h"
 #include "parallel/watchdog/failure_report.h"
@@ -56,7 +57,7 @@ class Watchdog::State final : public watch::PeerListener {
  public:
   State(Communicator& host,
         const Position& position,
-        LastWords failure_handler,
+        FailureHandler failure_handler,
         const WatchLimits& limits,
         bool has_launcher,
         std::vector<IpAddress> job_addresses)
@@ -160,7 +161,7 @@ class Watchdog::State final : public watch::PeerListener {
 
   /// Whether the other ends of the connections learn of a record, and that the screen has it. A
   /// frozen rank 0 that is woken to be killed has to know as well.
-  enum class Tell : std::uint8_t { nobody, said, unsaid };
+  enum class Tell : std::uint8_t { none, said, unsaid };
 
   void run() {
     bool began = false;
@@ -198,16 +199,16 @@ class Watchdog::State final : public watch::PeerListener {
     }
     // Judging takes time for each rank: not at every message of every rank.
     if (spoken_ || alone_ || (!beats && !somebody_ended_)) return;
-    // As of then: where all ranks were stopped since, nobody would know of it yet.
+    // As of then: where all ranks were stopped since, no rank would know of it yet.
     if (const auto verdict = judge_.judge(time); verdict && !is_held(*verdict)) {
       // The launcher ends all ranks, and wakes the frozen one, as soon as the first has ended.
-      const bool speaks = speaks_of(*verdict);
-      if (!speaks) std::this_thread::sleep_for(kSpeakerFirst);
-      leave(record_of(*verdict), speaks, Tell::said);
+      const bool reports = speaks_of(*verdict);
+      if (!reports) std::this_thread::sleep_for(kSpeakerFirst);
+      leave(record_of(*verdict), reports, Tell::said);
     }
   }
 
-  /// Whether a debugger is behind `verdict`. One that was attached stops all threads of a process
+  /// Whether a debugger caused `verdict`. One that was attached stops all threads of a process
   /// at once, so that the rank could not tell.
   bool is_held(const Verdict& verdict) {
     if (verdict.kind != Verdict::Kind::frozen && verdict.kind != Verdict::Kind::stuck) return false;
@@ -260,7 +261,7 @@ class Watchdog::State final : public watch::PeerListener {
     const FaultRecord record = watch::unpack(packed);
     leave(record,
           peers_.rank() == 0 && packed.said == 0,
-          peers_.rank() == 0 ? Tell::said : Tell::nobody);
+          peers_.rank() == 0 ? Tell::said : Tell::none);
   }
 
   void send_announcement() {
@@ -275,9 +276,9 @@ class Watchdog::State final : public watch::PeerListener {
 
   FaultRecord record_of(const Verdict& verdict) const {
     FaultRecord record = describe(verdict, judge_.note(verdict.rank));
-    const watch::Peers::Card& culprit = peers_.card(verdict.rank);
-    record.host = culprit.host;
-    record.process = culprit.process;
+    const watch::Peers::Card& faulting_rank = peers_.card(verdict.rank);
+    record.host = faulting_rank.host;
+    record.process = faulting_rank.process;
     record.seen_by = peers_.rank();
     const bool may_be_disturbed =
         verdict.kind == Verdict::Kind::frozen || verdict.kind == Verdict::Kind::stuck;
@@ -306,12 +307,13 @@ class Watchdog::State final : public watch::PeerListener {
     record.host = peers_.card(record.rank).host;
     record.process = getpid();
     record.cause = "the launcher of this rank is gone";
-    record.hint = "mpirun or srun ended or was killed; start the run again, with --resume auto";
+    record.hint = name_parameters(
+        "mpirun or srun ended or was killed; start the run again, with `resume` auto");
     leave(record, peers_.rank() == 0, peers_.rank() == 0 ? Tell::said : Tell::unsaid);
   }
 
   /// Whatever hangs from here on, a full pipe or a dead file system, the process ends.
-  [[noreturn]] void leave(const FaultRecord& record, bool speaks, Tell tell) {
+  [[noreturn]] void leave(const FaultRecord& record, bool reports, Tell tell) {
     const int exit_code = record.exit_code;
     try {
       start_signal_masked_thread([exit_code] {
@@ -321,18 +323,18 @@ class Watchdog::State final : public watch::PeerListener {
     } catch (...) {
       // Then it has to go without.
     }
-    if (tell != Tell::nobody)
+    if (tell != Tell::none)
       peers_.send_to_all(Kind::record, watch::pack(record, tell == Tell::said));
     peers_.flush();
     try {
-      if (failure_handler_) failure_handler_(record, speaks);
+      if (failure_handler_) failure_handler_(record, reports);
     } catch (...) {
       say_without_memory();
     }
     peers_.resolve(kLeaveMs, peers_.rank() == 0);
-    // Rank 0 is gone or frozen, so that nobody can tell the others: each has to find out by itself,
-    // before the launcher kills it, which is a second after the first rank has ended.
-    if (speaks && peers_.rank() != 0 && peers_.size() > 2)
+    // Rank 0 is gone or frozen, so that no rank can tell the others: each has to find out by
+    // itself, before the launcher kills it, which is a second after the first rank has ended.
+    if (reports && peers_.rank() != 0 && peers_.size() > 2)
       std::this_thread::sleep_for(kOthersFirst);
     _exit(exit_code);
   }
@@ -347,7 +349,7 @@ class Watchdog::State final : public watch::PeerListener {
   const bool has_launcher_;
   const pid_t parent_ = getppid();
   const WatchLimits limits_;
-  const LastWords failure_handler_;
+  const FailureHandler failure_handler_;
   const int exceptions_;  // in flight when the watchdog began
   watch::Peers peers_;
   FailureDetector judge_;
@@ -366,7 +368,7 @@ class Watchdog::State final : public watch::PeerListener {
 
 Watchdog::Watchdog(Communicator& host,
                    const Position& position,
-                   LastWords failure_handler,
+                   FailureHandler failure_handler,
                    const WatchLimits& limits,
                    bool has_launcher,
                    std::vector<IpAddress> job_addresses)

@@ -14,39 +14,40 @@
 
 namespace lockstep {
 
-/// A thread on every rank, beside MPI and never through it, that sees a dead, frozen or stuck rank
-/// and ends this one with a record that names the culprit.
+/// A thread on every rank, in addition to MPI and never through it, that sees a dead, frozen or
+/// stuck rank and ends this one with a record that names the faulting rank.
 ///
 /// Ranks hold a TCP connection to rank 0 each, made through addresses and a secret that travel over
 /// `host` once. Every kBeatSeconds a rank tells where it stands (Position) and rank 0 tells that it
 /// lives. Three things end a run:
 ///   - a connection that closes without a goodbye: that rank is dead (seen within milliseconds);
 ///   - no beat for `training_s`: frozen, or its host or network is gone;
-///   - beats, but on no rank a tick for longer than the limit of its stage: stuck. The culprit is
-///     the rank that stands in no collective, else the one that entered the fewest.
+///   - beats, but on no rank a tick for longer than the limit of its stage: stuck. The faulting
+///   rank is
+///     the rank that is in no collective, else the one that entered the fewest.
 /// The limit of training is at least three times the longest time without a tick that training has
 /// shown so far, since a device may compute long between two signs of life.
-/// A thread that was itself not run for a while (SIGSTOP, a sleeping machine) accuses nobody for
+/// A thread that was itself not run for a while (SIGSTOP, a sleeping machine) accuses no rank for
 /// what it missed. A rank under a debugger is left alone. Times are of the monotonic clock.
 ///
-/// Whoever judges (rank 0; each by itself where rank 0 is the culprit) has `failure_handler` called
-/// and tells the others, whose `failure_handler` are called with the same record; then each ends
-/// its process with the record's exit code, by _exit(): the training thread may never return.
+/// Whoever judges (rank 0; each by itself where rank 0 is the faulting rank) has `failure_handler`
+/// called and tells the others, whose `failure_handler` are called with the same record; then each
+/// ends its process with the record's exit code, by _exit(): the training thread may never return.
 class Watchdog {
  public:
   /// Called at most once, on the watchdog's thread, before the process ends. `speaks`: whether this
   /// rank is the one to put the record on the screen; every rank writes it into its own log.
-  using LastWords = std::function<void(const FaultRecord&, bool speaks)>;
+  using FailureHandler = std::function<void(const FaultRecord&, bool reports)>;
 
   /// Collective over `host`, whose memory is the processor's. `position` must outlive it. Where a
-  /// rank cannot reach rank 0, nobody is watched, and blindness() says so.
+  /// rank cannot reach rank 0, no rank is watched, and blindness() says so.
   /// `has_launcher`: the process that started this one stands by it, and where that is gone this
   /// rank ends as well. One rank without a launcher has no thread.
-  /// `job_addresses` of all hosts: where a rank is frozen or nobody makes progress, the record's
+  /// `job_addresses` of all hosts: where a rank is frozen or no rank makes progress, the record's
   /// details name who else is connected to ranks (foreign_connections()).
   Watchdog(Communicator& host,
            const Position& position,
-           LastWords failure_handler = {},
+           FailureHandler failure_handler = {},
            const WatchLimits& limits = {},
            bool has_launcher = false,
            std::vector<IpAddress> job_addresses = {});
@@ -59,7 +60,7 @@ class Watchdog {
   /// all ranks.
   const std::string& blindness() const;
 
-  /// This rank has met an error, has told people of it, and ends: the others end with the same exit
+  /// This rank has met an error, has reported it, and ends: the others end with the same exit
   /// code, naming it in their logs, instead of taking it for dead. Returns once that is sent.
   void announce(const FaultRecord& record);
 

@@ -133,7 +133,7 @@ void check_training(const ModelCase& test_case, const std::string& kind) {
 }
 
 /// Weights that PyTorch wrote give PyTorch's logits: convolution, batch norm with its running
-/// statistics, and a linear layer behind flattened images. The tolerance is that of sums of
+/// statistics, and a linear layer after flattened images. The tolerance is that of sums of
 /// n = 576 terms, the longest there are.
 TEST(AgreementWeights, PytorchsFileGivesItsLogits) {
   const std::string folder = goldens_folder() + "/init/";

@@ -11,7 +11,7 @@ under each limit, in turn with auto, as often, and only those runs are compared.
 two alone: what `--recompute auto` takes at a size differs from limit to limit, and is not among them.
 
 Prints a table: the setting that auto took; the median of its samples a second, and of the best fixed
-setting's beside it; and whether limit and global batch were kept. Below it, how far runs of one setting
+setting's next to it; and whether limit and global batch were kept. Below it, how far runs of one setting
 lie apart. Exit code 1 where limit or batch was not kept, or where auto is more than 5% slower.
 """
 import argparse

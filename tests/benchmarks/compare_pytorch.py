@@ -36,7 +36,7 @@ from peer_python import find_peer
 from rank_processes import run_ranks, say
 
 PEER = pathlib.Path(__file__).with_name("torch_peer.py")
-# Beside the project, where LOCKSTEP_TEST_DATA does not say otherwise.
+# Next to the project, where LOCKSTEP_TEST_DATA does not say otherwise.
 DATA = pathlib.Path(os.environ.get("LOCKSTEP_TEST_DATA", PROJECT.parent / "shared/data"))
 
 

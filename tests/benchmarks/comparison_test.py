@@ -32,7 +32,7 @@ flags = dict(zip(sys.argv[2::2], sys.argv[3::2]))
 assert sys.argv[1] == "train" and flags["--device"] == "cuda", sys.argv
 assert os.environ["LD_LIBRARY_PATH"] == "/ours", os.environ["LD_LIBRARY_PATH"]
 out, every, steps = pathlib.Path(flags["--out"]), int(flags["--log-every"]), int(flags["--steps"])
-assert steps == 9 * every, (steps, every)  # eight windows behind one that is not timed
+assert steps == 9 * every, (steps, every)  # eight windows after one that is not timed
 out.mkdir()
 slow = 4 if os.environ.get("LOCKSTEP_GRAPH") == "0" else 1
 rows = [{"step": step, "samples": step * int(flags["--global-batch"]),

@@ -94,7 +94,7 @@ class Network {
         engine_, {x, dw, y, strides, padding}, forward, dnnl::primitive_attr());
     const memory dy = allocate(weights.diff_dst_desc());
     Execution data;
-    if (!first) {  // nobody needs the images' gradient
+    if (!first) {  // no rank needs the images' gradient
       const auto desc = dv::conv_backward_data(
           engine_, {x, w, y, strides, padding}, forward, dnnl::primitive_attr());
       const memory its_dy =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time, bytes per second and percent of the roofline, by peaks measured at the start, of the CPU
-// kernels that are no matrix products, each tensor counted once, beside memcpy. Convnet activations
+// kernels that are not GEMMs, each tensor counted once, compared with memcpy. Convnet activations
 // [32, 28, 28, 32] stay in the cache, [64, 32, 32, 64] is 16 MiB a tensor.
 #include <cstring>
 #include <string>

@@ -7,7 +7,7 @@ exchange_cost.py [--device auto|cpu|cuda] [--ranks 1,2,4] [--models NAME,...] [-
 
 Both sides have eight shards, the leaves of the summation tree. On one rank, where there is nobody
 to exchange with, there is a second comparison, with one shard: the same micro-batches, added up in
-one place instead of a tree. Each run is the median of its windows behind the first, which is not
+one place instead of a tree. Each run is the median of its windows after the first, which is not
 counted; a pair is two runs one after the other, every second pair the other way round, and its cost
 is the first's time over the second's, less one. Prints the median over the pairs (least to most).
 The gradient noise scale, which only shards have, is switched off. Asked for: at most 5% on several

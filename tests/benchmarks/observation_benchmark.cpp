@@ -33,6 +33,6 @@ int main() {
   lockstep::Profiler profiler(0, 0);
   const int work = profiler.declare({.name = "work", .path = "work", .cost = {}});
   const double record = nanoseconds([&] { lockstep::ProfileScope scope(&profiler, work); });
-  if (now < Clock::time_point()) return 1;  // so that the readings are not left out
+  if (now < Clock::time_point()) return 1;  // so that the readings are not skipped
   std::printf("{\"clock_ns\": %.2f, \"record_ns\": %.2f}\n", clock, record);
 }

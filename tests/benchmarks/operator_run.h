@@ -96,7 +96,7 @@ class OperatorRun {
   /// The least time that these peaks allow in the time that a run took, in percent, as --profile
   /// prints it.
   double roofline_percent(double seconds, const DevicePeaks& peaks) const {
-    return 100 * least_seconds(cost(), computes_in_bf16(spec_.inputs), peaks) / seconds;
+    return 100 * min_seconds(cost(), computes_in_bf16(spec_.inputs), peaks) / seconds;
   }
 
  private:

@@ -8,7 +8,7 @@ Runs with and without differ by more than what is looked for, so both are taken 
 two ranks:
   watchdog   processor time of the ranks' threads of that name while S seconds of training pass, of the
              ranks' time: what the training threads lose at most where no core is idle
-  replicas   hashed in every second step, and steps behind a hash compared with their neighbours: the
+  replicas   hashed in every second step, and steps after a hash compared with their neighbours: the
              median difference, for every 100th step. Neighbours send and compare the hashes, which is
              not in it.
 Medians over the repetitions, least to most in brackets.
@@ -80,7 +80,7 @@ def replica_cost(build, flags, steps):
         rows = [row for row in lines if "step_ms" in row]
     rows = rows[len(rows) // 10:]
     pairs = [(rows[i]["step_ms"], (rows[i - 1]["step_ms"] + rows[i + 1]["step_ms"]) / 2)
-             for i in range(1, len(rows) - 1) if rows[i]["step"] % 2 == 1]  # hashed behind the row before
+             for i in range(1, len(rows) - 1) if rows[i]["step"] % 2 == 1]  # hashed after the row before
     plain = statistics.median(others for _, others in pairs)
     return statistics.median(own - others for own, others in pairs) / plain / DEFAULT_EVERY
 

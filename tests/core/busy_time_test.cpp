@@ -94,7 +94,7 @@ TEST(DeviceActivities, AreBusyOnceWhereStreamsOverlap) {
                  .begin = zero + nanoseconds(begin),
                  .end = zero + nanoseconds(end)});
   };
-  run(1, 8, 6000, 9000);  // an exchange beside two kernels, told of before them
+  run(1, 8, 6000, 9000);  // an exchange concurrently with two kernels, told of before them
   run(0, 7, 5000, 7000);
   run(0, 7, 7000, 8000);
   run(0, 7, 1000, 2000);

@@ -140,7 +140,7 @@ class ExhaustiveOrder {
     return meanwhile;
   }
 
-  /// Two ways to the same buffers, with the same nodes to come, go on alike.
+  /// Two ways to the same buffers, with the same nodes to come, continue alike.
   std::vector<int> state_of(const Memory& memory) const {
     std::vector<int> state(memory.done.begin(), memory.done.end());
     std::map<int, int> number;

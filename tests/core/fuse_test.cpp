@@ -59,7 +59,7 @@ TEST(Fuse, ResnetBlocksBecomeConvolutionsAndBatchNorms) {
     if (node.op->kind() == OpKind::batch_norm_normalize)
       with_residual += op_cast<ops::BatchNormNormalize>(*node.op).residual();
   EXPECT_EQ(with_residual, 8);
-  EXPECT_THAT(f.graph.notes(), Contains(HasSubstr("batch_norm_normalize 'bn1' takes in relu")));
+  EXPECT_THAT(f.graph.notes(), Contains(HasSubstr("batch_norm_normalize 'bn1' fused with relu")));
 }
 
 TEST(Fuse, ActivationsGoIntoTheProductsBeforeThem) {
@@ -189,7 +189,7 @@ TEST(Fuse, BackwardOfResnetBlocksMakesTheSumOfTheirTwoGradients) {
   EXPECT_EQ(with_two_uses(f.graph), 7);
   EXPECT_EQ(count(f.graph, OpKind::add), 1);
   EXPECT_THAT(f.graph.notes(),
-              Contains(HasSubstr("batch_norm_residual_bwd_sums 'layer1.0.bn2' takes in add")));
+              Contains(HasSubstr("batch_norm_residual_bwd_sums 'layer1.0.bn2' fused with add")));
 }
 
 /// A norm with residual and ReLU whose result has `readers` readers, differentiated.

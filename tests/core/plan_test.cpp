@@ -161,7 +161,7 @@ TEST(FlatSpace, SegmentsAreAlignedDisjointAndCoverEveryParameter) {
   EXPECT_LE(end, p.space.elems);
 }
 
-// Of the last bucket's exchange nothing is hidden behind backward.
+// Of the last bucket's exchange nothing is hidden by backward.
 TEST(FlatSpace, TheLastBucketIsSmallAndBucketsCoverTheirSegments) {
   for (const char* name : {"mlp", "convnet", "resnet20", "resnet18", "resnet50"}) {
     const Graph graph = trace_classifier(nn::make_model({.name = name}), {32, 32, 3}, 10, 4);

@@ -84,7 +84,7 @@ TEST(Zoo, VggWantsImagesOf224OrTheCifarHead) {
     FAIL() << "expected a ShapeError";
   } catch (const ShapeError& error) {
     EXPECT_THAT(error.what(), HasSubstr("7x7"));
-    EXPECT_THAT(error.hint(), HasSubstr("--stem cifar"));
+    EXPECT_THAT(error.hint(), HasSubstr("`stem` cifar"));
   }
 }
 

@@ -127,8 +127,8 @@ TEST(ParseAugmentation, RefusesWhatItDoesNotKnow) {
               HasSubstr("expected shift, flip, crop, resized-crop or none, got 'rotate'"));
   EXPECT_THAT(error(""), HasSubstr("got ''"));
   EXPECT_THAT(error("flip,"), HasSubstr("got ''"));
-  EXPECT_THAT(error("none,flip"), HasSubstr("'none' stands alone"));
-  EXPECT_THAT(error("flip,none"), HasSubstr("'none' stands alone"));
+  EXPECT_THAT(error("none,flip"), HasSubstr("'none' cannot be combined"));
+  EXPECT_THAT(error("flip,none"), HasSubstr("'none' cannot be combined"));
   EXPECT_THAT(error("flip,flip"), HasSubstr("'flip' is given twice"));
   EXPECT_THAT(error("shift:1,shift:2"), HasSubstr("'shift' is given twice"));
   EXPECT_THAT(error("flip:1"), HasSubstr("'flip' takes no value"));

@@ -191,7 +191,7 @@ TEST_F(Csv, QuotesMustClose) {
   EXPECT_THAT(error("a,k\n1,\"x\n2,y\n"),
               HasSubstr(":2:2: expected a closing quote, got the end of the file"));
   EXPECT_THAT(error("a,k\n1,\"x\"y\n"),
-              HasSubstr(":2:2: expected a comma behind the closing quote, got 'y'"));
+              HasSubstr(":2:2: expected a comma after the closing quote, got 'y'"));
 }
 
 TEST_F(Csv, BinaryFilesAreRefused) {

@@ -31,7 +31,7 @@ TEST(RandomCrop, LiesInThePictureWithTheAreaAndRatioAskedFor) {
   }
   EXPECT_LT(least, 0.09);
   EXPECT_GT(most, 0.95);
-  // Areas near 1 fit only with the picture's own ratio and are drawn anew, so the mean lies below
+  // Areas near 1 fit only with the image's own ratio and are drawn anew, so the mean lies below
   // that of the uniform distribution, 0.54, but above that of its lower half.
   EXPECT_GT(area, 0.40);
   EXPECT_LT(area, 0.54);
@@ -66,7 +66,7 @@ TEST(RandomCrop, IsTheSameEverywhere) {
 }
 
 TEST(RandomCrop, TakesTheMiddleWhereNothingFits) {
-  // A part of ratio 3/4 or more of a picture of 1000x10 has at most 13x10 of its 10,000 pixels.
+  // A part of ratio 3/4 or more of an image of 1000x10 has at most 13x10 of its 10,000 pixels.
   EXPECT_EQ(random_crop(1, 0, 0, {1000, 10}, 0.5).limit, (PixelRect{493, 0, 13, 10}));
   EXPECT_EQ(random_crop(1, 0, 0, {10, 1000}, 0.5).limit, (PixelRect{0, 493, 10, 13}));
   EXPECT_EQ(random_crop(1, 0, 0, {1, 1}, 1.0).limit, (PixelRect{0, 0, 1, 1}));

@@ -14,27 +14,27 @@ namespace lockstep::data {
 namespace {
 
 using test::jpeg_file;
-using test::make_picture;
+using test::make_test_image;
 using test::photo_like;
-using test::Picture;
 using test::png_file;
+using test::TestImage;
 using testing::HasSubstr;
 
 std::span<const std::byte> bytes_of(const std::string& file) {
   return std::as_bytes(std::span(file));
 }
 
-Picture copy(const ImageView& view) {
-  Picture picture{view.width, view.height, 3, {}};
+TestImage copy(const ImageView& view) {
+  TestImage image{view.width, view.height, 3, {}};
   for (int y = 0; y < view.height; ++y)
-    picture.pixels.insert(picture.pixels.end(),
-                          view.pixels + y * view.stride,
-                          view.pixels + y * view.stride + view.width * 3);
-  return picture;
+    image.pixels.insert(image.pixels.end(),
+                        view.pixels + y * view.stride,
+                        view.pixels + y * view.stride + view.width * 3);
+  return image;
 }
 
 /// All pixels of a file.
-Picture decoded(const std::string& file) {
+TestImage decoded(const std::string& file) {
   AnyImageDecoder decoder;
   const ImageSize size = decoder.open("a file", bytes_of(file));
   return copy(decoder.decode(whole(size), size, DecodeScale::quick).view);
@@ -44,12 +44,12 @@ std::string error(const std::string& file) {
   return error_of<DataError>([&] { decoded(file); });
 }
 
-Picture gradient(int width, int height, int channels) {
-  return make_picture(
+TestImage gradient(int width, int height, int channels) {
+  return make_test_image(
       width, height, channels, [&](int x, int y, int c) { return (x * 3 + y * 2 + c * 40) % 256; });
 }
 
-double worst_difference(const Picture& a, const Picture& b) {
+double worst_difference(const TestImage& a, const TestImage& b) {
   EXPECT_EQ(a.pixels.size(), b.pixels.size());
   double worst = 0;
   for (std::size_t i = 0; i < std::min(a.pixels.size(), b.pixels.size()); ++i)
@@ -69,40 +69,41 @@ TEST(JpegDecoder, ExactIsTheWholePictureAtItsOwnScale) {
 }
 
 TEST(PngDecoder, IsLossless) {
-  const Picture picture = gradient(37, 23, 3);
-  EXPECT_EQ(decoded(png_file(picture)).pixels, picture.pixels);
-  EXPECT_EQ(decoded(png_file(picture, 8, /*interlaced=*/true)).pixels, picture.pixels);
+  const TestImage image = gradient(37, 23, 3);
+  EXPECT_EQ(decoded(png_file(image)).pixels, image.pixels);
+  EXPECT_EQ(decoded(png_file(image, 8, /*interlaced=*/true)).pixels, image.pixels);
 }
 
 TEST(PngDecoder, ReducesSixteenBitsToEight) {
-  const Picture picture = gradient(20, 11, 3), back = decoded(png_file(picture, 16));
+  const TestImage image = gradient(20, 11, 3), back = decoded(png_file(image, 16));
   // The low byte is 0xff minus the high one: from 0x80 on the nearest of 256 steps is one below.
-  for (std::size_t i = 0; i < picture.pixels.size(); ++i) {
-    const int high = picture.pixels[i], sample = high * 256 + 255 - high;
+  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
+    const int high = image.pixels[i], sample = high * 256 + 255 - high;
     ASSERT_EQ(back.pixels[i], (sample * 255 + 32895) >> 16) << high;
   }
 }
 
 TEST(PngDecoder, MakesRgbOfGreyAndDropsTransparency) {
   for (const int channels : {1, 2, 4}) {
-    const Picture picture = gradient(20, 11, channels), back = decoded(png_file(picture));
+    const TestImage image = gradient(20, 11, channels), back = decoded(png_file(image));
     for (int y = 0; y < 11; ++y)
       for (int x = 0; x < 20; ++x)
         for (int c = 0; c < 3; ++c)
-          ASSERT_EQ(back.at(x, y, c), picture.at(x, y, channels == 4 ? c : 0));
+          ASSERT_EQ(back.at(x, y, c), image.at(x, y, channels == 4 ? c : 0));
   }
 }
 
 TEST(JpegDecoder, ComesCloseToThePicture) {
-  const Picture smooth =
-      make_picture(64, 48, 3, [](int x, int y, int c) { return 60 + x + y + c * 20; });
+  const TestImage smooth =
+      make_test_image(64, 48, 3, [](int x, int y, int c) { return 60 + x + y + c * 20; });
   EXPECT_LE(worst_difference(decoded(jpeg_file(smooth, 95)), smooth), 6);
   EXPECT_LE(worst_difference(decoded(jpeg_file(smooth, 95, /*progressive=*/true)), smooth), 6);
 }
 
 TEST(JpegDecoder, MakesRgbOfGrey) {
-  const Picture grey = make_picture(33, 17, 1, [](int x, int y, int) { return 3 * x + 5 * y; });
-  const Picture back = decoded(jpeg_file(grey, 95));
+  const TestImage grey =
+      make_test_image(33, 17, 1, [](int x, int y, int) { return 3 * x + 5 * y; });
+  const TestImage back = decoded(jpeg_file(grey, 95));
   for (int y = 0; y < 17; ++y)
     for (int x = 0; x < 33; ++x) {
       ASSERT_EQ(back.at(x, y, 0), back.at(x, y, 2));
@@ -111,11 +112,11 @@ TEST(JpegDecoder, MakesRgbOfGrey) {
 }
 
 TEST(JpegDecoder, MakesRgbOfInks) {
-  // The library writes an Adobe marker with CMYK, behind which inks are inverted: 255 is none.
-  const Picture inks = make_picture(16, 16, 4, [](int, int, int c) {
+  // The library writes an Adobe marker with CMYK, after which inks are inverted: 255 is none.
+  const TestImage inks = make_test_image(16, 16, 4, [](int, int, int c) {
     return c == 0 ? 200 : c == 1 ? 100 : c == 2 ? 50 : 128;
   });
-  const Picture back = decoded(jpeg_file(inks, 100));
+  const TestImage back = decoded(jpeg_file(inks, 100));
   EXPECT_NEAR(back.at(8, 8, 0), 200 * 128 / 255, 2);
   EXPECT_NEAR(back.at(8, 8, 1), 100 * 128 / 255, 2);
   EXPECT_NEAR(back.at(8, 8, 2), 50 * 128 / 255, 2);
@@ -125,7 +126,7 @@ TEST(JpegDecoder, MakesRgbOfInks) {
 TEST(JpegDecoder, ReadsPartsAsTheyAreInTheWhole) {
   for (const bool progressive : {false, true}) {
     const std::string file = jpeg_file(photo_like(203, 151, 1), 90, progressive);
-    const Picture all = decoded(file);
+    const TestImage all = decoded(file);
     AnyImageDecoder decoder;
     for (std::int64_t i = 0; i < 60; ++i) {
       const ImageSize size = decoder.open("photo", bytes_of(file));
@@ -134,7 +135,7 @@ TEST(JpegDecoder, ReadsPartsAsTheyAreInTheWhole) {
       const DecodedCrop cut = decoder.decode(crop, {part.width, part.height}, DecodeScale::quick);
       ASSERT_EQ(cut.view.width, part.width);
       ASSERT_EQ(cut.view.height, part.height);
-      const Picture got = copy(cut.view);
+      const TestImage got = copy(cut.view);
       for (int y = 0; y < part.height; ++y)
         for (int x = 0; x < part.width * 3; ++x)
           ASSERT_EQ(got.pixels[std::size_t(y * part.width * 3 + x)],
@@ -166,7 +167,7 @@ TEST(ImageDecoder, TellsKindsByContent) {
                         "47 49 46 38 39 61"));
   EXPECT_THAT(error(""), HasSubstr("a file: the file is empty"));
   EXPECT_THAT(error("\xff"), HasSubstr("starts with the bytes ff |"));
-  EXPECT_THAT(error("text"), HasSubstr("--skip-bad-samples"));
+  EXPECT_THAT(error("text"), HasSubstr("`skip_bad_samples`"));
 }
 
 TEST(ImageDecoder, SaysWhereAJpegEnds) {
@@ -228,7 +229,7 @@ TEST(ImageDecoder, TheLimitOfPixelsIsASetting) {
     const std::string message =
         error_of<DataError>([&] { decoder.open("a file", bytes_of(file), 199); });
     EXPECT_THAT(message, HasSubstr("20x10"));
-    EXPECT_THAT(message, HasSubstr("--max-pixels 200"));
+    EXPECT_THAT(message, HasSubstr("`max_pixels` 200"));
   }
 }
 
@@ -249,7 +250,7 @@ TEST(JpegDecoder, RefusesMoreScansThanEncodersWrite) {
   const std::string message = error(with_more_scans(file, max_scans({64, 48})));
   EXPECT_THAT(message, HasSubstr("a file: "));
   EXPECT_THAT(message, HasSubstr("scans"));
-  EXPECT_THAT(message, HasSubstr("--skip-bad-samples"));
+  EXPECT_THAT(message, HasSubstr("`skip_bad_samples`"));
   // The next file is none of that one's business.
   AnyImageDecoder decoder;
   const std::string bad = with_more_scans(file, 300);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::jpeg_file;
-using test::make_picture;
+using test::make_test_image;
 using test::photo_like;
 using test::png_file;
 using testing::ElementsAre;
@@ -34,7 +34,7 @@ class Images : public DataFixture {
   std::string photo(int number = 1) { return jpeg_file(photo_like(90, 70, std::uint64_t(number))); }
   /// PNG of one colour, so that a sample says which file it came from.
   std::string flat(int value) {
-    return png_file(make_picture(40, 30, 3, [value](int, int, int) { return value; }));
+    return png_file(make_test_image(40, 30, 3, [value](int, int, int) { return value; }));
   }
   std::string error(const ImageOptions& options = {}) {
     return error_of<DataError>([&] { images(folder_, options); });
@@ -120,7 +120,7 @@ TEST_F(Images, ATrainedModelsRecordSaysHowImagesAreResizedAndCropped) {
                 {.validation_fraction = 1, .image_size = image_size, .trained = &trained})
         .validation;
   };
-  // Other short sides than a source's own, and a part that is no square.
+  // Other short sides than a source's own, and a part that is not a square.
   for (const ImageRecord& rule : {ImageRecord{.width = 8, .height = 8, .short_side = 9},
                                   ImageRecord{.width = 8, .height = 8, .short_side = 8},
                                   ImageRecord{.width = 20, .height = 11, .short_side = 40}}) {
@@ -173,12 +173,12 @@ TEST_F(Images, SplitsAFlatFolderBySeed) {
 }
 
 TEST_F(Images, KeepsPicturesOfTheRightSize) {
-  const test::Picture picture =
-      make_picture(16, 16, 3, [](int x, int y, int c) { return x * 10 + y * 3 + c; });
-  add("a/1.png", png_file(picture));
+  const test::TestImage image =
+      make_test_image(16, 16, 3, [](int x, int y, int c) { return x * 10 + y * 3 + c; });
+  add("a/1.png", png_file(image));
   const std::vector<std::byte> bytes = sample_bytes(*images(folder_, {.size = 16}).train, 0, 0);
-  for (std::size_t i = 0; i < picture.pixels.size(); ++i)
-    ASSERT_EQ(std::to_integer<int>(bytes[i]), picture.pixels[i]);
+  for (std::size_t i = 0; i < image.pixels.size(); ++i)
+    ASSERT_EQ(std::to_integer<int>(bytes[i]), image.pixels[i]);
 }
 
 TEST_F(Images, CropsTrainingByEpochAndLeavesValidation) {

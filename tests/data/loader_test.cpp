@@ -257,7 +257,7 @@ TEST(Loader, RefusesOptionsOutOfRange) {
   EXPECT_THAT(error({.augmentation = {.flip = true}}, numbers),
               HasSubstr("flip needs images, u8[H, W, C], but numbers has samples of f32[1]"));
   EXPECT_THAT(error({.augmentation = {.shift = 28}}, glyphs(10, 1).train),
-              HasSubstr("shift:28 could move a picture of u8[28, 28, 1] out of sight"));
+              HasSubstr("shift:28 could move an image of u8[28, 28, 1] out of sight"));
 }
 
 TEST(ReducedDataset, HasTheOthersInOrder) {

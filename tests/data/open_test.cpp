@@ -57,7 +57,7 @@ TEST_F(Open, EveryKindThatIsListedIsKnown) {
 }
 
 TEST_F(Open, RefusesWhatDoesNotFitTheKind) {
-  EXPECT_THAT(error("glyphs:10"), HasSubstr("glyphs takes nothing behind it"));
+  EXPECT_THAT(error("glyphs:10"), HasSubstr("glyphs takes nothing after it"));
   EXPECT_THAT(error("csv"), HasSubstr("expected csv:FILE, got no path"));
   EXPECT_THAT(error("mnist:"), HasSubstr("expected mnist:DIR, got no path"));
   EXPECT_THAT(error("glyphs", 0.1), HasSubstr("glyphs has its own validation part"));

@@ -104,7 +104,7 @@ TEST_F(Pack, HoldsBothPartsWithTheirLabels) {
   EXPECT_EQ(label_of(*file.validation, 0, 0), 1);
 }
 
-// Pictures that need no shrinking are packed as they are: the same bytes come out.
+// Images that need no shrinking are packed as they are: the same bytes come out.
 TEST_F(Pack, GivesTheSamplesOfTheFolder) {
   pack();
   for (const double crop : {0.0, 0.3}) {
@@ -177,7 +177,7 @@ TEST_F(Pack, RefusesFilesThatAreNoPack) {
   };
   EXPECT_THAT(refused(""), HasSubstr("other: byte 0: the file is empty"));
   EXPECT_THAT(refused(content().substr(0, 50)), HasSubstr("byte 50: the file ends within"));
-  EXPECT_THAT(refused(std::string(200, 'x')), HasSubstr("byte 0: expected the mark LOCKPACK"));
+  EXPECT_THAT(refused(std::string(200, 'x')), HasSubstr("byte 0: expected the signature LOCKPACK"));
   EXPECT_THAT(refused(content().substr(0, content().size() - 1)), HasSubstr("as the header says"));
   EXPECT_THAT(refused(content() + "x"), HasSubstr("as the header says, got"));
   EXPECT_THAT(error_of<DataError>([&] { packed(path("nowhere")); }), HasSubstr("no such file"));

@@ -145,9 +145,9 @@ TEST_F(BadRowsTest, WithoutTheFlagAreNamedWithAWayOut) {
   const auto table = train(kHeader + good_rows(10));
   const Preprocessing trained = kept(*table);
   for (const std::string& refused : {refusal<DataError>(bad), evaluation_refusal(bad, trained)})
-    EXPECT_THAT(refused, AllOf(HasSubstr(".csv:7: "), HasSubstr("--skip-bad-samples")));
+    EXPECT_THAT(refused, AllOf(HasSubstr(".csv:7: "), HasSubstr("`skip_bad_samples`")));
   EXPECT_THAT(evaluation_refusal(kHeader + "1,pink,x\n", trained),
-              AllOf(HasSubstr("other.csv:2:2: "), HasSubstr("--skip-bad-samples")));
+              AllOf(HasSubstr("other.csv:2:2: "), HasSubstr("`skip_bad_samples`")));
 }
 
 TEST_F(BadRowsTest, OfATableToEvaluateOnAreSkipped) {
@@ -196,7 +196,7 @@ TEST_F(BadRowsTest, AQuoteThatTakesInRowsGivesThemBack) {
   EXPECT_THAT(back.lines, ElementsAre(3, 4, 5, 6));
   ASSERT_THAT(back.bad, SizeIs(1));
   EXPECT_THAT(back.bad[0].reason, HasSubstr("in line 5"));
-  // What follows is no row: a text of several lines with a quote too many.
+  // What follows is not a row: a text of several lines with a quote too many.
   const TableInputs text =
       read_table_inputs("x", "a,b\n1,\"he said\nthat \"it\" is\"\n3,4\n", trained);
   EXPECT_THAT(text.lines, ElementsAre(4));

@@ -19,7 +19,7 @@ using Floats = std::vector<float>;
 
 class TableColumns : public TableFixture {
  protected:
-  /// Rows "I,I % 5,x or y" behind `header`, and then `more`.
+  /// Rows "I,I % 5,x or y" after `header`, and then `more`.
   static std::string rows(const std::string& header, int count, const std::string& more = "") {
     std::string text = header + "\n";
     for (int row = 0; row < count; ++row)
@@ -71,7 +71,7 @@ TEST_F(TableColumns, ADroppedColumnMayHaveTheNameOfALabelOrId) {
 TEST_F(TableColumns, AHintThatDropsAColumnNamesThatColumn) {
   // '2' is the name of the third.
   const std::string text = "1,1,2,k\n1,5,9,x\n3,7,9,y\n";
-  EXPECT_THAT(refusal<DataError>(text), HasSubstr("--drop -3"));
+  EXPECT_THAT(refusal<DataError>(text), HasSubstr("`drop` -3"));
   const auto table = train(text, {.dropped = {"-3"}});
   EXPECT_EQ(table->spec().input.to_string(), "f32[2]");
   EXPECT_EQ(table->preprocessing().table->columns[0].mean, 2);
@@ -84,10 +84,10 @@ TEST_F(TableColumns, AStrayTextAmongNumbersIsNamed) {
   for (const char* part : {"60 of 61",
                            "'3x'",
                            "'b'",
-                           "--missing",
-                           "--categorical 'b'",
-                           "--drop 'b'",
-                           "--skip-bad-samples"})
+                           "`missing`",
+                           "`categorical` 'b'",
+                           "`drop` 'b'",
+                           "`skip_bad_samples`"})
     EXPECT_THAT(refused, HasSubstr(part));
   EXPECT_THAT(categories(*train(text, {.categorical = {"b"}}), 1),
               ElementsAre("0", "1", "2", "3", "3x", "4"));
@@ -121,7 +121,7 @@ TEST_F(TableColumns, NumbersAreCategoriesWhereTheUserSaysSo) {
   EXPECT_EQ(categories(*train(many, {.categorical = {"zip"}}), 0).size(), 200u);
   for (const char* column : {"k", "nothing"})
     EXPECT_THAT(refusal<ConfigError>(text, {.categorical = {column}}),
-                AllOf(HasSubstr("--categorical"), HasSubstr(column)));
+                AllOf(HasSubstr("`categorical`"), HasSubstr(column)));
   EXPECT_THAT(refusal<ConfigError>(text, {.dropped = {"zip"}, .categorical = {"zip"}}),
               HasSubstr("'zip'"));
 }
@@ -199,7 +199,7 @@ TEST_F(TableColumns, NumbersAtTheEdgesOfDoubles) {
 TEST_F(TableColumns, WordsForNumbersAreClassesAmongNames) {
   const auto table = train("a,k\n1,x\n2,inf\n3,Infinity\n4,nan\n5,-inf\n");
   EXPECT_THAT(table->class_names(), ElementsAre("-inf", "Infinity", "inf", "nan", "x"));
-  EXPECT_THAT(table->describe(), AllOf(HasSubstr("'nan'"), HasSubstr("--missing drop")));
+  EXPECT_THAT(table->describe(), AllOf(HasSubstr("'nan'"), HasSubstr("`missing` drop")));
   EXPECT_EQ(evaluate("a,k\n1,nan\n", kept(*table))->size(), 1);
   EXPECT_EQ(train("a,k\n1,x\n2,nan\n3,y\n", {.missing = Missing::drop})->spec().classes, 2);
   EXPECT_THAT(refusal<DataError>("a,k\n1,inf\n2,1\n3,0\n"), HasSubstr(":2:2: "));
@@ -225,7 +225,7 @@ TEST_F(TableColumns, AStrayTextAmongAmountsIsNamed) {
     whole += fmt::format("{},{}\n", row, row == 20 ? "call" : fmt::format("{}", 7 * row));
   }
   EXPECT_THAT(refusal<DataError>(decimals), HasSubstr("table.csv:22:2: expected a finite number"));
-  EXPECT_THAT(refusal<ConfigError>(whole), HasSubstr("--task regression"));
+  EXPECT_THAT(refusal<ConfigError>(whole), HasSubstr("`task` regression"));
   EXPECT_THAT(refusal<DataError>(whole, {.task = Task::regression}), HasSubstr(":22:2: "));
   // Among few different numbers it is a class like others.
   EXPECT_EQ(train(rows("a,b,k", 0) + "1,2,0\n1,2,1\n1,2,0\n3,2,1\n1,2,other\n")->spec().classes, 3);

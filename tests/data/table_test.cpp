@@ -83,7 +83,7 @@ TEST_F(TableTest, TextsOfAColumnAreLimited) {
   text += "1,n1000,1\n";
   EXPECT_THAT(refusal<DataError>(text),
               AllOf(HasSubstr("table.csv:1002:2: expected at most 1000 different texts"),
-                    HasSubstr("--drop 'name'")));
+                    HasSubstr("`drop` 'name'")));
   EXPECT_EQ(train(text, {.dropped = {"name"}})->spec().input.to_string(), "f32[1]");
 }
 
@@ -92,12 +92,12 @@ constexpr const char* kGaps = "a,t,k\n1,p,x\n,q,x\n3,NA,y\n8,p,y\nnull,p,y\n";
 TEST_F(TableTest, MissingValuesAreRefusedByDefault) {
   EXPECT_THAT(refusal<DataError>(kGaps),
               AllOf(HasSubstr("table.csv:3:1: expected a finite number, got an empty field"),
-                    HasSubstr("--missing")));
+                    HasSubstr("`missing`")));
   EXPECT_THAT(refusal<DataError>("a,t,k\n1,p,x\n2,?,y\n"),
               AllOf(HasSubstr("table.csv:3:2: expected a text or number, got '?'"),
-                    HasSubstr("--missing category")));
+                    HasSubstr("`missing` category")));
   EXPECT_THAT(refusal<DataError>(kGaps, {.missing = Missing::category}),
-              AllOf(HasSubstr("table.csv:3:1:"), HasSubstr("--missing mean")));
+              AllOf(HasSubstr("table.csv:3:1:"), HasSubstr("`missing` mean")));
 }
 
 TEST_F(TableTest, MissingValuesAreFilledByTheTrainingPart) {
@@ -120,7 +120,7 @@ TEST_F(TableTest, MissingValuesAreFilledByTheTrainingPart) {
   EXPECT_EQ(dropped->preprocessing().table->columns[0].mean, 4.5);
   EXPECT_THAT(dropped->describe(), HasSubstr("3 rows with missing values dropped"));
   EXPECT_THAT(refusal<DataError>("a,b,k\n,1,x\n,2,y\n", {.missing = Missing::mean}),
-              AllOf(HasSubstr("no value in the training part"), HasSubstr("--drop 'a'")));
+              AllOf(HasSubstr("no value in the training part"), HasSubstr("`drop` 'a'")));
 }
 
 TEST_F(TableTest, ColumnsAreChosenByNameOrNumber) {
@@ -137,12 +137,12 @@ TEST_F(TableTest, ColumnsAreChosenByNameOrNumber) {
   EXPECT_EQ(train(text, {.dropped = {"b", "id"}})->preprocessing().table->targets[0].name, "kind");
 
   EXPECT_THAT(refusal<ConfigError>(text, {.label_columns = {"kinds"}}),
-              AllOf(HasSubstr("--label-column 'kinds': no such column"), HasSubstr("'kind'")));
-  EXPECT_THAT(refusal<ConfigError>(text, {.dropped = {"5"}}), HasSubstr("--drop '5'"));
+              AllOf(HasSubstr("`label_column` 'kinds': no such column"), HasSubstr("'kind'")));
+  EXPECT_THAT(refusal<ConfigError>(text, {.dropped = {"5"}}), HasSubstr("`drop` '5'"));
   EXPECT_THAT(refusal<ConfigError>(text, {.label_columns = {"kind"}, .dropped = {"kind"}}),
-              HasSubstr("column 'kind' was named by --drop already"));
+              HasSubstr("column 'kind' was named by `drop` already"));
   EXPECT_THAT(refusal<DataError>("a,a,k\n1,2,x\n3,4,y\n"),
-              AllOf(HasSubstr("columns 1 and 2 are both named 'a'"), HasSubstr("--drop 2")));
+              AllOf(HasSubstr("columns 1 and 2 are both named 'a'"), HasSubstr("`drop` 2")));
   EXPECT_EQ(train("a,a,k\n1,2,x\n3,4,y\n", {.dropped = {"2"}})->spec().input.to_string(), "f32[1]");
 }
 
@@ -170,8 +170,8 @@ TEST_F(TableTest, TheTaskIsChosenByTheLabels) {
   for (int i = 0; i < 100; ++i) numbers.push_back(std::to_string(i));
   EXPECT_THAT(refusal<ConfigError>(labelled(prices, 1000)),
               AllOf(HasSubstr("712 different whole numbers in 1000 rows"),
-                    HasSubstr("--task regression"),
-                    HasSubstr("--task classification")));
+                    HasSubstr("`task` regression"),
+                    HasSubstr("`task` classification")));
   EXPECT_THAT(refusal<ConfigError>(labelled({"3", "5", "8"}, 14)), HasSubstr("3 different"));
   EXPECT_EQ(task(numbers, 500), Task::classification);
   EXPECT_THAT(refusal<ConfigError>(labelled(numbers, 499)), HasSubstr("100 different"));

@@ -12,7 +12,7 @@ def write(path, content):
 
 
 def mnist(folder):
-    """data/mnist: 1,024 and 128 pictures in which the digit is the place of a bright column."""
+    """data/mnist: 1,024 and 128 images in which the digit is the place of a bright column."""
     chance = random.Random(1)
     for part, count in (("train", 1024), ("t10k", 128)):
         pixels, labels = bytearray(), bytes(i % 10 for i in range(count))
@@ -36,7 +36,7 @@ def png(size, pixel):
 
 
 def photos(folder):
-    """photos: 32 and 8 pictures of two classes."""
+    """photos: 32 and 8 images of two classes."""
     for part, count in (("train", 16), ("val", 4)):
         for i in range(2 * count):
             write(folder / f"photos/{part}/{('cat', 'dog')[i % 2]}/{i:03}.png",
@@ -44,7 +44,7 @@ def photos(folder):
 
 
 def new_photo(folder):
-    """new.png: a picture of another size, in no class folder."""
+    """new.png: an image of another size, in no class folder."""
     write(folder / "new.png", png(57, lambda x, y: (x, y * 2, 90)))
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plays libcuda.so.1 and libnvidia-ml.so.1 on a machine faked in a folder: this library lies in its
-// lib/, gpus.conf beside it says what the GPUs are ("cuda 13000", "gpu0.ecc_errors 3"), and as with
-// the real ones nothing answers without the kernel's driver (../proc) and open device files
+// lib/, gpus.conf next to it says what the GPUs are ("cuda 13000", "gpu0.ecc_errors 3"), and as
+// with the real ones nothing answers without the kernel's driver (../proc) and open device files
 // (../dev). "gpu0.busy 90,95" says 90 at the first call and 95 from the second on; "hang FUNCTION"
 // keeps that one from returning until the line is gone. nvidia_abi.cpp compares numbers and layouts
 // with those of the real libraries.

@@ -54,7 +54,7 @@ TEST(GpuMemory, ATrainingThatFindsTooLittleNamesWhoHoldsIt) {
   OneGpu rank;
   const TrainingMemory memory(rank, request_of_200_mib(), "resnet20");
   try {
-    memory.require_room();
+    memory.require_headroom();
     ADD_FAILURE() << "there is room";
   } catch (...) {
     const ErrorReport report = describe(std::current_exception());

@@ -44,7 +44,7 @@ TEST(DoctorGpu, TheFilesOfLibrariesAreNamed) {
                       "/venv/nvidia/cudnn/lib/libcudnn.so.9, NVRTC from "
                       "/usr/lib/libnvrtc.so.13"),
             HasSubstr("--profile takes no kernel times: libcupti.so.13: none (pip install")));
-  // Where they are is no difference between ranks; what they are is.
+  // Where they are is not a difference between ranks; what they are is.
   EXPECT_EQ(machine.find("CUDA libraries").trait, machine.libraries.versions);
   machine.libraries.files[1] = {
       "NVRTC", "", "", "no libnvrtc.so.13", "pip install nvidia-cuda-nvrtc"};
@@ -60,7 +60,7 @@ TEST(DoctorGpu, AWholeMachinePasses) {
   }
   EXPECT_THAT(machine.find("GPU speed").text,
               HasSubstr("2 x NVIDIA H100 80GB HBM3 (Hopper, data centre): copies 2.90 TB/s (87% of "
-                        "the model's), bf16 products 680 TFLOP/s (69%)"));
+                        "the model's), bf16 matmul 680 TFLOP/s (69%)"));
   EXPECT_EQ(machine.find("devices").text, "2 GPUs");
   EXPECT_THAT(machine.find("peer access").text, HasSubstr("1 of 1 pairs"));
 }
@@ -270,7 +270,7 @@ TEST(DoctorGpu, ThrottledClocks) {
   expect_line(machine, "clocks", Verdict::warn, "it is too hot", "airflow");
   machine.set_gpu("gpu1.throttled", "0");
   expect_pass(machine, "clocks");
-  machine.set_gpu("gpu1.throttled", "");  // nobody knows
+  machine.set_gpu("gpu1.throttled", "");  // unknown
   EXPECT_EQ(machine.find("clocks").verdict, Verdict::none);
 }
 

@@ -62,7 +62,7 @@ class GpuWatchTest : public ::testing::Test {
     return {.device = device,
             .library_folder = machine_.environment.library_folder,
             .period = milliseconds(10),
-            .most_wait = kPatience};
+            .max_wait = kPatience};
   }
   AskedGpu gpu(const std::string& device = kAddress) const {
     return {machine_.environment.library_folder, device};
@@ -196,7 +196,7 @@ TEST_F(GpuWatchTest, AddsUpWhatItSees) {
   EXPECT_DOUBLE_EQ(use[Q::memory_bytes].most, 3000);
   EXPECT_DOUBLE_EQ(use[Q::temperature_c].most, 71);
   EXPECT_EQ(use.reason_samples, use.samples);
-  EXPECT_EQ(use.held_back[std::size_t(ClockReason::power_limit)], use.samples - 1);
+  EXPECT_EQ(use.throttled[std::size_t(ClockReason::power_limit)], use.samples - 1);
   EXPECT_EQ(watch.stop().samples, use.samples) << "a second stop says something else";
 }
 
@@ -225,7 +225,7 @@ TEST_F(GpuWatchTest, TheFirstSampleIsOfAPeriodOfTraining) {
   EXPECT_GE(Clock::now() - begin, slow.period);
 }
 
-/// Trains a little, and goes on only when the watch has seen some of it.
+/// Trains a little, and continues only when the watch has seen some of it.
 TEST_F(GpuWatchTest, ARunHasItInItsRecords) {
   GpuWatch::Settings patient = settings();
   patient.stale_periods = int(kPatience / patient.period);
@@ -262,7 +262,7 @@ TEST_F(GpuWatchTest, ARunHasItInItsRecords) {
 /// A run ends within the bound, with what was seen before, and nothing changes any more.
 TEST_F(GpuWatchTest, AHangingDriverHoldsNothingUp) {
   GpuWatch::Settings bounded = settings();
-  bounded.most_wait = milliseconds(100);
+  bounded.max_wait = milliseconds(100);
   machine_.set_gpu("hang", "nvmlDeviceGetUtilizationRates");
   GpuUse use;
   {
@@ -283,7 +283,7 @@ TEST_F(GpuWatchTest, AHangingDriverHoldsNothingUp) {
 
 TEST_F(GpuWatchTest, ADriverThatNeverStartsHoldsNothingUp) {
   GpuWatch::Settings bounded = settings();
-  bounded.most_wait = milliseconds(20);
+  bounded.max_wait = milliseconds(20);
   machine_.set_gpu("hang", "nvmlInit_v2");
   const auto begin = Clock::now();
   {
@@ -297,10 +297,10 @@ TEST_F(GpuWatchTest, ADriverThatNeverStartsHoldsNothingUp) {
   machine_.set_gpu("hang", "");
 }
 
-/// What was seen is not thrown away where the driver hangs behind it.
+/// What was seen is not thrown away where the driver hangs after it.
 TEST_F(GpuWatchTest, ADriverThatNeverClosesHoldsNothingUp) {
   GpuWatch::Settings bounded = settings();
-  bounded.most_wait = milliseconds(500);
+  bounded.max_wait = milliseconds(500);
   machine_.set_gpu("hang", "nvmlShutdown");
   GpuWatch watch(bounded);
   watch.begin();
@@ -333,7 +333,7 @@ TEST_F(GpuWatchTest, AnAnswerUnderWayIsWaitedFor) {
 /// Where the driver has stopped answering, the last answer is not told for ever.
 TEST_F(GpuWatchTest, AnOldSampleIsNotTheNewest) {
   GpuWatch::Settings bounded = settings();
-  bounded.most_wait = milliseconds(20);
+  bounded.max_wait = milliseconds(20);
   GpuWatch watch(bounded);
   watch.begin();
   EXPECT_TRUE(brings_a_sample(watch));

@@ -44,7 +44,7 @@ TEST(DoctorHost, SmallSharedMemory) {
 TEST(DoctorHost, LittleLockedMemory) {
   FakeMachine machine;
   machine.write("/proc/self/limits", limits("20000 20000", "8388608 unlimited"));
-  expect_pass(machine, "locked memory");  // nobody needs it
+  expect_pass(machine, "locked memory");  // no rank needs it
   machine.write("/sys/class/infiniband/mlx5_0/node_type", "1: CA\n");
   expect_line(machine, "locked memory", Verdict::warn, "8 MiB", "ulimit -l unlimited");
   machine.write("/proc/self/limits", limits("20000 20000", "8388608 8388608"));
@@ -84,7 +84,7 @@ TEST(DoctorHost, OutputThatCannotBeWritten) {
   machine.trial.error = EACCES;
   expect_line(machine, "storage", Verdict::fail, "Permission denied", "chown");
   machine.trial.error = ENOSPC;
-  expect_line(machine, "storage", Verdict::fail, "No space left", "make room");
+  expect_line(machine, "storage", Verdict::fail, "No space left", "free space there");
   machine.trial.error = 0;
   expect_pass(machine, "storage");
 }
@@ -94,7 +94,7 @@ TEST(DoctorHost, OutputBelowAFile) {
   machine.write("/file", "no folder");
   for (const char* out : {"/file", "/file/", "/file/runs/today"}) {
     machine.environment.out = out;
-    expect_line(machine, "storage", Verdict::fail, "/file is no folder", "--out FOLDER");
+    expect_line(machine, "storage", Verdict::fail, "/file is not a folder", "--out FOLDER");
   }
   machine.remove("/file");
   expect_pass(machine, "storage");

@@ -51,7 +51,7 @@ class Doctor(ProgramTest):
     def test_one_rank_of_mpirun(self):
         result = self.run_command([*MPIRUN, "-np", "1", self.program, "doctor", "--device", "cpu"])
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertRegex(result.stdout, r"-  +MPI +one rank has nobody to talk to")
+        self.assertRegex(result.stdout, r"-  +MPI +one rank has no peer")
 
     def test_answers_only_where_two_are_connected(self):
         self.assertEqual(self.doctor("--answer").returncode, 3)
@@ -66,7 +66,7 @@ class Doctor(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("3 ranks on 1 host", result.stdout)
         self.assertRegex(result.stdout, r"open files +rank 1 on ")
-        self.assertRegex(result.stdout, r"stands out: rank 1 on [^:]*: .*open files")
+        self.assertRegex(result.stdout, r"outlier: rank 1 on [^:]*: .*open files")
         self.assertEqual(result.stdout.count("connects 3 ranks"), 1, "more ranks than one speak")
 
     def test_variables_that_no_launcher_set(self):

@@ -72,7 +72,7 @@ TEST_F(EmulatedGraphs, FunctionsOfTheHostAreCalledByEveryReplay) {
   EXPECT_EQ(count.releases, 1);
 }
 
-// x = 1; beside it y += x on the other stream, whose result z takes.
+// x = 1; concurrently y += x on the other stream, whose result z takes.
 TEST_F(EmulatedGraphs, BranchesComeAsTheirDependenciesAllow) {
   enum class Missing { nothing, fork, join };
   const auto wait_for_other = [&] {

@@ -22,7 +22,7 @@ std::vector<float> past_shared_memory(bool bug);
 /// "rotate": in two blocks thread t gets t + 1 through shared memory; the bug leaves the barrier
 /// out that orders the writes before the reads.
 std::vector<float> rotate_without_barrier(bool bug);
-/// "reuse": two rotations; the bug leaves out the barrier between reading the first and writing the
+/// "reuse": two rotations; the bug skips the barrier between reading the first and writing the
 /// second.
 std::vector<float> reuse_without_barrier(bool bug);
 /// "warp_rotate": as rotate within warps, ordered by __syncwarp.

@@ -110,9 +110,9 @@ class CrashEverywhere : public ::testing::TestWithParam<const char*> {
     const std::vector<Saved> saved = saves(ended);
     const Saved last = saved.empty() ? Saved{} : saved.back();
     io::remove_temporaries(folder_);
-    std::vector<std::string> passed_over;
-    const auto found = io::newest_checkpoint(folder_, passed_over);
-    EXPECT_THAT(passed_over, IsEmpty());
+    std::vector<std::string> skipped_checkpoints;
+    const auto found = io::newest_checkpoint(folder_, skipped_checkpoints);
+    EXPECT_THAT(skipped_checkpoints, IsEmpty());
     const int newest = found ? int(found->state.step) : 0;
     const int attempt = found ? std::stoi(content_of(found->path / "attempt.txt")) : 0;
     EXPECT_GE(attempt, last.attempt);

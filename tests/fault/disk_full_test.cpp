@@ -47,12 +47,12 @@ void fill_disk(const fs::path& folder) {
                     HasSubstr(".safetensors: cannot write"),
                     HasSubstr("No space left on device")));
   EXPECT_THAT(full.hint, HasSubstr("free space"));
-  std::vector<std::string> passed_over;
-  const auto newest = io::newest_checkpoint(folder, passed_over);
+  std::vector<std::string> skipped_checkpoints;
+  const auto newest = io::newest_checkpoint(folder, skipped_checkpoints);
   ASSERT_TRUE(newest);
   EXPECT_EQ(newest->state.step, 2);
   EXPECT_EQ(SmallCheckpoint(2, kScale).difference(newest->path), "");
-  EXPECT_THAT(passed_over, IsEmpty());
+  EXPECT_THAT(skipped_checkpoints, IsEmpty());
   for (const auto& entry : fs::directory_iterator(folder))
     EXPECT_TRUE(entry.path().filename().string().starts_with("step_")) << entry.path();
 

@@ -8,7 +8,7 @@ play_faults.py PROGRAM SHIM [--ranks 2,4] [--seeds N] [--seed S] [--faults 1,2,5
 Each variant of each fault is played with each number of ranks and N seeds, which draw rank, step,
 moment and place. --quick plays the first variant of each once, in turn on the numbers of ranks
 given (those that need a majority on the largest), and no second one but where a fault has two
-faces (the survivable one). A run has to end in the bound of its fault, name the culprit, give its
+faces (the survivable one). A run has to end in the bound of its fault, name the faulting rank, give its
 exit code, leave no process and a checkpoint that is whole. Exits 1 where any does not.
 """
 import argparse
@@ -23,7 +23,7 @@ import rows_of_values
 from played_run import Theatre
 
 ROWS = sorted(rows_of_ranks.ROWS + rows_of_files.ROWS + rows_of_values.ROWS, key=lambda r: r[0])
-MOST_RANKS = {6, 8, 12}  # among two ranks a culprit cannot be told, or only by half
+MOST_RANKS = {6, 8, 12}  # among two ranks a faulting rank cannot be told, or only by half
 QUICK_VARIANTS = {2: 2, 8: 2, 10: 2, 13: 2, 18: 2}  # of the others one
 
 

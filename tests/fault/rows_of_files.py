@@ -154,7 +154,7 @@ def damaged(how):
         verdict.culprit = file.name in refused.text() and "hint: " in refused.text()
         verdict.expect(verdict.culprit, f"{file.name} is not named: {refused.text()[-300:]}")
         after = goes_on(theatre, verdict, run, ranks)
-        verdict.expect(f"passed over {newest.name}" in after.text(), "it was not passed over")
+        verdict.expect(f"skipped    {newest.name}" in after.text(), "it was not skipped")
         look_at_end(verdict, theatre, after)
         verdict.code = refused.code
         return verdict
@@ -231,7 +231,7 @@ def picture(seed):
 
 
 def pictures(folder):
-    """48 pictures in two classes; returns those for training."""
+    """48 images in two classes; returns those for training."""
     for part, count in (("train", 40), ("val", 8)):
         for i in range(count):
             path = folder / f"photos/{part}/{'ab'[i % 2]}/{i:03}.png"

@@ -22,7 +22,7 @@ def watched(*flags):
 
 
 def step_of(random):
-    return random.randint(150, STEPS - 30)  # behind the first checkpoints
+    return random.randint(150, STEPS - 30)  # after the first checkpoints
 
 
 def plan(random, rank, place, do):

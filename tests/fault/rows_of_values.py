@@ -48,7 +48,7 @@ def flipped(what):
         rank, step = random.randrange(ranks), step_of(random)
         run = play(theatre, ranks, f"rank={rank},step={step},do={what}",
                    f"--check-replicas-every={K}")
-        # Of two that differ nobody knows which is right.
+        # Of two that differ it is unknown which is right.
         verdict = fatal(theatre, run, what, ranks, rank=rank, codes=(6,), bound_s=2 + T,
                         names_nobody=ranks < 3)
         if ranks < 3:
@@ -94,7 +94,7 @@ def closed_output(theatre, ranks, random):
 
 
 def record_without_a_screen(theatre, ranks, random):
-    """A rank that throws where nobody reads: its record is in the logs all the same."""
+    """A rank that throws where nothing reads: its record is in the logs all the same."""
     rank = random.randrange(ranks)
     command = theatre.train(ranks, *watched(), steps=STEPS)
     run = Run(["sh", "-c", 'exec "$@" >/dev/full 2>/dev/full', "sh", *command], theatre.place(),

@@ -5,7 +5,7 @@
 //
 // Saves steps 1, 2, 3, 4 and 4 again, keeping the newest two and the best, step 1. Each holds the
 // number of the attempt in attempt.txt. Prints "saved STEP ATTEMPT" after each; ends with the exit
-// code of the first error (direct), or goes on after it (writer).
+// code of the first error (direct), or continues after it (writer).
 #include <cstdio>
 #include <cstring>
 

@@ -55,7 +55,7 @@ WAYS = {
 }
 CODES = {1: (1, 3, 4), 2: (1, 3, 4, 5, 137)}
 SAID = re.compile(r"warning: (?!plays the)|could not write |was not written|not removed|"
-                  r"passed over |^note ", re.MULTILINE)
+                  r"skipped +step_|^note ", re.MULTILINE)
 MOST = 150  # numbers of one call in one way; with more of them every k-th
 MOST_OF_RANKS = 4
 # How many faults of these --quick plays, out of all.

@@ -67,9 +67,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   if (state) check_verified(files, *state);
   bool found = false;
   fuzz::run_parser(bytes, [&] {
-    std::vector<std::string> passed_over;
-    found = io::newest_checkpoint(folder.path(), passed_over).has_value();
-    fuzz::require(found == passed_over.empty(), "a checkpoint was passed over without a reason");
+    std::vector<std::string> skipped_checkpoints;
+    found = io::newest_checkpoint(folder.path(), skipped_checkpoints).has_value();
+    fuzz::require(found == skipped_checkpoints.empty(),
+                  "a checkpoint was passed over without a reason");
   });
   fuzz::require(found == (state && state->step == kStep), "verified, but not found");
   if (found)

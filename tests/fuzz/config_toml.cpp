@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configuration files: the reader of TOML, and the flags that it gives.
+#include "launcher/settings/config_file.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/toml_reader.h"
 #include "tests/fuzz/input_file.h"

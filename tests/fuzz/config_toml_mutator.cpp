@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "launcher/settings/config_file.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/table/setting.h"
 #include "launcher/settings/toml_reader.h"

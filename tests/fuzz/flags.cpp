@@ -4,6 +4,7 @@
 #include "launcher/settings/flags.h"
 
 #include "launcher/launch/run_flags.h"
+#include "launcher/settings/config_file.h"
 #include "tests/fuzz/input_file.h"
 
 using namespace lockstep;

@@ -21,7 +21,7 @@ namespace lockstep::fuzz {
 /// replay_main.cpp. Targets without one leave it undefined.
 [[gnu::weak]] std::vector<std::string> large_inputs();
 
-/// Beside twice the input, what reading it may occupy.
+/// In addition to twice the input, what reading it may occupy.
 inline constexpr std::int64_t kSpareBytes = std::int64_t{64} << 20;
 
 /// Ends the process: a finding.

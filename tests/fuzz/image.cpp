@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG and PNG pictures of at most one million pixels; PNG also with checksums that fit.
+// JPEG and PNG images of at most one million pixels; PNG also with checksums that fit.
 #include <algorithm>
 #include <zlib.h>
 
@@ -41,7 +41,7 @@ void read(std::span<const std::byte> file) {
     try {
       decode(decoder, file, true);
     } catch (const DataError&) {
-      // A decoder goes on with the next file.
+      // A decoder continues with the next file.
     }
     decode(decoder, file, true);
   });

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the seeds of the fuzzers into tests/fuzz/corpus/TARGET/seed_*: whole files of each kind and
 the classical malformed ones. The JPEG seeds, which Python's library cannot write, are committed as
-they are. Inputs that fuzzers found lie beside them under other names."""
+they are. Inputs that fuzzers found lie next to them under other names."""
 from seeds import checkpoints, datasets, images, preprocessing, runs, settings, torch_files
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl of a run that goes on: what is kept of it once is kept again.
+// metrics.jsonl of a resumed run: what is kept of it once is kept again.
 #include "launcher/output/metrics_file.h"
 
 #include <fstream>

@@ -5,7 +5,7 @@
 
 namespace lockstep::fuzz {
 
-/// One damage of a packed file, as the inputs of the target pack_damage have it behind their first
+/// One damage of a packed file, as the inputs of the target pack_damage have it after their first
 /// byte, which chooses the file. `at` is a place, of 65,536 between its first and its last byte.
 struct PackDamage {
   enum Kind : std::uint8_t {

@@ -49,7 +49,7 @@ void run_quietly(const std::string& name, const std::string& input) {
   // Of its own size, so that sanitizers see every byte read beyond it.
   std::vector<std::uint8_t> bytes(input.begin(), input.end());
   bytes.shrink_to_fit();
-  // Of the processor: what else the machine does is no finding.
+  // Of the processor: what else the machine does is not a finding.
   const std::clock_t start = std::clock();
   LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   const double took = double(std::clock() - start) / CLOCKS_PER_SEC;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run's folder as `lockstep report` reads it, and the page that comes of it. The input is several
-// files, one after the other: "%%metrics.jsonl\n...%%summary.json\n...". Behind "%%second\n" come
+// files, one after the other: "%%metrics.jsonl\n...%%summary.json\n...". After "%%second\n" come
 // those of another run that is compared with it.
 #include "launcher/report/run_record.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of 16-bit tokens, bare and behind llm.c's header.
+// Files of 16-bit tokens, bare and after llm.c's header.
 #include "core/data/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"

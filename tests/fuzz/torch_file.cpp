@@ -12,7 +12,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Many views may share one storage: what reading them takes is no multiple of the input.
+/// Many views may share one storage: what reading them takes is not a multiple of the input.
 constexpr std::size_t kMaxRead = 64;
 
 void read_tensors(const std::string& path, std::size_t bytes) {

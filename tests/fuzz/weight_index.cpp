@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index of weights in several files, with two shards beside it. The input is the index, the
+// The index of weights in several files, with two shards next to it. The input is the index, the
 // mark "%%" and a safetensors file, which both shards are.
 #include "core/io/open_weights.h"
 #include "core/io/sharded_weights.h"

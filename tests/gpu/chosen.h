@@ -7,8 +7,8 @@
 
 namespace lockstep::rates {
 
-/// What a library was asked for: a product or convolution with all that it does beside that, and
-/// the algorithm that it has.
+/// What a library was asked for: a product or convolution with all that it does in addition to
+/// that, and the algorithm that it has.
 struct Chosen {
   std::string what;       ///< an AlgorithmCache's key: "product 8192x3072x768 ..., bias bf16"
   std::string algorithm;  ///< empty: it was refused, and something else fell in

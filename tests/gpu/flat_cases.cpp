@@ -34,6 +34,7 @@ class FlatCases {
   void time_hash();
 
  private:
+  void time_update(const std::string& name, const Optimizer& optimizer, bool rounded = false);
   std::shared_ptr<DeviceBuffer> filled() { return rates_.filled(type_, {.low = 0, .high = 1e-3f}); }
   /// `moved`: how often the whole array is read or written.
   void time(const std::string& name,
@@ -65,56 +66,31 @@ void FlatCases::time_copies() {
   });
 }
 
-void FlatCases::time_updates() {
-  time("sgd_update", 3, [this] {
-    return [this, p = filled(), g = filled()] {
-      backend_.sgd_update({.params = p->as<float>(), .grads = g->as<float>(), .lr = 1e-3f},
-                          ranges_);
-    };
-  });
-  time("sgd_update momentum", 5, [this] {
-    return [this, p = filled(), g = filled(), m = filled()] {
-      backend_.sgd_update({.params = p->as<float>(),
-                           .grads = g->as<float>(),
-                           .momentum_buffer = m->as<float>(),
+void FlatCases::time_update(const std::string& name, const Optimizer& optimizer, bool rounded) {
+  // Parameters are read and written, so is each array of state, and gradients are read.
+  const double moved = 3 + 2 * state_arrays(optimizer) + (rounded ? 0.5 : 0);
+  time(name, moved, [this, optimizer, rounded] {
+    std::vector<std::shared_ptr<DeviceBuffer>> arrays{filled(), filled()};
+    OptimizerUpdate update{.optimizer = optimizer,
+                           .params = arrays[0]->as<float>(),
+                           .grads = arrays[1]->as<float>(),
                            .lr = 1e-3f,
-                           .momentum = 0.9f},
-                          ranges_);
-    };
+                           .step = 1};
+    for (int i = 0; i < state_arrays(optimizer); ++i)
+      update.state[std::size_t(i)] = arrays.emplace_back(filled())->as<float>();
+    if (rounded)
+      update.rounded =
+          arrays.emplace_back(rates_.filled({type_.shape, DType::bf16}, {.low = 0, .high = 1e-3f}))
+              ->as<std::uint16_t>();
+    return [this, arrays, update] { backend_.optimizer_update(update, ranges_); };
   });
-  time("adamw_update", 7, [this] {
-    return [this, p = filled(), g = filled(), m = filled(), v = filled()] {
-      backend_.adamw_update({.params = p->as<float>(),
-                             .grads = g->as<float>(),
-                             .first_moment = m->as<float>(),
-                             .second_moment = v->as<float>(),
-                             .lr = 1e-3f,
-                             .beta1 = 0.9f,
-                             .beta2 = 0.95f,
-                             .eps = 1e-8f},
-                            ranges_);
-    };
-  });
-  time("adamw_update rounded", 7.5, [this] {
-    const TensorType copy{type_.shape, DType::bf16};
-    return [this,
-            p = filled(),
-            g = filled(),
-            m = filled(),
-            v = filled(),
-            r = rates_.filled(copy, {.low = 0, .high = 1e-3f})] {
-      backend_.adamw_update({.params = p->as<float>(),
-                             .grads = g->as<float>(),
-                             .first_moment = m->as<float>(),
-                             .second_moment = v->as<float>(),
-                             .rounded = r->as<std::uint16_t>(),
-                             .lr = 1e-3f,
-                             .beta1 = 0.9f,
-                             .beta2 = 0.95f,
-                             .eps = 1e-8f},
-                            ranges_);
-    };
-  });
+}
+
+void FlatCases::time_updates() {
+  time_update("sgd_update", Sgd{});
+  time_update("sgd_update momentum", Sgd{.momentum = 0.9f});
+  time_update("adamw_update", AdamW{.beta2 = 0.95f});
+  time_update("adamw_update rounded", AdamW{.beta2 = 0.95f}, true);
   time("update_running_statistics", 3, [this] {
     return [this, value = filled(), sum = filled()] {
       const RunningStatistic all{.offset = 0, .elems = elems_, .weight = 0, .momentum = 0.1f};

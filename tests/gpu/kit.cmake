@@ -17,7 +17,7 @@ function(lockstep_kit kind)
     endif()
     add_dependencies(${kind} ${target})
     string(APPEND lines "${name} $<TARGET_FILE:${target}>\n")
-    # In a bundle libraries lie beside the programs, and are taken before the system's.
+    # In a bundle libraries lie next to the programs, and are taken before the system's.
     if(NOT target STREQUAL lockstep)
       set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH "$ORIGIN/../lib/lockstep")
       set_property(TARGET ${target} APPEND PROPERTY LINK_OPTIONS -Wl,--disable-new-dtags)

@@ -182,7 +182,7 @@ class Tests(KitCase):
         self.assertEqual(run.returncode, 1)
         self.assertEqual(self.result(run), "result: 5 of 9 tests passed; failed: S.fails, S.breaks; "
                          "hung (no end after 2.0 s): S.hangs; crashed (signal 11): S.crashes")
-        # At the start, behind the broken context, behind the hang and behind the crash.
+        # At the start, after the broken context, after the hang and after the crash.
         self.assertEqual(self.starts.read_text(), "xxxx")
 
     def test_good_tests_share_one_process(self):

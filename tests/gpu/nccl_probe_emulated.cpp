@@ -17,7 +17,7 @@ namespace {
 
 FakeNccl* open_fake() {
   void* library = dlopen(FAKE_NCCL, RTLD_NOW);
-  if (library == nullptr) library = dlopen("libfake_nccl.so", RTLD_NOW);  // beside it, in a bundle
+  if (library == nullptr) library = dlopen("libfake_nccl.so", RTLD_NOW);  // next to it, in a bundle
   void* found = library != nullptr ? dlsym(library, "fake_nccl") : nullptr;
   if (found == nullptr) return nullptr;
   FakeNccl* fake = reinterpret_cast<FakeNccl* (*)()>(found)();

@@ -5,7 +5,7 @@
   one_launch.py PROGRAM LIBRARY [--cupti FILE] [--text FILE]
 
 PROGRAM is lockstep, LIBRARY is count_calls.c, which counts between two launches of a graph. A step
-of one micro-batch has to be one launch of a graph, without kernels beside it and without waiting
+of one micro-batch has to be one launch of a graph, without kernels in addition to it and without waiting
 for the device as a whole or for a stream; copies, events and what is asked without waiting may be
 there and are listed. Of a step of four micro-batches the launches are at most four. Exit code 1
 where that is not so, or where nothing could be counted.

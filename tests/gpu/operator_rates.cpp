@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the operators of a device are, one by one, beside a copy and a large matrix product on
+// How fast the operators of a device are, one by one, compared with a copy and a large GEMM on
 // it: those bound by memory (forward, backward, the optimizer's work), attention, and the matrix
 // products and convolutions of GPT-2 124M and ResNet-50. A Markdown table, then the memory-bound
 // ones below 85% of the copy's bandwidth, then which algorithm of a library runs each product and

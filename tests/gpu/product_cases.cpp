@@ -123,7 +123,7 @@ void time_layer(Rates& rates,
                inputs);
   };
   time("forward", "conv2d", ops::Conv2d(attrs), {x, w});
-  // Nobody wants the gradient of an image.
+  // No node needs the gradient of an image.
   if (layer.in > 3) time("data", "conv2d_bwd_data", ops::Conv2dBwdData(attrs, x.shape), {y, w});
   time("weights", "conv2d_bwd_weights", ops::Conv2dBwdWeights(attrs, w.shape), {x, y});
 }

@@ -44,10 +44,10 @@ struct Options {
 
 /// Times operators one by one and prints each line of the table as soon as it is measured. By the
 /// wall clock around as many runs as fill a timing and one Backend::synchronize(); the median of
-/// several timings. A case that throws becomes a line with its error, and the others go on.
+/// several timings. A case that throws becomes a line with its error, and the others continue.
 class Rates {
  public:
-  /// Measures what the others are judged by: a copy, matrix products and an empty launch.
+  /// Measures what the others are judged by: a copy, GEMMs and an empty launch.
   Rates(Backend& backend, const Options& options);
 
   void time(const Case& what, const Operator& op, const std::vector<TensorType>& inputs);
@@ -62,7 +62,7 @@ class Rates {
   /// Memory with values of `fill` in it.
   std::shared_ptr<DeviceBuffer> filled(const TensorType& type, const Fill& values = {});
 
-  /// The lines behind the table: memory-bound operators below 85% of the copy bandwidth.
+  /// The lines after the table: memory-bound operators below 85% of the copy bandwidth.
   void print_judgement() const;
   /// A line for each product and convolution that the library was asked for: which algorithm runs
   /// it, and where what was asked for was refused.

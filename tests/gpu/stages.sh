@@ -93,7 +93,7 @@ fresh_seed() {
 }
 
 # What stands on NVIDIA's libraries: the gradients of weights in fp32 from bf16, biases in fp32
-# behind products in bf16, sums that are split among blocks twice, convolutions, tf32.
+# after products in bf16, sums that are split among blocks twice, convolutions, tf32.
 library_tests='CudaLibraryProducts.*:CudaSameBits.*:CudaKernel.linear*:CudaKernel.conv2d*:CudaFusedActivation.*:CudaTf32.*'
 attention_tests='CudaLongAttention.*'
 

@@ -7,7 +7,7 @@
 namespace lockstep::rates {
 namespace {
 
-/// The parts of GPT-2 124M that are no products.
+/// The parts of GPT-2 124M that are not products.
 struct Sizes {
   std::int64_t tokens = 1024, width = 768, vocabulary = 50257;
   std::int64_t classes = 50304;  ///< of the loss: the vocabulary in multiples of 64

@@ -9,7 +9,7 @@
 #                   removed at the end)
 #   --cache         lets ccache answer; without it, both compile every file
 #   --jobs N        compilers at a time (default: as many as cores)
-#   CMAKE_OPTION    as -DLOCKSTEP_MPI=OFF, behind the preset release without CUDA
+#   CMAKE_OPTION    as -DLOCKSTEP_MPI=OFF, after the preset release without CUDA
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 

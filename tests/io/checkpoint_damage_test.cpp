@@ -38,11 +38,12 @@ class CheckpointDamage : public CheckpointTest {
   }
 
   void expect_older_taken(const std::string& file) const {
-    std::vector<std::string> passed_over;
-    const auto found = newest_checkpoint(folder_, passed_over);
+    std::vector<std::string> skipped_checkpoints;
+    const auto found = newest_checkpoint(folder_, skipped_checkpoints);
     ASSERT_TRUE(found);
     EXPECT_EQ(found->path, older_);
-    EXPECT_THAT(passed_over, ElementsAre(AllOf(HasSubstr("step_00000002: "), HasSubstr(file))));
+    EXPECT_THAT(skipped_checkpoints,
+                ElementsAre(AllOf(HasSubstr("step_00000002: "), HasSubstr(file))));
   }
 
   fs::path older_, newer_;
@@ -122,15 +123,15 @@ TEST_F(CheckpointDamage, FurtherFilesAreIgnored) {
   EXPECT_EQ(complaint(newer_), "");
 }
 
-/// No damage: to go back behind it would lose what the newer program has done.
+/// No damage: to go back before it would lose what the newer program has done.
 TEST_F(CheckpointDamage, NewerVersionIsNotPassedOver) {
   for (const std::string body :
        {R"({"version":2,"files":"of another kind"})", R"({"version":2, not even JSON})"}) {
     std::ofstream(newer_ / "manifest.json")
         << body.substr(0, body.size() - 1) << R"(,"sha256":")" << sha256_of(body) << "\"}";
-    std::vector<std::string> passed_over;
+    std::vector<std::string> skipped_checkpoints;
     try {
-      newest_checkpoint(folder_, passed_over);
+      newest_checkpoint(folder_, skipped_checkpoints);
       ADD_FAILURE() << "the older one was taken";
     } catch (const EnvironmentError& error) {
       EXPECT_THAT(error.what(),
@@ -144,9 +145,10 @@ TEST_F(CheckpointDamage, NewerVersionIsNotPassedOver) {
 
 TEST_F(CheckpointDamage, FoldersThatAreNoCheckpoints) {
   EXPECT_THAT(complaint(root_ / "nowhere"),
-              HasSubstr("nowhere: is no checkpoint: it does not exist"));
-  EXPECT_THAT(complaint(root_), HasSubstr("is no checkpoint: it holds no manifest.json"));
-  EXPECT_THAT(complaint(newer_ / "state.json"), HasSubstr("is no checkpoint: it is not a folder"));
+              HasSubstr("nowhere: is not a checkpoint: it does not exist"));
+  EXPECT_THAT(complaint(root_), HasSubstr("is not a checkpoint: it holds no manifest.json"));
+  EXPECT_THAT(complaint(newer_ / "state.json"),
+              HasSubstr("is not a checkpoint: it is not a folder"));
   EXPECT_THROW(checkpoint_digest(root_), DataError);
 }
 

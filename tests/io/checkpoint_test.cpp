@@ -57,7 +57,7 @@ TEST_F(Checkpoint, StateKeepsEveryBit) {
   state.skipped_steps = 9;
   state.skipped_in_row = 2;
   state.rollbacks = 3;
-  state.left_out = {{0, 1}, {5, std::numeric_limits<std::int64_t>::max()}};
+  state.skipped_batches = {{0, 1}, {5, std::numeric_limits<std::int64_t>::max()}};
   state.open_labels = 96;
   state.open_loss = 0.1 + 0.7;
   state.open_accuracy = 31.5;
@@ -69,7 +69,7 @@ TEST_F(Checkpoint, StateKeepsEveryBit) {
   EXPECT_EQ(read.skipped_steps, 9);
   EXPECT_EQ(read.skipped_in_row, 2);
   EXPECT_EQ(read.rollbacks, 3);
-  EXPECT_EQ(read.left_out, state.left_out);
+  EXPECT_EQ(read.skipped_batches, state.skipped_batches);
   EXPECT_EQ(read.open_labels, state.open_labels);
   EXPECT_EQ(read.open_loss, state.open_loss);
   EXPECT_EQ(read.open_accuracy, state.open_accuracy);
@@ -216,15 +216,15 @@ TEST_F(Checkpoint, FolderThatCannotBeIsNamed) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("run"), HasSubstr("Not a directory")));
     }
   };
-  std::vector<std::string> passed_over;
+  std::vector<std::string> skipped_checkpoints;
   expect_named([&] { save(1); });
-  expect_named([&] { newest_checkpoint(folder_, passed_over); });
+  expect_named([&] { newest_checkpoint(folder_, skipped_checkpoints); });
   expect_named([&] { remove_temporaries(folder_); });
 }
 
 TEST_F(Checkpoint, NewestByNumber) {
-  std::vector<std::string> passed_over;
-  EXPECT_FALSE(newest_checkpoint(folder_, passed_over));
+  std::vector<std::string> skipped_checkpoints;
+  EXPECT_FALSE(newest_checkpoint(folder_, skipped_checkpoints));
   for (std::int64_t step : {9, 100'000'000, 99'999'999}) save(step);
   for (const char* other : {"step_5",
                             "step_000000000900000000",
@@ -233,11 +233,11 @@ TEST_F(Checkpoint, NewestByNumber) {
                             "step_0000000a",
                             ".step_00000009.tmp"})
     fs::create_directory(folder_ / other);
-  const auto found = newest_checkpoint(folder_, passed_over);
+  const auto found = newest_checkpoint(folder_, skipped_checkpoints);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->path, folder_ / "step_100000000");
   EXPECT_EQ(found->state.step, 100'000'000);
-  EXPECT_THAT(passed_over, IsEmpty());
+  EXPECT_THAT(skipped_checkpoints, IsEmpty());
 }
 
 TEST_F(Checkpoint, DamagedOnesArePassedOverWithTheReason) {
@@ -247,14 +247,14 @@ TEST_F(Checkpoint, DamagedOnesArePassedOverWithTheReason) {
   std::ofstream(folder_ / "step_00000005") << "a file";
   fs::resize_file(folder_ / "step_00000004" / "model.safetensors", 10);
   fs::remove(folder_ / "step_00000003" / "optimizer.safetensors");
-  std::vector<std::string> passed_over;
-  const auto found = newest_checkpoint(folder_, passed_over);
+  std::vector<std::string> skipped_checkpoints;
+  const auto found = newest_checkpoint(folder_, skipped_checkpoints);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->state.step, 2);
-  EXPECT_THAT(passed_over,
+  EXPECT_THAT(skipped_checkpoints,
               ElementsAre("step_00000007: holds step 6",
-                          "step_00000006: is no checkpoint: it holds no manifest.json",
-                          "step_00000005: is no checkpoint: it is not a folder",
+                          "step_00000006: is not a checkpoint: it holds no manifest.json",
+                          "step_00000005: is not a checkpoint: it is not a folder",
                           HasSubstr("step_00000004: model.safetensors: has 10 bytes"),
                           "step_00000003: optimizer.safetensors: is missing"));
 }
@@ -263,8 +263,8 @@ TEST_F(Checkpoint, UnreadableFolder) {
   if (::geteuid() == 0) GTEST_SKIP() << "root reads every folder";
   save(1);
   fs::permissions(folder_, fs::perms::none);
-  std::vector<std::string> passed_over;
-  EXPECT_THROW(newest_checkpoint(folder_, passed_over), EnvironmentError);
+  std::vector<std::string> skipped_checkpoints;
+  EXPECT_THROW(newest_checkpoint(folder_, skipped_checkpoints), EnvironmentError);
   fs::permissions(folder_, fs::perms::owner_all);
 }
 
@@ -305,7 +305,7 @@ TEST_F(Checkpoint, ModelLoadsAsWeights) {
   const fs::path path = save(8);
   Parameter conv = *SmallCheckpoint(8).content().model.front().parameter;
   const std::vector<NamedTensor> read = load_weights(
-      (path / "model.safetensors").string(), {conv}, NamePatterns("--init-skip", {"^fc", "^head"}));
+      (path / "model.safetensors").string(), {conv}, NamePatterns("`init_skip`", {"^fc", "^head"}));
   ASSERT_EQ(read.size(), 1u);
   EXPECT_EQ(read[0].values, SmallCheckpoint(8).stored(0));
 }

@@ -92,7 +92,7 @@ TEST(LoadWeights, EveryMismatchIsInOneError) {
     EXPECT_THAT(error.what(), HasSubstr("bn.weight: expected F32, F64, F16 or BF16, got I64"));
     EXPECT_THAT(error.what(), HasSubstr("stem.weight: not in the model, got [1]"));
     EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("num_batches_tracked")));
-    EXPECT_THAT(error.hint(), HasSubstr("--init-skip '^bn\\.'"));  // the last one
+    EXPECT_THAT(error.hint(), HasSubstr("`init_skip` '^bn\\.'"));  // the last one
   }
 }
 

@@ -77,7 +77,7 @@ TEST(OpenWeights, ShardsStayInTheirFolder) {
   EXPECT_THAT(with_shard(""), HasSubstr("outside of the index's folder"));
   EXPECT_THAT(with_shard("a\\u0000b"), HasSubstr("outside of the index's folder"));
   EXPECT_THAT(with_shard("none.safetensors"), HasSubstr("none.safetensors"));
-  EXPECT_THAT(with_index(R"({"weight_map":{"a":1}})"), HasSubstr("the shard of a is no text"));
+  EXPECT_THAT(with_index(R"({"weight_map":{"a":1}})"), HasSubstr("the shard of a is not a string"));
   EXPECT_THAT(with_index(R"({"weight_map":[]})"), HasSubstr("weight_map"));
   EXPECT_THAT(with_index("{"), HasSubstr("not valid JSON"));
   write_scalars(folder.file("inner/a.safetensors"), {{"a", 1}});

@@ -72,7 +72,7 @@ TEST(Pickle, ViewsThatLeaveTheirStorageAreRefused) {
 
 TEST(Pickle, EveryOtherNameIsRefusedByItsName) {
   EXPECT_THAT(refusal("\x80\2cos\nsystem\nX\2\0\0\0idq\0\x85R."s),
-              HasSubstr("f.pth: the pickle asks for os.system, which is no tensor"));
+              HasSubstr("f.pth: the pickle asks for os.system, which is not a tensor"));
   EXPECT_THAT(refusal("\x80\4\x8c\x08"s + "builtins\x8c\x04" + "eval\x93\x8c\x01" + "1\x85R."),
               HasSubstr("builtins.eval"));
   for (const std::string name : {"torch.storage\n_load_from_bytes",
@@ -138,7 +138,7 @@ TEST(Pickle, EndIsMissedEverywhere) {
     EXPECT_THROW(Pickle("f.pth", claim), PickleCutOff);
 }
 
-/// What takes many times its bytes is refused, deep values and circles are no problem, and what
+/// What takes many times its bytes is refused, deep values and circles are not a problem, and what
 /// would be walked again and again is not.
 TEST(Pickle, BombsGoOff) {
   constexpr std::size_t kMany = 1'000'000;

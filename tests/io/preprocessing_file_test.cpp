@@ -61,7 +61,7 @@ TEST(PreprocessingFile, ATableComesBackWithTheSameBits) {
   EXPECT_EQ(to_json(read), to_json(record));
 }
 
-/// Behind a one-hot column of two features, so that its feature is not its column.
+/// After a one-hot column of two features, so that its feature is not its column.
 Preprocessing embedded_record() {
   Preprocessing record = table_record();
   record.samples.input = {{6}, DType::f32};
@@ -80,7 +80,7 @@ TEST(PreprocessingFile, EmbeddedColumnsComeBack) {
   EXPECT_EQ(read.table, record.table);
   EXPECT_EQ(read.samples.embedded, record.samples.embedded);
   EXPECT_EQ(to_json(read), to_json(record));
-  // Of a source that is no table.
+  // Of a source that is not a table.
   Preprocessing custom;
   custom.task = Task::regression;
   custom.samples.input = {{3}, DType::f32};

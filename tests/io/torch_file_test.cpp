@@ -214,10 +214,10 @@ TEST(TorchFile, NumbersOf64Bits) {
   EXPECT_THAT(raw_values<float>(file, "steps"), ElementsAre(1, 6, 11, 16, 21));
   std::string far = wide;  // offsets and sizes at the other end of 64 bits
   far.replace(far.rfind("PK\6\6") + 48, 8, std::string(8, '\xfe'));
-  EXPECT_THAT(error_of(folder.write("a.pth", far)), HasSubstr("behind the end of the file"));
+  EXPECT_THAT(error_of(folder.write("a.pth", far)), HasSubstr("after the end of the file"));
   far = wide;
   far.replace(far.rfind("PK\6\7") + 8, 8, std::string(8, '\xfe'));
-  EXPECT_THAT(error_of(folder.write("a.pth", far)), HasSubstr("behind the end of the file"));
+  EXPECT_THAT(error_of(folder.write("a.pth", far)), HasSubstr("after the end of the file"));
   far = wide;
   far.replace(far.rfind("PK\6\6") + 32, 8, std::string(8, '\x7e'));
   EXPECT_THAT(error_of(folder.write("a.pth", far)), HasSubstr("entries"));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of flags: --config, and the config.toml that a run writes.
+#include "launcher/settings/config_file.h"
+
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>

@@ -117,7 +117,7 @@ TEST(OutputRelay, WholeLinesAreDroppedOfTextThatComesInPieces) {
   EXPECT_EQ(all.substr(all.find('\n', notice) + 1), "back\n");
 }
 
-// As where the connection of a terminal stalls: it is not stopped, but nobody reads it.
+// As where the connection of a terminal stalls: it is not stopped, but it is not read.
 TEST(OutputRelay, ATerminalThatNobodyReadsCostsNoTime) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_GE(terminal, 0);
@@ -141,7 +141,7 @@ TEST(OutputRelay, AReaderThatComesBackBetweenTwoStartsSeesWhatFollows) {
   {
     OutputRelay relay(ends[1], "standard output");
     for (int i = 0; i < 200'000; ++i) relay.line(fmt::format("line {}", i));
-    relay.finish(10);  // the ranks have ended, and nobody reads
+    relay.finish(10);  // the ranks have ended, and nothing reads
     for (std::string piece; !(piece = read_all(ends[0])).empty(); all += piece) relay.push();
     relay.line("starting again");
     all += read_all(ends[0]);

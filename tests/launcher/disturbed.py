@@ -58,7 +58,7 @@ class ChangedData(Resuming):
     """What a resume says of data that are not those that the run was trained on."""
 
     def tokens(self, change=None):
-        """1.5 million tokens, of which one behind the first MiB may be another."""
+        """1.5 million tokens, of which one after the first MiB may be another."""
         data = bytearray(struct.pack("<3000H", *(i * 7 % 50 for i in range(3000))) * 500)
         if change is not None:
             data[change:change + 2] = struct.pack("<H", 49)

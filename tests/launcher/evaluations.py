@@ -105,7 +105,7 @@ class Evaluations(EvaluationTest):
                                             "--init=run/model.safetensors"]), 2, "--model")
 
     def test_data_of_the_run_at_another_place(self):
-        """Training samples are evaluated only where somebody asks."""
+        """Training samples are evaluated only where asked for."""
         text = self.write("text.txt", "the cat sat on the mat and the dog ran to the log. " * 40)
         for part in ("train", "val"):
             shutil.copytree(self.folder / "photos" / part, self.folder / "flat", dirs_exist_ok=True)

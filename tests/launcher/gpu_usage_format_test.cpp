@@ -63,9 +63,9 @@ TEST(GpuUse, CountsReasonsOverTheSamplesThatSayThem) {
   for (const GpuSample& one : {none, heat, both}) use.add(one);
   EXPECT_EQ(use.samples, 3);
   EXPECT_EQ(use.reason_samples, 2);
-  EXPECT_EQ(use.held_back[std::size_t(ClockReason::heat)], 2);
-  EXPECT_EQ(use.held_back[std::size_t(ClockReason::power_limit)], 1);
-  EXPECT_EQ(use.held_back[std::size_t(ClockReason::idle)], 0);
+  EXPECT_EQ(use.throttled[std::size_t(ClockReason::heat)], 2);
+  EXPECT_EQ(use.throttled[std::size_t(ClockReason::power_limit)], 1);
+  EXPECT_EQ(use.throttled[std::size_t(ClockReason::idle)], 0);
 }
 
 TEST(GpuWords, TimeSpaceAndBandwidthAreThreeThings) {
@@ -81,10 +81,12 @@ TEST(GpuWords, TimeSpaceAndBandwidthAreThreeThings) {
           "of the chip it used)",
           "gpu space              61.25 GiB of 79.50 GiB held at most (whoever holds it; says "
           "nothing of how often it is used)",
-          "gpu bandwidth          memory bus busy 41% of the time (something was read or written; "
+          "gpu bandwidth          memory controller busy 41% of the time (something was read or "
+          "written; "
           "says nothing of how many bytes)",
-          "gpu power              on average 612 W of 700 W; clocks 1,695 MHz of 1,980 MHz, held "
-          "back by its "
+          "gpu power              on average 612 W of 700 W; clocks 1,695 MHz of 1,980 MHz, "
+          "throttled "
+          "by its "
           "power limit 50% of the time; 64 degrees Celsius at most"));
 }
 
@@ -100,7 +102,7 @@ TEST(GpuWords, WhatIsNotSaidIsLeftOut) {
   use = {};
   use.add(clocks);
   EXPECT_THAT(format_gpu_usage({&use, 1}),
-              ElementsAre("gpu clocks             on average 1,410 MHz, never held back"));
+              ElementsAre("gpu clocks             on average 1,410 MHz, never throttled"));
 }
 
 TEST(GpuWords, TheOddRankIsNamed) {
@@ -117,13 +119,14 @@ TEST(GpuWords, TheOddRankIsNamed) {
           "gpu space              61.25 GiB of 79.50 GiB held at most, ranks 60.25 GiB to 61.25 "
           "GiB, rank 2 (b) farthest from the others with 61.25 GiB (whoever holds it; says nothing "
           "of how often it is used)",
-          "gpu bandwidth          memory bus busy 41% of the time on every rank (something was "
+          "gpu bandwidth          memory controller busy 41% of the time on every rank (something "
+          "was "
           "read "
           "or written; says nothing of how many bytes)",
           "gpu power              on average 625 W of 700 W, ranks 600 W to 700 W, rank 2 (b) "
           "farthest from "
           "the others with 700 W; clocks 1,835 MHz of 1,980 MHz, ranks 1,400 MHz to 1,980 MHz, "
-          "rank 2 (b) farthest from the others with 1,400 MHz, held back by heat 100% of the time "
+          "rank 2 (b) farthest from the others with 1,400 MHz, throttled by heat 100% of the time "
           "on rank 2 (b), the most"));
 }
 
@@ -135,7 +138,7 @@ TEST(GpuWords, RanksAlikeAreNotNamed) {
   const GpuUse ranks[] = {used("a", {hot}), used("b", {hot})};
   EXPECT_THAT(format_gpu_usage(ranks),
               ElementsAre("gpu clocks             on average 1,980 MHz of 1,980 MHz on every rank, "
-                          "held back by heat 100% of the time on every rank; 85 degrees Celsius at "
+                          "throttled by heat 100% of the time on every rank; 85 degrees Celsius at "
                           "most on every rank"));
 }
 
@@ -191,7 +194,7 @@ TEST(GpuWords, RanksWithOtherTroublesAreToldApart) {
               "5 ranks; summary.json has them");
 }
 
-// 1 of 300 samples is no share that shows.
+// 1 of 300 samples is not a share that shows.
 TEST(GpuWords, NeverIsNotSaidOfSeldom) {
   GpuSample clocks;
   clocks.values[Q::clock_mhz] = 1410;
@@ -199,7 +202,7 @@ TEST(GpuWords, NeverIsNotSaidOfSeldom) {
   GpuUse use;
   for (int i = 0; i < 299; ++i) use.add(clocks);
   EXPECT_THAT(format_gpu_usage({&use, 1}),
-              ElementsAre("gpu clocks             on average 1,410 MHz, never held back"));
+              ElementsAre("gpu clocks             on average 1,410 MHz, never throttled"));
   clocks.reasons = 1u << unsigned(ClockReason::heat);
   use.add(clocks);
   EXPECT_THAT(format_gpu_usage({&use, 1}),
@@ -228,7 +231,7 @@ TEST(GpuWords, APartSaysWhatItLacks) {
       format_gpu_usage({&use, 1}),
       ElementsAre("gpu power              on average 300 W of 700 W",
                   "gpu                    a MIG part: the driver does not say how busy it or its "
-                  "memory bus is, nor what it holds; power and clocks are the whole GPU's"));
+                  "memory controller is, nor what it holds; power and clocks are the whole GPU's"));
 }
 
 TEST(GpuWords, Json) {

@@ -82,9 +82,9 @@ class Images(ImageTest):
         self.expect_error(self.train_images(), 1, "train/empty: a class folder without files")
 
     def test_bad_usage(self):
-        self.expect_error(self.train("--image-size=32"), 2, "--image-size has no meaning")
+        self.expect_error(self.train("--image-size=32"), 2, "--image-size cannot be combined")
         self.expect_error(self.train("--augment=resized-crop", "--model=convnet", data="glyphs"),
-                          2, "resized-crop has no meaning with --data glyphs")
+                          2, "--augment cannot be combined with --data glyphs")
         self.expect_error(self.train_images("--val-fraction=0.1"), 2, "has a validation folder")
         self.expect_error(self.train(data="synthetic:8x8"), 2, "synthetic[:HxWxC[:CLASSES]]")
 
@@ -149,14 +149,14 @@ class Images(ImageTest):
         self.expect_error(self.pack("--out=x", "--imagesize=5"), 2, "--imagesize")
         self.expect_error(self.pack("--out=nowhere/x"), 3, "cannot create nowhere/x")
         self.write("there.pack", "mine")
-        self.expect_error(self.pack("--out=there.pack"), 2, "there already", "--force")
+        self.expect_error(self.pack("--out=there.pack"), 2, "already exists", "--force")
         self.assertEqual((self.folder / "there.pack").read_text(), "mine")
         self.expect_error(self.train_images(data="packed:there.pack"), 1, "there.pack: byte 4: ")
         self.write("photos/train/dark/000.png", "no image")
         self.expect_error(self.pack("--out=x"), 1, "dark/000.png: expected a JPEG or PNG")
         result = self.pack("--out=x", "--skip-bad-samples")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("left out   1 images; the first: photos/train/dark/000.png", result.stdout)
+        self.assertIn("skipped    1 images; the first: photos/train/dark/000.png", result.stdout)
 
 
 class ImageRanks(ImageTest):
@@ -212,7 +212,7 @@ class ImageRanks(ImageTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout.split(",")[0], evaluated.stdout.split(",")[0])
         self.assertIn("(5 samples", result.stdout)
-        self.assertIn(f"left out   3 samples that cannot be read; the first: {bad[0]}",
+        self.assertIn(f"skipped    3 samples that cannot be read; the first: {bad[0]}",
                       result.stdout)
         for file in (self.folder / "photos/val").rglob("*.png"):
             file.write_text("no image")

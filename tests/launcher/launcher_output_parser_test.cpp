@@ -25,8 +25,8 @@ TEST(ErrorOutput, MpirunNamesARankThatWasKilled) {
                           "exited on signal 9 (Killed).\n" +
                           kRule + "\n";
   EXPECT_EQ(shown_of(output, "a warning\n" + box + "the last"), "a warning\nthe last\n");
-  EXPECT_EQ(output.culprit().text, "rank 1 on vm was ended by signal 9 (Killed)");
-  EXPECT_FALSE(output.culprit().said);
+  EXPECT_EQ(output.fault().text, "rank 1 on vm was ended by signal 9 (Killed)");
+  EXPECT_FALSE(output.fault().said);
 }
 
 TEST(ErrorOutput, MpirunNamesAnExitCode) {
@@ -41,7 +41,7 @@ TEST(ErrorOutput, MpirunNamesAnExitCode) {
       "  Process name: [[43013,1],3]\n  Exit code:    9\n" +
       kRule + "\n";
   EXPECT_EQ(shown_of(output, boxes), "");
-  EXPECT_EQ(output.culprit().text, "rank 3 ended with exit code 9");
+  EXPECT_EQ(output.fault().text, "rank 3 ended with exit code 9");
 }
 
 // Texts of Open MPI 5.0.7.
@@ -56,13 +56,13 @@ TEST(ErrorOutput, PrterunNamesRanksAsWell) {
                    "thus causing the job to be terminated. The first process to do so was:\n\n"
                    "   Process name: [prterun-node-7-17@1,3]\n   Exit code:    9")),
       "");
-  EXPECT_EQ(status.culprit().text, "rank 3 ended with exit code 9");
+  EXPECT_EQ(status.fault().text, "rank 3 ended with exit code 9");
   ErrorOutput killed;
   EXPECT_EQ(shown_of(killed,
                      box("prterun noticed that process rank 1 with PID 53 on node vm exited on\n"
                          "signal 9 (Killed).")),
             "");
-  EXPECT_EQ(killed.culprit().text, "rank 1 on vm was ended by signal 9 (Killed)");
+  EXPECT_EQ(killed.fault().text, "rank 1 on vm was ended by signal 9 (Killed)");
   ErrorOutput aborted;
   EXPECT_EQ(
       shown_of(aborted,
@@ -70,7 +70,7 @@ TEST(ErrorOutput, PrterunNamesRanksAsWell) {
                    "\"abort\". This may have caused other processes in the application to be\n"
                    "terminated by signals sent by prterun (as reported here).")),
       "");
-  EXPECT_EQ(aborted.culprit().text, "");
+  EXPECT_EQ(aborted.fault().text, "");
   ErrorOutput left;
   EXPECT_EQ(shown_of(left,
                      box("prterun has exited due to process rank 1 with PID 37 on node vm exiting\n"
@@ -83,7 +83,7 @@ TEST(ErrorOutput, PrterunNamesRanksAsWell) {
                          "  HNP daemon   : [prterun-vm-46@0,0] on node vm\n"
                          "  Remote daemon: [prterun-vm-46@0,1] on node b")),
             "");
-  EXPECT_EQ(lost.culprit().text, "host b went away");
+  EXPECT_EQ(lost.fault().text, "host b went away");
 }
 
 TEST(ErrorOutput, OtherBoxesAreShown) {
@@ -91,7 +91,7 @@ TEST(ErrorOutput, OtherBoxesAreShown) {
   const std::string box = kRule + "\nThere are not enough slots available\n" + kRule + "\n";
   EXPECT_EQ(shown_of(output, box), box);
   EXPECT_EQ(shown_of(output, kRule + "\nno end"), kRule + "\nno end\n");
-  EXPECT_EQ(output.culprit().text, "");
+  EXPECT_EQ(output.fault().text, "");
 }
 
 TEST(ErrorOutput, ARankThatSpokeIsMoreThanTheLauncher) {
@@ -99,8 +99,8 @@ TEST(ErrorOutput, ARankThatSpokeIsMoreThanTheLauncher) {
   shown_of(output,
            "srun: error: n2: task 1: Exited with exit code 1\n"
            "[rank 1 n2] error: no such file\n");
-  EXPECT_EQ(output.culprit().text, "[rank 1 n2] error: no such file");
-  EXPECT_EQ(output.culprit().hint, "");
+  EXPECT_EQ(output.fault().text, "[rank 1 n2] error: no such file");
+  EXPECT_EQ(output.fault().hint, "");
 }
 
 TEST(ErrorOutput, OfADeathTheLauncherKnowsTheSignal) {
@@ -113,18 +113,18 @@ TEST(ErrorOutput, OfADeathTheLauncherKnowsTheSignal) {
   };
   ErrorOutput same;
   EXPECT_EQ(shown_of(same, record + box(1)), record);
-  EXPECT_EQ(same.culprit().text, "rank 1 on vm was ended by signal 9 (Killed)");
-  EXPECT_FALSE(same.culprit().said);
+  EXPECT_EQ(same.fault().text, "rank 1 on vm was ended by signal 9 (Killed)");
+  EXPECT_FALSE(same.fault().said);
   ErrorOutput another;
   shown_of(another, record + box(2));
-  EXPECT_EQ(another.culprit().text, "[rank 1 vm] error: the process died without a word");
-  EXPECT_EQ(another.culprit().hint, "look at dmesg");
+  EXPECT_EQ(another.fault().text, "[rank 1 vm] error: the process died without a word");
+  EXPECT_EQ(another.fault().hint, "look at dmesg");
 }
 
 TEST(ErrorOutput, SrunNamesTasks) {
   ErrorOutput output;
   shown_of(output, "srun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Terminated\n");
-  EXPECT_EQ(output.culprit().text, "rank 1 on n2: Killed");
+  EXPECT_EQ(output.fault().text, "rank 1 on n2: Killed");
 }
 
 TEST(LabelledOutput, TasksGetFilesOfTheirOwn) {

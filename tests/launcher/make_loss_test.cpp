@@ -83,7 +83,7 @@ TEST(MakeLoss, TargetsThatALossDoesNotFit) {
     EXPECT_THAT(refusal({"--label-smoothing=0.1"}, targets), HasSubstr("--label-smoothing"));
 }
 
-// A default that is named is the default: the checkpoints of a run without the flag go on.
+// A default that is named is the default: the checkpoints of a run without the flag continue.
 TEST(MakeLoss, SettingsThatRanksCompareNameTheLossWhereItIsNotTheDefault) {
   const auto settings = [](const std::vector<std::string>& arguments, Targets targets) {
     return loss_settings(parse_train_flags(arguments), samples_with(targets));

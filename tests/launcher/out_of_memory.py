@@ -235,7 +235,7 @@ class OutOfMemory(Short):
         self.assertIn("--micro-batch", flags)
 
     def address_space(self, counted, *flags):
-        """What the process takes beside its plan."""
+        """What the process takes in addition to its plan."""
         run = subprocess.Popen([str(part) for part in self.command(*flags, "--out=base")],
                                cwd=self.folder, env=clean_environment(),
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -315,7 +315,7 @@ class OutOfMemoryRanks(Short):
         flags, hint, _ = self.check_it_works(result, 4, confined)
         self.assertEqual(flags[0], "--ranks")
         self.assertIn(flags[1], ("1", "2", "3"))
-        self.assertIn("leaves each rank room", hint)
+        self.assertIn("leaves each rank the", hint)
 
     def test_limits_of_four_ranks(self):
         if self.has_address_sanitizer():
@@ -350,7 +350,7 @@ class OutOfMemoryRanks(Short):
                           "memory of rank 0 as planned", "activations", "free now", "hint: ")
 
     def rank_address_space(self):
-        """What a rank takes beside its plan, under mpirun."""
+        """What a rank takes in addition to its plan, under mpirun."""
         run = subprocess.Popen(
             ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", self.program, "train",
              *SMALL, "--steps=1", "--eval-every=0", "--out=base"],
@@ -373,7 +373,7 @@ class OutOfMemoryRanks(Short):
     def test_a_control_group_that_ranks_share(self):
         if self.has_address_sanitizer():
             self.skipTest("the address sanitizer's own memory is in no plan")
-        self.check_group("a half of what its 2 ranks share")
+        self.check_group("half of the memory that its 2 ranks share")
 
 
 if __name__ == "__main__":

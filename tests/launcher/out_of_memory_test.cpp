@@ -51,7 +51,7 @@ std::exception_ptr error_of_room(std::uint64_t free) {
   OneRank rank({.free = free, .total = 2 * free, .pool = ""});
   const TrainingMemory memory(rank, large_request(), "resnet20");
   try {
-    memory.require_room();
+    memory.require_headroom();
   } catch (...) {
     return std::current_exception();
   }
@@ -64,14 +64,15 @@ TEST(OutOfMemoryReport, WhatFitsIsLetThrough) {
 
 TEST(OutOfMemoryReport, ADeviceThatDoesNotSayIsLetThrough) {
   OneRank rank({});
-  EXPECT_NO_THROW(TrainingMemory(rank, large_request(), "resnet20").require_room());
+  EXPECT_NO_THROW(TrainingMemory(rank, large_request(), "resnet20").require_headroom());
 }
 
 TEST(OutOfMemoryReport, NamesTheRankAndProposesWhatFits) {
   const ErrorReport report = describe(error_of_room(150 * kMiB));
   EXPECT_EQ(report.exit_code, 4);
-  EXPECT_EQ(report.culprit.rank, 0);
-  EXPECT_THAT(report.message, AllOf(HasSubstr("resnet20 takes"), HasSubstr("more than the room")));
+  EXPECT_EQ(report.fault.rank, 0);
+  EXPECT_THAT(report.message,
+              AllOf(HasSubstr("resnet20 takes"), HasSubstr("more than the headroom")));
   EXPECT_THAT(report.hint, HasSubstr("keeps the global batch of 256 and needs"));
   EXPECT_THAT(report.details,
               AllOf(HasSubstr("activations"), HasSubstr("free now"), HasSubstr("others there")));

@@ -42,7 +42,7 @@ class Plan(ProgramTest):
             self.assertEqual(sum(row[column] for row in plan["layers"]), categories[column])
         above = summary["peak_memory_bytes"] - summary["memory_baseline_bytes"]
         self.assertGreater(above, 0.97 * plan["planned_bytes"])
-        # Stacks, logs and the heap's own bookkeeping are planned by nobody.
+        # Stacks, logs and the heap's own bookkeeping are not planned.
         if not self.has_address_sanitizer():
             self.assertLess(above, 1.03 * plan["planned_bytes"] + 8 * MIB)
         return plan
@@ -295,7 +295,7 @@ class Plan(ProgramTest):
         (self.folder / "bad.toml").write_bytes(bytes(range(256)) * 10)
         self.expect_error(self.plan(*network, "--network=bad.toml"), 2, "bad.toml")
         gpu = self.plan(*network, "--network=ib", "--device=cuda")
-        if "no device is here" in gpu.stderr:
+        if "no device of the kind" in gpu.stderr:
             self.expect_error(gpu, 2, "--step-ms", "--device-rate")
 
     def test_refusals(self):

@@ -210,7 +210,7 @@ class TextPredictions(PredictionTest):
         self.assertEqual({**binary, "file": ""}, {**written, "file": ""})
         self.assertEqual(binary["tokens"], 50)
         self.write("far.txt", "1 2 11")
-        self.expect_error(self.predict("far.txt"), 1, "far.txt: '11' is no token from 0 to 10")
+        self.expect_error(self.predict("far.txt"), 1, "far.txt: '11' is not a token from 0 to 10")
 
 
 class TablePredictions(PredictionTest):

@@ -50,7 +50,7 @@ class ProgramTest(unittest.TestCase):
         return path
 
     def has_address_sanitizer(self):
-        """It wants to be loaded first, and keeps memory of its own beside every block."""
+        """It wants to be loaded first, and keeps memory of its own in addition to every block."""
         return b"__asan_init" in pathlib.Path(self.program).read_bytes()
 
     def run_command(self, command, environment=None, **options):

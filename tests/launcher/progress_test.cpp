@@ -99,7 +99,7 @@ TEST(Eta, StepsAtTheMeanOfRecentOnes) {
   EXPECT_EQ(left.seconds(), 0);
   left.on_step(step_of(10, 100, 500));
   EXPECT_DOUBLE_EQ(left.seconds(), 45);
-  left.on_step(step_of(40, 100, 100));  // 30 steps in 3 s behind 10 in 5
+  left.on_step(step_of(40, 100, 100));  // 30 steps in 3 s after 10 in 5
   EXPECT_DOUBLE_EQ(left.seconds(), 60 * 8.0 / 40);
   for (int step = 50; step <= 120; step += 10) left.on_step(step_of(step, 200, 1000));
   EXPECT_DOUBLE_EQ(left.seconds(), 80) << "eight records push the first ones out";
@@ -118,11 +118,11 @@ TEST(Eta, ValidationsThatAreLeft) {
 
 TEST(Eta, ARunThatGoesOnOrBack) {
   Eta left;
-  left.go_on_from(90);
+  left.resume_from(90);
   left.on_step(step_of(100, 110, 1000));
   left.on_evaluation(evaluation_of(100, 4));
   EXPECT_DOUBLE_EQ(left.seconds(), 10 + 4);
-  left.go_on_from(80);
+  left.resume_from(80);
   left.on_step(step_of(90, 110, 1000));
   EXPECT_DOUBLE_EQ(left.seconds(), 20 + 3 * 4);
 }

@@ -41,7 +41,7 @@ VariableMap with(VariableMap base, const VariableMap& more) {
 
 TEST(RankDiscovery, NothingSetIsOneRank) {
   expect_rank({{"PATH", "/bin"}}, 0, 1, -1, "alone");
-  EXPECT_EQ(discover_rank({}).launched_by, LaunchedBy::nobody);
+  EXPECT_EQ(discover_rank({}).launched_by, LaunchedBy::none);
 }
 
 TEST(RankDiscovery, OpenMpi) {

@@ -241,9 +241,9 @@ TEST_F(ReportPage, TensOfThousandsOfSettingsAreFewOnThePage) {
     EXPECT_EQ(runs[0].summary->gpus.at(0).size(), 100u);
     EXPECT_THAT(
         runs[0].notes,
-        ::testing::ElementsAre(HasSubstr("39000 of the settings in config.toml are left out"),
-                               HasSubstr("39001 of the settings in environment.json are left out"),
-                               HasSubstr("39001 of the settings in summary.json are left out")));
+        ::testing::ElementsAre(HasSubstr("39000 of the settings in config.toml are not shown"),
+                               HasSubstr("39001 of the settings in environment.json are not shown"),
+                               HasSubstr("39001 of the settings in summary.json are not shown")));
   }
   const std::string html = page_of(runs);
   EXPECT_THAT(html, HasSubstr("and 700 more"));
@@ -256,7 +256,7 @@ TEST_F(ReportPage, ATextOfAMegabyteIsShownByItsBeginning) {
   EXPECT_LT(page().size(), 200'000u);
   EXPECT_THAT(page(), HasSubstr("(998000 bytes more)</dd>"));
   write("config.toml", "model = '" + std::string(1'100'000, 'x') + "'\n");
-  EXPECT_THAT(page(), HasSubstr("config.toml is left out"));
+  EXPECT_THAT(page(), HasSubstr("config.toml is skipped"));
 }
 
 constexpr Output::Kind kTestPage{"--out", kPageMark, false, "page"};
@@ -294,7 +294,7 @@ TEST_F(ReportOutput, NothingIsWrittenOverButAReport) {
     EXPECT_EQ(read(root_ / "out"), text);
   }
   std::ofstream(root_ / "out") << "run,kind,step,epoch,samples,loss,accuracy";
-  EXPECT_THAT(refusal(true), HasSubstr("is no page"));
+  EXPECT_THAT(refusal(true), HasSubstr("is not a page"));
   EXPECT_EQ(refusal(true, kTestTable), "");
   EXPECT_EQ(files(), 2u) << "a temporary file was left";
 }
@@ -304,10 +304,10 @@ TEST_F(ReportOutput, FoldersLinksAndDevices) {
   EXPECT_THAT(refusal(true), HasSubstr("is a folder"));
   std::filesystem::remove(root_ / "out");
   std::filesystem::create_symlink("/dev/null", root_ / "out");
-  EXPECT_THAT(refusal(true), HasSubstr("is no page"));
+  EXPECT_THAT(refusal(true), HasSubstr("is not a page"));
   std::filesystem::remove(root_ / "out");
   std::filesystem::create_symlink(root_ / "nowhere", root_ / "out");
-  EXPECT_THAT(refusal(true), HasSubstr("is no page"));
+  EXPECT_THAT(refusal(true), HasSubstr("is not a page"));
   EXPECT_FALSE(std::filesystem::exists(root_ / "nowhere"));
 }
 

@@ -47,7 +47,7 @@ TEST_F(ReportRecord, AWholeRun) {
             "\n");
   write(
       "summary.json",
-      R"({"steps": 21, "val_accuracy": 0.5, "gpus": [], "ledger": [{"rank": 1, "host": "b", "seconds": 3,
+      R"({"steps": 21, "val_accuracy": 0.5, "gpus": [], "breakdown": [{"rank": 1, "host": "b", "seconds": 3,
             "data": 1, "forward": 2, "new_part": 7}], "advice": [{"cause": "data_wait", "text": "t",
             "evidence": "e", "remedy": "r", "gain": 0.41, "later": []}], "memory": {"parameters": 12},
             "noise_scale": null, "unknown": {"deep": [1]}})");
@@ -67,9 +67,9 @@ TEST_F(ReportRecord, AWholeRun) {
   ASSERT_TRUE(record.summary.has_value());
   EXPECT_EQ(record.summary->number("val_accuracy"), 0.5);
   EXPECT_EQ(record.summary->number("unknown"), std::nullopt);
-  ASSERT_EQ(record.summary->ledger.size(), 1u);
-  EXPECT_EQ(record.summary->ledger[0].parts[std::size_t(Part::data)], 1);
-  EXPECT_EQ(record.summary->ledger[0].host, "b");
+  ASSERT_EQ(record.summary->breakdown.size(), 1u);
+  EXPECT_EQ(record.summary->breakdown[0].parts[std::size_t(Part::data)], 1);
+  EXPECT_EQ(record.summary->breakdown[0].host, "b");
   ASSERT_EQ(record.summary->advice->size(), 1u);
   EXPECT_EQ(record.summary->advice->at(0).gain, 0.41);
   EXPECT_THAT(record.summary->memory,
@@ -131,9 +131,9 @@ TEST_F(ReportRecord, FoldersWithoutARun) {
 
 TEST_F(ReportRecord, LinesOfOtherFiles) {
   const std::pair<std::string, const char*> kCases[] = {
-      {step(1) + "rank 1 of 2 on b, process 7\n" + step(2), "line 2 is no JSON object"},
-      {step(1) + "[1,2]\n" + step(2), "line 2 is no JSON object"},
-      {step(1) + "7\n" + step(2), "line 2 is no JSON object"},
+      {step(1) + "rank 1 of 2 on b, process 7\n" + step(2), "line 2 is not a JSON object"},
+      {step(1) + "[1,2]\n" + step(2), "line 2 is not a JSON object"},
+      {step(1) + "7\n" + step(2), "line 2 is not a JSON object"},
       {step(1) +
            R"({"event":"start"})"
            "\n" +
@@ -155,7 +155,8 @@ TEST_F(ReportRecord, LinesOfOtherFiles) {
       {step(1) + R"({"step":18446744073709551615,"loss":1})"
                  "\n",
        "line 2 has no step"},
-      {step(1) + "{\"step\":2,\"lo{\"step\":3,\"loss\":1}\n" + step(4), "line 2 is no JSON object"},
+      {step(1) + "{\"step\":2,\"lo{\"step\":3,\"loss\":1}\n" + step(4),
+       "line 2 is not a JSON object"},
       {step(1) + std::string(100'000, 'x') + "\n" + step(2), "longer than"},
       {step(1) + step(2) + step(1) + step(2), "line 3: step 1 comes after step 2"},
       {step(1) + step(2) + step(2), "line 3: step 2 comes after step 2"},
@@ -279,13 +280,13 @@ TEST_F(ReportRecord, MembersOfOtherTypesAreAsIfAbsent) {
             step(2));
   write(
       "summary.json",
-      R"({"steps":"many","ledger":[7,{"rank":"x","seconds":null,"data":-1}],"advice":[1,{"gain":"much"}],
+      R"({"steps":"many","breakdown":[7,{"rank":"x","seconds":null,"data":-1}],"advice":[1,{"gain":"much"}],
             "memory":{"a":"b","c":-1,"d":1e300},"gpus":[1,{"busy":{"mean":0.5}}]})");
   const RunRecord record = read_run(run());
   EXPECT_EQ(record.logged_steps, 1);
   EXPECT_EQ(record.summary->number("steps"), std::nullopt);
-  ASSERT_EQ(record.summary->ledger.size(), 1u);
-  EXPECT_EQ(record.summary->ledger[0].parts[std::size_t(Part::data)], 0);
+  ASSERT_EQ(record.summary->breakdown.size(), 1u);
+  EXPECT_EQ(record.summary->breakdown[0].parts[std::size_t(Part::data)], 0);
   ASSERT_EQ(record.summary->advice->size(), 1u);
   EXPECT_FALSE(record.summary->advice->at(0).gain.has_value());
   ASSERT_EQ(record.summary->gpus.size(), 1u);

@@ -210,7 +210,7 @@ class Reports(Reported):
         self.assertFalse((run / "report.html").exists())
         self.assertEqual(self.report("run").returncode, 0)
         first = (run / "report.html").read_bytes()
-        self.expect_error(self.report("run"), 2, "there already", "--force")
+        self.expect_error(self.report("run"), 2, "already exists", "--force")
         self.assertEqual((run / "report.html").read_bytes(), first)
         self.assertEqual(self.report("run", "--force").returncode, 0)
         self.expect_error(self.report("run", "--out=run"), 2, "is a folder")
@@ -224,7 +224,7 @@ class Reports(Reported):
         self.expect_error(self.report("empty"), 1, "empty holds no run")
         run = self.trained("run")
         self.expect_error(self.report("run", "run/"), 2, "the same run")
-        self.expect_error(self.report("run/metrics.jsonl"), 1, "is no folder")
+        self.expect_error(self.report("run/metrics.jsonl"), 1, "is not a folder")
         self.expect_error(self.report("run", "--ranks=2"), 2, "--ranks")
         (self.folder / "link").symlink_to(".")
         for spelling in ("x", "./x", "run/../x", self.folder / "x", "link/x"):
@@ -246,7 +246,7 @@ class Reports(Reported):
         (run / "summary.json").write_text(summary[:len(summary) // 2])
         result = self.report("run")
         self.assertEqual(result.returncode, 0, result.stderr)
-        for words in ("the last line of metrics.jsonl is cut off", "summary.json is left out"):
+        for words in ("the last line of metrics.jsonl is cut off", "summary.json is skipped"):
             self.assertIn(words, result.stdout)
             self.assertIn(words, self.page().text)
 

@@ -77,7 +77,7 @@ class Resuming(ProgramTest):
         self.assertFalse((self.folder / out / "summary.json").exists(),
                          "a stopped run has no result")
         # What it says is a command that goes on with the run's own settings.
-        command = output.split("go on with ")[1].splitlines()[0]
+        command = output.split("resume with ")[1].splitlines()[0]
         result = self.run_command(["sh", "-c", command])
         self.assertEqual(result.returncode, 0, command + "\n" + result.stderr)
         self.assertIn(f"resume     {out}/checkpoints/step_", result.stdout)
@@ -140,7 +140,7 @@ class ResumedRun(Resuming):
         names, sha = self.checkpoints(), self.summary()["weights_sha256"]
         self.damage(names[-1], "optimizer.safetensors")
         result = self.finish("--steps=60", "--out=run", "--resume=auto")
-        self.assertIn(f"passed over {names[-1]}", result.stdout)
+        self.assertIn(f"skipped    {names[-1]}", result.stdout)
         self.assertIn("optimizer.safetensors", result.stdout)
         self.assertEqual(self.summary()["weights_sha256"], sha)
         self.assertIn(names[-1] + ".damaged", self.checkpoints())
@@ -258,7 +258,7 @@ class ResumedRun(Resuming):
         (newest / "config.toml").write_text("lr = [")
         again = self.run_command([self.program, "train", "--resume=auto", "--out=two"])
         self.assertEqual(again.returncode, 0, again.stderr)
-        self.assertIn("passed over step_00000060", again.stdout)
+        self.assertIn("skipped    step_00000060", again.stdout)
         self.assertEqual(float(self.setting("lr", "two")), 0.05)
 
     def test_the_optimizer_keeps_its_kind_of_state(self):
@@ -295,7 +295,7 @@ class ResumedRun(Resuming):
         precious = self.write("photos/cat.jpg", "precious")
         self.expect_error(self.run_command(self.run_flags("--steps=5", "--out=photos",
                                                           "--resume=auto")),
-                          2, "holds no run that could go on")
+                          2, "holds no run that could resume")
         self.assertEqual(os.listdir(precious.parent), ["cat.jpg"])
         (self.folder / "empty").mkdir()
         self.expect_error(self.run_command(self.run_flags("--steps=5", "--out=y",
@@ -320,7 +320,7 @@ class ResumedRun(Resuming):
         self.finish("--steps=20", "--out=run", "--checkpoint-every=0")
         before = self.summary()
         again = self.run_command(self.run_flags("--steps=20", "--out=run", "--resume=auto"))
-        self.expect_error(again, 2, "no checkpoint to go on from", "model.safetensors", "--force")
+        self.expect_error(again, 2, "no checkpoint to resume from", "model.safetensors", "--force")
         self.assertEqual(self.summary(), before)
         user_file = self.write("run/checkpoints/last.ckpt", "of another program")
         self.finish("--steps=20", "--out=run", "--force")
@@ -329,7 +329,7 @@ class ResumedRun(Resuming):
         weights = self.write("exp/model.safetensors", "precious")
         self.expect_error(self.run_command(self.run_flags("--steps=20", "--out=exp",
                                                           "--resume=auto")),
-                          2, "holds no run that could go on")
+                          2, "holds no run that could resume")
         self.assertEqual(weights.read_text(), "precious")
 
     def test_a_run_cut_off_before_its_first_checkpoint_begins_again(self):

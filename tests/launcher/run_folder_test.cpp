@@ -123,7 +123,7 @@ TEST_F(RunFolderTest, KeepsAnEarlierRun) {
   EXPECT_FALSE(fs::exists(out() + "/summary.json")) << "results of the earlier run remain";
 }
 
-// A start over an earlier one, killed at any moment, leaves a folder that the next may go on in.
+// A start over an earlier one, killed at any moment, leaves a folder that the next may continue in.
 TEST_F(RunFolderTest, AFolderIsARunsFromItsFirstStartOn) {
   constexpr auto kOwn = RunFolder::Existing::own_run;
   for (const char* line : {"first", "second"}) {
@@ -184,7 +184,7 @@ TEST_F(RunFolderTest, AnEarlierResultThatCannotBeRemovedIsAnError) {
   EXPECT_TRUE(fs::exists(out() + "/model.safetensors/theirs"));
 }
 
-// No later start would take the folder for one of a run, and go on from its checkpoints.
+// No later start would take the folder for one of a run, and resume from its checkpoints.
 TEST_F(RunFolderTest, AStartWithoutItsMarkIsRefused) {
   fs::create_directories(out() + "/history.jsonl");
   RunFolder folder(out(), kAnything);

@@ -87,7 +87,7 @@ class SavedRuns(ProgramTest):
         self.expect_error(self.command("evaluate", f"--from={newest}"), 1, "model.safetensors")
         passed_over = self.command("evaluate", "--from=run")
         self.assertEqual(passed_over.returncode, 0, passed_over.stderr)
-        self.assertIn("passed over", passed_over.stderr)
+        self.assertIn("skipped step_", passed_over.stderr)
         self.assertIn(newest.name, passed_over.stderr)
 
     def test_export(self):

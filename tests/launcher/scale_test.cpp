@@ -162,7 +162,7 @@ TEST_F(Scaled, EfficiencyAndPrediction) {
     EXPECT_NEAR(point.predicted->step_s(), point.step_s.median, 2e-3 * point.step_s.median);
   }
   // 64 samples are too few for 100 ranks. 6400 are enough, though 100 are more than the shards of a
-  // run where nobody names their number.
+  // run where no one names their number.
   std::vector<std::string> words;
   for (const ScaleForecast& f : result_.forecasts)
     words.push_back(fmt::format("{} {}", name_of(f.experiment.mode), f.experiment.ranks));

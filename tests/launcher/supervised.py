@@ -138,7 +138,7 @@ class Supervised(SupervisedTest):
         if "(Open MPI) 4" in self.run_command(["mpirun", "--version"]).stdout:  # 5 keeps no raw output
             for start in (1, 2, 3):
                 raw = self.folder / f"run/logs/output/{start}/1/rank.0/stdout"
-                self.assertIn("told by", raw.read_text())
+                self.assertIn("(source:", raw.read_text())
 
     def test_a_killed_launcher_leaves_no_ranks(self):
         process = self.run_supervised()
@@ -180,7 +180,7 @@ class Supervised(SupervisedTest):
         self.assertEqual(self.finish(process), 75, self.texts())
         step = self.await_checkpoint()
         self.assertLess(step, STEPS)
-        self.assertIn(f"goes on from step {step}", self.texts()[0])
+        self.assertIn(f"resume the run from step {step}", self.texts()[0])
         again = self.run_supervised("--ranks=3")
         self.assertEqual(self.finish(again), 0, self.texts())
         self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
@@ -200,7 +200,7 @@ class Supervised(SupervisedTest):
         for start in range(1, 4):
             ranks = self.await_ranks(2)
             # mpirun may hang where a rank dies earlier, and say nothing of it.
-            self.await_that(lambda: self.texts()[0].count("told by") == start, "no start")
+            self.await_that(lambda: self.texts()[0].count("(source:") == start, "no start")
             self.kill_rank(ranks, which=0)
         self.assertEqual(self.finish(process), 137, self.texts())
         out, err = self.texts()
@@ -236,7 +236,7 @@ class Supervised(SupervisedTest):
         self.assertEqual(out.count(f" {begun} steps done"), 2, out + err)
         self.assertIn("1 restarts", out)
         # What is typed next has the flags that no folder keeps.
-        command = shlex.split(re.search(r"goes on from step \d+ with (.*)", out)[1])
+        command = shlex.split(re.search(r"resume the run from step \d+ with (.*)", out)[1])
         for flags in (["--ranks", "2"], ["--max-restarts", "9"], ["--backoff", "0.1"]):
             self.assertEqual(command[command.index(flags[0]):][:2], flags)
         # The folder says where the run goes on.
@@ -266,7 +266,7 @@ class Supervised(SupervisedTest):
         self.assertNotIn("starting", second.stdout)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(self.finish(process), 75, self.texts())
-        # Nor is the progress of a run that nobody supervises taken for that of our ranks.
+        # Nor is the progress of a run without a supervisor taken for that of our ranks.
         process = self.start("train", "--ranks=1", "--resume=auto", "--steps=100000000",
                              "--checkpoint-every=200")
         self.await_checkpoint(after=self.await_checkpoint())
@@ -315,7 +315,7 @@ exec bash -c "$*"
         self.assertTrue((self.folder / out / "summary.json").exists())
         self.assertEqual([m.name for m in marks if m.exists()], [], "a shell has run them")
 
-    def test_a_host_that_is_gone_is_left_out(self):
+    def test_a_host_that_is_gone_is_skipped(self):
         process = self.start("run", "--hosts=hosta:1,hostb:1", f"--ssh={self.make_ssh()}", "--backoff=0.1",
                              "--checkpoint-every=50", "--max-restarts=30", environment=LOOPBACK)
         second = next(p for p in self.await_ranks(2) if b"OMPI_COMM_WORLD_RANK=1\0" in
@@ -376,7 +376,7 @@ class SelfStarted(SupervisedTest):
         process = self.start("train", "--ranks=2")
         ranks = self.await_ranks(2)
         # mpirun may hang where a rank dies earlier, and say nothing of it.
-        self.await_that(lambda: "told by" in self.texts()[0], "no start")
+        self.await_that(lambda: "(source:" in self.texts()[0], "no start")
         self.kill_rank(ranks)
         self.assertEqual(self.finish(process), 137, self.texts())
         self.assertRegex(self.texts()[1], r"error: rank \d on \S+ was ended by signal 9")

@@ -100,7 +100,7 @@ TEST(Supervisor, ALauncherThatHangsBehindAnErrorIsEndedWithTheOtherRanks) {
   plan.after_error_s = 0.5;
   const Ending ending = supervise(plan, signals);
   EXPECT_EQ(ending.exit_code, 128 + SIGKILL);
-  EXPECT_EQ(ending.culprit.text, "[rank 1 b] error: no sign of life");
+  EXPECT_EQ(ending.fault.text, "[rank 1 b] error: no sign of life");
   EXPECT_LT(seconds_since(start), 60);
 }
 
@@ -117,9 +117,9 @@ TEST(Supervisor, TheFirstRecordOfARankIsTheCulprit) {
       supervise(shell("echo '[rank 2 b] error: disk gone' >&2; echo 'hint: another disk' >&2;"
                       "echo '[rank 0 a] error: rank 2 went away' >&2; exit 1"),
                 signals);
-  EXPECT_EQ(ending.culprit.text, "[rank 2 b] error: disk gone");
-  EXPECT_EQ(ending.culprit.hint, "another disk");
-  EXPECT_TRUE(ending.culprit.said);
+  EXPECT_EQ(ending.fault.text, "[rank 2 b] error: disk gone");
+  EXPECT_EQ(ending.fault.hint, "another disk");
+  EXPECT_TRUE(ending.fault.said);
 }
 
 TEST(Supervisor, ARankThatLeavesWithExitCode0HasDied) {
@@ -133,7 +133,7 @@ TEST(Supervisor, ARankThatLeavesWithExitCode0HasDied) {
       box("mpirun has exited due to process rank 1 with PID 0 on\nnode vm exiting improperly."),
       signals);
   EXPECT_EQ(left.exit_code, 5) << "mpirun's own 1 depends on which end it sees first";
-  EXPECT_EQ(left.culprit.text, "rank 1 on vm left without leaving MPI");
+  EXPECT_EQ(left.fault.text, "rank 1 on vm left without leaving MPI");
   const Ending failed = supervise(box("Process name: [[43013,1],3]\n  Exit code:    1"), signals);
   EXPECT_EQ(failed.exit_code, 1) << "a rank's own error";
 }

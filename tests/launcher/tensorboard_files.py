@@ -74,7 +74,7 @@ class TensorBoard(ProgramTest):
     def test_a_run_that_was_killed_and_goes_on(self):
         flags = ("--steps=60", "--log-every=5", "--eval-every=30", "--checkpoint-every=20",
                  "--out=run")
-        # A second behind the first lines, so that those of undone steps reach the file as well.
+        # A second after the first lines, so that those of undone steps reach the file as well.
         faults = "rank=0,step=48,do=sleep:1.2;rank=0,step=53,do=kill"
         killed = self.train(*flags, environment={"LOCKSTEP_FAULT": faults})
         self.assertEqual(killed.returncode, -9, killed.stderr)

@@ -170,7 +170,7 @@ TEST(CudaLibraries, EnginesThatGiveOtherBitsOrRoundAreRefused) {
                             CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
                             CUDNN_NUMERICAL_NOTE_TYPE_COUNT}) {
       EXPECT_FALSE(is_acceptable(Notes{note}, rounded_factors)) << note;
-      // Beside what is taken alone, and whatever comes first.
+      // In addition to what is taken alone, and whatever comes first.
       EXPECT_FALSE(
           is_acceptable(Notes{note, CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, rounded_factors));
       EXPECT_FALSE(is_acceptable(Notes{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, note}, rounded_factors));

@@ -231,7 +231,7 @@ TEST_F(LibraryPlacesTest, VersionsAreReadWithoutOpening) {
 TEST_F(LibraryPlacesTest, AFileThatIsRefusedByWhatLiesBesideItIsNotOpened) {
   LibraryPlaces places;
   places.chosen = {at("old"), at("right")};
-  const std::string old = put("old");  // is no library: opening it would say so
+  const std::string old = put("old");  // is not a library: opening it would say so
   put("right", STAND_IN_9_20_CUDA13);
   LibraryName name = placeholder();
   name.refuse_file = [&](const std::string& file) {

@@ -4,7 +4,7 @@
 
 check_rooms.py [ROOT] [--figures]
 
-A folder may include itself, the folders that its library names behind DEPENDS or PRIVATE_DEPENDS
+A folder may include itself, the folders that its library names after DEPENDS or PRIVATE_DEPENDS
 (lockstep_library() in CMakeLists.txt), and what those depend on. Folders of one library are one
 room. The libraries themselves must not depend on each other in a circle, and neither may files: a
 header and the source of its name count as one. A folder of the product has at most 40 files.

@@ -8,7 +8,7 @@
 // emulator's streams, and is as strict as NCCL about what it is asked. Calls are reported to be in
 // progress at first, as those of communicators that do not block are. An abort ends what waits for
 // other ranks, and returns when no graph is left that captured work of the communicator, as NCCL's;
-// a graph that nobody destroys for some seconds is a mistake that ends the process.
+// a graph that is not destroyed for some seconds is a mistake that ends the process.
 
 struct FakeNccl {
   // What to play.

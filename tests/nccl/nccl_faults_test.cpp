@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong with NCCL, played: an error that names it on every rank, and nobody waits.
+// What goes wrong with NCCL, played: an error that names it on every rank, and no rank waits.
 #include <chrono>
 #include <cstring>
 #include <gmock/gmock.h>

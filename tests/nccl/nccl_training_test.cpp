@@ -80,7 +80,7 @@ void expect_bits_of_mpi(const SmallRun& run, Communicator& host = mpi_world()) {
 TEST(NcclTraining, EqualBits) { expect_bits_of_mpi(small_run()); }
 
 // On the last rank, of one segment after the other: all ranks do without one that collectives stand
-// in, and behind a step's last without any further.
+// in, and after a step's last without any further.
 void expect_bits_where_captures_fail(SmallRun run, int captures) {
   run.options.use_graphs = false;
   const TrainSummary over_mpi = train(run, mpi_world());
@@ -347,7 +347,7 @@ TEST(NcclTraining, OneLaunchAStep) {
   EXPECT_EQ(calls.host_waits, 2 * 5);
 }
 
-// As a rollback changes them: behind updates, which leave the copies of weights fresh.
+// As a rollback changes them: after updates, which leave the copies of weights fresh.
 TEST(NcclTraining, GraphsSeeWeightsThatChangeBetweenSteps) {
   SmallRun run = small_run();
   run.options.precision = Precision::bf16;

@@ -104,7 +104,7 @@ TEST(BatchNormResidual, BackwardHasTheBitsOfItsPartsInFp32AndBf16) {
     for (const ResidualSetting& s : kResidualSettings)
       for (const bool two_uses : {false, true}) {
         OpCase test_case = residual_case(s, two_uses);
-        if (s.x[0] > 0) {  // What is no number goes the same way.
+        if (s.x[0] > 0) {  // What is not a number goes the same way.
           test_case.inputs[1].as<float>()[0] = NAN;
           test_case.inputs[3].as<float>()[s.x[-1] - 1] = NAN;
         }

@@ -43,7 +43,7 @@ const std::vector<Setting> kSettings = {{{0, 5}},
                                         {{2, 24, 24, 8}},
                                         {{530, 5, 13, 33}, 1}};
 
-/// Values with a mean that is large beside the deviation, different for each channel.
+/// Values with a mean that is large compared with the deviation, different for each channel.
 HostTensor features(const Shape& shape, std::uint64_t seed, float mean) {
   HostTensor x = random_f32(shape, seed);
   const std::int64_t channels = shape[-1];
@@ -212,9 +212,9 @@ LOCKSTEP_OP_TEST(BatchNormInference,
 
 TEST(BatchNormMoments, DoNotCancelBesideALargeMean) {
   for_each_isa([] {
-    // Deviations of 1/sqrt(3) beside means of 0, 1000, .. 4000; the first rows are outliers, the
-    // worst place for a fixed shift. fp32 values near 4000 have steps of 2^-12, which is no error
-    // here: the reference sees the same values.
+    // Deviations of 1/sqrt(3) compared with means of 0, 1000, .. 4000; the first rows are outliers,
+    // the worst place for a fixed shift. fp32 values near 4000 have steps of 2^-12, which is not an
+    // error here: the reference sees the same values.
     OpCase test_case = moments_case({{64, 5, 5, 3}}, 1000.0f);
     for (int i = 0; i < 30; ++i) test_case.inputs[0].as<float>()[i] = -3000.0f;
     const auto got = run_kernel(test_case,

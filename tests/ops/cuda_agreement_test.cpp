@@ -7,6 +7,7 @@
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
+#include "tests/ops/optimizer_cases.h"
 
 namespace lockstep::test {
 namespace {
@@ -91,19 +92,21 @@ class CudaFlatAgreement : public CudaTest {
     }
   }
 
-  /// Four arrays in the memory of `backend`, the same for each.
+  static constexpr int kArrays = 2 + kMaxOptimizerState;
+
+  /// Arrays in the memory of `backend`, the same for each.
   struct Arrays {
     Arrays(Backend& backend, std::int64_t elems)
-        : memory(backend.allocate(std::size_t(4 * elems) * sizeof(float), "arrays")) {
-      for (std::int64_t i = 0; i < 4; ++i) {
+        : memory(backend.allocate(std::size_t(kArrays * elems) * sizeof(float), "arrays")) {
+      for (std::int64_t i = 0; i < kArrays; ++i) {
         // Second moments are not negative.
-        const HostTensor t = random_f32({elems}, std::uint64_t(i), i == 3 ? 0.0f : -1.0f);
+        const HostTensor t = random_f32({elems}, std::uint64_t(i), i >= 3 ? 0.0f : -1.0f);
         array[i] = memory->as<float>() + i * elems;
         backend.copy_to_device(array[i], t.bytes.data(), t.bytes.size());
       }
     }
     std::unique_ptr<DeviceBuffer> memory;
-    float* array[4];
+    float* array[kArrays];
   };
 
   template <typename Update>
@@ -113,7 +116,7 @@ class CudaFlatAgreement : public CudaTest {
     for (int b = 0; b < 2; ++b) {
       Arrays arrays(*backends[b], elems_);
       update(*backends[b], arrays.array);
-      results[b].resize(std::size_t(4 * elems_));
+      results[b].resize(std::size_t(kArrays * elems_));
       backends[b]->copy_to_host(
           results[b].data(), arrays.memory->data(), results[b].size() * sizeof(float));
     }
@@ -126,31 +129,20 @@ class CudaFlatAgreement : public CudaTest {
 };
 
 TEST_F(CudaFlatAgreement, OfOptimizers) {
-  for (int kind = 0; kind < 4; ++kind)
-    expect_same([&](Backend& backend, float* const* a) {
-      backend.sgd_update({.params = a[0],
-                          .grads = a[1],
-                          .momentum_buffer = kind == 0 ? nullptr : a[2],
-                          .lr = 0.1f,
-                          .momentum = 0.9f,
-                          .grad_scale = 0.7f,
-                          .nesterov = kind == 3,
-                          .first = kind == 1},
-                         ranges_);
-    });
-  expect_same([&](Backend& backend, float* const* a) {
-    backend.adamw_update({.params = a[0],
-                          .grads = a[1],
-                          .first_moment = a[2],
-                          .second_moment = a[3],
-                          .lr = 0.01f,
-                          .beta1 = 0.9f,
-                          .beta2 = 0.95f,
-                          .eps = 1e-8f,
-                          .grad_scale = 0.7f,
-                          .t = 3},
-                         ranges_);
-  });
+  for (const Optimizer& optimizer : optimizer_cases())
+    for (const std::uint64_t step : {0u, 2u}) {
+      SCOPED_TRACE(fmt::format("{} step {}", to_string(optimizer), step));
+      expect_same([&](Backend& backend, float* const* a) {
+        OptimizerUpdate update{.optimizer = optimizer,
+                               .params = a[0],
+                               .grads = a[1],
+                               .lr = 0.01f,
+                               .grad_scale = 0.7f,
+                               .step = step};
+        std::copy_n(a + 2, state_arrays(optimizer), update.state.begin());
+        backend.optimizer_update(update, ranges_);
+      });
+    }
 }
 
 TEST_F(CudaFlatAgreement, OfNormsAndStatistics) {

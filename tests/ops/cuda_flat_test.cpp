@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
+#include "tests/ops/optimizer_cases.h"
 #include "tests/reference/elementwise.h"
 #include "tests/reference/optimizers.h"
 
@@ -89,22 +90,21 @@ void CudaFlat::check_sgd(float momentum, bool nesterov) {
   SCOPED_TRACE(fmt::format("momentum {} nesterov {}", momentum, nesterov));
   OptimizerArrays state(backend(), NAN), pieces(backend(), NAN);  // the first step reads none
   ReferenceState expected{doubles(floats(kElems, 1)), std::vector<double>(kElems), {}};
-  for (int step = 0; step < 3; ++step) {
-    const std::vector<float> values = floats(kElems, 10 + std::uint64_t(step));
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const std::vector<float> values = floats(kElems, 10 + step);
     DeviceArray grads(backend(), values);
-    SgdUpdate update{.params = state.params.data(),
-                     .grads = grads.data(),
-                     .momentum_buffer = momentum > 0 ? state.first_moment.data() : nullptr,
-                     .lr = 0.1f,
-                     .momentum = momentum,
-                     .grad_scale = 0.5f,
-                     .nesterov = nesterov,
-                     .first = step == 0};
-    backend().sgd_update(update, kRanges);
-    sgd_reference(expected, doubles(values), update, momentum > 0, kRanges);
+    OptimizerUpdate update{.optimizer = Sgd{.momentum = momentum, .nesterov = nesterov},
+                           .params = state.params.data(),
+                           .grads = grads.data(),
+                           .state = {state.first_moment.data()},
+                           .lr = 0.1f,
+                           .grad_scale = 0.5f,
+                           .step = step};
+    backend().optimizer_update(update, kRanges);
+    sgd_reference(expected, doubles(values), update, kRanges);
     update.params = pieces.params.data();
-    if (momentum > 0) update.momentum_buffer = pieces.first_moment.data();
-    backend().sgd_update(update, cut(kRanges));
+    update.state = {pieces.first_moment.data()};
+    backend().optimizer_update(update, cut(kRanges));
   }
   expect_close(state.params.values(), expected.params, 3, 6);
   EXPECT_EQ(state.params.values(), pieces.params.values()) << "cutting ranges changed bits";
@@ -120,25 +120,21 @@ TEST_F(CudaFlat, AdamwFollowsTheFormula) {
   OptimizerArrays state(backend(), 0), pieces(backend(), 0);
   const std::vector<double> zero(kElems);
   ReferenceState expected{doubles(floats(kElems, 1)), zero, zero};
-  for (std::uint64_t t = 1; t <= 3; ++t) {
-    const std::vector<float> values = floats(kElems, 20 + t, 0.1f, 1);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const std::vector<float> values = floats(kElems, 21 + step, 0.1f, 1);
     DeviceArray grads(backend(), values);
-    AdamwUpdate update{.params = state.params.data(),
-                       .grads = grads.data(),
-                       .first_moment = state.first_moment.data(),
-                       .second_moment = state.second_moment.data(),
-                       .lr = 0.01f,
-                       .beta1 = 0.9f,
-                       .beta2 = 0.999f,
-                       .eps = 1e-8f,
-                       .grad_scale = 0.5f,
-                       .t = t};
-    backend().adamw_update(update, kRanges);
+    OptimizerUpdate update{.optimizer = AdamW{},
+                           .params = state.params.data(),
+                           .grads = grads.data(),
+                           .state = {state.first_moment.data(), state.second_moment.data()},
+                           .lr = 0.01f,
+                           .grad_scale = 0.5f,
+                           .step = step};
+    backend().optimizer_update(update, kRanges);
     adamw_reference(expected, doubles(values), update, kRanges);
     update.params = pieces.params.data();
-    update.first_moment = pieces.first_moment.data();
-    update.second_moment = pieces.second_moment.data();
-    backend().adamw_update(update, cut(kRanges));
+    update.state = {pieces.first_moment.data(), pieces.second_moment.data()};
+    backend().optimizer_update(update, cut(kRanges));
   }
   expect_close(state.params.values(), expected.params, 3, 10);
   expect_close(state.first_moment.values(), expected.first_moment, 3, 4);
@@ -161,30 +157,22 @@ void expect_rounded(const std::vector<float>& params,
 
 TEST_F(CudaFlat, UpdatesWriteTheRoundedParametersOfTheirRanges) {
   constexpr std::uint16_t kUntouched = 0x7abc;
-  for (const bool adamw : {false, true}) {
-    OptimizerArrays state(backend(), 0);
-    DeviceArray grads(backend(), floats(kElems, 10));
+  for (const Optimizer& optimizer : optimizer_cases()) {
+    SCOPED_TRACE(to_string(optimizer));
+    FilledState state(backend(), kElems);
+    DeviceArray params(backend(), floats(kElems, 1)), grads(backend(), floats(kElems, 10));
     std::vector<std::uint16_t> rounded(kElems, kUntouched);
     const auto memory = backend().allocate(rounded.size() * sizeof(std::uint16_t), "rounded");
     backend().copy_to_device(memory->data(), rounded.data(), memory->bytes());
-    auto* const place = memory->as<std::uint16_t>();
-    if (adamw)
-      backend().adamw_update({.params = state.params.data(),
-                              .grads = grads.data(),
-                              .first_moment = state.first_moment.data(),
-                              .second_moment = state.second_moment.data(),
-                              .rounded = place,
-                              .lr = 0.01f,
-                              .beta1 = 0.9f,
-                              .beta2 = 0.999f,
-                              .eps = 1e-8f},
-                             kRanges);
-    else
-      backend().sgd_update(
-          {.params = state.params.data(), .grads = grads.data(), .rounded = place, .lr = 0.1f},
-          kRanges);
+    backend().optimizer_update({.optimizer = optimizer,
+                                .params = params.data(),
+                                .grads = grads.data(),
+                                .state = state.arrays(),
+                                .rounded = memory->as<std::uint16_t>(),
+                                .lr = 0.01f},
+                               kRanges);
     backend().copy_to_host(rounded.data(), memory->data(), memory->bytes());
-    expect_rounded(state.params.values(), rounded, kUntouched);
+    expect_rounded(params.values(), rounded, kUntouched);
   }
 }
 
@@ -218,7 +206,7 @@ std::vector<float> sum_of_tree(const std::vector<std::vector<float>>& terms,
   return stack.front();
 }
 
-/// How often sums are merged behind each of `terms` leaves of a balanced tree, or all at the end.
+/// How often sums are merged after each of `terms` leaves of a balanced tree, or all at the end.
 std::vector<int> merges_of(int terms, bool balanced) {
   std::vector<int> merges(std::size_t(terms), 0);
   int open = 0;
@@ -273,39 +261,33 @@ TEST_F(CudaFlat, SumsTreesInTheirOrder) {
 
 // What changes from step to step is found in device memory as it would be in the arguments.
 TEST_F(CudaFlat, UpdatesReadTheirCountersFromTheDevice) {
-  StepCounters counters{.step = 6, .lr = 0.01f, .first = 0};
-  correct_bias(counters, 0.9f, 0.999f);
-  const auto place = backend().allocate(sizeof counters, "counters");
-  backend().copy_to_device(place->data(), &counters, sizeof counters);
+  constexpr std::uint64_t kStep = 6;
   DeviceArray grads(backend(), floats(kElems, 3));
-  OptimizerArrays by_value(backend(), 0), by_counters(backend(), 0);
-  for (OptimizerArrays* arrays : {&by_value, &by_counters}) {
-    const bool counted = arrays == &by_counters;
-    AdamwUpdate update{.params = arrays->params.data(),
-                       .grads = grads.data(),
-                       .first_moment = arrays->first_moment.data(),
-                       .second_moment = arrays->second_moment.data(),
-                       .lr = counted ? NAN : 0.01f,
-                       .beta1 = 0.9f,
-                       .beta2 = 0.999f,
-                       .eps = 1e-8f,
-                       .grad_scale = 0.5f,
-                       .t = counted ? 1u : 7u};
-    if (counted) update.counters = place->as<StepCounters>();
-    backend().adamw_update(update, kRanges);
-    SgdUpdate momentum{.params = arrays->params.data(),
-                       .grads = grads.data(),
-                       .momentum_buffer = arrays->first_moment.data(),
-                       .lr = counted ? NAN : 0.01f,
-                       .momentum = 0.9f,
-                       .grad_scale = 0.5f,
-                       .first = counted};
-    if (counted) momentum.counters = place->as<StepCounters>();
-    backend().sgd_update(momentum, kRanges);
+  const auto place = backend().allocate(sizeof(StepCounters), "counters");
+  for (const Optimizer& optimizer : optimizer_cases()) {
+    SCOPED_TRACE(to_string(optimizer));
+    const StepCounters counters{
+        .step = kStep, .scalars = step_scalars(optimizer, kStep), .lr = 0.01f};
+    backend().copy_to_device(place->data(), &counters, sizeof counters);
+    FilledState by_value(backend(), kElems), by_counters(backend(), kElems);
+    DeviceArray params(backend(), floats(kElems, 1)), same_params(backend(), floats(kElems, 1));
+    OptimizerUpdate update{.optimizer = optimizer,
+                           .params = params.data(),
+                           .grads = grads.data(),
+                           .state = by_value.arrays(),
+                           .lr = 0.01f,
+                           .grad_scale = 0.5f,
+                           .step = kStep};
+    backend().optimizer_update(update, kRanges);
+    update.params = same_params.data();
+    update.state = by_counters.arrays();
+    update.lr = NAN;
+    update.step = 0;
+    update.counters = place->as<StepCounters>();
+    backend().optimizer_update(update, kRanges);
+    EXPECT_EQ(same_params.values(), params.values());
+    EXPECT_EQ(by_counters.values(), by_value.values());
   }
-  EXPECT_EQ(by_counters.params.values(), by_value.params.values());
-  EXPECT_EQ(by_counters.first_moment.values(), by_value.first_moment.values());
-  EXPECT_EQ(by_counters.second_moment.values(), by_value.second_moment.values());
 }
 
 TEST_F(CudaFlat, SquaredNormsAgreeWithDoubleAndNotOnTheirPlace) {
@@ -315,7 +297,7 @@ TEST_F(CudaFlat, SquaredNormsAgreeWithDoubleAndNotOnTheirPlace) {
     together.push_back({.offset = std::int64_t(all.size()), .elems = n});
     const std::vector<float> values = floats(n, 1 + std::uint64_t(n));
     all.insert(all.end(), values.begin(), values.end());
-    all.push_back(NAN);  // between ranges: read by nobody, and odd places for the next
+    all.push_back(NAN);  // between ranges: never read, and odd places for the next
   }
   DeviceArray values(backend(), all);
   std::vector<double> norms(together.size(), -1);

@@ -44,7 +44,7 @@ ReferenceOutputs gelu_gradient_of_linear(const ReferenceArgs& args) {
   return outputs;
 }
 
-/// Of an activation, or GELU's slope, behind sums of `n` products: the slope is at most 1.13, their
+/// Of an activation, or GELU's slope, after sums of `n` products: the slope is at most 1.13, their
 /// own errors are those of their tests (8 roundings of 1.13 at most), and where its argument was
 /// rounded to bf16, so was a value of up to 4.5 standard deviations, 1.5 sqrt(n), and a bias of 1.
 Tolerance behind_products(std::int64_t n, bool bf16) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm of the CUDA backend that has taken in ReLU, and a residual: in fp32 the same bits as
-// the operators apart; and moments beside a large mean.
+// the operators apart; and moments compared with a large mean.
 #include <algorithm>
 #include <cmath>
 
@@ -150,8 +150,8 @@ struct Outliers {
 };
 
 TEST_F(CudaFusedNorm, MomentsDoNotCancelBesideALargeMean) {
-  // Deviations of 1/sqrt(3) beside means of 0, 1000, .. 4000, the first values outliers: chunks of
-  // four channels and of one, threads that walk over one batch of rows and over several.
+  // Deviations of 1/sqrt(3) compared with means of 0, 1000, .. 4000, the first values outliers:
+  // chunks of four channels and of one, threads that walk over one batch of rows and over several.
   for (const Outliers& c :
        {Outliers{{64, 5, 5, 4}, 0}, Outliers{{64, 5, 5, 5}, 0}, Outliers{{18550, 33}, 70}}) {
     const std::int64_t channels = c.x[-1];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a library of matrix products is asked for and may misunderstand: types of biases and of
+// What a library of GEMMs is asked for and may misunderstand: types of biases and of
 // gradients that differ from those of the factors. With factors whose sums are known, in the sizes
 // of GPT-2, to the bit.
 #include <algorithm>

@@ -70,7 +70,7 @@ std::vector<OpCase> layer_norm_cases() {
           OpCase c = forward_case(shape, bias, residual, center);
           const Extremes e = extremes_of(c);
           // h and its mean are rounded a few times relative to |h|, which rstd and gamma <= 1.5
-          // enlarge; so is the deviation behind rstd, whose error xhat passes on.
+          // enlarge; so is the deviation in rstd, whose error xhat passes on.
           const double relative = e.value * e.rstd;
           c.tolerances = {{.c = 4, .scale = 1.5 * (relative * (1 + e.normal) + e.normal) + 1},
                           {.c = 4, .scale = std::max(e.value, e.rstd * (1 + relative))},

@@ -41,7 +41,7 @@ HostTensor i32_tensor(const Shape& shape, const std::vector<std::int32_t>& value
 /// bf16, half a unit of its eight bits is added.
 struct Tolerance {
   double c = 4;      ///< roundings an element passes through, times a small factor; 0: exact
-  double n = 1;      ///< length of the longest sum behind an element
+  double n = 1;      ///< length of the longest sum in an element
   double scale = 0;  ///< size of one summand; 0: the largest |expected| of the output
   /// By how many times 2^-8 an element moves where kernels of tensor cores round summands to bf16.
   double rounded = 0;

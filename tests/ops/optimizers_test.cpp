@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/optimizers/optimizers.h"
+#include "tests/reference/optimizers.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
-#include "tests/reference/optimizers.h"
 
 namespace lockstep::test {
 namespace {
@@ -57,50 +57,34 @@ std::vector<FlatRange> cut(const std::vector<FlatRange>& ranges) {
   return pieces;
 }
 
-SgdUpdate sgd(FloatState& s, const std::vector<float>& grads, float momentum, bool nesterov) {
-  return {.params = s.params.data(),
+OptimizerUpdate update_of(const Optimizer& optimizer,
+                          FloatState& s,
+                          const std::vector<float>& grads,
+                          std::uint64_t step = 0) {
+  return {.optimizer = optimizer,
+          .params = s.params.data(),
           .grads = grads.data(),
-          .momentum_buffer = momentum > 0 ? s.first_moment.data() : nullptr,
-          .lr = 0.1f,
-          .momentum = momentum,
+          .state = {s.first_moment.data(), s.second_moment.data()},
+          .lr = learning_rate(optimizer),
           .grad_scale = 0.5f,
-          .nesterov = nesterov};
+          .step = step};
 }
-
-AdamwUpdate adamw(FloatState& s, const std::vector<float>& grads) {
-  return {.params = s.params.data(),
-          .grads = grads.data(),
-          .first_moment = s.first_moment.data(),
-          .second_moment = s.second_moment.data(),
-          .lr = 0.01f,
-          .beta1 = 0.9f,
-          .beta2 = 0.999f,
-          .eps = 1e-8f,
-          .grad_scale = 0.5f};
-}
-
-struct SgdKind {
-  float momentum;
-  bool nesterov;
-};
 
 TEST(Sgd, FollowsTheFormula) {
   for_each_isa([] {
-    for (const SgdKind kind : {SgdKind{0, false}, SgdKind{0.9f, false}, SgdKind{0.9f, true}}) {
-      SCOPED_TRACE(fmt::format("momentum {} nesterov {}", kind.momentum, kind.nesterov));
+    const auto backend = make_cpu_backend();
+    for (const Sgd& sgd : {Sgd{}, Sgd{.momentum = 0.9f}, Sgd{.momentum = 0.9f, .nesterov = true}}) {
+      SCOPED_TRACE(to_string(sgd));
       FloatState state = fresh_state(), pieces = state;
       state.first_moment.assign(kElems, NAN);  // the first step must not read it
       pieces.first_moment = state.first_moment;
       ReferenceState expected{doubles(state.params), std::vector<double>(kElems), {}};
-      for (int step = 0; step < 3; ++step) {
-        const std::vector<float> grads = floats(10 + std::uint64_t(step), -1, 1);
-        SgdUpdate update = sgd(state, grads, kind.momentum, kind.nesterov);
-        update.first = step == 0;
-        cpu::sgd_update(update, kRanges);
-        sgd_reference(expected, doubles(grads), update, kind.momentum > 0, kRanges);
-        SgdUpdate same = sgd(pieces, grads, kind.momentum, kind.nesterov);
-        same.first = update.first;
-        cpu::sgd_update(same, cut(kRanges));
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        const std::vector<float> grads = floats(10 + step, -1, 1);
+        const OptimizerUpdate update = update_of(sgd, state, grads, step);
+        backend->optimizer_update(update, kRanges);
+        sgd_reference(expected, doubles(grads), update, kRanges);
+        backend->optimizer_update(update_of(sgd, pieces, grads, step), cut(kRanges));
       }
       expect_close(state.params, expected.params, 3, 6);
       EXPECT_EQ(state.params, pieces.params) << "cutting ranges changed bits";
@@ -110,18 +94,17 @@ TEST(Sgd, FollowsTheFormula) {
 
 TEST(AdamW, FollowsTheFormula) {
   for_each_isa([] {
+    const auto backend = make_cpu_backend();
+    const AdamW adamw{.lr = 0.01f};
     FloatState state = fresh_state(), pieces = state;
     const std::vector<double> zero(kElems);
     ReferenceState expected{doubles(state.params), zero, zero};
-    for (std::uint64_t t = 1; t <= 3; ++t) {
-      const std::vector<float> grads = floats(20 + t, 0.1f, 1);
-      AdamwUpdate update = adamw(state, grads);
-      update.t = t;
-      cpu::adamw_update(update, kRanges);
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const std::vector<float> grads = floats(21 + step, 0.1f, 1);
+      const OptimizerUpdate update = update_of(adamw, state, grads, step);
+      backend->optimizer_update(update, kRanges);
       adamw_reference(expected, doubles(grads), update, kRanges);
-      AdamwUpdate same = adamw(pieces, grads);
-      same.t = t;
-      cpu::adamw_update(same, cut(kRanges));
+      backend->optimizer_update(update_of(adamw, pieces, grads, step), cut(kRanges));
     }
     expect_close(state.params, expected.params, 3, 10);
     expect_close(state.first_moment, expected.first_moment, 3, 4);
@@ -135,7 +118,7 @@ TEST(AdamW, ZeroGradientsOnlyDecay) {
   for_each_isa([] {
     FloatState state = fresh_state();
     const std::vector<float> grads(kElems), before = state.params;
-    cpu::adamw_update(adamw(state, grads), kRanges);
+    make_cpu_backend()->optimizer_update(update_of(AdamW{.lr = 0.01f}, state, grads), kRanges);
     EXPECT_FLOAT_EQ(state.params[0], before[0] * (1 - 0.01f * 0.01f));
     EXPECT_EQ(state.params[1028], before[1028]) << "this range has no decay";
     EXPECT_EQ(state.params[1026], before[1026]) << "this element is in no range";

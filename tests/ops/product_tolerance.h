@@ -21,7 +21,7 @@ inline Tolerance of_products(std::int64_t n) {
 /// eight bits in [2^e, 2^(e+1)) has units of 2^(e-7), of which half, 2^(e-8), is lost at most: 2^-8
 /// of the number's size. Sums have sizes up to 4.5 standard deviations, 4.5 sqrt(n)/3 = 1.5
 /// sqrt(n); what is added to them is below 1. So 2^-8 (1.5 sqrt(n) + 1), whatever the library's
-/// order, beside the products' own 5 * 2^-24 sqrt(n) scale. `c` is that in the units of
+/// order, in addition to the products' own 5 * 2^-24 sqrt(n) scale. `c` is that in the units of
 /// check_case(), whose factors 2^-24 sqrt(n) it takes out again.
 inline Tolerance of_rounded_products(std::int64_t n) {
   const Tolerance products = of_products(n);

@@ -79,7 +79,7 @@ OpCase token_case(const TokenSize& s, float smoothing, bool gradient, Ignored ig
   return c;
 }
 
-/// `c` with rows of `pitch` logits, NaN behind the classes.
+/// `c` with rows of `pitch` logits, NaN after the classes.
 OpCase padded_case(const OpCase& c, std::int64_t pitch) {
   OpCase padded = c;
   const auto& op = op_cast<ops::SoftmaxCrossEntropy>(*c.op);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tests/ops/op_case.h"
+#include "tests/ops/optimizer_cases.h"
 
 namespace lockstep::test {
 namespace {
@@ -36,7 +37,7 @@ std::vector<Extents> at_limits() {
           Extents(113, 30)};
 }
 
-/// Gradients of tensors and three scalars behind them.
+/// Gradients of tensors and three scalars after them.
 struct Gradients {
   explicit Gradients(const Extents& extents) {
     for (const std::int64_t extent : extents) {
@@ -109,7 +110,7 @@ class Device {
     backend_.copy_to_device(memory->data(), g.values.data(), bytes);
     sums.gradients = memory->as<float>();
     backend_.conclude_step(sums, outcome());
-    // As a step does it: copied behind everything else, and waited for by an event.
+    // As a step does it: copied after everything else, and waited for by an event.
     const auto host = backend_.allocate_host(sizeof(StepOutcome), "outcome");
     const auto event = backend_.make_event();
     backend_.start_copy_to_host(host->data(), outcome(), sizeof(StepOutcome));
@@ -191,11 +192,11 @@ void expect_outcomes_to_govern_updates(Backend& backend) {
   const std::vector<FlatRange> ranges = {
       {0, 1025, 0.01f, 1.0f}, {1027, 3, 0.0f, 0.5f}, {1088, 5000, 0.1f, 2.0f}};
   const std::int64_t elems = 6088;
-  const HostTensor start = random_f32({4 * elems}, 2, 0.1f, 1);
+  const HostTensor start = random_f32({(2 + kMaxOptimizerState) * elems}, 2, 0.1f, 1);
   const auto memory = backend.allocate(start.bytes.size(), "arrays");
   Device device(backend);
   float* const a = memory->as<float>();
-  float *b = a + elems, *c = b + elems, *d = c + elems;
+  float* const b = a + elems;  // and behind it the state
   const StepOutcome* const outcome = device.outcome();
   const auto bytes_after = [&](const std::function<void()>& update) {
     backend.copy_to_device(a, start.bytes.data(), start.bytes.size());
@@ -206,33 +207,20 @@ void expect_outcomes_to_govern_updates(Backend& backend) {
   };
   using Update = std::function<void(float scale, const StepOutcome*)>;
   std::vector<Update> updates;
-  for (int kind = 0; kind < 4; ++kind)
-    updates.push_back([&, kind](float scale, const StepOutcome* o) {
-      backend.sgd_update({.params = a,
-                          .grads = b,
-                          .momentum_buffer = kind == 0 ? nullptr : c,
-                          .lr = 0.1f,
-                          .momentum = 0.9f,
-                          .grad_scale = scale,
-                          .nesterov = kind == 3,
-                          .first = kind == 1,
-                          .outcome = o},
-                         ranges);
-    });
-  updates.push_back([&](float scale, const StepOutcome* o) {
-    backend.adamw_update({.params = a,
-                          .grads = b,
-                          .first_moment = c,
-                          .second_moment = d,
-                          .lr = 0.01f,
-                          .beta1 = 0.9f,
-                          .beta2 = 0.95f,
-                          .eps = 1e-3f,
-                          .grad_scale = scale,
-                          .t = 3,
-                          .outcome = o},
-                         ranges);
-  });
+  for (const Optimizer& optimizer : optimizer_cases())
+    for (const std::uint64_t step : {0u, 2u})
+      updates.push_back([&, optimizer, step](float scale, const StepOutcome* o) {
+        OptimizerUpdate update{.optimizer = optimizer,
+                               .params = a,
+                               .grads = b,
+                               .lr = 0.1f,
+                               .grad_scale = scale,
+                               .step = step,
+                               .outcome = o};
+        for (int i = 0; i < state_arrays(optimizer); ++i)
+          update.state[std::size_t(i)] = b + (i + 1) * elems;
+        backend.optimizer_update(update, ranges);
+      });
   updates.push_back([&](float, const StepOutcome* o) {
     const RunningStatistic statistic{1, elems - 1, 0, 0.1f};
     backend.update_running_statistics(a, b, {&statistic, 1}, o);

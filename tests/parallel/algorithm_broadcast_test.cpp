@@ -124,12 +124,12 @@ TEST(SharedChoices, TheChoiceOfTheMicroBatchFollowsAsWell) {
 
 TEST(SharedChoices, AnErrorOfOneRankIsEveryRanks) {
   testing::DeviceContext context(testing::mpi_world());
-  for (const int culprit : {0, 1}) {
+  for (const int faulting_rank : {0, 1}) {
     const auto fail = [&] {
-      if (context.rank() == culprit) throw OutOfMemory("arena: too large", "take less");
+      if (context.rank() == faulting_rank) throw OutOfMemory("arena: too large", "take less");
     };
     EXPECT_EQ(error_of<OutOfMemory>([&] { compile_with_broadcast_algorithms(context, fail); }),
-              fmt::format("on rank {}: arena: too large | take less", culprit));
+              fmt::format("on rank {}: arena: too large | take less", faulting_rank));
   }
 }
 

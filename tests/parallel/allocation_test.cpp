@@ -69,7 +69,7 @@ void train(Communicator& communicator,
            Middle middle,
            std::int64_t global_batch = 48) {
   testing::DeviceContext context(communicator);
-  // Beside ranks that spin for each other, a thread waits long for its turn on two cores.
+  // While other ranks spin for each other, a thread waits long for its turn on two cores.
   const int workers = context.size() == 1 ? 1 : 0;
   const data::DataSplit glyphs = data::glyphs(1000, 10);
   TrainOptions options{.global_batch = global_batch, .micro_batch = 8};

@@ -69,8 +69,8 @@ TrainOptions grouped(std::int64_t micro_batch, const char* batch_norm) {
 }
 
 TEST(BatchPlan, GroupsThatCannotBeFormedSayWhatWouldFormThem) {
-  EXPECT_THAT(refusal_of(grouped(32, "group:12"), 1).hint, HasSubstr("--micro-batch 36"));
-  EXPECT_THAT(refusal_of(grouped(32, "group:64"), 3).hint, HasSubstr("--micro-batch 64"));
+  EXPECT_THAT(refusal_of(grouped(32, "group:12"), 1).hint, HasSubstr("`micro_batch` 36"));
+  EXPECT_THAT(refusal_of(grouped(32, "group:64"), 3).hint, HasSubstr("`micro_batch` 64"));
   EXPECT_THAT(refusal_of(grouped(32, "group:256"), 1).hint, HasSubstr("group:32"));
   EXPECT_EQ(plan_batch(grouped(32, "group:64"), 4).cluster, 2);
   EXPECT_EQ(plan_batch(grouped(64, "group:64"), 1).cluster, 1);

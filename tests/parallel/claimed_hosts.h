@@ -9,7 +9,8 @@
 
 namespace lockstep::testing {
 
-/// What travels through a ClaimedHosts and its parts, counted beside the exchange's own count.
+/// What travels through a ClaimedHosts and its parts, counted in addition to the exchange's own
+/// count.
 struct Traffic {
   std::uint64_t network_bytes = 0;  ///< of started collectives, to ranks of other claimed hosts
   int collectives_in_parts = 0;     ///< started in parts that not all ranks are in

@@ -25,7 +25,7 @@ TEST(Communicator, SelfDoesEverythingAlone) {
   check_everything(self);
   check_everything(*self.split(3, 1));
   EXPECT_THROW(self.broadcast(nullptr, 0, 1), CommError);
-  self.abort(1);  // Nobody to end: returns.
+  self.abort(1);  // No rank to end: returns.
 }
 
 TEST(Communicator, MpiDoesEverything) { check_everything(testing::mpi_world()); }

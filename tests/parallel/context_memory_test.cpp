@@ -38,7 +38,7 @@ TEST(ContextMemory, IsWhatHasGoneSinceTheDeviceWasOpened) {
   EXPECT_EQ(context_of(*backend), *plain + 3 * kMiB);
 }
 
-// Beside what the run has reserved, of which the plan has nothing.
+// In addition to what the run has reserved, of which the plan has nothing.
 TEST(ContextMemory, OfARunIsThatOfItsPlan) {
   const auto others = testing::make_test_backend();
   SelfCommunicator nobody;

@@ -8,8 +8,8 @@
 
 namespace lockstep::testing {
 
-/// An entry of TrainSummary::memory. Numbers of a step that lie on the device and beside it make
-/// some hundreds of bytes of difference.
+/// An entry of TrainSummary::memory. Numbers of a step that lie on the device and outside of it
+/// make some hundreds of bytes of difference.
 inline auto context_near(std::uint64_t bytes) {
   constexpr double kAlmost = 4096;
   const auto is_near = [=](std::uint64_t counted) {

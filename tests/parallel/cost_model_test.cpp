@@ -158,8 +158,8 @@ TEST_F(CostFit, TwoStepsOfOneKindExplainThemselves) {
   expect_predicts(by_strong, truth, 4);
   EXPECT_NEAR(by_strong.fixed_s, truth.fixed_s, 1e-2 * truth.fixed_s);
 
-  const CostParameters crowded{.per_sample_s = 1e-3, .contention = 1.5};
-  const MeasuredStep weak[] = {measure(crowded, 1, 64), measure(crowded, 2, 64)};
+  const CostParameters oversubscribed{.per_sample_s = 1e-3, .contention = 1.5};
+  const MeasuredStep weak[] = {measure(oversubscribed, 1, 64), measure(oversubscribed, 2, 64)};
   const CostParameters by_weak = fit(work_, machine_, weak);
   EXPECT_EQ(by_weak.fixed_s, 0);
   EXPECT_NEAR(by_weak.contention, 1.5, 1e-2);

@@ -80,7 +80,7 @@ TEST(DeviceTimes, AddUpToTheWholeStep) {
   context.late.synchronize();
   const double whole = after->seconds_since(*before);
   EXPECT_GT(whole, 20);
-  // Behind either step's end: its outcome's copy, and an event or two.
+  // After either step's end: its outcome's copy, and an event or two.
   EXPECT_NEAR(times->total(), whole, 4);
 }
 
@@ -151,19 +151,19 @@ TEST(DeviceTimes, LeaveOutWhatTheyAreToldToAndNothingElse) {
   something_else();
   steps.replica.leave_out_of_device_times();
   steps.train_measured(3);
-  const auto left_out = steps.replica.device_times(3);
+  const auto skipped_batches = steps.replica.device_times(3);
   something_else();
   steps.replica.leave_out_of_device_times();
   something_else();
   steps.train_measured(4);
   const auto half = steps.replica.device_times(4);
-  ASSERT_TRUE(usual && counted && left_out && half);
+  ASSERT_TRUE(usual && counted && skipped_batches && half);
   EXPECT_EQ((*counted)[DevicePart::idle], (*usual)[DevicePart::idle] + 5);
   // The copy of the outcome before it, and its event, were over as well.
-  EXPECT_EQ((*left_out)[DevicePart::idle], (*usual)[DevicePart::idle] - 2);
-  EXPECT_EQ((*half)[DevicePart::idle], (*left_out)[DevicePart::idle] + 5);
+  EXPECT_EQ((*skipped_batches)[DevicePart::idle], (*usual)[DevicePart::idle] - 2);
+  EXPECT_EQ((*half)[DevicePart::idle], (*skipped_batches)[DevicePart::idle] + 5);
   for (const DevicePart part : {DevicePart::forward, DevicePart::optimizer})
-    EXPECT_EQ((*left_out)[part], (*usual)[part]) << name_of(part);
+    EXPECT_EQ((*skipped_batches)[part], (*usual)[part]) << name_of(part);
 }
 
 /// On rank 0.
@@ -246,7 +246,7 @@ TEST(DeviceTimes, LeaveOutHashesAndSnapshotsOfARun) {
   expect_less_idle_behind({}, options);
   TrainOptions hashing = options;
   hashing.check_replicas_every = 2;
-  const bool hashes = testing::mpi_world().size() > 1;  // one rank has nobody to compare with
+  const bool hashes = testing::mpi_world().size() > 1;  // one rank has no other to compare with
   expect_less_idle_behind(hashes ? std::set<std::int64_t>{2, 4} : std::set<std::int64_t>{},
                           hashing);
   const testing::SharedFolder folder;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The n-th operator new of a training run fails, on whichever thread: fit() throws, or goes on
+// The n-th operator new of a training run fails, on whichever thread: fit() throws, or continues
 // where that allocation does not matter, and in the end no block of memory is left that a run
 // without the failure would not leave.
 //

@@ -143,7 +143,7 @@ TEST(FineTuning, PatternsThatMatchNothingOrEverythingAreRefused) {
   options.freeze = {"."};
   EXPECT_THAT(error_of(options), HasSubstr("nothing is left to train"));
   options.freeze = {"("};
-  EXPECT_THAT(error_of(options), HasSubstr("freeze: '(' is no regular expression"));
+  EXPECT_THAT(error_of(options), HasSubstr("freeze: '(' is not a valid regular expression"));
 }
 
 TEST(FineTuning, RanksThatReadOtherWeightsAreNamed) {

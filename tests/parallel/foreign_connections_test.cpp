@@ -60,7 +60,7 @@ TEST_F(ForeignConnections, AnotherHostIsNamedWithPortAndRank) {
   const auto found = find();
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(to_lines(std::vector<NamedConnection>{{found[0]}}),
-            "  10.1.2.3:4567 is connected to port 1025 of rank 1, and is no rank\n");
+            "  10.1.2.3:4567 is connected to port 1025 of rank 1, and is not a rank\n");
 }
 
 TEST_F(ForeignConnections, AlsoBeforeItsConnectionIsAccepted) {
@@ -92,7 +92,7 @@ TEST_F(ForeignConnections, WhoCannotBeKnownIsNotAccused) {
   table_.push_back(
       connected("127.0.0.1", 1024, "127.0.0.1", 4567, 200));  // the other end is unseen
   EXPECT_THAT(find(), IsEmpty());
-  table_.push_back(connected("127.0.0.1", 4567, "127.0.0.1", 1024, 0));  // nobody is behind it
+  table_.push_back(connected("127.0.0.1", 4567, "127.0.0.1", 1024, 0));  // its peer is gone
   EXPECT_THAT(find(), IsEmpty());
   table_.push_back(connected("10.0.0.1", 1024, "10.1.2.3", 4567, 200));
   job_addresses_.clear();

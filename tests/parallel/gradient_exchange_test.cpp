@@ -27,7 +27,7 @@ std::vector<ShardRange> random_owners(RandomStream& random, int shards, int rank
   return owners;
 }
 
-// Whole and short batches, clusters, shards that are no power of two, and uneven ownership.
+// Whole and short batches, clusters, shards that are not a power of two, and uneven ownership.
 // Exact integers tell a lost or doubled shard from rounding; three schedules of them do.
 std::vector<Schedule> schedules_for(int ranks, int rank, Values values) {
   std::vector<Schedule> schedules;

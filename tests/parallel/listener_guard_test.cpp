@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where this host has an address besides loopback, that plays another host.
+// Where this host has an address other than loopback, that plays another host.
 #include "parallel/watchdog/listener_guard.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ bool connects(const IpAddress& from, const IpAddress& to, std::uint16_t port) {
   return connect(made.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) == 0;
 }
 
-/// An address of this host that is no loopback; nothing where it has none.
+/// An address of this host that is not a loopback; nothing where it has none.
 std::optional<IpAddress> own_address() {
   for (const NetworkInterface& one : network_interfaces())
     if (!one.address.ipv6) return one.address;

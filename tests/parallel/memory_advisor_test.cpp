@@ -66,7 +66,7 @@ MemoryPlan plan_of(PlanRequest request, const MemoryFix& fix) {
 MemoryAdvice advise_within(PlanRequest request, std::uint64_t limit) {
   request.options.memory_limit = limit;
   const MemoryAdvice advice = advise(device(), request, {.bytes = limit});
-  EXPECT_EQ(advice.needed, plan_least(device(), request).table.on_device());
+  EXPECT_EQ(advice.needed, plan_min_memory(device(), request).table.on_device());
   if (!advice.fix) return advice;
   const MemoryPlan plan = plan_of(request, *advice.fix);
   EXPECT_EQ(plan.table.on_device(), advice.fix->needed) << advice.fix->flags();
@@ -83,7 +83,7 @@ TEST(MemoryFix, IsTheLargestMicroBatchThatDividesTheBatch) {
   EXPECT_EQ(advice.fix->micro_batch, 8);
   EXPECT_EQ(advice.fix->accumulation, 3);
   EXPECT_EQ(advice.fix->ranks, 0);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 8 --accumulation 3");
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 8 `accumulation` 3");
   EXPECT_EQ(advice.fix->needed, device_bytes(request, 8));
 }
 
@@ -91,7 +91,7 @@ TEST(MemoryFix, DividesTheBatchOfSeveralRanks) {
   const PlanRequest request = resnet(24, 12, 2);
   const MemoryAdvice advice = advise_within(request, device_bytes(request, 7));
   ASSERT_TRUE(advice.fix);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 6 --accumulation 2");
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 6 `accumulation` 2");
 }
 
 /// 7 samples on 2 ranks: no micro-batch divides them evenly.
@@ -99,7 +99,7 @@ TEST(MemoryFix, OfABatchThatNothingDividesIsAMicroBatchAlone) {
   const PlanRequest request = resnet(7, 4, 2);
   const MemoryAdvice advice = advise_within(request, device_bytes(request, 3));
   ASSERT_TRUE(advice.fix);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 3");
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 3");
 }
 
 /// 22 = 2 * 11: an even one would be 2, less than a half of what fits.
@@ -116,7 +116,7 @@ TEST(MemoryFix, KeepsTheFormOfAnAccumulationThatWasAskedFor) {
   request.options.accumulation = 2;
   const MemoryAdvice advice = advise_within(request, device_bytes(resnet(22, 11), 9));
   ASSERT_TRUE(advice.fix);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 2 --accumulation 11");
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 2 `accumulation` 11");
 }
 
 TEST(MemoryFix, BringsRecomputationInWhereNoMicroBatchFits) {
@@ -127,7 +127,7 @@ TEST(MemoryFix, BringsRecomputationInWhereNoMicroBatchFits) {
   ASSERT_TRUE(advice.fix);
   EXPECT_TRUE(advice.fix->recompute);
   EXPECT_EQ(advice.fix->memory_limit, 0u) << "the one that was given is enough";
-  EXPECT_NE(advice.fix->flags().find("--recompute auto"), std::string::npos);
+  EXPECT_NE(advice.fix->flags().find("`recompute` auto"), std::string::npos);
 }
 
 TEST(MemoryFix, BringsAMemoryLimitWithTheRecomputation) {
@@ -159,8 +159,8 @@ TEST(MemoryFix, OfHostMemoryCountsSnapshotAndLoader) {
 TEST(MemoryTarget, CountsTheOneSnapshotOnce) {
   const MemoryTable table = table_with(resnet(), 4, Recompute::none);
   const std::uint64_t snapshot = *table[MemoryCategory::snapshot];
-  const auto needed = [&](int sharers) {
-    return MemoryTarget{.host = true, .snapshot_sharers = sharers}.needed(table);
+  const auto needed = [&](int colocated_ranks) {
+    return MemoryTarget{.host = true, .snapshot_colocated_ranks = colocated_ranks}.needed(table);
   };
   EXPECT_EQ(needed(1), table.planned());
   EXPECT_EQ(needed(0), table.planned() - snapshot);
@@ -175,13 +175,14 @@ TEST(MemoryFix, TakesFewerRanksWhereTheyShareMemory) {
   const auto needed = [&](int ranks) {
     PlanRequest other = request;
     other.ranks = ranks;
-    const MemoryTarget shared{.host = true, .snapshot_sharers = ranks};
+    const MemoryTarget shared{.host = true, .snapshot_colocated_ranks = ranks};
     return shared.needed(table_with(other, 1, Recompute::all));
   };
   // Enough for two ranks, not for three.
   const std::uint64_t all = 2 * needed(2) + 3;
   ASSERT_GT(3 * needed(3), all);
-  const MemoryTarget target{.bytes = all / 4, .host = true, .snapshot_sharers = 4, .sharers = 4};
+  const MemoryTarget target{
+      .bytes = all / 4, .host = true, .snapshot_colocated_ranks = 4, .colocated_ranks = 4};
   ASSERT_GT(target.needed(table), target.bytes);
   const MemoryAdvice advice = advise(device(), request, target);
   ASSERT_TRUE(advice.fix);
@@ -219,15 +220,15 @@ TEST(MemoryFix, TheLeastNeedNotBeTheSmallestMicroBatch) {
   ASSERT_GT(device_bytes(request, 24, Recompute::all), limit);
   const MemoryAdvice advice = advise_within(request, limit);
   ASSERT_TRUE(advice.fix);
-  EXPECT_EQ(advice.fix->flags(), "--micro-batch 4 --accumulation 6");
-  EXPECT_GT(least_memory(device(), request, {.bytes = 1}).micro_batch, 1);
+  EXPECT_EQ(advice.fix->flags(), "`micro_batch` 4 `accumulation` 6");
+  EXPECT_GT(min_memory(device(), request, {.bytes = 1}).micro_batch, 1);
 }
 
 /// Two samples of a group: a micro-batch of 1 cannot be planned on one rank.
 TEST(MemoryFix, TakesMicroBatchesThatTheBatchAllows) {
   PlanRequest request = resnet(24, 12);
   request.options.batch_norm = BatchNormPolicy::parse("group:4");
-  const LeastMemory least = least_memory(device(), request, {.bytes = 1});
+  const MinMemory least = min_memory(device(), request, {.bytes = 1});
   EXPECT_EQ(least.micro_batch % 4, 0);
   EXPECT_LE(least.needed, device_bytes(request, 4));
   const MemoryAdvice advice = advise_within(request, device_bytes(request, 11 - 11 % 4));

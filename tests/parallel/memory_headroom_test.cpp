@@ -47,7 +47,7 @@ TEST(MemoryHeadroom, OfDevicesIsThatOfTheSmallest) {
   EXPECT_EQ(least.bytes, 3 * kGiB);
   EXPECT_EQ(least.kept, 0u);
   EXPECT_EQ(least.rank, ranks() - 1);
-  EXPECT_EQ(least.sharers, 1);
+  EXPECT_EQ(least.colocated_ranks, 1);
   EXPECT_EQ(least.total, 16 * kGiB);
   EXPECT_THAT(to_string(least),
               HasSubstr("3.00 GiB of 16.00 GiB on rank " + std::to_string(ranks() - 1)));
@@ -67,11 +67,12 @@ TEST(MemoryHeadroom, OfDevicesLeavesWhatCollectivesWillTake) {
 TEST(MemoryHeadroom, OfASharedDeviceIsAnEqualPart) {
   const MemoryHeadroom least = room({.free = 12 * kGiB + 5, .total = 16 * kGiB, .pool = "gpu 0"});
   EXPECT_EQ(least.bytes, (12 * kGiB + 5) / std::uint64_t(ranks()));
-  EXPECT_EQ(least.sharers, ranks());
+  EXPECT_EQ(least.colocated_ranks, ranks());
   EXPECT_EQ(least.rank, 0);
   if (ranks() == 1) return;
-  EXPECT_THAT(to_string(least),
-              HasSubstr(ranks() == 2 ? "a half of what its 2 ranks share" : "4 equal parts"));
+  EXPECT_THAT(
+      to_string(least),
+      HasSubstr(ranks() == 2 ? "half of the memory that its 2 ranks share" : "4 equal parts"));
 }
 
 /// What a rank reads while others already reserve is less: the least counts for all.
@@ -97,7 +98,7 @@ TEST(MemoryHeadroom, GroupsWithLimitsOfTheirOwnDoNotShare) {
                                      .pool = "",
                                      .group = "/task_" + std::to_string(own_rank())});
   EXPECT_EQ(*least.bytes + least.kept, 8 * kGiB);
-  EXPECT_EQ(least.sharers, 1);
+  EXPECT_EQ(least.colocated_ranks, 1);
 }
 
 TEST(MemoryHeadroom, ALimitOfOneProcessIsNotDivided) {
@@ -109,7 +110,7 @@ TEST(MemoryHeadroom, ALimitOfOneProcessIsNotDivided) {
                                      .own = limited ? std::optional(2 * kGiB) : std::nullopt});
   EXPECT_EQ(*least.bytes + least.kept, 2 * kGiB);
   EXPECT_EQ(least.rank, ranks() - 1);
-  EXPECT_EQ(least.sharers, 1);
+  EXPECT_EQ(least.colocated_ranks, 1);
   EXPECT_TRUE(least.own_limit);
   EXPECT_THAT(to_string(least), HasSubstr("ulimit -v"));
 }
@@ -127,7 +128,7 @@ TEST(MemoryHeadroom, OfEachRankSaysWhetherRankZeroSharesIt) {
     const bool shares = r == 0 || (ranks() > 2 && r == ranks() - 1);
     EXPECT_EQ(room.rank, r);
     EXPECT_EQ(room.with_first, shares) << r;
-    EXPECT_EQ(room.sharers, shares && ranks() > 2 ? 2 : 1) << r;
+    EXPECT_EQ(room.colocated_ranks, shares && ranks() > 2 ? 2 : 1) << r;
   }
 }
 

@@ -241,10 +241,10 @@ TEST(NoiseScaleEstimate, SaysNothingOfAGradientThatIsLost) {
 TEST(NoiseScaleEstimate, WordsSayWhatOtherBatchesWouldCost) {
   const std::string words = format_noise_scale(256, 256, 0.1, 2);
   // Steps: (1 + 256/512) / 2 = 0.75; samples: (1 + 2) / 2 = 1.5. Half: 3 / 2 and 1.5 / 2.
-  EXPECT_NE(words.find("512 would take 25% fewer steps and 50% more samples (--lr 0.2"),
+  EXPECT_NE(words.find("512 would take 25% fewer steps and 50% more samples (`lr` 0.2"),
             std::string::npos)
       << words;
-  EXPECT_NE(words.find("128 50% more steps and 25% fewer samples (--lr 0.05"), std::string::npos)
+  EXPECT_NE(words.find("128 50% more steps and 25% fewer samples (`lr` 0.05"), std::string::npos)
       << words;
 }
 

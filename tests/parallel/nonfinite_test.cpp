@@ -64,7 +64,7 @@ TEST(NonFinite, TheFirstOperatorIsBlamed) {
   const TrainOptions options = small_options();
   const std::string error = error_of(put(5, 3e38f), options);
   const Place place = device_sharing_of(5, options);
-  // 3e38 is finite; behind weights of fc1 below 0.5, fc2's gradient or output is not.
+  // 3e38 is finite; after weights of fc1 below 0.5, fc2's gradient or output is not.
   EXPECT_THAT(error, HasSubstr(fmt::format("first found on rank {} (", place.rank)));
   EXPECT_THAT(error, HasSubstr(fmt::format("in micro-batch {} of 4: ", place.micro_batch + 1)));
   EXPECT_THAT(error, HasSubstr(" fc"));
@@ -72,7 +72,7 @@ TEST(NonFinite, TheFirstOperatorIsBlamed) {
   expect_same_on_all_ranks(error);
 }
 
-/// x = 1e30, target = 1e10: behind weights of about 1e-30 the loss is about 1e20, but its gradient
+/// x = 1e30, target = 1e10: after weights of about 1e-30 the loss is about 1e20, but its gradient
 /// 2 (p - t) x is beyond fp32.
 class SteepData final : public data::Dataset {
  public:
@@ -198,7 +198,7 @@ void expect_no_trace(const ModelFunction& model) {
     EXPECT_THAT(notes.skips[0].cause, HasSubstr("data, 1 of 32 elements"));
   }
 
-  // The same steps, those two left out by hand, on this rank alone.
+  // The same steps, those two skipped by hand, on this rank alone.
   std::vector<std::int64_t> bad;
   data::Sampler sampler(kSamples, options.seed, true);
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {

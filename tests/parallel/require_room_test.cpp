@@ -56,7 +56,7 @@ std::string message(std::uint64_t free, const PlanRequest& request, int expected
   const TrainingMemory memory(rank, request, "mlp");
   std::string text;
   try {
-    memory.require_room();
+    memory.require_headroom();
   } catch (const ExplainedOutOfMemory& error) {
     text = error.what();
     EXPECT_EQ(error.rank, expected_rank);
@@ -78,7 +78,7 @@ TEST(RequireRoom, ComparesEachRanksOwnNeed) {
       table.planned() - (ranks() > 1 ? *table[MemoryCategory::snapshot] : 0);
   EXPECT_EQ(message(is_last() ? needed : kPlenty, request), "");
   EXPECT_THAT(message(is_last() ? needed - 1 : kPlenty, request, ranks() - 1),
-              HasSubstr(fmt::format("({} bytes) of a rank, 1 B more than the room", needed)));
+              HasSubstr(fmt::format("({} bytes) of a rank, 1 B more than the headroom", needed)));
 }
 
 /// Which need not be the rank that has least.
@@ -98,7 +98,7 @@ TEST(RequireRoom, APlanThatExceedsTheLimitOnOneRankStopsAll) {
   request.options.memory_limit = is_last() ? 1000 : kPlenty;
   Rank rank(kPlenty);
   const TrainingMemory memory(rank, request, "mlp");
-  EXPECT_THROW(memory.require_room(), OutOfMemory);
+  EXPECT_THROW(memory.require_headroom(), OutOfMemory);
 }
 
 /// Others may wait for the rank that looks for advice.

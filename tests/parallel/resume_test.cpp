@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that is stopped and goes on, on whatever number of ranks, ends with the bits of one that
+// A run that is stopped and continues, on whatever number of ranks, ends with the bits of one that
 // was never disturbed.
 #include "parallel/training/resume.h"
 
@@ -80,7 +80,7 @@ SmallRun gpt() {
 }
 
 /// Stops a run on one rank at every point where one may stop, steps and rounds of evaluations, and
-/// lets it go on elsewhere.
+/// lets it continue elsewhere.
 void expect_resumes_from_every_moment(const SmallRun& run) {
   const Outcome whole = train_on(1, run);
   const int world = testing::mpi_world().size();

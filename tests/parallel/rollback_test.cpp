@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loss that jumps sends the run back to its last checkpoint by steps, and on with other batches:
-// on every number of ranks and behind every interruption with the same bits.
+// on every number of ranks and after every interruption with the same bits.
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -48,12 +48,12 @@ TEST(Rollback, GoesBackAndLeavesTheBatchesOut) {
     EXPECT_EQ(record.step, 50);
     EXPECT_THAT(record.spike_step, ::testing::AnyOf(61, 62));
     EXPECT_GT(record.loss, 100 * record.mean);
-    EXPECT_EQ(record.left_out, (io::BatchRange{50, record.spike_step}));
+    EXPECT_EQ(record.skipped_batches, (io::BatchRange{50, record.spike_step}));
   }
-  mpi_world().barrier();  // rank 0 saves behind the last collective
+  mpi_world().barrier();  // rank 0 saves after the last collective
   const io::CheckpointState state =
       io::verify_checkpoint(folder / "all/" + io::checkpoint_name(100));
-  EXPECT_EQ(state.left_out.size(), 1u);
+  EXPECT_EQ(state.skipped_batches.size(), 1u);
   EXPECT_EQ(state.rollbacks, 1);
 
   const auto alone = mpi_world().split(mpi_world().rank(), 0);
@@ -71,7 +71,7 @@ TEST(Rollback, ARunThatIsKilledBeforeOrBehindItEndsWithTheSameBits) {
   ASSERT_EQ(whole.rollbacks, 1);
   const int rank = mpi_world().rank();
   const auto alone = mpi_world().split(rank, 0);
-  // Of the first pass; behind the rollback to step 50; behind the checkpoint of step 75.
+  // Of the first pass; after the rollback to step 50; after the checkpoint of step 75.
   for (const auto& [epoch, resumed_at] :
        {std::pair(28, 50), std::pair(33, 50), std::pair(45, 75)}) {
     const std::string name = fmt::format("killed_{}", epoch);
@@ -102,7 +102,7 @@ TEST(Rollback, ARunThatIsStoppedBeforeOrBehindItEndsWithTheSameBits) {
   ASSERT_EQ(whole.rollbacks, 1);
   const int rank = mpi_world().rank();
   const auto alone = mpi_world().split(rank, 0);
-  // On the checkpoint of step 50, between it and the spike, and behind the rollback to it.
+  // On the checkpoint of step 50, between it and the spike, and after the rollback to it.
   for (const int polls : {50, 51, 55, 60, 65, 75}) {
     options.checkpoint.folder = folder / fmt::format("stopped_{}", polls);
     options.checkpoint.resume = "";
@@ -143,7 +143,7 @@ TEST(Rollback, AStopRightBehindItSavesWhatWasLeftOut) {
     EXPECT_EQ(stopped.steps, 51);
     const std::string saved = options.checkpoint.folder + "/" + io::checkpoint_name(51);
     const io::CheckpointState state = io::verify_checkpoint(saved);
-    EXPECT_EQ(state.left_out.size(), 1u);
+    EXPECT_EQ(state.skipped_batches.size(), 1u);
     EXPECT_EQ(state.rollback_base, 50);
   }
   mpi_world().barrier();

@@ -78,28 +78,28 @@ TEST(SpikeWatch, GoesOnFromItsStatistics) {
 }
 
 TEST(LeftOutBatches, StepsPassOverThem) {
-  LeftOut left_out;
-  leave_out(left_out, 10, 14);  // a spike in step 14, the checkpoint of 10 steps
-  EXPECT_EQ(left_out, (LeftOut{{10, 15}}));
-  EXPECT_EQ(batch_of_step(9, left_out), 9);
-  EXPECT_EQ(batch_of_step(10, left_out), 15);
-  leave_out(left_out, 10, 11);  // again, back to the same checkpoint
-  EXPECT_EQ(left_out, (LeftOut{{10, 17}}));
-  leave_out(left_out, 20, 20);
-  EXPECT_EQ(left_out, (LeftOut{{10, 17}, {27, 28}}));
-  EXPECT_EQ(batch_of_step(19, left_out), 26);
-  EXPECT_EQ(batch_of_step(20, left_out), 28);
-  leave_out(left_out, 5, 21);  // back to an older one, since newer ones are damaged
-  EXPECT_EQ(left_out, (LeftOut{{5, 30}}));
+  SkippedBatches skipped_batches;
+  skip_batches(skipped_batches, 10, 14);  // a spike in step 14, the checkpoint of 10 steps
+  EXPECT_EQ(skipped_batches, (SkippedBatches{{10, 15}}));
+  EXPECT_EQ(batch_of_step(9, skipped_batches), 9);
+  EXPECT_EQ(batch_of_step(10, skipped_batches), 15);
+  skip_batches(skipped_batches, 10, 11);  // again, back to the same checkpoint
+  EXPECT_EQ(skipped_batches, (SkippedBatches{{10, 17}}));
+  skip_batches(skipped_batches, 20, 20);
+  EXPECT_EQ(skipped_batches, (SkippedBatches{{10, 17}, {27, 28}}));
+  EXPECT_EQ(batch_of_step(19, skipped_batches), 26);
+  EXPECT_EQ(batch_of_step(20, skipped_batches), 28);
+  skip_batches(skipped_batches, 5, 21);  // back to an older one, since newer ones are damaged
+  EXPECT_EQ(skipped_batches, (SkippedBatches{{5, 30}}));
 }
 
 TEST(LeftOutBatches, AreNoSamplesOfTheRun) {
   // 25 samples in batches of 10, 10 and 5.
   EXPECT_EQ(samples_before(4, 25, 10), 35);
-  const LeftOut left_out{{2, 4}};  // a short one and a whole one
-  EXPECT_EQ(samples_before(2, 25, 10, left_out), 20);
-  EXPECT_EQ(samples_before(3, 25, 10, left_out), 30);
-  EXPECT_EQ(samples_before(4, 25, 10, left_out), 35);
+  const SkippedBatches skipped_batches{{2, 4}};  // a short one and a whole one
+  EXPECT_EQ(samples_before(2, 25, 10, skipped_batches), 20);
+  EXPECT_EQ(samples_before(3, 25, 10, skipped_batches), 30);
+  EXPECT_EQ(samples_before(4, 25, 10, skipped_batches), 35);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank whose data is slow is named while the run goes on, and at its end.
+// A rank whose data is slow is named while the run continues, and at its end.
 #include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -85,7 +85,7 @@ TEST(Trainer, OutputsMustBeTheClasses) {
   EXPECT_THAT(error_of(model, small_options()), HasSubstr("the data has 10 classes"));
 }
 
-/// x = 1e30, target = 1e10: behind weights of about 1e-30 the loss is about 1e20, but its gradient
+/// x = 1e30, target = 1e10: after weights of about 1e-30 the loss is about 1e20, but its gradient
 /// 2 (p - t) x is beyond fp32.
 class SteepData final : public data::Dataset {
  public:

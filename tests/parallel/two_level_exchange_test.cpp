@@ -138,7 +138,7 @@ TEST(TwoLevelExchange, CollectivesMatchInCheckedMode) {
 }
 
 /// A shard for each rank, so that ranks of a host have a node of the tree together, or, `mixed`,
-/// ranks of the same place. Where a host's are no power of two, the rest of the node is absent.
+/// ranks of the same place. Where a host's are not a power of two, the rest of the node is absent.
 Schedule one_shard_each(int per_host, bool mixed) {
   const int ranks = mpi_world().size(), hosts = ranks / per_host;
   const auto node = int(std::bit_ceil(unsigned(per_host)));

@@ -41,7 +41,7 @@ double now() {
 }
 
 /// Tells the test, over the shared memory, what the last words of this rank were.
-Watchdog::LastWords failure_handler(SharedMemory& memory) {
+Watchdog::FailureHandler failure_handler(SharedMemory& memory) {
   return [&memory](const FaultRecord& record, bool speaks) {
     ++memory.flags[kRecords];
     memory.flags[kCulprit] = record.rank;
@@ -172,20 +172,20 @@ TEST(Watchdog, ARankThatHangsIsToldFromThoseThatWaitForIt) {
 }
 
 TEST(Watchdog, WhatARankAnnouncesEndsTheOthersSilently) {
-  for (const int culprit : {1, 0}) {
-    ForkedRanks ranks(3, [culprit](ForkedCommunicator& world, SharedMemory& memory) {
-      if (world.rank() != culprit) return work(world, memory, {});
+  for (const int faulting_rank : {1, 0}) {
+    ForkedRanks ranks(3, [faulting_rank](ForkedCommunicator& world, SharedMemory& memory) {
+      if (world.rank() != faulting_rank) return work(world, memory, {});
       const Position position;
       Watchdog watchdog(world, position);
       FaultRecord record;
-      record.rank = culprit;
+      record.rank = faulting_rank;
       record.cause = "the loss is NaN";
       record.exit_code = 7;
       watchdog.announce(record);
       return 7;
     });
     EXPECT_THAT(ranks.wait(3), Each(7));
-    EXPECT_EQ(ranks.memory().flags[kCulprit], culprit);
+    EXPECT_EQ(ranks.memory().flags[kCulprit], faulting_rank);
     EXPECT_EQ(ranks.memory().flags[kRecords], 2);
     EXPECT_EQ(ranks.memory().flags[kSpoken], 0) << "it has said so itself";
   }
@@ -233,7 +233,7 @@ TEST(Watchdog, SixteenRanks) {
   EXPECT_EQ(ranks.memory().flags[kCulprit], 10);
 }
 
-/// A job whose rank 1 learns of a port that nobody listens on.
+/// A job whose rank 1 learns of a port that is closed.
 class Firewalled final : public SelfCommunicator {
  public:
   explicit Firewalled(ForkedCommunicator& world) : world_(world) {}
@@ -330,7 +330,7 @@ TEST(Watchdog, StrangersAtTheDoorDoNotSwitchItOff) {
   EXPECT_EQ(ranks.memory().flags[kCulprit], 2);
 }
 
-// Rank 1 listens, somebody connects, and it freezes: rank 0's record names who.
+// Rank 1 listens, a process connects, and it freezes: rank 0's record names who.
 TEST(Watchdog, TheRecordOfAFreezeNamesStrangers) {
   ForkedRanks ranks(2, [](ForkedCommunicator& world, SharedMemory& memory) {
     Position position;

@@ -163,7 +163,7 @@ TEST(CheckedMode, BlocksThatDoNotMeetAreNamed) {
 
 /// The rank that the error of `call` blames.
 template <typename Call>
-int culprit_of(Call call) {
+int faulting_rank_of(Call call) {
   try {
     call();
   } catch (const MismatchError& error) {
@@ -178,8 +178,8 @@ TEST(CheckedMode, WhereMostRanksAgreeTheOtherOneIsToBlame) {
     Position position;
     const auto comm = watched(position, true);
     std::vector<std::int64_t> own(8, 7), all(8 * std::size_t(comm->size()));
-    const int blamed =
-        culprit_of([&] { comm->all_gather(own.data(), all.data(), comm->rank() == odd ? 8 : 64); });
+    const int blamed = faulting_rank_of(
+        [&] { comm->all_gather(own.data(), all.data(), comm->rank() == odd ? 8 : 64); });
     EXPECT_EQ(blamed, comm->size() > 2 ? odd : -1) << "of two ranks either may be wrong";
   }
 }
@@ -192,12 +192,12 @@ TEST(CheckedMode, BlocksOfOneRankThatFitNobodysAreItsFault) {
   std::vector<CommBlock> blocks;
   for (int r = 0; r < comm->size(); ++r) blocks.push_back({4 * r, comm->rank() == odd ? 2 : 4});
   blocks[std::size_t(comm->rank())].elems = 4;
-  const int blamed = culprit_of(
+  const int blamed = faulting_rank_of(
       [&] { comm->start_all_to_all(send.data(), blocks, received.data(), blocks)->wait(); });
   EXPECT_EQ(blamed, comm->size() > 2 ? odd : -1);
 }
 
-// As a rank does that leaves out the exchange of a step, behind which an evaluation follows: what
+// As a rank does that skips the exchange of a step, after which an evaluation follows: what
 // the others wait for would never come, nor what it waits for itself.
 TEST(CheckedMode, ARankThatWaitsInAnotherCommunicatorIsFound) {
   for (int odd = 0; odd < testing::mpi_world().size(); ++odd) {
@@ -212,7 +212,7 @@ TEST(CheckedMode, ARankThatWaitsInAnotherCommunicatorIsFound) {
     };
     const std::string what = error_of(call);
     // Whatever is called next meets the same error.
-    const int blamed = culprit_of(call);
+    const int blamed = faulting_rank_of(call);
     EXPECT_THAT(what, HasSubstr(fmt::format("rank {} ", odd)));
     EXPECT_THAT(what, HasSubstr("all-reduce of 64 bytes in step 7"));
     EXPECT_THAT(what, HasSubstr("barrier in step 7"));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A trained resnet18's loss on pictures it never saw, by Lockstep and by torchvision. Needs PyTorch,
+"""A trained resnet18's loss on images it never saw, by Lockstep and by torchvision. Needs PyTorch,
 torchvision, safetensors, Pillow.
 
 usage: agreement_images.py LOCKSTEP PHOTOS [--sizes 96,160,224] [--steps 30]

@@ -12,16 +12,15 @@ struct ReferenceState {
   std::vector<double> params, first_moment, second_moment;
 };
 
-/// One step of the formulas in core/exec/backend.h; hyperparameters come from `update`, whose
-/// pointers are not used. `use_momentum` false: no momentum buffer.
+/// One step of the formula that stands with the optimizer (core/optim). Of `update`, whose
+/// optimizer is the function's, pointers are not used.
 void sgd_reference(ReferenceState& state,
                    const std::vector<double>& grads,
-                   const SgdUpdate& update,
-                   bool use_momentum,
+                   const OptimizerUpdate& update,
                    const std::vector<FlatRange>& ranges);
 void adamw_reference(ReferenceState& state,
                      const std::vector<double>& grads,
-                     const AdamwUpdate& update,
+                     const OptimizerUpdate& update,
                      const std::vector<FlatRange>& ranges);
 
 }  // namespace lockstep::test

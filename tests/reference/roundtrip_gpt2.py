@@ -110,7 +110,7 @@ def round_trip(build, config, source, target):
 
 
 def text_loss(model, tokens, dtype):
-    """Mean over all tokens but the first, in windows one behind the other."""
+    """Mean over all tokens but the first, in windows one after the other."""
     context, total = model.config.n_positions, 0.0
     for first in range(0, len(tokens) - 1, context):
         window = tokens[first:first + context + 1]

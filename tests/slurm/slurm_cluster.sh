@@ -6,7 +6,7 @@
 #   slurm_cluster.sh start FOLDER [NODES [CPUS]]   then: source FOLDER/env.sh
 #   slurm_cluster.sh stop FOLDER
 #
-# FIRST_PORT (default 17800): the controller's port; nodes n1, n2, ... take those behind it.
+# FIRST_PORT (default 17800): the controller's port; nodes n1, n2, ... take those after it.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 

@@ -12,9 +12,9 @@
 namespace lockstep::testing {
 
 /// Another backend that behaves as if its memory were a device's and the host ahead of it: copies
-/// to the host of start_copy_to_host() arrive only when somebody waits, what lies there before is
+/// to the host of start_copy_to_host() arrive only when waited for, what lies there before is
 /// garbage; and memory of allocate_host() that a copy to the device reads is looked at when
-/// somebody waits: torn_copies() counts those that were overwritten meanwhile. Its clock counts
+/// the host waits: torn_copies() counts those that were overwritten meanwhile. Its clock counts
 /// what is asked of it: copies from and to the host, hashes and events.
 class LateBackend final : public Backend {
  public:
@@ -67,11 +67,8 @@ class LateBackend final : public Backend {
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     inner_->add(out, a, b, elems);
   }
-  void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
-    inner_->sgd_update(update, ranges);
-  }
-  void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) override {
-    inner_->adamw_update(update, ranges);
+  void optimizer_update(const OptimizerUpdate& update, std::span<const FlatRange> ranges) override {
+    inner_->optimizer_update(update, ranges);
   }
   void squared_norms(const float* values,
                      std::span<const FlatRange> ranges,

@@ -32,7 +32,7 @@ class MeteredBackend final : public Backend {
   DeviceMemory pretended = {};
 
   DeviceMemory memory() const override { return pretended; }
-  /// Behind the device class.
+  /// After the device class.
   std::string pretended_class = {};
   std::string device_class() const override { return inner_->device_class() + pretended_class; }
   bool multiplies_bf16() const override { return inner_->multiplies_bf16(); }
@@ -61,11 +61,8 @@ class MeteredBackend final : public Backend {
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     inner_->add(out, a, b, elems);
   }
-  void sgd_update(const SgdUpdate& update, std::span<const FlatRange> ranges) override {
-    inner_->sgd_update(update, ranges);
-  }
-  void adamw_update(const AdamwUpdate& update, std::span<const FlatRange> ranges) override {
-    inner_->adamw_update(update, ranges);
+  void optimizer_update(const OptimizerUpdate& update, std::span<const FlatRange> ranges) override {
+    inner_->optimizer_update(update, ranges);
   }
   void squared_norms(const float* values,
                      std::span<const FlatRange> ranges,

@@ -54,8 +54,9 @@ class NullBackend : public Backend {
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     for (std::int64_t i = 0; i < elems; ++i) out[i] = a[i] + b[i];
   }
-  void sgd_update(const SgdUpdate&, std::span<const FlatRange>) override { no("sgd_update"); }
-  void adamw_update(const AdamwUpdate&, std::span<const FlatRange>) override { no("adamw_update"); }
+  void optimizer_update(const OptimizerUpdate&, std::span<const FlatRange>) override {
+    no("optimizer_update");
+  }
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {
     no("squared_norms");
   }

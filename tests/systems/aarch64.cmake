@@ -1,4 +1,4 @@
-# Cross-compiles for arm64 on Debian, with that architecture's packages beside the system's own, and has programs run
+# Cross-compiles for arm64 on Debian, with that architecture's packages next to the system's own, and has programs run
 # under qemu: tests/systems/arm64.sh.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

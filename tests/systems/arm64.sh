@@ -34,7 +34,7 @@ if [[ -z $inside ]]; then
   exec bash "$here/debian.sh" --suite trixie --root "$root" --keep bash tests/systems/arm64.sh --inside --filter "$filter"
 fi
 
-# In the tree. Open MPI's headers pull in a compiler that does not stand beside the cross-compiler, so that its
+# In the tree. Open MPI's headers pull in a compiler that does not stand next to the cross-compiler, so that its
 # package is unpacked without what it depends on.
 log=/root/install.log
 if [[ ! -e /root/installed ]]; then

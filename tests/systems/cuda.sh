@@ -16,7 +16,7 @@
 #
 # The toolkit is put together from NVIDIA's packages of the Python index, in ROOT/cuda-VERSION/toolkit.
 # Those of CUDA 12 hold neither nvcc nor the static runtime: those of 12.4 come from Debian 13's nvidia-cuda-toolkit
-# and nvidia-cuda-dev, unpacked and not installed. cuBLAS (CUDA 12), cuDNN and NCCL stay in a Python environment beside it,
+# and nvidia-cuda-dev, unpacked and not installed. cuBLAS (CUDA 12), cuDNN and NCCL stay in a Python environment next to it,
 # ROOT/cuda-VERSION/python, where CMake and the program have to find them by LOCKSTEP_CUDA_PATH.
 # The build goes on where an earlier call was stopped. Needs network, pip, ninja, and the libraries that
 # every build of Lockstep needs.

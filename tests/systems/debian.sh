@@ -13,7 +13,7 @@
 #   COMMAND...     run in the clone (default: bash examples/quickstart.sh)
 #
 # The bare tree is made once, about a minute; every call copies it, and with --keep the copy stays. A
-# compiler cache beside the trees serves all calls. Proxies, certificates and name servers are this
+# compiler cache next to the trees serves all calls. Proxies, certificates and name servers are this
 # machine's, and LOCKSTEP_TEST_DATA is there under the same name. Needs root and debootstrap.
 #
 # All mounts and processes are in namespaces of their own: they end with this script, however it ends.

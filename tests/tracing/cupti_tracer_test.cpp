@@ -178,7 +178,7 @@ TEST_F(CuptiTracer, WhatNobodyReadsInTimeIsCounted) {
   tracer->stop();
   EXPECT_LT(sink.taken.size(), std::size_t(kKernels));
   EXPECT_GT(sink.taken.size(), 0u);
-  // A call without a mark has a record of its own beside the kernel's.
+  // A call without a mark has a record of its own next to the kernel's.
   EXPECT_GE(sink.lost, kKernels - std::int64_t(sink.taken.size()));
   EXPECT_LE(sink.lost, 2 * (kKernels - std::int64_t(sink.taken.size())) + 2);
 }

@@ -51,7 +51,7 @@ set(CUDAToolkit_INCLUDE_DIRS ${WORK}/bare/include)
 set(CUPTI_INCLUDE_DIR ${WORK}/whole/include CACHE PATH "")
 expect("cupti_tracer.cpp;absent/nvtx_ranges.cpp")
 
-# Beside a build without the backend: a toolkit that was refused, and what an earlier configuration found.
+# For a build without the backend: a toolkit that was refused, and what an earlier configuration found.
 set(LOCKSTEP_HAS_CUDA OFF)
 set(CUDAToolkit_INCLUDE_DIRS ${WORK}/whole/include)
 expect("absent/cupti_tracer.cpp;absent/nvtx_ranges.cpp")

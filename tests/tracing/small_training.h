@@ -8,7 +8,7 @@
 
 namespace lockstep::testing {
 
-/// Three steps of two micro-batches with an evaluation behind the last, on this program's device;
+/// Three steps of two micro-batches with an evaluation after the last, on this program's device;
 /// as one rank of those in `communicator`.
 inline TrainSummary train_small(TrainOptions options,
                                 TrainObserver* observer,

@@ -44,7 +44,7 @@ ImageSize AnyImageDecoder::open(const std::string& name,
   constexpr std::array<int, 3> kJpeg{0xff, 0xd8, 0xff};
   constexpr std::array<int, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
   current_ = nullptr;
-  const char* hint = "remove the file, or train with --skip-bad-samples";
+  const char* hint = "remove the file, or train with `skip_bad_samples`";
   if (file.empty()) throw DataError(fmt::format("{}: the file is empty", name), hint);
   ImageDecoder* decoder = starts_with(file, kJpeg)  ? jpeg_.get()
                           : starts_with(file, kPng) ? png_.get()
@@ -83,7 +83,7 @@ void check_image_size(const std::string& name,
                       std::int64_t max_pixels) {
   LOCKSTEP_CHECK(width >= 1 && height >= 1,
                  DataError,
-                 "{}: the header says {}x{} pixels, which is no picture",
+                 "{}: the header says {}x{} pixels, which is not a valid image size",
                  name,
                  width,
                  height);
@@ -95,10 +95,10 @@ void check_image_size(const std::string& name,
                     height,
                     width * height,
                     max_pixels),
-        fmt::format("{}shrink the image, or train with --skip-bad-samples",
+        fmt::format("{}shrink the image, or train with `skip_bad_samples`",
                     width * height > kMaxMaxPixels
                         ? std::string()
-                        : fmt::format("--max-pixels {} allows it; or ", width * height)));
+                        : fmt::format("`max_pixels` {} allows it; or ", width * height)));
 }
 
 PixelRect contributing(const Crop& crop, ImageSize target) {

@@ -18,7 +18,7 @@ struct DecodedCrop {
   Box box;
 };
 
-/// Whether a decoder may read a picture at a smaller scale that the file format offers. Quick is
+/// Whether a decoder may read an image at a smaller scale that the file format offers. Quick is
 /// for training: up to 1/8 of the pixels. Exact is what Pillow shows: evaluation and prediction.
 enum class DecodeScale : std::uint8_t { quick, exact };
 
@@ -34,7 +34,7 @@ class ImageDecoder {
                          std::span<const std::byte> file,
                          std::int64_t max_pixels) = 0;
 
-  /// Decodes, once per open(), what `crop` needs for a picture of `target` pixels: fewer rows,
+  /// Decodes, once per open(), what `crop` needs for an image of `target` pixels: fewer rows,
   /// columns and, with `scale` quick and a format that has it, a smaller scale that is still at
   /// least the target. Grey and palettes become RGB, transparency is dropped, 16 bits become 8.
   /// Throws DataError as open() does, and for a JPEG of more scans than max_scans().
@@ -50,7 +50,7 @@ int max_scans(ImageSize size);
 std::unique_ptr<ImageDecoder> make_jpeg_decoder();
 std::unique_ptr<ImageDecoder> make_png_decoder();
 
-/// A decoder for files of any kind, told by their first bytes, whatever their name says.
+/// A decoder for files of any kind, recognised by their first bytes, whatever their name says.
 class AnyImageDecoder {
  public:
   AnyImageDecoder();

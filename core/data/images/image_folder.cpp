@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kImageFolderHint =
-    "expected DIR/CLASS/*.jpg, or DIR/train/CLASS/*.jpg beside DIR/val, DIR/validation or DIR/test";
+    "expected DIR/CLASS/*.jpg, or DIR/train/CLASS/*.jpg and DIR/val, DIR/validation or DIR/test";
 /// Deeper folders are taken for a mistake before the stack is.
 constexpr std::size_t kDeepest = 64;
 constexpr std::int64_t kFingerprintedFiles = 4096;
@@ -30,10 +30,10 @@ constexpr std::int64_t kFingerprintedFiles = 4096;
                   "check permissions and links");
 }
 
-/// Kind of `entry` behind links.
+/// Kind of `entry`, with links resolved.
 fs::file_type kind_of(const fs::directory_entry& entry) {
   std::error_code error;
-  // The folder itself says it for files that are no links, which saves asking for each.
+  // The folder itself says it for files that are not links, which saves asking for each.
   if (entry.is_regular_file(error)) return fs::file_type::regular;
   if (entry.is_directory(error)) return fs::file_type::directory;
   const fs::file_status status = entry.status(error);

@@ -13,7 +13,7 @@ namespace lockstep::data {
 struct ImageFolder {
   std::string root;
   std::vector<std::string> classes;
-  std::string names;                 ///< paths from the root, one behind the other
+  std::string names;                 ///< paths from the root, one after the other
   std::vector<std::uint64_t> ends;   ///< where each path ends in `names`
   std::vector<std::int32_t> labels;  ///< [size]
 

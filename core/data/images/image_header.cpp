@@ -29,7 +29,7 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t step) {
   return (value + step - 1) / step * step;
 }
 
-/// Numbers in network byte order at any place of a file. Throws DataError behind its end.
+/// Numbers in network byte order at any place of a file. Throws DataError after its end.
 class Bytes {
  public:
   explicit Bytes(const FileReader& file) : file_(file) {}

@@ -15,7 +15,7 @@ namespace lockstep::data {
 /// middle is cut out. A file of exactly the sample's size is taken as it is. Grey is made after the
 /// resizing, by ITU-R BT.601's luma in Pillow's whole numbers,
 ///   L = (19595 R + 38470 G + 7471 B + 32768) >> 16,
-/// which leaves a grey file as it is and is within 1 of resizing a grey picture. The bytes are
+/// which leaves a grey file as it is and is within 1 of resizing a grey image. The bytes are
 /// those of an image in the validation part of images:DIR. As in training, EXIF orientation is not
 /// looked at. Used by one thread at a time.
 class ImageReader {

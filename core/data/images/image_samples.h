@@ -16,7 +16,7 @@ enum class ImagePart { train, validation };
 SampleSpec image_spec(int size, int classes);
 
 /// How a source with such options makes samples: as a trained model's record says, or size x size
-/// from a picture whose short side has evaluation_short_side(size) pixels.
+/// from an image whose short side has evaluation_short_side(size) pixels.
 ImageRecord image_rule(const ImageOptions& options);
 
 /// How one source of images makes samples; keeps nothing of options.trained.

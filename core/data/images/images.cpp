@@ -47,7 +47,7 @@ class Images final : public Dataset {
     const std::string path = folder_->path(row);
     const WorkspacePool::Lease work(workspaces_);
     const auto file =
-        read_bytes(path, work->file, "check the file's permissions, or --skip-bad-samples");
+        read_bytes(path, work->file, "check the file's permissions, or `skip_bad_samples`");
     const ImageSize stored = work->decoder.open(path, file, max_pixels_);
     const ImageSize wanted = sampling_.size();
     const bool trains = sampling_.part == ImagePart::train;
@@ -93,7 +93,7 @@ class Images final : public Dataset {
   std::uint64_t hash_ = 0;
   mutable WorkspacePool workspaces_;
   mutable std::once_flag looked_;
-  mutable std::vector<std::uint64_t> largest_;  // of decodings, once somebody asked
+  mutable std::vector<std::uint64_t> largest_;  // of decodings, once asked for
 };
 
 std::vector<std::int64_t> counting(std::int64_t count) {
@@ -102,7 +102,7 @@ std::vector<std::int64_t> counting(std::int64_t count) {
   return numbers;
 }
 
-/// Where the pictures of an evaluation lie below `folder`: in its validation part, or in itself.
+/// Where the images of an evaluation lie below `folder`: in its validation part, or in itself.
 std::shared_ptr<const ImageFolder> evaluated_folder(const std::string& folder) {
   if (has_validation_folder(folder)) return scan_validation_folder(folder);
   const ImageFolders folders = scan_image_folders(folder);

@@ -17,10 +17,10 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kFull = 8;  // scales are counted in eighths, as the library does
-/// 64 pixels take at least a bit (arithmetic coding could do with less, on a blank picture).
+/// 64 pixels take at least a bit (arithmetic coding could do with less, on a blank image).
 constexpr std::size_t kMaxPixelsPerByte = 1024;
 
-constexpr const char* kBadImageHint = "replace the file, or train with --skip-bad-samples";
+constexpr const char* kBadImageHint = "replace the file, or train with `skip_bad_samples`";
 
 /// What the library's C callbacks share with the decoder. `error` comes first: callbacks cast.
 struct ErrorState {
@@ -59,7 +59,7 @@ void on_progress(j_common_ptr info) {
   std::longjmp(state->jump, 1);
 }
 
-/// Where the part of the file behind `begin` holds an end-of-image marker: in compressed data 0xff
+/// Where the part of the file after `begin` holds an end-of-image marker: in compressed data 0xff
 /// is always followed by something else.
 bool has_end(std::span<const std::byte> file, std::size_t begin) {
   for (std::size_t i = file.size(); i >= begin + 2; --i)
@@ -222,7 +222,7 @@ class JpegDecoder final : public ImageDecoder {
                       state_.max_scans,
                       info_.image_width,
                       info_.image_height),
-          "save the image anew with fewer scans, or train with --skip-bad-samples");
+          "save the image anew with fewer scans, or train with `skip_bad_samples`");
     // At the end of its input the library reads two bytes of its own.
     const std::size_t at = std::min(position(), file_.size());
     const std::string_view message = state_.message;

@@ -10,10 +10,10 @@
 namespace lockstep::data {
 
 struct PackOptions {
-  int short_side = 256;  ///< larger pictures are shrunk to it, smaller ones stay
+  int short_side = 256;  ///< larger images are shrunk to it, smaller ones stay
   int threads = 1;
   std::int64_t max_pixels = kDefaultMaxPixels;  ///< files with more are refused
-  bool skip_bad_samples = false;                ///< leave out what cannot be decoded
+  bool skip_bad_samples = false;                ///< skip what cannot be decoded
   /// Told now and then how many samples are done.
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
 };
@@ -27,7 +27,7 @@ struct PackReport {
 };
 
 /// Writes the image folder `folder` (see images() for its layouts) as one file for packed(). The
-/// file's bytes depend on the images and `short_side` alone. It is written beside `file` under
+/// file's bytes depend on the images and `short_side` alone. It is written next to `file` under
 /// another name and takes its place when it is complete and on disk; on any error nothing is left.
 /// Throws DataError as images() and its load() do, or where skipping leaves a part empty;
 /// EnvironmentError where the file cannot be written; ConfigError: options out of range.

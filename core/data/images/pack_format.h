@@ -11,7 +11,7 @@
 namespace lockstep::data {
 
 /// A packed file: header, class names (each ends with a zero byte), pixels u8 [height, width, 3] of
-/// one sample behind the other, index. Numbers are little-endian; offsets count from the file's
+/// one sample after the other, index. Numbers are little-endian; offsets count from the file's
 /// first byte. Training samples come first, in the order of their source.
 struct PackHeader {
   char magic[8];                     ///< "LOCKPACK"
@@ -20,11 +20,11 @@ struct PackHeader {
   std::uint64_t file_bytes;          ///< of the whole file
   std::uint64_t train_samples;       ///< at least 1
   std::uint64_t validation_samples;  ///< 0: no validation part
-  std::uint64_t names_bytes;         ///< class names, right behind the header
+  std::uint64_t names_bytes;         ///< class names, right after the header
   std::uint64_t index_offset;        ///< PackEntry per sample, to the end of the file
   std::uint64_t content_hash;        ///< of names, pixels and index
   std::uint64_t index_hash;          ///< of names and index, checked when the file is opened
-  std::uint32_t short_side;          ///< larger pictures were shrunk to this
+  std::uint32_t short_side;          ///< larger images were shrunk to this
   std::uint32_t reserved;            ///< 0
   std::uint64_t header_hash;         ///< of the bytes before it
 };

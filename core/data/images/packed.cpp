@@ -77,7 +77,7 @@ class PackFile {
     file_.read(name_, 0, std::as_writable_bytes(std::span(&header_, 1)));
     expect(std::memcmp(header_.magic, kPackMagic, sizeof kPackMagic) == 0,
            0,
-           "expected the mark LOCKPACK: this is no packed file");
+           "expected the signature LOCKPACK: this is not a packed file");
     expect(header_.version >= 1 && header_.version <= kPackVersion,
            offsetof(PackHeader, version),
            fmt::format("expected version {} or less, got {}", kPackVersion, header_.version));

@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Bytes that a chunk beside the pixels (text, profiles) may occupy.
+/// Bytes that a chunk in addition to the pixels (text, profiles) may occupy.
 constexpr png_alloc_size_t kMaxChunkBytes = 8u << 20;
 /// Deflate's best case is 1032:1.
 constexpr std::size_t kMaxCompression = 1040;
@@ -117,7 +117,7 @@ class PngDecoder final : public ImageDecoder {
                                   width,
                                   height,
                                   file_.size()),
-                      "replace the file, or train with --skip-bad-samples");
+                      "replace the file, or train with `skip_bad_samples`");
   }
 
   void close() {
@@ -128,7 +128,7 @@ class PngDecoder final : public ImageDecoder {
 
   [[noreturn]] void fail() {
     throw DataError(fmt::format("{}: damaged PNG at byte {}: {}", name_, position_, message_),
-                    "replace the file, or train with --skip-bad-samples");
+                    "replace the file, or train with `skip_bad_samples`");
   }
 
   png_structp png_ = nullptr;

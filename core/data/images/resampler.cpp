@@ -15,7 +15,7 @@ constexpr std::int64_t kChannels = 3;
 constexpr int kRowBits = 15;     // of the weights of rows
 constexpr int kColumnBits = 14;  // of the weights of columns
 constexpr int kExtraBits = 7;    // of a mixed row beyond a byte
-constexpr int kPadding = 8;      // elements that vector loads may touch behind a row
+constexpr int kPadding = 8;      // elements that vector loads may touch after a row
 /// Each tap of the quick way truncates by up to 2^-7: more taps go the precise way.
 constexpr int kMaxQuickTaps = 8;
 
@@ -87,7 +87,7 @@ inline __m128i sum_pixel(const std::uint16_t* row,
   return _mm_srli_epi32(sum, kShift);
 }
 
-/// As many groups of four pixels as leave room behind them for one byte; returns the next pixel.
+/// As many groups of four pixels as leave room after them for one byte; returns the next pixel.
 /// `kPairs` is the number of pairs of taps where the compiler may know it, else 0.
 template <int kPairs>
 std::int64_t mix_pixels(const std::uint16_t* row,

@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// Stretches a part of a picture to another size: bilinear, with a triangle filter as wide as the
+/// Stretches a part of an image to another size: bilinear, with a triangle filter as wide as the
 /// step where it shrinks, so that nothing is skipped (Pillow's and torchvision's antialias=True).
 ///
 /// Numerics: whole numbers alone, the same bits on every machine: weights of 14 and 15 bits, 7 more
@@ -30,7 +30,7 @@ class Resampler {
     std::vector<std::uint16_t> weights;
     std::vector<double> exact;
     /// `count` outputs from [begin, begin + length) of `size` inputs; weights sum to 2^`bits`. An
-    /// even number of taps may reach one input behind the last, with weight zero.
+    /// even number of taps may reach one input after the last, with weight zero.
     void prepare(int size, double begin, double length, int count, int bits, Taps round);
   };
 

@@ -32,7 +32,7 @@ std::size_t chosen_column(const RowReader& table, const std::string& text, const
     if (std::find(found + 1, header.end(), text) != header.end())
       throw ConfigError(
           fmt::format("{}: {} '{}' names more than one column", table.name(), option, text),
-          "give the column's number, counted from 1");
+          "give the column's index, counted from 1");
     return std::size_t(found - header.begin());
   }
   std::int64_t number = 0;
@@ -90,7 +90,7 @@ void check_names(const RowReader& table, const std::vector<std::size_t>& used) {
                       other->second + 1,
                       column + 1,
                       name),
-          fmt::format("rename one, or drop it with --drop {}", place_text(table.header(), column)));
+          fmt::format("rename one, or drop it with `drop` {}", place_text(table.header(), column)));
     if (!is_utf8(name))
       throw DataError(
           fmt::format(
@@ -137,14 +137,14 @@ void check_features(const RowReader& table, const std::vector<std::size_t>& feat
     throw DataError(
         fmt::format("{}:1: expected at least one feature and the class, got {} '{}'",
                     table.name(),
-                    header.size() == 1 ? "one column" : "no feature beside label column",
+                    header.size() == 1 ? "one column" : "no feature in addition to label column",
                     header.back()),
         kTableFormat);
   if (has_numbered_features(table, features) && !is_header(table))
     throw DataError(fmt::format("{}:1: expected a header line with the columns' names, got numbers",
                                 table.name()),
                     "put a line with names in front; numbers are names where they count 0, 1, 2, "
-                    "..., or beside a name that does not stand in the rows");
+                    "..., or next to a name that is not in the rows");
 }
 
 /// Columns by name.
@@ -171,7 +171,7 @@ class ColumnIndex {
                     name),
         of.columns == 1
             ? "rename or remove the others"
-            : fmt::format("the training table had {}, of which the model uses number {}",
+            : fmt::format("the training table had {}, and the model uses the one at index {}",
                           of.columns,
                           of.place));
   }
@@ -199,10 +199,10 @@ std::vector<std::size_t> choose_categorical(const RowReader& table,
                                             const std::vector<std::size_t>& features) {
   std::vector<std::size_t> columns;
   for (const std::string& text : options.categorical) {
-    const std::size_t column = chosen_column(table, text, "--categorical");
+    const std::size_t column = chosen_column(table, text, "`categorical`");
     LOCKSTEP_CHECK(std::ranges::find(features, column) != features.end(),
                    ConfigError,
-                   "{}: --categorical '{}': column '{}' is not a feature",
+                   "{}: `categorical` '{}': column '{}' is not a feature",
                    table.name(),
                    text,
                    table.header()[column]);
@@ -217,9 +217,9 @@ ColumnRoles choose_roles(const RowReader& table, const TableOptions& options) {
   const std::size_t columns = table.header().size();
   Takers takers(columns);
   ColumnRoles roles;
-  roles.dropped = take(table, options.dropped, "--drop", takers);
-  roles.ids = take(table, options.id_columns, "--id-column", takers);
-  roles.labels = take(table, options.label_columns, "--label-column", takers);
+  roles.dropped = take(table, options.dropped, "`drop`", takers);
+  roles.ids = take(table, options.id_columns, "`id_column`", takers);
+  roles.labels = take(table, options.label_columns, "`label_column`", takers);
   for (std::size_t column = columns; roles.labels.empty() && column-- > 0;) {
     if (!takers[column].empty()) continue;
     takers[column] = "the rule that the label is last";

@@ -25,11 +25,11 @@ struct ColumnRoles {
 };
 
 /// The roles in a table to train on, before its first row is read. Throws ConfigError: options that
-/// name no column, one twice, or as categorical one that is no feature; DataError: a header of
+/// name no column, one twice, or as categorical one that is not a feature; DataError: a header of
 /// numbers, or without a feature, or with two used columns of one name.
 ///
 /// Numbers are names of features where the header counts 0, 1, 2, ... , as pandas writes it, or has
-/// a name that is no number and does not stand in the column below it, as a value would.
+/// a name that is not a number and is not in the column below it, as a value would.
 ColumnRoles choose_roles(const RowReader& table, const TableOptions& options);
 
 /// Whether the names of all `features` are numbers.

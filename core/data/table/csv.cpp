@@ -229,7 +229,7 @@ DataSplit csv(const std::string& file,
                    : split_to_train(file, text, options, validation_fraction, seed);
   } catch (const RowError& error) {
     if (!error.hint().empty() || options.skips_bad_rows) throw;
-    throw DataError(error.what(), "correct the row, or skip such rows with --skip-bad-samples");
+    throw DataError(error.what(), "correct the row, or skip such rows with `skip_bad_samples`");
   }
 }
 

@@ -44,10 +44,10 @@ std::string one_of(const std::vector<std::string>& texts, const char* kind) {
 }
 
 constexpr const char* kMissingNumberHint =
-    "--missing mean or median stands in for a missing number, --missing drop skips its row";
-constexpr const char* kMissingLabelHint = "--missing drop skips rows without a label";
+    "`missing` mean or median replaces a missing number, `missing` drop skips its row";
+constexpr const char* kMissingLabelHint = "`missing` drop skips rows without a label";
 constexpr const char* kMissingTextHint =
-    "--missing category makes missing texts a category of their own, --missing drop skips the row";
+    "`missing` category makes missing texts a category of their own, `missing` drop skips the row";
 
 }  // namespace
 
@@ -166,7 +166,7 @@ double RowParser::parse_category(std::size_t f, std::string_view text) {
                 one_of(column.categories, "categories"),
                 shown(text),
                 "train again with rows that have it, take them out, or skip them with "
-                "--skip-bad-samples");
+                "`skip_bad_samples`");
   check_new_category(f, text);
   ++features_;
   const auto next = std::int32_t(categories_[f].size());
@@ -186,12 +186,12 @@ void RowParser::check_new_category(std::size_t f, std::string_view text) const {
         field,
         fmt::format("at most {} different texts in a column", kMaxCategories),
         fmt::format("one more, {}", shown(text)),
-        fmt::format("if it names rows or is free text: --drop '{0}' or --id-column '{0}'", name));
+        fmt::format("if it names rows or is free text: `drop` '{0}' or `id_column` '{0}'", name));
   if (features_ == kMaxColumns)
     refuse_column(field,
                   fmt::format("at most {} categories and numeric columns in all", kMaxColumns),
                   "one more",
-                  "drop columns of many different texts with --drop");
+                  "drop columns of many different texts with `drop`");
   if (!is_utf8(text)) table_.fail(field, "a text in UTF-8", shown(text), kNotUtf8Hint);
 }
 
@@ -241,7 +241,7 @@ double RowParser::parse_class(std::size_t field, std::string_view text) {
 
 void RowParser::check_new_class(std::size_t field, std::string_view text) const {
   constexpr const char* kClass = "a class name or whole number";
-  constexpr const char* kNumberHint = "--task regression predicts numbers";
+  constexpr const char* kNumberHint = "`task` regression predicts numbers";
   // Among names inf and nan are names too.
   const bool is_name = is_number_word(text) && survey_->labels[0].texts > 0;
   if (!is_name && is_missing(text)) table_.fail(field, kClass, shown(text), kMissingLabelHint);

@@ -19,7 +19,7 @@ namespace lockstep::data {
 /// A missing number, until the record's `fill` stands for it.
 inline constexpr double kMissingNumber = std::numeric_limits<double>::quiet_NaN();
 
-/// A missing text, until all categories are known: its own comes behind them.
+/// A missing text, until all categories are known: its own comes after them.
 inline constexpr double kMissingText = -1;
 
 /// Texts, each with a number of its own.

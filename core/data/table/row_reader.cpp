@@ -142,7 +142,7 @@ std::string_view RowReader::quoted_field() {
   return single;
 }
 
-/// Of a quote that opens in front of `begin` and closes at `end`, with something behind it.
+/// Of a quote that opens in front of `begin` and closes at `end`, with something after it.
 void RowReader::fail_quote(std::size_t begin, std::size_t end) {
   const std::string_view field = text_.substr(begin, end - begin);
   const std::int64_t lines = std::count(field.begin(), field.end(), '\n');
@@ -152,7 +152,7 @@ void RowReader::fail_quote(std::size_t begin, std::size_t end) {
     at_ = begin;
   else
     last_line_ = next_line_ += lines;
-  fail(fields_.size(), name_of_separator(separator_) + " behind the closing quote", came);
+  fail(fields_.size(), name_of_separator(separator_) + " after the closing quote", came);
 }
 
 /// Whether the line that begins at `begin` is a row by itself.
@@ -166,10 +166,10 @@ bool RowReader::is_row_alone(std::size_t begin) const {
   }
 }
 
-/// For messages, which lines a row of several has: a quote in it may take in rows by mistake.
+/// For messages, which lines a row of several has: a quote in it may span rows by mistake.
 std::string RowReader::extent() const {
   if (last_line_ == line_) return "";
-  return fmt::format("; the row takes in lines {} to {}", line_, last_line_);
+  return fmt::format("; the row spans lines {} to {}", line_, last_line_);
 }
 
 bool RowReader::at_row_end() const {

@@ -15,7 +15,7 @@ namespace lockstep::data {
 /// A hint of errors: what a table is.
 inline constexpr const char* kTableFormat =
     "a header line, then one line a sample, fields separated by commas, semicolons or tabs; the "
-    "label in the last column, or where --label-column says";
+    "label in the last column, or where `label_column` says";
 
 /// The record of a run is UTF-8, so names in a table have to be.
 inline constexpr const char* kNotUtf8Hint =
@@ -25,7 +25,7 @@ inline constexpr const char* kNotUtf8Hint =
 /// text in memory.
 inline constexpr std::size_t kMaxColumns = 65536;
 
-/// One row that is not as expected; the rows behind it can still be read.
+/// One row that is not as expected; the rows after it can still be read.
 class RowError : public DataError {
  public:
   RowError(const std::string& place, std::int64_t line, std::string reason, std::string hint)

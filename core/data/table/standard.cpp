@@ -64,7 +64,7 @@ void fit_standard(const std::string& name,
             fmt::format("{}: expected numbers in column '{}', got no value in the training part",
                         name,
                         column.name),
-            fmt::format("leave it out with --drop '{}'", column.name));
+            fmt::format("leave it out with `drop` '{}'", column.name));
       column.fill = middle_of(std::move(present), missing);
       for (double& value : values)
         if (std::isnan(value)) value = *column.fill;

@@ -29,7 +29,7 @@ struct TableInputs {
 /// The rows of a table as `trained` (of a table) says: its columns are found by name, in any order,
 /// others are not looked at, label columns may be missing. `name` is the file's name in messages.
 /// A row with a value that the record has no place for is put into `bad`, and the others are read.
-/// Memory: the values, one float a feature and row, beside a small multiple of the text.
+/// Memory: the values, one float a feature and row, in addition to a small multiple of the text.
 /// Throws DataError: no table at all, a column that is missing, more than kMaxBadRows bad rows;
 /// ConfigError: `trained` is not of a table.
 TableInputs read_table_inputs(const std::string& name,

@@ -40,7 +40,7 @@ TableRows parse_all(RowReader& table,
       fmt::format("{}: expected samples, got {} rows with missing values in all of them",
                   table.name(),
                   result.skipped),
-      "drop columns without values with --drop");
+      "drop columns without values with `drop`");
 }
 
 /// Replaces numbers by those that `order` has for them.

@@ -23,7 +23,7 @@ struct TableRows {
   std::int64_t size() const { return std::int64_t(lines.size()); }
 };
 
-/// Every row behind the header but those that are bad. With a survey, the categories and classes
+/// Every row after the header but those that are bad. With a survey, the categories and classes
 /// that the rows have are put into `record`, categories sorted by text, those that are the same
 /// number as one, under the shortest of their texts; classes as csv() says. Throws as
 /// RowParser::parse() does, RowError unless rows are skipped; DataError: no row is left, fewer than

@@ -38,10 +38,10 @@ void look_at_label(std::string_view field,
 void refuse_text(const RowReader& table, std::size_t field, const ColumnSurvey& column) {
   const std::string& name = table.header()[field];
   std::string hint = fmt::format(
-      "correct it, or empty the field and say --missing; --categorical '{0}' makes a category of "
-      "each of the column's values, --drop '{0}' takes the column away",
+      "correct it, or empty the field and say `missing`; `categorical` '{0}' makes a category of "
+      "each of the column's values, `drop` '{0}' takes the column away",
       name);
-  if (column.has_stray_texts()) hint += ", --skip-bad-samples skips rows with a text in it";
+  if (column.has_stray_texts()) hint += ", `skip_bad_samples` skips rows with a text in it";
   throw DataError(
       fmt::format("{}:{}:{}: expected a finite number as in {} of {} rows, got {} (column '{}')",
                   table.name(),

@@ -14,16 +14,16 @@ namespace lockstep::data {
 
 /// What a column holds, over all rows.
 struct ColumnSurvey {
-  /// A value and the line it stands in; line 0: there is none.
+  /// A value and its line; line 0: there is none.
   struct Place {
     std::int64_t line = 0;
     std::string value;
   };
   std::int64_t numbers = 0, texts = 0, missing = 0;
-  Place first_text;  ///< the first value that is no number
+  Place first_text;  ///< the first value that is not a number
 
-  /// Whether its texts are most likely mistakes among numbers: there is but one, beside at least
-  /// two numbers, or at most a tenth of its values are texts.
+  /// Whether its texts are most likely mistakes among numbers: there is but one, in addition to at
+  /// least two numbers, or at most a tenth of its values are texts.
   bool has_stray_texts() const {
     return texts > 0 && ((texts == 1 && numbers >= 2) || 10 * texts <= numbers + texts);
   }
@@ -58,7 +58,8 @@ struct TaskChoice {
 
 /// The task of a table: options.task, or by its label columns:
 /// - several: multi-label where all hold 0 and 1 alone, else regression;
-/// - one: classification where some value is no number, unless that is a stray text among numbers
+/// - one: classification where some value is not a number, unless that is a stray text among
+/// numbers
 ///   that are not whole or of more than 20 different values; regression where some number is not
 ///   whole;
 ///   classification where there are at most 20 different whole numbers, of 5 rows each on average,

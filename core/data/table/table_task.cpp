@@ -41,7 +41,7 @@ TaskChoice choose_by_whole_numbers(const RowReader& table,
                       ? fmt::format("more than {}", LabelSurvey::kMaxDistinct)
                       : std::to_string(distinct),
                   label.numbers),
-      "say --task regression to predict the number, or --task classification to predict one of "
+      "say `task` regression to predict the number, or `task` classification to predict one of "
       "these values");
 }
 
@@ -51,12 +51,13 @@ TaskChoice choose_by_names(const std::string& column, const LabelSurvey& label) 
   const bool has_numbers =
       !label.whole.empty() || (decimal.line != 0 && !is_number_word(decimal.value));
   if (has_numbers)
-    reason += fmt::format(
-        " beside numbers, as {} in line {}", shown(label.first_text.value), label.first_text.line);
+    reason += fmt::format(" in addition to numbers, as {} in line {}",
+                          shown(label.first_text.value),
+                          label.first_text.line);
   return {Task::classification, std::move(reason)};
 }
 
-/// Of a column in which some number is no int64 that doubles can tell from its neighbours.
+/// Of a column in which some number is not an int64 that doubles can tell from its neighbours.
 TaskChoice choose_by_decimals(const std::string& column, const LabelSurvey& label) {
   const std::string& value = label.first_decimal.value;
   return {Task::regression,
@@ -119,7 +120,7 @@ TaskChoice choose_task(const RowReader& table,
                  table.name());
   LOCKSTEP_CHECK(*options.task != Task::classification || labels == 1,
                  ConfigError,
-                 "{}: --task classification predicts one label column, got {}",
+                 "{}: `task` classification predicts one label column, got {}",
                  table.name(),
                  labels);
   return {*options.task, ""};

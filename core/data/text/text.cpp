@@ -88,7 +88,7 @@ void for_each_character(const std::string& file, const Use& use) {
     more = bool(stream);
     if (stream.bad()) throw DataError(fmt::format("{}: cannot be read", file), read_hint(EIO));
     std::size_t at = 0;
-    // A character at the end of a piece may go on in the next.
+    // A character at the end of a piece may continue in the next.
     while (at < piece.size() && (!more || at + 4 <= piece.size())) {
       const Utf8Character next = decode_utf8(piece, at);
       LOCKSTEP_CHECK(next.bytes > 0,
@@ -125,7 +125,7 @@ void check_size(const std::string& file) {
 }  // namespace
 
 DataSplit text(const std::string& file, const OpenOptions& options) {
-  // Read twice, so that beside the tokens no character is held.
+  // Read twice, so that in addition to the tokens no character is held.
   check_size(file);
   CharacterNumbers numbers;
   std::size_t count = 0;
@@ -144,7 +144,7 @@ DataSplit text(const std::string& file, const OpenOptions& options) {
     names = options.trained->class_names;
     LOCKSTEP_CHECK(!names.empty(),
                    ConfigError,
-                   "text:{}: the run was trained on token numbers, which have no characters",
+                   "text:{}: the run was trained on token indices, which have no characters",
                    file);
     numbers.take(names);
   } else {
@@ -154,13 +154,14 @@ DataSplit text(const std::string& file, const OpenOptions& options) {
   tokens.reserve(count);
   for_each_character(file, [&](std::uint32_t code) {
     const std::int32_t number = numbers.number(code);
-    LOCKSTEP_CHECK(number != CharacterNumbers::kAbsent || !options.trained,
-                   DataError,
-                   "{}: the character '{}' (number {} in the file) is not in the text that the run "
-                   "was trained on",
-                   file,
-                   encode_utf8(code),
-                   tokens.size() + 1);
+    LOCKSTEP_CHECK(
+        number != CharacterNumbers::kAbsent || !options.trained,
+        DataError,
+        "{}: the character '{}' (index {} in the file, from 1) is not in the text that the run "
+        "was trained on",
+        file,
+        encode_utf8(code),
+        tokens.size() + 1);
     LOCKSTEP_CHECK(number != CharacterNumbers::kAbsent && tokens.size() < count,
                    DataError,
                    "{}: the file changed while it was read",

@@ -41,7 +41,7 @@ class TokenWindows final : public Dataset {
     LOCKSTEP_CHECK(tokens() >= least,
                    ConfigError,
                    "data: {} has {} tokens, a context of {} needs at least {}; use a smaller "
-                   "--context, or more "
+                   "`context`, or more "
                    "text",
                    sequence_.description,
                    tokens(),
@@ -122,7 +122,7 @@ class TokenWindows final : public Dataset {
         std::int64_t(token) < sequence_.vocabulary,
         DataError,
         "{}: token {} at position {} is past the vocabulary of {}; say its true size with "
-        "--vocabulary",
+        "`vocabulary`",
         sequence_.description,
         token,
         place,

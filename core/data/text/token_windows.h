@@ -60,7 +60,7 @@ DataSplit split_tokens(const TokenSequence& sequence, const OpenOptions& options
 /// [context].
 ///   random: floor((S - 1) / context) windows an epoch of S tokens, the place of window i of epoch
 ///     e drawn from (seed, e, i), all places equally likely (as nanoGPT draws them);
-///   in order: ceil((S - 1) / context) windows one behind the other, so that every token but the
+///   in order: ceil((S - 1) / context) windows one after the other, so that every token but the
 ///     first is a target once; the targets that the last one lacks are kIgnoreIndex.
 /// Targets equal to `ignored` become kIgnoreIndex.
 /// Throws ConfigError: a context below 1, or fewer than context + 1 (in order: 2) tokens.

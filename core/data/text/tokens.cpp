@@ -23,7 +23,7 @@ constexpr std::uint64_t kLlmcHeaderBytes = 1024;
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 constexpr double kDefaultValidationFraction = 0.1;
 
-/// What nanoGPT and llm.c write: 16-bit numbers, of llm.c behind a header.
+/// What nanoGPT and llm.c write: 16-bit numbers, of llm.c after a header.
 class TokenFile final : public TokenStore {
  public:
   explicit TokenFile(const std::string& path) : path_(path), file_(path) {

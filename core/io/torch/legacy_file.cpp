@@ -67,17 +67,16 @@ void LegacyFile::find_storages(const FileReader& file, std::uint64_t at) {
     std::int64_t elems = 0;
     file.read(file_, at, std::as_writable_bytes(std::span(&elems, 1)));
     at += sizeof elems;
-    LOCKSTEP_CHECK(
-        elems == storage.whole &&
-            std::uint64_t(elems) <= (file.bytes() - at) / size_in_bytes(storage.type),
-        DataError,
-        "{}: storage {} has {} elements in a file that goes on for {} bytes, expected {} of {}",
-        file_,
-        printable(storage.key),
-        elems,
-        file.bytes() - at,
-        storage.whole,
-        name_of(storage.type));
+    LOCKSTEP_CHECK(elems == storage.whole &&
+                       std::uint64_t(elems) <= (file.bytes() - at) / size_in_bytes(storage.type),
+                   DataError,
+                   "{}: storage {} has {} elements in a file with {} more bytes, expected {} of {}",
+                   file_,
+                   printable(storage.key),
+                   elems,
+                   file.bytes() - at,
+                   storage.whole,
+                   name_of(storage.type));
     offsets_.emplace(storage.key, at);
     at += std::uint64_t(elems) * size_in_bytes(storage.type);
   }

@@ -31,7 +31,7 @@ class LegacyFile {
   void find_storages(const FileReader& file, std::uint64_t at);
 
   std::string file_;
-  std::string_view rest_;  // behind the pickles read so far
+  std::string_view rest_;  // after the pickles read so far
   Pickle magic_, protocol_, system_, object_, keys_;
   std::map<std::string_view, std::uint64_t> offsets_;
 };

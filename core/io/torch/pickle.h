@@ -77,8 +77,8 @@ class Pickle {
  public:
   /// Reads one pickle from the start of `bytes`, which must outlive this. Values take at most 32
   /// MiB more memory than `bytes`. Throws DataError naming `file`: what the pickle asks for and is
-  /// no tensor, by its name; bytes that are no pickle; views that leave their storage; too many
-  /// values. PickleCutOff: see there.
+  /// not a tensor, by its name; bytes that are not a pickle; views that leave their storage; too
+  /// many values. PickleCutOff: see there.
   Pickle(const std::string& file, std::string_view bytes);
 
   const PickleValue& root() const { return at(root_); }

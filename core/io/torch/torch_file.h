@@ -11,7 +11,7 @@
 namespace lockstep::io::torch {
 
 /// Whether `file` begins as torch.save() begins files, or has PyTorch's ending (.pth, .pt) and is
-/// no safetensors file either. Throws DataError: it cannot be read.
+/// not a safetensors file. Throws DataError: it cannot be read.
 bool is_torch_file(const std::string& file);
 
 /// A state dict as torch.save() writes it, or a checkpoint that holds one: the zip archive of

@@ -51,7 +51,7 @@ constexpr std::string_view kDtypes[] = {"float32",
                                         "uint8",
                                         "bool"};
 
-/// How messages name opcodes that make objects of any class, or read what is no tensor.
+/// How messages name opcodes that make objects of any class, or read what is not a tensor.
 const char* name_of_opcode(unsigned char opcode) {
   switch (opcode) {
     case 'i':
@@ -90,7 +90,7 @@ void Unpickler::make_object(unsigned char opcode) {
     case op::kStackGlobal: {
       const PickleValue &name = value(pop()), &module = value(pop());
       if (name.kind != Kind::text || module.kind != Kind::text)
-        malformed("names a global by what is no text");
+        malformed("names a global by a value that is not a string");
       return push_global(module.text, name.text);
     }
     case op::kBinPersId:
@@ -101,7 +101,7 @@ void Unpickler::make_object(unsigned char opcode) {
       return reduce();
     default:
       if (const char* name = name_of_opcode(opcode)) refuse(name);
-      malformed(fmt::format("has the opcode 0x{:02x}, which state dicts have not", opcode));
+      malformed(fmt::format("has the opcode 0x{:02x}, which state dicts do not have", opcode));
   }
 }
 
@@ -124,12 +124,12 @@ void Unpickler::push_storage() {
   const auto part = [&](std::size_t i) -> const PickleValue& { return value(id[i]); };
   if (id.size() < 5 || id.size() > 6 || part(0).text != "storage" || part(1).kind != Kind::global ||
       part(1).global != Global::storage || part(2).kind != Kind::text)
-    malformed("has a persistent id that is no storage");
+    malformed("has a persistent id that is not a storage");
   PickledStorage storage{.key = part(2).text, .type = part(1).type};
   storage.whole = storage.elems = integer(id[4], "elements of a storage");
   if (id.size() == 6 && part(5).kind == Kind::tuple) {
     const std::vector<ValueId>& view = part(5).items;
-    if (view.size() != 3) malformed("has a view of a storage that is none");
+    if (view.size() != 3) malformed("has a view of a value that is not a storage");
     storage.first = integer(view[1], "place of a view");
     storage.elems = integer(view[2], "elements of a view");
   }
@@ -145,14 +145,15 @@ void Unpickler::push_storage() {
 /// Sets attributes, as a state dict's _metadata: of no use here.
 void Unpickler::build() {
   pop();
-  if (value(top()).kind != Kind::dict) malformed("sets attributes of what is no OrderedDict");
+  if (value(top()).kind != Kind::dict)
+    malformed("sets attributes of a value that is not an OrderedDict");
 }
 
 void Unpickler::reduce() {
   const PickleValue& arguments = value(pop());
   const PickleValue& callee = value(pop());
   if (callee.kind != Kind::global || arguments.kind != Kind::tuple)
-    malformed("calls what is no function");
+    malformed("calls a value that is not a function");
   const std::vector<ValueId>& given = arguments.items;
   switch (callee.global) {
     case Global::ordered_dict:
@@ -163,11 +164,11 @@ void Unpickler::reduce() {
       return push(tensor(given, 6));
     case Global::rebuild_parameter:
       if (given.empty() || value(given[0]).kind != Kind::tensor)
-        malformed("makes a parameter of what is no tensor");
+        malformed("makes a parameter of a value that is not a tensor");
       return push(given[0]);
     case Global::size:
       if (given.size() != 1 || value(given[0]).kind != Kind::tuple)
-        malformed("makes a torch.Size of what is no tuple");
+        malformed("makes a torch.Size of a value that is not a tuple");
       return push(given[0]);
     case Global::dtype:
     case Global::storage:
@@ -180,10 +181,10 @@ ValueId Unpickler::ordered_dict(const std::vector<ValueId>& arguments) {
   const ValueId dict = make(Kind::dict);
   if (arguments.empty()) return dict;
   if (arguments.size() > 1 || value(arguments[0]).kind != Kind::list)
-    malformed("makes an OrderedDict of what is no list");
+    malformed("makes an OrderedDict of a value that is not a list");
   for (const ValueId pair : value(arguments[0]).items) {
     const std::vector<ValueId>& items = value(pair).items;
-    if (items.size() != 2) malformed("makes an OrderedDict of what are no pairs");
+    if (items.size() != 2) malformed("makes an OrderedDict of values that are not pairs");
     charge(2 * kPickleItemBytes);
     value(dict).items.insert(value(dict).items.end(), items.begin(), items.end());
   }
@@ -193,7 +194,7 @@ ValueId Unpickler::ordered_dict(const std::vector<ValueId>& arguments) {
 /// (storage, place of the first element in it, shape, stride, ...)
 ValueId Unpickler::tensor(const std::vector<ValueId>& arguments, std::size_t at_least) {
   if (arguments.size() < at_least || value(arguments[0]).kind != Kind::storage)
-    malformed("makes a tensor of what is no storage");
+    malformed("makes a tensor of a value that is not a storage");
   if (result_.tensors_.size() == kMaxTensors)
     malformed(fmt::format("has more than {} tensors", kMaxTensors));
   PickledTensor made{.storage = std::size_t(value(arguments[0]).number),
@@ -211,7 +212,7 @@ ValueId Unpickler::tensor(const std::vector<ValueId>& arguments, std::size_t at_
 void Unpickler::check_view(PickledTensor& tensor) const {
   const PickledStorage& storage = result_.storages_[tensor.storage];
   if (tensor.first < 0 || tensor.shape.size() != tensor.stride.size())
-    malformed("has a tensor whose shape and stride do not fit");
+    malformed("has a tensor with a shape and a stride that do not match");
   std::int64_t elems = 1, last = tensor.first;
   bool too_large = false;
   for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
@@ -246,7 +247,7 @@ void Unpickler::check_view(PickledTensor& tensor) const {
 std::vector<std::int64_t> Unpickler::extents(ValueId tuple) const {
   const PickleValue& given = value(tuple);
   if (given.kind != Kind::tuple || given.items.size() > kMaxRank)
-    malformed("has a shape or stride that is no tuple of numbers");
+    malformed("has a shape or stride that is not a tuple of numbers");
   std::vector<std::int64_t> result;
   for (const ValueId item : given.items) {
     result.push_back(integer(item, "shape or stride"));
@@ -257,7 +258,7 @@ std::vector<std::int64_t> Unpickler::extents(ValueId tuple) const {
 
 std::int64_t Unpickler::integer(ValueId id, const char* what) const {
   if (value(id).kind != Kind::integer)
-    malformed(fmt::format("has a {} that is no whole number", what));
+    malformed(fmt::format("has a {} that is not a whole number", what));
   return value(id).number;
 }
 

@@ -22,7 +22,7 @@ Pickle::Pickle(const std::string& file, std::string_view bytes) {
 }
 
 Unpickler::Unpickler(const std::string& file, std::string_view bytes, Pickle& result)
-    : file_(file), bytes_(bytes), result_(result), most_charged_(bytes.size() + kSpareBytes) {}
+    : file_(file), bytes_(bytes), result_(result), max_charged_(bytes.size() + kSpareBytes) {}
 
 void Unpickler::run() {
   for (;;) {
@@ -205,12 +205,12 @@ std::int64_t Unpickler::to_integer(std::string_view little_endian) const {
 
 void Unpickler::charge(std::size_t bytes) {
   charged_ += bytes;
-  LOCKSTEP_CHECK(charged_ <= most_charged_,
+  LOCKSTEP_CHECK(charged_ <= max_charged_,
                  DataError,
                  "{}: the pickle holds too many values for its size: they would take more than {} "
                  "bytes of memory",
                  file_,
-                 most_charged_);
+                 max_charged_);
 }
 
 ValueId Unpickler::make(Kind kind) {
@@ -266,7 +266,7 @@ void Unpickler::push_tuple(std::vector<ValueId> items) {
 
 void Unpickler::append(std::vector<ValueId> items) {
   PickleValue& list = value(top());
-  if (list.kind != Kind::list) malformed("appends to what is no list");
+  if (list.kind != Kind::list) malformed("appends to a value that is not a list");
   charge(kPickleItemBytes * items.size());
   list.items.insert(list.items.end(), items.begin(), items.end());
 }
@@ -274,7 +274,7 @@ void Unpickler::append(std::vector<ValueId> items) {
 void Unpickler::set_items(std::vector<ValueId> items) {
   PickleValue& dict = value(top());
   if (dict.kind != Kind::dict || items.size() % 2 != 0)
-    malformed("sets an item of what is no dict");
+    malformed("sets an item of a value that is not a dict");
   charge(kPickleItemBytes * items.size());
   dict.items.insert(dict.items.end(), items.begin(), items.end());
 }
@@ -297,7 +297,7 @@ void Unpickler::malformed(const std::string& why) const {
 
 void Unpickler::refuse(const std::string& name) const {
   throw DataError(
-      fmt::format("{}: the pickle asks for {}, which is no tensor; nothing of it was run",
+      fmt::format("{}: the pickle asks for {}, which is not a tensor; nothing of it was run",
                   file_,
                   printable(name)),
       "only state dicts are read: torch.save(model.state_dict(), FILE) in Python writes one");

@@ -74,7 +74,7 @@ class Unpickler {
   std::vector<ValueId> stack_;
   std::vector<std::size_t> marks_;
   std::unordered_map<std::uint32_t, ValueId> memo_;
-  std::uint64_t charged_ = 0, most_charged_;
+  std::uint64_t charged_ = 0, max_charged_;
 };
 
 }  // namespace lockstep::io::torch

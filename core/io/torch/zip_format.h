@@ -17,7 +17,7 @@ inline constexpr std::uint32_t kLocalHeader = 0x04034b50, kCentralHeader = 0x020
                                kEndLocator64 = 0x07064b50;
 inline constexpr std::size_t kLocalHeaderBytes = 30, kCentralHeaderBytes = 46, kEndRecordBytes = 22,
                              kEndRecord64Bytes = 56, kEndLocator64Bytes = 20;
-/// The extra field that holds what 32 bits cannot, and what stands in those.
+/// The extra field that holds what 32 bits cannot, and the placeholder in those.
 inline constexpr std::uint16_t kExtra64 = 1;
 inline constexpr std::uint32_t kInExtra64 = 0xffffffff;
 

@@ -25,7 +25,7 @@ std::vector<std::byte> read_part(const FileReader& file,
                                  std::uint64_t offset,
                                  std::uint64_t bytes) {
   if (bytes > file.bytes() || offset > file.bytes() - bytes)
-    refuse_zip(file, "a part of the zip archive lies behind the end of the file");
+    refuse_zip(file, "a part of the zip archive lies after the end of the file");
   std::vector<std::byte> part(bytes);
   file.read(file.path().string(), offset, part);
   return part;
@@ -158,15 +158,15 @@ ZipEntry ZipReader::entry(std::string_view name) const {
   return {offset, listed.bytes};
 }
 
-std::string ZipReader::read_text(std::string_view name, std::uint64_t most_bytes) const {
+std::string ZipReader::read_text(std::string_view name, std::uint64_t max_bytes) const {
   const ZipEntry found = entry(name);
-  LOCKSTEP_CHECK(found.bytes <= most_bytes,
+  LOCKSTEP_CHECK(found.bytes <= max_bytes,
                  DataError,
                  "{}: {} has {} bytes, expected at most {}",
                  file_.path().string(),
                  printable(name),
                  found.bytes,
-                 most_bytes);
+                 max_bytes);
   std::string text(found.bytes, '\0');
   file_.read(file_.path().string(), found.offset, std::as_writable_bytes(std::span(text)));
   return text;

@@ -36,7 +36,7 @@ class ZipReader {
   /// header of an entry, or its bytes lie outside of the file.
   ZipEntry entry(std::string_view name) const;
   /// The whole of a small entry. Throws DataError as entry() does, and where it has more bytes.
-  std::string read_text(std::string_view name, std::uint64_t most_bytes) const;
+  std::string read_text(std::string_view name, std::uint64_t max_bytes) const;
 
  private:
   struct Listed {

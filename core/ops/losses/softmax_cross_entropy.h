@@ -16,7 +16,7 @@ namespace lockstep::ops {
 /// Rows whose label is `ignore_index` count in nothing and have a zero gradient; then
 ///   counted = w * #{rows that count}
 /// is what the sums are to be divided by to be means over the rows that count.
-/// Rows of logits may be longer than `classes`, with anything behind the classes: it is not read,
+/// Rows of logits may be longer than `classes`, with anything after the classes: it is not read,
 /// and its gradient is zero; see core/plan/pad_logits.h.
 /// Inputs: logits: [N, K] or [N, T, K] f32 or bf16, labels: [N] or [N, T] i32 in [0, K) or
 ///   ignore_index (checked where data is read), sample_weight: [1] f32. Arithmetic is fp32.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for a matrix library where none is built in.
+// The placeholder for a matrix library where none is built in.
 #include "kernels/cpu/matrix_library.h"
 
 #include <vector>
@@ -18,7 +18,7 @@ void use_one_thread() {}
 
 Bf16Products library_bf16_products() { return Bf16Products::widened; }
 
-std::function<void()> make_square_product(DType type, std::int64_t size) {
+std::function<void()> make_square_matmul(DType type, std::int64_t size) {
   if (type != DType::f32) return {};
   const std::vector<float> zeros(std::size_t(size * size));
   return [zeros, result = zeros, size, product = LOCKSTEP_CHOOSE(small_gemm)]() mutable {

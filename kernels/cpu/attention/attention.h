@@ -16,7 +16,7 @@ struct AttentionShape {
 };
 
 /// Queries and keys are worked on in blocks of this many: a block of scores, the keys and the
-/// queries behind it fit the L2 cache together. A multiple of the row counts of small_gemm's
+/// queries after it fit the L2 cache together. A multiple of the row counts of small_gemm's
 /// blocks and of vectors.
 inline constexpr std::int64_t kAttentionBlock = 96;
 /// Distance of rows with one element a key: an odd number of cache lines, so that the lines of a

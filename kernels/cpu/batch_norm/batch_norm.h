@@ -17,7 +17,7 @@
 /// squared distance between a block's mean and the earlier mean is itself part of the variance, the
 /// fp32 sums never exceed three times what they contribute, whatever the mean: the relative error
 /// of the sum of squared deviations is at most 3 (kSumBlock + 4) 2^-24, that of the mean (kSumBlock
-/// + 2) 2^-24 standard deviations besides the rounding of the result.
+/// + 2) 2^-24 standard deviations in addition to the rounding of the result.
 namespace lockstep::cpu {
 
 inline constexpr std::int64_t kSumBlock = 128;

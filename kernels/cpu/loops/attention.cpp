@@ -15,7 +15,7 @@ struct RowState {
 };
 
 /// Rows are worked on four at a time; there is memory for the rows that a last group lacks, and
-/// what is in it matters to nobody.
+/// its content does not matter.
 constexpr int kGroup = 4;
 
 /// Largest scores of the rows of a part. Each step goes over all rows before the next one: within

@@ -11,7 +11,7 @@
 namespace lockstep::cpu::LOCKSTEP_ISA {
 
 /// Rows of a block on the diagonal that are worked on at once: what lies above the diagonal within
-/// them is computed in vain.
+/// them is computed for no use.
 inline constexpr std::int64_t kDiagonalRows = 12;
 
 /// One head of one sample: offsets of the rows of token t.

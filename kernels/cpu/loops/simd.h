@@ -18,7 +18,7 @@
 /// kLanes, and touch no memory beyond them. Loads of bf16 widen exactly, stores round to nearest
 /// even and keep NaN, in integer arithmetic: the conversions of AVX512_BF16 would flush subnormals.
 #ifndef LOCKSTEP_ISA
-#error "only files of kernels/cpu/loops include this header"
+#error "only files of kernels/cpu/loops and kernels/cpu/optimizers include this header"
 #endif
 #define LOCKSTEP_INLINE [[gnu::always_inline]] inline
 

@@ -3,8 +3,8 @@
 
 #include "kernels/cpu/loops/simd.h"
 
-/// Vectors of 32-bit integers beside Vec, and bytes that widen to them. Comparisons of Vec and VecI
-/// give a VecI of all-ones and zeros, which selects with `mask ? a : b`.
+/// Vectors of 32-bit integers in addition to Vec, and bytes that widen to them. Comparisons of Vec
+/// and VecI give a VecI of all-ones and zeros, which selects with `mask ? a : b`.
 namespace lockstep::cpu::LOCKSTEP_ISA {
 
 typedef std::int32_t VecI __attribute__((vector_size(sizeof(Vec))));

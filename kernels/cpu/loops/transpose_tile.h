@@ -29,7 +29,7 @@ LOCKSTEP_INLINE void transpose_tile(__m256 (&v)[kTile]) {
 
 #ifdef __AVX512F__
 
-/// Two tiles beside each other go out as whole vectors, a cache line each. Does what fills such
+/// Two tiles next to each other go out as whole vectors, a cache line each. Does what fills such
 /// pairs of `rows` and `cols` and returns how many rows that is.
 LOCKSTEP_INLINE std::int64_t transpose_pairs(float* out,
                                              std::int64_t out_row,

@@ -24,7 +24,7 @@ template <typename T>
 struct CrossEntropyArgs {
   const T* logits = nullptr;  ///< [rows, pitch], of which `classes` columns count
   const std::int32_t* labels = nullptr;
-  T* dlogits = nullptr;  ///< as logits, zero behind the classes; may be `logits`; null: not wanted
+  T* dlogits = nullptr;  ///< as logits, zero after the classes; may be `logits`; null: not wanted
   std::int64_t rows = 0, classes = 0, pitch = 0;
   float label_smoothing = 0, row_weight = 1;
   std::int32_t ignored = kNoLabel;  ///< rows with this label count in nothing

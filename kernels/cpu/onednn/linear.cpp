@@ -8,12 +8,12 @@
 #include "kernels/cpu/onednn/linear_bf16.h"
 #include "kernels/cpu/small_gemm.h"
 
-// Note [Two matrix products]
+// Note [Two GEMMs]
 //
 // Weights of up to kSmallWeights elements are left to small_gemm. It works without blocking for
 // caches, so that larger ones belong to oneDNN: its sgemm packs both operands as it goes, and needs
-// no packed copy whose refresh would cost as much as a third of a product with 64 samples. The
-// choice depends on the weight alone, so a sample gets the same bits in a small product whatever
+// no packed copy whose refresh would cost as much as a third of a GEMM with 64 samples. The
+// choice depends on the weight alone, so a sample gets the same bits in a small GEMM whatever
 // the batch.
 namespace lockstep::cpu {
 namespace {

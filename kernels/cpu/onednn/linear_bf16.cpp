@@ -42,7 +42,7 @@ memory::desc transposed_outputs_of(const LinearExtents& e) {
   return {{e.out, e.rows}, kBf16, memory::dims{1, e.out_pitch}};
 }
 
-/// y = x W^T + b, or dx = dy W: a product with a packed bf16 copy of W. What the rows of y have
+/// y = x W^T + b, or dx = dy W: a GEMM with a packed bf16 copy of W. What the rows of y have
 /// beyond `c` becomes zero.
 class PackedProduct final : public Kernel {
  public:

@@ -8,7 +8,7 @@
 
 /// Fully connected layers whose activations are bf16, where the processor multiplies bf16 (and no
 /// extent is zero):
-/// oneDNN's matrix product, which on a Zen 4 core reaches 230 GFLOP/s (forward and backward data)
+/// oneDNN's GEMM, which on a Zen 4 core reaches 230 GFLOP/s (forward and backward data)
 /// and 205 (weights) from 192 x 128 times 128 x 128 on, twice what fp32 does; its overhead is in
 /// these figures.
 namespace lockstep::cpu {

@@ -17,7 +17,7 @@ namespace lockstep::cpu {
 namespace {
 
 /// Weights in the layout that oneDNN likes best, as the kernels have them.
-std::function<void()> make_product(dnnl::memory::data_type type, std::int64_t size) {
+std::function<void()> make_gemm(dnnl::memory::data_type type, std::int64_t size) {
   const auto plain = [&](dnnl::memory::format_tag tag) {
     return dnnl::memory::desc({size, size}, type, tag);
   };
@@ -88,11 +88,11 @@ Bf16Products library_bf16_products() {
   return has(dnnl::cpu_isa::avx512_core_bf16) ? Bf16Products::avx512_bf16 : Bf16Products::widened;
 }
 
-std::function<void()> make_square_product(DType type, std::int64_t size) {
+std::function<void()> make_square_matmul(DType type, std::int64_t size) {
   use_one_thread();
   const bool bf16 = type == DType::bf16;
   try {
-    return make_product(bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32, size);
+    return make_gemm(bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32, size);
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_unimplemented) return {};
     throw_translated("peak measurement", error);

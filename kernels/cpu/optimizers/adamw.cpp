@@ -1,33 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
+#include "kernels/cpu/loops/simd.h"
+#include "kernels/cpu/optimizers/optimizer_kernels.h"
 
-#include "kernels/cpu/flat.h"
-#include "kernels/cpu/optimizers/optimizers.h"
+namespace lockstep::cpu::LOCKSTEP_ISA {
 
-namespace lockstep::cpu {
-
-void adamw_update(const AdamwUpdate& u, std::span<const FlatRange> ranges) {
-  if (u.outcome && u.outcome->bad) return;
-  const float grad_scale = u.outcome ? u.outcome->grad_scale : u.grad_scale;
-  const auto loop = LOCKSTEP_CHOOSE(adamw_range);
-  const double correction1 = 1.0 - std::pow(double(u.beta1), double(u.t));
-  const double correction2 = 1.0 - std::pow(double(u.beta2), double(u.t));
-  for (const FlatRange& range : ranges) {
-    const double lr = double(u.lr) * double(range.lr_scale);
-    const AdamwFactors factors{.grad_scale = grad_scale,
-                               .keep = float(1.0 - lr * double(range.weight_decay)),
-                               .beta1 = u.beta1,
-                               .beta2 = u.beta2,
-                               .step_size = float(lr / correction1),
-                               .inverse_root_correction = float(1.0 / std::sqrt(correction2)),
-                               .eps = u.eps};
-    loop(u.params + range.offset,
-         u.grads + range.offset,
-         u.first_moment + range.offset,
-         u.second_moment + range.offset,
-         range.elems,
-         factors);
-  }
+void adamw_update(const AdamW& adamw, const RangeUpdate& u) {
+  float *const params = u.params, *const first_moment = u.state[0],
+               *const second_moment = u.state[1];
+  const float* const grads = u.grads;
+  const double lr = double(u.lr) * double(u.lr_scale);
+  const Vec scale = broadcast(u.grad_scale);
+  const Vec keep = broadcast(float(1.0 - lr * double(u.weight_decay)));
+  const Vec beta1 = broadcast(adamw.beta1), rest1 = broadcast(1.0f - adamw.beta1);
+  const Vec beta2 = broadcast(adamw.beta2), rest2 = broadcast(1.0f - adamw.beta2);
+  const Vec step = broadcast(float(lr / u.scalars.values[AdamW::kFirstCorrection]));
+  const Vec correction = broadcast(float(u.scalars.values[AdamW::kRootCorrection]));
+  const Vec eps = broadcast(adamw.eps);
+  for_each_vec(u.elems, [=](std::int64_t i, auto lanes) {
+    const Vec g = load(grads + i, lanes) * scale;
+    const Vec m = beta1 * load(first_moment + i, lanes) + rest1 * g;
+    const Vec v = beta2 * load(second_moment + i, lanes) + rest2 * (g * g);
+    store(first_moment + i, m, lanes);
+    store(second_moment + i, v, lanes);
+    const Vec p = load(params + i, lanes) * keep;
+    store(params + i, p - step * (m / (sqrt(v) * correction + eps)), lanes);
+  });
 }
 
-}  // namespace lockstep::cpu
+}  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for the CUDA backend where the build did not find what it is made with.
+// The placeholder for the CUDA backend where the build did not find what it is made with.
 #include "kernels/cuda/cuda_backend.h"
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "kernels/cuda/device/cuda_build.h"
 #include "kernels/cuda/device/device_probe.h"
 
 namespace lockstep {
 
 DeviceProbe probe_cuda() {
-  return {0,
-          "the CUDA backend is not built into this program (" LOCKSTEP_NO_CUDA_BECAUSE ")",
-          "install the CUDA toolkit 12.4 or later, with nvcc on PATH, and cuDNN 9.1 or later, and "
-          "build again; or "
-          "use --device cpu"};
+  return {
+      0,
+      "the CUDA backend is not built into this program (" LOCKSTEP_NO_CUDA_BECAUSE ")",
+      name_parameters("install the CUDA toolkit 12.4 or later, with nvcc on PATH, and cuDNN 9.1 "
+                      "or later, and build again; or use `device` cpu")};
 }
 
 std::string cuda_device_id(int) { return {}; }

@@ -15,10 +15,10 @@
 // to 0.5 ms) and then turned to bf16 (0.1 ms), while blocks wait for each other. Two products more
 // take 0.35 ms.
 //
-// Scores and dy . v are sums of exact bf16 products in fp32; weights p and gradients ds are rounded
-// to bf16 for the second products (as Dao 2023), which are summed in fp32 in the order of tokens.
-// e^x by ex2.approx: its 2^-22, and 2^-24 |x| of its argument, are far below bf16's 2^-8. Masks are
-// applied where the 16 walked tokens meet the diagonal or the end alone.
+// Scores and dy . v are sums of products of bf16, exact in fp32; weights p and gradients ds are
+// rounded to bf16 for the second products (as Dao 2023), which are summed in fp32 in the order of
+// tokens. e^x by ex2.approx: its 2^-22, and 2^-24 |x| of its argument, are far below bf16's 2^-8.
+// Masks are applied where the 16 walked tokens meet the diagonal or the end alone.
 //
 // At N = 64, heads = 12, T = 1,024, D = 64, causal, on an H100 (3.35 TB/s, 989 TFLOP/s of bf16, of
 // which mma.sync reaches 62%: Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU
@@ -27,7 +27,7 @@
 //   Bytes: qkv and dy read by each kernel, y and dy for the deltas, dqkv written: 1.3 GB, 0.39 ms.
 //     Stages come from the L2 cache: 0.9 GB a kernel.
 //   Shared memory: 5/8 of the tensor cores' time (D <= 64; above, 5/4 of it).
-//   Exponentials: 2 T T / 2 a head, 16 a clock and SM: 0.22 ms beside the others.
+//   Exponentials: 2 T T / 2 a head, 16 a clock and SM: 0.22 ms concurrently with the others.
 // Bound by the tensor cores. Predicted: 1.2 ms, half of their rate, since a warp alone does not
 // overlap its exponentials with its products, and an SM holds eight warps.
 namespace lockstep::cuda {

@@ -7,10 +7,10 @@
 // only, where the instructions of mma.cuh are their plain twins.
 //
 // Blocks own queries and walk over the keys that they see (Note [Attention on tensor cores]), with
-// an online softmax as in attention.cu. Scores are sums of exact bf16 products in fp32; weights
+// an online softmax as in attention.cu. Scores are sums of products of bf16, exact in fp32; weights
 // enter their product rounded to bf16 (as Dao 2023), which moves y by 2^-8 of sum_j p_j |v_j| at
 // most: as much as storing y does where the v_j agree, and more only where they cancel, as they do
-// in every bf16 product of this network. The rest of each weight as a second bf16 would cost half
+// in every bf16 GEMM of this network. The rest of each weight as a second bf16 would cost half
 // of the tensor cores' time. e^x by ex2.approx: its 2^-22, and 2^-24 |x| of its argument, are far
 // below bf16's 2^-8; totals, and lse, are of the weights before they are rounded.
 //
@@ -18,7 +18,7 @@
 //   FLOPs: 4 T T D / 2 a head: 103 G, and 5% in pairs on the diagonal that masks hide: 0.18 ms.
 //   Bytes: qkv read, y written: 0.4 GB, 0.12 ms. Stages come from the L2 cache: 0.9 GB.
 //   Shared memory: 5/8 of the tensor cores' time (D <= 64; above, 5/4 of it).
-//   Exponentials: T T / 2 a head, 16 a clock and SM: 0.11 ms beside the others.
+//   Exponentials: T T / 2 a head, 16 a clock and SM: 0.11 ms concurrently with the others.
 // Bound by the tensor cores. Predicted: 0.4 ms.
 namespace lockstep::cuda {
 

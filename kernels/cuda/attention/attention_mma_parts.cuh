@@ -111,7 +111,8 @@ __device__ inline void walk_stages(int first, int end, Load load, Use use) {
   int current = 0;
   for (int token = first; token < end; token += walked, current ^= 1) {
     copies.wait();
-    __syncthreads();  // all copies of this stage are there, and nobody reads the other one any more
+    __syncthreads();  // all copies of this stage are there, and no thread reads the other one any
+                      // more
     if (token + walked < end) load(copies, stages[current ^ 1], token + walked);
     use(stages[current], token);
   }

@@ -4,7 +4,7 @@
 #include "kernels/cuda/kernel_list.h"
 
 // Note [Tiles of batch norm] says how the work is divided. Sums: fp32 over a few rows, fp64
-// over batches, threads and tiles, in a fixed order. Bytes: x and dy once, behind a residual also
+// over batches, threads and tiles, in a fixed order. Bytes: x and dy once, after a residual also
 // y, dz and a second gradient. Bound by memory. add_groups has a thread a channel, neighbours
 // reading neighbours: 16 bytes read for each group, 8 written; bound by latency.
 namespace lockstep::cuda {
@@ -38,7 +38,7 @@ struct SumArgs {
   const float* saved = nullptr;
   double* partial = nullptr;  // [groups, tiles, 2, channels]
   bool relu = false;
-  // Behind a residual and ReLU: the gradient is dz = y > 0 ? dy + other : 0.
+  // After a residual and ReLU: the gradient is dz = y > 0 ? dy + other : 0.
   const T* y = nullptr;
   const T* other = nullptr;  // null: none
   T* dz = nullptr;           // may be dy

@@ -19,9 +19,9 @@
 // many, by memory in 1x1 convolutions of few channels and in depthwise ones. With bf16 activations
 // they read a bf16 copy of the weight, refreshed when parameters change.
 //   - Bias: inside the library's kernel where it takes one, which adds before it rounds. Otherwise
-//     an own kernel adds it behind: to fp32 sums in the workspace where the library stores those
+//     an own kernel adds it after: to fp32 sums in the workspace where the library stores those
 //     from bf16 operands, which rounds once as well; else to what is stored, and bf16 is rounded
-//     twice. ReLU runs behind all of them.
+//     twice. ReLU runs after all of them.
 //   - Gradient of the weight: fp32 where the library stores that from bf16 operands; otherwise bf16
 //     goes into the workspace, and an own kernel converts it. That kernel also accumulates.
 //   - Gradient of the bias: column_sums over dy.
@@ -226,7 +226,7 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
 std::unique_ptr<Kernel> make_conv2d_kernel(const ops::Conv2d& op,
                                            const KernelSpec& spec,
                                            const Device& device) {
-  const auto make_product = [&](const KernelSpec& product) -> std::unique_ptr<Kernel> {
+  const auto make_gemm = [&](const KernelSpec& product) -> std::unique_ptr<Kernel> {
     const bool bias = op.attrs().bias;
     if (is_empty(product)) return make_empty_conv2d(product, bias ? 2 : -1, device);
     const ConvolutionSpec conv = convolution(ConvolutionPass::forward,
@@ -236,8 +236,8 @@ std::unique_ptr<Kernel> make_conv2d_kernel(const ops::Conv2d& op,
                                              product.outputs[0].shape);
     return std::make_unique<Conv2dKernel>(conv, bias, product, device);
   };
-  if (!op.attrs().relu) return make_product(spec);
-  return make_with_activation(spec, ops::Activation::relu, false, device, make_product);
+  if (!op.attrs().relu) return make_gemm(spec);
+  return make_with_activation(spec, ops::Activation::relu, false, device, make_gemm);
 }
 
 std::unique_ptr<Kernel> make_conv2d_bwd_data_kernel(const ops::Conv2dBwdData& op,

@@ -19,7 +19,7 @@ enum class ConvolutionPass : std::uint8_t { forward, data_gradient, weight_gradi
 struct ConvolutionSpec {
   ConvolutionPass pass = ConvolutionPass::forward;
   DType type = DType::f32;
-  DType result = DType::f32;  ///< of what the pass stores: `type`, or f32 where it is no dx
+  DType result = DType::f32;  ///< of what the pass stores: `type`, or f32 where it is not a dx
   bool bias = false;          ///< y += bias: [k] f32; of the forward pass alone
   std::int64_t n = 0, h = 0, w = 0, c = 0;
   std::int64_t k = 0, kernel_h = 0, kernel_w = 0, out_h = 0, out_w = 0;

@@ -19,7 +19,7 @@ struct AlgorithmChoice {
 
 // Note [Choices of algorithms]
 //
-// A library has several algorithms for one product or convolution. They add in different orders, so
+// A library has several algorithms for one GEMM or convolution. They add in different orders, so
 // that ranks which run different ones train to other bits than one rank alone; and what is fastest
 // may be judged differently on two GPUs of one model. Therefore rank 0 chooses for all: its book is
 // sent to the others (parallel/replica/algorithm_broadcast.h), and a rank whose book has an
@@ -30,7 +30,7 @@ struct AlgorithmChoice {
 // heuristic answers follows from the library's version and the GPU's model, which the device class
 // names.
 
-/// Which algorithm runs each product and convolution, by a key that says all of what is computed;
+/// Which algorithm runs each GEMM and convolution, by a key that says all of what is computed;
 /// see Note [Choices of algorithms]. Keys and texts have no tabs and no line ends.
 class AlgorithmCache {
  public:

@@ -16,7 +16,7 @@ struct Device {
   int multiprocessors = 1;
   std::string name;           ///< "NVIDIA H100 80GB HBM3"
   cudaStream_t compute = {};  ///< everything that a program does is enqueued here, in order
-  bool tf32 = false;          ///< fp32 products may round their factors to tf32
+  bool tf32 = false;          ///< fp32 GEMMs may round their factors to tf32
   /// Never null; what libraries' kernels run.
   std::shared_ptr<AlgorithmCache> algorithms = std::make_shared<AlgorithmCache>();
 };

@@ -4,10 +4,12 @@
 #include <cstdlib>
 #include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
+
 namespace lockstep {
 namespace {
 
-constexpr int kMinCapability = 80;  // bf16 products
+constexpr int kMinCapability = 80;  // bf16 GEMMs
 
 /// CUDA writes 13.0 as 13000.
 std::string version_text(int version) {
@@ -23,8 +25,8 @@ DeviceProbe no_driver(const DeviceFacts& facts) {
         "the driver's user-space libraries"};
   return {0,
           "no NVIDIA driver answers",
-          "install the NVIDIA driver if this machine has a GPU (nvidia-smi then lists it), or use "
-          "--device cpu"};
+          name_parameters("install the NVIDIA driver if this machine has a GPU (nvidia-smi then "
+                          "lists it), or use `device` cpu")};
 }
 
 DeviceProbe none_visible(const DeviceFacts& facts) {
@@ -35,7 +37,7 @@ DeviceProbe none_visible(const DeviceFacts& facts) {
             fmt::format("no CUDA device is visible{}: CUDA_VISIBLE_DEVICES='{}' hides them",
                         installed,
                         *facts.visible_devices),
-            "unset CUDA_VISIBLE_DEVICES, or set it to numbers that nvidia-smi -L lists"};
+            "unset CUDA_VISIBLE_DEVICES, or set it to indices that nvidia-smi -L lists"};
   if (facts.slurm_without_gpu)
     return {0,
             fmt::format("no CUDA device is visible{}: Slurm gave this job none", installed),
@@ -44,7 +46,7 @@ DeviceProbe none_visible(const DeviceFacts& facts) {
             "other's GPUs)"};
   return {0,
           fmt::format("no CUDA device is visible{}", installed),
-          "nvidia-smi -L lists what the driver sees; or use --device cpu"};
+          name_parameters("nvidia-smi -L lists what the driver sees; or use `device` cpu")};
 }
 
 }  // namespace
@@ -63,7 +65,7 @@ DeviceProbe explain_devices(const DeviceFacts& facts) {
                         facts.oldest_capability % 10,
                         kMinCapability / 10,
                         kMinCapability % 10),
-            "leave it out with CUDA_VISIBLE_DEVICES, or use --device cpu"};
+            name_parameters("leave it out with CUDA_VISIBLE_DEVICES, or use `device` cpu")};
   if (facts.devices > 0) return {facts.devices, "", ""};
   if (facts.driver_version == 0) return no_driver(facts);
   if (facts.driver_version / 1000 < facts.runtime_version / 1000)

@@ -20,7 +20,8 @@ void set_cuda_variables();
 /// Calls set_cuda_variables(), which then has nothing left to do where that was done before.
 DeviceProbe probe_cuda();
 
-/// "0000:01:00.0", which GPU of the machine the visible one `ordinal` is; empty where nobody knows.
+/// "0000:01:00.0", which GPU of the machine the visible one `ordinal` is; empty where it is
+/// unknown.
 std::string cuda_device_id(int ordinal);
 
 /// What probe_cuda() looks at where the backend is built in.

@@ -6,7 +6,7 @@
 
 namespace lockstep::cuda {
 
-/// Matrix products of 8192^3 through MatrixProduct, and a copy of 1 GiB (less where memory is
+/// GEMMs of 8192^3 through MatrixProduct, and a copy of 1 GiB (less where memory is
 /// short), timed by events. Zero where the device is emulated.
 DevicePeaks measure_peaks(const Device& device);
 

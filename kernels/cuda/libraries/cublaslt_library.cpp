@@ -24,7 +24,7 @@ std::string hint_for(cublasStatus_t status) {
 std::string refuse_cublaslt(void* library) {
   auto* const ask = function_of<decltype(cublasLtGetProperty)>(library, "cublasLtGetProperty");
   LibraryVersion found;
-  if (ask == nullptr) return "is no cuBLASLt: it lacks cublasLtGetProperty";
+  if (ask == nullptr) return "is not cuBLASLt: it lacks cublasLtGetProperty";
   if (ask(MAJOR_VERSION, &found.major) != CUBLAS_STATUS_SUCCESS ||
       ask(MINOR_VERSION, &found.minor) != CUBLAS_STATUS_SUCCESS)
     found = {};

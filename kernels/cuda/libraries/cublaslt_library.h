@@ -53,7 +53,7 @@ std::string cublaslt_version();
 /// Throws for a status that is not success, as check(cudaError_t) does.
 void check(cublasStatus_t status, std::string_view what);
 
-/// The handle for `device`, shared by all products that are alive.
+/// The handle for `device`, shared by all GEMMs that are alive.
 std::shared_ptr<cublasLtContext> cublaslt_handle(const Device& device);
 
 }  // namespace lockstep::cuda

@@ -8,7 +8,7 @@
 #include "kernels/cuda/linear/matrix_product.h"
 #include "kernels/cuda/linear/product_helpers.h"
 
-// Note [Row-major products in cuBLASLt]
+// Note [Row-major GEMMs in cuBLASLt]
 //
 // cuBLASLt's fast paths are column-major. Memory that holds a row-major matrix holds, read column
 // by column, its transpose; and C = A B is C^T = B^T A^T. So cuBLASLt's A is our B, its B our A,
@@ -45,7 +45,7 @@ cublasLtEpilogue_t cublas_epilogue(MatrixEpilogue epilogue) {
     case MatrixEpilogue::sums_of_a:
       return CUBLASLT_EPILOGUE_BGRADB;
   }
-  throw InternalError("unknown epilogue of a product");
+  throw InternalError("unknown epilogue of a GEMM");
 }
 
 cublasComputeType_t compute_type(const Device& device, DType factors) {
@@ -280,7 +280,7 @@ std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
   auto product = std::make_unique<CublasLtProduct>(device, spec, what);
   if (product->choose_algorithm(device)) return product;
   if (spec.epilogue != MatrixEpilogue::none) return nullptr;
-  throw Error(fmt::format("{}: cuBLASLt has no algorithm for a product of {} x {} x {}, {} -> {}",
+  throw Error(fmt::format("{}: cuBLASLt has no algorithm for a GEMM of {} x {} x {}, {} -> {}",
                           what,
                           spec.m,
                           spec.n,

@@ -26,7 +26,7 @@ std::string hint_for(cudnnStatus_t status) {
 
 constexpr int kCudaMajor = CUDART_VERSION / 1000, kCudaMinor = CUDART_VERSION % 1000 / 10;
 
-/// Empty where it is no other.
+/// Empty where it is the same.
 std::string why_other_cuda(int cuda) {
   if (cuda == kCudaMajor) return {};
   return fmt::format("is made for CUDA {}, and for CUDA {} is wanted", cuda, kCudaMajor);
@@ -52,7 +52,7 @@ std::string refuse_cudnn(void* library) {
   auto* const ask = function_of<decltype(cudnnGetProperty)>(library, "cudnnGetProperty");
   auto* const ask_cuda =
       function_of<decltype(cudnnGetCudartVersion)>(library, "cudnnGetCudartVersion");
-  if (ask == nullptr || ask_cuda == nullptr) return "is no cuDNN: it lacks cudnnGetProperty";
+  if (ask == nullptr || ask_cuda == nullptr) return "is not cuDNN: it lacks cudnnGetProperty";
   LibraryVersion found;
   if (ask(MAJOR_VERSION, &found.major) != CUDNN_STATUS_SUCCESS ||
       ask(MINOR_VERSION, &found.minor) != CUDNN_STATUS_SUCCESS)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "kernels/cuda/device/activity_join.h"
 #include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/libraries/cuda_versions.h"
@@ -79,7 +80,7 @@ std::string refuse_cupti_file(const std::string& file) {
 std::string refuse_cupti(void* library) {
   auto* const ask = function_of<decltype(cuptiGetVersion)>(library, "cuptiGetVersion");
   std::uint32_t found = 0;
-  if (ask == nullptr) return "is no CUPTI: it lacks cuptiGetVersion";
+  if (ask == nullptr) return "is not CUPTI: it lacks cuptiGetVersion";
   // Without a driver, CUPTI 13.5 does not say; the name has the right CUDA in any case.
   if (ask(&found) != CUPTI_SUCCESS) return {};
   return why_unfit_cupti(found);
@@ -93,8 +94,9 @@ std::string hint_for(CUptiResult status) {
     case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
     case CUPTI_ERROR_DISABLED:
     case CUPTI_ERROR_HARDWARE_BUSY:
-      return "another tool profiles this process or GPU (nsys, ncu, cuda-gdb): leave that one out, "
-             "or --profile, whose ranges it shows as well";
+      return name_parameters(
+          "another tool profiles this process or GPU (nsys, ncu, cuda-gdb): leave that one out, or "
+          "`profile`: it shows its ranges as well");
     case CUPTI_ERROR_NOT_INITIALIZED:
       return "CUPTI cannot reach the driver: see lockstep doctor";
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
@@ -141,7 +143,7 @@ struct Session {
   void read(const CUpti_Activity& record);
   template <typename Record>
   void take(const Record& record, std::string_view name);
-  /// Records that nobody read, since the last call; a buffer counts as one.
+  /// Records that were not read, since the last call; a buffer counts as one.
   std::int64_t take_lost();
 
   const std::string file;
@@ -149,7 +151,7 @@ struct Session {
   Buffers buffers;
   std::atomic<std::int64_t> unread_buffers{0};  // for want of memory
   std::mutex mutex;                             // of what follows
-  DeviceActivitySink* sink = nullptr;           // null: nobody listens
+  DeviceActivitySink* sink = nullptr;           // null: no listener
   std::optional<ActivityJoin> join;
   std::int64_t clock_offset = 0;  // nanoseconds: Clock is CUPTI's time and that
 };

@@ -14,7 +14,7 @@ struct LibraryName {
   std::string version;         ///< that was built against, "9.19.0"
   std::string how_to_install;  ///< "pip install nvidia-cudnn-cu13, or ..."
   /// Says what the file is, "is version 9.1, and 9.19 or later of 9 is wanted", where its name or
-  /// what lies beside it shows that it will not do; nothing where it may. May be empty.
+  /// what lies next to it shows that it will not do; nothing where it may. May be empty.
   std::function<std::string(const std::string& file)> refuse_file = {};
   /// The same of the opened library (of dlopen), by asking it. May be empty: any will do.
   std::function<std::string(void* library)> refuse = {};

@@ -10,8 +10,8 @@
 //   1. the folders of LOCKSTEP_CUDA_PATH: toolkits, folders of Python packages or of libraries
 //   2. where the dynamic linker looks, LD_LIBRARY_PATH first; then the toolkit of the build
 //   3. Python environments: VIRTUAL_ENV, CONDA_PREFIX, and that of the first python3 on PATH
-//   4. beside the headers of the build
-// A file that is there and will not do (another CUDA, too old, broken) is passed over and named if
+//   4. next to the headers of the build
+// A file that is there and will not do (another CUDA, too old, broken) is skipped and named if
 // none is left.
 namespace lockstep::cuda {
 

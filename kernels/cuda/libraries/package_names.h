@@ -10,7 +10,7 @@ namespace lockstep::cuda {
 /// What to install for a library, by the Python index and by NVIDIA's repository for apt:
 /// "pip install 'nvidia-cudnn-cu13>=9.19', or apt-get install cudnn9-cuda-13 (NVIDIA's
 /// repository)". `stem`: of the Python package, "cudnn"; those of CUDA 12 end in -cu12, and later
-/// ones do where the library is no part of the toolkit. `version`: empty means any.
+/// ones do where the library is not a part of the toolkit. `version`: empty means any.
 inline std::string how_to_install(std::string_view stem,
                                   int cuda_major,
                                   std::string_view version,

@@ -4,7 +4,7 @@
 #include "kernels/cuda/group_access.cuh"
 #include "kernels/cuda/linear/bias.h"
 
-// The bias behind a product, for those whose epilogue the library does not take. A thread handles
+// The bias after a GEMM, for those whose epilogue the library does not take. A thread handles
 // 16 bytes of a row of y, or one element where rows do not start at multiples of that, and walks on
 // by as many whole rows as the grid covers, so that it reads its part of the bias once. Bytes: the
 // values read and y written once. Bound by memory.

@@ -13,36 +13,36 @@
 #include "kernels/cuda/linear/product_helpers.h"
 #include "kernels/cuda/linear/small_linear_kernels.h"
 
-// Fully connected layers are the library's matrix products (matrix_product.h), which divides the
+// Fully connected layers are the library's GEMMs (matrix_product.h), which divides the
 // work itself: x, weight and y are moved once at least. Bound by the tensor cores where rows, in
-// and out are all some hundreds, by memory where one of them is small. What own kernels do behind a
-// product is in bias.cu, activation.cuh, convert.cu and column_sums.cu. The weight is stored
-// [out, in]. With bf16 activations products read a bf16 copy of the weight, refreshed when
+// and out are all some hundreds, by memory where one of them is small. What own kernels do after a
+// GEMM is in bias.cu, activation.cuh, convert.cu and column_sums.cu. The weight is stored
+// [out, in]. With bf16 activations GEMMs read a bf16 copy of the weight, refreshed when
 // parameters change; the weight's gradient is fp32. Small layers in fp32 are steps of a block
 // program: small_linear.cuh.
 //
-// Note [Bias and activation behind a product]
+// Note [Bias and activation after a GEMM]
 //
 // The library adds the bias before it rounds, if it takes one of the types at hand: fp32 first,
 // then for bf16 results a copy rounded to bf16, as the weight is. Where it takes neither, the
-// product is stored as fp32 and an own kernel adds the bias and rounds. GELU goes into a bf16
-// product together with the bias: in training both outputs are written from the fp32 sums. So does
-// GELU's gradient into the product before it in backward. In fp32 own kernels apply them, since how
+// GEMM is stored as fp32 and an own kernel adds the bias and rounds. GELU goes into a bf16
+// GEMM together with the bias: in training both outputs are written from the fp32 sums. So does
+// GELU's gradient into the GEMM before it in backward. In fp32 own kernels apply them, since how
 // exact the library's tanh is is nowhere said; ReLU always, since the library's does not pass on
 // NaN.
 namespace lockstep::cuda {
 namespace {
 
-/// The library's product for a layer, with as much of what is behind it as the library takes.
+/// The library's GEMM for a layer, with as much of what is after it as the library takes.
 struct LayerProduct {
   std::unique_ptr<MatrixProduct> product;  ///< null where there is none, or none is needed
   MatrixEpilogue epilogue = MatrixEpilogue::none;
   DType result = DType::f32;            ///< of what it stores
-  bool leaves_bias = false;             ///< for an own kernel behind it
+  bool leaves_bias = false;             ///< for an own kernel after it
   std::vector<PackedCopy> copies = {};  ///< in bf16: of the weight, and of a bias that is rounded
 };
 
-/// Chooses the product for a node.
+/// Chooses the GEMM for a node.
 class ProductChoice {
  public:
   ProductChoice(const LinearExtents& e, bool bias, const KernelSpec& spec, const Device& device)
@@ -51,14 +51,14 @@ class ProductChoice {
   LayerProduct plain() const {
     LayerProduct chosen = with(MatrixEpilogue::bias);
     if (e_.empty() || chosen.product) return chosen;
-    // Rounded behind the bias, if there is one.
+    // Rounded after the bias, if there is one.
     chosen.result = bias_ ? DType::f32 : type_;
     make(chosen, MatrixEpilogue::none, DType::f32);
     chosen.leaves_bias = bias_;
     return chosen;
   }
 
-  /// Without a product where the library has none with bias and GELU for this one. Where the node
+  /// Without a GEMM where the library has none with bias and GELU for this one. Where the node
   /// has a second output, it is GELU's input.
   LayerProduct with_gelu() const {
     if (type_ != DType::bf16) return {};
@@ -67,7 +67,7 @@ class ProductChoice {
   }
 
  private:
-  /// Without a product where the library has none with `epilogue`, or where none is needed.
+  /// Without a GEMM where the library has none with `epilogue`, or where none is needed.
   LayerProduct with(MatrixEpilogue epilogue) const {
     LayerProduct chosen{.product = nullptr, .result = type_};
     if (e_.empty()) return chosen;

@@ -10,16 +10,16 @@
 #include "kernels/cuda/linear/product_helpers.h"
 #include "kernels/cuda/linear/small_linear_kernels.h"
 
-// Gradients of fully connected layers: the library's matrix products, as linear.cu; small ones in
+// Gradients of fully connected layers: the library's GEMMs, as linear.cu; small ones in
 // fp32 are steps of a block program.
 //
 // Note [Gradients of biases]
 //
-// The sums of dy's columns are taken by the weight gradient's product, which reads dy anyway, where
-// dy is bf16 and the library has such a product. Their order is the library's, which promises the
+// The sums of dy's columns are taken by the weight gradient's GEMM, which reads dy anyway, where
+// dy is bf16 and the library has such a GEMM. Their order is the library's, which promises the
 // same bits in every run for all its routines, and for cublasLtMatmul whatever else runs on the
 // device ("Results reproducibility" in cuBLAS' manual). It cannot add them to what is there: then
-// they go through the workspace. DGELU_BGRAD would round them to bf16, as what it is behind.
+// they go through the workspace. DGELU_BGRAD would round them to bf16, as what it is after.
 // Elsewhere column_sums() reads dy again.
 namespace lockstep::cuda {
 namespace {

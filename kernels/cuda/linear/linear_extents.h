@@ -23,7 +23,7 @@ inline std::int64_t rows_of(const TensorType& type) {
 }
 
 /// The bf16 copy of the weight, with rows of zeros for the padding of y: so that extents of the
-/// products, too, are multiples of what the matrix units like.
+/// GEMMs, too, are multiples of what the matrix units like.
 inline void pack_weight(const Device& device,
                         const LinearExtents& e,
                         void* copy,

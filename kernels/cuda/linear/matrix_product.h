@@ -11,7 +11,7 @@
 
 namespace lockstep::cuda {
 
-/// What a product does beside multiplying, inside the library's kernel. P: op(A) op(B).
+/// What a GEMM does in addition to multiplying, inside the library's kernel. P: op(A) op(B).
 enum class MatrixEpilogue : std::uint8_t {
   none,
   bias,                 ///< C = P + bias[n], to every row
@@ -59,7 +59,7 @@ struct MatrixArguments {
   void* workspace = nullptr;  ///< aligned to kWorkspaceAlignment
 };
 
-/// One product with its algorithm, which is chosen at construction or stands in device.algorithms,
+/// One GEMM with its algorithm, which is chosen at construction or in device.algorithms,
 /// and gives the same bits in every run. cuBLASLt on a device; plain loops in the emulator.
 class MatrixProduct {
  public:
@@ -70,7 +70,7 @@ class MatrixProduct {
 };
 
 /// `what` names the operator in errors. Null where the library has no algorithm with this epilogue
-/// (then do its work behind a product without one); throws Error where it has none without, and
+/// (then do its work after a GEMM without one); throws Error where it has none without, and
 /// EnvironmentError where device.algorithms names one that cannot run here.
 std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
                                                    const MatrixProductSpec& spec,

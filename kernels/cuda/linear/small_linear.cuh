@@ -19,8 +19,8 @@ inline constexpr std::size_t kSmallLinearSharedBytes = kMaxSmallOperands * sizeo
 
 /// Length of staged rows that lanes read at different rows and one column: odd.
 __host__ __device__ constexpr int odd_pitch(int columns) { return columns | 1; }
-/// And of those that eight lanes read at rows of their own, beside lanes of the next three columns:
-/// an odd multiple of four.
+/// And of those that eight lanes read at rows of their own, next to lanes of the next three
+/// columns: an odd multiple of four.
 __host__ __device__ constexpr int team_pitch(int columns) { return (columns + 3) / 8 * 8 + 4; }
 
 /// Whether the layer's three products are small.
@@ -85,9 +85,9 @@ struct Staged {
   __device__ const float* row(int r) const { return rows + r * pitch; }
 };
 
-/// Two of them, one behind the other.
+/// Two of them, one after the other.
 struct StagedPair {
-  /// By all threads of the block, which meet. What is behind `shared` is free since they met last.
+  /// By all threads of the block, which meet. What is after `shared` is free since they met last.
   __device__ StagedPair(const float* from_a,
                         int a_rows,
                         int a_columns,

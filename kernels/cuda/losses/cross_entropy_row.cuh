@@ -19,7 +19,7 @@ struct CrossEntropy {
   const T* logits;  ///< [rows, pitch], of which `classes` columns count
   const std::int32_t* labels;
   const float* sample_weight;
-  T* dlogits;  ///< as logits, zero behind the classes; may be `logits`; null: not wanted
+  T* dlogits;  ///< as logits, zero after the classes; may be `logits`; null: not wanted
   std::int64_t rows, classes, pitch, tokens;
   float label_smoothing;
   std::int32_t ignored;
@@ -42,7 +42,7 @@ class RowSums {
     float x[N], most = -INFINITY;
     for (int i = 0; i < N; ++i) {
       x[i] = to_float(values[i]);
-      most = fmaxf(most, x[i]);  // passes over NaN
+      most = fmaxf(most, x[i]);  // skips NaN
     }
     if (most > top_) {
       sum_ *= exp_for<T>(top_ - most);

@@ -11,10 +11,10 @@
 #include "kernels/cuda/step/fused_small_kernels.h"
 
 // Softmax, cross-entropy and its gradient. First kernel: a block of 32 to 512 threads takes a row
-// and passes over it twice: each thread keeps the largest logit that it has met, where it stood,
+// and skips it twice: each thread keeps the largest logit that it has met, where it stood,
 // and the sum of exponentials below it (Milakov and Gimelshein 2018, "Online normalizer calculation
 // for softmax"); the block joins them; the second pass, from the end, where the caches still hold
-// the row, writes the gradient. Rows may start anywhere: a few elements before and behind the packs
+// the row, writes the gradient. Rows may start anywhere: a few elements before and after the packs
 // of 16 bytes are done one by one. Second kernel: one block adds the rows, in fp64, in an order
 // that their number fixes. Bytes: logits and dlogits once, as long as the rows that are under way
 // (26 MB for 50,304 classes on 132 multiprocessors: two blocks each in bf16, one in fp32) mostly

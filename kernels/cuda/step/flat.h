@@ -16,10 +16,6 @@ bool sum_tree(const Device& device,
               std::span<const TreeTerm> terms,
               float* result,
               std::int64_t elems);
-void sgd_update(const Device& device, const SgdUpdate& update, std::span<const FlatRange> ranges);
-void adamw_update(const Device& device,
-                  const AdamwUpdate& update,
-                  std::span<const FlatRange> ranges);
 /// `result` in device memory, one fp64 a range; `workspace`: squared_norms_workspace(ranges) bytes.
 void squared_norms(const Device& device,
                    const float* values,

@@ -22,12 +22,9 @@ struct LaunchCounters {
     return place ? place->first_sample : values.first_sample;
   }
   __device__ float lr() const { return place ? place->lr : values.lr; }
-  __device__ bool first() const { return (place ? place->first : values.first) != 0; }
-  __device__ double first_correction() const {
-    return place ? place->first_correction : values.first_correction;
-  }
-  __device__ float root_correction() const {
-    return place ? place->root_correction : values.root_correction;
+  /// Of the optimizer's StepScalars.
+  __device__ double scalar(int index) const {
+    return place ? place->scalars.values[index] : values.scalars.values[index];
   }
 };
 

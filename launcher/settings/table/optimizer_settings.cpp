@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/nn/zoo.h"
+#include "core/optim/optimizer_hyper_parameter.h"
 #include "launcher/settings/default_recipe.h"
 #include "launcher/settings/table/settings_table.h"
 
@@ -9,20 +13,6 @@ using Kind = LrSchedule::Kind;
 
 constexpr const char* kByModel = "by model";
 
-Applies with_sgd() {
-  return {"optimizer",
-          [](const TrainFlags& flags, std::string_view) {
-            return std::holds_alternative<Sgd>(flags.options.optimizer);
-          },
-          "it belongs to --optimizer sgd"};
-}
-Applies with_adamw() {
-  return {"optimizer",
-          [](const TrainFlags& flags, std::string_view) {
-            return std::holds_alternative<AdamW>(flags.options.optimizer);
-          },
-          "it belongs to --optimizer adamw"};
-}
 Applies with_decay() {
   return {"weight-decay",
           [](const TrainFlags& flags, std::string_view) {
@@ -38,36 +28,130 @@ Applies with_schedule(bool (*holds)(Kind), std::string hint) {
           std::move(hint)};
 }
 
-void add_rates(SettingRows rows) {
+using HyperParameter = OptimizerHyperParameter;
+
+/// A hyper-parameter, and the optimizers that have it with what each says of it.
+struct HyperParameterRow {
+  HyperParameter of_first;
+  std::vector<std::string_view> owners = {};
+  std::vector<std::string> helps = {};
+  std::string fallback = {};
+};
+
+std::optional<HyperParameter> find(Optimizer& optimizer, std::string_view name) {
+  for (const HyperParameter& parameter : hyper_parameters(optimizer))
+    if (parameter.name == name) return parameter;
+  return std::nullopt;
+}
+
+/// Empty: a truth value that is off, or there is no such hyper-parameter.
+std::string text_of(Optimizer optimizer, std::string_view name) {
+  const auto parameter = find(optimizer, name);
+  if (!parameter) return {};
+  if (const auto* const number = std::get_if<float*>(&parameter->value))
+    return fmt::format("{}", **number);
+  return *std::get<bool*>(parameter->value) ? "true" : "";
+}
+
+/// The default that --help shows.
+std::string fallback_of(const Optimizer& optimizer, std::string_view name) {
+  for (const std::string_view model : nn::model_names()) {
+    const Optimizer& of_model = default_recipe(model).optimizer;
+    if (name_of(of_model) == name_of(optimizer) &&
+        text_of(of_model, name) != text_of(optimizer, name))
+      return kByModel;
+  }
+  return text_of(optimizer, name);
+}
+
+std::vector<HyperParameterRow> hyper_parameter_rows() {
+  std::vector<HyperParameterRow> rows;
+  for (const std::string_view owner : optimizer_names()) {
+    Optimizer optimizer = make_optimizer(owner);
+    for (const HyperParameter& parameter : hyper_parameters(optimizer)) {
+      auto row = std::ranges::find_if(
+          rows, [&](const HyperParameterRow& r) { return r.of_first.name == parameter.name; });
+      if (row == rows.end())
+        row = rows.insert(row, {parameter, {}, {}, fallback_of(optimizer, parameter.name)});
+      row->owners.push_back(owner);
+      row->helps.emplace_back(parameter.help);
+    }
+  }
+  return rows;
+}
+
+std::string help_of(const HyperParameterRow& row) {
+  const bool of_all = row.owners.size() == optimizer_names().size();
+  if (of_all && std::ranges::count(row.helps, row.helps[0]) == std::ssize(row.helps))
+    return row.helps[0];
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < row.owners.size(); ++i)
+    parts.push_back(fmt::format("{}: {}", row.owners[i], row.helps[i]));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::pair<double, double> range_of(HyperParameter::Range range) {
+  constexpr double kBelowOne = 0.999999, kAboveZero = 1e-30;
+  if (range == HyperParameter::Range::below_one) return {0, kBelowOne};
+  return {range == HyperParameter::Range::positive ? kAboveZero : 0, kMaxReal};
+}
+
+void add_hyper_parameter(SettingRows& rows, const HyperParameterRow& row) {
+  const std::string name(row.of_first.name);
+  std::string flag = name;
+  std::ranges::replace(flag, '_', '-');
+  const bool is_number = std::holds_alternative<float*>(row.of_first.value);
+  const auto [min, max] = range_of(row.of_first.range);
+  Setting& setting = rows.custom(
+      flag,
+      is_number ? "X" : "",
+      help_of(row),
+      [name, is_number, flag, check = real_number("--" + flag, min, max)](TrainFlags& flags,
+                                                                          const std::string& text) {
+        const HyperParameter parameter = *find(flags.options.optimizer, name);
+        if (!is_number) {
+          *std::get<bool*>(parameter.value) = to_bool("--" + flag, text);
+          return;
+        }
+        check(text);
+        *std::get<float*>(parameter.value) = float(to_real_number(text));
+      },
+      [name](const TrainFlags& flags) -> std::optional<std::string> {
+        const std::string text = text_of(flags.options.optimizer, name);
+        if (text.empty()) return std::nullopt;
+        return text;
+      });
+  if (!is_number) setting.arity = Setting::Arity::flag;
+  setting.shown_as(row.fallback).belongs_to("optimizer");
+  setting.when({"optimizer",
+                [owners = row.owners](const TrainFlags& flags, std::string_view) {
+                  return std::ranges::count(owners, name_of(flags.options.optimizer)) > 0;
+                },
+                fmt::format("it belongs to --optimizer {}", fmt::join(row.owners, ", "))});
+  if (name == "nesterov")
+    setting.when({"momentum",
+                  [](const TrainFlags& flags, std::string_view text) {
+                    return text == "false" || text_of(flags.options.optimizer, "momentum") != "0";
+                  },
+                  "Nesterov momentum needs --momentum X, as in --momentum 0.9"});
+}
+
+void add_optimizers(SettingRows rows) {
   rows.custom(
           "optimizer",
-          "sgd|adamw",
+          fmt::format("{}", fmt::join(optimizer_names(), "|")),
           "optimizer",
-          [check = one_of("--optimizer", {"sgd", "adamw"})](TrainFlags& flags,
-                                                            const std::string& text) {
+          [check = one_of("--optimizer", {optimizer_names().begin(), optimizer_names().end()})](
+              TrainFlags& flags, const std::string& text) {
             check(text);
             // Another than the model's has its own defaults.
-            Optimizer& optimizer = flags.options.optimizer;
-            if (text == "sgd" && !std::holds_alternative<Sgd>(optimizer)) optimizer = Sgd{};
-            if (text == "adamw" && !std::holds_alternative<AdamW>(optimizer)) optimizer = AdamW{};
+            if (name_of(flags.options.optimizer) != text)
+              flags.options.optimizer = make_optimizer(text);
           },
-          [](const TrainFlags& flags) {
-            return std::holds_alternative<Sgd>(flags.options.optimizer) ? "sgd" : "adamw";
-          })
-      .shown_as(kByModel);
-  rows.custom(
-          "lr",
-          "X",
-          "learning rate",
-          [check = real_number("--lr", 0, kMaxReal)](TrainFlags& flags, const std::string& text) {
-            check(text);
-            std::visit([&](auto& optimizer) { optimizer.lr = float(to_real_number(text)); },
-                       flags.options.optimizer);
-          },
-          [](const TrainFlags& flags) {
-            return fmt::format("{}", learning_rate(flags.options.optimizer));
-          })
-      .shown_as(kByModel);
+          [](const TrainFlags& flags) { return std::string(name_of(flags.options.optimizer)); })
+      .shown_as(kByModel)
+      .belongs_to("optimizer");
+  for (const HyperParameterRow& row : hyper_parameter_rows()) add_hyper_parameter(rows, row);
 }
 
 void add_schedule(SettingRows rows) {
@@ -128,67 +212,7 @@ void add_schedule(SettingRows rows) {
       .shown_as("0.1");
 }
 
-void add_momenta(SettingRows rows) {
-  rows.real(
-          "momentum",
-          [](auto& f) -> auto& { return std::get<Sgd>(f.options.optimizer).momentum; },
-          0,
-          0.999999,
-          "sgd: momentum")
-      .when(with_sgd())
-      .shown_as(kByModel);
-  rows.flag(
-          "nesterov",
-          [](auto& f) -> auto& { return std::get<Sgd>(f.options.optimizer).nesterov; },
-          "sgd: Nesterov momentum")
-      .when(with_sgd())
-      .when({"momentum",
-             [](const TrainFlags& flags, std::string_view text) {
-               return text == "false" || std::get<Sgd>(flags.options.optimizer).momentum > 0;
-             },
-             "Nesterov momentum needs --momentum X, as in --momentum 0.9"});
-  rows.real(
-          "beta1",
-          [](auto& f) -> auto& { return std::get<AdamW>(f.options.optimizer).beta1; },
-          0,
-          0.999999,
-          "adamw: decay rate of the first moment")
-      .when(with_adamw())
-      .shown_as(fmt::format("{}", AdamW{}.beta1));
-  rows.real(
-          "beta2",
-          [](auto& f) -> auto& { return std::get<AdamW>(f.options.optimizer).beta2; },
-          0,
-          0.999999,
-          "adamw: decay rate of the second moment")
-      .when(with_adamw())
-      .shown_as(kByModel);
-  rows.real(
-          "eps",
-          [](auto& f) -> auto& { return std::get<AdamW>(f.options.optimizer).eps; },
-          1e-30,
-          kMaxReal,
-          "adamw: epsilon, added to the denominator")
-      .when(with_adamw())
-      .shown_as(fmt::format("{}", AdamW{}.eps));
-}
-
 void add_weight_decay(SettingRows rows) {
-  rows.custom(
-          "weight-decay",
-          "X",
-          "weight decay; adamw: decoupled",
-          [check = real_number("--weight-decay", 0, kMaxReal)](TrainFlags& flags,
-                                                               const std::string& text) {
-            check(text);
-            std::visit(
-                [&](auto& optimizer) { optimizer.weight_decay = float(to_real_number(text)); },
-                flags.options.optimizer);
-          },
-          [](const TrainFlags& flags) {
-            return fmt::format("{}", weight_decay(flags.options.optimizer));
-          })
-      .shown_as(kByModel);
   const std::vector<std::string> either{"no-decay", "decay-all"};
   rows.flag("decay-all",
             LOCKSTEP_AT(options.decay_all),
@@ -238,16 +262,11 @@ void add_loss(SettingRows rows) {
 
 void add_optimizer_settings(std::vector<Setting>& table) {
   SettingRows rows(table, "Optimizer");
-  const std::size_t first = table.size();
-  add_rates(rows);
-  add_momenta(rows);
+  add_optimizers(rows);
   const std::size_t schedule = table.size();
   add_schedule(rows);
-  for (std::size_t i = first; i < table.size(); ++i)
-    table[i].belongs_to(i < schedule ? "optimizer" : "lr-schedule");
-  const std::size_t decay = table.size();
+  for (std::size_t i = schedule; i < table.size(); ++i) table[i].belongs_to("lr-schedule");
   add_weight_decay(rows);
-  table[decay].belongs_to("optimizer");
   rows.real("clip-norm",
             LOCKSTEP_AT(options.clip_norm),
             0,

@@ -68,6 +68,10 @@ const std::vector<Setting>& settings_table();
 /// The row `name`, without dashes; null: there is none.
 const Setting* find_setting(std::string_view name);
 
+/// The flag of a parameter of the library, for set_parameter_style(): "--micro-batch" of
+/// "micro_batch"; empty: no setting has that name.
+std::string flag_of_parameter(std::string_view parameter);
+
 /// The flags before any setting is read: the defaults that --help shows, but for those that follow
 /// from the model (default_recipe) or from other settings.
 TrainFlags default_flags();

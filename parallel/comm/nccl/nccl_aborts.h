@@ -18,10 +18,10 @@ namespace lockstep {
 /// for another's. So whoever may be the one to destroy the graph must not be kept waiting, nor one
 /// abort by another.
 ///
-/// What then still hangs is left behind, on a detached thread. To join it could keep a rank for
-/// ever whose others are told that it ends, and nothing can end a thread inside a driver's call. It
-/// is safe: the thread owns all that it touches, NCCL is never unloaded, and nobody else has the
-/// communicator. It can hold up neither the exit nor its code, as an ErrorConsensus ends the
+/// What then still hangs is left to a detached thread. To join it could keep a rank forever
+/// that has been reported to end, and nothing can end a thread inside a driver's call. It
+/// is safe: the thread owns all that it touches, NCCL is never unloaded, and no other thread has
+/// the communicator. It can hold up neither the exit nor its code, as an ErrorConsensus ends the
 /// process by _exit() at most half a second after its report; and a driver takes back what an ended
 /// process had on the device.
 class NcclAborts {
@@ -32,8 +32,8 @@ class NcclAborts {
   NcclAborts(const NcclAborts&) = delete;
   NcclAborts& operator=(const NcclAborts&) = delete;
 
-  /// Begins to abort `comm`, which nobody may use any more, and returns at once. Without memory for
-  /// a thread nothing happens.
+  /// Begins to abort `comm`, which must not be used any more, and returns at once. Without memory
+  /// for a thread nothing happens.
   void start(const Nccl& nccl, ncclComm_t comm) noexcept;
 
  private:

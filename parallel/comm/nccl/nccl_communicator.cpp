@@ -47,7 +47,7 @@ class WatchedLink {
   NcclLink link_;
 };
 
-/// Whether the blocks lie one behind the other in rank order, each as large as the first.
+/// Whether the blocks lie one after the other in rank order, each as large as the first.
 bool equal_and_contiguous(std::span<const CommBlock> blocks) {
   for (std::size_t r = 0; r < blocks.size(); ++r)
     if (blocks[r].elems != blocks[0].elems ||
@@ -58,7 +58,7 @@ bool equal_and_contiguous(std::span<const CommBlock> blocks) {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// `owned`: `host`, where nobody else owns it.
+  /// `owned`: `host`, where it has no other owner.
   NcclCommunicator(Communicator& host,
                    std::shared_ptr<Family> family,
                    std::unique_ptr<Communicator> owned = {})

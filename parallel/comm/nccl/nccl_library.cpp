@@ -27,7 +27,7 @@ int major_of(int code) { return code < 10000 ? code / 1000 : code / 10000; }
 std::string refuse_nccl(void* library) {
   auto* const ask = cuda::function_of<decltype(ncclGetVersion)>(library, "ncclGetVersion");
   int found = 0;
-  if (ask == nullptr) return "is no NCCL: it lacks ncclGetVersion";
+  if (ask == nullptr) return "is not NCCL: it lacks ncclGetVersion";
   if (ask(&found) != ncclSuccess) found = 0;
   return why_unfit_nccl(found);
 }

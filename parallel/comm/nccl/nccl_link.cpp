@@ -96,8 +96,7 @@ void NcclLink::look_locked() {
   if (comm_ == nullptr) return;
   if (failure_.any()) return give_up();
   const ncclResult_t status = async_status();
-  if (status != ncclSuccess && status != ncclInProgress)
-    fail(status, "what had been asked for before");
+  if (status != ncclSuccess && status != ncclInProgress) fail(status, "an earlier call");
 }
 
 void NcclLink::abort() {

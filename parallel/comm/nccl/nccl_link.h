@@ -68,7 +68,7 @@ class NcclLink {
   std::string join(const ncclUniqueId& id, double limit_s);
 
   /// Has calls(nccl, comm), which returns NCCL's status, ask for a collective. Returns once it
-  /// stands in its stream. Throws CommError, also where any communicator failed before.
+  /// is enqueued on its stream. Throws CommError, also where any communicator failed before.
   template <typename Calls>
   void run(const char* what, Calls calls) {
     std::unique_lock lock(mutex_);

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A thread that looks at links every tenth of a second while there are any: what fails behind the
+/// A thread that looks at links every tenth of a second while there are any: what fails after the
 /// host's back is given up, so that the device does not wait for ever.
 class NcclWatch {
  public:
@@ -20,7 +20,7 @@ class NcclWatch {
   NcclWatch& operator=(const NcclWatch&) = delete;
 
   void add(NcclLink& link);
-  /// Afterwards nobody looks at it. To be called before it ends.
+  /// Afterwards it is not looked at. To be called before it ends.
   void remove(NcclLink& link);
 
  private:

@@ -13,7 +13,7 @@ namespace lockstep::emulator {
 bool accesses_are_checked();
 
 void start_launch();
-/// The block's shared memory has so many bytes, which are NaN and which nobody has written.
+/// The block's shared memory has so many bytes, which are NaN and which are not written.
 void start_block(uint3 index, std::size_t shared_bytes);
 
 /// Called for each access of a running kernel. Does not return if something is wrong with it.

@@ -99,7 +99,7 @@ void BlockRun::fail(cudaError_t status, std::string text) {
   text_ = fmt::format("{}: {}", device_sharing_of(progress.thread), text);
   std::string().swap(text);  // nothing on this stack is destroyed
   switch_context(*threads_[std::size_t(progress.thread)].context, scheduler_, true);
-  std::abort();  // nobody switches back
+  std::abort();  // no fiber switches back
 }
 
 void BlockRun::run_warp(int first, int last) {

@@ -21,9 +21,9 @@
 // The kernels' files are also compiled with -fsanitize=thread, but without its library: the
 // compiler then announces every access to memory by a call of __tsan_read4() and the like, which
 // tsan_hooks.cpp answers. check_access() looks at those of a running kernel: that they stay within
-// an allocation or the block's shared memory, are aligned, read no shared byte that nobody wrote,
-// and race with no other thread's: see Progress. Under AddressSanitizer, which excludes that
-// instrumentation, bounds and alignment are its and UBSan's work, and races are not seen.
+// an allocation or the block's shared memory, are aligned, read no shared byte that was not
+// written, and race with no other thread's: see Progress. Under AddressSanitizer, which excludes
+// that instrumentation, bounds and alignment are its and UBSan's work, and races are not seen.
 //
 // The first thing found wrong ends the launch with an error status; cudaGetErrorString() tells
 // which thread of which block did what. cuda::check() makes an exception of it that names the
@@ -60,7 +60,7 @@ class BlockRun {
   static void enter();
   /// Runs thread `i` until it waits or ends.
   void resume(int i);
-  /// Gives control back until somebody resumes the running thread.
+  /// Gives control back until another one resumes the running thread.
   void wait(State state, const Site& site);
   /// Runs the warp until each lane is at the block's barrier or has ended.
   void run_warp(int first, int last);

@@ -30,8 +30,8 @@ int block_barrier_count(bool predicate, const Site& site);
 /// the lanes whose bits are not 0.
 std::uint64_t warp_operation(
     WarpOperation operation, unsigned mask, std::uint64_t bits, int source, const Site& site);
-/// Ends the launch where `address` is no multiple of `bytes`, as `instruction` wants it: for twins
-/// of instructions, which move in other pieces.
+/// Ends the launch where `address` is not a multiple of `bytes`, as `instruction` wants it: for
+/// twins of instructions, which move in other pieces.
 void require_aligned(const void* address, std::size_t bytes, const char* instruction);
 /// This thread's number in its warp.
 int lane();

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <math.h>
 
-/// Arithmetic that device code may call beside the C library's. The fast approximations are as
-/// exact here as the C library.
+/// Arithmetic that device code may call in addition to the C library's. The fast approximations are
+/// as exact here as the C library.
 
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }

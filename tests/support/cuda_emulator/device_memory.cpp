@@ -26,7 +26,7 @@ void Region::refine(std::size_t extent) {
 
 void* DeviceMemory::allocate(std::size_t bytes) {
   if (bytes > free_bytes()) return nullptr;
-  // Not rounded up, so that AddressSanitizer sees what lies behind the last byte.
+  // Not rounded up, so that AddressSanitizer sees what lies after the last byte.
   void* data = ::operator new(bytes, kAlignment);
   std::memset(data, 0xff, bytes);
   regions_.insert_or_assign(std::uintptr_t(data), Region(static_cast<std::byte*>(data), bytes));

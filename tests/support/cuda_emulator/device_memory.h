@@ -29,7 +29,7 @@ class Region {
     return std::uintptr_t(address) - std::uintptr_t(data_);
   }
 
-  /// Nobody has touched the first `bytes`.
+  /// Untouched: the first `bytes`.
   void forget(std::size_t bytes) {
     std::fill_n(cells_.begin(), std::min(cells_.size(), (bytes >> shift_) + 1), Cell{});
   }

@@ -6,7 +6,7 @@
 
 namespace lockstep::emulator {
 
-/// Where a context that does not run goes on.
+/// Where a context that does not run continues.
 struct Context {
   void* stack_pointer = nullptr;
   void* fake_stack = nullptr;  ///< AddressSanitizer's

@@ -40,7 +40,7 @@ bool is_joined(const Capture& capture, const CUstream_st& origin) {
   std::vector<Node> nodes;
   for (const Node& node : capture.nodes) nodes.push_back({{}, node.after, false});
   nodes.push_back({{}, origin.nodes, true});
-  // What nobody waits for comes last.
+  // What is not waited for comes last.
   return lockstep::emulator::adverse_order(nodes, false).back() == int(capture.nodes.size());
 }
 

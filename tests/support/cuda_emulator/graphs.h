@@ -27,7 +27,7 @@ struct Capture {
   bool ended = false;
 };
 
-/// Adds a node behind those that `stream`, which is being captured, has come to.
+/// Adds a node after those that `stream`, which is being captured, has come to.
 cudaError_t record(CUstream_st& stream, Work work);
 /// Nothing can come of `capture` any more. Returns `status`, as set_status().
 cudaError_t invalidate(Capture& capture, cudaError_t status, const std::string& text);

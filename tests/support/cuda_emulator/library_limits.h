@@ -6,7 +6,7 @@ namespace lockstep::cuda {
 /// What the emulated libraries refuse, so that tests reach what is done instead, and which of their
 /// algorithms they would choose. A test that changes it puts it back.
 struct LibraryLimits {
-  bool matrix_bias = true;           ///< MatrixEpilogue::bias, and those with GELU behind it
+  bool matrix_bias = true;           ///< MatrixEpilogue::bias, and those with GELU after it
   bool matrix_gelu_gradient = true;  ///< MatrixEpilogue::gelu_tanh_gradient
   bool matrix_sums = true;           ///< MatrixEpilogue::sums_of_a
   bool convolution_bias = true;      ///< of bf16 convolutions; those in fp32 take none

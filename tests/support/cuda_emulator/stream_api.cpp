@@ -23,7 +23,7 @@ cudaError_t new_stream(cudaStream_t* stream, unsigned flags, int priority = 0) {
   return cudaSuccess;
 }
 
-/// What a query of `point` says: work that is pending goes on by an item, so that polling ends.
+/// What a query of `point` says: work that is pending continues by an item, so that polling ends.
 cudaError_t query(Lock& lock, const lockstep::emulator::Point& point) {
   const bool pending = run_one(lock, point);
   const cudaError_t status = take_error();

@@ -29,7 +29,7 @@ struct Work {
 
 struct Queue;
 
-/// Behind the first `count` items of a queue.
+/// After the first `count` items of a queue.
 struct Point {
   std::shared_ptr<Queue> queue;
   std::uint64_t count = 0;
@@ -42,16 +42,16 @@ struct Item {
 };
 
 struct Queue {
-  std::deque<Item> items;  ///< which nobody has begun
+  std::deque<Item> items;  ///< not begun yet
   std::uint64_t asked = 0, done = 0;
-  bool busy = false;  ///< somebody runs an item
+  bool busy = false;  ///< an item is running
 };
 
 inline bool Point::reached() const { return queue->done >= count; }
 
 struct Capture;
 
-/// What an event was recorded behind.
+/// What an event was recorded after.
 struct EventRecord {
   Point point;
   std::optional<std::chrono::steady_clock::time_point> time;  ///< nothing before it happened

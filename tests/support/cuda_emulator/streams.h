@@ -13,7 +13,7 @@
 // through its waits for events the beginnings of others. A dependency that somebody forgot then
 // shows as a wrong result:
 //   - `late` finds what a stream or the host needs and does not wait for,
-//   - `others_first` finds what begins too early: work of one stream that belongs behind work of
+//   - `others_first` finds what begins too early: work of one stream that belongs after work of
 //     another.
 // Copies look at host memory when they run. What went wrong comes from the wait that ran it, or
 // from a later one, and from one only. cudaFree(), cudaFreeHost() and cudaStreamDestroy(), whose
@@ -26,7 +26,7 @@ namespace lockstep::emulator {
 
 enum class StreamMode : std::uint8_t {
   at_once,       ///< before the call that asks for it returns
-  late,          ///< when the host waits for it, and nothing beside it
+  late,          ///< when the host waits for it, and nothing concurrently
   others_first,  ///< as late, but before each item all that other streams can do
 };
 
@@ -63,7 +63,7 @@ void break_device(int status, std::size_t kernels);
 
 }  // namespace lockstep::emulator
 
-/// Has `stream`, a cudaStream_t, call work(argument) on a thread of the host, behind what was asked
+/// Has `stream`, a cudaStream_t, call work(argument) on a thread of the host, after what was asked
 /// of it before; what is asked of it later waits for that. A capture records it, and every replay
 /// calls it again. It may wait for other processes and threads, and may not call CUDA.
 /// `release`(argument), null: nothing, is called once `work` will not be called any more: it was,

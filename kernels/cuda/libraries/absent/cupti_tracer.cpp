@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for kernel times where the build found no headers of CUPTI.
+// The placeholder for kernel times where the build found no headers of CUPTI.
 #include "core/base/error.h"
 #include "kernels/cuda/device/device_tools.h"
 

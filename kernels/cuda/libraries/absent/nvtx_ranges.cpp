@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for ranges where the build found no headers of NVTX.
+// The placeholder for ranges where the build found no headers of NVTX.
 #include "kernels/cuda/device/device_tools.h"
 
 namespace lockstep::cuda {

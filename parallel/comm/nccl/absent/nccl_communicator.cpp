@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for NCCL where the build did not find its header.
+// The placeholder for NCCL where the build did not find its header.
 #include "parallel/comm/nccl/nccl_communicator.h"
 
 #include "core/base/error.h"

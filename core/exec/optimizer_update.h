@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/exec/step_counters.h"
+#include "core/optim/optimizer.h"
+
+namespace lockstep {
+
+struct StepOutcome;
+
+/// One step of an optimizer over flat arrays, which have the same offsets. The formula stands with
+/// the optimizer (core/optim); its `lr` and `weight_decay` are not read: the learning rate of a
+/// step is the one below, the decay that of the range.
+struct OptimizerUpdate {
+  Optimizer optimizer;
+  float* params = nullptr;
+  const float* grads = nullptr;
+  /// In the order of state_names(); the others are null.
+  std::array<float*, kMaxOptimizerState> state = {};
+  /// The new parameters rounded to bf16 (kRoundedFormat), at their offsets; null: not written.
+  std::uint16_t* rounded = nullptr;
+  float lr = 0, grad_scale = 1;
+  std::uint64_t step = 0;  ///< updates before this one
+  /// In device memory; null: none. Its grad_scale takes the place of the one above, and where it is
+  /// bad the update does nothing.
+  const StepOutcome* outcome = nullptr;
+  /// In device memory; null: none. Its step, lr and scalars take the place of those that follow
+  /// from the members above.
+  const StepCounters* counters = nullptr;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/optim/sgd.h"
+
+#include "core/base/error.h"
+#include "core/optim/optimizer_hyper_parameter.h"
+
+namespace lockstep {
+
+std::vector<OptimizerHyperParameter> Sgd::hyper_parameters() {
+  return {{"lr", &lr, "learning rate"},
+          {"momentum", &momentum, "momentum", OptimizerHyperParameter::Range::below_one},
+          {"nesterov", &nesterov, "Nesterov momentum"},
+          {"weight_decay", &weight_decay, "weight decay, added to the gradient"}};
+}
+
+void Sgd::validate() const {
+  if (nesterov && momentum == 0.0f)
+    throw ConfigError("optimizer sgd: `nesterov` needs `momentum` above 0, got 0",
+                      "set `momentum`, as 0.9, or leave `nesterov` off");
+}
+
+std::vector<std::string_view> Sgd::state_names() const {
+  if (momentum == 0.0f) return {};
+  return {"momentum_buffer"};
+}
+
+StepScalars Sgd::step_scalars(std::uint64_t /*step*/) const { return {}; }
+
+}  // namespace lockstep

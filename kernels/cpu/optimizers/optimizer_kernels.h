@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/optim/optimizer_list.h"
+#include "core/optim/step_scalars.h"
+#include "kernels/cpu/isa.h"
+
+/// Optimizers' kernels: <name>_update() in <name>.cpp of this folder, which is compiled once for
+/// each instruction set as the loops are (isa.h). A missing one is a link error.
+namespace lockstep::cpu {
+
+/// One range of an OptimizerUpdate (core/exec). Pointers are those of the range's first element,
+/// and may be unaligned. Each element's bits depend on its own values alone.
+struct RangeUpdate {
+  float* params = nullptr;
+  const float* grads = nullptr;
+  float* state[kMaxOptimizerState] = {};  ///< in the order of state_names()
+  std::int64_t elems = 0;
+  float grad_scale = 1, weight_decay = 0;
+  float lr = 0, lr_scale = 1;  ///< of the step, and of the range
+  std::uint64_t step = 0;      ///< updates before this one
+  StepScalars scalars = {};    ///< step_scalars(step)
+};
+
+#define LOCKSTEP_OPTIMIZER_KERNEL(Type, name) \
+  LOCKSTEP_LOOP(void, name##_update, (const Type& optimizer, const RangeUpdate& update));
+LOCKSTEP_OPTIMIZERS(LOCKSTEP_OPTIMIZER_KERNEL)
+#undef LOCKSTEP_OPTIMIZER_KERNEL
+
+}  // namespace lockstep::cpu

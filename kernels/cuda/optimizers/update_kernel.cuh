@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/optimizers/optimizer_kernels.h"
+#include "kernels/cuda/range_table.cuh"
+#include "kernels/cuda/step/step_counters.cuh"
+#include "kernels/cuda/step/step_outcome.cuh"
+
+/// The kernel of every optimizer: a step over many ranges of the flat space. A block takes one tile
+/// of a range; a thread updates four neighbouring elements at a time where addresses allow. Bound
+/// by memory: an element reads and writes its parameter and each state array once (fp32) and reads
+/// its gradient, so 12 bytes and 8 more for each array, and 2 more where the copy rounded to bf16
+/// is written. Where the step's outcome is bad every block ends at once.
+///
+/// An optimizer is a rule of one element:
+///
+///     struct Rule {
+///       static constexpr int kState;  // arrays of state
+///       // Called first, by every thread: sets what elements of the range have in common.
+///       __device__ void enter(const FlatRange& range, const LaunchCounters& counters);
+///       // The new parameter. `grad` is scaled; `state[i]` is read and written.
+///       __device__ float update(float param, float grad, float* state) const;
+///     };
+///
+/// Its operations are those of the CPU's kernel in their order, so that both give the same bits.
+namespace lockstep::cuda {
+
+inline constexpr std::int64_t kUpdateTile = 4096;
+
+/// What all optimizers' kernels are given.
+struct UpdateArguments {
+  float* params;
+  const float* grads;
+  float* state[kMaxOptimizerState];
+  Bf16* rounded;
+  float grad_scale;
+  bool aligned;  ///< the arrays start at multiples of 16 bytes
+  const StepOutcome* outcome;
+  LaunchCounters counters;
+};
+
+template <typename Rule>
+__global__ void update_kernel(const __grid_constant__ RangeTable<FlatRange> table,
+                              const __grid_constant__ UpdateArguments u,
+                              Rule rule) {
+  if (forbids_updates(u.outcome)) return;
+  const float grad_scale = grad_scale_of(u.outcome, u.grad_scale);
+  const auto place = table.device_sharing_of(std::int32_t(blockIdx.x));
+  const FlatRange& range = place.range;
+  rule.enter(range, u.counters);
+  constexpr int kState = Rule::kState, kSlots = kState > 0 ? kState : 1;
+  const std::int64_t begin = place.tile * kUpdateTile, end = begin + kUpdateTile;
+  for_each_in_tile(begin,
+                   end < range.elems ? end : range.elems,
+                   u.aligned && range.offset % Pack<float>::kElems == 0,
+                   [&](std::int64_t i, auto width) {
+                     constexpr int kWidth = decltype(width)::value;
+                     const std::int64_t at = range.offset + i;
+                     Floats<kWidth> p = load_floats<kWidth>(u.params + at);
+                     const Floats<kWidth> grad = load_floats<kWidth>(u.grads + at);
+                     Floats<kWidth> state[kSlots];
+#pragma unroll
+                     for (int s = 0; s < kState; ++s)
+                       state[s] = load_floats<kWidth>(u.state[s] + at);
+#pragma unroll
+                     for (int k = 0; k < kWidth; ++k) {
+                       float of_element[kSlots];
+#pragma unroll
+                       for (int s = 0; s < kState; ++s) of_element[s] = state[s].values[k];
+                       p.values[k] =
+                           rule.update(p.values[k], grad.values[k] * grad_scale, of_element);
+#pragma unroll
+                       for (int s = 0; s < kState; ++s) state[s].values[k] = of_element[s];
+                     }
+#pragma unroll
+                     for (int s = 0; s < kState; ++s) store_floats(u.state[s] + at, state[s]);
+                     store_floats(u.params + at, p);
+                     if (u.rounded) store_floats(u.rounded + at, p);
+                   });
+}
+
+/// Enqueues the kernel of `rule`; `name`: a literal, the kernel's in errors.
+template <typename Rule>
+void launch_update(const char* name,
+                   const Device& device,
+                   const Rule& rule,
+                   const OptimizerUpdate& update,
+                   std::span<const FlatRange> ranges) {
+  UpdateArguments arguments{
+      .params = update.params,
+      .grads = update.grads,
+      .state = {},
+      .rounded = reinterpret_cast<Bf16*>(update.rounded),
+      .grad_scale = update.grad_scale,
+      .aligned = aligned_to_packs(update.params, update.grads, update.rounded),
+      .outcome = update.outcome,
+      .counters = {}};
+  for (int s = 0; s < Rule::kState; ++s) {
+    arguments.state[s] = update.state[std::size_t(s)];
+    arguments.aligned = arguments.aligned && aligned_to_packs(arguments.state[s]);
+  }
+  arguments.counters.place = update.counters;
+  arguments.counters.values = {
+      .step = update.step, .scalars = step_scalars(update.optimizer, update.step), .lr = update.lr};
+  for_each_table(ranges, kUpdateTile, [&](const RangeTable<FlatRange>& table) {
+    launch(name,
+           {.grid = dim3(unsigned(table.tiles()))},
+           device.compute,
+           update_kernel<Rule>,
+           table,
+           arguments,
+           rule);
+  });
+}
+
+}  // namespace lockstep::cuda
